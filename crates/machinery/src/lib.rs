@@ -1,0 +1,22 @@
+//! What Kubernetes objects are and how they are read, compared, patched and answered. Pure: no tokio, no I/O, no clock.
+//!
+//! A reader starts at [`object`] (the shared, encoded form of one object) and [`rest`] (a request and its answer, whatever
+//! transport carried them). Everything else is a leaf: [`status`] is the one error type, [`selector`], [`quantity`],
+//! [`names`], [`patch`] and [`schema`] know one subject each.
+
+pub mod codec;
+pub mod gvk;
+pub mod names;
+pub mod object;
+pub mod patch;
+pub mod quantity;
+pub mod rest;
+pub mod schema;
+pub mod selector;
+pub mod status;
+pub mod time;
+pub mod value;
+
+pub use object::Object;
+pub use serde_json::Value;
+pub use status::ApiError;

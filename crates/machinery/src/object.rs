@@ -1,0 +1,448 @@
+//! One stored object: its encoding, shared by everybody, and the few fields that selectors and indexes need.
+//!
+//! The encoding is canonical JSON that starts with `apiVersion`, `kind` and `metadata` and has no `resourceVersion`: that
+//! is the revision of the write, known only after it. It is spliced in when the object is sent, at an offset found once.
+//! So the bytes in the store, in the watch cache and on the wire are the same bytes.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+
+/// The deepest path of a field selector, `spec.template...` included.
+const MAX_DEPTH: usize = 8;
+
+/// Why bytes are not a stored object.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Not JSON, or not of an object's shape.
+    #[error("stored object cannot be read: {0}")]
+    Malformed(#[from] serde_json::Error),
+}
+
+/// The fields of a kind that field selectors can name, as dotted paths, besides `metadata.name` and `metadata.namespace`.
+#[derive(Debug, Clone, Default)]
+pub struct FieldPaths {
+    paths: Vec<&'static str>,
+    split: Vec<Vec<&'static str>>,
+}
+
+impl FieldPaths {
+    /// From dotted paths.
+    pub fn new(paths: &[&'static str]) -> Self {
+        let split: Vec<Vec<&str>> = paths.iter().map(|path| path.split('.').collect()).collect();
+        debug_assert!(split.iter().all(|path| path.len() <= MAX_DEPTH));
+        Self { paths: paths.to_vec(), split }
+    }
+
+    /// The dotted paths.
+    pub fn paths(&self) -> &[&'static str] {
+        &self.paths
+    }
+}
+
+/// What selectors and indexes read without decoding the object.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Meta {
+    /// Empty for cluster-scoped objects.
+    pub namespace: Box<str>,
+    /// Unique in its namespace.
+    pub name: Box<str>,
+    /// Unique over all time.
+    pub uid: Box<str>,
+    /// Sorted by key.
+    pub labels: Box<[(Box<str>, Box<str>)]>,
+    /// The selectable fields that are set, in the order of the kind's [`FieldPaths`].
+    pub fields: Box<[(&'static str, Box<str>)]>,
+    /// Whether `deletionTimestamp` is set.
+    pub deleting: bool,
+}
+
+impl Meta {
+    /// A label's value.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        let at = self.labels.binary_search_by(|(candidate, _)| (**candidate).cmp(key)).ok()?;
+        Some(&self.labels[at].1)
+    }
+
+    /// A selectable field's value; unset is empty, as upstream's field sets have it.
+    pub fn field(&self, path: &str) -> &str {
+        match path {
+            "metadata.name" => &self.name,
+            "metadata.namespace" => &self.namespace,
+            _ => self.fields.iter().find(|(candidate, _)| *candidate == path).map_or("", |(_, value)| value),
+        }
+    }
+}
+
+/// One object as it is stored and served. Immutable; share it.
+pub struct Object {
+    json: Bytes,
+    splice: u32,
+    revision: u64,
+    meta: Meta,
+}
+
+impl Object {
+    /// From an encoding made by [`encode`] (or read from the store), and the revision that wrote it.
+    pub fn from_stored(json: Bytes, revision: u64, fields: &FieldPaths) -> Result<Self, Error> {
+        let Some(splice) = splice_of(&json) else {
+            // Written by somebody else, upstream's API server for example: brought into our form once.
+            let object: crate::value::Object = serde_json::from_slice(&json)?;
+            return Self::from_stored(encode(&Value::Object(object)), revision, fields);
+        };
+        let meta = extract(&json, fields)?;
+        Ok(Self { json, splice, revision, meta })
+    }
+
+    /// From a tree.
+    pub fn from_value(value: &Value, revision: u64, fields: &FieldPaths) -> Result<Self, Error> {
+        Self::from_stored(encode(value), revision, fields)
+    }
+
+    /// The same object at another revision, as deletion events have it.
+    pub fn at_revision(&self, revision: u64) -> Self {
+        Self { json: self.json.clone(), splice: self.splice, revision, meta: self.meta.clone() }
+    }
+
+    /// The revision that wrote it.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Name, namespace, labels and the like.
+    pub fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    /// The encoding without `resourceVersion`.
+    pub fn stored(&self) -> &Bytes {
+        &self.json
+    }
+
+    /// How many bytes [`Object::write_json`] writes at most.
+    pub fn json_len(&self) -> usize {
+        self.json.len() + 48
+    }
+
+    /// Appends the served JSON, `resourceVersion` included.
+    pub fn write_json(&self, out: &mut BytesMut) {
+        let (head, tail) = self.json.split_at(self.splice as usize);
+        let mut digits = itoa(self.revision);
+        out.reserve(self.json_len());
+        out.put_slice(head);
+        out.put_slice(b"\"resourceVersion\":\"");
+        out.put_slice(digits.text());
+        out.put_slice(if tail.starts_with(b"}") { b"\"" } else { b"\"," });
+        out.put_slice(tail);
+    }
+
+    /// The served JSON.
+    pub fn json(&self) -> Bytes {
+        let mut out = BytesMut::with_capacity(self.json_len());
+        self.write_json(&mut out);
+        out.freeze()
+    }
+
+    /// The tree, `resourceVersion` included.
+    pub fn to_value(&self) -> Value {
+        let mut value: Value =
+            serde_json::from_slice(&self.json).expect("an object's encoding was parsed when it was made");
+        crate::value::set(&mut value, "metadata.resourceVersion", self.revision.to_string());
+        value
+    }
+
+    /// Reads it into a typed struct.
+    pub fn decode<T: serde::de::DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        serde_json::from_slice(&self.json())
+    }
+}
+
+impl fmt::Debug for Object {
+    /// Names it and never shows its content, which may be a Secret's.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Object({}/{}@{})", self.meta.namespace, self.meta.name, self.revision)
+    }
+}
+
+/// The canonical encoding: `apiVersion`, `kind`, `metadata` without `resourceVersion`, then the rest by name.
+pub fn encode(value: &Value) -> Bytes {
+    let mut out = BytesMut::with_capacity(1024).writer();
+    let Some(object) = value.as_object() else { return Bytes::from_static(b"{\"metadata\":{}}") };
+    let put = |out: &mut bytes::buf::Writer<BytesMut>, value: &Value| {
+        serde_json::to_writer(out, value).expect("a tree of JSON values always encodes into memory");
+    };
+    out.get_mut().put_u8(b'{');
+    for key in ["apiVersion", "kind"] {
+        if let Some(text) = object.get(key) {
+            out.get_mut().put_slice(format!("\"{key}\":").as_bytes());
+            put(&mut out, text);
+            out.get_mut().put_u8(b',');
+        }
+    }
+    out.get_mut().put_slice(b"\"metadata\":{");
+    let mut first = true;
+    for (key, value) in object.get("metadata").and_then(Value::as_object).into_iter().flatten() {
+        if key == "resourceVersion" {
+            continue;
+        }
+        if !std::mem::take(&mut first) {
+            out.get_mut().put_u8(b',');
+        }
+        put(&mut out, &Value::String(key.clone()));
+        out.get_mut().put_u8(b':');
+        put(&mut out, value);
+    }
+    out.get_mut().put_u8(b'}');
+    for (key, value) in object {
+        if matches!(key.as_str(), "apiVersion" | "kind" | "metadata") {
+            continue;
+        }
+        out.get_mut().put_u8(b',');
+        put(&mut out, &Value::String(key.clone()));
+        out.get_mut().put_u8(b':');
+        put(&mut out, value);
+    }
+    out.get_mut().put_u8(b'}');
+    out.into_inner().freeze()
+}
+
+/// Where `resourceVersion` belongs in a canonical encoding: right after `"metadata":{`. `None` if the bytes are not canonical.
+fn splice_of(json: &[u8]) -> Option<u32> {
+    let mut at = 1;
+    for key in [&b"\"apiVersion\":\""[..], b"\"kind\":\""] {
+        if json.get(at..)?.starts_with(key) {
+            // Neither an apiVersion nor a kind holds a quote or an escape; other bytes are not ours.
+            at += key.len() + memchr::memchr(b'"', &json[at + key.len()..])? + 2;
+        }
+    }
+    const METADATA: &[u8] = b"\"metadata\":{";
+    if !json.get(at..)?.starts_with(METADATA) {
+        return None;
+    }
+    at += METADATA.len();
+    (!json[at..].starts_with(b"\"resourceVersion\"")).then(|| u32::try_from(at).ok()).flatten()
+}
+
+struct Digits([u8; 20], usize);
+
+impl Digits {
+    fn text(&mut self) -> &[u8] {
+        &self.0[self.1..]
+    }
+}
+
+/// Decimal digits without an allocation: this runs once per object of every list.
+fn itoa(mut number: u64) -> Digits {
+    let mut digits = Digits([0; 20], 20);
+    loop {
+        digits.1 -= 1;
+        digits.0[digits.1] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return digits;
+        }
+    }
+}
+
+/// One pass over the encoding that keeps what [`Meta`] needs and skips the rest.
+fn extract(json: &[u8], fields: &FieldPaths) -> Result<Meta, Error> {
+    let mut found = Found { meta: Meta::default(), values: vec![None; fields.split.len()] };
+    let mut deserializer = serde_json::Deserializer::from_slice(json);
+    let path = Path { keys: [""; MAX_DEPTH], depth: 0 };
+    Level { found: &mut found, fields, path }.deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    let mut meta = found.meta;
+    meta.fields = fields
+        .paths
+        .iter()
+        .zip(found.values)
+        .filter_map(|(path, value)| value.map(|value| (*path, value.into_boxed_str())))
+        .collect();
+    Ok(meta)
+}
+
+struct Found {
+    meta: Meta,
+    values: Vec<Option<String>>,
+}
+
+#[derive(Clone, Copy)]
+struct Path {
+    keys: [&'static str; MAX_DEPTH],
+    depth: usize,
+}
+
+impl Path {
+    fn keys(&self) -> &[&'static str] {
+        &self.keys[..self.depth]
+    }
+}
+
+/// An object on the way to one of the wanted fields.
+struct Level<'a> {
+    found: &'a mut Found,
+    fields: &'a FieldPaths,
+    path: Path,
+}
+
+impl<'de> DeserializeSeed<'de> for Level<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Level<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
+        let at_metadata = self.path.keys() == ["metadata"];
+        while let Some(key) = map.next_key::<std::borrow::Cow<'de, str>>()? {
+            if at_metadata && self.metadata(&key, &mut map)? {
+                continue;
+            }
+            let next = self.fields.split.iter().find_map(|path| {
+                (path.len() > self.path.depth && path.starts_with(self.path.keys()) && path[self.path.depth] == key)
+                    .then(|| path[self.path.depth])
+            });
+            let next = next.or((self.path.depth == 0 && key == "metadata").then_some("metadata"));
+            match next {
+                None => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+                Some(step) => {
+                    let mut path = self.path;
+                    path.keys[path.depth] = step;
+                    path.depth += 1;
+                    map.next_value_seed(Level { found: self.found, fields: self.fields, path })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<(), E> {
+        self.value(|| text.to_owned());
+        Ok(())
+    }
+
+    fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<(), E> {
+        self.value(|| value.to_string());
+        Ok(())
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<(), E> {
+        self.value(|| value.to_string());
+        Ok(())
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<(), E> {
+        self.value(|| value.to_string());
+        Ok(())
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<(), E> {
+        self.value(|| value.to_string());
+        Ok(())
+    }
+
+    fn visit_unit<E: serde::de::Error>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        if self.path.depth == 0 {
+            return Err(A::Error::custom("an object was expected, not a list"));
+        }
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(())
+    }
+}
+
+impl Level<'_> {
+    fn value(self, text: impl FnOnce() -> String) {
+        if let Some(at) = self.fields.split.iter().position(|path| path == self.path.keys()) {
+            self.found.values[at] = Some(text());
+        }
+    }
+
+    /// Takes one field of `metadata`; false if it is not one that [`Meta`] keeps.
+    fn metadata<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<bool, A::Error> {
+        let meta = &mut self.found.meta;
+        match key {
+            "name" => meta.name = map.next_value::<Option<Box<str>>>()?.unwrap_or_default(),
+            "namespace" => meta.namespace = map.next_value::<Option<Box<str>>>()?.unwrap_or_default(),
+            "uid" => meta.uid = map.next_value::<Option<Box<str>>>()?.unwrap_or_default(),
+            "deletionTimestamp" => meta.deleting = map.next_value::<Option<IgnoredAny>>()?.is_some(),
+            "labels" => {
+                type Labels = std::collections::BTreeMap<Box<str>, Option<Box<str>>>;
+                let labels = map.next_value::<Option<Labels>>()?.unwrap_or_default();
+                meta.labels = labels.into_iter().map(|(key, value)| (key, value.unwrap_or_default())).collect();
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+/// Objects are passed around behind this.
+pub type Shared = Arc<Object>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn pod_fields() -> FieldPaths {
+        FieldPaths::new(&["spec.nodeName", "status.phase", "spec.hostNetwork"])
+    }
+
+    #[test]
+    fn the_revision_is_spliced_into_shared_bytes() {
+        let value = json!({
+            "spec": {"nodeName": "n1", "hostNetwork": true, "containers": [{"name": "c"}]},
+            "data": {"metadata": {"name": "decoy"}},
+            "kind": "Pod", "apiVersion": "v1",
+            "metadata": {"name": "a", "namespace": "d", "resourceVersion": "1", "labels": {"b": "2", "a": "1"}},
+        });
+        let object = Object::from_value(&value, 42, &pod_fields()).expect("an object");
+        let mut served = value;
+        served["metadata"]["resourceVersion"] = json!("42");
+        assert_eq!(serde_json::from_slice::<Value>(&object.json()).expect("JSON"), served);
+        assert_eq!(object.to_value(), served);
+        let meta = object.meta();
+        assert_eq!((&*meta.name, &*meta.namespace), ("a", "d"));
+        assert_eq!(meta.label("b"), Some("2"));
+        assert_eq!(meta.field("spec.nodeName"), "n1");
+        assert_eq!(meta.field("spec.hostNetwork"), "true");
+        assert_eq!(meta.field("status.phase"), "");
+    }
+
+    #[test]
+    fn foreign_encodings_are_brought_into_our_form() {
+        let foreign = br#"{"metadata":{"resourceVersion":"7","name":"x"},"kind":"Node","apiVersion":"v1"}"#;
+        let object = Object::from_stored(Bytes::from_static(foreign), 9, &FieldPaths::default()).expect("an object");
+        assert!(object.json().starts_with(br#"{"apiVersion":"v1","kind":"Node","metadata":{"resourceVersion":"9","#));
+    }
+
+    #[test]
+    fn an_empty_metadata_splices_too() {
+        let object = Object::from_value(&json!({"kind": "X"}), 5, &FieldPaths::default()).expect("an object");
+        assert_eq!(object.json(), r#"{"kind":"X","metadata":{"resourceVersion":"5"}}"#);
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused() {
+        for bytes in ["", "[]", "{\"metadata\":{\"name\":3}}", "{\"metadata\":{}} x"] {
+            assert!(Object::from_stored(Bytes::from(bytes), 1, &FieldPaths::default()).is_err(), "{bytes}");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The durable store: revisions, compare-and-swap transactions, ranges, watch, compaction. Bytes only; it knows no kinds.
+//!
+//! One trait, [`Store`], two engines: [`embedded`] keeps a revision log on local disk with group commit, [`etcd`] speaks to
+//! a real etcd. Both pass the same [`contract`] suite. The rules every engine keeps:
+//! - a transaction is answered only after it is durable, and no watcher sees what is not durable;
+//! - revisions are global, start at 1, and each successful transaction takes the next one;
+//! - a watcher gets every event after its starting revision, once, in order, or [`Error::Compacted`].
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::stream::BoxStream;
+
+/// A point in the history of the whole store. 0 is before the first write.
+pub type Revision = u64;
+
+/// One key's value as of `revision`, the revision that last changed it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// The whole key, for example `/registry/pods/default/web`.
+    pub key: Arc<str>,
+    /// The value, shared with every other reader.
+    pub value: Bytes,
+    /// The revision that wrote this value.
+    pub revision: Revision,
+}
+
+/// What a transaction demands of the key before it writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expect {
+    /// The key does not exist.
+    Absent,
+    /// The key exists and was last changed at exactly this revision.
+    At(Revision),
+}
+
+/// What a transaction does when its expectation holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Op {
+    /// Sets the value. With a `ttl` (whole seconds) the key deletes itself afterwards; a later put without one makes it permanent.
+    Put {
+        /// The new value.
+        value: Bytes,
+        /// Seconds to live, or for ever.
+        ttl: Option<u64>,
+    },
+    /// Removes the key.
+    Delete,
+}
+
+/// A compare-and-swap on one key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Txn {
+    /// The key it reads and writes.
+    pub key: Arc<str>,
+    /// The condition.
+    pub expect: Expect,
+    /// The write.
+    pub op: Op,
+}
+
+/// How a transaction ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// Durable, at this revision.
+    Committed(Revision),
+    /// The expectation did not hold; this is what the key holds instead.
+    Conflict(Option<Record>),
+}
+
+/// Which keys to read: those that start with `prefix`, in byte order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Range {
+    /// Common beginning of the keys.
+    pub prefix: String,
+    /// Only keys strictly after this one.
+    pub after: Option<String>,
+    /// At most so many; 0 is no limit.
+    pub limit: usize,
+    /// As of this revision instead of now.
+    pub at: Option<Revision>,
+}
+
+/// One answer to a [`Range`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// The records, in byte order of their keys.
+    pub records: Vec<Record>,
+    /// The revision of the snapshot the page was read from.
+    pub revision: Revision,
+    /// How many further keys of the range follow the last record.
+    pub remaining: u64,
+}
+
+/// One change of one key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// The key that changed.
+    pub key: Arc<str>,
+    /// When it changed.
+    pub revision: Revision,
+    /// The new value, or `None` when the key was removed.
+    pub value: Option<Bytes>,
+    /// What the key held before, with the revision of that value.
+    pub previous: Option<Record>,
+}
+
+/// Events in revision order. It ends only with an error: [`Error::Compacted`], [`Error::Lagged`], [`Error::Unavailable`] or [`Error::Closed`].
+pub type Watch = BoxStream<'static, Result<Event, Error>>;
+
+/// Why the store could not do as asked.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// The history before `oldest` is gone.
+    #[error("required revision has been compacted, the oldest available is {oldest}")]
+    Compacted {
+        /// The first revision still readable.
+        oldest: Revision,
+    },
+    /// A revision that has not happened yet was asked for.
+    #[error("required revision {requested} is a future revision, current is {current}")]
+    Future {
+        /// What was asked for.
+        requested: Revision,
+        /// Where the store is.
+        current: Revision,
+    },
+    /// A watcher did not keep up with its bounded queue; it may watch again from the last event it saw.
+    #[error("watcher fell too far behind")]
+    Lagged,
+    /// The store cannot be reached or cannot write just now; whether a transaction took place is unknown.
+    #[error("store unavailable: {0}")]
+    Unavailable(String),
+    /// The store is shutting down.
+    #[error("store is closed")]
+    Closed,
+    /// What is on disk is not what was written.
+    #[error("store is damaged: {0}")]
+    Damaged(String),
+    /// The request is larger than the engine takes.
+    #[error("request is too large")]
+    TooLarge,
+}
+
+/// A durable, revisioned map from keys to bytes.
+#[async_trait::async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// The latest durable revision, linearizable.
+    async fn revision(&self) -> Result<Revision, Error>;
+    /// One key, linearizable.
+    async fn get(&self, key: &str) -> Result<Option<Record>, Error>;
+    /// Keys by prefix; linearizable unless `range.at` names a revision.
+    async fn range(&self, range: Range) -> Result<Page, Error>;
+    /// A compare-and-swap, answered once it is durable.
+    async fn txn(&self, txn: Txn) -> Result<Outcome, Error>;
+    /// Every event under `prefix` with a revision greater than `after`: first from history, then live, without a seam.
+    async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, Error>;
+    /// Forgets history up to and including `revision`, except what is needed for the latest state. Never blocks writers.
+    async fn compact(&self, revision: Revision) -> Result<(), Error>;
+}
