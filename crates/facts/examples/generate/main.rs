@@ -1,0 +1,38 @@
+//! Writes the checked-in data of this crate from upstream's published facts.
+//!
+//! ```text
+//! cargo run -p facts --example generate [FACTS] [--go-source DIR]
+//! ```
+//!
+//! `FACTS` is the folder with `discovery`, `openapi-v3`, `proto-tags.json` and `rbac` (by default the folder
+//! `shared/upstream` beside the workspace). `--go-source` names a source tree of Kubernetes, from which the
+//! one fact that is published nowhere else is renewed first: which fields Go holds by pointer and which it
+//! writes even when they are zero (`presence.txt`).
+
+mod generator;
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut facts = generator::default_folder();
+    let mut go_source: Option<PathBuf> = None;
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--go-source" => go_source = Some(args.next().ok_or("--go-source needs a directory")?.into()),
+            folder => facts = folder.into(),
+        }
+    }
+    if let Some(source) = go_source {
+        let path = here.join("presence.txt");
+        let before = std::fs::read_to_string(&path).unwrap_or_default();
+        std::fs::write(&path, generator::presence(&facts, &source, &before)?)?;
+    }
+    for (name, text) in generator::files(&facts)? {
+        std::fs::write(here.join(name), text)?;
+        println!("wrote {name}");
+    }
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! What is served where: groups, versions, resources, subresources, verbs and names.
+
+use crate::types::{Str, TypeId};
+
+/// A set of verbs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Verbs(u8);
+
+/// The verbs of resources, sorted as discovery lists them; their position is their bit in [`Verbs`].
+const NAMES: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+
+impl Verbs {
+    /// No verb.
+    pub const NONE: Verbs = Verbs(0);
+    /// Every verb.
+    pub const ALL: Verbs = Verbs(u8::MAX);
+
+    /// The set of the verbs named; unknown names are left out.
+    pub fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Verbs {
+        Verbs(names.into_iter().filter_map(bit).fold(0, |set, bit| set | bit))
+    }
+
+    /// Whether the verb is in the set.
+    pub fn has(self, verb: &str) -> bool {
+        bit(verb).is_some_and(|bit| self.0 & bit != 0)
+    }
+
+    /// Whether the set is empty.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The verbs, sorted.
+    pub fn iter(self) -> impl Iterator<Item = &'static str> {
+        NAMES.iter().enumerate().filter(move |(at, _)| self.0 & (1 << at) != 0).map(|(_, name)| *name)
+    }
+}
+
+fn bit(verb: &str) -> Option<u8> {
+    NAMES.iter().position(|name| *name == verb).map(|at| 1 << at)
+}
+
+/// How settled a version is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Stability {
+    /// Such as `v1`.
+    Stable,
+    /// Such as `v1beta1`.
+    Beta,
+    /// Such as `v1alpha1`.
+    Alpha,
+}
+
+impl Stability {
+    /// The stability that the name of a version tells.
+    pub fn of(version: &str) -> Stability {
+        if version.contains("alpha") {
+            Stability::Alpha
+        } else if version.contains("beta") {
+            Stability::Beta
+        } else {
+            Stability::Stable
+        }
+    }
+}
+
+/// A group, in the order of discovery.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// The name; empty for the core group.
+    pub name: Str,
+    /// The versions, the preferred one first.
+    pub versions: Box<[Version]>,
+}
+
+/// A version of a group.
+#[derive(Clone, Debug)]
+pub struct Version {
+    /// The name, such as `v1`.
+    pub name: Str,
+    /// How settled it is.
+    pub stability: Stability,
+    /// Whether it is served unless `--runtime-config` says otherwise: only stable versions are.
+    pub default_on: bool,
+    /// The resources, sorted by plural name.
+    pub resources: Box<[Resource]>,
+}
+
+/// A resource of a version.
+#[derive(Clone, Debug)]
+pub struct Resource {
+    /// The API group; empty for the core group.
+    pub group: Str,
+    /// The version.
+    pub version: Str,
+    /// The plural name, as in paths.
+    pub plural: Str,
+    /// The singular name.
+    pub singular: Str,
+    /// The kind of its objects.
+    pub kind: Str,
+    /// Whether objects live in namespaces.
+    pub namespaced: bool,
+    /// What can be done with it.
+    pub verbs: Verbs,
+    /// Short names for kubectl, such as `po`.
+    pub short_names: Box<[Str]>,
+    /// Categories for kubectl, such as `all`.
+    pub categories: Box<[Str]>,
+    /// The hash of the version in which upstream stores it.
+    pub storage_version_hash: Option<Str>,
+    /// The subresources, sorted by name.
+    pub subresources: Box<[Subresource]>,
+    /// The type of its objects, when built in.
+    pub ty: Option<TypeId>,
+    /// The type of lists of its objects, when built in and listable.
+    pub list_ty: Option<TypeId>,
+}
+
+impl Resource {
+    /// The subresource of this name.
+    pub fn subresource(&self, name: &str) -> Option<&Subresource> {
+        self.subresources.iter().find(|sub| sub.name == name)
+    }
+
+    /// `group/version`, or the version alone in the core group.
+    pub fn api_version(&self) -> String {
+        api_version(&self.group, &self.version)
+    }
+}
+
+/// A subresource of a resource.
+#[derive(Clone, Debug)]
+pub struct Subresource {
+    /// The name, such as `status`.
+    pub name: Str,
+    /// The kind of the object read or written there.
+    pub kind: Str,
+    /// The group and version of that kind where discovery states them; otherwise the resource's.
+    pub kind_of: Option<(Str, Str)>,
+    /// What can be done with it.
+    pub verbs: Verbs,
+    /// The type of the object, when built in.
+    pub ty: Option<TypeId>,
+}
+
+/// The `apiVersion` of a group and version: `group/version`, or the version alone in the core group.
+pub fn api_version(group: &str, version: &str) -> String {
+    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
+}
