@@ -4,5 +4,9 @@
 //! calls by itself, so what Trireme can do to a machine is readable here and nowhere else.
 #![warn(missing_docs)]
 
+pub mod cri;
+pub mod elf;
 pub mod nft;
+pub mod oci;
 pub mod run;
+pub mod tar;
