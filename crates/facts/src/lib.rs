@@ -9,6 +9,7 @@
 //! There is no logic here and no I/O: the text is part of the program and is read once, on first use, in a
 //! few milliseconds.
 
+pub mod rbac;
 mod resources;
 mod table;
 mod types;
@@ -61,4 +62,10 @@ pub fn type_named(name: &str) -> Option<TypeId> {
 /// The OpenAPI name of the one built-in type of a shape that is not an object.
 pub fn shape_name(shape: Shape) -> Option<&'static str> {
     table::type_name(shape)
+}
+
+/// The roles and bindings that a cluster has from the beginning.
+pub fn rbac() -> &'static rbac::Rbac {
+    static RBAC: OnceLock<rbac::Rbac> = OnceLock::new();
+    RBAC.get_or_init(|| rbac::Rbac::parse(include_str!("../rbac.txt")))
 }

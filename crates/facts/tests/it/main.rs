@@ -4,5 +4,6 @@
 mod generator;
 
 mod generated;
+mod rbac;
 mod sources;
 mod spots;

@@ -2,6 +2,7 @@
 
 mod presence;
 mod proto;
+mod rbac;
 mod resources;
 mod types;
 
@@ -27,7 +28,7 @@ pub fn files(facts: &Path) -> Result<Vec<(&'static str, String)>, Failure> {
         String::from("# Written by the generator of this crate; see src/table.rs for what the lines mean.\n");
     resources::write(facts, &mut table)?;
     types::write(facts, &presence, &mut table)?;
-    Ok(vec![("table.txt", table)])
+    Ok(vec![("table.txt", table), ("rbac.txt", rbac::write(facts)?)])
 }
 
 fn read_json(path: &Path) -> Result<Value, Failure> {

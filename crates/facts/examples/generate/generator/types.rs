@@ -217,7 +217,7 @@ impl TypeWriter<'_> {
                     writeln!(out, "E {} {target}", field.number)?;
                 }
                 None => {
-                    let name = self.json_name(name);
+                    let name = if special { name.clone() } else { self.json_name(name) };
                     fields.insert(name.clone(), proto_schema(field));
                     numbers.insert(name, field);
                 }
@@ -265,13 +265,13 @@ impl TypeWriter<'_> {
         self.presence.always.contains(name) || by_value
     }
 
-    /// The JSON name of a field that only protobuf tells: the generator of the messages lowers the first
-    /// letter of Go's name where the JSON name is not given.
+    /// The JSON name of a field that only protobuf tells: it is mostly the same, but where the
+    /// message has Go's name the first letter is lowered.
     fn json_name(&self, name: &str) -> String {
         let presence = self.presence;
         let mut known = presence.pointers.iter().chain(&presence.always).chain(&presence.omitzero);
         let known = known.find(|known| folded(known) == folded(name));
-        known.cloned().unwrap_or_else(|| name.to_owned())
+        known.cloned().unwrap_or_else(|| name[..1].to_ascii_lowercase() + &name[1..])
     }
 
     fn write_marks(&self, property: &Value, out: &mut String) -> Result<(), Failure> {
