@@ -109,6 +109,8 @@ pub struct Resource {
     pub categories: Box<[Str]>,
     /// The hash of the version in which upstream stores it.
     pub storage_version_hash: Option<Str>,
+    /// Whether the answer to a deletion is the deleted object; otherwise it is a `Status`.
+    pub returns_deleted: bool,
     /// The subresources, sorted by name.
     pub subresources: Box<[Subresource]>,
     /// The type of its objects, when built in.

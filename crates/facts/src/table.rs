@@ -7,7 +7,8 @@
 //! G group                                  a group, in the order of discovery ("-" is the core group)
 //! V version on|off                         a version of the group; "on" is served by default
 //! R plural singular Kind N|C verbs …       a resource, namespaced or of the cluster; s=short names,
-//!                                          c=categories, h=storage version hash
+//!                                          c=categories, h=storage version hash, o answers a
+//!                                          deletion with the object
 //! S name Kind verbs [group/version]        a subresource
 //! T name …                                 a type; shape if not an object; m=map type; p a protobuf
 //!                                          message; u not published in OpenAPI
@@ -392,12 +393,14 @@ fn resource(line: &'static str) -> Resource {
         short_names: Box::default(),
         categories: Box::default(),
         storage_version_hash: None,
+        returns_deleted: false,
         subresources: Box::default(),
         ty: None,
         list_ty: None,
     };
     for token in tokens {
-        match pair(token, '=') {
+        match token.split_once('=').unwrap_or((token, "")) {
+            ("o", "") => resource.returns_deleted = true,
             ("s", names) => resource.short_names = words(names),
             ("c", names) => resource.categories = words(names),
             ("h", hash) => resource.storage_version_hash = Some(hash.into()),

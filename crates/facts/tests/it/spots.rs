@@ -40,6 +40,7 @@ fn resources_know_their_names_and_types() {
     assert_eq!(pods.ty.expect("built in").def().name, "io.k8s.api.core.v1.Pod");
     assert_eq!(pods.list_ty.expect("listable").def().name, "io.k8s.api.core.v1.PodList");
     assert_eq!(pods.subresource("eviction").expect("served").kind_of, Some(("policy".into(), "v1".into())));
+    assert!(pods.returns_deleted && !facts::resource("", "v1", "configmaps").expect("served").returns_deleted);
     assert!(pods.verbs.has("deletecollection") && !pods.verbs.has("proxy"));
     let exec = pods.subresource("exec").and_then(|exec| exec.ty).expect("known to protobuf");
     assert_eq!(exec.def().short_name(), "PodExecOptions");
