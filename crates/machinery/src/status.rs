@@ -302,12 +302,14 @@ pub struct ApiError {
     pub message: String,
     /// About what.
     pub details: Option<Box<Details>>,
+    /// `metadata.continue`: how to go on with a list whose snapshot is gone.
+    pub next: Option<String>,
 }
 
 impl ApiError {
     /// An error of this reason without details.
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
-        Self { code: reason.code(), reason: Some(reason), message: message.into(), details: None }
+        Self { code: reason.code(), reason: Some(reason), message: message.into(), details: None, next: None }
     }
 
     fn about(mut self, resource: &GroupResource, name: &str) -> Self {
@@ -343,8 +345,7 @@ impl ApiError {
 
     /// A write against a version that is no longer the latest.
     pub fn stale(resource: &GroupResource, name: &str) -> Self {
-        const WHY: &str =
-            "the object has been modified; please apply your changes to the latest version and try again";
+        const WHY: &str = "the object has been modified; please apply your changes to the latest version and try again";
         Self::conflict(resource, name, WHY)
     }
 
@@ -442,6 +443,9 @@ impl ApiError {
             "kind": "Status", "apiVersion": "v1", "metadata": {},
             "status": "Failure", "message": self.message, "code": self.code,
         });
+        if let Some(next) = &self.next {
+            status["metadata"]["continue"] = json!(next);
+        }
         if let Some(reason) = self.reason {
             status["reason"] = json!(reason.to_string());
         }
@@ -488,7 +492,8 @@ impl ApiError {
                     .unwrap_or_default(),
             })
         });
-        Self { code, reason: Reason::parse(&text("reason")), message: text("message"), details }
+        let next = status["metadata"]["continue"].as_str().map(str::to_owned);
+        Self { code, reason: Reason::parse(&text("reason")), message: text("message"), details, next }
     }
 }
 

@@ -1,1 +1,106 @@
-//! patch.
+//! Patches: JSON patch, merge patch and strategic merge patch. Server-side apply has a home of its own.
+//!
+//! A patch that fails leaves its document half changed; callers work on a copy and drop it.
+
+pub mod json;
+pub mod merge;
+pub mod strategic;
+
+use serde_json::Value;
+
+use crate::codec::MAX_DEPTH;
+use crate::status::{ApiError, Details, Reason};
+
+/// The most operations of one JSON patch.
+pub const MAX_OPERATIONS: usize = 10_000;
+
+/// The most bytes that the `copy` operations of one JSON patch may add up to.
+pub const MAX_COPIED: usize = 3 << 20;
+
+/// Why a patch was not applied. Its text is upstream's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PatchError {
+    /// It is no patch of its type.
+    #[error("{0}")]
+    Malformed(String),
+    /// A JSON patch with more than [`MAX_OPERATIONS`].
+    #[error("The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {0}")]
+    TooManyOperations(usize),
+    /// It does not fit the document.
+    #[error("{0}")]
+    Inapplicable(String),
+}
+
+impl From<PatchError> for ApiError {
+    fn from(error: PatchError) -> Self {
+        match error {
+            PatchError::Malformed(message) => Self::bad_request(message),
+            PatchError::TooManyOperations(_) => {
+                Self::new(Reason::RequestEntityTooLarge, format!("Request entity too large: {error}"))
+            }
+            PatchError::Inapplicable(_) => {
+                // Upstream drops the text here and answers with the bare sentence for the code.
+                let message = "the server rejected our request due to an error in our request";
+                let mut answer = Self::new(Reason::Invalid, message);
+                answer.details = Some(Box::<Details>::default());
+                answer
+            }
+        }
+    }
+}
+
+/// How deeply a value nests, counted no further than one beyond [`MAX_DEPTH`].
+fn depth(value: &Value) -> usize {
+    fn walk(value: &Value, left: usize) -> usize {
+        let deepest = |children: &mut dyn Iterator<Item = &Value>| {
+            if left == 0 { 0 } else { children.map(|child| walk(child, left - 1)).max().unwrap_or(0) }
+        };
+        match value {
+            Value::Array(items) => 1 + deepest(&mut items.iter()),
+            Value::Object(fields) => 1 + deepest(&mut fields.values()),
+            _ => 0,
+        }
+    }
+    walk(value, MAX_DEPTH)
+}
+
+/// A value as Go's `%v` prints it, which upstream's messages show.
+fn go_print(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => format!("[{}]", items.iter().map(go_print).collect::<Vec<_>>().join(" ")),
+        Value::Object(fields) => {
+            let mut fields: Vec<_> = fields.iter().collect();
+            fields.sort_unstable_by_key(|(key, _)| *key);
+            let fields: Vec<String> = fields.iter().map(|(key, value)| format!("{key}:{}", go_print(value))).collect();
+            format!("map[{}]", fields.join(" "))
+        }
+        other => other.to_string(),
+    }
+}
+
+/// What Go calls the type of a decoded value.
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "%!s(<nil>)",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
+/// What Go's decoder calls a value of JSON.
+fn json_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}

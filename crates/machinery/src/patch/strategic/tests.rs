@@ -1,0 +1,153 @@
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+fn pod() -> &'static Type {
+    facts::type_of("", "v1", "Pod").expect("pods are built in").def()
+}
+
+fn patched(doc: &Value, patch: &Value, of: &Type) -> Result<Value, String> {
+    let mut result = doc.clone();
+    apply(&mut result, patch.clone(), of).map_err(|error| error.to_string())?;
+    Ok(result)
+}
+
+#[test]
+fn pods_merge_by_their_keys() {
+    let doc = json!({
+        "metadata": {"labels": {"a": "1"}, "finalizers": ["x", "y"]},
+        "spec": {
+            "containers": [{"name": "a", "image": "a:1", "args": ["1"]}, {"name": "b", "image": "b:1"}],
+            "tolerations": [{"key": "t"}],
+            "volumes": [{"name": "v", "emptyDir": {}}],
+        },
+    });
+    for (patch, path, expected) in [
+        (json!({"metadata": {"labels": {"b": "2"}}}), "/metadata/labels", json!({"a": "1", "b": "2"})),
+        (json!({"metadata": {"labels": {"a": null}}}), "/metadata/labels", json!({})),
+        (json!({"metadata": {"labels": {"$patch": "replace", "c": "3"}}}), "/metadata/labels", json!({"c": "3"})),
+        (json!({"metadata": {"labels": {"$patch": "delete"}}}), "/metadata/labels", json!({})),
+        (json!({"metadata": {"finalizers": ["z", "x"]}}), "/metadata/finalizers", json!(["z", "x", "y"])),
+        (json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["x"]}}), "/metadata/finalizers", json!(["y"])),
+        (
+            json!({"metadata": {"$setElementOrder/finalizers": ["y", "x", "z"], "finalizers": ["z"]}}),
+            "/metadata/finalizers",
+            json!(["y", "x", "z"]),
+        ),
+        (
+            json!({"spec": {"containers": [{"name": "b", "image": "b:2"}]}}),
+            "/spec/containers",
+            json!([{"name": "a", "image": "a:1", "args": ["1"]}, {"name": "b", "image": "b:2"}]),
+        ),
+        (
+            json!({"spec": {"containers": [{"name": "a", "args": ["2"]}]}}),
+            "/spec/containers/0",
+            json!({"name": "a", "image": "a:1", "args": ["2"]}),
+        ),
+        (
+            json!({"spec": {"containers": [{"name": "a", "$patch": "delete"}]}}),
+            "/spec/containers",
+            json!([{"name": "b", "image": "b:1"}]),
+        ),
+        (
+            json!({"spec": {"containers": [{"$patch": "replace"}, {"name": "c"}]}}),
+            "/spec/containers",
+            json!([{"name": "c"}]),
+        ),
+        (
+            json!({"spec": {"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}], "containers": [{"name": "a", "image": "a:2"}]}}),
+            "/spec/containers",
+            json!([{"name": "b", "image": "b:1"}, {"name": "a", "image": "a:2", "args": ["1"]}]),
+        ),
+        (json!({"spec": {"tolerations": [{"key": "u"}]}}), "/spec/tolerations", json!([{"key": "u"}])),
+        (
+            json!({"spec": {"volumes": [{"name": "v", "$retainKeys": ["name", "hostPath"], "hostPath": {"path": "/"}}]}}),
+            "/spec/volumes",
+            json!([{"name": "v", "hostPath": {"path": "/"}}]),
+        ),
+        (json!({"spec": {"nodeSelector": {"a": "1", "b": null}}}), "/spec/nodeSelector", json!({"a": "1"})),
+    ] {
+        let result = patched(&doc, &patch, pod()).expect("a patch that applies");
+        assert_eq!(result.pointer(path), Some(&expected), "{patch}");
+    }
+}
+
+#[test]
+fn the_server_keeps_its_own_elements_where_they_were() {
+    let doc =
+        json!({"spec": {"containers": [{"name": "s0"}, {"name": "a"}, {"name": "s1"}, {"name": "b"}, {"name": "s2"}]}});
+    let patch = json!({"spec": {"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}]}});
+    let result = patched(&doc, &patch, pod()).expect("a patch that applies");
+    let names: Vec<&str> =
+        crate::value::list(&result, "spec.containers").iter().map(|c| crate::value::text(c, "name")).collect();
+    assert_eq!(names, ["s0", "s1", "b", "a", "s2"]);
+}
+
+#[test]
+fn bad_patches_get_upstreams_words() {
+    let doc = json!({"metadata": {"finalizers": ["x"], "labels": {}}, "spec": {"containers": [{"name": "a"}], "volumes": [{"name": "v"}], "strategy": {}}});
+    for (patch, message) in [
+        (json!([]), "json: cannot unmarshal array into Go value of type map[string]interface {}"),
+        (json!({"$patch": "upsert"}), "unknown patch type: upsert in map: map[$patch:upsert]"),
+        (
+            json!({"spec": {"containers": [{"image": "x"}]}}),
+            "map: map[image:x] does not contain declared merge key: name",
+        ),
+        (json!({"spec": {"containers": ["x"]}}), "list element types are not identical: [[map[name:a]] [x]]"),
+        (json!({"spec": {"containers": [null]}}), "list element types are not identical: [[map[name:a]] [<nil>]]"),
+        (
+            json!({"spec": {"containers": [{"name": "a", "$patch": "merge"}]}}),
+            "merging lists cannot yet be specified in the patch",
+        ),
+        (
+            json!({"spec": {"strategy": {"a": 1}}}),
+            "unable to find api field in struct PodSpec for the json field \"strategy\"",
+        ),
+        (json!({"metadata": {"$deleteFromPrimitiveList": ["x"]}}), "invalid patch format of primitive list"),
+        (json!({"metadata": {"$setElementOrder": ["x"]}}), "invalid patch format of setElementOrder list"),
+        (json!({"metadata": {"$setElementOrder/finalizers": "x"}}), "expected a []interface {}, but received a string"),
+        (
+            json!({"metadata": {"$setElementOrder/finalizers": ["x"], "finalizers": ["y"]}}),
+            "The order in patch list:\n[y]\n doesn't match $setElementOrder list:\n[x]\n",
+        ),
+        (
+            json!({"spec": {"volumes": [{"name": "v", "$retainKeys": ["name"], "emptyDir": {}}]}}),
+            "invalid patch format of retainKeys",
+        ),
+        (json!({"spec": {"$retainKeys": "x"}}), "invalid patch format of retainKeys"),
+    ] {
+        assert_eq!(patched(&doc, &patch, pod()), Err(message.to_owned()), "{patch}");
+    }
+}
+
+fn soup() -> impl Strategy<Value = Value> {
+    let leaf =
+        prop_oneof![Just(json!(null)), Just(json!("a")), Just(json!("delete")), Just(json!("replace")), Just(json!(1))];
+    let key = prop_oneof![
+        Just("metadata"),
+        Just("spec"),
+        Just("containers"),
+        Just("name"),
+        Just("$patch"),
+        Just("finalizers"),
+        Just("env"),
+        Just("$setElementOrder/containers"),
+        Just("$deleteFromPrimitiveList/finalizers"),
+        Just("$retainKeys"),
+    ];
+    leaf.prop_recursive(5, 40, 4, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+            prop::collection::vec((key.clone(), inner), 0..4)
+                .prop_map(|fields| fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_patch_of_anything_succeeds_or_is_refused(doc in soup(), patch in soup()) {
+        let _ = patched(&doc, &patch, pod());
+    }
+}
