@@ -1,0 +1,380 @@
+//! From an answer to typed objects, whichever transport brought it.
+//!
+//! In process the payload is a shared, encoded object: it is decoded from the bytes in the watch cache, without a copy, and
+//! the revision is put in afterwards. Over HTTPS the payload is a stream of bytes.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
+use machinery::object::Object;
+use machinery::rest::{Payload, Response, WatchEvent};
+use machinery::{ApiError, Value};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use crate::error::Error;
+use crate::frames::Frames;
+
+/// The largest answer that is collected: some 400,000 pods.
+const MAX_ANSWER: usize = 1 << 30;
+
+/// One page of objects.
+#[derive(Debug, Clone)]
+pub struct List<K> {
+    /// The objects, ordered by namespace and name.
+    pub items: Vec<Arc<K>>,
+    /// The `resourceVersion` to watch from.
+    pub revision: String,
+    /// The token of the next page, if there is one.
+    pub next: Option<String>,
+    /// How many objects follow this page, where the server says so.
+    pub remaining: Option<u64>,
+}
+
+/// One event of a watch.
+#[derive(Debug)]
+pub enum Event<K> {
+    /// The object came to be, or came to match the selectors.
+    Added(Arc<K>),
+    /// The object changed.
+    Modified(Arc<K>),
+    /// The object went, or stopped to match; its last state.
+    Deleted(Arc<K>),
+    /// Everything up to `revision` has been sent.
+    Bookmark {
+        /// Where a later watch may start.
+        revision: String,
+        /// Whether the initial events of a streaming list end here.
+        initial_events_end: bool,
+    },
+}
+
+impl<K> Clone for Event<K> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Added(object) => Self::Added(Arc::clone(object)),
+            Self::Modified(object) => Self::Modified(Arc::clone(object)),
+            Self::Deleted(object) => Self::Deleted(Arc::clone(object)),
+            Self::Bookmark { revision, initial_events_end } => {
+                Self::Bookmark { revision: revision.clone(), initial_events_end: *initial_events_end }
+            }
+        }
+    }
+}
+
+/// A watch under way. It ends after an error.
+pub(crate) type Watch<T> = BoxStream<'static, Result<Event<T>, Error>>;
+
+/// How objects of one type are read.
+pub(crate) struct Reader<T> {
+    /// For messages, such as `Pod`.
+    pub(crate) what: &'static str,
+    /// From a shared object. Bytes from the wire are read by `T`'s own `Deserialize`.
+    pub(crate) shared: fn(&Object) -> Result<T, serde_json::Error>,
+}
+
+impl<T> Clone for Reader<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Reader<T> {}
+
+impl<T: DeserializeOwned + Send + Sync + 'static> Reader<T> {
+    fn shared(&self, object: &Object) -> Result<T, Error> {
+        (self.shared)(object).map_err(|source| self.wrong(source))
+    }
+
+    fn bytes(&self, bytes: &[u8]) -> Result<T, Error> {
+        serde_json::from_slice(bytes).map_err(|source| self.wrong(source))
+    }
+
+    fn wrong(&self, source: serde_json::Error) -> Error {
+        Error::Decode { what: self.what, source }
+    }
+
+    /// One object.
+    pub(crate) async fn one(&self, response: Response) -> Result<T, Error> {
+        match ok(response).await? {
+            Payload::Object(object) => self.shared(&object),
+            Payload::Value(value) => serde_json::from_value(value).map_err(|source| self.wrong(source)),
+            payload => self.bytes(&collect(payload).await?),
+        }
+    }
+
+    /// A page of objects.
+    pub(crate) async fn list(&self, response: Response) -> Result<List<T>, Error> {
+        let wire: WireList<T> = match ok(response).await? {
+            Payload::List(list) => {
+                let items: Result<_, Error> =
+                    list.items.iter().map(|object| self.shared(object).map(Arc::new)).collect();
+                return Ok(List {
+                    items: items?,
+                    revision: list.revision.to_string(),
+                    next: list.next,
+                    remaining: list.remaining,
+                });
+            }
+            Payload::Value(value) => serde_json::from_value(value).map_err(|source| self.wrong(source))?,
+            payload => {
+                let bytes = collect(payload).await?;
+                serde_json::from_slice(&bytes).map_err(|source| self.wrong(source))?
+            }
+        };
+        Ok(List {
+            items: wire.items.unwrap_or_default().into_iter().map(Arc::new).collect(),
+            revision: wire.metadata.resource_version.unwrap_or_default(),
+            next: wire.metadata.continue_.filter(|token| !token.is_empty()),
+            remaining: wire.metadata.remaining_item_count.and_then(|count| u64::try_from(count).ok()),
+        })
+    }
+
+    /// A stream of events.
+    pub(crate) async fn watch(self, response: Response) -> Result<Watch<T>, Error> {
+        match ok(response).await? {
+            Payload::Watch(events) => Ok(end_after_error(events.map(move |event| self.event(event)).boxed())),
+            Payload::Stream(chunks) => Ok(end_after_error(self.frames(chunks))),
+            _ => Err(Error::Unexpected("a watch")),
+        }
+    }
+
+    fn event(&self, event: WatchEvent) -> Result<Event<T>, Error> {
+        Ok(match event {
+            WatchEvent::Added(object) => Event::Added(Arc::new(self.shared(&object)?)),
+            WatchEvent::Modified(object) => Event::Modified(Arc::new(self.shared(&object)?)),
+            WatchEvent::Deleted(object) => Event::Deleted(Arc::new(self.shared(&object)?)),
+            WatchEvent::Bookmark { revision, initial_events_end } => {
+                Event::Bookmark { revision: revision.to_string(), initial_events_end }
+            }
+            WatchEvent::Error(error) => return Err(Error::Api(error)),
+        })
+    }
+
+    fn frames(self, chunks: BoxStream<'static, Result<Bytes, std::io::Error>>) -> Watch<T> {
+        stream::unfold((chunks, Frames::default(), false), move |(mut chunks, mut frames, mut over)| async move {
+            loop {
+                match frames.next() {
+                    Ok(Some(frame)) => return Some((self.frame(&frame), (chunks, frames, over))),
+                    Ok(None) => {}
+                    Err(error) => return Some((Err(error), (chunks, frames, over))),
+                }
+                if over {
+                    return None;
+                }
+                match chunks.next().await {
+                    Some(Ok(chunk)) => frames.push(&chunk),
+                    Some(Err(error)) => return Some((Err(Error::transport(error)), (chunks, frames, over))),
+                    None => {
+                        over = true;
+                        let rest = frames.rest()?;
+                        return Some((self.frame(&rest), (chunks, frames, over)));
+                    }
+                }
+            }
+        })
+        .boxed()
+    }
+
+    fn frame(&self, frame: &[u8]) -> Result<Event<T>, Error> {
+        let frame: Frame<'_> =
+            serde_json::from_slice(frame).map_err(|source| Error::Decode { what: "a watch event", source })?;
+        let object = frame.object.get().as_bytes();
+        Ok(match &*frame.kind {
+            "ADDED" => Event::Added(Arc::new(self.bytes(object)?)),
+            "MODIFIED" => Event::Modified(Arc::new(self.bytes(object)?)),
+            "DELETED" => Event::Deleted(Arc::new(self.bytes(object)?)),
+            "BOOKMARK" => {
+                let bookmark: Bookmark =
+                    serde_json::from_slice(object).map_err(|source| Error::Decode { what: "a bookmark", source })?;
+                let end = bookmark.metadata.annotations.and_then(|annotations| annotations.initial_events_end);
+                Event::Bookmark {
+                    revision: bookmark.metadata.resource_version,
+                    initial_events_end: end.as_deref() == Some("true"),
+                }
+            }
+            "ERROR" => {
+                let status: Value =
+                    serde_json::from_slice(object).map_err(|source| Error::Decode { what: "a Status", source })?;
+                let code = status["code"].as_u64().and_then(|code| u16::try_from(code).ok()).unwrap_or(500);
+                return Err(Error::Api(ApiError::from_value(code, &status)));
+            }
+            _ => return Err(Error::Unexpected("a watch event of a known type")),
+        })
+    }
+}
+
+/// After an error nothing that follows could be trusted to be without a gap.
+fn end_after_error<T: Send + Sync + 'static>(watch: Watch<T>) -> Watch<T> {
+    watch
+        .scan(false, |failed, event| {
+            let ends = std::mem::replace(failed, event.is_err());
+            std::future::ready((!ends).then_some(event))
+        })
+        .boxed()
+}
+
+#[derive(Deserialize)]
+struct WireList<T> {
+    #[serde(default)]
+    metadata: ListMeta,
+    items: Option<Vec<T>>,
+}
+
+#[derive(Deserialize)]
+struct Frame<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct Bookmark {
+    metadata: BookmarkMeta,
+}
+
+#[derive(Deserialize)]
+struct BookmarkMeta {
+    #[serde(rename = "resourceVersion", default)]
+    resource_version: String,
+    annotations: Option<BookmarkAnnotations>,
+}
+
+#[derive(Deserialize)]
+struct BookmarkAnnotations {
+    #[serde(rename = "k8s.io/initial-events-end")]
+    initial_events_end: Option<String>,
+}
+
+/// The payload of a success; anything else becomes the error it describes.
+pub(crate) async fn ok(response: Response) -> Result<Payload, Error> {
+    let (head, payload) = response.into_parts();
+    if head.status.is_success() {
+        return Ok(payload);
+    }
+    let code = head.status.as_u16();
+    let status = match payload {
+        Payload::Value(value) => value,
+        payload => {
+            let bytes = collect(payload).await?;
+            // Not every error comes from the API server itself: a proxy in between answers in text.
+            serde_json::from_slice(&bytes).unwrap_or_else(|_| {
+                let text = String::from_utf8_lossy(&bytes);
+                serde_json::json!({"message": text.trim().chars().take(1024).collect::<String>()})
+            })
+        }
+    };
+    let mut error = ApiError::from_value(code, &status);
+    if error.message.is_empty() {
+        error.message = head.status.to_string();
+    }
+    Err(Error::Api(error))
+}
+
+/// All bytes of an answer.
+pub(crate) async fn collect(payload: Payload) -> Result<Bytes, Error> {
+    let mut chunks = match payload {
+        Payload::Empty => return Ok(Bytes::new()),
+        Payload::Bytes(bytes) => return Ok(bytes),
+        Payload::Object(object) => return Ok(object.json()),
+        Payload::Value(value) => return serde_json::to_vec(&value).map(Bytes::from).map_err(Error::Encode),
+        Payload::Stream(chunks) => chunks,
+        Payload::List(_) | Payload::Watch(_) => return Err(Error::Unexpected("a single document")),
+    };
+    let mut first = match chunks.next().await {
+        None => return Ok(Bytes::new()),
+        Some(chunk) => chunk.map_err(Error::transport)?,
+    };
+    let mut whole = BytesMut::new();
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.map_err(Error::transport)?;
+        // The first chunk is copied only once there is a second: most answers are one chunk.
+        whole.extend_from_slice(&std::mem::take(&mut first));
+        whole.extend_from_slice(&chunk);
+        if whole.len() > MAX_ANSWER {
+            return Err(Error::TooLarge { limit: MAX_ANSWER });
+        }
+    }
+    Ok(if whole.is_empty() { first } else { whole.freeze() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    fn reader() -> Reader<ConfigMap> {
+        Reader { what: "ConfigMap", shared: |object| object.decode() }
+    }
+
+    fn stream(text: &'static str, size: usize) -> Payload {
+        let chunks = text.as_bytes().chunks(size).map(|chunk| Ok(Bytes::from_static(chunk)));
+        Payload::Stream(stream::iter(chunks.collect::<Vec<_>>()).boxed())
+    }
+
+    fn status(code: u16, payload: Payload) -> Response {
+        http::Response::builder().status(code).body(payload).expect("a response")
+    }
+
+    #[tokio::test]
+    async fn a_watch_over_the_wire_is_decoded_frame_by_frame_and_ends_with_its_error() {
+        let text = concat!(
+            r#"{"type":"ADDED","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","resourceVersion":"3"}}}"#,
+            "\n",
+            r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"4","annotations":{"k8s.io/initial-events-end":"true"}}}}"#,
+            "\n",
+            r#"{"type":"ERROR","object":{"kind":"Status","status":"Failure","reason":"Expired","code":410,"message":"too old"}}"#,
+            "\n",
+            r#"{"type":"DELETED","object":{"metadata":{"name":"never seen"}}}"#,
+            "\n",
+        );
+        for size in [1, 7, 1000] {
+            let events: Vec<_> =
+                reader().watch(status(200, stream(text, size))).await.expect("a watch").collect().await;
+            assert_eq!(events.len(), 3, "chunks of {size}");
+            assert!(matches!(&events[0], Ok(Event::Added(map)) if map.metadata.name.as_deref() == Some("a")));
+            assert!(
+                matches!(&events[1], Ok(Event::Bookmark { revision, initial_events_end: true }) if revision == "4")
+            );
+            assert!(events[2].as_ref().is_err_and(Error::is_gone));
+        }
+    }
+
+    #[tokio::test]
+    async fn lists_read_the_same_from_both_transports() {
+        let text = r#"{"kind":"ConfigMapList","metadata":{"resourceVersion":"9","continue":"t","remainingItemCount":4},
+            "items":[{"metadata":{"name":"a","resourceVersion":"3"}}]}"#;
+        let wire = reader().list(status(200, stream(text, 10))).await.expect("a list");
+        let value = serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+        let object = Object::from_value(&value, 3, &machinery::object::FieldPaths::default()).expect("an object");
+        let shared = machinery::rest::List {
+            api_version: "v1".to_owned(),
+            kind: "ConfigMapList".to_owned(),
+            revision: 9,
+            next: Some("t".to_owned()),
+            remaining: Some(4),
+            items: vec![Arc::new(object)],
+        };
+        let shared = reader().list(status(200, Payload::List(shared))).await.expect("a list");
+        assert_eq!(wire.items, shared.items);
+        assert_eq!((&wire.revision, &wire.next, wire.remaining), (&shared.revision, &shared.next, shared.remaining));
+    }
+
+    #[tokio::test]
+    async fn failures_become_typed_errors_even_from_strangers() {
+        let missing = r#"{"kind":"Status","reason":"NotFound","message":"pods \"x\" not found","code":404}"#;
+        let error = reader().one(status(404, stream(missing, 5))).await.expect_err("not found");
+        assert!(error.is_not_found());
+        assert_eq!(error.to_string(), "pods \"x\" not found");
+        let error = reader().one(status(502, stream("bad gateway\n", 50))).await.expect_err("a proxy's error");
+        assert_eq!((error.code(), error.to_string().as_str()), (Some(502), "bad gateway"));
+        let error = reader().one(status(503, Payload::Empty)).await.expect_err("nothing said");
+        assert_eq!(error.to_string(), "503 Service Unavailable");
+    }
+}

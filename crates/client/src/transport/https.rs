@@ -1,0 +1,148 @@
+//! The network transport: one multiplexed HTTP/2 connection where the server speaks it, pooled HTTP/1.1 ones elsewhere.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt};
+use http::header::{AUTHORIZATION, RETRY_AFTER};
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
+use http_body_util::{BodyExt as _, BodyStream, Full};
+use hyper_util::client::legacy::Client as Pool;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use machinery::rest::{Body, Payload, Request, Response};
+
+use super::tls::Connector;
+use crate::config::{self, Config, Credentials, Impersonate};
+use crate::error::Error;
+
+/// Room for a burst of events on each watch, so that one slow watch never starves the others on the connection.
+const STREAM_WINDOW: u32 = 4 << 20;
+const CONNECTION_WINDOW: u32 = 64 << 20;
+/// A dead peer is noticed after the interval plus the timeout, watches included.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+const PING_TIMEOUT: Duration = Duration::from_secs(15);
+/// How often a request that the server turned away unprocessed is sent again.
+const MAX_RETRIES: u32 = 10;
+/// The longest wait that a server can impose between two tries.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(10);
+/// The largest request body that is read from a stream, above every server's own limit.
+const MAX_BODY: usize = 64 << 20;
+
+/// A pool of connections to one server.
+pub(crate) struct Https {
+    pool: Pool<Connector, Full<Bytes>>,
+    authority: Authority,
+    /// What stands before `/api`, without a slash at its end.
+    prefix: String,
+    credentials: Credentials,
+    impersonation: HeaderMap,
+    timeout: Duration,
+}
+
+impl Https {
+    pub(crate) fn new(config: Config) -> Result<Self, Error> {
+        let server: Uri = config.server.parse().map_err(|_| config::Error::Server { server: config.server.clone() })?;
+        let authority = server.authority().cloned().filter(|_| server.scheme() == Some(&Scheme::HTTPS));
+        let authority = authority.ok_or(config::Error::Server { server: config.server.clone() })?;
+        let impersonation = config.impersonate.as_ref().map_or_else(|| Ok(HeaderMap::new()), impersonation)?;
+        let connector = Connector::new(&config)?;
+        let pool = Pool::builder(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(Duration::from_secs(90))
+            .http2_initial_stream_window_size(STREAM_WINDOW)
+            .http2_initial_connection_window_size(CONNECTION_WINDOW)
+            .http2_keep_alive_interval(PING_INTERVAL)
+            .http2_keep_alive_timeout(PING_TIMEOUT)
+            .build(connector);
+        Ok(Self {
+            pool,
+            authority,
+            prefix: server.path().trim_end_matches('/').to_owned(),
+            credentials: config.credentials,
+            impersonation,
+            timeout: config.timeout,
+        })
+    }
+
+    pub(crate) fn server(&self) -> &Authority {
+        &self.authority
+    }
+
+    pub(crate) async fn send(&self, request: Request) -> Result<Response, Error> {
+        let (mut head, body) = request.into_parts();
+        head.uri = self.uri(&head.uri)?;
+        head.extensions.clear();
+        head.headers.extend(self.impersonation.clone());
+        let body = match body {
+            Body::Empty => Bytes::new(),
+            Body::Bytes(bytes) => bytes,
+            Body::Value(value) => Bytes::from(serde_json::to_vec(&value).map_err(Error::Encode)?),
+            Body::Incoming(read) => read(MAX_BODY).await?,
+        };
+        let mut tries = 0;
+        loop {
+            if let Some(token) = self.credentials.bearer().await? {
+                head.headers.insert(AUTHORIZATION, token);
+            }
+            let mut attempt = http::Request::new(Full::new(body.clone()));
+            *attempt.method_mut() = head.method.clone();
+            *attempt.uri_mut() = head.uri.clone();
+            *attempt.headers_mut() = head.headers.clone();
+            let answer = tokio::time::timeout(self.timeout, self.pool.request(attempt)).await;
+            let answer = answer.map_err(|_| Error::Timeout(self.timeout))?.map_err(Error::transport)?;
+            if answer.status() == StatusCode::UNAUTHORIZED {
+                self.credentials.refused();
+            }
+            match retry_after(&answer) {
+                // Turned away by flow control before anything was done: sending it again is always safe.
+                Some(wait) if tries < MAX_RETRIES => {
+                    tries += 1;
+                    // The answer is read so that an HTTP/1.1 connection can be used again.
+                    let _ = http_body_util::Limited::new(answer.into_body(), 1 << 20).collect().await;
+                    tokio::time::sleep(wait).await;
+                }
+                _ => return Ok(answer.map(stream)),
+            }
+        }
+    }
+
+    /// The whole address of a path of the API.
+    fn uri(&self, path: &Uri) -> Result<Uri, Error> {
+        let path_and_query = path.path_and_query().map_or("/", PathAndQuery::as_str);
+        let uri = Uri::builder().scheme(Scheme::HTTPS).authority(self.authority.clone());
+        Ok(if self.prefix.is_empty() {
+            uri.path_and_query(path_and_query)
+        } else {
+            uri.path_and_query(format!("{}{path_and_query}", self.prefix))
+        }
+        .build()?)
+    }
+}
+
+fn retry_after(answer: &http::Response<hyper::body::Incoming>) -> Option<Duration> {
+    if answer.status() != StatusCode::TOO_MANY_REQUESTS {
+        return None;
+    }
+    let seconds: u64 = answer.headers().get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds).min(MAX_RETRY_AFTER))
+}
+
+fn stream(body: hyper::body::Incoming) -> Payload {
+    let frames = TryStreamExt::map_err(BodyStream::new(body), io::Error::other);
+    // Trailers carry nothing for us.
+    Payload::Stream(frames.try_filter_map(|frame| std::future::ready(Ok(frame.into_data().ok()))).boxed())
+}
+
+fn impersonation(who: &Impersonate) -> Result<HeaderMap, Error> {
+    let value =
+        |text: &str| HeaderValue::from_str(text).map_err(|_| config::Error::Impersonate { name: text.to_owned() });
+    let mut headers = HeaderMap::new();
+    headers.insert(HeaderName::from_static("impersonate-user"), value(&who.user)?);
+    for group in &who.groups {
+        headers.append(HeaderName::from_static("impersonate-group"), value(group)?);
+    }
+    Ok(headers)
+}

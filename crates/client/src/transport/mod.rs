@@ -1,0 +1,66 @@
+//! How a request reaches the server.
+
+mod https;
+mod tls;
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use machinery::rest::{Body, Handler, Peer, Request, Response, User};
+use serde::Serialize;
+
+use crate::config::Config;
+use crate::error::Error;
+
+/// One of the two ways.
+pub(crate) enum Transport {
+    /// Through the handler chain in this process.
+    InProcess {
+        /// The API server's gates.
+        handler: Arc<dyn Handler>,
+        /// Who we are.
+        user: Arc<User>,
+    },
+    /// Over the network.
+    Https(Box<https::Https>),
+}
+
+impl Transport {
+    pub(crate) fn in_process(handler: Arc<dyn Handler>, user: User) -> Self {
+        Self::InProcess { handler, user: Arc::new(user) }
+    }
+
+    pub(crate) fn https(config: Config) -> Result<Self, Error> {
+        Ok(Self::Https(Box::new(https::Https::new(config)?)))
+    }
+
+    /// A body in the form that this transport carries.
+    pub(crate) fn encode(&self, object: &impl Serialize) -> Result<Body, Error> {
+        match self {
+            Self::InProcess { .. } => serde_json::to_value(object).map(Body::Value),
+            Self::Https(_) => serde_json::to_vec(object).map(|bytes| Body::Bytes(Bytes::from(bytes))),
+        }
+        .map_err(Error::Encode)
+    }
+
+    /// Sends a request. A refusal by the server is an answer, not an error.
+    pub(crate) async fn send(&self, mut request: Request) -> Result<Response, Error> {
+        match self {
+            Self::InProcess { handler, user } => {
+                request.extensions_mut().insert(Peer::InProcess(Arc::clone(user)));
+                Ok(handler.handle(request).await)
+            }
+            Self::Https(https) => https.send(request).await,
+        }
+    }
+}
+
+impl fmt::Debug for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InProcess { user, .. } => write!(f, "InProcess({})", user.name),
+            Self::Https(https) => write!(f, "Https({})", https.server()),
+        }
+    }
+}

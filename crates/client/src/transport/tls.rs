@@ -1,0 +1,194 @@
+//! TLS connections: who the server must prove to be, and who we prove to be.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::Uri;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
+use hyper_util::rt::TokioIo;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{ResolvesClientCert, WebPkiServerVerifier};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tower_service::Service;
+
+use crate::config::{self, Config, Credentials, Trust};
+use crate::error::Error;
+
+/// From address to ready connection, handshake included.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Opens TLS connections for the pool.
+#[derive(Clone)]
+pub(crate) struct Connector {
+    tcp: HttpConnector,
+    tls: TlsConnector,
+    name: Option<ServerName<'static>>,
+    credentials: Credentials,
+}
+
+impl Connector {
+    pub(crate) fn new(config: &Config) -> Result<Self, Error> {
+        let provider = Arc::new(ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(config::Error::Tls)?
+            .dangerous()
+            .with_custom_certificate_verifier(verifier(&config.trust, &provider)?);
+        let resolver: Arc<dyn ResolvesClientCert> = config.credentials.resolver();
+        let mut tls = builder.with_client_cert_resolver(resolver);
+        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let name = match &config.server_name {
+            None => None,
+            Some(name) => {
+                let parsed = ServerName::try_from(name.clone());
+                Some(parsed.map_err(|_| config::Error::ServerName { name: name.clone() })?)
+            }
+        };
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        // HTTP/1.1 watches have no pings: a dead peer is left to TCP to notice.
+        tcp.set_keepalive(Some(Duration::from_secs(30)));
+        Ok(Self { tcp, tls: TlsConnector::from(Arc::new(tls)), name, credentials: config.credentials.clone() })
+    }
+}
+
+impl Service<Uri> for Connector {
+    type Response = Stream;
+    type Error = Box<dyn std::error::Error + Send + Sync>;
+    type Future = Pin<Box<dyn Future<Output = Result<Stream, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.tcp.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let name = match &self.name {
+            Some(name) => Ok(name.clone()),
+            // An IPv6 address stands in brackets in an address and without them in a certificate.
+            None => ServerName::try_from(uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned()),
+        };
+        let tcp = self.tcp.call(uri);
+        let tls = self.tls.clone();
+        let credentials = self.credentials.clone();
+        Box::pin(async move {
+            let name = name?;
+            // Certificates on disk may have been renewed since the last connection.
+            credentials.refresh_certificate().await?;
+            let connect = async {
+                let tcp = tcp.await?;
+                Ok::<_, Self::Error>(tls.connect(name, tcp.into_inner()).await?)
+            };
+            let stream = tokio::time::timeout(CONNECT_TIMEOUT, connect).await??;
+            Ok(Stream(TokioIo::new(stream)))
+        })
+    }
+}
+
+/// An established connection that knows what was negotiated.
+pub(crate) struct Stream(TokioIo<TlsStream<TcpStream>>);
+
+impl Connection for Stream {
+    fn connected(&self) -> Connected {
+        let (tcp, session) = self.0.inner().get_ref();
+        let connected = tcp.connected();
+        if session.alpn_protocol() == Some(b"h2") { connected.negotiated_h2() } else { connected }
+    }
+}
+
+impl Read for Stream {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl Write for Stream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.0.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write_vectored(cx, bufs)
+    }
+}
+
+fn verifier(trust: &Trust, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn ServerCertVerifier>, Error> {
+    let bundle = match trust {
+        Trust::Insecure => return Ok(Arc::new(Anybody(provider.signature_verification_algorithms))),
+        Trust::Bundle(bundle) => bundle.clone(),
+        Trust::System => config::system_bundle()?,
+    };
+    let mut roots = RootCertStore::empty();
+    let (added, _) = roots.add_parsable_certificates(bundle);
+    if added == 0 {
+        return Err(config::Error::NoAuthority.into());
+    }
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider)).build();
+    Ok(verifier.map_err(|error| config::Error::Authority(error.to_string()))?)
+}
+
+/// `insecure-skip-tls-verify`: any certificate will do, as long as its holder proves to hold it.
+#[derive(Debug)]
+struct Anybody(WebPkiSupportedAlgorithms);
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls12_signature(message, certificate, signed, &self.0)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls13_signature(message, certificate, signed, &self.0)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_schemes()
+    }
+}
