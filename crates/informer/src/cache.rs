@@ -1,0 +1,468 @@
+//! The cache behind an informer and the handle that reads it.
+//!
+//! One task (the reflector) writes; everybody reads. A change is first made in the cache, then told to the handlers, one after the other, in the
+//! order of the changes. So a handler that looks something up never finds less than it was told.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+use rustc_hash::{FxBuildHasher, FxHashSet};
+use tokio::sync::watch;
+
+use crate::{Cached, Key};
+
+type FxMap<A, B> = HashMap<A, B, FxBuildHasher>;
+
+/// What became of an object.
+#[derive(Debug)]
+pub enum Change<K> {
+    /// It came to be, or was there when the handler subscribed.
+    Added(Arc<K>),
+    /// It changed. Both have the same uid.
+    Modified {
+        /// As the handler knew it.
+        old: Arc<K>,
+        /// As it is.
+        new: Arc<K>,
+    },
+    /// It went; this is the last state known, which may be older than the last it had.
+    Deleted(Arc<K>),
+}
+
+impl<K> Change<K> {
+    /// The state before, unless it was added.
+    pub fn old(&self) -> Option<&Arc<K>> {
+        match self {
+            Self::Added(_) => None,
+            Self::Modified { old, .. } | Self::Deleted(old) => Some(old),
+        }
+    }
+
+    /// The state now, unless it was deleted.
+    pub fn new(&self) -> Option<&Arc<K>> {
+        match self {
+            Self::Added(new) | Self::Modified { new, .. } => Some(new),
+            Self::Deleted(_) => None,
+        }
+    }
+
+    /// The latest state known.
+    pub fn object(&self) -> &Arc<K> {
+        match self {
+            Self::Added(object) | Self::Modified { new: object, .. } | Self::Deleted(object) => object,
+        }
+    }
+}
+
+impl<K> Clone for Change<K> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Added(object) => Self::Added(object.clone()),
+            Self::Modified { old, new } => Self::Modified { old: old.clone(), new: new.clone() },
+            Self::Deleted(object) => Self::Deleted(object.clone()),
+        }
+    }
+}
+
+/// Where an informer stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Phase {
+    /// Reading everything for the first time; the cache is not complete yet.
+    Listing,
+    /// Following changes.
+    Watching {
+        /// The revision up to which all changes are known.
+        revision: String,
+    },
+    /// The revision it stood at is no longer served: reading everything again, while the cache still answers with what it has.
+    Relisting,
+    /// Waiting before the next attempt.
+    BackingOff,
+    /// Shut down.
+    Stopped,
+}
+
+type IndexFn<K> = Box<dyn Fn(&K) -> Vec<String> + Send + Sync>;
+type Handler<K> = Box<dyn Fn(&Change<K>) + Send + Sync>;
+
+/// Reads the shared cache of one kind. Cheap to clone.
+pub struct Informer<K> {
+    shared: Arc<Shared<K>>,
+}
+
+/// What the reflector, the readers and the handlers share.
+pub(crate) struct Shared<K> {
+    objects: RwLock<Objects<K>>,
+    /// Held while a change is made and told, so that a new handler starts at a point between two changes.
+    handlers: Mutex<Vec<Handler<K>>>,
+    synced: watch::Sender<bool>,
+    phase: Mutex<Phase>,
+}
+
+struct Objects<K> {
+    by_key: FxMap<Key, Arc<K>>,
+    indexes: Vec<Index<K>>,
+}
+
+struct Index<K> {
+    name: &'static str,
+    values: IndexFn<K>,
+    keys: FxMap<String, FxHashSet<Key>>,
+}
+
+/// The index of [`Informer::by_owner`].
+const OWNER: &str = "owner";
+/// The index of [`Informer::by_namespace`].
+const NAMESPACE: &str = "namespace";
+
+impl<K: Cached> Informer<K> {
+    /// An empty one. The reflector fills it.
+    pub(crate) fn empty() -> Self {
+        let owner: IndexFn<K> = Box::new(|object| {
+            let owners = object.meta().owner_references.iter().flatten();
+            owners.filter(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone()).collect()
+        });
+        let namespace: IndexFn<K> = Box::new(|object| object.meta().namespace.iter().cloned().collect());
+        let indexes = vec![
+            Index { name: OWNER, values: owner, keys: FxMap::default() },
+            Index { name: NAMESPACE, values: namespace, keys: FxMap::default() },
+        ];
+        Self {
+            shared: Arc::new(Shared {
+                objects: RwLock::new(Objects { by_key: FxMap::default(), indexes }),
+                handlers: Mutex::default(),
+                synced: watch::Sender::new(false),
+                phase: Mutex::new(Phase::Listing),
+            }),
+        }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared<K>> {
+        &self.shared
+    }
+
+    /// The object of this name.
+    pub fn get(&self, key: &Key) -> Option<Arc<K>> {
+        self.shared.objects.read().by_key.get(key).cloned()
+    }
+
+    /// Everything, in no order.
+    pub fn list(&self) -> Vec<Arc<K>> {
+        self.shared.objects.read().by_key.values().cloned().collect()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.shared.objects.read().by_key.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Everything in a namespace.
+    pub fn by_namespace(&self, namespace: &str) -> Vec<Arc<K>> {
+        self.by_index(NAMESPACE, namespace)
+    }
+
+    /// Everything whose controller (the owner reference with `controller: true`) has this uid.
+    pub fn by_owner(&self, uid: &str) -> Vec<Arc<K>> {
+        self.by_index(OWNER, uid)
+    }
+
+    /// Adds an index: the function names the values under which an object is found. A second index of the same name is ignored, so that several
+    /// users of the shared informer may each ask for it.
+    pub fn add_index(&self, name: &'static str, values: impl Fn(&K) -> Vec<String> + Send + Sync + 'static) {
+        let mut objects = self.shared.objects.write();
+        if objects.indexes.iter().any(|index| index.name == name) {
+            return;
+        }
+        let mut index = Index { name, values: Box::new(values), keys: FxMap::default() };
+        for (key, object) in &objects.by_key {
+            index.insert(key, object);
+        }
+        objects.indexes.push(index);
+    }
+
+    /// Everything an index holds under a value.
+    ///
+    /// # Panics
+    /// If no such index was added: that is a mistake in the program, which an empty answer would hide.
+    pub fn by_index(&self, name: &str, value: &str) -> Vec<Arc<K>> {
+        let objects = self.shared.objects.read();
+        let index =
+            objects.indexes.iter().find(|index| index.name == name).expect("indexes are added before they are used");
+        let keys = index.keys.get(value).into_iter().flatten();
+        keys.filter_map(|key| objects.by_key.get(key).cloned()).collect()
+    }
+
+    /// Calls the handler for every object there is, then for every change. Handlers run on the informer's task: they must be quick, must not
+    /// block, and must not subscribe.
+    pub fn subscribe(&self, handler: impl Fn(&Change<K>) + Send + Sync + 'static) {
+        let mut handlers = self.shared.handlers.lock();
+        for object in self.list() {
+            call(&handler, &Change::Added(object));
+        }
+        handlers.push(Box::new(handler));
+    }
+
+    /// Resolves when the cache is complete and the handlers have been told of all of it.
+    pub async fn synced(&self) {
+        let mut synced = self.shared.synced.subscribe();
+        // An error means the reflector is gone: the process is shutting down, and the waiter with it.
+        if synced.wait_for(|synced| *synced).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Whether [`Informer::synced`] would resolve at once.
+    pub fn has_synced(&self) -> bool {
+        *self.shared.synced.borrow()
+    }
+
+    /// Where it stands.
+    pub fn phase(&self) -> Phase {
+        self.shared.phase.lock().clone()
+    }
+}
+
+impl<K> Clone for Informer<K> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone() }
+    }
+}
+
+impl<K> fmt::Debug for Informer<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Informer({} objects, {:?})", self.shared.objects.read().by_key.len(), self.shared.phase.lock())
+    }
+}
+
+impl<K: Cached> Shared<K> {
+    pub(crate) fn set_phase(&self, phase: Phase) {
+        *self.phase.lock() = phase;
+    }
+
+    pub(crate) fn has_synced(&self) -> bool {
+        *self.synced.borrow()
+    }
+
+    /// Takes over an object as the watch tells of it.
+    pub(crate) fn apply(&self, object: Arc<K>) {
+        let handlers = self.handlers.lock();
+        let changes = self.objects.write().put(object);
+        tell(&handlers, &changes);
+    }
+
+    /// Takes an object out.
+    pub(crate) fn remove(&self, object: Arc<K>) {
+        let handlers = self.handlers.lock();
+        let gone = self.objects.write().remove(&Key::of(object.meta()));
+        // The event carries the last state of all; whoever never knew the object needs no word of its end.
+        if gone.is_some() {
+            tell(&handlers, &[Change::Deleted(object)]);
+        }
+    }
+
+    /// Makes the cache hold exactly these objects, telling only of the differences.
+    pub(crate) fn replace(&self, all: Vec<Arc<K>>) {
+        let handlers = self.handlers.lock();
+        let keep: FxHashSet<Key> = all.iter().map(|object| Key::of(object.meta())).collect();
+        let changes = {
+            let mut objects = self.objects.write();
+            let gone: Vec<Key> = objects.by_key.keys().filter(|key| !keep.contains(*key)).cloned().collect();
+            let mut changes: Vec<Change<K>> =
+                gone.iter().filter_map(|key| objects.remove(key).map(Change::Deleted)).collect();
+            for object in all {
+                changes.extend(objects.put(object));
+            }
+            changes
+        };
+        tell(&handlers, &changes);
+        self.synced.send_replace(true);
+    }
+}
+
+fn tell<K>(handlers: &[Handler<K>], changes: &[Change<K>]) {
+    for change in changes {
+        for handler in handlers {
+            call(handler, change);
+        }
+    }
+}
+
+/// A handler that panics must not take the cache of everybody else with it.
+fn call<K>(handler: impl Fn(&Change<K>), change: &Change<K>) {
+    if std::panic::catch_unwind(AssertUnwindSafe(|| handler(change))).is_err() {
+        tracing::error!("an informer's handler panicked; it goes on with the next change");
+    }
+}
+
+impl<K: Cached> Objects<K> {
+    /// What the handlers are to be told: nothing if the object is known as it is, and two things if one of the same name took its place.
+    fn put(&mut self, object: Arc<K>) -> Vec<Change<K>> {
+        let key = Key::of(object.meta());
+        match self.by_key.entry(key.clone()) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(object.clone());
+                self.indexes.iter_mut().for_each(|index| index.insert(&key, &object));
+                vec![Change::Added(object)]
+            }
+            Entry::Occupied(mut occupied) => {
+                if occupied.get().meta().resource_version == object.meta().resource_version {
+                    return Vec::new();
+                }
+                let old = occupied.insert(object.clone());
+                self.indexes.iter_mut().for_each(|index| index.replace(&key, &old, &object));
+                if old.meta().uid == object.meta().uid {
+                    vec![Change::Modified { old, new: object }]
+                } else {
+                    vec![Change::Deleted(old), Change::Added(object)]
+                }
+            }
+        }
+    }
+
+    fn remove(&mut self, key: &Key) -> Option<Arc<K>> {
+        let old = self.by_key.remove(key)?;
+        self.indexes.iter_mut().for_each(|index| index.remove(key, &old));
+        Some(old)
+    }
+}
+
+impl<K> Index<K> {
+    fn insert(&mut self, key: &Key, object: &K) {
+        for value in (self.values)(object) {
+            self.keys.entry(value).or_default().insert(key.clone());
+        }
+    }
+
+    fn remove(&mut self, key: &Key, object: &K) {
+        for value in (self.values)(object) {
+            self.drop_value(key, value);
+        }
+    }
+
+    fn replace(&mut self, key: &Key, old: &K, new: &K) {
+        let (before, after) = ((self.values)(old), (self.values)(new));
+        for value in before.iter().filter(|value| !after.contains(value)) {
+            self.drop_value(key, value.clone());
+        }
+        for value in after.into_iter().filter(|value| !before.contains(value)) {
+            self.keys.entry(value).or_default().insert(key.clone());
+        }
+    }
+
+    fn drop_value(&mut self, key: &Key, value: String) {
+        if let Entry::Occupied(mut keys) = self.keys.entry(value) {
+            keys.get_mut().remove(key);
+            if keys.get().is_empty() {
+                keys.remove();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::{Pod, PodSpec};
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+    fn pod(name: &str, uid: &str, revision: &str, node: &str) -> Arc<Pod> {
+        Arc::new(Pod {
+            metadata: ObjectMeta {
+                name: Some(name.into()),
+                namespace: Some("default".into()),
+                uid: Some(uid.into()),
+                resource_version: Some(revision.into()),
+                ..ObjectMeta::default()
+            },
+            spec: Some(PodSpec { node_name: Some(node.into()), ..PodSpec::default() }),
+            ..Pod::default()
+        })
+    }
+
+    /// An informer, and what its one handler was told.
+    fn observed() -> (Informer<Pod>, Arc<Mutex<Vec<String>>>) {
+        let informer = Informer::<Pod>::empty();
+        let told: Arc<Mutex<Vec<String>>> = Arc::default();
+        let (log, cache) = (told.clone(), informer.clone());
+        informer.subscribe(move |change| {
+            let object = change.object();
+            let word = match change {
+                Change::Added(_) => "added",
+                Change::Modified { .. } => "modified",
+                Change::Deleted(_) => "deleted",
+            };
+            let cached = cache.get(&Key::of(&object.metadata)).is_some();
+            log.lock().push(format!("{word} {} cached={cached}", object.metadata.uid.as_deref().unwrap_or_default()));
+        });
+        (informer, told)
+    }
+
+    #[test]
+    fn handlers_hear_of_changes_after_the_cache_holds_them() {
+        let (informer, told) = observed();
+        informer.shared().apply(pod("a", "1", "1", "n1"));
+        informer.shared().apply(pod("a", "1", "1", "n1"));
+        informer.shared().apply(pod("a", "1", "2", "n2"));
+        informer.shared().remove(pod("a", "1", "3", "n2"));
+        informer.shared().remove(pod("a", "1", "3", "n2"));
+        assert_eq!(*told.lock(), ["added 1 cached=true", "modified 1 cached=true", "deleted 1 cached=false"]);
+    }
+
+    #[test]
+    fn a_relist_tells_of_the_differences_alone() {
+        let (informer, told) = observed();
+        informer.shared().replace(vec![pod("a", "1", "1", "n"), pod("b", "2", "2", "n"), pod("c", "3", "3", "n")]);
+        told.lock().clear();
+        informer.shared().replace(vec![pod("a", "1", "1", "n"), pod("b", "9", "7", "n")]);
+        assert_eq!(
+            *told.lock(),
+            ["deleted 3 cached=false", "deleted 2 cached=true", "added 9 cached=true"],
+            "c went; b was replaced by another object of its name; a is as it was"
+        );
+    }
+
+    #[test]
+    fn indexes_follow_the_objects() {
+        let (informer, _) = observed();
+        informer.shared().apply(pod("a", "1", "1", "n1"));
+        informer.add_index("node", |pod: &Pod| pod.spec.iter().filter_map(|spec| spec.node_name.clone()).collect());
+        informer.shared().apply(pod("b", "2", "2", "n1"));
+        assert_eq!(informer.by_index("node", "n1").len(), 2);
+        informer.shared().apply(pod("a", "1", "3", "n2"));
+        assert_eq!(informer.by_index("node", "n1").len(), 1);
+        assert_eq!(informer.by_index("node", "n2").len(), 1);
+        informer.shared().remove(pod("b", "2", "4", "n1"));
+        assert!(informer.by_index("node", "n1").is_empty());
+        assert_eq!(informer.by_namespace("default").len(), 1);
+    }
+
+    #[test]
+    fn a_late_handler_is_told_of_everything_there_is() {
+        let (informer, _) = observed();
+        informer.shared().apply(pod("a", "1", "1", "n1"));
+        let count = Arc::new(Mutex::new(0));
+        let counter = count.clone();
+        informer.subscribe(move |_| *counter.lock() += 1);
+        assert_eq!(*count.lock(), 1);
+    }
+
+    #[test]
+    fn a_panicking_handler_does_not_stop_the_others() {
+        let informer = Informer::<Pod>::empty();
+        informer.subscribe(|_| panic!("a handler's own mistake"));
+        let count = Arc::new(Mutex::new(0));
+        let counter = count.clone();
+        informer.subscribe(move |_| *counter.lock() += 1);
+        informer.shared().apply(pod("a", "1", "1", "n1"));
+        assert_eq!(*count.lock(), 1);
+    }
+}

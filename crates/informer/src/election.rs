@@ -1,0 +1,311 @@
+//! Leader election on a Lease: of several processes one works, and another takes over when it dies.
+//!
+//! The holder renews every 2 s; a holder that could not renew for 10 s stops working; others take over a lease that was not renewed for 15 s *as they
+//! saw it*: they compare no clocks, only whether the record changed since they last looked. A process that was paused may wake up deposed and not know
+//! it, so leadership comes with a [`Fence`] that is asked before every write: it holds only as long as no other process can have taken over.
+//!
+//! A process that nobody can contest (the whole cluster in one process) does not call this at all.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use client::Client;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use tokio_util::sync::CancellationToken;
+
+use crate::Clock;
+
+/// Which lease, and who asks for it.
+#[derive(Debug, Clone)]
+pub struct Election {
+    /// The lease's namespace, such as `kube-system`.
+    pub namespace: String,
+    /// The lease's name, such as `kube-controller-manager`.
+    pub name: String,
+    /// Unique among the candidates, such as `host_uuid`.
+    pub identity: String,
+    /// How patient everybody is.
+    pub timings: Timings,
+}
+
+/// The three times of an election.
+#[derive(Debug, Clone, Copy)]
+pub struct Timings {
+    /// A lease that was not renewed for so long is free.
+    pub lease: Duration,
+    /// A holder that could not renew for so long gives up.
+    pub renew_deadline: Duration,
+    /// How often is tried.
+    pub retry: Duration,
+}
+
+impl Default for Timings {
+    /// Upstream's.
+    fn default() -> Self {
+        Self { lease: Duration::from_secs(15), renew_deadline: Duration::from_secs(10), retry: Duration::from_secs(2) }
+    }
+}
+
+/// Says whether this process may still write.
+#[derive(Debug, Clone)]
+pub struct Fence {
+    /// Monotonic milliseconds until which nobody else can have taken over; 0 is never.
+    until: Arc<AtomicU64>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Fence {
+    fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { until: Arc::default(), clock }
+    }
+
+    /// Whether the last renewal is fresh enough. Ask right before a write, not before the work that leads to it.
+    pub fn holds(&self) -> bool {
+        millis(self.clock.monotonic()) < self.until.load(Ordering::Acquire)
+    }
+
+    fn hold_until(&self, until: Duration) {
+        self.until.store(millis(until), Ordering::Release);
+    }
+
+    fn drop_now(&self) {
+        self.until.store(0, Ordering::Release);
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// What the leader gets to know.
+#[derive(Debug, Clone)]
+pub struct Leadership {
+    /// To be asked before writes.
+    pub fence: Fence,
+    /// Cancelled when leadership is lost or the process stops.
+    pub over: CancellationToken,
+}
+
+/// How an election ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// The process was told to stop; the lease is free again if it was held.
+    Stopped,
+    /// The lease could not be renewed in time. The work was told to end and has ended.
+    Lost,
+}
+
+/// Waits for leadership, then works until it is lost or the process stops.
+pub async fn lead<F, W>(
+    client: Client,
+    election: Election,
+    clock: Arc<dyn Clock>,
+    stop: CancellationToken,
+    work: F,
+) -> Outcome
+where
+    F: FnOnce(Leadership) -> W,
+    W: Future<Output = ()>,
+{
+    let mut candidate = Candidate { client, fence: Fence::new(clock.clone()), clock, election, observed: None };
+    let acquired = stop.run_until_cancelled(candidate.acquire()).await;
+    if acquired.is_none() {
+        return Outcome::Stopped;
+    }
+    tracing::info!(lease = candidate.election.name, identity = candidate.election.identity, "leading");
+    let over = stop.child_token();
+    let leadership = Leadership { fence: candidate.fence.clone(), over: over.clone() };
+    let keep = async {
+        let lost = stop.run_until_cancelled(candidate.keep()).await.is_some();
+        candidate.fence.drop_now();
+        over.cancel();
+        lost
+    };
+    let (lost, ()) = futures::future::join(keep, work(leadership)).await;
+    if lost {
+        tracing::error!(lease = candidate.election.name, "leadership was lost");
+        return Outcome::Lost;
+    }
+    candidate.release().await;
+    Outcome::Stopped
+}
+
+struct Candidate {
+    client: Client,
+    clock: Arc<dyn Clock>,
+    election: Election,
+    fence: Fence,
+    /// The lease as last seen, and when it was first seen like that.
+    observed: Option<(Lease, Duration)>,
+}
+
+impl Candidate {
+    /// Tries until the lease is held.
+    async fn acquire(&mut self) {
+        while !self.try_once().await {
+            let retry = self.election.timings.retry;
+            self.clock.sleep(retry.mul_f64(1.0 + 1.2 * rand::random::<f64>())).await;
+        }
+    }
+
+    /// Renews until that failed for too long.
+    async fn keep(&mut self) {
+        let timings = self.election.timings;
+        let mut renewed = self.clock.monotonic();
+        loop {
+            self.clock.sleep(timings.retry).await;
+            let left = (renewed + timings.renew_deadline).saturating_sub(self.clock.monotonic());
+            let too_late = self.clock.sleep(left);
+            let attempt = tokio::select! {
+                renewed = self.try_once() => renewed,
+                () = too_late => return,
+            };
+            if attempt {
+                renewed = self.clock.monotonic();
+            } else if self.clock.monotonic() >= renewed + timings.renew_deadline || self.held_by_another() {
+                return;
+            }
+        }
+    }
+
+    fn held_by_another(&self) -> bool {
+        let holder = self.observed.as_ref().and_then(|(lease, _)| holder(lease));
+        holder.is_some_and(|holder| !holder.is_empty() && holder != self.election.identity)
+    }
+
+    /// Whether the lease is held afterwards.
+    async fn try_once(&mut self) -> bool {
+        // Measured before the request: the lease counts from when it was asked for, never from later.
+        let asked = self.clock.monotonic();
+        match self.write().await {
+            Ok(Some(lease)) => {
+                self.observed = Some((lease, asked));
+                self.fence.hold_until(asked + self.election.timings.renew_deadline);
+                true
+            }
+            Ok(None) => false,
+            Err(error) => {
+                tracing::debug!(lease = self.election.name, %error, "cannot get or renew the lease");
+                false
+            }
+        }
+    }
+
+    async fn write(&mut self) -> Result<Option<Lease>, client::Error> {
+        let now = MicroTime(self.clock.now());
+        let current = match self.client.get::<Lease>(&self.election.namespace, &self.election.name).await {
+            Ok(lease) => lease,
+            Err(error) if error.is_not_found() => {
+                let lease = self.claim(None, now);
+                return self.client.create(&lease).await.map(Some);
+            }
+            Err(error) => return Err(error),
+        };
+        let seen = self.clock.monotonic();
+        let known = self.observed.as_ref().is_some_and(|(known, _)| known.spec == current.spec);
+        if !known {
+            self.observed = Some((current.clone(), seen));
+        }
+        let since = self.observed.as_ref().map_or(seen, |(_, since)| *since);
+        if !may_claim(&current, &self.election.identity, seen.saturating_sub(since)) {
+            return Ok(None);
+        }
+        let lease = self.claim(Some(&current), now);
+        self.client.update(&lease).await.map(Some)
+    }
+
+    fn claim(&self, current: Option<&Lease>, now: MicroTime) -> Lease {
+        let spec = current.and_then(|lease| lease.spec.clone()).unwrap_or_default();
+        let mine = spec.holder_identity.as_deref() == Some(&self.election.identity);
+        let transitions = spec.lease_transitions.unwrap_or_default();
+        let seconds = i32::try_from(self.election.timings.lease.as_secs()).unwrap_or(i32::MAX);
+        Lease {
+            metadata: current.map_or_else(
+                || ObjectMeta {
+                    namespace: Some(self.election.namespace.clone()),
+                    name: Some(self.election.name.clone()),
+                    ..ObjectMeta::default()
+                },
+                |lease| lease.metadata.clone(),
+            ),
+            spec: Some(LeaseSpec {
+                holder_identity: Some(self.election.identity.clone()),
+                lease_duration_seconds: Some(seconds),
+                acquire_time: if mine { spec.acquire_time } else { Some(now.clone()) },
+                renew_time: Some(now),
+                lease_transitions: Some(if mine || current.is_none() {
+                    transitions
+                } else {
+                    transitions.saturating_add(1)
+                }),
+                ..spec
+            }),
+        }
+    }
+
+    /// Gives the lease back, so that nobody has to wait for it.
+    async fn release(&mut self) {
+        let Some((mut lease, _)) = self.observed.take() else { return };
+        if let Some(spec) = &mut lease.spec {
+            spec.holder_identity = Some(String::new());
+            spec.lease_duration_seconds = Some(1);
+            spec.renew_time = Some(MicroTime(self.clock.now()));
+        }
+        if let Err(error) = self.client.update(&lease).await {
+            tracing::debug!(lease = self.election.name, %error, "the lease was not given back; it will expire");
+        }
+    }
+}
+
+fn holder(lease: &Lease) -> Option<&str> {
+    lease.spec.as_ref()?.holder_identity.as_deref()
+}
+
+/// A lease may be claimed by its holder, when it is free, and when its holder showed no life for its whole duration.
+fn may_claim(lease: &Lease, identity: &str, unchanged_for: Duration) -> bool {
+    let holder = holder(lease).unwrap_or_default();
+    let seconds = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds).unwrap_or_default();
+    let duration = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
+    holder.is_empty() || holder == identity || unchanged_for >= duration
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Fake;
+    use jiff::Timestamp;
+
+    fn lease(holder: &str) -> Lease {
+        let spec = LeaseSpec {
+            holder_identity: Some(holder.into()),
+            lease_duration_seconds: Some(15),
+            ..LeaseSpec::default()
+        };
+        Lease { spec: Some(spec), ..Lease::default() }
+    }
+
+    #[test]
+    fn a_lease_is_claimed_when_it_is_free_own_or_abandoned() {
+        let second = Duration::from_secs(1);
+        assert!(may_claim(&lease(""), "me", Duration::ZERO));
+        assert!(may_claim(&lease("me"), "me", Duration::ZERO));
+        assert!(!may_claim(&lease("other"), "me", 14 * second));
+        assert!(may_claim(&lease("other"), "me", 15 * second));
+    }
+
+    #[test]
+    fn a_fence_falls_before_anybody_else_can_take_over() {
+        let clock = Fake::at(Timestamp::UNIX_EPOCH);
+        let fence = Fence::new(clock.clone());
+        assert!(!fence.holds(), "nothing was acquired yet");
+        let timings = Timings::default();
+        fence.hold_until(clock.monotonic() + timings.renew_deadline);
+        clock.advance(Duration::from_secs(9));
+        assert!(fence.holds());
+        clock.advance(Duration::from_secs(2));
+        assert!(!fence.holds(), "a process paused for 11 s must not write, though the lease lasts 15 s");
+    }
+}

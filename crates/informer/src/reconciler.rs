@@ -1,0 +1,153 @@
+//! The loop around every controller: take a key, reconcile it, and decide when to come back.
+
+use std::fmt::Display;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::join_all;
+use tokio_util::sync::CancellationToken;
+
+use crate::{Cached, Change, Informer, Key, WorkQueue};
+
+/// When to look at a key again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// When something changes.
+    Done,
+    /// After this long, even if nothing changes.
+    After(Duration),
+}
+
+impl Action {
+    /// `After` what is there; `Done` otherwise.
+    pub fn after(delay: Option<Duration>) -> Self {
+        delay.map_or(Self::Done, Self::After)
+    }
+}
+
+/// Brings what is to where it should be, one key at a time.
+pub trait Reconciler: Send + Sync + 'static {
+    /// Why a turn failed.
+    type Error: Display + Send;
+
+    /// Reads the caches, decides and acts. It may be called for any key at any time, and may be cut off between any two instructions.
+    fn reconcile(&self, key: &Key) -> impl Future<Output = Result<Action, Self::Error>> + Send;
+
+    /// The uid of the object behind a key, if the turns are to be seen among the hops of what happened to it.
+    fn uid(&self, _key: &Key) -> Option<String> {
+        None
+    }
+}
+
+/// Works on the queue with so many workers until told to stop. Errors and panics are retried with back-off.
+pub async fn run<R: Reconciler>(
+    name: &'static str,
+    reconciler: Arc<R>,
+    queue: WorkQueue<Key>,
+    workers: usize,
+    stop: CancellationToken,
+) {
+    let working = (0..workers).map(|_| {
+        let (reconciler, queue) = (reconciler.clone(), queue.clone());
+        tokio::spawn(async move {
+            while let Some(taken) = queue.take().await {
+                turn(name, &*reconciler, &queue, taken.item()).await;
+            }
+        })
+    });
+    let working: Vec<_> = working.collect();
+    stop.cancelled().await;
+    queue.shut_down();
+    // Workers finish the key they have; that they cannot panic is `turn`'s doing.
+    join_all(working).await;
+}
+
+async fn turn<R: Reconciler>(name: &str, reconciler: &R, queue: &WorkQueue<Key>, key: &Key) {
+    let hop = hops::start(hops::Hop::Reconcile, "reconcile");
+    match AssertUnwindSafe(reconciler.reconcile(key)).catch_unwind().await {
+        Ok(Ok(Action::Done)) => queue.forget(key),
+        Ok(Ok(Action::After(delay))) => {
+            queue.forget(key);
+            queue.add_after(key.clone(), delay);
+        }
+        Ok(Err(error)) => {
+            tracing::debug!(controller = name, %key, %error, "reconciling failed; trying again");
+            queue.add_rate_limited(key.clone());
+        }
+        Err(_) => {
+            tracing::error!(controller = name, %key, "reconciling panicked; trying again");
+            queue.add_rate_limited(key.clone());
+        }
+    }
+    if let Some(uid) = reconciler.uid(key) {
+        hop.end(&uid, "", 0);
+    }
+}
+
+/// Queues, for every change that an informer tells of, the keys that the function names.
+pub fn feed<K: Cached, I: IntoIterator<Item = Key>>(
+    informer: &Informer<K>,
+    queue: &WorkQueue<Key>,
+    keys: impl Fn(&Change<K>) -> I + Send + Sync + 'static,
+) {
+    let queue = queue.clone();
+    informer.subscribe(move |change| keys(change).into_iter().for_each(|key| queue.add(key)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::{Clock, Fake};
+    use jiff::Timestamp;
+    use parking_lot::Mutex;
+
+    /// Fails, panics, then asks to be called again once.
+    struct Stubborn {
+        calls: Mutex<u32>,
+        done: CancellationToken,
+    }
+
+    impl Reconciler for Stubborn {
+        type Error = String;
+
+        async fn reconcile(&self, _: &Key) -> Result<Action, String> {
+            let call = {
+                let mut calls = self.calls.lock();
+                *calls += 1;
+                *calls
+            };
+            match call {
+                1 => Err("an error".to_owned()),
+                2 => panic!("a mistake"),
+                3 => Ok(Action::After(Duration::from_secs(30))),
+                _ => {
+                    self.done.cancel();
+                    Ok(Action::Done)
+                }
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn errors_and_panics_are_retried_and_delays_are_kept() {
+        let clock = Fake::at(Timestamp::UNIX_EPOCH);
+        let queue = WorkQueue::new("stubborn", clock.clone());
+        let stop = CancellationToken::new();
+        let reconciler = Arc::new(Stubborn { calls: Mutex::new(0), done: stop.clone() });
+        queue.add(Key::new("a", "b"));
+        let running = tokio::spawn(run("stubborn", reconciler.clone(), queue.clone(), 2, stop));
+        while !running.is_finished() {
+            // With tokio's time paused this returns once everybody else waits.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            if let Some(next) = clock.next_wake() {
+                clock.advance(next);
+            }
+        }
+        assert_eq!(*reconciler.calls.lock(), 4);
+        assert!(clock.now() >= Timestamp::from_second(30).expect("in range"));
+        assert_eq!(queue.failures(&Key::new("a", "b")), 0);
+    }
+}

@@ -1,0 +1,415 @@
+//! Keeps a cache equal to what the API holds: reads everything once, then follows the changes, and starts over only when it must.
+//!
+//! The way through the states: `Unread` reads everything, by a streaming list where the server knows it and by pages where it does not, and becomes
+//! `Watching`, or `Read` when the watch still has to be opened. A watch that ends or breaks leaves `Read` at the last revision seen (bookmarks
+//! included), from which the next watch goes on. Only `410 Gone` leads back to `Unread`; the cache keeps answering meanwhile.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use client::{Event, ListParams, WatchParams};
+use futures::StreamExt;
+use rustc_hash::FxBuildHasher;
+use tokio_util::sync::CancellationToken;
+
+use crate::cache::Shared;
+use crate::{Backoff, Cached, Clock, Key, Phase, Source, Stream};
+
+/// Objects per page of a list.
+const PAGE: u32 = 500;
+/// The least a watch is asked to last; up to twice as long by chance, so that not all end at once.
+const WATCH_SECONDS: u32 = 300;
+/// A watch that lives longer than this was no failure, whatever ended it.
+const HEALTHY: Duration = Duration::from_secs(10);
+
+pub(crate) struct Reflector<S: Source> {
+    source: S,
+    cache: Arc<Shared<S::Object>>,
+    clock: Arc<dyn Clock>,
+    backoff: Backoff,
+    /// Whether the server is thought to know streaming lists.
+    streaming: bool,
+}
+
+enum State<K> {
+    /// What the API holds is unknown, or known too long ago to catch up.
+    Unread,
+    /// Everything up to a revision is in the cache.
+    Read { revision: String },
+    /// As `Read`, with the changes coming in.
+    Watching { revision: String, stream: Stream<K>, since: Duration },
+}
+
+impl<S: Source> Reflector<S> {
+    pub(crate) fn new(source: S, cache: Arc<Shared<S::Object>>, clock: Arc<dyn Clock>) -> Self {
+        Self { source, cache, clock, backoff: Backoff::reflector(), streaming: true }
+    }
+
+    /// Goes on until stopped.
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
+        let mut state = State::Unread;
+        while let Some(next) = stop.run_until_cancelled(self.step(state)).await {
+            state = next;
+        }
+        self.cache.set_phase(Phase::Stopped);
+    }
+
+    async fn step(&mut self, state: State<S::Object>) -> State<S::Object> {
+        match state {
+            State::Unread => {
+                self.cache.set_phase(if self.cache.has_synced() { Phase::Relisting } else { Phase::Listing });
+                match self.read_everything().await {
+                    Ok(next) => next,
+                    Err(error) => {
+                        self.back_off("list", &error).await;
+                        State::Unread
+                    }
+                }
+            }
+            State::Read { revision } => {
+                let params = watch_params(Some(revision.clone()));
+                match self.source.watch(params).await {
+                    Ok(stream) => self.watching(revision, stream),
+                    Err(error) => self.after_error(revision, &error).await,
+                }
+            }
+            State::Watching { revision, mut stream, since } => match stream.next().await {
+                Some(Ok(event)) => {
+                    let revision = self.take(event).unwrap_or(revision);
+                    State::Watching { revision, stream, since }
+                }
+                Some(Err(error)) => self.after_error(revision, &error).await,
+                None => {
+                    // The server ends a watch when its time is up, which is no error; one that ends at once, again and again, is.
+                    if self.clock.monotonic().saturating_sub(since) < HEALTHY {
+                        self.cache.set_phase(Phase::BackingOff);
+                        self.clock.sleep(self.backoff.next()).await;
+                    } else {
+                        self.backoff.reset();
+                    }
+                    State::Read { revision }
+                }
+            },
+        }
+    }
+
+    fn watching(&mut self, revision: String, stream: Stream<S::Object>) -> State<S::Object> {
+        self.cache.set_phase(Phase::Watching { revision: revision.clone() });
+        State::Watching { revision, stream, since: self.clock.monotonic() }
+    }
+
+    /// Takes one event over; answers the revision it brought.
+    fn take(&mut self, event: Event<S::Object>) -> Option<String> {
+        self.backoff.reset();
+        match event {
+            Event::Added(object) | Event::Modified(object) => {
+                let revision = object.meta().resource_version.clone();
+                self.cache.apply(object);
+                revision
+            }
+            Event::Deleted(object) => {
+                let revision = object.meta().resource_version.clone();
+                self.cache.remove(object);
+                revision
+            }
+            Event::Bookmark { revision, .. } => {
+                self.cache.set_phase(Phase::Watching { revision: revision.clone() });
+                Some(revision)
+            }
+        }
+    }
+
+    async fn after_error(&mut self, revision: String, error: &client::Error) -> State<S::Object> {
+        if error.is_gone() {
+            tracing::debug!(
+                source = self.source.name(),
+                revision,
+                "the revision is no longer served: reading everything again"
+            );
+            return State::Unread;
+        }
+        self.back_off("watch", error).await;
+        State::Read { revision }
+    }
+
+    async fn back_off(&mut self, what: &str, error: &client::Error) {
+        let delay = self.backoff.next();
+        tracing::warn!(source = self.source.name(), %error, ?delay, "cannot {what}; trying again");
+        self.cache.set_phase(Phase::BackingOff);
+        self.clock.sleep(delay).await;
+    }
+
+    async fn read_everything(&mut self) -> Result<State<S::Object>, client::Error> {
+        if self.streaming {
+            match self.read_by_stream().await {
+                Ok(state) => return Ok(state),
+                // Servers before streaming lists reject the parameter; any other error is of the moment.
+                Err(error) if matches!(error.code(), Some(400 | 422)) => self.streaming = false,
+                Err(error) => return Err(error),
+            }
+        }
+        self.read_by_pages().await
+    }
+
+    /// The watch sends what there is, then a bookmark, then goes on with the changes.
+    async fn read_by_stream(&mut self) -> Result<State<S::Object>, client::Error> {
+        let params = WatchParams { send_initial_events: true, ..watch_params(None) };
+        let mut stream = self.source.watch(params).await?;
+        let mut objects: HashMap<Key, Arc<S::Object>, FxBuildHasher> = HashMap::default();
+        while let Some(event) = stream.next().await {
+            match event? {
+                Event::Added(object) | Event::Modified(object) => {
+                    objects.insert(Key::of(object.meta()), object);
+                }
+                Event::Deleted(object) => {
+                    objects.remove(&Key::of(object.meta()));
+                }
+                Event::Bookmark { revision, initial_events_end: true } => {
+                    self.cache.replace(objects.into_values().collect());
+                    return Ok(self.watching(revision, stream));
+                }
+                Event::Bookmark { .. } => {}
+            }
+        }
+        // Cut off before the end of the initial events. What came so far is not the whole, so none of it counts.
+        self.read_by_pages().await
+    }
+
+    async fn read_by_pages(&mut self) -> Result<State<S::Object>, client::Error> {
+        let mut params = ListParams { limit: Some(PAGE), ..ListParams::default() };
+        let mut objects = Vec::new();
+        loop {
+            let list = match self.source.list(params.clone()).await {
+                // The pages' revision was compacted on the way: one large answer instead.
+                Err(error) if error.is_gone() && params.next.is_some() => {
+                    objects.clear();
+                    params = ListParams::default();
+                    continue;
+                }
+                answer => answer?,
+            };
+            objects.extend(list.items);
+            if list.next.is_none() {
+                self.cache.replace(objects);
+                return Ok(State::Read { revision: list.revision });
+            }
+            params.next = list.next;
+        }
+    }
+}
+
+fn watch_params(revision: Option<String>) -> WatchParams {
+    WatchParams {
+        resource_version: revision,
+        bookmarks: true,
+        timeout_seconds: Some(WATCH_SECONDS + rand::random_range(0..WATCH_SECONDS)),
+        ..WatchParams::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use futures::stream;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+    use machinery::ApiError;
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::clock::Fake;
+    use crate::{Informer, Source};
+
+    fn object(name: &str, revision: u64) -> Arc<ConfigMap> {
+        Arc::new(ConfigMap {
+            metadata: ObjectMeta {
+                name: Some(name.into()),
+                uid: Some(name.into()),
+                resource_version: Some(revision.to_string()),
+                ..ObjectMeta::default()
+            },
+            ..ConfigMap::default()
+        })
+    }
+
+    /// What the API answers to the next call, in order. After the last answer it never answers again.
+    enum Answer {
+        List(Vec<Arc<ConfigMap>>, u64, Option<&'static str>),
+        /// Ends after these, or stays open.
+        Watch(Vec<Result<Event<ConfigMap>, ApiError>>, bool),
+        Refuse(ApiError),
+    }
+
+    #[derive(Clone)]
+    struct Script {
+        answers: Arc<Mutex<VecDeque<Answer>>>,
+        calls: Arc<Mutex<Vec<String>>>,
+    }
+
+    impl Script {
+        async fn next(&self, call: String) -> Answer {
+            self.calls.lock().push(call);
+            let answer = self.answers.lock().pop_front();
+            match answer {
+                Some(answer) => answer,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    impl Source for Script {
+        type Object = ConfigMap;
+
+        fn name(&self) -> String {
+            "configmaps".to_owned()
+        }
+
+        async fn list(&self, params: ListParams) -> Result<client::List<ConfigMap>, client::Error> {
+            match self.next(format!("list after {}", params.next.unwrap_or_default())).await {
+                Answer::List(items, revision, next) => Ok(client::List {
+                    items,
+                    revision: revision.to_string(),
+                    next: next.map(str::to_owned),
+                    remaining: None,
+                }),
+                Answer::Refuse(error) => Err(error.into()),
+                Answer::Watch(..) => panic!("a watch was expected"),
+            }
+        }
+
+        async fn watch(&self, params: WatchParams) -> Result<Stream<ConfigMap>, client::Error> {
+            let from = params.resource_version.unwrap_or_else(|| "nothing".to_owned());
+            match self.next(format!("watch from {from}")).await {
+                Answer::Watch(events, stays) => {
+                    let events = stream::iter(events).map(|event| event.map_err(client::Error::from));
+                    Ok(if stays { events.chain(stream::pending()).boxed() } else { events.boxed() })
+                }
+                Answer::Refuse(error) => Err(error.into()),
+                Answer::List(..) => panic!("a list was expected"),
+            }
+        }
+    }
+
+    fn bookmark(revision: u64, initial_events_end: bool) -> Result<Event<ConfigMap>, ApiError> {
+        Ok(Event::Bookmark { revision: revision.to_string(), initial_events_end })
+    }
+
+    /// Plays the script to its end; answers the calls made and the names and revisions in the cache.
+    async fn play(answers: Vec<Answer>) -> (Vec<String>, Vec<String>, Phase) {
+        let clock = Fake::at(jiff::Timestamp::UNIX_EPOCH);
+        let script = Script { answers: Arc::new(Mutex::new(answers.into())), calls: Arc::default() };
+        let informer = Informer::empty();
+        let reflector = Reflector::new(script.clone(), informer.shared().clone(), clock.clone());
+        let stop = CancellationToken::new();
+        let running = tokio::spawn(reflector.run(stop.clone()));
+        loop {
+            // With tokio's time paused this returns once the reflector waits.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            match clock.next_wake() {
+                Some(next) => clock.advance(next),
+                None => break,
+            }
+        }
+        let mut cached: Vec<String> = informer
+            .list()
+            .iter()
+            .map(|object| {
+                let meta = &object.metadata;
+                format!("{}@{}", meta.name.as_deref().unwrap_or("?"), meta.resource_version.as_deref().unwrap_or("?"))
+            })
+            .collect();
+        cached.sort();
+        let phase = informer.phase();
+        stop.cancel();
+        running.await.expect("the reflector does not panic");
+        (script.calls.lock().clone(), cached, phase)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_streaming_list_goes_on_as_a_watch() {
+        let (calls, cached, phase) = play(vec![Answer::Watch(
+            vec![
+                Ok(Event::Added(object("a", 1))),
+                Ok(Event::Added(object("b", 2))),
+                bookmark(5, true),
+                Ok(Event::Modified(object("a", 6))),
+                Ok(Event::Deleted(object("b", 7))),
+                bookmark(9, false),
+            ],
+            true,
+        )])
+        .await;
+        assert_eq!(calls, ["watch from nothing"]);
+        assert_eq!(cached, ["a@6"]);
+        assert_eq!(phase, Phase::Watching { revision: "9".to_owned() });
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn servers_without_streaming_lists_are_read_by_pages() {
+        let (calls, cached, _) = play(vec![
+            Answer::Refuse(ApiError::bad_request("sendInitialEvents is unknown")),
+            Answer::List(vec![object("a", 1)], 4, Some("page2")),
+            Answer::List(vec![object("b", 2)], 4, None),
+            Answer::Watch(vec![], true),
+        ])
+        .await;
+        assert_eq!(calls, ["watch from nothing", "list after ", "list after page2", "watch from 4"]);
+        assert_eq!(cached, ["a@1", "b@2"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_ends_or_breaks_goes_on_where_it_was() {
+        let (calls, cached, _) = play(vec![
+            Answer::Watch(vec![bookmark(3, true), Ok(Event::Added(object("a", 4)))], false),
+            Answer::Refuse(ApiError::unavailable("restarting")),
+            Answer::Watch(vec![bookmark(8, false)], false),
+            Answer::Watch(vec![], true),
+        ])
+        .await;
+        assert_eq!(calls, ["watch from nothing", "watch from 4", "watch from 4", "watch from 8"]);
+        assert_eq!(cached, ["a@4"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_revision_that_is_gone_makes_it_read_everything_again() {
+        let (calls, cached, _) = play(vec![
+            Answer::Watch(
+                vec![Ok(Event::Added(object("a", 1))), Ok(Event::Added(object("b", 2))), bookmark(3, true)],
+                false,
+            ),
+            Answer::Watch(vec![Err(ApiError::expired("too old resource version"))], true),
+            Answer::Watch(vec![Ok(Event::Added(object("b", 2))), bookmark(90, true)], true),
+        ])
+        .await;
+        assert_eq!(calls, ["watch from nothing", "watch from 3", "watch from nothing"]);
+        assert_eq!(cached, ["b@2"], "a was deleted while nobody watched");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn initial_events_that_are_cut_off_do_not_count() {
+        let (calls, cached, _) = play(vec![
+            Answer::Watch(vec![Ok(Event::Added(object("a", 1)))], false),
+            Answer::List(vec![object("b", 2)], 4, None),
+            Answer::Watch(vec![], true),
+        ])
+        .await;
+        assert_eq!(calls, ["watch from nothing", "list after ", "watch from 4"]);
+        assert_eq!(cached, ["b@2"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pages_whose_revision_was_compacted_are_read_in_one() {
+        let (calls, cached, _) = play(vec![
+            Answer::Refuse(ApiError::bad_request("sendInitialEvents is unknown")),
+            Answer::List(vec![object("a", 1)], 4, Some("page2")),
+            Answer::Refuse(ApiError::expired("the continue token is too old")),
+            Answer::List(vec![object("b", 2)], 7, None),
+            Answer::Watch(vec![], true),
+        ])
+        .await;
+        assert_eq!(calls, ["watch from nothing", "list after ", "list after page2", "list after ", "watch from 7"]);
+        assert_eq!(cached, ["b@2"]);
+    }
+}

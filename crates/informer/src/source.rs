@@ -1,0 +1,163 @@
+//! Where an informer's objects come from: the API through the client, or a test.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use client::{Client, Dynamic, Event, Kind, List, ListParams, Partial, WatchParams};
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::Filter;
+
+/// Something with metadata that can be kept in a cache.
+pub trait Cached: Debug + Send + Sync + 'static {
+    /// Name, uid, owners and the like.
+    fn meta(&self) -> &ObjectMeta;
+
+    /// As [`Cached::meta`], to change it before the object is shared.
+    fn meta_mut(&mut self) -> &mut ObjectMeta;
+}
+
+impl<K: Kind> Cached for K {
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        self.metadata_mut()
+    }
+}
+
+/// The events of one watch.
+pub type Stream<K> = BoxStream<'static, Result<Event<K>, client::Error>>;
+
+/// Lists and watches one set of objects.
+pub trait Source: Send + Sync + 'static {
+    /// What they are.
+    type Object: Cached;
+
+    /// What they are called, in logs and metrics.
+    fn name(&self) -> String;
+
+    /// One page.
+    fn list(&self, params: ListParams) -> impl Future<Output = Result<List<Self::Object>, client::Error>> + Send;
+
+    /// Changes from `params.resource_version` on, or from nothing when the initial events are asked for.
+    fn watch(&self, params: WatchParams) -> impl Future<Output = Result<Stream<Self::Object>, client::Error>> + Send;
+}
+
+/// The objects of one kind that pass a filter, through the client.
+pub(crate) struct Objects<K> {
+    client: Client,
+    filter: Filter,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K: Kind> Objects<K> {
+    pub(crate) fn new(client: Client, filter: Filter) -> Self {
+        Self { client, filter, kind: PhantomData }
+    }
+}
+
+impl<K: Kind> Source for Objects<K> {
+    type Object = K;
+
+    fn name(&self) -> String {
+        K::URL_PATH_SEGMENT.to_owned()
+    }
+
+    async fn list(&self, params: ListParams) -> Result<List<K>, client::Error> {
+        let params = ListParams {
+            label_selector: self.filter.label_selector.clone(),
+            field_selector: self.filter.field_selector.clone(),
+            ..params
+        };
+        let mut list = self.client.list::<K>(&self.filter.namespace, &params).await?;
+        list.items.iter_mut().for_each(trim);
+        Ok(list)
+    }
+
+    async fn watch(&self, params: WatchParams) -> Result<Stream<K>, client::Error> {
+        let params = WatchParams {
+            label_selector: self.filter.label_selector.clone(),
+            field_selector: self.filter.field_selector.clone(),
+            ..params
+        };
+        let stream = self.client.watch::<K>(&self.filter.namespace, &params).await?;
+        let trimmed = stream.map(|event| {
+            event.map(|mut event| {
+                if let Event::Added(object) | Event::Modified(object) | Event::Deleted(object) = &mut event {
+                    trim(object);
+                }
+                event
+            })
+        });
+        Ok(trimmed.boxed())
+    }
+}
+
+/// An object of any kind, of which only the metadata is kept: enough to follow owners, finalizers and deletions.
+#[derive(Debug)]
+pub struct Metadata {
+    meta: ObjectMeta,
+}
+
+impl Cached for Metadata {
+    fn meta(&self) -> &ObjectMeta {
+        &self.meta
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.meta
+    }
+}
+
+impl Metadata {
+    fn shared(partial: Arc<Partial>) -> Arc<Self> {
+        let mut meta = Arc::unwrap_or_clone(partial).metadata;
+        meta.managed_fields = None;
+        Arc::new(Self { meta })
+    }
+}
+
+/// The metadata of all objects of a resource, whatever its kind, through the client.
+#[derive(Debug)]
+pub struct AllMetadata(pub Dynamic);
+
+impl Source for AllMetadata {
+    type Object = Metadata;
+
+    fn name(&self) -> String {
+        self.0.resource().resource.clone()
+    }
+
+    async fn list(&self, params: ListParams) -> Result<List<Metadata>, client::Error> {
+        let list = self.0.list_metadata("", &params).await?;
+        let items = list.items.into_iter().map(Metadata::shared).collect();
+        Ok(List { items, revision: list.revision, next: list.next, remaining: list.remaining })
+    }
+
+    async fn watch(&self, params: WatchParams) -> Result<Stream<Metadata>, client::Error> {
+        let stream = self.0.watch_metadata("", &params).await?;
+        let mapped = stream.map(|event| {
+            event.map(|event| match event {
+                Event::Added(object) => Event::Added(Metadata::shared(object)),
+                Event::Modified(object) => Event::Modified(Metadata::shared(object)),
+                Event::Deleted(object) => Event::Deleted(Metadata::shared(object)),
+                Event::Bookmark { revision, initial_events_end } => Event::Bookmark { revision, initial_events_end },
+            })
+        });
+        Ok(mapped.boxed())
+    }
+}
+
+/// Drops what no component reads and every object carries: field ownership is the API server's book-keeping. An object that somebody else shares
+/// already stays as it is: a copy would cost more than it saves.
+fn trim<K: Cached>(object: &mut Arc<K>) {
+    if let Some(object) = Arc::get_mut(object) {
+        object.meta_mut().managed_fields = None;
+    }
+}
