@@ -1,10 +1,13 @@
 //! The durable store: revisions, compare-and-swap transactions, ranges, watch, compaction. Bytes only; it knows no kinds.
 //!
 //! One trait, [`Store`], two engines: [`embedded`] keeps a revision log on local disk with group commit, [`etcd`] speaks to
-//! a real etcd. Both pass the same [`contract`] suite. The rules every engine keeps:
+//! a real etcd. Both pass the same contract suite. The rules every engine keeps:
 //! - a transaction is answered only after it is durable, and no watcher sees what is not durable;
-//! - revisions are global, start at 1, and each successful transaction takes the next one;
+//! - revisions are global; an empty store is at 1, and each successful transaction that changes something takes the next;
 //! - a watcher gets every event after its starting revision, once, in order, or [`Error::Compacted`].
+
+pub mod admin;
+pub mod embedded;
 
 use std::sync::Arc;
 
@@ -155,6 +158,11 @@ pub trait Store: Send + Sync + 'static {
     async fn txn(&self, txn: Txn) -> Result<Outcome, Error>;
     /// Every event under `prefix` with a revision greater than `after`: first from history, then live, without a seam.
     async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, Error>;
+    /// The events under `prefix` after `after` up to and including `until` (which has happened), all of them or [`Error::Compacted`].
+    /// At most `limit` (else [`Error::TooLarge`]). The API server fills its ring of recent changes with it, once per resource,
+    /// when watchers come back after a restart. An engine that cannot tell where history ends (etcd before trustworthy progress
+    /// notifications) writes a marker key such as `/registry/trireme.marker` and reads one watch up to it.
+    async fn history(&self, prefix: &str, after: Revision, until: Revision, limit: usize) -> Result<Vec<Event>, Error>;
     /// Forgets history up to and including `revision`, except what is needed for the latest state. Never blocks writers.
     async fn compact(&self, revision: Revision) -> Result<(), Error>;
 }

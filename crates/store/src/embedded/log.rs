@@ -1,0 +1,335 @@
+//! The segments of one directory: opening and verifying them, appending, and reading back.
+//!
+//! At start all segments are read, newest first, so that only the latest value of a key is ever copied; a few threads
+//! read and verify ahead of the one that merges. A revision is found again through each segment's sparse index.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::fs::{self, File, OpenOptions};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+
+use super::disk::{Disk, sync_directory};
+use super::frame::{Builder, Change, Entry, Stamp};
+use super::memory::{Live, Memory, ORIGIN};
+use super::segment::{self, Extent, HEAD, Head, Scan, Segment, damaged, failed};
+use crate::{Error, Revision};
+
+/// How many threads read and verify segments at start.
+const READERS: usize = 2;
+
+/// The segments, by the first revision they cover.
+pub(super) struct Log {
+    pub(super) dir: PathBuf,
+    pub(super) segments: RwLock<BTreeMap<Revision, Arc<Segment>>>,
+}
+
+/// What was found in a directory.
+pub(super) struct Loaded {
+    pub(super) log: Log,
+    pub(super) memory: Memory,
+    /// Keeps other processes out while it is open; the system lets go of it however this one ends.
+    pub(super) lock: File,
+    /// Bytes of an unfinished group at the end, which were dropped.
+    pub(super) torn: u64,
+}
+
+/// Whether [`load`] may put right what a crash left behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// Cut off the torn tail, finish the last segment, remove leftovers.
+    Repair,
+    /// Change nothing.
+    ReadOnly,
+}
+
+/// Takes the directory for this process, or says who cannot have it.
+pub(super) fn lock(dir: &Path) -> Result<File, Error> {
+    let path = dir.join("LOCK");
+    let file =
+        OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(|e| failed(&path, &e))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(fs::TryLockError::WouldBlock) => {
+            Err(Error::Unavailable(format!("the store in {} is in use by another process", dir.display())))
+        }
+        Err(fs::TryLockError::Error(e)) => Err(failed(&path, &e)),
+    }
+}
+
+/// Reads and verifies everything in `dir`.
+pub(super) fn load(dir: &Path, mode: Mode) -> Result<Loaded, Error> {
+    let lock = lock(dir)?;
+    let mut files = list(dir, mode)?;
+    let mut merge = Merge::default();
+    std::thread::scope(|scope| {
+        let mut readers: Vec<Receiver<Result<Option<Scan>, Error>>> = Vec::new();
+        for reader in 0..READERS.min(files.len()) {
+            let (sender, receiver) = sync_channel(0);
+            let files = &files;
+            scope.spawn(move || {
+                for (age, (path, _, salt)) in files.iter().rev().enumerate().skip(reader).step_by(READERS) {
+                    let read = fs::read(path).map_err(|e| failed(path, &e));
+                    let scan = read.and_then(|bytes| segment::scan(path, *salt, bytes, age == 0));
+                    if sender.send(scan).is_err() {
+                        return;
+                    }
+                }
+            });
+            readers.push(receiver);
+        }
+        for (age, (path, first, _)) in files.iter().rev().enumerate() {
+            let scan = readers[age % READERS].recv().expect("a reader sends one result per file")?;
+            merge.add(path, *first, scan)?;
+        }
+        Ok(())
+    })?;
+    if let Some((path, first, _)) = files.first().filter(|(_, first, _)| *first != ORIGIN + 1) {
+        return Err(damaged(path, 0, &format!("the segments before revision {first} are missing")));
+    }
+    if merge.empty_newest {
+        let (path, ..) = files.pop().expect("the newest file was there to be read");
+        if mode == Mode::Repair {
+            fs::remove_file(&path).map_err(|e| failed(&path, &e))?;
+        }
+    }
+    let Merge { live, segments, compacted, replaced, revision, torn, .. } = merge;
+    let mut open = BTreeMap::new();
+    for ((path, first, _), (head, extent)) in files.into_iter().zip(segments.into_iter().rev()) {
+        let file =
+            OpenOptions::new().read(true).write(mode == Mode::Repair).open(&path).map_err(|e| failed(&path, &e))?;
+        open.insert(first, Arc::new(Segment { path, file, head, extent: Mutex::new(extent) }));
+    }
+    let revision = revision.unwrap_or(ORIGIN);
+    let compacted = compacted.max(ORIGIN);
+    let mut window = VecDeque::from(vec![0; (revision - compacted) as usize]);
+    replaced.into_iter().filter(|(r, _)| *r > compacted).for_each(|(r, p)| window[(r - compacted - 1) as usize] = p);
+    let log = Log { dir: dir.to_owned(), segments: RwLock::new(open) };
+    if mode == Mode::Repair {
+        log.finish_last()?;
+    }
+    Ok(Loaded { log, memory: Memory::new(live, revision, compacted, window), lock, torn })
+}
+
+/// The segment files in order, without what an interrupted compaction left behind.
+fn list(dir: &Path, mode: Mode) -> Result<Vec<(PathBuf, Revision, u32)>, Error> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(dir).map_err(|e| failed(dir, &e))? {
+        let path = entry.map_err(|e| failed(dir, &e))?.path();
+        let Some(name) = path.file_name().and_then(|n| n.to_str()) else { continue };
+        if let Some((first, salt)) = segment::parse_name(name) {
+            files.push((path, first, salt));
+        } else if name.ends_with(".tmp") && mode == Mode::Repair {
+            fs::remove_file(&path).map_err(|e| failed(&path, &e))?;
+        }
+    }
+    files.sort_by_key(|(_, first, _)| *first);
+    let (mut covered, mut kept) = (0, Vec::new());
+    for (path, first, salt) in files {
+        // A rewritten segment has already taken the place of those it covers.
+        if first <= covered {
+            if mode == Mode::Repair {
+                fs::remove_file(&path).map_err(|e| failed(&path, &e))?;
+            }
+            continue;
+        }
+        covered = read_head(&path)?.and_then(|head| head.last).unwrap_or(0).max(covered);
+        kept.push((path, first, salt));
+    }
+    Ok(kept)
+}
+
+fn read_head(path: &Path) -> Result<Option<Head>, Error> {
+    use std::os::unix::fs::FileExt;
+    let mut bytes = [0; HEAD];
+    let read = File::open(path).and_then(|f| f.read_at(&mut bytes, 0)).map_err(|e| failed(path, &e))?;
+    Ok(Head::decode(&bytes[..read]))
+}
+
+/// State gathered from segments that come newest first.
+#[derive(Default)]
+struct Merge {
+    live: BTreeMap<Arc<str>, Live>,
+    deleted: HashSet<Box<str>>,
+    segments: Vec<(Head, Extent)>,
+    replaced: Vec<(Revision, Revision)>,
+    compacted: Revision,
+    revision: Option<Revision>,
+    /// The first revision of the segment before this one in the walk, so after it in time.
+    next: Option<Revision>,
+    empty_newest: bool,
+    torn: u64,
+}
+
+impl Merge {
+    fn add(&mut self, path: &Path, first: Revision, scan: Option<Scan>) -> Result<(), Error> {
+        let Some(scan) = scan else {
+            self.empty_newest = true;
+            return Ok(());
+        };
+        if scan.head.first != first {
+            return Err(damaged(path, 0, "the file's name and head disagree"));
+        }
+        if self.next.is_some_and(|next| next != scan.extent.last + 1) {
+            let what = format!("the segment after revision {} is missing", scan.extent.last);
+            return Err(damaged(path, scan.extent.end, &what));
+        }
+        self.next = Some(first);
+        self.revision.get_or_insert(scan.extent.last);
+        self.compacted = self.compacted.max(scan.compacted);
+        self.torn += scan.torn;
+        for place in scan.places.iter().rev() {
+            // Compaction entries come before the revisions they spare, so `compacted` is final for all that is older.
+            if place.revision > self.compacted {
+                self.replaced.push((place.revision, place.previous));
+            }
+            let key = scan.key(place);
+            if self.deleted.contains(key) || self.live.contains_key(key) {
+                continue;
+            }
+            match &place.value {
+                Some(value) => {
+                    let value = Bytes::copy_from_slice(&scan.bytes[value.clone()]);
+                    self.live.insert(Arc::from(key), Live { value, revision: place.revision, expires: place.expires });
+                }
+                None => {
+                    self.deleted.insert(Box::from(key));
+                }
+            }
+        }
+        self.segments.push((scan.head, scan.extent));
+        Ok(())
+    }
+}
+
+/// An entry copied out of the log.
+#[derive(Debug, Clone)]
+pub(super) struct Old {
+    pub(super) key: Arc<str>,
+    pub(super) value: Option<Bytes>,
+    pub(super) revision: Revision,
+    pub(super) previous: Revision,
+}
+
+impl Old {
+    /// `None` for an entry that changes no key.
+    pub(super) fn copy(entry: &Entry<'_>) -> Option<Self> {
+        let value = match entry.change {
+            Change::Put { value, .. } => Some(Bytes::copy_from_slice(value)),
+            _ => None,
+        };
+        let key = Arc::from(entry.key()?);
+        Some(Self { key, value, revision: entry.revision, previous: entry.previous })
+    }
+}
+
+impl Log {
+    /// Calls `each` with every change after `after` up to `upto`, in order, until it breaks. `false`: some are missing.
+    pub(super) fn visit(
+        &self,
+        after: Revision,
+        upto: Revision,
+        mut each: impl FnMut(&Entry<'_>) -> ControlFlow<()>,
+    ) -> Result<bool, Error> {
+        let mut next = after + 1;
+        while next <= upto {
+            let Some(segment) = self.holding(next) else { return Ok(false) };
+            let before = next;
+            let (mut hole, mut stop) = (false, false);
+            let _ = segment.visit(next, |entry| {
+                if entry.key().is_none() {
+                    return ControlFlow::Continue(());
+                }
+                hole = entry.revision != next;
+                if hole || entry.revision > upto {
+                    return ControlFlow::Break(());
+                }
+                next += 1;
+                stop = each(&entry).is_break();
+                if stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })?;
+            if stop {
+                return Ok(true);
+            }
+            if hole || next == before {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The entries of these revisions, which must ascend. What is no longer there is left out.
+    pub(super) fn find(&self, revisions: &[Revision]) -> Result<HashMap<Revision, Old>, Error> {
+        let mut found = HashMap::with_capacity(revisions.len());
+        let mut wanted = revisions.iter().copied().peekable();
+        while let Some(&first) = wanted.peek() {
+            let Some(segment) = self.holding(first) else {
+                wanted.next();
+                continue;
+            };
+            // Far apart in one segment, each is looked up by itself; close together, one reading finds them all.
+            let _ = segment.visit(first, |entry| {
+                while wanted.next_if(|w| *w < entry.revision).is_some() {}
+                if entry.key().is_some() && wanted.next_if_eq(&entry.revision).is_some() {
+                    found.extend(Old::copy(&entry).map(|old| (old.revision, old)));
+                }
+                match wanted.peek() {
+                    Some(next) if *next < entry.revision + 256 => ControlFlow::Continue(()),
+                    _ => ControlFlow::Break(()),
+                }
+            })?;
+            // A segment that has not got it will not have it when asked again.
+            while wanted.next_if_eq(&first).is_some() {}
+        }
+        Ok(found)
+    }
+
+    fn holding(&self, revision: Revision) -> Option<Arc<Segment>> {
+        let segments = self.segments.read();
+        let (_, segment) = segments.range(..=revision).next_back()?;
+        (segment.extent.lock().last >= revision).then(|| Arc::clone(segment))
+    }
+
+    /// Segments and bytes on disk.
+    pub(super) fn size(&self) -> (usize, u64) {
+        let segments = self.segments.read();
+        (segments.len(), segments.values().map(|s| s.extent.lock().end).sum())
+    }
+
+    /// After a crash: cuts the torn tail off the last segment and seals it, so that the writer starts a new one.
+    fn finish_last(&self) -> Result<(), Error> {
+        let Some(segment) = self.segments.read().values().next_back().cloned() else { return Ok(()) };
+        let mut extent = segment.extent.lock();
+        if extent.sealed {
+            return Ok(());
+        }
+        let mut builder = Builder::default();
+        builder.seal(&extent.seal(), &Stamp { salt: segment.head.salt, base: extent.end, time: now() });
+        let write = || {
+            segment.file.set_len(extent.end)?;
+            super::disk::Os.write(&segment.file, &builder.bytes, extent.end)?;
+            segment.file.sync_all()?;
+            sync_directory(&self.dir)
+        };
+        write().map_err(|e| failed(&segment.path, &e))?;
+        extent.end += builder.bytes.len() as u64;
+        extent.sealed = true;
+        Ok(())
+    }
+}
+
+/// Milliseconds since 1970.
+pub(super) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
+}
+
+/// A salt nobody can foresee, so that no value can be made to look like a frame.
+pub(super) fn salt() -> u32 {
+    use std::hash::{BuildHasher, Hasher};
+    std::hash::RandomState::new().build_hasher().finish() as u32
+}

@@ -1,0 +1,268 @@
+//! The one writer. It takes all commands that wait, decides each against memory and the ones before it, makes the whole
+//! group durable with one sync, publishes to memory, then to watchers, and only then answers.
+//!
+//! It also removes keys whose time has come, by the same way, and decides when history is given up. It sleeps until there
+//! is a command or a key expires, so an idle store does nothing.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::time::{Duration, Instant};
+
+use rustc_hash::FxHashMap;
+use tokio::sync::oneshot;
+
+use super::append::Appender;
+use super::compact::{self, Policy};
+use super::frame::{Change, Entry};
+use super::memory::Committed;
+use super::queue::Command;
+use super::{Shared, log};
+use crate::{Error, Event, Expect, Op, Outcome, Record, Revision, Txn};
+
+/// Commands in one group.
+const GROUP: usize = 1024;
+/// Bytes of keys and values in one group, give or take one command.
+const GROUP_BYTES: usize = 4 << 20;
+/// No key and value together may be larger.
+pub(super) const MAX_TXN: usize = 8 << 20;
+
+/// The writer's own state; everything it shares is in [`Shared`].
+pub(super) struct Writer {
+    shared: Arc<Shared>,
+    appender: Appender,
+    policy: Policy,
+    /// When keys expire, soonest first; entries of keys written again since are passed over.
+    expiries: BinaryHeap<Reverse<(u64, Arc<str>, Revision)>>,
+    compactor: SyncSender<()>,
+    /// History the policy gave up, to be written with the next group.
+    give_up: Option<Revision>,
+}
+
+impl Writer {
+    pub(super) fn new(shared: Arc<Shared>, appender: Appender, policy: Policy, compactor: SyncSender<()>) -> Self {
+        let expiries = shared.memory.read().expiring().map(Reverse).collect();
+        Self { shared, appender, policy, expiries, compactor, give_up: None }
+    }
+
+    /// Runs until the queue is closed and empty.
+    pub(super) fn run(mut self) {
+        loop {
+            let drained = self.shared.queue.drain(self.next_expiry(), GROUP, GROUP_BYTES);
+            self.turn(drained.commands);
+            if drained.closed {
+                break;
+            }
+        }
+        let (next, compacted) = {
+            let memory = self.shared.memory.read();
+            (memory.revision + 1, memory.compacted)
+        };
+        if let Err(error) = self.appender.finish(next, compacted) {
+            tracing::error!(%error, "the last segment of the store was left without its seal");
+        }
+        self.shared.hub.close();
+    }
+
+    fn next_expiry(&self) -> Option<Instant> {
+        let Reverse((when, ..)) = self.expiries.peek()?;
+        Some(Instant::now() + Duration::from_millis(when.saturating_sub(log::now())))
+    }
+
+    /// One group, from decision to answers.
+    fn turn(&mut self, commands: Vec<Command>) {
+        let shared = Arc::clone(&self.shared);
+        let mut group = Group::new(&shared);
+        for command in commands {
+            match command {
+                Command::Txn(txn, answer) => {
+                    let outcome = group.decide(txn);
+                    group.answers.push(Answer::Txn(outcome, answer));
+                }
+                Command::Compact(revision, answer) => {
+                    let result = group.compact(revision);
+                    group.answers.push(Answer::Compact(result, answer));
+                }
+            }
+        }
+        if let Some(revision) = self.give_up.take() {
+            // The policy looks only at what is sealed, so this cannot be a future revision.
+            let _ = group.compact(revision);
+        }
+        self.expire(&mut group);
+        let written = self.write(&group);
+        if written.is_ok() {
+            self.publish(&group);
+        }
+        for answer in group.answers {
+            answer.send(written.as_ref().err());
+        }
+    }
+
+    /// Adds a delete for every key whose time has come, as far as the group has room.
+    fn expire(&mut self, group: &mut Group<'_>) {
+        let now = log::now();
+        while group.changes.len() < GROUP {
+            let Some(Reverse((when, ..))) = self.expiries.peek() else { return };
+            if *when > now {
+                return;
+            }
+            let Some(Reverse((_, key, revision))) = self.expiries.pop() else { return };
+            let _ = group.decide(Txn { key, expect: Expect::At(revision), op: Op::Delete });
+        }
+    }
+
+    fn write(&mut self, group: &Group<'_>) -> Result<(), Error> {
+        // A compaction alone needs no new segment: the next one's head will tell of it.
+        if group.changes.is_empty() && (group.compact.is_none() || !self.appender.has_segment()) {
+            return Ok(());
+        }
+        let compacted = group.compact.unwrap_or(group.compacted);
+        let mut frames = self.appender.group(group.first, compacted)?;
+        if let Some(revision) = group.compact {
+            frames.push(&Entry { revision, previous: 0, change: Change::Compact });
+        }
+        for Committed { event, expires } in &group.changes {
+            let change = match &event.value {
+                Some(value) => Change::Put { key: &event.key, value, expires: *expires },
+                None => Change::Delete { key: &event.key },
+            };
+            let previous = event.previous.as_ref().map_or(0, |p| p.revision);
+            frames.push(&Entry { revision: event.revision, previous, change });
+        }
+        if frames.commit()?.rotated {
+            self.give_up = compact::due(&self.shared.log, &self.policy, log::now());
+            self.wake_compactor();
+        }
+        Ok(())
+    }
+
+    fn publish(&mut self, group: &Group<'_>) {
+        {
+            let mut memory = self.shared.memory.write();
+            group.changes.iter().for_each(|committed| memory.apply(committed));
+            if let Some(revision) = group.compact {
+                memory.compact(revision);
+            }
+        }
+        self.shared.hub.publish(&group.changes);
+        for Committed { event, expires } in &group.changes {
+            if *expires != 0 {
+                self.expiries.push(Reverse((*expires, Arc::clone(&event.key), event.revision)));
+            }
+        }
+        if group.compact.is_some() {
+            self.wake_compactor();
+        }
+    }
+
+    fn wake_compactor(&self) {
+        // A full channel says that it has been woken already.
+        let _ = self.compactor.try_send(());
+    }
+}
+
+/// A group being put together: what it changes, and what each command will hear.
+struct Group<'a> {
+    shared: &'a Shared,
+    first: Revision,
+    compacted: Revision,
+    changes: Vec<Committed>,
+    /// Keys changed by this very group, with the place of their latest change.
+    changed: FxHashMap<Arc<str>, usize>,
+    compact: Option<Revision>,
+    answers: Vec<Answer>,
+}
+
+impl<'a> Group<'a> {
+    fn new(shared: &'a Shared) -> Self {
+        let (revision, compacted) = {
+            let memory = shared.memory.read();
+            (memory.revision, memory.compacted)
+        };
+        Self {
+            shared,
+            first: revision + 1,
+            compacted,
+            changes: Vec::new(),
+            changed: FxHashMap::default(),
+            compact: None,
+            answers: Vec::new(),
+        }
+    }
+
+    fn last(&self) -> Revision {
+        self.first - 1 + self.changes.len() as u64
+    }
+
+    /// What the key holds after the commands so far.
+    fn current(&self, key: &str) -> Option<Record> {
+        match self.changed.get(key) {
+            Some(&place) => {
+                let event = &self.changes[place].event;
+                let value = event.value.clone()?;
+                Some(Record { key: Arc::clone(&event.key), value, revision: event.revision })
+            }
+            None => self.shared.memory.read().get(key),
+        }
+    }
+
+    fn decide(&mut self, txn: Txn) -> Outcome {
+        let current = self.current(&txn.key);
+        let holds = match txn.expect {
+            Expect::Absent => current.is_none(),
+            Expect::At(revision) => current.as_ref().is_some_and(|c| c.revision == revision),
+        };
+        if !holds {
+            return Outcome::Conflict(current);
+        }
+        let (value, expires) = match txn.op {
+            Op::Put { value, ttl } => (Some(value), ttl.map_or(0, expiry)),
+            // Nothing to delete is nothing to write, as in etcd.
+            Op::Delete if current.is_none() => return Outcome::Committed(self.last()),
+            Op::Delete => (None, 0),
+        };
+        let revision = self.last() + 1;
+        let key = current.as_ref().map_or(txn.key, |c| Arc::clone(&c.key));
+        self.changed.insert(Arc::clone(&key), self.changes.len());
+        let event = Arc::new(Event { key, revision, value, previous: current });
+        self.changes.push(Committed { event, expires });
+        Outcome::Committed(revision)
+    }
+
+    fn compact(&mut self, revision: Revision) -> Result<(), Error> {
+        let current = self.first - 1;
+        if revision > current {
+            return Err(Error::Future { requested: revision, current });
+        }
+        if revision > self.compact.unwrap_or(self.compacted) {
+            self.compact = Some(revision);
+        }
+        Ok(())
+    }
+}
+
+/// Rounded up to a whole second, so that many keys expire in one group.
+fn expiry(ttl: u64) -> u64 {
+    (log::now() / 1000 + 1).saturating_add(ttl).saturating_mul(1000)
+}
+
+enum Answer {
+    Txn(Outcome, oneshot::Sender<Result<Outcome, Error>>),
+    Compact(Result<(), Error>, oneshot::Sender<Result<(), Error>>),
+}
+
+impl Answer {
+    /// Tells the caller, who may have gone.
+    fn send(self, failed: Option<&Error>) {
+        match self {
+            Self::Txn(outcome, answer) => {
+                let _ = answer.send(failed.map_or(Ok(outcome), |e| Err(e.clone())));
+            }
+            Self::Compact(result, answer) => {
+                let _ = answer.send(failed.map_or(result, |e| Err(e.clone())));
+            }
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! The store's integration tests: the contract on both engines, and what is the embedded engine's own.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+mod contract;
+mod embedded;
+mod support;
