@@ -1,0 +1,334 @@
+//! nftables text: the fixed part of a table, and changes to the rest.
+//!
+//! The fixed part (hooks, the chains that look the maps up, empty maps and sets) depends only on the node's
+//! configuration and is written when the table is made. Making it, filling it and replacing an older one happen in
+//! one transaction, so packets see either the old rules or the new ones. Everything later is element changes.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use ipnet::IpNet;
+
+use crate::model::{Family, NodeView};
+use crate::plan::{Dispatch, Frontend, Key, Scope, Value, Verdict, family_word};
+use crate::table::{Changes, Pick, Table};
+
+/// The table's name, in both families.
+pub const TABLE: &str = "trireme-proxy";
+/// So many elements go on one line: `nft` parses one command at a time.
+const ELEMENTS_PER_LINE: usize = 512;
+
+/// The whole table as one transaction, which also replaces whatever was there under its name.
+pub fn replace(table: &Table, node: &NodeView) -> String {
+    let family = table.family();
+    let ip = family_word(family);
+    let mut out = format!("add table {ip} {TABLE}\ndelete table {ip} {TABLE}\n");
+    out.push_str(&fixed(family, node));
+    out.push_str(&update(family, &table.all()));
+    out
+}
+
+/// Removes the table, whether or not it exists.
+pub fn remove(family: Family) -> String {
+    let ip = family_word(family);
+    format!("add table {ip} {TABLE}\ndelete table {ip} {TABLE}\n")
+}
+
+/// Changes to a table that is there; empty if there are none.
+///
+/// Chains nothing leads to any more are emptied here but deleted by [`sweep`], in a transaction of its own: before
+/// Linux 6.2 a chain counts as used for a moment after the map element that led to it is gone.
+pub fn update(family: Family, changes: &Changes) -> String {
+    let ip = family_word(family);
+    let mut out = String::new();
+    for pick in &changes.new_picks {
+        let chain = pick_chain(pick);
+        // Added and emptied: one that could not be deleted may still be there.
+        let _ = writeln!(out, "add chain {ip} {TABLE} {chain}\nflush chain {ip} {TABLE} {chain}");
+        for rule in pick_rules(family, pick) {
+            let _ = writeln!(out, "add rule {ip} {TABLE} {chain} {rule}");
+        }
+    }
+    for chain in changes.chains.keys() {
+        let _ = writeln!(out, "add chain {ip} {TABLE} {chain}\nflush chain {ip} {TABLE} {chain}");
+    }
+    elements(&mut out, "delete", ip, changes.remove.iter().map(|key| (set_of(key), key_text(key))));
+    for chain in &changes.dead_chains {
+        let _ = writeln!(out, "flush chain {ip} {TABLE} {chain}");
+    }
+    for set in &changes.dead_clients {
+        let _ = writeln!(out, "delete set {ip} {TABLE} {set}");
+    }
+    for (set, seconds) in &changes.new_clients {
+        let address = address_type(family);
+        let _ = writeln!(
+            out,
+            "add set {ip} {TABLE} {set} {{ type {address}; size 65535; flags dynamic,timeout; timeout {seconds}s; }}"
+        );
+    }
+    for (chain, rules) in &changes.chains {
+        for rule in rules {
+            let _ = writeln!(out, "add rule {ip} {TABLE} {chain} {rule}");
+        }
+    }
+    let added = changes.add.iter().map(|(key, value)| (set_of(key), key_text(key) + &value_text(key, value)));
+    elements(&mut out, "add", ip, added);
+    out
+}
+
+/// Deletes the chains [`update`] left empty; empty if there are none.
+pub fn sweep(family: Family, changes: &Changes) -> String {
+    let ip = family_word(family);
+    let mut out = String::new();
+    let dead = changes.dead_chains.iter().cloned().chain(changes.dead_picks.iter().map(pick_chain));
+    for chain in dead {
+        let _ = writeln!(out, "delete chain {ip} {TABLE} {chain}");
+    }
+    out
+}
+
+/// One command per map, in the order the keys come (they are sorted by map).
+fn elements(out: &mut String, verb: &str, ip: &str, all: impl Iterator<Item = (&'static str, String)>) {
+    let mut open: Option<(&str, usize)> = None;
+    for (set, element) in all {
+        match &mut open {
+            Some((current, count)) if *current == set && *count < ELEMENTS_PER_LINE => {
+                *count += 1;
+                out.push_str(", ");
+            }
+            _ => {
+                if open.is_some() {
+                    out.push_str(" }\n");
+                }
+                let _ = write!(out, "{verb} element {ip} {TABLE} {set} {{ ");
+                open = Some((set, 1));
+            }
+        }
+        out.push_str(&element);
+    }
+    if open.is_some() {
+        out.push_str(" }\n");
+    }
+}
+
+fn set_of(key: &Key) -> &'static str {
+    match key {
+        Key::ClusterIp(_) => "cluster-ips",
+        Key::Hairpin(_) => "hairpin-connections",
+        Key::Dispatch(map, Frontend::Address(..)) => match map {
+            Dispatch::Entry => "service-ips",
+            Dispatch::ViaCluster => "via-cluster",
+            Dispatch::ViaLocal => "via-local",
+            Dispatch::Refused => "no-endpoint-services",
+            Dispatch::Firewall => "firewall-ips",
+        },
+        Key::Dispatch(map, Frontend::NodePort(..)) => match map {
+            Dispatch::Entry | Dispatch::Firewall => "service-nodeports",
+            Dispatch::ViaCluster => "nodeport-via-cluster",
+            Dispatch::ViaLocal => "nodeport-via-local",
+            Dispatch::Refused => "no-endpoint-nodeports",
+        },
+        Key::Endpoint(scope, at, _) => endpoint_map(*scope, matches!(at, Frontend::NodePort(..))),
+    }
+}
+
+fn endpoint_map(scope: Scope, node_port: bool) -> &'static str {
+    match (scope, node_port) {
+        (Scope::Cluster, false) => "endpoints",
+        (Scope::Local, false) => "local-endpoints",
+        (Scope::Cluster, true) => "nodeport-endpoints",
+        (Scope::Local, true) => "nodeport-local-endpoints",
+    }
+}
+
+fn key_text(key: &Key) -> String {
+    let frontend = |at: &Frontend| match at {
+        Frontend::Address(ip, protocol, port) => format!("{ip} . {protocol} . {port}"),
+        Frontend::NodePort(protocol, port) => format!("{protocol} . {port}"),
+    };
+    match key {
+        Key::ClusterIp(ip) => ip.to_string(),
+        Key::Hairpin(ip) => format!("{ip} . {ip}"),
+        Key::Dispatch(_, at) => frontend(at),
+        Key::Endpoint(_, at, number) => format!("{} . {number}", frontend(at)),
+    }
+}
+
+fn value_text(key: &Key, value: &Value) -> String {
+    let node_port = matches!(key, Key::Dispatch(_, Frontend::NodePort(..)));
+    match value {
+        Value::Member => String::new(),
+        Value::Target(ip, port) => format!(" : {ip} . {port}"),
+        Value::Verdict(Verdict::Reject) => " : goto reject-chain".to_owned(),
+        Value::Verdict(Verdict::Drop) => " : drop".to_owned(),
+        Value::Verdict(Verdict::Chain(chain)) => format!(" : goto {chain}"),
+        Value::Verdict(Verdict::Pick(scope, count)) => {
+            format!(" : goto {}", pick_chain(&Pick { node_port, scope: *scope, count: *count }))
+        }
+        Value::Verdict(Verdict::External(local)) => {
+            let prefix = if node_port { "nodeport-" } else { "" };
+            let suffix = if *local { "-local" } else { "" };
+            format!(" : goto {prefix}external{suffix}")
+        }
+    }
+}
+
+fn pick_chain(pick: &Pick) -> String {
+    let prefix = if pick.node_port { "nodeport-" } else { "" };
+    let scope = match pick.scope {
+        Scope::Cluster => "cluster",
+        Scope::Local => "local",
+    };
+    format!("{prefix}{scope}-{}", pick.count)
+}
+
+/// The second rule is for a packet that reads its verdict just before a transaction and its endpoint just after it,
+/// when the last endpoint is gone: the first one (`mod 1` is always 0) is there as long as any is.
+fn pick_rules(family: Family, pick: &Pick) -> Vec<String> {
+    let ip = family_word(family);
+    let key = if pick.node_port { NODE_PORT_KEY.to_owned() } else { address_key(family) };
+    let map = endpoint_map(pick.scope, pick.node_port);
+    let rule = |below: u32| {
+        format!("meta l4proto {{ tcp, udp, sctp }} dnat {ip} to {key} . numgen random mod {below} map @{map}")
+    };
+    if pick.count == 1 { vec![rule(1)] } else { vec![rule(pick.count), rule(1)] }
+}
+
+const NODE_PORT_KEY: &str = "meta l4proto . th dport";
+
+fn address_key(family: Family) -> String {
+    format!("{} daddr . {NODE_PORT_KEY}", family_word(family))
+}
+
+fn address_type(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "ipv4_addr",
+        Family::V6 => "ipv6_addr",
+    }
+}
+
+/// Ranges of one family as a set literal; absent if there are none.
+fn ranges(family: Family, all: &[IpNet]) -> Option<String> {
+    let own: Vec<IpNet> = all.iter().filter(|range| family.has(range)).copied().collect();
+    let texts: BTreeSet<String> = IpNet::aggregate(&own).iter().map(|range| range.trunc().to_string()).collect();
+    let texts: Vec<String> = texts.into_iter().collect();
+    (!texts.is_empty()).then(|| format!("{{ {} }}", texts.join(", ")))
+}
+
+/// Hooks, chains, empty maps and sets.
+fn fixed(family: Family, node: &NodeView) -> String {
+    let ip = family_word(family);
+    let address = address_type(family);
+    let key = address_key(family);
+    let mark = format!("{:#x}", 1_u32 << (node.masquerade_bit & 31));
+    let masquerade = format!("meta mark set meta mark or {mark}");
+    let pods = ranges(family, &node.pod_ranges);
+    let not_loopback = match family {
+        Family::V4 => "ip daddr != 127.0.0.0/8",
+        Family::V6 => "ip6 daddr != ::1",
+    };
+    let any = "numgen random mod 4294967295";
+    let mut body = String::new();
+    let mut line = |text: &str| {
+        body.push_str(text);
+        body.push('\n');
+    };
+
+    line(&format!("set cluster-ips {{ type {address}; }}"));
+    line(&format!("set hairpin-connections {{ type {address} . {address}; }}"));
+    for map in ["service-ips", "via-cluster", "via-local", "no-endpoint-services", "firewall-ips"] {
+        line(&format!("map {map} {{ type {address} . inet_proto . inet_service : verdict; }}"));
+    }
+    for map in ["service-nodeports", "nodeport-via-cluster", "nodeport-via-local", "no-endpoint-nodeports"] {
+        line(&format!("map {map} {{ type inet_proto . inet_service : verdict; }}"));
+    }
+    for map in ["endpoints", "local-endpoints"] {
+        line(&format!("map {map} {{ typeof {key} . {any} : {ip} daddr . th dport; }}"));
+    }
+    for map in ["nodeport-endpoints", "nodeport-local-endpoints"] {
+        line(&format!("map {map} {{ typeof {NODE_PORT_KEY} . {any} : {ip} daddr . th dport; }}"));
+    }
+
+    line("chain reject-chain {\nreject\n}");
+    for (prefix, key) in [("", key.as_str()), ("nodeport-", NODE_PORT_KEY)] {
+        line(&format!("chain {prefix}external {{\n{masquerade}\n{key} vmap @{prefix}via-cluster\n}}"));
+        line(&format!("chain {prefix}external-local {{"));
+        // Pods and the node itself are inside: for them it is as if they went out to a load balancer and came back.
+        if let Some(pods) = &pods {
+            line(&format!("{ip} saddr {pods} {key} vmap @{prefix}via-cluster"));
+        }
+        line(&format!("fib saddr type local {masquerade}"));
+        line(&format!("fib saddr type local {key} vmap @{prefix}via-cluster"));
+        line(&format!("{key} vmap @{prefix}via-local\n}}"));
+    }
+
+    line("chain services {");
+    let from_outside = match &pods {
+        _ if node.masquerade_all => Some(String::new()),
+        Some(pods) => Some(format!(" {ip} saddr != {pods}")),
+        None => None,
+    };
+    if let Some(source) = from_outside {
+        line(&format!("{ip} daddr @cluster-ips{source} {masquerade}"));
+    }
+    line(&format!("{key} vmap @service-ips"));
+    let to_node = match &node.node_port_addresses {
+        None => Some(format!("fib daddr type local {not_loopback}")),
+        Some(addresses) => {
+            let own: Vec<String> = addresses
+                .iter()
+                .filter(|a| Family::of(**a) == family && !a.is_loopback())
+                .map(ToString::to_string)
+                .collect();
+            (!own.is_empty()).then(|| format!("{ip} daddr {{ {} }}", own.join(", ")))
+        }
+    };
+    if let Some(to_node) = &to_node {
+        line(&format!("{to_node} {NODE_PORT_KEY} vmap @service-nodeports"));
+    }
+    line("}");
+
+    line(&format!(
+        "chain masquerading {{\nmeta mark and {mark} != 0 meta mark set meta mark xor {mark} masquerade fully-random\n\
+         ct status dnat {ip} saddr . {ip} daddr @hairpin-connections masquerade fully-random\n}}"
+    ));
+    line(&format!("chain endpoints-check {{\n{key} vmap @no-endpoint-services\n}}"));
+    line("chain nodeport-endpoints-check {");
+    if let Some(to_node) = &to_node {
+        line(&format!("{to_node} {NODE_PORT_KEY} vmap @no-endpoint-nodeports"));
+    }
+    line("}");
+    line(&format!("chain firewall-check {{\n{key} vmap @firewall-ips\n}}"));
+
+    // Whatever still has an address of a Service here was not claimed by any rule, and must not leave the machine.
+    line("chain unclaimed {");
+    let served: Vec<String> =
+        node.served_here.iter().filter(|a| Family::of(**a) == family).map(ToString::to_string).collect();
+    if !served.is_empty() {
+        line(&format!("{ip} daddr {{ {} }} return", served.join(", ")));
+    }
+    line(&format!("{ip} daddr @cluster-ips reject"));
+    if let Some(services) = ranges(family, &node.service_ranges) {
+        line(&format!("{ip} daddr {services} reject"));
+    }
+    line("}");
+
+    for (chain, hook, priority, rules) in HOOKS {
+        let kind = if chain.starts_with("nat") { "nat" } else { "filter" };
+        line(&format!("chain {chain} {{\ntype {kind} hook {hook} priority {priority}; policy accept;\n{rules}\n}}"));
+    }
+    format!("table {ip} {TABLE} {{\n{body}}}\n")
+}
+
+/// Names, hooks, priorities and rules of the chains the kernel enters: source ranges are checked before the
+/// destination changes (-110), the destination changes at -100, refusals come after it, the source changes last.
+const HOOKS: [(&str, &str, i32, &str); 8] = [
+    ("filter-prerouting-pre-dnat", "prerouting", -110, "ct state new jump firewall-check"),
+    ("filter-output-pre-dnat", "output", -110, "ct state new jump firewall-check"),
+    ("filter-input", "input", 0, "ct state new jump nodeport-endpoints-check\nct state new jump endpoints-check"),
+    ("filter-forward", "forward", 0, "ct state new jump endpoints-check\nct state new jump unclaimed"),
+    ("filter-output", "output", 0, "ct state new jump endpoints-check\nct state new jump unclaimed"),
+    ("nat-prerouting", "prerouting", -100, "jump services"),
+    ("nat-output", "output", -100, "jump services"),
+    ("nat-postrouting", "postrouting", 100, "jump masquerading"),
+];

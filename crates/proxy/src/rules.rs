@@ -1,0 +1,110 @@
+//! Services and EndpointSlices in, nftables transactions out: pure, both families at once.
+
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+
+use crate::model::{Endpoints, Family, NodeView, ServiceName, ServicePort};
+use crate::plan::{Contribution, plan};
+use crate::render;
+use crate::table::{Owner, Table};
+
+/// The rules this node should have.
+#[derive(Debug, Clone)]
+pub struct Rules {
+    node: NodeView,
+    tables: [Table; 2],
+}
+
+/// nftables scripts, each applied as a whole.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Transaction {
+    /// The change itself; empty if there is none.
+    pub update: String,
+    /// Deletes what the change left unused; may fail and be tried again later without harm.
+    pub sweep: String,
+}
+
+impl Rules {
+    /// Rules without Services.
+    pub fn new(node: NodeView) -> Self {
+        Self { node, tables: Family::ALL.map(Table::new) }
+    }
+
+    /// The rules for exactly these Services and slices.
+    pub fn build<'a>(
+        services: impl IntoIterator<Item = &'a Service>,
+        slices: impl IntoIterator<Item = &'a EndpointSlice>,
+        node: NodeView,
+    ) -> Self {
+        let mut by_service = std::collections::HashMap::<ServiceName, Vec<&EndpointSlice>>::new();
+        for slice in slices {
+            if let Some(name) = ServiceName::of_slice(slice) {
+                by_service.entry(name).or_default().push(slice);
+            }
+        }
+        let mut rules = Self::new(node);
+        let services = services.into_iter().filter_map(|service| {
+            let name = ServiceName::of(service)?;
+            let slices = by_service.remove(&name).unwrap_or_default();
+            Some(Changed { name, service: Some(service), slices })
+        });
+        let services: Vec<Changed<'_>> = services.collect();
+        rules.update(&services);
+        rules
+    }
+
+    /// The node the rules are for.
+    pub fn node(&self) -> &NodeView {
+        &self.node
+    }
+
+    /// Both families' tables.
+    #[cfg(test)]
+    pub(crate) fn tables(&self) -> &[Table; 2] {
+        &self.tables
+    }
+
+    /// One transaction that makes the rules exactly these, whatever was there.
+    pub fn replacement(&self) -> String {
+        self.tables.iter().map(|table| render::replace(table, &self.node)).collect()
+    }
+
+    /// Takes over what the changed Services are now, and says what that changes.
+    pub fn update(&mut self, changed: &[Changed<'_>]) -> Transaction {
+        let mut out = Transaction::default();
+        for table in &mut self.tables {
+            let family = table.family();
+            let changes = table.update(changed.iter().map(|c| c.contribution(family, &self.node)));
+            if !changes.is_empty() {
+                out.update.push_str(&render::update(family, &changes));
+                out.sweep.push_str(&render::sweep(family, &changes));
+            }
+        }
+        out
+    }
+}
+
+/// A Service that changed, or whose slices did.
+#[derive(Debug)]
+pub struct Changed<'a> {
+    /// Which.
+    pub name: ServiceName,
+    /// What it is now; absent if it is gone.
+    pub service: Option<&'a Service>,
+    /// All of its slices.
+    pub slices: Vec<&'a EndpointSlice>,
+}
+
+impl Changed<'_> {
+    fn contribution(&self, family: Family, node: &NodeView) -> (Owner, Contribution) {
+        let created = self.service.and_then(|s| s.metadata.creation_timestamp.as_ref());
+        let owner = Owner { created: created.map_or(i64::MAX, |t| t.0.as_second()), name: self.name.clone() };
+        let ports = self.service.map(|service| ServicePort::of(service, family)).unwrap_or_default();
+        let contribution = if ports.is_empty() {
+            Contribution::default()
+        } else {
+            plan(&self.name, &ports, &Endpoints::of(self.slices.iter().copied(), &node.name), node, family)
+        };
+        (owner, contribution)
+    }
+}
