@@ -23,7 +23,7 @@ impl Backoff {
     }
 
     /// The next delay.
-    pub fn next(&mut self) -> Duration {
+    pub fn delay(&mut self) -> Duration {
         let delay = exponential(self.base, self.cap, self.failures);
         self.failures = self.failures.saturating_add(1);
         delay.mul_f64(1.0 + self.jitter * rand::random::<f64>())
@@ -47,10 +47,10 @@ mod tests {
     #[test]
     fn delays_double_up_to_the_cap_and_start_over_after_a_success() {
         let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(5), 0.0);
-        let delays: Vec<u64> = (0..4).map(|_| backoff.next().as_secs()).collect();
+        let delays: Vec<u64> = (0..4).map(|_| backoff.delay().as_secs()).collect();
         assert_eq!(delays, [1, 2, 4, 5]);
         backoff.reset();
-        assert_eq!(backoff.next(), Duration::from_secs(1));
+        assert_eq!(backoff.delay(), Duration::from_secs(1));
         assert_eq!(exponential(Duration::from_millis(5), Duration::from_secs(1000), 4_000), Duration::from_secs(1000));
     }
 }

@@ -35,7 +35,7 @@ pub enum Change<K> {
 
 impl<K> Change<K> {
     /// The state before, unless it was added.
-    pub fn old(&self) -> Option<&Arc<K>> {
+    pub fn before(&self) -> Option<&Arc<K>> {
         match self {
             Self::Added(_) => None,
             Self::Modified { old, .. } | Self::Deleted(old) => Some(old),
@@ -43,7 +43,7 @@ impl<K> Change<K> {
     }
 
     /// The state now, unless it was deleted.
-    pub fn new(&self) -> Option<&Arc<K>> {
+    pub fn after(&self) -> Option<&Arc<K>> {
         match self {
             Self::Added(new) | Self::Modified { new, .. } => Some(new),
             Self::Deleted(_) => None,

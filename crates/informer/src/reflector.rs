@@ -84,7 +84,7 @@ impl<S: Source> Reflector<S> {
                     // The server ends a watch when its time is up, which is no error; one that ends at once, again and again, is.
                     if self.clock.monotonic().saturating_sub(since) < HEALTHY {
                         self.cache.set_phase(Phase::BackingOff);
-                        self.clock.sleep(self.backoff.next()).await;
+                        self.clock.sleep(self.backoff.delay()).await;
                     } else {
                         self.backoff.reset();
                     }
@@ -134,7 +134,7 @@ impl<S: Source> Reflector<S> {
     }
 
     async fn back_off(&mut self, what: &str, error: &client::Error) {
-        let delay = self.backoff.next();
+        let delay = self.backoff.delay();
         tracing::warn!(source = self.source.name(), %error, ?delay, "cannot {what}; trying again");
         self.cache.set_phase(Phase::BackingOff);
         self.clock.sleep(delay).await;
