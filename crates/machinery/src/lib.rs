@@ -2,12 +2,13 @@
 //!
 //! A reader starts at [`object`] (the shared, encoded form of one object) and [`rest`] (a request and its answer, whatever
 //! transport carried them). Everything else is a leaf: [`status`] is the one error type, [`selector`], [`quantity`],
-//! [`names`], [`patch`] and [`schema`] know one subject each.
+//! [`names`], [`objectmeta`], [`patch`] and [`schema`] know one subject each.
 
 pub mod codec;
 pub mod gvk;
 pub mod names;
 pub mod object;
+pub mod objectmeta;
 pub mod patch;
 pub mod quantity;
 pub mod rest;
