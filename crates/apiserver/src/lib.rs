@@ -1,1 +1,4 @@
 //! apiserver.
+
+pub mod discovery;
+pub mod openapi;

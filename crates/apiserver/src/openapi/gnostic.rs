@@ -1,0 +1,223 @@
+//! The protobuf form of an OpenAPI v2 document: gnostic's `openapi.v2.Document`.
+//!
+//! The messages mirror the JSON closely, so a document is encoded from its JSON by a table of what each
+//! key becomes. Maps become lists of named values, extensions become YAML text (of which JSON is a part),
+//! and unions (a parameter in the body or elsewhere, a response's schema) become messages around a message.
+
+use serde_json::{Map, Value};
+
+/// Encodes a document.
+pub(super) fn encode(document: &Value) -> Vec<u8> {
+    let mut out = Writer::default();
+    message(document, DOCUMENT, 16, &mut out);
+    out.bytes
+}
+
+/// What a key of a JSON object becomes.
+#[derive(Clone, Copy)]
+enum Part {
+    /// A string.
+    Text,
+    /// A boolean.
+    Flag,
+    /// A list of strings.
+    Texts,
+    /// A string, as a message with a list of one.
+    Type,
+    /// A message, whose fields and the number of whose extensions follow.
+    Message(Fields, u32),
+    /// A message that the writer knows.
+    With(fn(&Value, &mut Writer)),
+    /// A list of such messages.
+    Each(fn(&Value, &mut Writer)),
+}
+
+/// Keys, the numbers of their fields and what they become.
+type Fields = &'static [(&'static str, u32, Part)];
+
+const DOCUMENT: Fields = &[
+    ("swagger", 1, Part::Text),
+    ("info", 2, Part::Message(INFO, 7)),
+    ("paths", 8, Part::With(|paths, out| named(paths, 2, out, |item, out| message(item, PATH_ITEM, 10, out)))),
+    ("definitions", 9, Part::With(schemas)),
+    (
+        "security",
+        12,
+        Part::Each(|requirement, out| {
+            named(requirement, 1, out, |scopes, out| texts(1, scopes, out));
+        }),
+    ),
+    (
+        "securityDefinitions",
+        13,
+        Part::With(|definitions, out| {
+            named(definitions, 1, out, |item, out| out.nested(2, |out| message(item, API_KEY, 5, out)));
+        }),
+    ),
+];
+const INFO: Fields = &[("title", 1, Part::Text), ("version", 2, Part::Text)];
+const API_KEY: Fields =
+    &[("type", 1, Part::Text), ("name", 2, Part::Text), ("in", 3, Part::Text), ("description", 4, Part::Text)];
+const PATH_ITEM: Fields = &[
+    ("get", 2, Part::Message(OPERATION, 13)),
+    ("put", 3, Part::Message(OPERATION, 13)),
+    ("post", 4, Part::Message(OPERATION, 13)),
+    ("delete", 5, Part::Message(OPERATION, 13)),
+    ("options", 6, Part::Message(OPERATION, 13)),
+    ("head", 7, Part::Message(OPERATION, 13)),
+    ("patch", 8, Part::Message(OPERATION, 13)),
+    ("parameters", 9, Part::Each(parameter)),
+];
+const OPERATION: Fields = &[
+    ("tags", 1, Part::Texts),
+    ("description", 3, Part::Text),
+    ("operationId", 5, Part::Text),
+    ("produces", 6, Part::Texts),
+    ("consumes", 7, Part::Texts),
+    ("parameters", 8, Part::Each(parameter)),
+    (
+        "responses",
+        9,
+        Part::With(|responses, out| {
+            named(responses, 1, out, |response, out| out.nested(1, |out| message(response, RESPONSE, 5, out)));
+        }),
+    ),
+    ("schemes", 10, Part::Texts),
+];
+const BODY: Fields = &[
+    ("description", 1, Part::Text),
+    ("name", 2, Part::Text),
+    ("in", 3, Part::Text),
+    ("required", 4, Part::Flag),
+    ("schema", 5, Part::Message(SCHEMA, 31)),
+];
+const QUERY: Fields = &[
+    ("required", 1, Part::Flag),
+    ("in", 2, Part::Text),
+    ("description", 3, Part::Text),
+    ("name", 4, Part::Text),
+    ("type", 6, Part::Text),
+    ("uniqueItems", 20, Part::Flag),
+];
+const PATH: Fields = &[
+    ("required", 1, Part::Flag),
+    ("in", 2, Part::Text),
+    ("description", 3, Part::Text),
+    ("name", 4, Part::Text),
+    ("type", 5, Part::Text),
+    ("uniqueItems", 19, Part::Flag),
+];
+const RESPONSE: Fields = &[
+    ("description", 1, Part::Text),
+    ("schema", 2, Part::With(|schema, out| out.nested(1, |out| message(schema, SCHEMA, 31, out)))),
+];
+const SCHEMA: Fields = &[
+    ("$ref", 1, Part::Text),
+    ("format", 2, Part::Text),
+    ("description", 4, Part::Text),
+    ("required", 19, Part::Texts),
+    ("additionalProperties", 21, Part::With(|schema, out| out.nested(1, |out| message(schema, SCHEMA, 31, out)))),
+    ("type", 22, Part::Type),
+    ("items", 23, Part::With(|schema, out| out.nested(1, |out| message(schema, SCHEMA, 31, out)))),
+    ("allOf", 24, Part::Each(|schema, out| message(schema, SCHEMA, 31, out))),
+    ("properties", 25, Part::With(schemas)),
+];
+
+/// Writes an object as a message; `extensions` is the number of the field for keys that begin with `x-`.
+fn message(value: &Value, fields: Fields, extensions: u32, out: &mut Writer) {
+    let Value::Object(object) = value else { return };
+    for &(key, number, part) in fields {
+        let Some(value) = object.get(key) else { continue };
+        match part {
+            Part::Text => out.text(number, value.as_str().unwrap_or_default()),
+            Part::Flag => out.flag(number, value == &Value::Bool(true)),
+            Part::Texts => texts(number, value, out),
+            Part::Type => out.nested(number, |out| out.text(1, value.as_str().unwrap_or_default())),
+            Part::Message(fields, extensions) => out.nested(number, |out| message(value, fields, extensions, out)),
+            Part::With(write) => out.nested(number, |out| write(value, out)),
+            Part::Each(write) => {
+                for item in value.as_array().into_iter().flatten() {
+                    out.nested(number, |out| write(item, out));
+                }
+            }
+        }
+    }
+    for (key, value) in object.iter().filter(|(key, _)| key.starts_with("x-")) {
+        out.nested(extensions, |out| {
+            out.text(1, key);
+            out.nested(2, |out| out.text(2, &value.to_string()));
+        });
+    }
+}
+
+/// Writes a map as a list of named values.
+fn named(value: &Value, number: u32, out: &mut Writer, write: impl Fn(&Value, &mut Writer)) {
+    let empty = Map::new();
+    for (name, value) in value.as_object().unwrap_or(&empty) {
+        out.nested(number, |out| {
+            out.text(1, name);
+            out.nested(2, |out| write(value, out));
+        });
+    }
+}
+
+fn schemas(value: &Value, out: &mut Writer) {
+    named(value, 1, out, |schema, out| message(schema, SCHEMA, 31, out));
+}
+
+fn texts(number: u32, value: &Value, out: &mut Writer) {
+    for text in value.as_array().into_iter().flatten().filter_map(Value::as_str) {
+        out.text(number, text);
+    }
+}
+
+/// A parameter: an item that is a parameter, which is either the body or not, and then of the query or the path.
+fn parameter(value: &Value, out: &mut Writer) {
+    out.nested(1, |out| match value["in"].as_str() {
+        Some("body") => out.nested(1, |out| message(value, BODY, 6, out)),
+        Some("path") => out.nested(2, |out| out.nested(4, |out| message(value, PATH, 22, out))),
+        _ => out.nested(2, |out| out.nested(3, |out| message(value, QUERY, 23, out))),
+    });
+}
+
+/// The wire format of protobuf, as far as it is needed here.
+#[derive(Default)]
+struct Writer {
+    bytes: Vec<u8>,
+}
+
+impl Writer {
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.bytes.push((value as u8) | 0x80);
+            value >>= 7;
+        }
+        self.bytes.push(value as u8);
+    }
+
+    /// An empty string is not on the wire, but in a list it counts: the lists here have none.
+    fn text(&mut self, number: u32, text: &str) {
+        if !text.is_empty() {
+            self.delimited(number, text.as_bytes());
+        }
+    }
+
+    fn flag(&mut self, number: u32, flag: bool) {
+        if flag {
+            self.varint(u64::from(number) << 3);
+            self.varint(1);
+        }
+    }
+
+    fn nested(&mut self, number: u32, write: impl FnOnce(&mut Writer)) {
+        let mut inner = Writer::default();
+        write(&mut inner);
+        self.delimited(number, &inner.bytes);
+    }
+
+    fn delimited(&mut self, number: u32, bytes: &[u8]) {
+        self.varint(u64::from(number) << 3 | 2);
+        self.varint(bytes.len() as u64);
+        self.bytes.extend_from_slice(bytes);
+    }
+}

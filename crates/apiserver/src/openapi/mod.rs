@@ -1,0 +1,166 @@
+//! OpenAPI: what the API looks like, for clients that ask.
+//!
+//! `/openapi/v3` has a document per group version, `/openapi/v2` has everything in one, in JSON and in the
+//! protobuf form that client-go asks for. All of it follows from the facts, and from the groups that are
+//! served: [`paths`] tells the operations, [`schemas`] the types, [`v2`] and [`v3`] how each version writes
+//! them down. Documents are made when first asked for and kept.
+
+mod gnostic;
+mod paths;
+mod schemas;
+#[cfg(test)]
+mod tests;
+mod v2;
+mod v3;
+
+use std::sync::OnceLock;
+
+use facts::{Group, Type};
+use serde_json::{Map, Value, json};
+
+use crate::discovery::{Document, etag};
+
+pub use paths::type_name;
+
+/// The OpenAPI documents of what is served.
+#[derive(Debug)]
+pub struct OpenApi {
+    groups: Vec<Group>,
+    /// The release that the documents name, such as `v1.37.0`.
+    release: String,
+    documents: Vec<Entry>,
+    root: OnceLock<Document>,
+    v2_json: OnceLock<Document>,
+    v2_protobuf: OnceLock<Document>,
+}
+
+/// A document of version 3.
+#[derive(Debug)]
+struct Entry {
+    /// Its place below `/openapi/v3/`, such as `apis/apps/v1`.
+    path: String,
+    subject: Subject,
+    tag: OnceLock<String>,
+    document: OnceLock<Document>,
+}
+
+/// What a document of version 3 is about.
+#[derive(Debug)]
+enum Subject {
+    Api,
+    Apis,
+    Group(usize),
+    GroupVersion(usize, usize),
+    Version,
+    Keys,
+}
+
+impl OpenApi {
+    /// The documents of these groups.
+    pub fn new(groups: Vec<Group>, release: impl Into<String>) -> OpenApi {
+        let mut documents = vec![
+            Entry::new("api".to_owned(), Subject::Api),
+            Entry::new("apis".to_owned(), Subject::Apis),
+            Entry::new("openid/v1/jwks".to_owned(), Subject::Keys),
+            Entry::new("version".to_owned(), Subject::Version),
+        ];
+        for (g, group) in groups.iter().enumerate() {
+            if !group.name.is_empty() {
+                documents.push(Entry::new(format!("apis/{}", group.name), Subject::Group(g)));
+            }
+            for (v, version) in group.versions.iter().enumerate() {
+                let path = paths::Base::new(&group.name, &version.name).path();
+                documents.push(Entry::new(path[1..].to_owned(), Subject::GroupVersion(g, v)));
+            }
+        }
+        documents.sort_by(|a, b| a.path.cmp(&b.path));
+        OpenApi {
+            groups,
+            release: release.into(),
+            documents,
+            root: OnceLock::new(),
+            v2_json: OnceLock::new(),
+            v2_protobuf: OnceLock::new(),
+        }
+    }
+
+    /// `/openapi/v3`: where each document is. The tag of a document is part of its address, so that a client
+    /// may keep a copy for as long as the address stays.
+    pub fn root(&self) -> &Document {
+        self.root.get_or_init(|| {
+            let paths: Map<String, Value> = self
+                .documents
+                .iter()
+                .map(|entry| {
+                    let address = format!("/openapi/v3/{}?hash={}", entry.path, self.tag(entry));
+                    (entry.path.clone(), json!({ "serverRelativeURL": address }))
+                })
+                .collect();
+            Document::new(json!({ "paths": paths }).to_string())
+        })
+    }
+
+    /// `/openapi/v3/PATH`, such as that of `apis/apps/v1`.
+    pub fn document(&self, path: &str) -> Option<&Document> {
+        let at = self.documents.binary_search_by(|entry| (*entry.path).cmp(path)).ok()?;
+        let entry = &self.documents[at];
+        Some(entry.document.get_or_init(|| Document::new(self.write(&entry.subject).to_string())))
+    }
+
+    /// `/openapi/v2` in JSON.
+    pub fn v2_json(&self) -> &Document {
+        self.v2_json.get_or_init(|| Document::new(v2::document(&self.groups, &self.release).to_string()))
+    }
+
+    /// `/openapi/v2` as `application/com.github.proto-openapi.spec.v2.v1.0+protobuf`.
+    pub fn v2_protobuf(&self) -> &Document {
+        self.v2_protobuf.get_or_init(|| Document::new(gnostic::encode(&v2::document(&self.groups, &self.release))))
+    }
+
+    /// The tag of a document, without keeping the document: most are never asked for.
+    fn tag<'a>(&'a self, entry: &'a Entry) -> &'a str {
+        entry.tag.get_or_init(|| match entry.document.get() {
+            Some(document) => document.etag.clone(),
+            None => etag(self.write(&entry.subject).to_string().as_bytes()),
+        })
+    }
+
+    fn write(&self, subject: &Subject) -> Value {
+        let plain = |item| v3::document(&[item], None, &self.release);
+        match *subject {
+            Subject::Api => plain(paths::api_root()),
+            Subject::Apis => plain(paths::apis_root()),
+            Subject::Group(group) => plain(paths::group_root(&self.groups[group].name)),
+            Subject::Version => plain(paths::version()),
+            Subject::Keys => plain(paths::keys()),
+            Subject::GroupVersion(group, version) => {
+                let group = &self.groups[group];
+                v3::group_version(&group.name, &group.versions[version], &self.release)
+            }
+        }
+    }
+}
+
+impl Entry {
+    fn new(path: String, subject: Subject) -> Entry {
+        Entry { path, subject, tag: OnceLock::new(), document: OnceLock::new() }
+    }
+}
+
+/// Whether a type is a kind of every group version.
+fn is_everywhere(of: &Type) -> bool {
+    matches!(
+        &*of.name,
+        "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions" | "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent"
+    )
+}
+
+/// What a status code means; OpenAPI wants it with every answer.
+fn reason(code: &str) -> &'static str {
+    match code {
+        "200" => "OK",
+        "201" => "Created",
+        "202" => "Accepted",
+        _ => "Unauthorized",
+    }
+}

@@ -1,0 +1,577 @@
+//! The operations of a group version, told once for both versions of OpenAPI.
+//!
+//! Which paths exist, what they are called and what goes in and out follows from a resource's verbs and
+//! subresources alone, so custom resources have the same operations as built-in kinds. What each version
+//! of OpenAPI makes of an operation is for [`super::v2`] and [`super::v3`] to say.
+
+use facts::{Gvk, Resource, Schema, Str, Subresource, Type};
+
+/// A path and what can be done there.
+pub(super) struct PathItem {
+    /// Such as `/api/v1/namespaces/{namespace}/pods/{name}`.
+    pub path: String,
+    /// The parameters that all operations share, sorted.
+    pub parameters: Vec<Parameter>,
+    /// The operations.
+    pub operations: Vec<Operation>,
+}
+
+/// What can be done with one method.
+pub(super) struct Operation {
+    /// The method, in lower case.
+    pub method: &'static str,
+    /// Its name, unique in the server.
+    pub id: String,
+    /// The group version, or what takes its place.
+    pub tag: String,
+    /// What it does and to which kind; paths that are no resource's do not say.
+    pub about: Option<(&'static str, Gvk)>,
+    /// The parameters that are this operation's own, sorted.
+    pub parameters: Vec<Parameter>,
+    /// What goes in.
+    pub body: Option<Body>,
+    /// What comes out.
+    pub responses: Vec<Response>,
+}
+
+impl Operation {
+    /// The names of the types that go in and out.
+    pub fn types(&self) -> impl Iterator<Item = &str> {
+        let answers = self.responses.iter().filter_map(|response| match &response.content.as_ref()?.schema {
+            ContentSchema::Type(name) => Some(&**name),
+            ContentSchema::Text => None,
+        });
+        self.body.iter().map(|body| &*body.schema).chain(answers)
+    }
+}
+
+/// A parameter in the path or the query.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Parameter {
+    /// The name.
+    pub name: Str,
+    /// `path` (and then required) or `query`.
+    pub place: &'static str,
+    /// `string`, `integer` or `boolean`.
+    pub kind: &'static str,
+}
+
+/// The body of a request.
+pub(super) struct Body {
+    /// The media types.
+    pub consumes: &'static [&'static str],
+    /// The name of the type.
+    pub schema: Str,
+    /// Whether there must be one.
+    pub required: bool,
+}
+
+/// An answer.
+pub(super) struct Response {
+    /// The status code.
+    pub code: &'static str,
+    /// What it holds, unless it is empty.
+    pub content: Option<Content>,
+}
+
+/// What an answer holds.
+pub(super) struct Content {
+    /// The media types.
+    pub produces: &'static [&'static str],
+    /// What it is.
+    pub schema: ContentSchema,
+}
+
+/// What the content of an answer is.
+pub(super) enum ContentSchema {
+    /// An object of the type of this name.
+    Type(Str),
+    /// Plain text, or what comes out of a stream.
+    Text,
+}
+
+const JSON: &str = "application/json";
+const YAML: &str = "application/yaml";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+const CBOR: &str = "application/cbor";
+
+const OBJECT: &[&str] = &[JSON, YAML, PROTOBUF, CBOR];
+const LOG: &[&str] = &["text/plain", JSON, YAML, PROTOBUF, CBOR];
+const STREAM: &[&str] = &[
+    JSON,
+    YAML,
+    PROTOBUF,
+    "application/json;stream=watch",
+    "application/vnd.kubernetes.protobuf;stream=watch",
+    CBOR,
+    "application/cbor-seq",
+];
+const ANYTHING: &[&str] = &["*/*"];
+const PATCHES: &[&str] = &[
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+    "application/apply-patch+cbor",
+];
+/// Strategic merge patch needs the Go struct of the kind, which a custom resource has not.
+const CUSTOM_PATCHES: &[&str] = &[
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/apply-patch+yaml",
+    "application/apply-patch+cbor",
+];
+
+const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
+
+type Query = (&'static str, &'static str);
+const LIST: &[Query] = &[
+    ("allowWatchBookmarks", "boolean"),
+    ("continue", "string"),
+    ("fieldSelector", "string"),
+    ("labelSelector", "string"),
+    ("limit", "integer"),
+    ("resourceVersion", "string"),
+    ("resourceVersionMatch", "string"),
+    ("sendInitialEvents", "boolean"),
+    ("shardSelector", "string"),
+    ("timeoutSeconds", "integer"),
+    ("watch", "boolean"),
+];
+const DELETE: &[Query] = &[
+    ("dryRun", "string"),
+    ("gracePeriodSeconds", "integer"),
+    ("ignoreStoreReadErrorWithClusterBreakingPotential", "boolean"),
+    ("orphanDependents", "boolean"),
+    ("propagationPolicy", "string"),
+];
+/// A collection is chosen as a list is, but not watched.
+const NOT_FOR_COLLECTIONS: [&str; 2] = ["allowWatchBookmarks", "watch"];
+const WRITE: &[Query] = &[("dryRun", "string"), ("fieldManager", "string"), ("fieldValidation", "string")];
+const FORCE: Query = ("force", "boolean");
+
+/// What an operation does, in upstream's words.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Action {
+    Get,
+    List,
+    Post,
+    Put,
+    Patch,
+    Delete,
+    DeleteCollection,
+    Watch,
+    WatchList,
+    Connect(&'static str),
+}
+
+impl Action {
+    fn name(self) -> &'static str {
+        match self {
+            Action::Get => "get",
+            Action::List => "list",
+            Action::Post => "post",
+            Action::Put => "put",
+            Action::Patch => "patch",
+            Action::Delete => "delete",
+            Action::DeleteCollection => "deletecollection",
+            Action::Watch => "watch",
+            Action::WatchList => "watchlist",
+            Action::Connect(_) => "connect",
+        }
+    }
+
+    fn method(self) -> &'static str {
+        match self {
+            Action::Get | Action::List | Action::Watch | Action::WatchList => "get",
+            Action::Post => "post",
+            Action::Put => "put",
+            Action::Patch => "patch",
+            Action::Delete | Action::DeleteCollection => "delete",
+            Action::Connect(method) => method,
+        }
+    }
+
+    /// The word with which the names of operations begin.
+    fn prefix(self) -> &'static str {
+        match self {
+            Action::Get => "read",
+            Action::Post => "create",
+            Action::Put => "replace",
+            Action::DeleteCollection => "delete",
+            Action::WatchList => "watch",
+            other => other.name(),
+        }
+    }
+}
+
+/// A group version, for the names of its paths and operations.
+pub(super) struct Base<'a> {
+    group: &'a str,
+    version: &'a str,
+}
+
+impl<'a> Base<'a> {
+    pub fn new(group: &'a str, version: &'a str) -> Base<'a> {
+        Base { group, version }
+    }
+
+    /// Such as `/api/v1` and `/apis/apps/v1`.
+    pub fn path(&self) -> String {
+        match self.group {
+            "" => format!("/api/{}", self.version),
+            group => format!("/apis/{group}/{}", self.version),
+        }
+    }
+
+    /// Such as `rbacAuthorization_v1`.
+    fn tag(&self) -> String {
+        format!("{}_{}", group_tag(self.group), self.version)
+    }
+
+    /// Such as `RbacAuthorizationV1`.
+    fn camel(&self) -> String {
+        capital(&group_tag(self.group)) + &capital(self.version)
+    }
+
+    /// The path that lists the resources of the group version.
+    pub fn resources(&self) -> PathItem {
+        let id = format!("get{}APIResources", self.camel());
+        discovery(format!("{}/", self.path()), id, self.tag(), "APIResourceList")
+    }
+
+    /// Every path of a resource.
+    pub fn paths(&self, resource: &Resource) -> Vec<PathItem> {
+        let places: &[Place] = if resource.namespaced { &[Place::All, Place::Namespace] } else { &[Place::Cluster] };
+        let mut items = Vec::new();
+        for &place in places {
+            let at = Site { base: self, resource, place, sub: None, with_path: false };
+            let has = |verb| resource.verbs.has(verb);
+            let mut collection = Vec::new();
+            collection.extend(has("list").then_some(Action::List));
+            if place != Place::All {
+                collection.extend(has("create").then_some(Action::Post));
+                collection.extend(has("deletecollection").then_some(Action::DeleteCollection));
+            }
+            items.extend(at.item(at.path(false), &collection));
+            if has("watch") {
+                items.extend(at.item(at.watch_path(false), &[Action::WatchList]));
+            }
+            if place == Place::All {
+                continue;
+            }
+            let verbs =
+                [("get", Action::Get), ("update", Action::Put), ("patch", Action::Patch), ("delete", Action::Delete)];
+            let object: Vec<Action> =
+                verbs.into_iter().filter(|(verb, _)| has(verb)).map(|(_, action)| action).collect();
+            items.extend(at.item(at.path(true), &object));
+            if has("watch") {
+                items.extend(at.item(at.watch_path(true), &[Action::Watch]));
+            }
+            for sub in &resource.subresources {
+                let at = Site { sub: Some(sub), ..at };
+                let actions = sub_actions(sub);
+                items.extend(at.item(at.path(true), &actions));
+                if sub.name == "proxy" {
+                    let at = Site { with_path: true, ..at };
+                    items.extend(at.item(at.path(true), &actions));
+                }
+            }
+        }
+        items
+    }
+}
+
+/// Paths outside of group versions: the roots, a group, the version and the keys of the token issuer.
+pub(super) fn api_root() -> PathItem {
+    discovery("/api/".to_owned(), "getCoreAPIVersions".to_owned(), "core".to_owned(), "APIVersions")
+}
+
+pub(super) fn apis_root() -> PathItem {
+    discovery("/apis/".to_owned(), "getAPIVersions".to_owned(), "apis".to_owned(), "APIGroupList")
+}
+
+pub(super) fn group_root(group: &str) -> PathItem {
+    let tag = group_tag(group);
+    discovery(format!("/apis/{group}/"), format!("get{}APIGroup", capital(&tag)), tag, "APIGroup")
+}
+
+pub(super) fn version() -> PathItem {
+    let info = ContentSchema::Type(Str::Borrowed("io.k8s.apimachinery.pkg.version.Info"));
+    plain("/version/", "getCodeVersion", "version", Content { produces: &[JSON], schema: info })
+}
+
+pub(super) fn keys() -> PathItem {
+    let keys = Content { produces: &["application/jwk-set+json"], schema: ContentSchema::Text };
+    plain("/openid/v1/jwks/", "getServiceAccountIssuerOpenIDKeyset", "openid", keys)
+}
+
+fn discovery(path: String, id: String, tag: String, kind: &str) -> PathItem {
+    let content = Content { produces: OBJECT, schema: ContentSchema::Type(format!("{META}{kind}").into()) };
+    plain(path, id, tag, content)
+}
+
+fn plain(path: impl Into<String>, id: impl Into<String>, tag: impl Into<String>, content: Content) -> PathItem {
+    let operation = Operation {
+        method: "get",
+        id: id.into(),
+        tag: tag.into(),
+        about: None,
+        parameters: Vec::new(),
+        body: None,
+        responses: vec![Response { code: "200", content: Some(content) }, UNAUTHORIZED],
+    };
+    PathItem { path: path.into(), parameters: Vec::new(), operations: vec![operation] }
+}
+
+const UNAUTHORIZED: Response = Response { code: "401", content: None };
+
+/// Where a collection lives.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Cluster,
+    Namespace,
+    All,
+}
+
+/// A resource or subresource at a place.
+#[derive(Clone, Copy)]
+struct Site<'a> {
+    base: &'a Base<'a>,
+    resource: &'a Resource,
+    place: Place,
+    sub: Option<&'a Subresource>,
+    /// Whether a path of the client's own follows.
+    with_path: bool,
+}
+
+impl Site<'_> {
+    fn path(&self, named: bool) -> String {
+        let mut path = self.base.path();
+        self.push(&mut path, named);
+        path
+    }
+
+    fn watch_path(&self, named: bool) -> String {
+        let mut path = self.base.path() + "/watch";
+        self.push(&mut path, named);
+        path
+    }
+
+    fn push(&self, path: &mut String, named: bool) {
+        if self.place == Place::Namespace {
+            path.push_str("/namespaces/{namespace}");
+        }
+        path.push('/');
+        path.push_str(&self.resource.plural);
+        if named {
+            path.push_str("/{name}");
+        }
+        if let Some(sub) = self.sub {
+            path.push('/');
+            path.push_str(&sub.name);
+        }
+        if self.with_path {
+            path.push_str("/{path}");
+        }
+    }
+
+    fn item(&self, path: String, actions: &[Action]) -> Option<PathItem> {
+        let mut operations: Vec<Operation> = actions.iter().map(|action| self.operation(*action, &path)).collect();
+        let (first, rest) = operations.split_first_mut()?;
+        let shared: Vec<Parameter> = first
+            .parameters
+            .iter()
+            .filter(|parameter| rest.iter().all(|operation| operation.parameters.contains(parameter)))
+            .cloned()
+            .collect();
+        for operation in &mut operations {
+            operation.parameters.retain(|parameter| !shared.contains(parameter));
+        }
+        Some(PathItem { path, parameters: shared, operations })
+    }
+
+    fn operation(&self, action: Action, path: &str) -> Operation {
+        let gvk = match (self.sub, self.sub.and_then(|sub| sub.kind_of.clone())) {
+            (Some(sub), Some((group, version))) => Gvk { group, version, kind: sub.kind.clone() },
+            (sub, _) => Gvk {
+                group: self.base.group.to_owned().into(),
+                version: self.base.version.to_owned().into(),
+                kind: sub.map_or(&self.resource.kind, |sub| &sub.kind).clone(),
+            },
+        };
+        Operation {
+            method: action.method(),
+            id: self.id(action),
+            tag: self.base.tag(),
+            about: Some((action.name(), gvk)),
+            parameters: self.parameters(action, path),
+            body: self.body(action),
+            responses: self.responses(action),
+        }
+    }
+
+    /// Such as `readCoreV1NamespacedPodStatus`.
+    fn id(&self, action: Action) -> String {
+        let mut id = action.prefix().to_owned() + &self.base.camel();
+        match action {
+            Action::DeleteCollection => id.push_str("Collection"),
+            Action::Connect(method) => id.push_str(&capital(method)),
+            _ => {}
+        }
+        if self.place == Place::Namespace {
+            id.push_str("Namespaced");
+        }
+        id.push_str(&self.resource.kind);
+        if let Some(sub) = self.sub {
+            id.push_str(&capital(&sub.name));
+        }
+        if action == Action::WatchList {
+            id.push_str("List");
+        }
+        if self.place == Place::All {
+            id.push_str("ForAllNamespaces");
+        }
+        if self.with_path {
+            id.push_str("WithPath");
+        }
+        id
+    }
+
+    fn parameters(&self, action: Action, path: &str) -> Vec<Parameter> {
+        let query = |&(name, kind): &Query| Parameter { name: Str::Borrowed(name), place: "query", kind };
+        let mut parameters: Vec<Parameter> = match action {
+            Action::Get => self.is_log().then(|| options("PodLogOptions")).unwrap_or_default(),
+            Action::List | Action::Watch | Action::WatchList => LIST.iter().map(query).collect(),
+            Action::Post | Action::Put => WRITE.iter().map(query).collect(),
+            Action::Patch => WRITE.iter().chain([&FORCE]).map(query).collect(),
+            Action::Delete => DELETE.iter().map(query).collect(),
+            Action::DeleteCollection => {
+                let chosen = LIST.iter().filter(|(name, _)| !NOT_FOR_COLLECTIONS.contains(name));
+                chosen.chain(DELETE).map(query).collect()
+            }
+            Action::Connect(_) => self.sub.map(|sub| options(&sub.kind)).unwrap_or_default(),
+        };
+        if !matches!(action, Action::Connect(_)) {
+            parameters.push(query(&("pretty", "string")));
+        }
+        for name in ["name", "namespace", "path"] {
+            if path.contains(&format!("{{{name}}}")) {
+                parameters.push(Parameter { name: Str::Borrowed(name), place: "path", kind: "string" });
+            }
+        }
+        parameters.sort();
+        parameters
+    }
+
+    fn body(&self, action: Action) -> Option<Body> {
+        let meta = |kind| Str::Owned(format!("{META}{kind}"));
+        let (consumes, schema, required) = match action {
+            Action::Post | Action::Put => (ANYTHING, self.type_name(), true),
+            Action::Patch if self.resource.ty.is_none() => (CUSTOM_PATCHES, meta("Patch"), true),
+            Action::Patch => (PATCHES, meta("Patch"), true),
+            Action::Delete | Action::DeleteCollection => (ANYTHING, meta("DeleteOptions"), false),
+            _ => return None,
+        };
+        Some(Body { consumes, schema, required })
+    }
+
+    fn responses(&self, action: Action) -> Vec<Response> {
+        let (codes, produces, schema): (&[&'static str], _, _) = match action {
+            Action::Get if self.is_log() => (&["200"], LOG, None),
+            Action::Get => (&["200"], OBJECT, Some(self.type_name())),
+            Action::List => (&["200"], STREAM, Some(self.list_name())),
+            Action::Watch | Action::WatchList => (&["200"], STREAM, Some(format!("{META}WatchEvent").into())),
+            Action::Post => (&["200", "201", "202"], OBJECT, Some(self.type_name())),
+            Action::Put | Action::Patch => (&["200", "201"], OBJECT, Some(self.type_name())),
+            Action::Delete if self.resource.returns_deleted => (&["200", "202"], OBJECT, Some(self.type_name())),
+            Action::Delete => (&["200", "202"], OBJECT, Some(format!("{META}Status").into())),
+            Action::DeleteCollection => (&["200"], OBJECT, Some(format!("{META}Status").into())),
+            Action::Connect(_) => (&["200"], ANYTHING, None),
+        };
+        let content = |schema: &Option<Str>| Content {
+            produces,
+            schema: schema.clone().map_or(ContentSchema::Text, ContentSchema::Type),
+        };
+        let mut responses: Vec<Response> =
+            codes.iter().map(|code| Response { code, content: Some(content(&schema)) }).collect();
+        responses.push(UNAUTHORIZED);
+        responses
+    }
+
+    fn is_log(&self) -> bool {
+        self.sub.is_some_and(|sub| sub.name == "log")
+    }
+
+    /// The name of the type that is read and written here.
+    fn type_name(&self) -> Str {
+        let of = self.sub.map_or(self.resource.ty, |sub| sub.ty);
+        of.map_or_else(|| type_name(self.resource), |of| of.def().name.clone())
+    }
+
+    fn list_name(&self) -> Str {
+        let custom = || Str::Owned(type_name(self.resource).into_owned() + "List");
+        self.resource.list_ty.map_or_else(custom, |of| of.def().name.clone())
+    }
+}
+
+/// The name of the type of a resource's objects. A custom resource's is made of its group, back to front.
+pub fn type_name(resource: &Resource) -> Str {
+    if let Some(of) = resource.ty {
+        return of.def().name.clone();
+    }
+    let mut parts: Vec<&str> = resource.group.split('.').rev().collect();
+    parts.extend([&*resource.version, &*resource.kind]);
+    Str::Owned(parts.join("."))
+}
+
+fn sub_actions(sub: &Subresource) -> Vec<Action> {
+    const METHODS: [(&str, &str); 5] =
+        [("create", "post"), ("delete", "delete"), ("get", "get"), ("patch", "patch"), ("update", "put")];
+    let methods = METHODS.into_iter().filter(|(verb, _)| sub.verbs.has(verb)).map(|(_, method)| method);
+    if sub.kind.ends_with("Options") {
+        // A proxy passes on every method; the verbs name those that have one.
+        let silent: &[&str] = if sub.name == "proxy" { &["head", "options"] } else { &[] };
+        return methods.chain(silent.iter().copied()).map(Action::Connect).collect();
+    }
+    let action = |method| match method {
+        "post" => Action::Post,
+        "delete" => Action::Delete,
+        "get" => Action::Get,
+        "patch" => Action::Patch,
+        _ => Action::Put,
+    };
+    methods.map(action).collect()
+}
+
+/// The query parameters that are the fields of a type of options: scalars and lists of them.
+fn options(kind: &str) -> Vec<Parameter> {
+    let of = facts::type_of("", "v1", kind).map(facts::TypeId::def);
+    let fields = of.map(Type::fields).unwrap_or_default().iter();
+    let fields = fields.filter(|field| !matches!(&*field.name, "apiVersion" | "kind"));
+    let scalar = |schema: &Schema| match schema {
+        Schema::String => Some("string"),
+        Schema::Bool => Some("boolean"),
+        Schema::Int32 | Schema::Int64 => Some("integer"),
+        _ => None,
+    };
+    let kind = |schema: &Schema| scalar(schema.list().map_or(schema, |list| &list.items));
+    fields
+        .filter_map(|field| Some(Parameter { name: field.name.clone(), place: "query", kind: kind(&field.schema)? }))
+        .collect()
+}
+
+/// A group's name in tags: `core`, `apps`, `rbacAuthorization`.
+fn group_tag(group: &str) -> String {
+    if group.is_empty() {
+        return "core".to_owned();
+    }
+    let mut parts = group.strip_suffix(".k8s.io").unwrap_or(group).split('.');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |tag, part| tag + &capital(part))
+}
+
+fn capital(word: &str) -> String {
+    let mut letters = word.chars();
+    letters.next().map_or_else(String::new, |first| first.to_ascii_uppercase().to_string() + letters.as_str())
+}

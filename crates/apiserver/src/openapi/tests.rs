@@ -1,0 +1,165 @@
+//! The documents against upstream's own, whose prose is removed.
+
+use std::path::PathBuf;
+
+use super::*;
+use crate::discovery::built_in;
+
+fn upstream(path: &str) -> Option<Value> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/upstream/openapi-v3");
+    if !folder.is_dir() {
+        eprintln!("skipped: no upstream facts beside the workspace");
+        return None;
+    }
+    let text = std::fs::read(folder.join(format!("{}_openapi.json", path.replace('/', "__")))).expect("is a fact");
+    Some(serde_json::from_slice(&text).expect("is JSON"))
+}
+
+fn everything() -> OpenApi {
+    OpenApi::new(built_in(|_, _| true), "unversioned")
+}
+
+fn parse(document: &Document) -> Value {
+    serde_json::from_slice(&document.body).expect("is JSON")
+}
+
+/// Removes descriptions; a field of that name holds an object and stays.
+fn without_prose(value: &mut Value) {
+    match value {
+        Value::Object(object) => {
+            object.retain(|key, value| key != "description" || !value.is_string());
+            object.values_mut().for_each(without_prose);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_prose),
+        _ => {}
+    }
+}
+
+/// Where two documents differ first.
+fn difference(at: &str, found: &Value, expected: &Value) -> Option<String> {
+    match (found, expected) {
+        (Value::Object(found), Value::Object(expected)) => {
+            let missing = expected.keys().find(|key| !found.contains_key(*key)).map(|key| format!("{at}: no {key}"));
+            let surplus =
+                found.keys().find(|key| !expected.contains_key(*key)).map(|key| format!("{at}: surplus {key}"));
+            let deeper =
+                || found.iter().find_map(|(key, found)| difference(&format!("{at}/{key}"), found, &expected[key]));
+            missing.or(surplus).or_else(deeper)
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            a.iter().zip(b).enumerate().find_map(|(i, (a, b))| difference(&format!("{at}/{i}"), a, b))
+        }
+        _ => (found != expected).then(|| format!("{at}: {found} is not {expected}")),
+    }
+}
+
+#[test]
+fn every_document_of_version_3_is_upstreams() {
+    let openapi = everything();
+    for entry in &openapi.documents {
+        let Some(expected) = upstream(&entry.path) else { return };
+        let mut found = parse(openapi.document(&entry.path).expect("is listed"));
+        without_prose(&mut found);
+        if let Some(difference) = difference("", &found, &expected) {
+            panic!("{}: {difference}", entry.path);
+        }
+    }
+}
+
+#[test]
+fn the_root_addresses_documents_by_their_tags() {
+    let openapi = OpenApi::new(built_in(|_, version| version.default_on), "v1.37.0");
+    let root = parse(openapi.root());
+    let address = root["paths"]["apis/apps/v1"]["serverRelativeURL"].as_str().expect("an address");
+    let document = openapi.document("apis/apps/v1").expect("served");
+    assert_eq!(address, format!("/openapi/v3/apis/apps/v1?hash={}", document.etag));
+    assert!(root["paths"]["apis/lifecycle.k8s.io/v1alpha1"].is_null());
+    assert!(openapi.document("apis/nothing/v1").is_none());
+}
+
+#[test]
+fn version_2_has_what_kubectl_looks_for() {
+    let v2 = parse(everything().v2_json());
+    let patch = &v2["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"];
+    assert_eq!(
+        patch["x-kubernetes-group-version-kind"],
+        json!({"group": "apps", "kind": "Deployment", "version": "v1"})
+    );
+    let names: Vec<_> = patch["parameters"].as_array().expect("a list").iter().map(|p| p["name"].as_str()).collect();
+    assert!(names.contains(&Some("fieldValidation")) && names.contains(&Some("dryRun")), "{names:?}");
+    let spec = &v2["definitions"]["io.k8s.api.core.v1.PodSpec"]["properties"];
+    assert_eq!(spec["containers"]["x-kubernetes-patch-merge-key"], "name");
+    assert_eq!(v2["definitions"]["io.k8s.apimachinery.pkg.api.resource.Quantity"], json!({"type": "string"}));
+    assert_eq!(
+        v2["definitions"]["io.k8s.api.core.v1.Pod"]["properties"]["metadata"],
+        json!({"$ref": "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"})
+    );
+}
+
+/// The fields of a message: numbers and, for those of type 2, their bytes.
+fn fields(mut bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
+    let mut found = Vec::new();
+    while !bytes.is_empty() {
+        let tag = varint(&mut bytes);
+        let value = varint(&mut bytes);
+        match tag & 7 {
+            0 => found.push((tag >> 3, vec![value as u8])),
+            2 => {
+                let (inner, rest) = bytes.split_at(value as usize);
+                found.push((tag >> 3, inner.to_vec()));
+                bytes = rest;
+            }
+            other => panic!("wire type {other}"),
+        }
+    }
+    found
+}
+
+fn varint(bytes: &mut &[u8]) -> u64 {
+    let mut value = 0;
+    for shift in (0..).step_by(7) {
+        let (byte, rest) = bytes.split_first().expect("the message is whole");
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            break;
+        }
+    }
+    value
+}
+
+fn get(message: &[u8], number: u64) -> Vec<Vec<u8>> {
+    fields(message).into_iter().filter(|(found, _)| *found == number).map(|(_, bytes)| bytes).collect()
+}
+
+fn named(list: &[Vec<u8>], name: &str) -> Vec<u8> {
+    let entry =
+        list.iter().find(|entry| get(entry, 1) == [name.as_bytes()]).unwrap_or_else(|| panic!("{name} is there"));
+    get(entry, 2).remove(0)
+}
+
+#[test]
+fn the_protobuf_form_holds_the_same() {
+    let openapi = everything();
+    let document = &openapi.v2_protobuf().body;
+    assert_eq!(get(document, 1), [b"2.0"]);
+    let definitions = get(&get(document, 9)[0], 1);
+    let v2 = parse(openapi.v2_json());
+    assert_eq!(definitions.len(), v2["definitions"].as_object().expect("an object").len());
+    let pod_spec = named(&definitions, "io.k8s.api.core.v1.PodSpec");
+    assert_eq!(get(&pod_spec, 19), [b"containers"], "what is required");
+    let containers = named(&get(&get(&pod_spec, 25)[0], 1), "containers");
+    assert_eq!(get(&get(&containers, 22)[0], 1), [b"array"]);
+    let item = &get(&get(&containers, 23)[0], 1)[0];
+    assert_eq!(get(item, 1), [b"#/definitions/io.k8s.api.core.v1.Container"]);
+    let merge_key = named(&get(&containers, 31), "x-kubernetes-patch-merge-key");
+    assert_eq!(get(&merge_key, 2), [b"\"name\""]);
+
+    let paths = get(&get(document, 8)[0], 2);
+    let patch = &get(&named(&paths, "/api/v1/namespaces/{namespace}/pods/{name}"), 8)[0];
+    let queries: Vec<_> = get(patch, 8).iter().flat_map(|item| get(&get(item, 1)[0], 2)).collect();
+    let names: Vec<_> = queries.iter().map(|query| get(&get(query, 3)[0], 4).remove(0)).collect();
+    assert!(names.contains(&b"fieldValidation".to_vec()));
+    let kind = named(&get(patch, 13), "x-kubernetes-group-version-kind");
+    assert_eq!(get(&kind, 2), [br#"{"group":"","kind":"Pod","version":"v1"}"#]);
+}

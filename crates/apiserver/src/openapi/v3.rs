@@ -1,0 +1,106 @@
+//! OpenAPI v3: a document per group version and per root.
+
+use facts::{TypeId, Version};
+use serde_json::{Map, Value, json};
+
+use super::paths::{Base, ContentSchema, Operation, Parameter, PathItem};
+use super::schemas::{self, Dialect};
+use super::{is_everywhere, reason};
+
+/// The document of a group version.
+pub(super) fn group_version(group: &str, version: &Version, release: &str) -> Value {
+    let base = Base::new(group, &version.name);
+    let mut items = vec![base.resources()];
+    items.extend(version.resources.iter().flat_map(|resource| base.paths(resource)));
+    document(&items, (!group.is_empty()).then_some((group, &*version.name)), release)
+}
+
+/// A document of these paths and of the schemas that they need. The types that belong to every group version
+/// are told this one.
+pub(super) fn document(items: &[PathItem], group_version: Option<(&str, &str)>, release: &str) -> Value {
+    let paths: Map<String, Value> = items.iter().map(|item| (item.path.clone(), path(item))).collect();
+    let everywhere: Vec<(String, String)> =
+        group_version.iter().map(|(group, version)| ((*group).to_owned(), (*version).to_owned())).collect();
+    let schemas: Map<String, Value> = schemas::closure(types(items))
+        .into_iter()
+        .map(TypeId::def)
+        .map(|of| {
+            let everywhere = if is_everywhere(of) { &*everywhere } else { &[] };
+            (of.name.to_string(), schemas::of_type(of, Dialect::V3, everywhere))
+        })
+        .collect();
+    let mut components = json!({
+        "securitySchemes": {
+            "BearerToken": { "type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header" }
+        }
+    });
+    if !schemas.is_empty() {
+        components["schemas"] = Value::Object(schemas);
+    }
+    json!({
+        "openapi": "3.0.0",
+        "info": { "title": "Kubernetes", "version": release },
+        "paths": paths,
+        "components": components,
+    })
+}
+
+/// The built-in types that the operations name.
+fn types(items: &[PathItem]) -> impl Iterator<Item = TypeId> {
+    items.iter().flat_map(|item| &item.operations).flat_map(Operation::types).filter_map(facts::type_named)
+}
+
+fn path(item: &PathItem) -> Value {
+    let mut path: Map<String, Value> =
+        item.operations.iter().map(|operation| (operation.method.to_owned(), self::operation(operation))).collect();
+    if !item.parameters.is_empty() {
+        path.insert("parameters".to_owned(), item.parameters.iter().map(parameter).collect());
+    }
+    Value::Object(path)
+}
+
+fn operation(operation: &Operation) -> Value {
+    let mut value = json!({ "operationId": operation.id, "tags": [operation.tag] });
+    if !operation.parameters.is_empty() {
+        value["parameters"] = operation.parameters.iter().map(parameter).collect();
+    }
+    if let Some(body) = &operation.body {
+        let schema = json!({ "schema": Dialect::V3.reference(&body.schema) });
+        let content: Map<String, Value> =
+            body.consumes.iter().map(|media| ((*media).to_owned(), schema.clone())).collect();
+        value["requestBody"] = json!({ "content": content });
+        if body.required {
+            value["requestBody"]["required"] = json!(true);
+        }
+    }
+    let responses = operation.responses.iter().map(|response| {
+        let mut answer = json!({ "description": reason(response.code) });
+        if let Some(content) = &response.content {
+            let schema = match &content.schema {
+                ContentSchema::Type(name) => Dialect::V3.reference(name),
+                ContentSchema::Text => json!({ "type": "string" }),
+            };
+            let media = content.produces.iter().map(|media| ((*media).to_owned(), json!({ "schema": schema })));
+            answer["content"] = media.collect::<Map<_, _>>().into();
+        }
+        (response.code.to_owned(), answer)
+    });
+    value["responses"] = responses.collect::<Map<_, _>>().into();
+    if let Some((action, gvk)) = &operation.about {
+        value["x-kubernetes-action"] = json!(action);
+        value["x-kubernetes-group-version-kind"] = schemas::kind(gvk);
+    }
+    value
+}
+
+fn parameter(parameter: &Parameter) -> Value {
+    let mut value = json!({
+        "name": parameter.name,
+        "in": parameter.place,
+        "schema": { "type": parameter.kind, "uniqueItems": true },
+    });
+    if parameter.place == "path" {
+        value["required"] = json!(true);
+    }
+    value
+}
