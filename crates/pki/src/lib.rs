@@ -1,1 +1,29 @@
-//! pki.
+//! Keys and certificates: the cluster's authorities, what they sign, and how all of it lies on disk.
+//!
+//! [`Cluster::ensure`] is the whole story at start-up: it makes what is missing, renews what is about to expire and keeps the
+//! rest. Below it, [`Authority`] signs, [`Certificate`] reads, [`Request`] is a certificate signing request and
+//! [`PrivateKey`] is a key. Nothing here verifies a chain: rustls does that on every connection.
+//!
+//! Groups are repeated `O` attributes of a subject, in the order they were given; every signature is made by ring.
+
+mod authority;
+mod certificate;
+mod cluster;
+mod disk;
+mod error;
+mod key;
+mod kubeconfig;
+mod request;
+mod subject;
+mod usage;
+
+pub use authority::{Authority, Leaf};
+pub use certificate::Certificate;
+pub use cluster::{Cluster, Options, Pair};
+pub use disk::write_private;
+pub use error::Error;
+pub use key::{PrivateKey, PublicKey};
+pub use kubeconfig::kubeconfig;
+pub use request::Request;
+pub use subject::{San, Subject};
+pub use usage::{UnknownUsage, Usage};

@@ -1,0 +1,34 @@
+//! Writes a kubeconfig that carries its certificates inside.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::cluster::Pair;
+
+/// A kubeconfig with one cluster, one user and one context. Secret, as it holds the key.
+pub fn kubeconfig(server: &str, authority_pem: &str, user: &str, pair: &Pair) -> String {
+    let (authority, chain, key) =
+        (STANDARD.encode(authority_pem), STANDARD.encode(&pair.chain_pem), STANDARD.encode(&pair.key_pem));
+    format!(
+        "apiVersion: v1
+kind: Config
+preferences: {{}}
+clusters:
+- name: trireme
+  cluster:
+    server: {server}
+    certificate-authority-data: {authority}
+users:
+- name: {user}
+  user:
+    client-certificate-data: {chain}
+    client-key-data: {key}
+contexts:
+- name: {user}@trireme
+  context:
+    cluster: trireme
+    user: {user}
+current-context: {user}@trireme
+"
+    )
+}
