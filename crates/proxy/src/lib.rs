@@ -2,20 +2,89 @@
 //!
 //! [`rules`] decides and is pure: Services and EndpointSlices in, nftables transactions out. `model` is what the rules
 //! depend on, `choose` which endpoints a node uses, `plan` what one Service adds, `table` how the additions of all
-//! Services make one table and what an update changes in it, `render` the text of it.
+//! Services make one table and what an update changes in it, `render` the text of it. `sync` watches and applies;
+//! `health` and `conntrack` are what a Service needs besides rules.
+//!
+//! The rules live in the kernel: they outlive this process, and the next one replaces them in one transaction.
 //!
 //! Deliberately absent: `route_localnet` (node ports do not answer on loopback), a rule per Service (a packet costs the
 //! same look-ups however many Services there are), and any state that is not in the kernel's table or the API.
 
 mod choose;
+mod conntrack;
+mod health;
 mod model;
 mod plan;
 mod render;
 pub mod rules;
+mod sync;
 mod table;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use informer::Informers;
+use ipnet::IpNet;
+use tokio_util::sync::CancellationToken;
+
 pub use model::{Family, NodeView, Protocol, ServiceName};
+
+/// What the proxy of a node is told by its administrator.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The node's name: endpoints that carry it are local.
+    pub node_name: String,
+    /// Where the cluster's pods have their addresses; empty to take the Node's own ranges.
+    pub cluster_cidrs: Vec<IpNet>,
+    /// Where ClusterIPs come from, besides what ServiceCIDR objects say.
+    pub service_cidrs: Vec<IpNet>,
+    /// Which of the node's addresses take NodePort traffic; empty for all but loopback.
+    pub node_port_addresses: Vec<IpNet>,
+    /// Service addresses a process on this node answers itself, such as cluster DNS.
+    pub served_here: BTreeSet<IpAddr>,
+    /// Masquerade all traffic to ClusterIPs.
+    pub masquerade_all: bool,
+    /// The bit of the packet mark that asks for masquerading.
+    pub masquerade_bit: u8,
+}
+
+impl Config {
+    /// The usual proxy of a node.
+    pub fn new(node_name: impl Into<String>) -> Self {
+        Self {
+            node_name: node_name.into(),
+            cluster_cidrs: Vec::new(),
+            service_cidrs: Vec::new(),
+            node_port_addresses: Vec::new(),
+            served_here: BTreeSet::new(),
+            masquerade_all: false,
+            masquerade_bit: 14,
+        }
+    }
+}
+
+/// Why the proxy cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// nftables does not work here.
+    #[error(transparent)]
+    Rules(#[from] node::nft::Error),
+    /// The node's addresses cannot be read.
+    #[error(transparent)]
+    Addresses(#[from] node::net::Error),
+}
+
+/// Keeps the rules of this node until told to end. The rules stay.
+pub async fn run(config: Config, informers: &Informers, shutdown: CancellationToken) -> Result<(), Error> {
+    sync::Proxy::new(config, informers).await?.run(shutdown).await
+}
+
+/// Removes everything the proxy ever made on this node.
+pub async fn cleanup() -> Result<(), Error> {
+    let text: String = Family::ALL.map(render::remove).concat();
+    Ok(node::nft::apply(&text).await?)
+}

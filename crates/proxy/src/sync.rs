@@ -1,0 +1,293 @@
+//! The proxy at work: changed Services in, transactions applied.
+//!
+//! Handlers only note which Services changed. One task takes all that were noted, computes what they are now and
+//! applies the difference; what changes meanwhile is noted for the next turn. A transaction the kernel refuses means
+//! that its table is not what we think (somebody flushed it): then the whole is written anew, which always is one
+//! transaction as well.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use informer::{Change, EventType, Filter, Informer, Informers, Key, Recorder};
+use ipnet::IpNet;
+use k8s_openapi::api::core::v1::{Node, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::networking::v1::ServiceCIDR;
+use node::nft;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::conntrack::{self, Serving};
+use crate::health::HealthServers;
+use crate::model::{Endpoints, Family, NodeView, ServiceName, ServicePort, health_check_port};
+use crate::rules::{Changed, Rules};
+use crate::{Config, Error};
+
+/// The index of slices by their Service.
+const BY_SERVICE: &str = "service";
+/// First and longest wait before a refused full write is tried again.
+const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
+
+/// What changed since the last turn.
+#[derive(Debug, Default)]
+struct Noted {
+    services: Mutex<HashSet<ServiceName>>,
+    node: AtomicBool,
+    wake: Notify,
+}
+
+impl Noted {
+    fn service(&self, name: Option<ServiceName>) {
+        if let Some(name) = name {
+            self.services.lock().insert(name);
+            self.wake.notify_one();
+        }
+    }
+
+    fn node(&self) {
+        self.node.store(true, Ordering::Relaxed);
+        self.wake.notify_one();
+    }
+}
+
+/// The proxy of one node.
+pub(crate) struct Proxy {
+    config: Config,
+    services: Informer<Service>,
+    slices: Informer<EndpointSlice>,
+    nodes: Informer<Node>,
+    ranges: Informer<ServiceCIDR>,
+    noted: Arc<Noted>,
+    recorder: Recorder,
+    healthy: Arc<AtomicBool>,
+    health: HealthServers,
+    rules: Rules,
+    /// Deletions the kernel refused; harmless, and tried once more.
+    unswept: String,
+}
+
+impl Proxy {
+    pub(crate) async fn new(config: Config, informers: &Informers) -> Result<Self, Error> {
+        let noted = Arc::new(Noted::default());
+        let services = informers.of::<Service>();
+        let slices = informers.of::<EndpointSlice>();
+        let nodes = informers.filtered::<Node>(Filter::fields(format!("metadata.name={}", config.node_name)));
+        let ranges = informers.of::<ServiceCIDR>();
+        slices.add_index(BY_SERVICE, |slice| {
+            ServiceName::of_slice(slice).map(|name| name.to_string()).into_iter().collect()
+        });
+        let note = noted.clone();
+        services.subscribe(move |change| note.service(ServiceName::of(change.object())));
+        let note = noted.clone();
+        slices.subscribe(move |change: &Change<EndpointSlice>| {
+            note.service(change.before().and_then(|slice| ServiceName::of_slice(slice)));
+            note.service(change.after().and_then(|slice| ServiceName::of_slice(slice)));
+        });
+        let note = noted.clone();
+        nodes.subscribe(move |_| note.node());
+        let note = noted.clone();
+        ranges.subscribe(move |_| note.node());
+        let recorder =
+            Recorder::new(informers.client().clone(), "kube-proxy", Some(&config.node_name), informers.clock().clone());
+        let view = view(&config, None, &[]).await?;
+        let healthy = Arc::new(AtomicBool::new(false));
+        let listen = view.node_port_addresses.iter().flatten().copied().collect();
+        let health = HealthServers::new(&config.node_name, listen, healthy.clone());
+        let rules = Rules::new(view);
+        let unswept = String::new();
+        Ok(Self { config, services, slices, nodes, ranges, noted, recorder, healthy, health, rules, unswept })
+    }
+
+    pub(crate) async fn run(mut self, shutdown: CancellationToken) -> Result<(), Error> {
+        // Until the Services are known, their addresses must not leave the machine; rules of an earlier run do better.
+        if nft::list_table(nft::Family::Ip, crate::render::TABLE).await?.is_empty() {
+            nft::apply(&self.rules.replacement()).await?;
+        }
+        let synced = async {
+            self.services.synced().await;
+            self.slices.synced().await;
+            self.nodes.synced().await;
+        };
+        tokio::select! {
+            () = synced => {}
+            () = shutdown.cancelled() => return Ok(()),
+        }
+        self.noted.node();
+        loop {
+            tokio::select! {
+                () = self.noted.wake.notified() => {}
+                () = shutdown.cancelled() => return Ok(()),
+            }
+            tokio::select! {
+                () = self.turn() => {}
+                // A transaction is whole or not at all, so leaving in the middle of a turn harms nothing.
+                () = shutdown.cancelled() => return Ok(()),
+            }
+        }
+    }
+
+    async fn turn(&mut self) {
+        let names: Vec<ServiceName> = self.noted.services.lock().drain().collect();
+        let node_changed = self.noted.node.swap(false, Ordering::Relaxed);
+        if node_changed
+            && let Some(view) = self.view().await.filter(|view| view != self.rules.node() || !self.is_healthy())
+        {
+            self.rewrite(view).await;
+        } else {
+            self.apply(&names).await;
+        }
+    }
+
+    fn is_healthy(&self) -> bool {
+        self.healthy.load(Ordering::Relaxed)
+    }
+
+    /// Applies what the named Services are now.
+    async fn apply(&mut self, names: &[ServiceName]) {
+        let timer = hops::start(hops::Hop::Endpoint, "apply");
+        let current: Vec<_> = names.iter().map(|name| (name, self.service(name), self.slices(name))).collect();
+        let changed: Vec<Changed<'_>> = current
+            .iter()
+            .map(|(name, service, slices)| Changed {
+                name: (*name).clone(),
+                service: service.as_deref(),
+                slices: slices.iter().map(Arc::as_ref).collect(),
+            })
+            .collect();
+        let transaction = self.rules.update(&changed);
+        if !self.unswept.is_empty() {
+            let again = std::mem::take(&mut self.unswept);
+            if let Err(error) = nft::apply(&again).await {
+                tracing::debug!(%error, "unused chains stay until the next full write");
+            }
+        }
+        if !transaction.update.is_empty() {
+            if let Err(error) = nft::apply(&transaction.update).await {
+                tracing::warn!(%error, "the kernel's rules are not what they were; writing all of them");
+                self.rewrite(self.rules.node().clone()).await;
+                return;
+            }
+            if let [(_, Some(service), _), ..] = &current[..] {
+                let meta = &service.metadata;
+                let revision = meta.resource_version.as_ref().and_then(|r| r.parse().ok()).unwrap_or(0);
+                timer.end(meta.uid.as_deref().unwrap_or_default(), "", revision);
+            }
+        }
+        if !transaction.sweep.is_empty() && nft::apply(&transaction.sweep).await.is_err() {
+            self.unswept = transaction.sweep;
+        }
+        self.follow_up(&current).await;
+    }
+
+    /// Computes everything from the caches and writes it as one transaction, until the kernel takes it.
+    async fn rewrite(&mut self, view: NodeView) {
+        let mut wait = RETRY.0;
+        loop {
+            self.noted.services.lock().clear();
+            let services = self.services.list();
+            let slices = self.slices.list();
+            self.rules = Rules::build(services.iter().map(Arc::as_ref), slices.iter().map(Arc::as_ref), view.clone());
+            self.unswept.clear();
+            match nft::apply(&self.rules.replacement()).await {
+                Ok(()) => break,
+                Err(error) => tracing::error!(%error, ?wait, "cannot write the service rules"),
+            }
+            self.healthy.store(false, Ordering::Relaxed);
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(RETRY.1);
+        }
+        self.healthy.store(true, Ordering::Relaxed);
+        let names: Vec<ServiceName> =
+            self.services.list().iter().filter_map(|service| ServiceName::of(service)).collect();
+        let current: Vec<_> = names.iter().map(|name| (name, self.service(name), self.slices(name))).collect();
+        let known: HashSet<&ServiceName> = names.iter().collect();
+        self.health.keep(|name| known.contains(name));
+        self.follow_up(&current).await;
+    }
+
+    /// Health checks and tracked flows of Services whose rules are written.
+    async fn follow_up(&mut self, current: &[(&ServiceName, Option<Arc<Service>>, Vec<Arc<EndpointSlice>>)]) {
+        let mut serving: [Serving; 2] = Default::default();
+        for (name, service, slices) in current {
+            let endpoints = Endpoints::of(slices.iter().map(Arc::as_ref), &self.config.node_name);
+            let port = service.as_deref().and_then(health_check_port);
+            if let Err(error) = self.health.set(name, port.map(|port| (port, endpoints.local_ready()))).await {
+                tracing::error!(%error, "cannot serve a health check");
+                if let Some(service) = service {
+                    let reason = "FailedToStartServiceHealthcheck";
+                    self.recorder.event(&**service, EventType::Warning, reason, error.to_string());
+                }
+            }
+            for (serving, family) in serving.iter_mut().zip(Family::ALL) {
+                let ports = service.as_deref().map(|s| ServicePort::of(s, family)).unwrap_or_default();
+                let mine = ports.into_iter().filter(|p| !self.rules.node().served_here.contains(&p.cluster_ip));
+                serving.add(&mine.collect::<Vec<_>>(), &endpoints);
+            }
+        }
+        for (serving, family) in serving.iter().zip(Family::ALL).filter(|(serving, _)| !serving.is_empty()) {
+            match conntrack::clear(serving, family).await {
+                Ok(0) => {}
+                Ok(count) => tracing::debug!(count, ?family, "forgot stale datagram flows"),
+                Err(error) => tracing::warn!(%error, "cannot clear stale datagram flows"),
+            }
+        }
+    }
+
+    fn service(&self, name: &ServiceName) -> Option<Arc<Service>> {
+        self.services.get(&Key::new(&name.namespace, &name.name))
+    }
+
+    fn slices(&self, name: &ServiceName) -> Vec<Arc<EndpointSlice>> {
+        self.slices.by_index(BY_SERVICE, &name.to_string())
+    }
+
+    async fn view(&self) -> Option<NodeView> {
+        let node = self.nodes.get(&Key::cluster(&self.config.node_name));
+        let ranges: Vec<IpNet> = self
+            .ranges
+            .list()
+            .iter()
+            .flat_map(|range| range.spec.iter().flat_map(|spec| &spec.cidrs).flatten())
+            .filter_map(|range| range.parse().ok())
+            .collect();
+        match view(&self.config, node.as_deref(), &ranges).await {
+            Ok(view) => Some(view),
+            Err(error) => {
+                tracing::error!(%error, "cannot read the node's addresses; the rules stay as they are");
+                None
+            }
+        }
+    }
+}
+
+/// Configuration and observation as the rules see them.
+async fn view(config: &Config, node: Option<&Node>, ranges: &[IpNet]) -> Result<NodeView, Error> {
+    let mut view = NodeView {
+        name: config.node_name.clone(),
+        pod_ranges: config.cluster_cidrs.clone(),
+        service_ranges: config.service_cidrs.iter().chain(ranges).copied().collect(),
+        served_here: config.served_here.clone(),
+        masquerade_all: config.masquerade_all,
+        masquerade_bit: config.masquerade_bit,
+        ..NodeView::default()
+    };
+    view.service_ranges.sort();
+    view.service_ranges.dedup();
+    if let Some(node) = node {
+        view.observe(node);
+        if view.pod_ranges.is_empty() {
+            let own = node.spec.iter().flat_map(|spec| &spec.pod_cidrs).flatten();
+            view.pod_ranges = own.filter_map(|range| range.parse().ok()).collect();
+        }
+    }
+    if !config.node_port_addresses.is_empty() && config.node_port_addresses.iter().all(|range| range.prefix_len() > 0) {
+        let present = node::net::Net::open()?.addresses().await?;
+        let chosen = present.into_iter().map(|(_, ip)| ip);
+        let chosen = chosen.filter(|ip| config.node_port_addresses.iter().any(|range| range.contains(ip)));
+        view.node_port_addresses = Some(chosen.collect());
+    }
+    Ok(view)
+}
