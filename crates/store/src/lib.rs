@@ -8,6 +8,7 @@
 
 pub mod admin;
 pub mod embedded;
+pub mod etcd;
 
 use std::sync::Arc;
 

@@ -3,4 +3,5 @@
 
 mod contract;
 mod embedded;
+mod etcd;
 mod support;

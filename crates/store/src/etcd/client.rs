@@ -1,0 +1,237 @@
+//! Calls to an etcd cluster: one connection per member for calls and one for watches, the next member when one fails.
+//!
+//! A call that changes something is sent once more only if it certainly never left: otherwise nobody could tell whether
+//! it took place twice. Reads go round all members. Nothing waits longer than [`CALL`].
+
+use std::error::Error as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::StreamExt;
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+use tonic::{Code, ConnectError, Status, Streaming};
+use tonic_prost::ProstCodec;
+
+use super::Options;
+use super::proto::{WatchCreateRequest, WatchRequest, WatchResponse};
+use crate::Error;
+
+/// The longest a call takes, whatever it meets.
+pub(super) const CALL: Duration = Duration::from_secs(5);
+/// The longest one member is waited for while there are others.
+const MEMBER: Duration = Duration::from_secs(2);
+const CONNECT: Duration = Duration::from_secs(2);
+/// Found out after so long (plus [`ALIVE`]) that the other end is gone, while something is under way.
+const PING: Duration = Duration::from_secs(10);
+const ALIVE: Duration = Duration::from_secs(5);
+/// Windows that a burst of events does not fill, of a stream and of all streams of a connection.
+const STREAM_WINDOW: u32 = 2 << 20;
+const WINDOW: u32 = 16 << 20;
+/// The largest answer taken. Ranges are asked for in pages, so only values that are large themselves come near it.
+const ANSWER: usize = 256 << 20;
+
+/// Whether a call may be repeated without knowing what became of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Repeat {
+    /// It changes nothing.
+    Freely,
+    /// It may have changed something.
+    IfUnsent,
+}
+
+/// The members of one cluster.
+#[derive(Debug)]
+pub(super) struct Client {
+    members: Vec<Member>,
+    /// The member that worked last.
+    preferred: AtomicUsize,
+}
+
+#[derive(Debug, Clone)]
+struct Member {
+    calls: Channel,
+    /// Apart, so that events under way hold up no call.
+    watches: Channel,
+}
+
+impl Client {
+    /// Connects to nothing yet. Needs a tokio runtime around it.
+    pub(super) fn new(options: &Options) -> Result<Self, Error> {
+        if options.endpoints.is_empty() {
+            return Err(Error::Unavailable("no etcd endpoint was given".into()));
+        }
+        let tls = tls(options)?;
+        let members = options.endpoints.iter().map(|endpoint| member(endpoint, tls.as_ref()));
+        Ok(Self { members: members.collect::<Result<_, _>>()?, preferred: AtomicUsize::new(0) })
+    }
+
+    /// One request, one answer.
+    pub(super) async fn call<Q, A>(&self, path: &'static str, request: Q, repeat: Repeat) -> Result<A, Status>
+    where
+        Q: prost::Message + Clone + 'static,
+        A: prost::Message + Default + 'static,
+    {
+        let all = self.round(repeat, |member| {
+            let request = request.clone();
+            async move {
+                let mut grpc = Grpc::new(member.calls).max_decoding_message_size(ANSWER);
+                grpc.ready().await.map_err(|e| Status::from_error(e.into()))?;
+                let codec = ProstCodec::<Q, A>::default();
+                grpc.unary(tonic::Request::new(request), PathAndQuery::from_static(path), codec).await
+            }
+        });
+        let answered = tokio::time::timeout(CALL, all).await;
+        answered.unwrap_or_else(|_| Err(late(CALL))).map(tonic::Response::into_inner)
+    }
+
+    /// Opens a watch; answers once etcd has confirmed it.
+    pub(super) async fn watch(&self, create: WatchCreateRequest) -> Result<Streaming<WatchResponse>, Status> {
+        let all = self.round(Repeat::Freely, |member| {
+            let request = WatchRequest { create: Some(create.clone()) };
+            async move {
+                let mut grpc = Grpc::new(member.watches).max_decoding_message_size(ANSWER);
+                grpc.ready().await.map_err(|e| Status::from_error(e.into()))?;
+                // The requests never end: their end would be the watch's.
+                let requests = futures::stream::iter([request]).chain(futures::stream::pending());
+                let path = PathAndQuery::from_static("/etcdserverpb.Watch/Watch");
+                let codec = ProstCodec::<WatchRequest, WatchResponse>::default();
+                let mut answers = grpc.streaming(tonic::Request::new(requests), path, codec).await?.into_inner();
+                match answers.message().await? {
+                    Some(first) if first.created && !first.canceled => Ok(answers),
+                    Some(first) => Err(Status::unavailable(format!("watch refused: {}", first.cancel_reason))),
+                    None => Err(Status::unavailable("watch ended before it began")),
+                }
+            }
+        });
+        tokio::time::timeout(CALL, all).await.unwrap_or_else(|_| Err(late(CALL)))
+    }
+
+    /// Tries members in turn, from the preferred one on, for as long as another could do better.
+    async fn round<T, F>(&self, repeat: Repeat, attempt: impl Fn(Member) -> F) -> Result<T, Status>
+    where
+        F: Future<Output = Result<T, Status>>,
+    {
+        let limit = if self.members.len() == 1 { CALL } else { MEMBER };
+        let first = self.preferred.load(Ordering::Relaxed);
+        let mut tried = 0;
+        loop {
+            let chosen = (first + tried) % self.members.len();
+            tried += 1;
+            let attempted = tokio::time::timeout(limit, attempt(self.members[chosen].clone())).await;
+            let status = match attempted.unwrap_or_else(|_| Err(late(limit))) {
+                Ok(answer) => {
+                    self.preferred.store(chosen, Ordering::Relaxed);
+                    return Ok(answer);
+                }
+                Err(status) => status,
+            };
+            let may_repeat = match repeat {
+                Repeat::Freely => transient(&status),
+                Repeat::IfUnsent => unsent(&status),
+            };
+            if transient(&status) {
+                self.preferred.store((chosen + 1) % self.members.len(), Ordering::Relaxed);
+            }
+            if !may_repeat || tried >= self.members.len() {
+                return Err(status);
+            }
+        }
+    }
+}
+
+/// Could another member, or the same one later, do better?
+pub(super) fn transient(status: &Status) -> bool {
+    matches!(
+        status.code(),
+        Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Unknown | Code::Internal
+    )
+}
+
+/// Did the request certainly never leave this machine?
+fn unsent(status: &Status) -> bool {
+    let mut source = status.source();
+    while let Some(error) = source {
+        if error.is::<ConnectError>() {
+            return true;
+        }
+        source = error.source();
+    }
+    false
+}
+
+fn late(limit: Duration) -> Status {
+    Status::deadline_exceeded(format!("no answer from etcd within {limit:?}"))
+}
+
+fn member(endpoint: &str, tls: Option<&ClientTlsConfig>) -> Result<Member, Error> {
+    let wrong = |e: tonic::transport::Error| Error::Unavailable(format!("etcd endpoint {endpoint}: {}", chain(&e)));
+    let uri = match (endpoint.contains("://"), tls) {
+        (true, _) => endpoint.to_owned(),
+        (false, Some(_)) => format!("https://{endpoint}"),
+        (false, None) => format!("http://{endpoint}"),
+    };
+    let secure = uri.starts_with("https://");
+    let mut endpoint_config = Endpoint::from_shared(uri)
+        .map_err(wrong)?
+        .connect_timeout(CONNECT)
+        .tcp_nodelay(true)
+        .http2_keep_alive_interval(PING)
+        .keep_alive_timeout(ALIVE)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(WINDOW);
+    if secure {
+        endpoint_config = endpoint_config.tls_config(tls.cloned().unwrap_or_default()).map_err(wrong)?;
+    }
+    Ok(Member { calls: endpoint_config.connect_lazy(), watches: endpoint_config.connect_lazy() })
+}
+
+fn tls(options: &Options) -> Result<Option<ClientTlsConfig>, Error> {
+    let read = |path: &std::path::PathBuf| {
+        std::fs::read(path).map_err(|e| Error::Unavailable(format!("{}: {e}", path.display())))
+    };
+    let mut config = None;
+    if let Some(path) = &options.ca_file {
+        config = Some(ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read(path)?)));
+    }
+    match (&options.cert_file, &options.key_file) {
+        (Some(cert), Some(key)) => {
+            let identity = Identity::from_pem(read(cert)?, read(key)?);
+            Ok(Some(config.unwrap_or_default().identity(identity)))
+        }
+        (None, None) => Ok(config),
+        _ => Err(Error::Unavailable("an etcd client certificate and its key are given together or not at all".into())),
+    }
+}
+
+/// The error with its causes: the outermost one alone says little.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+/// What a failed call means to the caller, for statuses that mean the same whatever the call.
+pub(super) fn error(status: &Status) -> Error {
+    let message = status.message();
+    if message.contains("request is too large") || message.contains("message larger than max") {
+        return Error::TooLarge;
+    }
+    let cause = status.source().map(|source| format!(" ({})", chain(source))).unwrap_or_default();
+    Error::Unavailable(format!("etcd: {message}{cause}"))
+}
+
+/// etcd's answer to a revision it has no history of any more.
+pub(super) fn is_compacted(status: &Status) -> bool {
+    status.code() == Code::OutOfRange && status.message().contains("has been compacted")
+}
+
+/// etcd's answer to a revision that is still to come.
+pub(super) fn is_future(status: &Status) -> bool {
+    status.code() == Code::OutOfRange && status.message().contains("future revision")
+}

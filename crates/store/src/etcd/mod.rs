@@ -1,0 +1,308 @@
+//! The etcd engine: any real etcd 3.4 or later, over gRPC. Keys are laid out as given, values are what upstream stores
+//! there, so a cluster can move to and from it.
+//!
+//! Every API server that shares the etcd sees the same revisions. What this module adds to etcd's own promises: other
+//! members are tried when one fails, nothing waits longer than a few seconds, watches outlive connections, and keys
+//! that expire share leases.
+
+mod client;
+mod lease;
+mod proto;
+mod watch;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tonic::Status;
+
+use self::client::{Client, Repeat, is_compacted, is_future};
+use self::lease::Leases;
+use self::proto::{
+    CompactionRequest, CompactionResponse, Compare, DeleteRangeRequest, KeyValue, PutRequest, RangeRequest,
+    RangeResponse, Request, RequestOp, TxnRequest, TxnResponse,
+};
+use self::watch::{Cursor, Turn};
+use crate::{Error, Event, Expect, Op, Outcome, Page, Range, Record, Revision, Store, Txn, Watch};
+
+const RANGE: &str = "/etcdserverpb.KV/Range";
+const TXN: &str = "/etcdserverpb.KV/Txn";
+const COMPACT: &str = "/etcdserverpb.KV/Compact";
+/// `Compare` by the revision of the last change.
+const TARGET_MOD: i32 = 2;
+/// Keys asked for at once; a range of more is read in pages of one revision.
+const PAGE: usize = 10_000;
+/// How often a range starts again when compaction overtakes its pages.
+const RESTARTS: usize = 3;
+/// No key and value together may be larger. etcd's own limit is usually lower, and then holds.
+const MAX_TXN: usize = 8 << 20;
+
+/// Where etcd is and how to get in.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// `https://host:port` or `http://host:port`, one per member.
+    pub endpoints: Vec<String>,
+    /// PEM file of the authorities that etcd's certificates are checked against.
+    pub ca_file: Option<PathBuf>,
+    /// PEM file of the client certificate.
+    pub cert_file: Option<PathBuf>,
+    /// PEM file of the client certificate's key.
+    pub key_file: Option<PathBuf>,
+    /// Events that may wait for a watcher before it is told that it lags.
+    pub watch_queue: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { endpoints: Vec::new(), ca_file: None, cert_file: None, key_file: None, watch_queue: 8192 }
+    }
+}
+
+/// A store in an etcd cluster.
+#[derive(Debug)]
+pub struct Etcd {
+    client: Arc<Client>,
+    leases: Leases,
+    watch_queue: usize,
+}
+
+impl Etcd {
+    /// Prepares connections without making them: an etcd that is not there yet is no error here. Needs a tokio runtime.
+    pub fn open(options: &Options) -> Result<Arc<Self>, Error> {
+        let client = Arc::new(Client::new(options)?);
+        Ok(Arc::new(Self { client, leases: Leases::default(), watch_queue: options.watch_queue.max(1) }))
+    }
+
+    async fn range_call(&self, request: RangeRequest) -> Result<RangeResponse, Status> {
+        self.client.call(RANGE, request, Repeat::Freely).await
+    }
+
+    /// The first revision that etcd still has, as the cancellation of a watch from the beginning tells it.
+    async fn oldest(&self) -> Result<Revision, Error> {
+        let mut cursor = Cursor::new("", 1);
+        let mut reader = cursor.open(&self.client).await.map_err(|status| client::error(&status))?;
+        match tokio::time::timeout(client::CALL, cursor.read(&mut reader)).await {
+            Ok(Turn::Over(Error::Compacted { oldest })) => Ok(oldest),
+            Ok(Turn::Over(error)) => Err(error),
+            Ok(Turn::Events(_)) => Ok(1),
+            Ok(Turn::Broken(status)) => Err(client::error(&status)),
+            Err(_) => Err(Error::Unavailable("etcd: a watch from the beginning got no answer".into())),
+        }
+    }
+
+    /// What a failed read at `at` means.
+    async fn read_error(&self, status: &Status, at: Revision) -> Error {
+        let told = if is_compacted(status) {
+            self.oldest().await.map(|oldest| Error::Compacted { oldest })
+        } else if is_future(status) {
+            self.revision().await.map(|current| Error::Future { requested: at, current })
+        } else {
+            Ok(client::error(status))
+        };
+        told.unwrap_or_else(|error| error)
+    }
+
+    /// One reading of a range, page by page at the revision of the first.
+    async fn pages(&self, range: &Range) -> Result<Page, (Status, Revision)> {
+        let end = end_of(&range.prefix);
+        let mut at = range.at.unwrap_or(0);
+        let mut after = range.after.clone();
+        let (mut records, mut revision) = (Vec::new(), 0);
+        loop {
+            let wanted = if range.limit == 0 { PAGE } else { PAGE.min(range.limit - records.len()) };
+            let request = RangeRequest {
+                key: start_of(&range.prefix, after.as_deref()),
+                range_end: end.clone(),
+                limit: wanted as i64,
+                revision: at as i64,
+                count_only: false,
+            };
+            let answer = self.range_call(request).await.map_err(|status| (status, at))?;
+            if revision == 0 {
+                revision = if at == 0 { header(answer.header.as_ref()) } else { at };
+                at = revision;
+            }
+            let remaining = answer.count.saturating_sub(answer.kvs.len() as i64).max(0) as u64;
+            records.extend(answer.kvs.into_iter().filter_map(record));
+            after = records.last().map(|record: &Record| record.key.to_string());
+            if remaining == 0 || records.len() == range.limit {
+                return Ok(Page { records, revision, remaining });
+            }
+        }
+    }
+}
+
+#[async_trait::async_trait]
+impl Store for Etcd {
+    async fn revision(&self) -> Result<Revision, Error> {
+        let request = RangeRequest { key: vec![0], count_only: true, ..RangeRequest::default() };
+        let answer = self.range_call(request).await.map_err(|status| client::error(&status))?;
+        Ok(header(answer.header.as_ref()))
+    }
+
+    async fn get(&self, key: &str) -> Result<Option<Record>, Error> {
+        let request = RangeRequest { key: key.into(), ..RangeRequest::default() };
+        let answer = self.range_call(request).await.map_err(|status| client::error(&status))?;
+        Ok(answer.kvs.into_iter().find_map(record))
+    }
+
+    async fn range(&self, range: Range) -> Result<Page, Error> {
+        let mut restarts = 0;
+        loop {
+            match self.pages(&range).await {
+                Ok(page) => return Ok(page),
+                // The caller asked for the present, so a newer one will do.
+                Err((status, _)) if is_compacted(&status) && range.at.is_none() && restarts < RESTARTS => restarts += 1,
+                Err((status, at)) => return Err(self.read_error(&status, at).await),
+            }
+        }
+    }
+
+    async fn txn(&self, txn: Txn) -> Result<Outcome, Error> {
+        let size = txn.key.len() + if let Op::Put { value, .. } = &txn.op { value.len() } else { 0 };
+        if size > MAX_TXN {
+            return Err(Error::TooLarge);
+        }
+        let failed = |status: Status| client::error(&status);
+        let mut fresh = false;
+        loop {
+            let lease = match txn.op {
+                Op::Put { ttl: Some(ttl), .. } => self.leases.get(&self.client, ttl).await.map_err(failed)?,
+                _ => 0,
+            };
+            let answer = self.client.call::<_, TxnResponse>(TXN, request(&txn, lease), Repeat::IfUnsent).await;
+            match answer {
+                Ok(answer) => return Ok(outcome(answer)),
+                // It may have expired, or etcd may have been restored from before it was granted; nothing was written.
+                Err(status) if lease != 0 && !fresh && status.message().contains("requested lease not found") => {
+                    self.leases.forget(lease);
+                    fresh = true;
+                }
+                Err(status) => return Err(failed(status)),
+            }
+        }
+    }
+
+    async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, Error> {
+        watch::watch(Arc::clone(&self.client), prefix, after, self.watch_queue).await
+    }
+
+    /// Reads one watch over all keys: every revision has an event somewhere, so the one that reaches `until` ends it.
+    async fn history(&self, prefix: &str, after: Revision, until: Revision, limit: usize) -> Result<Vec<Event>, Error> {
+        if after >= until {
+            return Ok(Vec::new());
+        }
+        let current = self.revision().await?;
+        if until > current {
+            return Err(Error::Future { requested: until, current });
+        }
+        let mut cursor = Cursor::new("", after);
+        let mut reader = cursor.open(&self.client).await.map_err(|status| client::error(&status))?;
+        let mut found = Vec::new();
+        loop {
+            let turn = tokio::time::timeout(client::CALL, cursor.read(&mut reader)).await;
+            let events = match turn {
+                Ok(Turn::Events(events)) => events,
+                Ok(Turn::Over(error)) => return Err(error),
+                Ok(Turn::Broken(status)) => return Err(client::error(&status)),
+                Err(_) => return Err(Error::Unavailable("etcd: history did not come to its end in time".into())),
+            };
+            let over = events.last().is_some_and(|event| event.revision >= until);
+            found.extend(events.into_iter().filter(|e| e.revision <= until && e.key.starts_with(prefix)));
+            if found.len() > limit {
+                return Err(Error::TooLarge);
+            }
+            if over {
+                return Ok(found);
+            }
+        }
+    }
+
+    async fn compact(&self, revision: Revision) -> Result<(), Error> {
+        let request = CompactionRequest { revision: revision as i64 };
+        match self.client.call::<_, CompactionResponse>(COMPACT, request, Repeat::Freely).await {
+            Ok(CompactionResponse {}) => Ok(()),
+            // Somebody has compacted further already.
+            Err(status) if is_compacted(&status) => Ok(()),
+            Err(status) => Err(self.read_error(&status, revision).await),
+        }
+    }
+}
+
+/// A compare-and-swap: the write if the key is as expected, otherwise a read of what it is instead.
+fn request(txn: &Txn, lease: i64) -> TxnRequest {
+    let key = txn.key.as_bytes().to_vec();
+    let expected = match txn.expect {
+        Expect::Absent => 0,
+        Expect::At(revision) => revision as i64,
+    };
+    let write = match &txn.op {
+        Op::Put { value, .. } => Request::Put(PutRequest { key: key.clone(), value: value.clone(), lease }),
+        Op::Delete => Request::DeleteRange(DeleteRangeRequest { key: key.clone() }),
+    };
+    let read = Request::Range(RangeRequest { key: key.clone(), ..RangeRequest::default() });
+    TxnRequest {
+        compare: vec![Compare { result: 0, target: TARGET_MOD, key, mod_revision: Some(expected) }],
+        success: vec![RequestOp { request: Some(write) }],
+        failure: vec![RequestOp { request: Some(read) }],
+    }
+}
+
+fn outcome(answer: TxnResponse) -> Outcome {
+    if answer.succeeded {
+        return Outcome::Committed(header(answer.header.as_ref()));
+    }
+    let read = answer.responses.into_iter().find_map(|response| response.range);
+    Outcome::Conflict(read.and_then(|range| range.kvs.into_iter().find_map(record)))
+}
+
+fn header(header: Option<&proto::ResponseHeader>) -> Revision {
+    header.map_or(0, |header| header.revision as u64)
+}
+
+fn record(kv: KeyValue) -> Option<Record> {
+    let key = String::from_utf8(kv.key).ok()?.into();
+    Some(Record { key, value: kv.value.into(), revision: kv.mod_revision as u64 })
+}
+
+/// The first key of a range; etcd writes "from the very first" as a zero byte.
+fn start_of(prefix: &str, after: Option<&str>) -> Vec<u8> {
+    match after {
+        Some(after) if after >= prefix => [after.as_bytes(), &[0]].concat(),
+        _ if prefix.is_empty() => vec![0],
+        _ => prefix.into(),
+    }
+}
+
+/// The first key after all that start with `prefix`; etcd writes "to the very last" as a zero byte.
+fn end_of(prefix: &str) -> Vec<u8> {
+    let mut end = prefix.as_bytes().to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            return end;
+        }
+    }
+    vec![0]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_etcd_s_half_open_ones() {
+        assert_eq!((start_of("/a/", None), end_of("/a/")), (b"/a/".to_vec(), b"/a0".to_vec()));
+        assert_eq!((start_of("", None), end_of("")), (vec![0], vec![0]));
+        assert_eq!(start_of("/a/", Some("/a/b")), b"/a/b\0");
+        assert_eq!(start_of("/a/", Some("/")), b"/a/");
+    }
+
+    #[test]
+    fn an_absent_key_is_compared_with_an_explicit_zero() {
+        use prost::Message;
+        let txn = Txn { key: "k".into(), expect: Expect::Absent, op: Op::Delete };
+        let compare = request(&txn, 0).compare.remove(0);
+        // Key, then the target, then tag 6 with its value: a oneof member is sent even when it is 0.
+        assert_eq!(compare.encode_to_vec(), [0x10, 2, 0x1a, 1, b'k', 0x30, 0]);
+    }
+}

@@ -1,0 +1,186 @@
+//! A watch on etcd that outlives its connection.
+//!
+//! It asks from the last revision it has delivered, inclusive, and drops what it had: so etcd itself tells whether
+//! anything in between was compacted, even at the very border. Fragments of one answer are delivered together, so that
+//! a revision is delivered whole or not at all and resuming is exact. Progress notifications are neither asked for
+//! nor believed.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::sync::mpsc::{self, error::TrySendError};
+use tonic::{Status, Streaming};
+
+use super::client::{self, Client, transient};
+use super::proto::{self, WatchCreateRequest, WatchResponse};
+use super::{end_of, start_of};
+use crate::{Error, Event, Record, Revision, Watch};
+
+/// A watch that could not be taken up again for so long ends.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Waits between two attempts to take it up.
+const BACKOFF: [Duration; 5] = [
+    Duration::ZERO,
+    Duration::from_millis(50),
+    Duration::from_millis(200),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+];
+
+/// Which events, and how far they have been delivered.
+#[derive(Debug, Clone)]
+pub(super) struct Cursor {
+    prefix: String,
+    reached: Revision,
+}
+
+/// One turn of reading.
+pub(super) enum Turn {
+    /// Events after what was reached before, in order; whole revisions.
+    Events(Vec<Event>),
+    /// The watch is over.
+    Over(Error),
+    /// The connection is; the watch can be taken up again.
+    Broken(Status),
+}
+
+/// An open stream of answers to one cursor.
+pub(super) struct Reader {
+    answers: Streaming<WatchResponse>,
+    fragments: Vec<proto::Event>,
+}
+
+impl Cursor {
+    pub(super) fn new(prefix: &str, after: Revision) -> Self {
+        Self { prefix: prefix.to_owned(), reached: after }
+    }
+
+    /// Opens a stream from where the cursor is.
+    pub(super) async fn open(&self, client: &Client) -> Result<Reader, Status> {
+        let create = WatchCreateRequest {
+            key: start_of(&self.prefix, None),
+            range_end: end_of(&self.prefix),
+            // 0 would mean "from now on".
+            start_revision: self.reached.max(1) as i64,
+            prev_kv: true,
+            fragment: true,
+        };
+        Ok(Reader { answers: client.watch(create).await?, fragments: Vec::new() })
+    }
+
+    /// Waits for the next answer and takes it in.
+    pub(super) async fn read(&mut self, reader: &mut Reader) -> Turn {
+        loop {
+            let answer = match reader.answers.message().await {
+                Ok(Some(answer)) => answer,
+                Ok(None) => return Turn::Broken(Status::unavailable("the watch's connection was closed")),
+                Err(status) => return Turn::Broken(status),
+            };
+            if answer.compact_revision != 0 {
+                return Turn::Over(Error::Compacted { oldest: answer.compact_revision as u64 });
+            }
+            if answer.canceled {
+                return Turn::Broken(Status::unavailable(answer.cancel_reason));
+            }
+            reader.fragments.extend(answer.events);
+            if answer.fragment || reader.fragments.is_empty() {
+                continue;
+            }
+            let reached = self.reached;
+            let events: Vec<_> = std::mem::take(&mut reader.fragments)
+                .into_iter()
+                .filter_map(event)
+                .filter(|event| event.revision > reached)
+                .collect();
+            if let Some(last) = events.last() {
+                self.reached = last.revision;
+                return Turn::Events(events);
+            }
+        }
+    }
+}
+
+/// A watch that takes itself up again. The first connection is waited for; after that `client` is used from a task.
+pub(super) async fn watch(client: Arc<Client>, prefix: &str, after: Revision, queue: usize) -> Result<Watch, Error> {
+    let mut cursor = Cursor::new(prefix, after);
+    let mut reader = cursor.open(&client).await.map_err(|status| client::error(&status))?;
+    let (sender, receiver) = mpsc::channel(queue);
+    // Read by a task whether or not anybody takes the events: a reader who waits must not fill the connection's window.
+    tokio::spawn(async move {
+        let lagged = loop {
+            let turn = tokio::select! {
+                turn = cursor.read(&mut reader) => turn,
+                () = sender.closed() => return,
+            };
+            let status = match turn {
+                Turn::Events(events) => match offer(&sender, events) {
+                    Ok(()) => continue,
+                    Err(Offer::Full) => break Error::Lagged,
+                    Err(Offer::Gone) => return,
+                },
+                Turn::Over(error) => break error,
+                Turn::Broken(status) => status,
+            };
+            tracing::debug!(%status, "etcd watch broken; taking it up again");
+            let resumed = tokio::select! {
+                resumed = resume(&client, &cursor) => resumed,
+                () = sender.closed() => return,
+            };
+            match resumed {
+                Ok(resumed) => reader = resumed,
+                Err(error) => break error,
+            }
+        };
+        drop(reader);
+        // Waits until the queue has room: the error comes after everything that was delivered.
+        let _ = sender.send(Err(lagged)).await;
+    });
+    Ok(Box::pin(futures::stream::unfold(receiver, |mut receiver| async move {
+        let item = receiver.recv().await?;
+        Some((item, receiver))
+    })))
+}
+
+async fn resume(client: &Client, cursor: &Cursor) -> Result<Reader, Error> {
+    let (start, mut attempt) = (Instant::now(), 0);
+    loop {
+        tokio::time::sleep(BACKOFF[attempt.min(BACKOFF.len() - 1)]).await;
+        attempt += 1;
+        match cursor.open(client).await {
+            Ok(reader) => return Ok(reader),
+            Err(status) if transient(&status) && start.elapsed() < PATIENCE => {}
+            Err(status) => return Err(client::error(&status)),
+        }
+    }
+}
+
+enum Offer {
+    Full,
+    Gone,
+}
+
+fn offer(sender: &mpsc::Sender<Result<Event, Error>>, events: Vec<Event>) -> Result<(), Offer> {
+    for event in events {
+        sender.try_send(Ok(event)).map_err(|e| match e {
+            TrySendError::Full(_) => Offer::Full,
+            TrySendError::Closed(_) => Offer::Gone,
+        })?;
+    }
+    Ok(())
+}
+
+/// `None` for a key that is no text: nothing of ours.
+fn event(event: proto::Event) -> Option<Event> {
+    let kv = event.kv?;
+    let revision = kv.mod_revision as u64;
+    let key: Arc<str> = String::from_utf8(kv.key).ok()?.into();
+    let value = (event.kind == 0).then(|| Bytes::from(kv.value));
+    // Absent when the key is new, and also when compaction has taken it since.
+    let previous = event.prev_kv.map(|previous| Record {
+        key: Arc::clone(&key),
+        value: previous.value.into(),
+        revision: previous.mod_revision as u64,
+    });
+    Some(Event { key, revision, value, previous })
+}
