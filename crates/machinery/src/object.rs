@@ -11,8 +11,13 @@ use bytes::{BufMut, Bytes, BytesMut};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
+use crate::codec::{Limits, json};
+
 /// The deepest path of a field selector, `spec.template...` included.
 const MAX_DEPTH: usize = 8;
+
+/// What stands right before the place of `resourceVersion`.
+const METADATA: &[u8] = b"\"metadata\":{";
 
 /// Why bytes are not a stored object.
 #[derive(Debug, thiserror::Error)]
@@ -90,8 +95,12 @@ impl Object {
     pub fn from_stored(json: Bytes, revision: u64, fields: &FieldPaths) -> Result<Self, Error> {
         let Some(splice) = splice_of(&json) else {
             // Written by somebody else, upstream's API server for example: brought into our form once.
-            let object: crate::value::Object = serde_json::from_slice(&json)?;
-            return Self::from_stored(encode(&Value::Object(object)), revision, fields);
+            let foreign =
+                json::decode(&json, Limits::default()).map_err(|e| serde_json::Error::custom(e.message))?.value;
+            if !foreign.is_object() {
+                return Err(serde_json::Error::custom("not an object").into());
+            }
+            return Self::from_stored(encode(&foreign), revision, fields);
         };
         let meta = extract(&json, fields)?;
         Ok(Self { json, splice, revision, meta })
@@ -129,14 +138,25 @@ impl Object {
 
     /// Appends the served JSON, `resourceVersion` included.
     pub fn write_json(&self, out: &mut BytesMut) {
+        self.write_from(0, out);
+    }
+
+    fn write_from(&self, start: usize, out: &mut BytesMut) {
         let (head, tail) = self.json.split_at(self.splice as usize);
         let mut digits = itoa(self.revision);
         out.reserve(self.json_len());
-        out.put_slice(head);
+        out.put_slice(&head[start..]);
         out.put_slice(b"\"resourceVersion\":\"");
         out.put_slice(digits.text());
         out.put_slice(if tail.starts_with(b"}") { b"\"" } else { b"\"," });
         out.put_slice(tail);
+    }
+
+    /// As [`Object::write_json`], without `apiVersion` and `kind`: what an item of a list is.
+    pub fn write_item_json(&self, out: &mut BytesMut) {
+        out.put_u8(b'{');
+        let start = self.splice as usize - METADATA.len();
+        self.write_from(start, out);
     }
 
     /// The served JSON.
@@ -148,15 +168,14 @@ impl Object {
 
     /// The tree, `resourceVersion` included.
     pub fn to_value(&self) -> Value {
-        let mut value: Value =
-            serde_json::from_slice(&self.json).expect("an object's encoding was parsed when it was made");
+        let mut value: Value = json::decode_own(&self.json).expect("an object's encoding was parsed when it was made");
         crate::value::set(&mut value, "metadata.resourceVersion", self.revision.to_string());
         value
     }
 
     /// Reads it into a typed struct.
     pub fn decode<T: serde::de::DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
-        serde_json::from_slice(&self.json())
+        json::decode_own(&self.json())
     }
 }
 
@@ -218,7 +237,6 @@ fn splice_of(json: &[u8]) -> Option<u32> {
             at += key.len() + memchr::memchr(b'"', &json[at + key.len()..])? + 2;
         }
     }
-    const METADATA: &[u8] = b"\"metadata\":{";
     if !json.get(at..)?.starts_with(METADATA) {
         return None;
     }
@@ -418,6 +436,11 @@ mod tests {
         served["metadata"]["resourceVersion"] = json!("42");
         assert_eq!(serde_json::from_slice::<Value>(&object.json()).expect("JSON"), served);
         assert_eq!(object.to_value(), served);
+        let mut item = BytesMut::new();
+        object.write_item_json(&mut item);
+        let served = served.as_object_mut().expect("an object");
+        served.retain(|key, _| key != "kind" && key != "apiVersion");
+        assert_eq!(serde_json::from_slice::<Value>(&item).expect("JSON"), Value::Object(served.clone()));
         let meta = object.meta();
         assert_eq!((&*meta.name, &*meta.namespace), ("a", "d"));
         assert_eq!(meta.label("b"), Some("2"));

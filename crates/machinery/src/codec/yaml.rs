@@ -1,0 +1,373 @@
+//! YAML as `kubectl` and the API server read it: version 1.1, turned into JSON.
+//!
+//! `yes` and `off` are booleans, `0777` is octal, `1e3` is text, keys of any scalar become text, `<<` merges. The grammar is
+//! the parser's; what its scalars mean is decided here. Aliases are copied, so their total size is bounded.
+
+use granit_parser::{Event, Options, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
+use rustc_hash::FxHashMap;
+use serde_json::{Map, Number, Value};
+
+use super::{Decoded, Limits, MAX_DUPLICATES};
+use crate::status::ApiError;
+
+/// The most nodes that anchors and aliases of one document may copy.
+const MAX_COPIED: usize = 200_000;
+
+const CORE: &str = "tag:yaml.org,2002:";
+
+/// Reads the one document of a stream. More than one is refused.
+pub fn decode(bytes: &[u8], limits: Limits) -> Result<Decoded, ApiError> {
+    let text = std::str::from_utf8(bytes).map_err(|_| fail("yaml: invalid leading UTF-8 octet"))?;
+    let mut options = Options::default();
+    options.set_emit_comments(false);
+    options.block_nesting_limit = limits.depth;
+    options.flow_nesting_limit = limits.depth;
+    let mut reader = Reader {
+        parser: Parser::new_from_str_with_options(text, options),
+        anchors: FxHashMap::default(),
+        copied: 0,
+        duplicates: Vec::new(),
+        depth: limits.depth,
+    };
+    let value = reader.document().map_err(|error| fail(&error))?;
+    let duplicates = match reader.duplicates.as_slice() {
+        [] => Vec::new(),
+        lines => vec![format!("yaml: unmarshal errors:\n  {}", lines.join("\n  "))],
+    };
+    Ok(Decoded { value, duplicates })
+}
+
+fn fail(why: &str) -> ApiError {
+    ApiError::bad_request(format!("error converting YAML to JSON: {why}"))
+}
+
+struct Anchor {
+    value: Value,
+    nodes: usize,
+}
+
+struct Reader<'a> {
+    parser: Parser<'a, StrInput<'a>>,
+    anchors: FxHashMap<usize, Anchor>,
+    copied: usize,
+    duplicates: Vec<String>,
+    depth: usize,
+}
+
+/// A value and how many nodes it has.
+type Counted = (Value, usize);
+
+impl<'a> Reader<'a> {
+    fn next(&mut self) -> Result<(Event<'a>, Span), String> {
+        match self.parser.next_event() {
+            Some(Ok(event)) => Ok(event),
+            Some(Err(error)) => Err(scan_error(&error)),
+            None => Ok((Event::StreamEnd, Span::empty(Default::default()))),
+        }
+    }
+
+    fn document(&mut self) -> Result<Value, String> {
+        let mut value = None;
+        loop {
+            let (event, span) = self.next()?;
+            match event {
+                Event::StreamEnd => return Ok(value.unwrap_or(Value::Null)),
+                Event::StreamStart | Event::DocumentEnd => {}
+                Event::DocumentStart(..) if value.is_some() => {
+                    return Err("yaml: more than one document in a request".to_owned());
+                }
+                Event::DocumentStart(..) => {
+                    let (event, span) = self.next()?;
+                    value = Some(self.node(event, span, 0)?.0);
+                }
+                _ => return Err(format!("yaml: line {}: did not find expected <document start>", span.start.line())),
+            }
+        }
+    }
+
+    fn node(&mut self, event: Event<'a>, span: Span, depth: usize) -> Result<Counted, String> {
+        if depth > self.depth {
+            return Err("yaml: exceeded max depth of 10000".to_owned());
+        }
+        let (anchor, counted) = match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                let value = scalar(&text, style, tag.as_deref())
+                    .map_err(|error| format!("yaml: line {}: {error}", span.start.line()))?;
+                (anchor, (value, 1))
+            }
+            Event::SequenceStart(_, anchor, _) => {
+                let (mut items, mut nodes) = (Vec::new(), 1);
+                loop {
+                    let (event, span) = self.next()?;
+                    if matches!(event, Event::SequenceEnd) {
+                        break;
+                    }
+                    let (item, more) = self.node(event, span, depth + 1)?;
+                    items.push(item);
+                    nodes += more;
+                }
+                (anchor, (Value::Array(items), nodes))
+            }
+            Event::MappingStart(_, anchor, _) => (anchor, self.mapping(depth)?),
+            Event::Alias(id) => {
+                let anchor = self.anchors.get(&id).ok_or("yaml: anchor value contains itself")?;
+                self.copied += anchor.nodes;
+                if self.copied > MAX_COPIED {
+                    return Err("yaml: document contains excessive aliasing".to_owned());
+                }
+                return Ok((anchor.value.clone(), anchor.nodes));
+            }
+            _ => return Err(format!("yaml: line {}: did not find expected node content", span.start.line())),
+        };
+        if anchor != 0 {
+            self.copied += counted.1;
+            if self.copied > MAX_COPIED {
+                return Err("yaml: document contains excessive aliasing".to_owned());
+            }
+            self.anchors.insert(anchor, Anchor { value: counted.0.clone(), nodes: counted.1 });
+        }
+        Ok(counted)
+    }
+
+    fn mapping(&mut self, depth: usize) -> Result<Counted, String> {
+        let (mut fields, mut nodes) = (Map::new(), 1);
+        let mut merged: Vec<Value> = Vec::new();
+        loop {
+            let (event, span) = self.next()?;
+            if matches!(event, Event::MappingEnd) {
+                break;
+            }
+            let line = span.start.line();
+            let merges = matches!(&event, Event::Scalar(text, ScalarStyle::Plain, _, None) if text == "<<");
+            let key = key_text(&self.node(event, span, depth + 1)?.0)?;
+            let (event, span) = self.next()?;
+            let (value, more) = self.node(event, span, depth + 1)?;
+            nodes += 1 + more;
+            if merges {
+                match value {
+                    Value::Array(items) => merged.extend(items),
+                    other => merged.push(other),
+                }
+            } else if fields.insert(key.clone(), value).is_some() && self.duplicates.len() < MAX_DUPLICATES {
+                self.duplicates.push(format!("line {line}: key {key:?} already set in map"));
+            }
+        }
+        // What the mapping says itself wins, and so do earlier merges over later ones.
+        for source in merged {
+            let Value::Object(source) = source else {
+                return Err("yaml: map merge requires map or sequence of maps as the value".to_owned());
+            };
+            for (key, value) in source {
+                fields.entry(key).or_insert(value);
+            }
+        }
+        Ok((Value::Object(fields), nodes))
+    }
+}
+
+fn scan_error(error: &ScanError) -> String {
+    format!("yaml: line {}: {}", error.marker().line(), error.info())
+}
+
+/// A key of a JSON object made from whatever scalar stands there.
+fn key_text(key: &Value) -> Result<String, String> {
+    match key {
+        Value::String(text) => Ok(text.clone()),
+        Value::Bool(flag) => Ok(flag.to_string()),
+        Value::Number(number) => Ok(number.to_string()),
+        Value::Null => Err("Unsupported map key of type: <nil>".to_owned()),
+        Value::Array(_) => Err("yaml: invalid map key: sequence".to_owned()),
+        Value::Object(_) => Err("yaml: invalid map key: map".to_owned()),
+    }
+}
+
+fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, String> {
+    let tag = tag.map(|tag| (tag.handle(), tag.suffix()));
+    match tag {
+        Some((CORE, "str")) | Some(("!", "")) => Ok(Value::from(text)),
+        Some((CORE, "binary")) => Ok(Value::from(text)),
+        Some((CORE, wanted @ ("int" | "float" | "bool" | "null"))) => {
+            let value = plain(text)?;
+            let fits = match wanted {
+                "int" => value.is_i64() || value.is_u64(),
+                "float" => value.is_number(),
+                "bool" => value.is_boolean(),
+                _ => value.is_null(),
+            };
+            if fits { Ok(value) } else { Err(format!("cannot decode !!str `{text}` as a !!{wanted}")) }
+        }
+        _ if style == ScalarStyle::Plain => plain(text),
+        _ => Ok(Value::from(text)),
+    }
+}
+
+/// What an unquoted scalar means in YAML 1.1.
+fn plain(text: &str) -> Result<Value, String> {
+    match text {
+        "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
+            return Ok(Value::Bool(true));
+        }
+        "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => {
+            return Ok(Value::Bool(false));
+        }
+        "" | "~" | "null" | "Null" | "NULL" => return Ok(Value::Null),
+        ".nan" | ".NaN" | ".NAN" => return Err("json: unsupported value: NaN".to_owned()),
+        ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => {
+            return Err("json: unsupported value: +Inf".to_owned());
+        }
+        "-.inf" | "-.Inf" | "-.INF" => return Err("json: unsupported value: -Inf".to_owned()),
+        _ => {}
+    }
+    let first = text.as_bytes()[0];
+    if !(first.is_ascii_digit() || matches!(first, b'+' | b'-' | b'.')) {
+        return Ok(Value::from(text));
+    }
+    let digits = text.replace('_', "");
+    if first != b'.'
+        && let Some(number) = integer(&digits)
+    {
+        return Ok(number);
+    }
+    let float = if first == b'.' { text } else { &digits };
+    if (first == b'.' || is_float(float))
+        && let Ok(number) = float.parse::<f64>()
+        && number.is_finite()
+    {
+        return Ok(from_float(number));
+    }
+    Ok(Value::from(text))
+}
+
+/// A float as it comes out of JSON again: whole numbers are integers.
+fn from_float(number: f64) -> Value {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    if number.fract() == 0.0 && number.abs() <= EXACT {
+        return Value::from(number as i64);
+    }
+    Number::from_f64(number).map_or(Value::Null, Value::Number)
+}
+
+/// Decimal, `0x` hexadecimal, `0b` binary, and octal with or without its `o`.
+fn integer(text: &str) -> Option<Value> {
+    let (negative, digits) = match text.as_bytes().first()? {
+        b'-' => (true, &text[1..]),
+        b'+' => (false, &text[1..]),
+        _ => (false, text),
+    };
+    let lower = digits.to_ascii_lowercase();
+    let (radix, digits) = match lower.as_bytes() {
+        [b'0', b'x', ..] => (16, &lower[2..]),
+        [b'0', b'b', ..] => (2, &lower[2..]),
+        [b'0', b'o', ..] => (8, &lower[2..]),
+        [b'0', _, ..] => (8, &lower[1..]),
+        _ => (10, &lower[..]),
+    };
+    if !digits.bytes().next()?.is_ascii_alphanumeric() {
+        return None;
+    }
+    let number = i128::from_str_radix(digits, radix).ok()?;
+    let number = if negative { -number } else { number };
+    i64::try_from(number).map(Value::from).or_else(|_| u64::try_from(number).map(Value::from)).ok()
+}
+
+/// `[-+]?[0-9]*\.?[0-9]+([eE][-+][0-9]+)?`: an exponent needs its sign.
+fn is_float(text: &str) -> bool {
+    let text = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let (number, exponent) = match text.find(['e', 'E']) {
+        Some(at) => (&text[..at], Some(&text[at + 1..])),
+        None => (text, None),
+    };
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = match number.split_once('.') {
+        Some((whole, fraction)) => (whole.is_empty() || digits(whole)) && digits(fraction),
+        None => digits(number),
+    };
+    number && exponent.is_none_or(|exponent| exponent.strip_prefix(['-', '+']).is_some_and(digits))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(text: &str) -> Result<Decoded, String> {
+        decode(text.as_bytes(), Limits::default()).map_err(|error| error.message)
+    }
+
+    #[test]
+    fn scalars_mean_what_they_meant_in_1_1() {
+        for (text, value) in [
+            ("yes", json!(true)),
+            ("Off", json!(false)),
+            ("n", json!(false)),
+            ("~", json!(null)),
+            ("", json!(null)),
+            ("'yes'", json!("yes")),
+            ("0777", json!(511)),
+            ("0o17", json!(15)),
+            ("0x1F", json!(31)),
+            ("-0b11", json!(-3)),
+            ("08", json!(8)),
+            ("1_000", json!(1000)),
+            ("1e3", json!("1e3")),
+            ("1e+3", json!(1000)),
+            ("1.50", json!(1.5)),
+            ("8.0", json!(8)),
+            (".5", json!(0.5)),
+            ("1.2.3", json!("1.2.3")),
+            ("2001-01-01", json!("2001-01-01")),
+            ("-", json!([null])),
+            ("18446744073709551615", json!(18446744073709551615u64)),
+            ("!!str 5", json!("5")),
+            ("!!int 5", json!(5)),
+            ("0755a", json!("0755a")),
+            ("+x", json!("+x")),
+            ("100m", json!("100m")),
+        ] {
+            assert_eq!(read(text).map(|decoded| decoded.value), Ok(value), "{text}");
+        }
+    }
+
+    #[test]
+    fn documents_become_json() {
+        let decoded = read("---\na: &x {1: yes, true: 2}\nb: *x\nc:\n  <<: *x\n  1: no\nd: |\n  text\n...\n");
+        assert_eq!(
+            decoded.map(|decoded| decoded.value),
+            Ok(
+                json!({"a": {"1": true, "true": 2}, "b": {"1": true, "true": 2}, "c": {"1": false, "true": 2}, "d": "text\n"})
+            )
+        );
+        let decoded = read("a: 1\nb: 2\na: 3\n").expect("a document");
+        assert_eq!(decoded.value, json!({"a": 3, "b": 2}));
+        assert_eq!(decoded.duplicates, ["yaml: unmarshal errors:\n  line 3: key \"a\" already set in map"]);
+    }
+
+    #[test]
+    fn bombs_and_streams_are_refused() {
+        let mut bomb = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n".to_owned();
+        for at in 1..10 {
+            let last = format!("*a{}", at - 1);
+            bomb.push_str(&format!("a{at}: &a{at} [{}]\n", [last.as_str(); 10].join(",")));
+        }
+        assert_eq!(
+            read(&bomb),
+            Err("error converting YAML to JSON: yaml: document contains excessive aliasing".to_owned())
+        );
+        assert!(read("a: 1\n---\nb: 2\n").is_err());
+        assert!(read(&"[".repeat(10_000)).is_err());
+        assert!(read(&"- ".repeat(10_000)).is_err());
+        assert!(read("a: b: c").is_err());
+        assert!(read("a: .nan").is_err());
+        assert!(read("&a [*a]").is_err());
+        assert!(decode(b"\xff\xfe\xff", Limits::default()).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "[-:#&*!|>'\"%@`{}\\[\\],?a-c0-2 \n\t.~<_e+]{0,40}") {
+            let _ = read(&text);
+        }
+    }
+}
