@@ -2,11 +2,20 @@
 //!
 //! This crate knows no API objects. It is the only place in the workspace that runs other programs or makes system
 //! calls by itself, so what Trireme can do to a machine is readable here and nowhere else.
-#![warn(missing_docs)]
+//!
+//! - [`cri`] speaks to a container runtime; [`containerd`] keeps one of our own; [`oci`], [`tar`] and [`elf`] make images;
+//! - [`cgroups`], [`mounts`] and [`process`] are the kernel's objects a pod is made of;
+//! - [`cni`], [`net`] and [`nft`] are its network; [`run`] runs other programs.
 
+pub mod cgroups;
+pub mod cni;
+pub mod containerd;
 pub mod cri;
 pub mod elf;
+pub mod mounts;
+pub mod net;
 pub mod nft;
 pub mod oci;
+pub mod process;
 pub mod run;
 pub mod tar;

@@ -63,7 +63,8 @@ pub fn archive(image: &Image) -> Vec<u8> {
     });
     entry["platform"] = json!({"architecture": architecture(), "os": "linux"});
     let index = json!({"schemaVersion": 2, "manifests": [entry]}).to_string().into_bytes();
-    let blob = |digest: &str, bytes: Vec<u8>| tar::Entry::file(&digest.replace("sha256:", "blobs/sha256/"), 0o644, bytes);
+    let blob =
+        |digest: &str, bytes: Vec<u8>| tar::Entry::file(&digest.replace("sha256:", "blobs/sha256/"), 0o644, bytes);
     tar::archive(&[
         tar::Entry::file("oci-layout", 0o644, br#"{"imageLayoutVersion":"1.0.0"}"#.to_vec()),
         tar::Entry::directory("blobs", 0o755),
@@ -95,7 +96,11 @@ pub fn busybox(name: &str, program: Vec<u8>, applets: &[&str]) -> Vec<u8> {
         tar::Entry::directory("root", 0o700),
         tar::Entry::directory("tmp", 0o1777),
         tar::Entry::directory("var", 0o755),
-        tar::Entry::file("etc/passwd", 0o644, b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n".to_vec()),
+        tar::Entry::file(
+            "etc/passwd",
+            0o644,
+            b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n".to_vec(),
+        ),
         tar::Entry::file("etc/group", 0o644, b"root:x:0:\nnogroup:x:65534:\n".to_vec()),
         tar::Entry::file("bin/busybox", 0o755, program),
     ];

@@ -3,10 +3,13 @@
 //! Two sources say the same: the CRI's own stream, where the runtime has it, and containerd's event service, which has
 //! been there longer. Either way an event is only a hint that something changed; the reader asks for the state.
 
-use futures::StreamExt;
-use futures::stream::BoxStream;
+use std::time::Duration;
+
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt, TryStreamExt};
 use prost::Message;
 use tonic::Request;
+use tonic::metadata::MetadataValue;
 use tonic::transport::Channel;
 
 use super::{Error, v1};
@@ -38,37 +41,71 @@ pub enum EventKind {
     Removed,
 }
 
+/// How long the CRI's stream may be silent before it counts as established: servers send no header before the first
+/// event, but refuse an unknown call at once.
+const PROBE: Duration = Duration::from_millis(500);
+/// The topic of an event of our own, by which we know that containerd's stream reaches us.
+const MARKER: &str = "/trireme/subscribed";
+const NAMESPACE: &str = "k8s.io";
+
 /// The stream of the CRI, or of containerd where the runtime has no stream of the CRI.
 pub(super) async fn subscribe(channel: Channel) -> Result<BoxStream<'static, Result<Event, Error>>, Error> {
     let mut cri = v1::runtime_service_client::RuntimeServiceClient::new(channel.clone());
-    match cri.get_container_events(v1::GetEventsRequest {}).await {
-        Ok(response) => Ok(response
-            .into_inner()
-            .filter_map(|item| async {
-                match item {
-                    Ok(event) => from_cri(event).map(Ok),
-                    Err(status) => Some(Err(Error::new("GetContainerEvents", status))),
-                }
-            })
-            .boxed()),
-        Err(status) if status.code() == tonic::Code::Unimplemented => subscribe_containerd(channel).await,
-        Err(status) => Err(Error::new("GetContainerEvents", status)),
-    }
+    let mut call = Box::pin(async move { cri.get_container_events(v1::GetEventsRequest {}).await });
+    let established = match tokio::time::timeout(PROBE, &mut call).await {
+        Ok(Ok(response)) => response.into_inner().boxed(),
+        Ok(Err(status)) if status.code() == tonic::Code::Unimplemented => return subscribe_containerd(channel).await,
+        Ok(Err(status)) => return Err(Error::new("GetContainerEvents", status)),
+        Err(_) => stream::once(call).map_ok(tonic::Response::into_inner).try_flatten().boxed(),
+    };
+    let read = |item: Result<_, tonic::Status>| match item {
+        Ok(event) => from_cri(event).map(Ok),
+        Err(status) => Some(Err(Error::new("GetContainerEvents", status))),
+    };
+    Ok(established.filter_map(move |item| futures::future::ready(read(item))).boxed())
 }
 
 async fn subscribe_containerd(channel: Channel) -> Result<BoxStream<'static, Result<Event, Error>>, Error> {
-    let mut events = containerd::events_client::EventsClient::new(channel);
-    let filter = r#"namespace==k8s.io,topic~="^/(tasks/(start|exit|delete|oom)|containers/delete)$""#;
-    let request = Request::new(containerd::SubscribeRequest { filters: vec![filter.to_owned()] });
-    let stream = events.subscribe(request).await.map_err(|s| Error::new("Subscribe", s))?.into_inner();
-    Ok(stream
-        .filter_map(|item| async {
-            match item {
-                Ok(envelope) => from_containerd(&envelope).map(Ok),
-                Err(status) => Some(Err(Error::new("Subscribe", status))),
-            }
-        })
-        .boxed())
+    let mut events = containerd::events_client::EventsClient::new(channel.clone());
+    let filter = format!(
+        r#"namespace=={NAMESPACE},topic~="^/(tasks/(start|exit|delete|oom)|containers/delete|trireme/subscribed)$""#
+    );
+    let request = containerd::SubscribeRequest { filters: vec![filter] };
+    let call = async move { events.subscribe(request).await };
+    let mut stream = stream::once(call).map_ok(tonic::Response::into_inner).try_flatten().boxed();
+    // What happens before the subscription is in force would be lost without a trace, so we wait for it: until one of
+    // our own markers comes back.
+    let mut early = Vec::new();
+    loop {
+        let item = tokio::select! {
+            item = stream.next() => item,
+            marked = mark(channel.clone()) => match marked {
+                Ok(()) => continue,
+                Err(status) => return Err(Error::new("Publish", status)),
+            },
+        };
+        match item {
+            Some(Ok(envelope)) if envelope.topic == MARKER => break,
+            Some(Ok(envelope)) => early.push(Ok(envelope)),
+            Some(Err(status)) => return Err(Error::new("Subscribe", status)),
+            None => return Err(Error::of("Subscribe", tonic::Code::Unavailable, "the event stream ended")),
+        }
+    }
+    let read = |item: Result<containerd::Envelope, tonic::Status>| match item {
+        Ok(envelope) => from_containerd(&envelope).map(Ok),
+        Err(status) => Some(Err(Error::new("Subscribe", status))),
+    };
+    Ok(stream::iter(early).chain(stream).filter_map(move |item| futures::future::ready(read(item))).boxed())
+}
+
+/// Publishes a marker and gives it a moment to come back.
+async fn mark(channel: Channel) -> Result<(), tonic::Status> {
+    let event = containerd::Payload { type_url: "trireme/subscribed".to_owned(), value: Vec::new() };
+    let mut request = Request::new(containerd::PublishRequest { topic: MARKER.to_owned(), event: Some(event) });
+    request.metadata_mut().insert("containerd-namespace", MetadataValue::from_static(NAMESPACE));
+    containerd::events_client::EventsClient::new(channel).publish(request).await?;
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    Ok(())
 }
 
 fn from_cri(event: v1::ContainerEventResponse) -> Option<Event> {
@@ -114,8 +151,7 @@ mod tests {
 
     fn check(topic: &str, payload: impl Message, expect: Option<(&str, EventKind)>) {
         let event = containerd::Payload { type_url: String::new(), value: payload.encode_to_vec() };
-        let envelope =
-            containerd::Envelope { namespace: "k8s.io".into(), topic: topic.into(), event: Some(event) };
+        let envelope = containerd::Envelope { namespace: "k8s.io".into(), topic: topic.into(), event: Some(event) };
         let expect = expect.map(|(id, kind)| Event { id: id.into(), kind });
         assert_eq!(from_containerd(&envelope), expect, "{topic}");
     }

@@ -1,0 +1,278 @@
+//! Mounts of volumes: memory file systems, bind mounts, and paths inside volumes that a container could have bent.
+//!
+//! A volume's content belongs to its containers, which may replace any directory by a link to somewhere else while we
+//! look at it. So nothing below a volume's root is ever opened by its path: [`open_beneath`] lets the kernel resolve it
+//! with the promise never to leave the root, and what was opened is mounted by its descriptor.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
+
+/// Why something is not mounted, or not opened.
+#[derive(Debug, thiserror::Error)]
+#[error("{operation} {path}: {source}", path = path.display())]
+pub struct Error {
+    /// What was tried.
+    pub operation: &'static str,
+    /// On which path.
+    pub path: PathBuf,
+    /// What the system said.
+    pub source: std::io::Error,
+}
+
+fn failed(operation: &'static str, path: &Path) -> impl FnOnce(Errno) -> Error {
+    let path = path.to_owned();
+    move |errno| Error { operation, path, source: errno.into() }
+}
+
+/// One line of the mount table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mount {
+    /// Where it is.
+    pub target: PathBuf,
+    /// What kind of file system.
+    pub kind: String,
+    /// What was mounted.
+    pub source: String,
+    /// Whether mounts below it are seen by other namespaces.
+    pub shared: bool,
+}
+
+/// The mount table of this process, oldest first.
+pub fn list() -> std::io::Result<Vec<Mount>> {
+    Ok(parse(&std::fs::read_to_string("/proc/self/mountinfo")?))
+}
+
+/// Whether something is mounted exactly at `target`.
+pub fn is_mounted(target: &Path) -> std::io::Result<bool> {
+    Ok(list()?.iter().any(|mount| mount.target == target))
+}
+
+fn parse(mountinfo: &str) -> Vec<Mount> {
+    mountinfo
+        .lines()
+        .filter_map(|line| {
+            let (left, right) = line.split_once(" - ")?;
+            let mut left = left.split(' ');
+            let target = PathBuf::from(unescape(left.nth(4)?));
+            let shared = left.skip(1).any(|field| field.starts_with("shared:"));
+            let mut right = right.split(' ');
+            Some(Mount { target, kind: right.next()?.to_owned(), source: unescape(right.next()?), shared })
+        })
+        .collect()
+}
+
+/// The table writes blanks and backslashes as octal numbers.
+fn unescape(field: &str) -> String {
+    let mut out = Vec::with_capacity(field.len());
+    let mut bytes = field.as_bytes();
+    while let Some((&byte, rest)) = bytes.split_first() {
+        let code = (byte == b'\\' && rest.len() >= 3)
+            .then(|| std::str::from_utf8(&rest[..3]).ok().and_then(|octal| u8::from_str_radix(octal, 8).ok()))
+            .flatten();
+        out.push(code.unwrap_or(byte));
+        bytes = if code.is_some() { &rest[3..] } else { rest };
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// Mounts a file system in memory. `size` is its limit in bytes, if any.
+pub fn tmpfs(target: &Path, size: Option<u64>, mode: u32) -> Result<(), Error> {
+    let size = size.map_or(String::new(), |bytes| format!(",size={bytes}"));
+    let options = std::ffi::CString::new(format!("mode={mode:o}{size}")).expect("numbers hold no zero byte");
+    rustix::mount::mount("tmpfs", target, "tmpfs", MountFlags::empty(), Some(options.as_c_str()))
+        .map_err(failed("mount tmpfs on", target))
+}
+
+/// Shows `source` at `target` too, with everything mounted below it.
+pub fn bind(source: &Path, target: &Path) -> Result<(), Error> {
+    rustix::mount::mount_bind_recursive(source, target).map_err(failed("bind to", target))
+}
+
+/// Shows an opened file or directory at `target` too, wherever its name points by now.
+pub fn bind_fd(source: impl AsFd, target: &Path) -> Result<(), Error> {
+    let name = format!("/proc/self/fd/{}", source.as_fd().as_raw_fd());
+    rustix::mount::mount_bind_recursive(name.as_str(), target).map_err(failed("bind to", target))
+}
+
+/// Makes mounts at and below `target` visible in both directions.
+pub fn make_shared(target: &Path) -> Result<(), Error> {
+    rustix::mount::mount_change(
+        target,
+        rustix::mount::MountPropagationFlags::SHARED | rustix::mount::MountPropagationFlags::REC,
+    )
+    .map_err(failed("share", target))
+}
+
+/// Takes a mount away, at once from view and for good when the last user lets go. Not mounted is no error.
+pub fn unmount(target: &Path) -> Result<(), Error> {
+    match rustix::mount::unmount(target, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
+        Ok(()) | Err(Errno::INVAL | Errno::NOENT) => Ok(()),
+        Err(errno) => Err(failed("unmount", target)(errno)),
+    }
+}
+
+/// Takes away every mount at or below `dir`, deepest first.
+pub fn unmount_below(dir: &Path) -> Result<(), Error> {
+    let table = list().map_err(|source| Error { operation: "list mounts of", path: dir.to_owned(), source })?;
+    for mount in table.iter().rev().filter(|mount| mount.target.starts_with(dir)) {
+        unmount(&mount.target)?;
+    }
+    Ok(())
+}
+
+/// Tries an overlay mount in `dir`.
+pub fn overlay_works(dir: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(dir)?;
+    let trial = dir.join(format!(".overlay-trial-{}", std::process::id()));
+    let part = |name: &str| trial.join(name);
+    let result = (|| {
+        for name in ["lower", "upper", "work", "merged"] {
+            std::fs::create_dir_all(part(name))?;
+        }
+        let options = format!(
+            "lowerdir={},upperdir={},workdir={}",
+            part("lower").display(),
+            part("upper").display(),
+            part("work").display()
+        );
+        let options = std::ffi::CString::new(options).map_err(|_| std::io::ErrorKind::InvalidInput)?;
+        rustix::mount::mount("overlay", part("merged"), "overlay", MountFlags::empty(), Some(options.as_c_str()))?;
+        rustix::mount::unmount(part("merged"), UnmountFlags::DETACH)?;
+        Ok(())
+    })();
+    std::fs::remove_dir_all(&trial)?;
+    result
+}
+
+/// Opens `path` below `root` without ever leaving it, by links or by `..`. The descriptor is good for mounting only.
+pub fn open_beneath(root: &Path, path: &Path) -> Result<OwnedFd, Error> {
+    let base = open_root(root)?;
+    resolve(&base, path).map_err(failed("open", &root.join(path)))
+}
+
+/// As [`open_beneath`], making the directories that are missing with `mode`. A link on the way is followed only as long
+/// as it stays below `root`.
+pub fn make_beneath(root: &Path, path: &Path, mode: u32) -> Result<OwnedFd, Error> {
+    let base = open_root(root)?;
+    let full = root.join(path);
+    let mut sofar = PathBuf::new();
+    for component in path.components() {
+        let Component::Normal(name) = component else {
+            if component == Component::CurDir {
+                continue;
+            }
+            return Err(failed("make", &full)(Errno::INVAL));
+        };
+        let parent = resolve(&base, &sofar).map_err(failed("open", &full))?;
+        sofar.push(name);
+        match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(mode)) {
+            // The mode is set again because mkdir takes the process's mask away from it.
+            Ok(()) => {
+                let made = resolve(&base, &sofar).map_err(failed("open", &full))?;
+                let name = format!("/proc/self/fd/{}", made.as_raw_fd());
+                rustix::fs::chmodat(CWD, name.as_str(), Mode::from_raw_mode(mode), AtFlags::empty())
+                    .map_err(failed("change mode of", &full))?;
+            }
+            Err(Errno::EXIST) => {}
+            Err(errno) => return Err(failed("make", &full)(errno)),
+        }
+    }
+    resolve(&base, &sofar).map_err(failed("open", &full))
+}
+
+fn open_root(root: &Path) -> Result<OwnedFd, Error> {
+    rustix::fs::openat(CWD, root, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(failed("open", root))
+}
+
+fn resolve(base: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    let how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    loop {
+        match rustix::fs::openat2(base, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), how) {
+            // The tree was renamed under the kernel's feet; it says so instead of guessing.
+            Err(Errno::AGAIN) => {}
+            other => return other,
+        }
+    }
+}
+
+/// Capacity of the file system that holds `path`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Capacity {
+    /// Bytes in all.
+    pub bytes: u64,
+    /// Bytes free for everybody.
+    pub available: u64,
+    /// Inodes in all.
+    pub inodes: u64,
+    /// Inodes free.
+    pub inodes_free: u64,
+}
+
+/// How full the file system that holds `path` is.
+pub fn capacity(path: &Path) -> Result<Capacity, Error> {
+    let stat = rustix::fs::statvfs(path).map_err(failed("stat file system of", path))?;
+    Ok(Capacity {
+        bytes: stat.f_blocks * stat.f_frsize,
+        available: stat.f_bavail * stat.f_frsize,
+        inodes: stat.f_files,
+        inodes_free: stat.f_ffree,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mount_table_is_read_with_its_escapes() {
+        let table = "36 35 98:0 / /mnt/a\\040b rw,noatime shared:1 - ext4 /dev/root rw\n\
+                     37 35 98:0 / /mnt/c rw - tmpfs tmpfs rw,size=1k\n";
+        let mounts = parse(table);
+        assert_eq!(mounts[0].target, Path::new("/mnt/a b"));
+        assert!(mounts[0].shared && !mounts[1].shared);
+        assert_eq!((mounts[1].kind.as_str(), mounts[1].source.as_str()), ("tmpfs", "tmpfs"));
+    }
+
+    #[test]
+    fn a_path_in_a_volume_cannot_leave_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let volume = dir.path().join("volume");
+        std::fs::create_dir_all(volume.join("real/deep")).unwrap();
+        std::fs::create_dir(dir.path().join("secret")).unwrap();
+        std::os::unix::fs::symlink("../secret", volume.join("up")).unwrap();
+        std::os::unix::fs::symlink("/etc", volume.join("absolute")).unwrap();
+        std::os::unix::fs::symlink("real", volume.join("inside")).unwrap();
+        for bad in ["up", "absolute/passwd", "../secret", "inside/../../secret"] {
+            assert!(open_beneath(&volume, Path::new(bad)).is_err(), "{bad}");
+            assert!(make_beneath(&volume, Path::new(bad), 0o750).is_err(), "{bad}");
+        }
+        open_beneath(&volume, Path::new("inside/deep")).unwrap();
+        make_beneath(&volume, Path::new("inside/new/dir"), 0o777).unwrap();
+        let mode =
+            std::os::unix::fs::PermissionsExt::mode(&volume.join("real/new/dir").metadata().unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o777);
+    }
+
+    #[test]
+    fn memory_volumes_come_and_go_with_everything_below_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        let (a, b) = (dir.join("a"), dir.join("b"));
+        std::fs::create_dir(&a).unwrap();
+        std::fs::create_dir(&b).unwrap();
+        tmpfs(&a, Some(1 << 20), 0o777).unwrap();
+        assert_eq!(capacity(&a).unwrap().bytes, 1 << 20);
+        std::fs::write(a.join("file"), "x").unwrap();
+        bind(&a, &b).unwrap();
+        assert_eq!(std::fs::read(b.join("file")).unwrap(), b"x");
+        assert!(is_mounted(&b).unwrap());
+        unmount_below(&dir).unwrap();
+        assert!(!is_mounted(&a).unwrap() && !is_mounted(&b).unwrap());
+        unmount(&a).unwrap();
+    }
+}

@@ -1,0 +1,7 @@
+//! The node on the real thing: our own containerd, our own images, a bridge of the test's own.
+//!
+//! Needs root, `containerd`, `runc`, `ctr` and the CNI plugins. Every test has its own directory, bridge and range, and
+//! refuses the range first, so that no packet can leave the machine.
+
+mod containerd;
+mod rig;
