@@ -1,1 +1,3 @@
-//! testkit.
+//! What tests of whole clusters need.
+
+pub mod linear;
