@@ -29,7 +29,7 @@ impl Driver {
 /// Which of the kernel's two interfaces is mounted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Hierarchy {
-    /// One tree per controller.
+    /// One tree per controller; `unified` is the controller-less v2 tree beside them, where there is one.
     V1(BTreeMap<String, PathBuf>),
     /// One tree.
     V2(PathBuf),
@@ -159,10 +159,12 @@ impl Cgroups {
         let table = crate::mounts::list().map_err(failed("read mounts of", Path::new("/sys/fs/cgroup")))?;
         let mut v1 = BTreeMap::new();
         let mut v2 = None;
+        let mut hybrid = None;
         let info = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         for mount in &table {
             match mount.kind.as_str() {
                 "cgroup2" if mount.target == Path::new("/sys/fs/cgroup") => v2 = Some(mount.target.clone()),
+                "cgroup2" => hybrid = Some(mount.target.clone()),
                 "cgroup" => {
                     for controller in v1::controllers_of(&info, &mount.target) {
                         v1.entry(controller).or_insert_with(|| mount.target.clone());
@@ -171,6 +173,8 @@ impl Cgroups {
                 _ => {}
             }
         }
+        // Runtimes make a group there too, which has to go with the others.
+        v1.extend(hybrid.map(|root| ("unified".to_owned(), root)));
         let hierarchy = match v2 {
             Some(root) => Hierarchy::V2(root),
             None if v1.contains_key("memory") || v1.contains_key("cpu") => Hierarchy::V1(v1),

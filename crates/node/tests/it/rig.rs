@@ -55,7 +55,8 @@ impl Rig {
             runtime.remove_sandbox(&sandbox.id).await.unwrap();
         }
         self.containerd.stop().await.unwrap();
-        Cgroups::detect(Driver::Cgroupfs).unwrap().remove(&self.cgroup).await.unwrap();
+        let cgroups = Cgroups::detect(Driver::Cgroupfs).unwrap();
+        cgroups.remove(&self.cgroup).await.unwrap();
         let dir = self.dir.path().canonicalize().unwrap();
         let leases: Vec<_> = std::fs::read_dir(dir.join("ipam/trireme"))
             .into_iter()
