@@ -99,6 +99,8 @@ pub struct Resource {
     pub singular: Str,
     /// The kind of its objects.
     pub kind: Str,
+    /// The kind of lists of its objects.
+    pub list_kind: Str,
     /// Whether objects live in namespaces.
     pub namespaced: bool,
     /// What can be done with it.
@@ -120,6 +122,28 @@ pub struct Resource {
 }
 
 impl Resource {
+    /// A resource with these names, which supports no verb yet, to build upon at run time.
+    pub fn new(group: impl Into<Str>, version: impl Into<Str>, plural: impl Into<Str>, kind: impl Into<Str>) -> Resource {
+        let kind = kind.into();
+        Resource {
+            group: group.into(),
+            version: version.into(),
+            plural: plural.into(),
+            singular: Str::Owned(kind.to_lowercase()),
+            list_kind: Str::Owned(format!("{kind}List")),
+            kind,
+            namespaced: false,
+            verbs: Verbs::NONE,
+            short_names: Box::default(),
+            categories: Box::default(),
+            storage_version_hash: None,
+            returns_deleted: false,
+            subresources: Box::default(),
+            ty: None,
+            list_ty: None,
+        }
+    }
+
     /// The subresource of this name.
     pub fn subresource(&self, name: &str) -> Option<&Subresource> {
         self.subresources.iter().find(|sub| sub.name == name)

@@ -382,22 +382,10 @@ fn resource(line: &'static str) -> Resource {
     let mut tokens = line.split(' ');
     let mut next = || tokens.next().unwrap_or_default();
     let (plural, singular, kind, scope, verbs) = (next(), next(), next(), next(), next());
-    let mut resource = Resource {
-        group: Str::Borrowed(""),
-        version: Str::Borrowed(""),
-        plural: plural.into(),
-        singular: singular.into(),
-        kind: kind.into(),
-        namespaced: scope == "N",
-        verbs: verb_set(verbs),
-        short_names: Box::default(),
-        categories: Box::default(),
-        storage_version_hash: None,
-        returns_deleted: false,
-        subresources: Box::default(),
-        ty: None,
-        list_ty: None,
-    };
+    let mut resource = Resource::new("", "", plural, kind);
+    resource.singular = singular.into();
+    resource.namespaced = scope == "N";
+    resource.verbs = verb_set(verbs);
     for token in tokens {
         match token.split_once('=').unwrap_or((token, "")) {
             ("o", "") => resource.returns_deleted = true,

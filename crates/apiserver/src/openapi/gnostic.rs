@@ -24,6 +24,14 @@ enum Part {
     Texts,
     /// A string, as a message with a list of one.
     Type,
+    /// A floating-point number.
+    Number,
+    /// A whole number.
+    Integer,
+    /// Any value, as YAML.
+    Any,
+    /// A list of such values.
+    Anys,
     /// A message, whose fields and the number of whose extensions follow.
     Message(Fields, u32),
     /// A message that the writer knows.
@@ -114,14 +122,31 @@ const RESPONSE: Fields = &[
 const SCHEMA: Fields = &[
     ("$ref", 1, Part::Text),
     ("format", 2, Part::Text),
+    ("title", 3, Part::Text),
     ("description", 4, Part::Text),
+    ("multipleOf", 6, Part::Number),
+    ("maximum", 7, Part::Number),
+    ("exclusiveMaximum", 8, Part::Flag),
+    ("minimum", 9, Part::Number),
+    ("exclusiveMinimum", 10, Part::Flag),
+    ("maxLength", 11, Part::Integer),
+    ("minLength", 12, Part::Integer),
+    ("pattern", 13, Part::Text),
+    ("maxItems", 14, Part::Integer),
+    ("minItems", 15, Part::Integer),
+    ("uniqueItems", 16, Part::Flag),
+    ("maxProperties", 17, Part::Integer),
+    ("minProperties", 18, Part::Integer),
     ("required", 19, Part::Texts),
-    ("additionalProperties", 21, Part::With(|schema, out| out.nested(1, |out| message(schema, SCHEMA, 31, out)))),
+    ("enum", 20, Part::Anys),
+    ("additionalProperties", 21, Part::With(additional)),
     ("type", 22, Part::Type),
     ("items", 23, Part::With(|schema, out| out.nested(1, |out| message(schema, SCHEMA, 31, out)))),
-    ("allOf", 24, Part::Each(|schema, out| message(schema, SCHEMA, 31, out))),
     ("properties", 25, Part::With(schemas)),
+    ("externalDocs", 29, Part::Message(EXTERNAL_DOCS, 3)),
+    ("example", 30, Part::Any),
 ];
+const EXTERNAL_DOCS: Fields = &[("description", 1, Part::Text), ("url", 2, Part::Text)];
 
 /// Writes an object as a message; `extensions` is the number of the field for keys that begin with `x-`.
 fn message(value: &Value, fields: Fields, extensions: u32, out: &mut Writer) {
@@ -133,6 +158,14 @@ fn message(value: &Value, fields: Fields, extensions: u32, out: &mut Writer) {
             Part::Flag => out.flag(number, value == &Value::Bool(true)),
             Part::Texts => texts(number, value, out),
             Part::Type => out.nested(number, |out| out.text(1, value.as_str().unwrap_or_default())),
+            Part::Number => out.number(number, value.as_f64().unwrap_or_default()),
+            Part::Integer => out.integer(number, value.as_i64().unwrap_or_default()),
+            Part::Any => out.nested(number, |out| any(value, out)),
+            Part::Anys => {
+                for value in value.as_array().into_iter().flatten() {
+                    out.nested(number, |out| any(value, out));
+                }
+            }
             Part::Message(fields, extensions) => out.nested(number, |out| message(value, fields, extensions, out)),
             Part::With(write) => out.nested(number, |out| write(value, out)),
             Part::Each(write) => {
@@ -145,8 +178,20 @@ fn message(value: &Value, fields: Fields, extensions: u32, out: &mut Writer) {
     for (key, value) in object.iter().filter(|(key, _)| key.starts_with("x-")) {
         out.nested(extensions, |out| {
             out.text(1, key);
-            out.nested(2, |out| out.text(2, &value.to_string()));
+            out.nested(2, |out| any(value, out));
         });
+    }
+}
+
+fn any(value: &Value, out: &mut Writer) {
+    out.text(2, &value.to_string());
+}
+
+/// The schema of further properties, or whether there may be any.
+fn additional(value: &Value, out: &mut Writer) {
+    match value {
+        Value::Bool(allowed) => out.flag(2, *allowed),
+        schema => out.nested(1, |out| message(schema, SCHEMA, 31, out)),
     }
 }
 
@@ -206,6 +251,20 @@ impl Writer {
         if flag {
             self.varint(u64::from(number) << 3);
             self.varint(1);
+        }
+    }
+
+    fn integer(&mut self, number: u32, value: i64) {
+        if value != 0 {
+            self.varint(u64::from(number) << 3);
+            self.varint(value as u64);
+        }
+    }
+
+    fn number(&mut self, number: u32, value: f64) {
+        if value != 0.0 {
+            self.varint(u64::from(number) << 3 | 1);
+            self.bytes.extend_from_slice(&value.to_le_bytes());
         }
     }
 

@@ -2,10 +2,13 @@
 //!
 //! `/openapi/v3` has a document per group version, `/openapi/v2` has everything in one, in JSON and in the
 //! protobuf form that client-go asks for. All of it follows from the facts, and from the groups that are
-//! served: [`paths`] tells the operations, [`schemas`] the types, [`v2`] and [`v3`] how each version writes
-//! them down. Documents are made when first asked for and kept.
+//! served: [`paths`] tells the operations, [`schemas`] the built-in types, [`custom`] those of custom resources,
+//! [`v2`] and [`v3`] how each version writes them down. Documents are made when first asked for and kept. When
+//! the groups change a new [`OpenApi`] takes the place of the old one.
 
+mod custom;
 mod gnostic;
+mod operation;
 mod paths;
 mod schemas;
 #[cfg(test)]
@@ -15,17 +18,21 @@ mod v3;
 
 use std::sync::OnceLock;
 
-use facts::{Group, Type};
+use facts::{Group, Type, TypeId};
 use serde_json::{Map, Value, json};
 
+use self::operation::{Operation, PathItem};
+use self::schemas::Dialect;
 use crate::discovery::{Document, etag};
 
+pub use custom::{Custom, Customs};
 pub use paths::type_name;
 
 /// The OpenAPI documents of what is served.
 #[derive(Debug)]
 pub struct OpenApi {
     groups: Vec<Group>,
+    customs: Customs,
     /// The release that the documents name, such as `v1.37.0`.
     release: String,
     documents: Vec<Entry>,
@@ -56,8 +63,13 @@ enum Subject {
 }
 
 impl OpenApi {
-    /// The documents of these groups.
+    /// The documents of these groups of built-in kinds.
     pub fn new(groups: Vec<Group>, release: impl Into<String>) -> OpenApi {
+        OpenApi::with_customs(groups, Customs::default(), release)
+    }
+
+    /// The documents of these groups, some of whose resources are custom.
+    pub fn with_customs(groups: Vec<Group>, customs: Customs, release: impl Into<String>) -> OpenApi {
         let mut documents = vec![
             Entry::new("api".to_owned(), Subject::Api),
             Entry::new("apis".to_owned(), Subject::Apis),
@@ -76,6 +88,7 @@ impl OpenApi {
         documents.sort_by(|a, b| a.path.cmp(&b.path));
         OpenApi {
             groups,
+            customs,
             release: release.into(),
             documents,
             root: OnceLock::new(),
@@ -109,12 +122,16 @@ impl OpenApi {
 
     /// `/openapi/v2` in JSON.
     pub fn v2_json(&self) -> &Document {
-        self.v2_json.get_or_init(|| Document::new(v2::document(&self.groups, &self.release).to_string()))
+        self.v2_json.get_or_init(|| Document::new(self.v2().to_string()))
     }
 
     /// `/openapi/v2` as `application/com.github.proto-openapi.spec.v2.v1.0+protobuf`.
     pub fn v2_protobuf(&self) -> &Document {
-        self.v2_protobuf.get_or_init(|| Document::new(gnostic::encode(&v2::document(&self.groups, &self.release))))
+        self.v2_protobuf.get_or_init(|| Document::new(gnostic::encode(&self.v2())))
+    }
+
+    fn v2(&self) -> Value {
+        v2::document(&self.groups, &self.customs, &self.release)
     }
 
     /// The tag of a document, without keeping the document: most are never asked for.
@@ -126,7 +143,7 @@ impl OpenApi {
     }
 
     fn write(&self, subject: &Subject) -> Value {
-        let plain = |item| v3::document(&[item], None, &self.release);
+        let plain = |item| v3::single(item, &self.release);
         match *subject {
             Subject::Api => plain(paths::api_root()),
             Subject::Apis => plain(paths::apis_root()),
@@ -135,7 +152,7 @@ impl OpenApi {
             Subject::Keys => plain(paths::keys()),
             Subject::GroupVersion(group, version) => {
                 let group = &self.groups[group];
-                v3::group_version(&group.name, &group.versions[version], &self.release)
+                v3::group_version(&group.name, &group.versions[version], &self.customs, &self.release)
             }
         }
     }
@@ -145,6 +162,22 @@ impl Entry {
     fn new(path: String, subject: Subject) -> Entry {
         Entry { path, subject, tag: OnceLock::new(), document: OnceLock::new() }
     }
+}
+
+/// The schemas of the built-in types that these operations need. `everywhere` has the group versions of which
+/// some types are kinds without being told so by the facts.
+fn definitions(items: &[PathItem], dialect: Dialect, everywhere: &[(String, String)]) -> Map<String, Value> {
+    let named = items.iter().flat_map(|item| &item.operations).flat_map(Operation::types);
+    let built_in = named.filter_map(facts::type_named);
+    // The schema of a custom resource refers to these, but is not among the facts.
+    let custom = items.iter().flat_map(|item| &item.operations).flat_map(Operation::types);
+    let custom = custom.filter(|name| facts::type_named(name).is_none()).flat_map(|_| custom::REFERRED);
+    let needed = schemas::closure(built_in.chain(custom.filter_map(facts::type_named)));
+    let schema = |of: &'static Type| {
+        let everywhere = if is_everywhere(of) { everywhere } else { &[] };
+        (of.name.to_string(), schemas::of_type(of, dialect, everywhere))
+    };
+    needed.into_iter().map(TypeId::def).map(schema).collect()
 }
 
 /// Whether a type is a kind of every group version.

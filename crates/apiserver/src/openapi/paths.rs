@@ -1,94 +1,12 @@
 //! The operations of a group version, told once for both versions of OpenAPI.
 //!
 //! Which paths exist, what they are called and what goes in and out follows from a resource's verbs and
-//! subresources alone, so custom resources have the same operations as built-in kinds. What each version
-//! of OpenAPI makes of an operation is for [`super::v2`] and [`super::v3`] to say.
+//! subresources alone, so custom resources have the same operations as built-in kinds; they only know fewer
+//! media types and have no paths to watch, which upstream deprecated before it had custom resources.
 
 use facts::{Gvk, Resource, Schema, Str, Subresource, Type};
 
-/// A path and what can be done there.
-pub(super) struct PathItem {
-    /// Such as `/api/v1/namespaces/{namespace}/pods/{name}`.
-    pub path: String,
-    /// The parameters that all operations share, sorted.
-    pub parameters: Vec<Parameter>,
-    /// The operations.
-    pub operations: Vec<Operation>,
-}
-
-/// What can be done with one method.
-pub(super) struct Operation {
-    /// The method, in lower case.
-    pub method: &'static str,
-    /// Its name, unique in the server.
-    pub id: String,
-    /// The group version, or what takes its place.
-    pub tag: String,
-    /// What it does and to which kind; paths that are no resource's do not say.
-    pub about: Option<(&'static str, Gvk)>,
-    /// The parameters that are this operation's own, sorted.
-    pub parameters: Vec<Parameter>,
-    /// What goes in.
-    pub body: Option<Body>,
-    /// What comes out.
-    pub responses: Vec<Response>,
-}
-
-impl Operation {
-    /// The names of the types that go in and out.
-    pub fn types(&self) -> impl Iterator<Item = &str> {
-        let answers = self.responses.iter().filter_map(|response| match &response.content.as_ref()?.schema {
-            ContentSchema::Type(name) => Some(&**name),
-            ContentSchema::Text => None,
-        });
-        self.body.iter().map(|body| &*body.schema).chain(answers)
-    }
-}
-
-/// A parameter in the path or the query.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Parameter {
-    /// The name.
-    pub name: Str,
-    /// `path` (and then required) or `query`.
-    pub place: &'static str,
-    /// `string`, `integer` or `boolean`.
-    pub kind: &'static str,
-}
-
-/// The body of a request.
-pub(super) struct Body {
-    /// The media types.
-    pub consumes: &'static [&'static str],
-    /// The name of the type.
-    pub schema: Str,
-    /// Whether there must be one.
-    pub required: bool,
-}
-
-/// An answer.
-pub(super) struct Response {
-    /// The status code.
-    pub code: &'static str,
-    /// What it holds, unless it is empty.
-    pub content: Option<Content>,
-}
-
-/// What an answer holds.
-pub(super) struct Content {
-    /// The media types.
-    pub produces: &'static [&'static str],
-    /// What it is.
-    pub schema: ContentSchema,
-}
-
-/// What the content of an answer is.
-pub(super) enum ContentSchema {
-    /// An object of the type of this name.
-    Type(Str),
-    /// Plain text, or what comes out of a stream.
-    Text,
-}
+use super::operation::{Body, Content, ContentSchema, Operation, Parameter, PathItem, Response};
 
 const JSON: &str = "application/json";
 const YAML: &str = "application/yaml";
@@ -96,6 +14,7 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const CBOR: &str = "application/cbor";
 
 const OBJECT: &[&str] = &[JSON, YAML, PROTOBUF, CBOR];
+const CUSTOM: &[&str] = &[JSON, YAML];
 const LOG: &[&str] = &["text/plain", JSON, YAML, PROTOBUF, CBOR];
 const STREAM: &[&str] = &[
     JSON,
@@ -114,13 +33,9 @@ const PATCHES: &[&str] = &[
     "application/apply-patch+yaml",
     "application/apply-patch+cbor",
 ];
-/// Strategic merge patch needs the Go struct of the kind, which a custom resource has not.
-const CUSTOM_PATCHES: &[&str] = &[
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    "application/apply-patch+yaml",
-    "application/apply-patch+cbor",
-];
+/// Strategic merge patch is not for custom resources: their schemas have no patch strategies.
+const CUSTOM_PATCHES: &[&str] =
+    &["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"];
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 
@@ -254,7 +169,7 @@ impl<'a> Base<'a> {
                 collection.extend(has("deletecollection").then_some(Action::DeleteCollection));
             }
             items.extend(at.item(at.path(false), &collection));
-            if has("watch") {
+            if has("watch") && !at.is_custom() {
                 items.extend(at.item(at.watch_path(false), &[Action::WatchList]));
             }
             if place == Place::All {
@@ -265,7 +180,7 @@ impl<'a> Base<'a> {
             let object: Vec<Action> =
                 verbs.into_iter().filter(|(verb, _)| has(verb)).map(|(_, action)| action).collect();
             items.extend(at.item(at.path(true), &object));
-            if has("watch") {
+            if has("watch") && !at.is_custom() {
                 items.extend(at.item(at.watch_path(true), &[Action::Watch]));
             }
             for sub in &resource.subresources {
@@ -466,27 +381,28 @@ impl Site<'_> {
 
     fn body(&self, action: Action) -> Option<Body> {
         let meta = |kind| Str::Owned(format!("{META}{kind}"));
+        let (object, patches) = if self.is_custom() { (CUSTOM, CUSTOM_PATCHES) } else { (ANYTHING, PATCHES) };
         let (consumes, schema, required) = match action {
-            Action::Post | Action::Put => (ANYTHING, self.type_name(), true),
-            Action::Patch if self.resource.ty.is_none() => (CUSTOM_PATCHES, meta("Patch"), true),
-            Action::Patch => (PATCHES, meta("Patch"), true),
-            Action::Delete | Action::DeleteCollection => (ANYTHING, meta("DeleteOptions"), false),
+            Action::Post | Action::Put => (object, self.type_name(), true),
+            Action::Patch => (patches, meta("Patch"), true),
+            Action::Delete | Action::DeleteCollection => (object, meta("DeleteOptions"), false),
             _ => return None,
         };
         Some(Body { consumes, schema, required })
     }
 
     fn responses(&self, action: Action) -> Vec<Response> {
+        let (object, stream) = if self.is_custom() { (CUSTOM, CUSTOM) } else { (OBJECT, STREAM) };
         let (codes, produces, schema): (&[&'static str], _, _) = match action {
             Action::Get if self.is_log() => (&["200"], LOG, None),
-            Action::Get => (&["200"], OBJECT, Some(self.type_name())),
-            Action::List => (&["200"], STREAM, Some(self.list_name())),
-            Action::Watch | Action::WatchList => (&["200"], STREAM, Some(format!("{META}WatchEvent").into())),
-            Action::Post => (&["200", "201", "202"], OBJECT, Some(self.type_name())),
-            Action::Put | Action::Patch => (&["200", "201"], OBJECT, Some(self.type_name())),
-            Action::Delete if self.resource.returns_deleted => (&["200", "202"], OBJECT, Some(self.type_name())),
-            Action::Delete => (&["200", "202"], OBJECT, Some(format!("{META}Status").into())),
-            Action::DeleteCollection => (&["200"], OBJECT, Some(format!("{META}Status").into())),
+            Action::Get => (&["200"], object, Some(self.type_name())),
+            Action::List => (&["200"], stream, Some(self.list_name())),
+            Action::Watch | Action::WatchList => (&["200"], stream, Some(format!("{META}WatchEvent").into())),
+            Action::Post => (&["200", "201", "202"], object, Some(self.type_name())),
+            Action::Put | Action::Patch => (&["200", "201"], object, Some(self.type_name())),
+            Action::Delete if self.resource.returns_deleted => (&["200", "202"], object, Some(self.type_name())),
+            Action::Delete => (&["200", "202"], object, Some(format!("{META}Status").into())),
+            Action::DeleteCollection => (&["200"], object, Some(format!("{META}Status").into())),
             Action::Connect(_) => (&["200"], ANYTHING, None),
         };
         let content = |schema: &Option<Str>| Content {
@@ -497,6 +413,10 @@ impl Site<'_> {
             codes.iter().map(|code| Response { code, content: Some(content(&schema)) }).collect();
         responses.push(UNAUTHORIZED);
         responses
+    }
+
+    fn is_custom(&self) -> bool {
+        self.resource.ty.is_none()
     }
 
     fn is_log(&self) -> bool {
@@ -510,18 +430,23 @@ impl Site<'_> {
     }
 
     fn list_name(&self) -> Str {
-        let custom = || Str::Owned(type_name(self.resource).into_owned() + "List");
-        self.resource.list_ty.map_or_else(custom, |of| of.def().name.clone())
+        self.resource.list_ty.map_or_else(|| list_type_name(self.resource), |of| of.def().name.clone())
     }
 }
 
 /// The name of the type of a resource's objects. A custom resource's is made of its group, back to front.
 pub fn type_name(resource: &Resource) -> Str {
-    if let Some(of) = resource.ty {
-        return of.def().name.clone();
-    }
+    resource.ty.map_or_else(|| custom_name(resource, &resource.kind), |of| of.def().name.clone())
+}
+
+/// The name of the type of lists of a custom resource.
+pub(super) fn list_type_name(resource: &Resource) -> Str {
+    custom_name(resource, &resource.list_kind)
+}
+
+fn custom_name(resource: &Resource, kind: &str) -> Str {
     let mut parts: Vec<&str> = resource.group.split('.').rev().collect();
-    parts.extend([&*resource.version, &*resource.kind]);
+    parts.extend([&*resource.version, kind]);
     Str::Owned(parts.join("."))
 }
 

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use facts::{Resource, Stability, Verbs, Version};
+
 use super::*;
 use crate::discovery::built_in;
 
@@ -96,11 +98,17 @@ fn version_2_has_what_kubectl_looks_for() {
     );
 }
 
-/// The fields of a message: numbers and, for those of type 2, their bytes.
+/// The fields of a message: their numbers and bytes.
 fn fields(mut bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
     let mut found = Vec::new();
     while !bytes.is_empty() {
         let tag = varint(&mut bytes);
+        if tag & 7 == 1 {
+            let (number, rest) = bytes.split_at(8);
+            found.push((tag >> 3, number.to_vec()));
+            bytes = rest;
+            continue;
+        }
         let value = varint(&mut bytes);
         match tag & 7 {
             0 => found.push((tag >> 3, vec![value as u8])),
@@ -162,4 +170,89 @@ fn the_protobuf_form_holds_the_same() {
     assert!(names.contains(&b"fieldValidation".to_vec()));
     let kind = named(&get(patch, 13), "x-kubernetes-group-version-kind");
     assert_eq!(get(&kind, 2), [br#"{"group":"","kind":"Pod","version":"v1"}"#]);
+}
+
+fn crontabs() -> (Resource, Custom) {
+    let mut resource = Resource::new("stable.example.com", "v1", "crontabs", "CronTab");
+    resource.namespaced = true;
+    resource.verbs = Verbs::ALL;
+    let schema = json!({
+        "type": "object",
+        "required": ["spec"],
+        "properties": {
+            "spec": {
+                "type": "object",
+                "required": ["image", "note"],
+                "properties": {
+                    "image": { "type": "string", "pattern": "^[a-z]+$", "default": "busybox" },
+                    "note": { "type": "string", "nullable": true },
+                    "replicas": { "type": "integer", "minimum": 1, "enum": [1, 3] },
+                    "port": { "x-kubernetes-int-or-string": true, "anyOf": [{ "type": "integer" }, { "type": "string" }] },
+                    "template": { "type": "object", "x-kubernetes-embedded-resource": true },
+                    "free": { "type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": { "a": { "type": "string" } } },
+                },
+            },
+        },
+    });
+    (resource, Custom { schema: Some(schema), preserve_unknown: false, selectable: vec!["spec.image".to_owned()] })
+}
+
+fn with_crontabs() -> OpenApi {
+    let (resource, custom) = crontabs();
+    let mut customs = Customs::default();
+    customs.insert(&resource, custom);
+    let version =
+        Version { name: "v1".into(), stability: Stability::Stable, default_on: true, resources: [resource].into() };
+    let mut groups = built_in(|_, version| version.default_on);
+    groups.push(Group { name: "stable.example.com".into(), versions: [version].into() });
+    OpenApi::with_customs(groups, customs, "v1.37.0")
+}
+
+#[test]
+fn a_custom_resource_has_a_document_of_its_own() {
+    let openapi = with_crontabs();
+    let v3 = parse(openapi.document("apis/stable.example.com/v1").expect("served"));
+    let schemas = &v3["components"]["schemas"];
+    let object = &schemas["com.example.stable.v1.CronTab"];
+    assert_eq!(
+        object["x-kubernetes-group-version-kind"],
+        json!([{"group": "stable.example.com", "kind": "CronTab", "version": "v1"}])
+    );
+    assert_eq!(object["x-kubernetes-selectable-fields"], json!([{"fieldPath": "spec.image"}]));
+    assert_eq!(object["properties"]["kind"], json!({"type": "string"}));
+    let spec = &object["properties"]["spec"];
+    assert_eq!(spec["properties"]["image"]["default"], "busybox");
+    assert_eq!(spec["properties"]["template"]["required"], json!(["kind", "apiVersion"]));
+    assert!(schemas["io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"].is_object());
+    assert!(schemas["io.k8s.apimachinery.pkg.apis.meta.v1.OwnerReference"].is_object(), "what that refers to");
+    assert_eq!(schemas["com.example.stable.v1.CronTabList"]["required"], json!(["items"]));
+    let path = &v3["paths"]["/apis/stable.example.com/v1/namespaces/{namespace}/crontabs/{name}"];
+    assert_eq!(path["patch"]["operationId"], "patchStableExampleComV1NamespacedCronTab");
+    assert_eq!(path["patch"]["requestBody"]["content"].as_object().map(Map::len), Some(3));
+}
+
+#[test]
+fn version_2_leaves_out_what_it_cannot_say_of_a_custom_resource() {
+    let openapi = with_crontabs();
+    let v2 = parse(openapi.v2_json());
+    let spec = &v2["definitions"]["com.example.stable.v1.CronTab"]["properties"]["spec"];
+    assert_eq!(spec["required"], json!(["image"]), "null is not a value there");
+    assert_eq!(spec["properties"]["image"], json!({"type": "string", "pattern": "^[a-z]+$"}));
+    assert_eq!(spec["properties"]["note"], json!({}));
+    assert_eq!(spec["properties"]["port"], json!({"x-kubernetes-int-or-string": true}));
+    assert_eq!(spec["properties"]["free"], json!({"x-kubernetes-preserve-unknown-fields": true}));
+    let definitions = get(&get(&openapi.v2_protobuf().body, 9)[0], 1);
+    let object = named(&definitions, "com.example.stable.v1.CronTab");
+    let spec = named(&get(&get(&object, 25)[0], 1), "spec");
+    let replicas = named(&get(&get(&spec, 25)[0], 1), "replicas");
+    assert_eq!(get(&replicas, 9), [1.0f64.to_le_bytes()], "the minimum");
+    assert_eq!(get(&replicas, 20).len(), 2, "the enumerated values");
+}
+
+#[test]
+fn a_custom_resource_without_a_schema_may_hold_anything() {
+    let (resource, _) = crontabs();
+    let definitions = Customs::default().definitions(&[resource], Dialect::V3);
+    let object = &definitions["com.example.stable.v1.CronTab"];
+    assert!(object["properties"].is_null() && object["type"] == "object", "{object}");
 }

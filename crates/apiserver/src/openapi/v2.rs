@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use facts::{Group, TypeId};
+use facts::Group;
 use serde_json::{Map, Value, json};
 
-use super::paths::{self, Base, ContentSchema, Operation, Parameter, PathItem};
+use super::custom::Customs;
+use super::operation::{ContentSchema, Operation, Parameter, PathItem};
+use super::paths::{self, Base};
 use super::schemas::{self, Dialect};
-use super::{is_everywhere, reason};
+use super::{definitions, reason};
 
 /// The document of these groups.
-pub(super) fn document(groups: &[Group], release: &str) -> Value {
+pub(super) fn document(groups: &[Group], customs: &Customs, release: &str) -> Value {
     let mut items = vec![paths::api_root(), paths::apis_root(), paths::version(), paths::keys()];
     let mut everywhere = Vec::new();
     for group in groups {
@@ -28,15 +30,10 @@ pub(super) fn document(groups: &[Group], release: &str) -> Value {
     }
     everywhere.sort();
     let paths: BTreeMap<&str, Value> = items.iter().map(|item| (&*item.path, path(item))).collect();
-    let named = items.iter().flat_map(|item| &item.operations).flat_map(Operation::types);
-    let definitions: Map<String, Value> = schemas::closure(named.filter_map(facts::type_named))
-        .into_iter()
-        .map(TypeId::def)
-        .map(|of| {
-            let everywhere = if is_everywhere(of) { &*everywhere } else { &[] };
-            (of.name.to_string(), schemas::of_type(of, Dialect::V2, everywhere))
-        })
-        .collect();
+    let mut definitions = definitions(&items, Dialect::V2, &everywhere);
+    for version in groups.iter().flat_map(|group| &group.versions) {
+        definitions.extend(customs.definitions(&version.resources, Dialect::V2));
+    }
     json!({
         "swagger": "2.0",
         "info": { "title": "Kubernetes", "version": release },

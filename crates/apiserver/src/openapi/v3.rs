@@ -1,34 +1,34 @@
 //! OpenAPI v3: a document per group version and per root.
 
-use facts::{TypeId, Version};
+use facts::Version;
 use serde_json::{Map, Value, json};
 
-use super::paths::{Base, ContentSchema, Operation, Parameter, PathItem};
+use super::custom::Customs;
+use super::operation::{ContentSchema, Operation, Parameter, PathItem};
+use super::paths::Base;
 use super::schemas::{self, Dialect};
-use super::{is_everywhere, reason};
+use super::{definitions, reason};
 
 /// The document of a group version.
-pub(super) fn group_version(group: &str, version: &Version, release: &str) -> Value {
+pub(super) fn group_version(group: &str, version: &Version, customs: &Customs, release: &str) -> Value {
     let base = Base::new(group, &version.name);
     let mut items = vec![base.resources()];
     items.extend(version.resources.iter().flat_map(|resource| base.paths(resource)));
-    document(&items, (!group.is_empty()).then_some((group, &*version.name)), release)
+    let everywhere = (!group.is_empty()).then(|| (group.to_owned(), version.name.to_string()));
+    let mut schemas = definitions(&items, Dialect::V3, everywhere.as_slice());
+    schemas.extend(customs.definitions(&version.resources, Dialect::V3));
+    document(&items, schemas, release)
 }
 
-/// A document of these paths and of the schemas that they need. The types that belong to every group version
-/// are told this one.
-pub(super) fn document(items: &[PathItem], group_version: Option<(&str, &str)>, release: &str) -> Value {
+/// A document of one path outside of group versions.
+pub(super) fn single(item: PathItem, release: &str) -> Value {
+    let items = [item];
+    let schemas = definitions(&items, Dialect::V3, &[]);
+    document(&items, schemas, release)
+}
+
+fn document(items: &[PathItem], schemas: Map<String, Value>, release: &str) -> Value {
     let paths: Map<String, Value> = items.iter().map(|item| (item.path.clone(), path(item))).collect();
-    let everywhere: Vec<(String, String)> =
-        group_version.iter().map(|(group, version)| ((*group).to_owned(), (*version).to_owned())).collect();
-    let schemas: Map<String, Value> = schemas::closure(types(items))
-        .into_iter()
-        .map(TypeId::def)
-        .map(|of| {
-            let everywhere = if is_everywhere(of) { &*everywhere } else { &[] };
-            (of.name.to_string(), schemas::of_type(of, Dialect::V3, everywhere))
-        })
-        .collect();
     let mut components = json!({
         "securitySchemes": {
             "BearerToken": { "type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header" }
@@ -43,11 +43,6 @@ pub(super) fn document(items: &[PathItem], group_version: Option<(&str, &str)>, 
         "paths": paths,
         "components": components,
     })
-}
-
-/// The built-in types that the operations name.
-fn types(items: &[PathItem]) -> impl Iterator<Item = TypeId> {
-    items.iter().flat_map(|item| &item.operations).flat_map(Operation::types).filter_map(facts::type_named)
 }
 
 fn path(item: &PathItem) -> Value {

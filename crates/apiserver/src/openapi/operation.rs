@@ -1,0 +1,88 @@
+//! An operation as both versions of OpenAPI see it; what each makes of it is for [`super::v2`] and
+//! [`super::v3`] to say.
+
+use facts::{Gvk, Str};
+
+/// A path and what can be done there.
+pub(super) struct PathItem {
+    /// Such as `/api/v1/namespaces/{namespace}/pods/{name}`.
+    pub path: String,
+    /// The parameters that all operations share, sorted.
+    pub parameters: Vec<Parameter>,
+    /// The operations.
+    pub operations: Vec<Operation>,
+}
+
+/// What can be done with one method.
+pub(super) struct Operation {
+    /// The method, in lower case.
+    pub method: &'static str,
+    /// Its name, unique in the server.
+    pub id: String,
+    /// The group version, or what takes its place.
+    pub tag: String,
+    /// What it does and to which kind; paths that are no resource's do not say.
+    pub about: Option<(&'static str, Gvk)>,
+    /// The parameters that are this operation's own, sorted.
+    pub parameters: Vec<Parameter>,
+    /// What goes in.
+    pub body: Option<Body>,
+    /// What comes out.
+    pub responses: Vec<Response>,
+}
+
+impl Operation {
+    /// The names of the types that go in and out.
+    pub fn types(&self) -> impl Iterator<Item = &str> {
+        let answers = self.responses.iter().filter_map(|response| match &response.content.as_ref()?.schema {
+            ContentSchema::Type(name) => Some(&**name),
+            ContentSchema::Text => None,
+        });
+        self.body.iter().map(|body| &*body.schema).chain(answers)
+    }
+}
+
+/// A parameter in the path or the query.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Parameter {
+    /// The name.
+    pub name: Str,
+    /// `path` (and then required) or `query`.
+    pub place: &'static str,
+    /// `string`, `integer` or `boolean`.
+    pub kind: &'static str,
+}
+
+/// The body of a request.
+pub(super) struct Body {
+    /// The media types.
+    pub consumes: &'static [&'static str],
+    /// The name of the type.
+    pub schema: Str,
+    /// Whether there must be one.
+    pub required: bool,
+}
+
+/// An answer.
+pub(super) struct Response {
+    /// The status code.
+    pub code: &'static str,
+    /// What it holds, unless it is empty.
+    pub content: Option<Content>,
+}
+
+/// What an answer holds.
+pub(super) struct Content {
+    /// The media types.
+    pub produces: &'static [&'static str],
+    /// What it is.
+    pub schema: ContentSchema,
+}
+
+/// What the content of an answer is.
+pub(super) enum ContentSchema {
+    /// An object of the type of this name.
+    Type(Str),
+    /// Plain text, or what comes out of a stream.
+    Text,
+}
