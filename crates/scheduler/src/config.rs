@@ -1,0 +1,522 @@
+//! `KubeSchedulerConfiguration` v1: profiles, plugins, weights, arguments, extenders.
+//!
+//! Only what differs from the defaults need be given; [`Configuration::parse`] refuses what it does not understand.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{NodeAffinity, TopologySpreadConstraint};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// Why a configuration is not usable.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum ConfigError {
+    /// Not YAML or JSON, or not of the expected form.
+    #[error("cannot read KubeSchedulerConfiguration: {0}")]
+    Form(String),
+    /// Of another kind or version.
+    #[error("no kind {kind:?} is registered for version {version:?}")]
+    Kind {
+        /// What was given.
+        kind: String,
+        /// Its version.
+        version: String,
+    },
+    /// A value out of its range.
+    #[error("{field}: Invalid value: {message}")]
+    Invalid {
+        /// Where.
+        field: String,
+        /// What is wrong with it.
+        message: String,
+    },
+}
+
+/// A scheduler's configuration.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Configuration {
+    api_version: String,
+    kind: String,
+    /// Kept for compatibility: one thread schedules.
+    pub parallelism: i32,
+    /// Who leads when several run.
+    pub leader_election: LeaderElection,
+    /// How to reach the API; command lines may override it.
+    pub client_connection: ClientConnection,
+    /// Kept for compatibility.
+    pub enable_profiling: Option<bool>,
+    /// Kept for compatibility.
+    pub enable_contention_profiling: Option<bool>,
+    /// Backoff after the first failure.
+    pub pod_initial_backoff_seconds: u64,
+    /// The longest backoff.
+    pub pod_max_backoff_seconds: u64,
+    /// Percentage of nodes to find before scoring; 0 adapts to the cluster's size.
+    pub percentage_of_nodes_to_score: i32,
+    /// One per scheduler name.
+    pub profiles: Vec<ProfileConfig>,
+    /// Other processes that take part.
+    pub extenders: Vec<ExtenderConfig>,
+    /// Kept for compatibility.
+    pub delay_cache_until_active: bool,
+}
+
+impl Default for Configuration {
+    fn default() -> Self {
+        Self {
+            api_version: API_VERSION.into(),
+            kind: KIND.into(),
+            parallelism: 16,
+            leader_election: LeaderElection::default(),
+            client_connection: ClientConnection::default(),
+            enable_profiling: None,
+            enable_contention_profiling: None,
+            pod_initial_backoff_seconds: 1,
+            pod_max_backoff_seconds: 10,
+            percentage_of_nodes_to_score: 0,
+            profiles: vec![ProfileConfig::default()],
+            extenders: Vec::new(),
+            delay_cache_until_active: false,
+        }
+    }
+}
+
+const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
+const KIND: &str = "KubeSchedulerConfiguration";
+/// The scheduler name of pods that name none.
+pub const DEFAULT_SCHEDULER_NAME: &str = "default-scheduler";
+
+/// Leader election.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[allow(missing_docs, reason = "each field is the API's")]
+pub struct LeaderElection {
+    pub leader_elect: bool,
+    pub lease_duration: String,
+    pub renew_deadline: String,
+    pub retry_period: String,
+    pub resource_lock: String,
+    pub resource_name: String,
+    pub resource_namespace: String,
+}
+
+impl Default for LeaderElection {
+    fn default() -> Self {
+        Self {
+            leader_elect: true,
+            lease_duration: "15s".into(),
+            renew_deadline: "10s".into(),
+            retry_period: "2s".into(),
+            resource_lock: "leases".into(),
+            resource_name: "kube-scheduler".into(),
+            resource_namespace: "kube-system".into(),
+        }
+    }
+}
+
+/// How to reach the API.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[allow(missing_docs, reason = "each field is the API's")]
+pub struct ClientConnection {
+    pub kubeconfig: String,
+    pub accept_content_types: String,
+    pub content_type: String,
+    pub qps: f64,
+    pub burst: i32,
+}
+
+/// A profile.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ProfileConfig {
+    /// Pods of this `schedulerName` are scheduled with this profile.
+    pub scheduler_name: Option<String>,
+    /// Overrides the scheduler-wide percentage.
+    pub percentage_of_nodes_to_score: Option<i32>,
+    /// Plugins beside, or instead of, the default ones.
+    pub plugins: Plugins,
+    /// Arguments of plugins.
+    pub plugin_config: Vec<PluginConfig>,
+}
+
+impl ProfileConfig {
+    /// The scheduler name.
+    pub fn name(&self) -> &str {
+        self.scheduler_name.as_deref().unwrap_or(DEFAULT_SCHEDULER_NAME)
+    }
+}
+
+/// Arguments of a plugin.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PluginConfig {
+    /// Name of the plugin.
+    pub name: String,
+    /// Its arguments, an object of kind `<name>Args`.
+    #[serde(default)]
+    pub args: Value,
+}
+
+/// Plugins per extension point.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[allow(missing_docs, reason = "each field is the extension point it is named for")]
+pub struct Plugins {
+    pub pre_enqueue: PluginList,
+    pub queue_sort: PluginList,
+    pub pre_filter: PluginList,
+    pub filter: PluginList,
+    pub post_filter: PluginList,
+    pub pre_score: PluginList,
+    pub score: PluginList,
+    pub reserve: PluginList,
+    pub permit: PluginList,
+    pub pre_bind: PluginList,
+    pub bind: PluginList,
+    pub post_bind: PluginList,
+    pub multi_point: PluginList,
+}
+
+/// Plugins switched on and off at an extension point. `*` switches all default ones off.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct PluginList {
+    /// On.
+    pub enabled: Vec<PluginRef>,
+    /// Off.
+    pub disabled: Vec<PluginRef>,
+}
+
+impl PluginList {
+    /// Whether a default plugin is switched off.
+    pub fn disables(&self, name: &str) -> bool {
+        self.disabled.iter().any(|p| p.name == name || p.name == "*")
+    }
+}
+
+/// A plugin, with a weight where it scores.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PluginRef {
+    /// Name.
+    pub name: String,
+    /// Factor of its score; zero means the default of one.
+    #[serde(default)]
+    pub weight: i64,
+}
+
+/// Another process that takes part in scheduling.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[allow(missing_docs, reason = "each field is the API's")]
+pub struct ExtenderConfig {
+    pub url_prefix: String,
+    pub filter_verb: String,
+    pub preempt_verb: String,
+    pub prioritize_verb: String,
+    pub weight: i64,
+    pub bind_verb: String,
+    #[serde(rename = "enableHTTPS")]
+    pub enable_https: bool,
+    pub tls_config: Option<Value>,
+    #[serde(rename = "httpTimeout")]
+    pub http_timeout: Option<String>,
+    pub node_cache_capable: bool,
+    pub managed_resources: Vec<ManagedResource>,
+    pub ignorable: bool,
+}
+
+/// An extended resource that an extender looks after.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ManagedResource {
+    /// Name of the resource.
+    pub name: String,
+    /// Whether NodeResourcesFit leaves it to the extender.
+    pub ignored_by_scheduler: bool,
+}
+
+impl ExtenderConfig {
+    /// How long a call may take; five seconds unless given.
+    pub fn timeout(&self) -> Duration {
+        self.http_timeout.as_deref().and_then(parse_duration).unwrap_or(Duration::from_secs(5))
+    }
+}
+
+/// Parses durations such as `1m30s`, `500ms` or `2h`.
+pub fn parse_duration(text: &str) -> Option<Duration> {
+    let mut total = Duration::ZERO;
+    let mut rest = text;
+    if rest.is_empty() {
+        return None;
+    }
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let number: f64 = rest[..digits].parse().ok()?;
+        rest = &rest[digits..];
+        let unit_end = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+        let seconds = match &rest[..unit_end] {
+            "h" => 3600.0,
+            "m" => 60.0,
+            "s" => 1.0,
+            "ms" => 1e-3,
+            "us" | "µs" => 1e-6,
+            "ns" => 1e-9,
+            _ => return None,
+        };
+        total += Duration::try_from_secs_f64(number * seconds).ok()?;
+        rest = &rest[unit_end..];
+    }
+    Some(total)
+}
+
+impl Configuration {
+    /// Reads a configuration from its JSON form (YAML is turned into it by the caller).
+    pub fn parse(value: Value) -> Result<Self, ConfigError> {
+        let mut configuration: Self = serde_json::from_value(value).map_err(|e| ConfigError::Form(e.to_string()))?;
+        if configuration.api_version != API_VERSION || configuration.kind != KIND {
+            return Err(ConfigError::Kind { kind: configuration.kind, version: configuration.api_version });
+        }
+        if configuration.profiles.is_empty() {
+            configuration.profiles.push(ProfileConfig::default());
+        }
+        configuration.validate()?;
+        Ok(configuration)
+    }
+
+    fn validate(&self) -> Result<(), ConfigError> {
+        let invalid = |field: &str, message: &str| Err(ConfigError::Invalid { field: field.into(), message: message.into() });
+        if self.parallelism <= 0 {
+            return invalid("parallelism", "should be an integer value greater than zero");
+        }
+        if !(0..=100).contains(&self.percentage_of_nodes_to_score) {
+            return invalid("percentageOfNodesToScore", "not in valid range [0-100]");
+        }
+        if self.pod_initial_backoff_seconds == 0 {
+            return invalid("podInitialBackoffSeconds", "must be greater than 0");
+        }
+        if self.pod_max_backoff_seconds < self.pod_initial_backoff_seconds {
+            return invalid("podMaxBackoffSeconds", "must be greater than or equal to PodInitialBackoffSeconds");
+        }
+        let mut names = BTreeMap::new();
+        for (index, profile) in self.profiles.iter().enumerate() {
+            if self.profiles.len() > 1 && profile.scheduler_name.as_deref().unwrap_or_default().is_empty() {
+                return invalid(&format!("profiles[{index}].schedulerName"), "Required value");
+            }
+            if names.insert(profile.name(), index).is_some() {
+                return invalid(&format!("profiles[{index}].schedulerName"), "Duplicate value");
+            }
+            if profile.percentage_of_nodes_to_score.is_some_and(|p| !(0..=100).contains(&p)) {
+                return invalid(&format!("profiles[{index}].percentageOfNodesToScore"), "not in valid range [0-100]");
+            }
+        }
+        let mut binders = 0;
+        for (index, extender) in self.extenders.iter().enumerate() {
+            if !extender.prioritize_verb.is_empty() && extender.weight <= 0 {
+                return invalid(&format!("extenders[{index}].weight"), "must have a positive weight applied to it");
+            }
+            binders += usize::from(!extender.bind_verb.is_empty());
+        }
+        if binders > 1 {
+            return invalid("extenders", &format!("found {binders} extenders implementing bind"));
+        }
+        Ok(())
+    }
+}
+
+/// Reads the arguments of a plugin; absent ones are the defaults.
+pub fn plugin_args<T: DeserializeOwned + Default>(profile: &ProfileConfig, plugin: &str) -> Result<T, ConfigError> {
+    let Some(config) = profile.plugin_config.iter().find(|c| c.name == plugin) else { return Ok(T::default()) };
+    let mut args = config.args.clone();
+    if let Value::Object(fields) = &mut args {
+        // Checked by nobody but harmless: the kind follows from the plugin's name.
+        fields.remove("apiVersion");
+        fields.remove("kind");
+    }
+    if args.is_null() {
+        return Ok(T::default());
+    }
+    serde_json::from_value(args).map_err(|e| ConfigError::Invalid { field: format!("pluginConfig[{plugin}].args"), message: e.to_string() })
+}
+
+/// Arguments of DefaultPreemption.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct DefaultPreemptionArgs {
+    /// Percentage of candidate nodes to look at.
+    pub min_candidate_nodes_percentage: i32,
+    /// At least so many of them.
+    pub min_candidate_nodes_absolute: i32,
+}
+
+impl Default for DefaultPreemptionArgs {
+    fn default() -> Self {
+        Self { min_candidate_nodes_percentage: 10, min_candidate_nodes_absolute: 100 }
+    }
+}
+
+/// Arguments of InterPodAffinity.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct InterPodAffinityArgs {
+    /// What the required affinity of placed pods is worth to an incoming one.
+    pub hard_pod_affinity_weight: i32,
+    /// Whether pods without preferred terms ignore those of others.
+    pub ignore_preferred_terms_of_existing_pods: bool,
+}
+
+impl Default for InterPodAffinityArgs {
+    fn default() -> Self {
+        Self { hard_pod_affinity_weight: 1, ignore_preferred_terms_of_existing_pods: false }
+    }
+}
+
+/// Arguments of NodeAffinity.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct NodeAffinityArgs {
+    /// Added to that of every pod.
+    pub added_affinity: Option<NodeAffinity>,
+}
+
+/// A resource and its weight.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ResourceSpec {
+    /// Name.
+    pub name: String,
+    /// Weight; zero means one.
+    #[serde(default)]
+    pub weight: i64,
+}
+
+/// A point of a broken line.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct UtilizationShapePoint {
+    /// 0 to 100.
+    pub utilization: i64,
+    /// 0 to 10.
+    pub score: i64,
+}
+
+/// How NodeResourcesFit scores.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ScoringStrategy {
+    /// `LeastAllocated`, `MostAllocated` or `RequestedToCapacityRatio`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Scored resources; CPU and memory when empty.
+    pub resources: Vec<ResourceSpec>,
+    /// The line of `RequestedToCapacityRatio`.
+    pub requested_to_capacity_ratio: Option<RequestedToCapacityRatio>,
+}
+
+/// The line of `RequestedToCapacityRatio`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct RequestedToCapacityRatio {
+    /// Its points.
+    pub shape: Vec<UtilizationShapePoint>,
+}
+
+/// Arguments of NodeResourcesFit.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct NodeResourcesFitArgs {
+    /// Extended resources that others look after.
+    pub ignored_resources: Vec<String>,
+    /// Whole groups of them.
+    pub ignored_resource_groups: Vec<String>,
+    /// How to score.
+    pub scoring_strategy: Option<ScoringStrategy>,
+}
+
+/// Arguments of NodeResourcesBalancedAllocation.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct BalancedAllocationArgs {
+    /// Balanced resources; CPU and memory when empty.
+    pub resources: Vec<ResourceSpec>,
+}
+
+/// Arguments of PodTopologySpread.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct PodTopologySpreadArgs {
+    /// Constraints of pods that bring none, under `List`.
+    pub default_constraints: Vec<TopologySpreadConstraint>,
+    /// `System` or `List`.
+    pub defaulting_type: String,
+}
+
+/// Arguments of VolumeBinding.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct VolumeBindingArgs {
+    /// How long to wait for volumes.
+    pub bind_timeout_seconds: u64,
+    /// What a used share of capacity is worth.
+    pub shape: Vec<UtilizationShapePoint>,
+}
+
+impl Default for VolumeBindingArgs {
+    fn default() -> Self {
+        let point = |utilization, score| UtilizationShapePoint { utilization, score };
+        Self { bind_timeout_seconds: 600, shape: vec![point(0, 10), point(100, 0)] }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn config(mut value: Value) -> Result<Configuration, ConfigError> {
+        value["apiVersion"] = json!(API_VERSION);
+        value["kind"] = json!(KIND);
+        Configuration::parse(value)
+    }
+
+    #[test]
+    fn an_empty_configuration_is_the_default_one() {
+        let parsed = config(json!({})).unwrap();
+        assert_eq!(parsed.profiles[0].name(), DEFAULT_SCHEDULER_NAME);
+        assert_eq!((parsed.pod_initial_backoff_seconds, parsed.pod_max_backoff_seconds), (1, 10));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused() {
+        for (value, part) in [
+            (json!({"nonsense": 1}), "unknown field"),
+            (json!({"percentageOfNodesToScore": 101}), "percentageOfNodesToScore"),
+            (json!({"podMaxBackoffSeconds": 0}), "podMaxBackoffSeconds"),
+            (json!({"profiles": [{"schedulerName": "a"}, {"schedulerName": "a"}]}), "Duplicate"),
+            (json!({"profiles": [{}, {"schedulerName": "a"}]}), "Required"),
+            (json!({"extenders": [{"prioritizeVerb": "p"}]}), "positive weight"),
+        ] {
+            let error = config(value.clone()).unwrap_err().to_string();
+            assert!(error.contains(part), "{value}: {error}");
+        }
+        let other = json!({"apiVersion": "kubescheduler.config.k8s.io/v1beta3", "kind": KIND});
+        assert!(matches!(Configuration::parse(other), Err(ConfigError::Kind { .. })));
+    }
+
+    #[test]
+    fn durations_are_read_as_go_writes_them() {
+        for (text, expected) in [
+            ("1m30s", Some(Duration::from_secs(90))),
+            ("500ms", Some(Duration::from_millis(500))),
+            ("1.5s", Some(Duration::from_millis(1500))),
+            ("", None),
+            ("5", None),
+        ] {
+            assert_eq!(parse_duration(text), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! A profile: the plugins of one scheduler name, per extension point, and how they are run together.
+
+use std::sync::Arc;
+
+use super::{
+    Bind, ClusterEvent, Code, CycleState, Diagnosis, Filter, Hint, Interest, Permit, Plugin, PluginId, PluginSet, PostBind,
+    PostFilter, PreBind, PreEnqueue, PreFilter, PreFilterOutcome, PreScore, QueueSort, Rejection, Reserve, Score, Verdict,
+};
+use crate::cluster::{Cluster, NodeList};
+use crate::node::NodeInfo;
+use crate::pod::PodInfo;
+
+/// A plugin at one extension point.
+pub struct At<T: ?Sized> {
+    /// Which plugin.
+    pub id: PluginId,
+    /// Its name.
+    pub name: &'static str,
+    /// What it does here.
+    pub plugin: Arc<T>,
+}
+
+/// A scoring plugin and its weight.
+pub struct Weighted {
+    /// Which plugin.
+    pub id: PluginId,
+    /// Its name.
+    pub name: &'static str,
+    /// Factor of its normalized score.
+    pub weight: i64,
+    /// What it does.
+    pub plugin: Arc<dyn Score>,
+}
+
+/// Why a profile cannot be built.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum ProfileError {
+    /// No queue sort plugin, or more than one.
+    #[error("profile {0:?}: exactly one queue sort plugin is required")]
+    QueueSort(String),
+    /// No bind plugin.
+    #[error("profile {0:?}: at least one bind plugin is needed")]
+    NoBind(String),
+    /// A plugin that does not exist.
+    #[error("profile {profile:?}: plugin {plugin:?} does not exist")]
+    UnknownPlugin {
+        /// The profile.
+        profile: String,
+        /// What was asked for.
+        plugin: String,
+    },
+    /// More plugins than a set can hold.
+    #[error("profile {0:?}: too many plugins")]
+    TooManyPlugins(String),
+}
+
+/// The plugins of one scheduler name.
+pub struct Profile {
+    /// `schedulerName`.
+    pub name: String,
+    /// Overrides the scheduler-wide setting.
+    pub percentage_of_nodes_to_score: Option<i32>,
+    /// The order of the queue.
+    pub queue_sort: Arc<dyn QueueSort>,
+    /// Every plugin of the profile once, with what it wants to hear of.
+    pub(crate) interests: Vec<(PluginId, Vec<Interest>, Arc<dyn Plugin>)>,
+    pub(crate) pre_enqueue: Vec<At<dyn PreEnqueue>>,
+    pub(crate) pre_filter: Vec<At<dyn PreFilter>>,
+    pub(crate) filter: Vec<At<dyn Filter>>,
+    pub(crate) post_filter: Vec<At<dyn PostFilter>>,
+    pub(crate) pre_score: Vec<At<dyn PreScore>>,
+    pub(crate) score: Vec<Weighted>,
+    pub(crate) reserve: Vec<At<dyn Reserve>>,
+    pub(crate) permit: Vec<At<dyn Permit>>,
+    pub(crate) pre_bind: Vec<At<dyn PreBind>>,
+    pub(crate) bind: Vec<At<dyn Bind>>,
+    pub(crate) post_bind: Vec<At<dyn PostBind>>,
+}
+
+/// What PreFilter left to filter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PreFiltered {
+    /// All nodes.
+    All,
+    /// The named ones, as these plugins want.
+    Only(Vec<String>, Vec<&'static str>),
+}
+
+impl Profile {
+    /// Runs PreFilter. On rejection the diagnosis says why; an error is returned.
+    pub fn run_pre_filter(
+        &self,
+        state: &mut CycleState,
+        pod: &PodInfo,
+        cluster: &Cluster,
+        diagnosis: &mut Diagnosis,
+    ) -> Result<Option<PreFiltered>, Rejection> {
+        let mut names: Option<Vec<String>> = None;
+        let mut narrowing: Vec<(&'static str, PluginId)> = Vec::new();
+        let mut rejected: Option<Rejection> = None;
+        for at in &self.pre_filter {
+            match at.plugin.pre_filter(state, pod, cluster) {
+                Ok(PreFilterOutcome::Proceed) => {}
+                Ok(PreFilterOutcome::Skip) => state.skip_filters.insert(at.id),
+                Ok(PreFilterOutcome::Only(mut only)) => {
+                    narrowing.push((at.name, at.id));
+                    if let Some(kept) = names.take() {
+                        only.retain(|n| kept.contains(n));
+                    }
+                    if only.is_empty() {
+                        diagnosis.reject_all(Rejection::unresolvable(nothing_left(&narrowing)));
+                        narrowing.iter().for_each(|(_, id)| diagnosis.rejectors.insert(*id));
+                        return Ok(None);
+                    }
+                    names = Some(only);
+                }
+                Err(rejection) => match rejection.code {
+                    // Preemption cannot help, so there is no use in preparing for it.
+                    Code::Unresolvable => {
+                        diagnosis.reject_all(rejection.by(at.id));
+                        return Ok(None);
+                    }
+                    Code::Unschedulable | Code::Pending => rejected = Some(rejection.by(at.id)),
+                    Code::Error => {
+                        let text = format!("running PreFilter plugin {:?}: {}", at.name, rejection.message());
+                        return Err(Rejection::error(text).by(at.id));
+                    }
+                },
+            }
+        }
+        if let Some(rejection) = rejected {
+            diagnosis.reject_all(rejection);
+            return Ok(None);
+        }
+        narrowing.iter().for_each(|(_, id)| diagnosis.rejectors.insert(*id));
+        Ok(Some(match names {
+            None => PreFiltered::All,
+            Some(names) => {
+                let mut plugins: Vec<_> = narrowing.into_iter().map(|(name, _)| name).collect();
+                plugins.sort_unstable();
+                PreFiltered::Only(names, plugins)
+            }
+        }))
+    }
+
+    /// Runs every filter that has something to do until one rejects.
+    pub fn run_filters(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Verdict {
+        for at in &self.filter {
+            if state.skip_filters.contains(at.id) {
+                continue;
+            }
+            if let Verdict::Reject(rejection) = at.plugin.filter(state, pod, node) {
+                return Verdict::Reject(rejection.by(at.id));
+            }
+        }
+        Verdict::Pass
+    }
+
+    /// Tells PreFilter states that a pod appears on a copy of a node.
+    pub fn pod_added(&self, state: &mut CycleState, pod: &PodInfo, added: &PodInfo, node: &NodeInfo, cluster: &Cluster) {
+        for at in &self.pre_filter {
+            if let Some(extensions) = at.plugin.extensions().filter(|_| !state.skip_filters.contains(at.id)) {
+                extensions.add_pod(state, pod, added, node, cluster);
+            }
+        }
+    }
+
+    /// Tells PreFilter states that a pod vanishes from a copy of a node.
+    pub fn pod_removed(&self, state: &mut CycleState, pod: &PodInfo, removed: &PodInfo, node: &NodeInfo, cluster: &Cluster) {
+        for at in &self.pre_filter {
+            if let Some(extensions) = at.plugin.extensions().filter(|_| !state.skip_filters.contains(at.id)) {
+                extensions.remove_pod(state, pod, removed, node, cluster);
+            }
+        }
+    }
+
+    /// Runs PreScore; plugins that see no difference between the nodes are skipped in scoring.
+    pub fn run_pre_score(&self, state: &mut CycleState, pod: &PodInfo, cluster: &Cluster, nodes: NodeList<'_>) {
+        for at in &self.pre_score {
+            if !at.plugin.pre_score(state, pod, cluster, nodes) {
+                state.skip_scores.insert(at.id);
+            }
+        }
+    }
+
+    /// Adds up the weighted scores of all nodes into `totals`, using `scratch` as a buffer.
+    pub fn run_scores(&self, state: &CycleState, pod: &PodInfo, nodes: NodeList<'_>, totals: &mut Vec<i64>, scratch: &mut Vec<i64>) {
+        totals.clear();
+        totals.resize(nodes.len(), 0);
+        for at in self.score.iter().filter(|at| !state.skip_scores.contains(at.id)) {
+            scratch.clear();
+            scratch.resize(nodes.len(), 0);
+            at.plugin.score_all(state, pod, nodes, scratch);
+            at.plugin.normalize(state, scratch);
+            for (total, score) in totals.iter_mut().zip(scratch.iter()) {
+                *total += score * at.weight;
+            }
+        }
+    }
+
+    /// Whether an event may make a pod schedulable that these plugins rejected, and whether one of them had it pending.
+    pub fn hint(&self, pod: &PodInfo, rejectors: PluginSet, pending: PluginSet, event: &ClusterEvent, cluster: &Cluster) -> Option<bool> {
+        let mut queue = None;
+        for (id, interests, plugin) in &self.interests {
+            if !rejectors.contains(*id) || !interests.iter().any(|i| i.covers(event)) {
+                continue;
+            }
+            if plugin.hint(pod, event, cluster) == Hint::Skip {
+                continue;
+            }
+            if pending.contains(*id) {
+                return Some(true);
+            }
+            if pending.is_empty() {
+                return Some(false);
+            }
+            queue = Some(false);
+        }
+        queue
+    }
+}
+
+fn nothing_left(narrowing: &[(&'static str, PluginId)]) -> String {
+    match narrowing {
+        [(name, _)] => format!("node(s) didn't satisfy plugin {name}"),
+        _ => {
+            let mut names: Vec<_> = narrowing.iter().map(|(name, _)| *name).collect();
+            names.sort_unstable();
+            format!("node(s) didn't satisfy plugin(s) [{}] simultaneously", names.join(" "))
+        }
+    }
+}

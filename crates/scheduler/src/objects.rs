@@ -1,0 +1,145 @@
+//! The objects beside pods and nodes that plugins look up, as the informers delivered them.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::apps::v1::{ReplicaSet, StatefulSet};
+use k8s_openapi::api::core::v1::{
+    Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, Service,
+};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use rustc_hash::FxHashMap;
+
+/// Any object that scheduling watches.
+#[derive(Debug, Clone)]
+pub enum Object {
+    /// A pod, of whatever scheduler.
+    Pod(Arc<Pod>),
+    /// A node.
+    Node(Arc<Node>),
+    /// A namespace, for its labels.
+    Namespace(Arc<Namespace>),
+    /// A service, for default spreading.
+    Service(Arc<Service>),
+    /// A replication controller, for default spreading.
+    ReplicationController(Arc<ReplicationController>),
+    /// A replica set, for default spreading.
+    ReplicaSet(Arc<ReplicaSet>),
+    /// A stateful set, for default spreading.
+    StatefulSet(Arc<StatefulSet>),
+    /// A disruption budget, for preemption.
+    PodDisruptionBudget(Arc<PodDisruptionBudget>),
+    /// A volume claim.
+    PersistentVolumeClaim(Arc<PersistentVolumeClaim>),
+    /// A volume.
+    PersistentVolume(Arc<PersistentVolume>),
+    /// A storage class.
+    StorageClass(Arc<StorageClass>),
+    /// The drivers of a node.
+    CsiNode(Arc<CSINode>),
+    /// A volume driver.
+    CsiDriver(Arc<CSIDriver>),
+    /// Capacity left in a part of the cluster.
+    CsiStorageCapacity(Arc<CSIStorageCapacity>),
+    /// An attachment of a volume to a node.
+    VolumeAttachment(Arc<VolumeAttachment>),
+}
+
+/// Objects of one kind by namespace and name. Cluster-scoped kinds have the empty namespace.
+#[derive(Debug)]
+pub struct Lister<T> {
+    by_namespace: FxHashMap<String, FxHashMap<String, Arc<T>>>,
+}
+
+impl<T> Default for Lister<T> {
+    fn default() -> Self {
+        Self { by_namespace: FxHashMap::default() }
+    }
+}
+
+impl<T> Lister<T> {
+    /// An object of a namespaced kind.
+    pub fn get(&self, namespace: &str, name: &str) -> Option<&Arc<T>> {
+        self.by_namespace.get(namespace)?.get(name)
+    }
+
+    /// An object of a cluster-scoped kind.
+    pub fn named(&self, name: &str) -> Option<&Arc<T>> {
+        self.get("", name)
+    }
+
+    /// The objects of a namespace.
+    pub fn in_namespace(&self, namespace: &str) -> impl Iterator<Item = &Arc<T>> {
+        self.by_namespace.get(namespace).into_iter().flat_map(|names| names.values())
+    }
+
+    /// All objects.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<T>> {
+        self.by_namespace.values().flat_map(|names| names.values())
+    }
+
+    fn put(&mut self, meta: &ObjectMeta, object: Option<Arc<T>>) {
+        let namespace = meta.namespace.as_deref().unwrap_or_default();
+        let name = meta.name.as_deref().unwrap_or_default();
+        match object {
+            Some(object) => {
+                self.by_namespace.entry(namespace.to_owned()).or_default().insert(name.to_owned(), object);
+            }
+            None => {
+                if let Some(names) = self.by_namespace.get_mut(namespace) {
+                    names.remove(name);
+                    if names.is_empty() {
+                        self.by_namespace.remove(namespace);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The look-ups of all kinds but pods and nodes.
+#[derive(Debug, Default)]
+#[allow(missing_docs, reason = "each field is the lister of the kind it is named for")]
+pub struct Objects {
+    pub namespaces: Lister<Namespace>,
+    pub services: Lister<Service>,
+    pub replication_controllers: Lister<ReplicationController>,
+    pub replica_sets: Lister<ReplicaSet>,
+    pub stateful_sets: Lister<StatefulSet>,
+    pub disruption_budgets: Lister<PodDisruptionBudget>,
+    pub claims: Lister<PersistentVolumeClaim>,
+    pub volumes: Lister<PersistentVolume>,
+    pub storage_classes: Lister<StorageClass>,
+    pub csi_nodes: Lister<CSINode>,
+    pub csi_drivers: Lister<CSIDriver>,
+    pub capacities: Lister<CSIStorageCapacity>,
+    pub attachments: Lister<VolumeAttachment>,
+}
+
+impl Objects {
+    /// Takes in an object, or drops it when `present` is false. Pods and nodes are not kept here.
+    pub fn apply(&mut self, object: &Object, present: bool) {
+        macro_rules! put {
+            ($lister:ident, $object:ident) => {
+                self.$lister.put(&$object.metadata, present.then(|| $object.clone()))
+            };
+        }
+        match object {
+            Object::Pod(_) | Object::Node(_) => {}
+            Object::Namespace(o) => put!(namespaces, o),
+            Object::Service(o) => put!(services, o),
+            Object::ReplicationController(o) => put!(replication_controllers, o),
+            Object::ReplicaSet(o) => put!(replica_sets, o),
+            Object::StatefulSet(o) => put!(stateful_sets, o),
+            Object::PodDisruptionBudget(o) => put!(disruption_budgets, o),
+            Object::PersistentVolumeClaim(o) => put!(claims, o),
+            Object::PersistentVolume(o) => put!(volumes, o),
+            Object::StorageClass(o) => put!(storage_classes, o),
+            Object::CsiNode(o) => put!(csi_nodes, o),
+            Object::CsiDriver(o) => put!(csi_drivers, o),
+            Object::CsiStorageCapacity(o) => put!(capacities, o),
+            Object::VolumeAttachment(o) => put!(attachments, o),
+        }
+    }
+}

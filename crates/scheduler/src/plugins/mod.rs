@@ -1,0 +1,55 @@
+//! The plugins, one file each, with upstream's semantics, reasons and names.
+
+pub mod balanced_allocation;
+pub mod default_binder;
+pub mod image_locality;
+pub mod node_affinity;
+pub mod node_name;
+pub mod node_ports;
+pub mod node_resources_fit;
+pub mod node_unschedulable;
+mod normalize;
+pub mod priority_sort;
+pub mod resource_score;
+pub mod scheduling_gates;
+pub mod taint_toleration;
+pub mod taints;
+
+/// Name of [`priority_sort::PrioritySort`].
+pub const PRIORITY_SORT: &str = "PrioritySort";
+/// Name of [`default_binder::DefaultBinder`].
+pub const DEFAULT_BINDER: &str = "DefaultBinder";
+/// Name of the preemption plugin.
+pub const DEFAULT_PREEMPTION: &str = "DefaultPreemption";
+/// Name of [`image_locality::ImageLocality`].
+pub const IMAGE_LOCALITY: &str = "ImageLocality";
+/// Name of the inter-pod affinity plugin.
+pub const INTER_POD_AFFINITY: &str = "InterPodAffinity";
+/// Name of [`node_affinity::NodeAffinity`].
+pub const NODE_AFFINITY: &str = "NodeAffinity";
+/// Name of the plugin that matches features.
+pub const NODE_DECLARED_FEATURES: &str = "NodeDeclaredFeatures";
+/// Name of [`node_name::NodeName`].
+pub const NODE_NAME: &str = "NodeName";
+/// Name of [`node_ports::NodePorts`].
+pub const NODE_PORTS: &str = "NodePorts";
+/// Name of [`balanced_allocation::BalancedAllocation`].
+pub const BALANCED_ALLOCATION: &str = "NodeResourcesBalancedAllocation";
+/// Name of [`node_resources_fit::NodeResourcesFit`].
+pub const NODE_RESOURCES_FIT: &str = "NodeResourcesFit";
+/// Name of [`node_unschedulable::NodeUnschedulable`].
+pub const NODE_UNSCHEDULABLE: &str = "NodeUnschedulable";
+/// Name of the plugin that counts volumes per node.
+pub const NODE_VOLUME_LIMITS: &str = "NodeVolumeLimits";
+/// Name of the spreading plugin.
+pub const POD_TOPOLOGY_SPREAD: &str = "PodTopologySpread";
+/// Name of [`scheduling_gates::SchedulingGates`].
+pub const SCHEDULING_GATES: &str = "SchedulingGates";
+/// Name of [`taint_toleration::TaintToleration`].
+pub const TAINT_TOLERATION: &str = "TaintToleration";
+/// Name of the volume binding plugin.
+pub const VOLUME_BINDING: &str = "VolumeBinding";
+/// Name of the plugin for volumes that one pod may use.
+pub const VOLUME_RESTRICTIONS: &str = "VolumeRestrictions";
+/// Name of the plugin for volumes of a zone.
+pub const VOLUME_ZONE: &str = "VolumeZone";

@@ -1,0 +1,49 @@
+//! NodeName: a pod that names its node runs there or nowhere.
+
+use std::sync::Arc;
+
+use crate::cluster::Cluster;
+use crate::framework::{
+    Action, CycleState, Filter, Interest, Plugin, Points, PreFilter, PreFilterOutcome, Rejection, Resource, Verdict,
+};
+use crate::node::NodeInfo;
+use crate::pod::PodInfo;
+
+/// Rejects every node except the one named by the pod.
+pub struct NodeName;
+
+impl Plugin for NodeName {
+    fn name(&self) -> &'static str {
+        super::NODE_NAME
+    }
+
+    fn points(self: Arc<Self>) -> Points {
+        Points { pre_filter: Some(self.clone()), filter: Some(self), ..Default::default() }
+    }
+
+    fn interests(&self) -> Vec<Interest> {
+        vec![Interest::new(Resource::Node, Action::ADD)]
+    }
+}
+
+impl PreFilter for NodeName {
+    fn pre_filter(&self, _: &mut CycleState, pod: &PodInfo, _: &Cluster) -> Result<PreFilterOutcome, Rejection> {
+        Ok(match pod.node_name() {
+            Some(name) => PreFilterOutcome::Only(vec![name.to_owned()]),
+            None => PreFilterOutcome::Skip,
+        })
+    }
+}
+
+impl Filter for NodeName {
+    fn filter(&self, _: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Verdict {
+        match pod.node_name() {
+            Some(name) if name != node.name() => Verdict::unresolvable("node(s) didn't match the requested node name"),
+            _ => Verdict::Pass,
+        }
+    }
+
+    fn is_local(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,71 @@
+//! NodeUnschedulable: cordoned nodes take no pods, except those that tolerate it.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Node, Taint, Toleration};
+
+use super::taints::any_tolerates;
+use crate::cluster::Cluster;
+use crate::framework::{Action, ClusterEvent, CycleState, Filter, Hint, Interest, Plugin, Points, Resource, Verdict};
+use crate::node::NodeInfo;
+use crate::pod::PodInfo;
+
+/// Rejects nodes with `spec.unschedulable`.
+pub struct NodeUnschedulable {
+    taint: Taint,
+}
+
+impl Default for NodeUnschedulable {
+    fn default() -> Self {
+        let taint = Taint { key: "node.kubernetes.io/unschedulable".into(), effect: "NoSchedule".into(), ..Default::default() };
+        Self { taint }
+    }
+}
+
+impl NodeUnschedulable {
+    fn is_tolerated(&self, tolerations: &[Toleration]) -> bool {
+        any_tolerates(tolerations, &self.taint)
+    }
+}
+
+impl Plugin for NodeUnschedulable {
+    fn name(&self) -> &'static str {
+        super::NODE_UNSCHEDULABLE
+    }
+
+    fn points(self: Arc<Self>) -> Points {
+        Points { filter: Some(self), ..Default::default() }
+    }
+
+    fn interests(&self) -> Vec<Interest> {
+        vec![
+            Interest::new(Resource::Node, Action::ADD | Action::NODE_TAINT),
+            Interest::new(Resource::TargetPod, Action::POD_TOLERATION),
+        ]
+    }
+
+    fn hint(&self, _: &PodInfo, event: &ClusterEvent, _: &Cluster) -> Hint {
+        let cordoned = |node: &Arc<Node>| node.spec.as_ref().and_then(|s| s.unschedulable).unwrap_or(false);
+        let helps = match (event.nodes(), event.pods()) {
+            ((old, Some(new)), _) => old.is_none_or(cordoned) && !cordoned(new),
+            (_, (_, Some(pod))) => {
+                self.is_tolerated(pod.spec.as_ref().and_then(|s| s.tolerations.as_deref()).unwrap_or_default())
+            }
+            _ => true,
+        };
+        if helps { Hint::Queue } else { Hint::Skip }
+    }
+}
+
+impl Filter for NodeUnschedulable {
+    fn filter(&self, _: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Verdict {
+        if !node.is_unschedulable() || self.is_tolerated(pod.tolerations()) {
+            return Verdict::Pass;
+        }
+        Verdict::unresolvable("node(s) were unschedulable")
+    }
+
+    fn is_local(&self) -> bool {
+        true
+    }
+}

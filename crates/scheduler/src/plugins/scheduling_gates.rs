@@ -1,0 +1,34 @@
+//! SchedulingGates: a pod with gates is not tried.
+
+use std::sync::Arc;
+
+use crate::framework::{Action, Interest, Plugin, Points, PreEnqueue, Rejection, Resource};
+use crate::pod::PodInfo;
+
+/// Keeps pods out of the active queue until their last gate is gone.
+pub struct SchedulingGates;
+
+impl Plugin for SchedulingGates {
+    fn name(&self) -> &'static str {
+        super::SCHEDULING_GATES
+    }
+
+    fn points(self: Arc<Self>) -> Points {
+        Points { pre_enqueue: Some(self), ..Default::default() }
+    }
+
+    fn interests(&self) -> Vec<Interest> {
+        vec![Interest::new(Resource::TargetPod, Action::POD_GATES_ELIMINATED)]
+    }
+}
+
+impl PreEnqueue for SchedulingGates {
+    fn pre_enqueue(&self, pod: &PodInfo) -> Result<(), Rejection> {
+        let gates = pod.pod.spec.as_ref().and_then(|s| s.scheduling_gates.as_deref()).unwrap_or_default();
+        if gates.is_empty() {
+            return Ok(());
+        }
+        let names: Vec<_> = gates.iter().map(|g| g.name.as_str()).collect();
+        Err(Rejection::unresolvable(format!("waiting for scheduling gates: [{}]", names.join(" "))))
+    }
+}

@@ -1,0 +1,547 @@
+//! The scheduling queue: which pod is tried next, and when a pod that failed is tried again.
+//!
+//! A pod is in one of three places. *Active*: to be tried, by priority. *Backoff*: worth trying again, but not yet; when
+//! nothing is active, pods that were rejected (not those whose attempt failed with an error) are taken from here early.
+//! *Unschedulable*: waiting for an event that the plugins which rejected it deem helpful. Gated pods wait there too.
+//!
+//! Nothing here polls: [`Queue::next_deadline`] says when time alone will move a pod.
+
+mod heap;
+mod nominator;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use rustc_hash::FxHashMap;
+
+use crate::framework::{Action, ClusterEvent, PluginId, PluginSet, QueueSort, Resource, pod_changes};
+use crate::objects::Object;
+use crate::pod::PodInfo;
+use heap::{Heap, Order};
+pub use nominator::{Nomination, Nominator};
+
+/// Backoff ends at whole seconds, so that pods which end theirs together are ordered by priority.
+const WINDOW: Duration = Duration::from_secs(1);
+/// Events remembered for pods under way. Beyond that, such a pod is simply tried again.
+const MAX_IN_FLIGHT_EVENTS: usize = 10_000;
+
+/// A pod in the queue, with the history that decides when it is tried again.
+#[derive(Debug, Clone)]
+pub struct QueuedPod {
+    /// The pod.
+    pub info: Arc<PodInfo>,
+    /// When it came into the queue, or when its last attempt ended.
+    pub timestamp: Timestamp,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// When it first became active.
+    pub first_active: Option<Timestamp>,
+    /// Plugins that rejected it.
+    pub rejectors: PluginSet,
+    /// Plugins that it waits for.
+    pub pending: PluginSet,
+    unschedulable_count: u32,
+    consecutive_errors: u32,
+    backoff_until: Option<Timestamp>,
+    gated_by: Option<PluginId>,
+    flushed_at: Option<Timestamp>,
+}
+
+impl QueuedPod {
+    fn new(info: Arc<PodInfo>, now: Timestamp) -> Self {
+        Self {
+            info,
+            timestamp: now,
+            attempts: 0,
+            first_active: None,
+            rejectors: PluginSet::default(),
+            pending: PluginSet::default(),
+            unschedulable_count: 0,
+            consecutive_errors: 0,
+            backoff_until: None,
+            gated_by: None,
+            flushed_at: None,
+        }
+    }
+}
+
+/// What the queue asks of the profiles and the cluster.
+pub trait Judge {
+    /// Whether the pod may become active; the plugin that says no, otherwise.
+    fn pre_enqueue(&self, pod: &PodInfo) -> Result<(), PluginId>;
+    /// The plugins that want to hear of such an event.
+    fn interested(&self, event: &ClusterEvent) -> PluginSet;
+    /// Whether the event may help: `None` no, `Some(true)` so much that backoff is waived.
+    fn hint(&self, pod: &PodInfo, rejectors: PluginSet, pending: PluginSet, event: &ClusterEvent) -> Option<bool>;
+}
+
+/// Durations of the queue.
+#[derive(Debug, Clone, Copy)]
+pub struct QueueConfig {
+    /// Backoff after the first failure.
+    pub initial_backoff: Duration,
+    /// The longest backoff.
+    pub max_backoff: Duration,
+    /// After so long without a helpful event a pod is tried all the same.
+    pub max_unschedulable: Duration,
+}
+
+impl Default for QueueConfig {
+    fn default() -> Self {
+        Self {
+            initial_backoff: Duration::from_secs(1),
+            max_backoff: Duration::from_secs(10),
+            max_unschedulable: Duration::from_secs(300),
+        }
+    }
+}
+
+/// How many pods are where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[allow(missing_docs, reason = "each field is the place it is named for")]
+pub struct Pending {
+    pub active: usize,
+    pub backoff: usize,
+    pub unschedulable: usize,
+    pub gated: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Requeue {
+    No,
+    AfterBackoff,
+    Immediately,
+}
+
+struct ByQueueSort(Arc<dyn QueueSort>);
+
+impl Order for ByQueueSort {
+    fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool {
+        self.0.less(a, b)
+    }
+}
+
+struct ByBackoff(Arc<dyn QueueSort>);
+
+impl Order for ByBackoff {
+    fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool {
+        if a.backoff_until == b.backoff_until { self.0.less(a, b) } else { a.backoff_until < b.backoff_until }
+    }
+}
+
+/// The scheduling queue.
+pub struct Queue {
+    config: QueueConfig,
+    by_sort: ByQueueSort,
+    by_backoff: ByBackoff,
+    active: Heap,
+    backoff: Heap,
+    error_backoff: Heap,
+    unschedulable: FxHashMap<Arc<str>, Box<QueuedPod>>,
+    /// How many unschedulable pods each plugin rejected; the last element counts those that none did.
+    rejected_by: [usize; 65],
+    /// Pods under way, with the number of the first event they have not seen.
+    in_flight: FxHashMap<Arc<str>, u64>,
+    events: VecDeque<ClusterEvent>,
+    first_event: u64,
+    /// Promised nodes.
+    pub nominator: Nominator,
+}
+
+impl Queue {
+    /// An empty queue.
+    pub fn new(config: QueueConfig, sort: Arc<dyn QueueSort>) -> Self {
+        Self {
+            config,
+            by_sort: ByQueueSort(sort.clone()),
+            by_backoff: ByBackoff(sort),
+            active: Heap::default(),
+            backoff: Heap::default(),
+            error_backoff: Heap::default(),
+            unschedulable: FxHashMap::default(),
+            rejected_by: [0; 65],
+            in_flight: FxHashMap::default(),
+            events: VecDeque::new(),
+            first_event: 0,
+            nominator: Nominator::default(),
+        }
+    }
+
+    /// Takes in a new pod.
+    pub fn add(&mut self, info: Arc<PodInfo>, judge: &dyn Judge, now: Timestamp) {
+        self.remove(info.uid());
+        self.nominator.set(&info, &Nomination::Keep);
+        self.to_active(Box::new(QueuedPod::new(info, now)), judge, now);
+    }
+
+    /// Takes in the new version of a pod.
+    pub fn update(&mut self, old: &Arc<Pod>, new: Arc<PodInfo>, judge: &dyn Judge, now: Timestamp) {
+        let uid = new.uid().clone();
+        let changes = || {
+            let event = |action| {
+                ClusterEvent::new(
+                    Resource::TargetPod,
+                    action,
+                    Some(Object::Pod(old.clone())),
+                    Some(Object::Pod(new.pod.clone())),
+                )
+            };
+            pod_changes(old, &new.pod).into_iter().map(event).collect::<Vec<_>>()
+        };
+        if self.in_flight.contains_key(&uid) {
+            for event in changes() {
+                self.record(event);
+            }
+            return;
+        }
+        for (heap, is_active) in [(&mut self.active, true), (&mut self.backoff, false), (&mut self.error_backoff, false)] {
+            let removed = if is_active { heap.remove(&uid, &self.by_sort) } else { heap.remove(&uid, &self.by_backoff) };
+            if let Some(mut pod) = removed {
+                pod.info = new.clone();
+                if is_active {
+                    heap.push(pod, &self.by_sort);
+                } else {
+                    heap.push(pod, &self.by_backoff);
+                }
+                self.nominator.update(old, &new);
+                return;
+            }
+        }
+        let Some(mut pod) = self.take_unschedulable(&uid) else { return self.add(new, judge, now) };
+        pod.info = new.clone();
+        self.nominator.update(old, &new);
+        for event in changes() {
+            match worth(&pod, &event, judge) {
+                Requeue::No => {}
+                strategy => return self.requeue(pod, strategy, judge, now),
+            }
+        }
+        self.keep_unschedulable(pod);
+    }
+
+    /// Forgets a pod wherever it is, its nomination included.
+    pub fn delete(&mut self, uid: &str) {
+        self.nominator.remove(uid);
+        self.remove(uid);
+    }
+
+    fn remove(&mut self, uid: &str) -> Option<Box<QueuedPod>> {
+        self.active
+            .remove(uid, &self.by_sort)
+            .or_else(|| self.backoff.remove(uid, &self.by_backoff))
+            .or_else(|| self.error_backoff.remove(uid, &self.by_backoff))
+            .or_else(|| self.take_unschedulable(uid))
+    }
+
+    /// The next pod to try. It is under way until [`Queue::done`] or [`Queue::failed`].
+    pub fn pop(&mut self, now: Timestamp) -> Option<Box<QueuedPod>> {
+        self.end_backoffs(now);
+        // When there is nothing better to do, a pod need not sit out its backoff.
+        let popped = self.active.pop(&self.by_sort).or_else(|| self.backoff.pop(&self.by_backoff));
+        let mut pod = popped?;
+        pod.attempts += 1;
+        self.in_flight.insert(pod.info.uid().clone(), self.first_event + self.events.len() as u64);
+        Some(pod)
+    }
+
+    /// The pod is no longer under way: events need not be kept for it.
+    pub fn done(&mut self, uid: &str) {
+        if self.in_flight.remove(uid).is_none() {
+            return;
+        }
+        let first_needed = self.in_flight.values().min().copied().unwrap_or(u64::MAX);
+        while self.first_event < first_needed && self.events.pop_front().is_some() {
+            self.first_event += 1;
+        }
+    }
+
+    /// Takes back a pod whose attempt failed. Its rejectors must be set, or none of them for an error.
+    pub fn failed(&mut self, mut pod: Box<QueuedPod>, judge: &dyn Judge, now: Timestamp) {
+        let uid = pod.info.uid().clone();
+        let seen = self.in_flight.get(&uid).copied();
+        if self.contains(&uid) {
+            // An update brought it back meanwhile; that version is newer.
+            self.done(&uid);
+            return;
+        }
+        if pod.rejectors.union(pod.pending).is_empty() {
+            pod.consecutive_errors += 1;
+        } else {
+            pod.unschedulable_count += 1;
+            pod.consecutive_errors = 0;
+        }
+        pod.timestamp = now;
+        pod.backoff_until = self.backoff_of(&pod);
+        pod.flushed_at = None;
+        let strategy = self.missed(&pod, seen, judge);
+        self.done(&uid);
+        self.requeue(pod, strategy, judge, now);
+    }
+
+    /// What the events that came while the pod was under way mean for it.
+    fn missed(&self, pod: &QueuedPod, seen: Option<u64>, judge: &dyn Judge) -> Requeue {
+        if pod.rejectors.union(pod.pending).is_empty() {
+            return Requeue::AfterBackoff;
+        }
+        let Some(offset) = seen.and_then(|seen| seen.checked_sub(self.first_event)) else {
+            // Not under way, or the events are gone: assume that one of them helped.
+            return Requeue::AfterBackoff;
+        };
+        let mut best = Requeue::No;
+        for event in self.events.iter().skip(offset as usize) {
+            match worth(pod, event, judge) {
+                Requeue::No => {}
+                Requeue::Immediately => return Requeue::Immediately,
+                Requeue::AfterBackoff => {
+                    best = Requeue::AfterBackoff;
+                    if pod.pending.is_empty() {
+                        break;
+                    }
+                }
+            }
+        }
+        best
+    }
+
+    /// Moves the unschedulable pods that an event may help.
+    pub fn on_event(&mut self, event: &ClusterEvent, judge: &dyn Judge, now: Timestamp, among: impl Fn(&PodInfo) -> bool) {
+        let interested = judge.interested(event);
+        if interested.is_empty() && !event.is_wildcard() {
+            return;
+        }
+        if !self.in_flight.is_empty() {
+            self.record(event.clone());
+        }
+        if !event.is_wildcard() && self.rejected_by[64] == 0 && interested.iter().all(|id| self.rejected_by[id.0 as usize] == 0) {
+            return;
+        }
+        let helped: Vec<_> = self
+            .unschedulable
+            .values()
+            .filter(|pod| among(&pod.info))
+            .filter(|pod| event.is_wildcard() || pod.gated_by.is_none_or(|plugin| interested.contains(plugin)))
+            .map(|pod| (pod.info.uid().clone(), worth(pod, event, judge)))
+            .filter(|(_, strategy)| *strategy != Requeue::No)
+            .collect();
+        for (uid, strategy) in helped {
+            if let Some(pod) = self.take_unschedulable(&uid) {
+                self.requeue(pod, strategy, judge, now);
+            }
+        }
+    }
+
+    /// Makes a pod active, whatever it waits for.
+    pub fn activate(&mut self, info: &Arc<PodInfo>, judge: &dyn Judge, now: Timestamp) {
+        let uid = info.uid();
+        let waiting = self
+            .take_unschedulable(uid)
+            .or_else(|| self.backoff.remove(uid, &self.by_backoff))
+            .or_else(|| self.error_backoff.remove(uid, &self.by_backoff));
+        match waiting {
+            Some(pod) => self.to_active(pod, judge, now),
+            None if self.in_flight.contains_key(uid) => self.record(ClusterEvent::force_activate(info.pod.clone())),
+            None => {}
+        }
+    }
+
+    /// Tries again the pods that have waited too long for an event.
+    pub fn flush_forgotten(&mut self, judge: &dyn Judge, now: Timestamp) {
+        let due: Vec<_> = self
+            .unschedulable
+            .values()
+            .filter(|pod| now > forgotten_at(pod, self.config.max_unschedulable))
+            .map(|pod| pod.info.uid().clone())
+            .collect();
+        for uid in due {
+            if let Some(mut pod) = self.take_unschedulable(&uid) {
+                pod.flushed_at = Some(now);
+                self.requeue(pod, Requeue::AfterBackoff, judge, now);
+            }
+        }
+    }
+
+    /// Moves pods whose backoff is over to the active queue. PreEnqueue let them into backoff already.
+    pub fn end_backoffs(&mut self, now: Timestamp) {
+        for heap in [&mut self.backoff, &mut self.error_backoff] {
+            while heap.peek().is_some_and(|pod| !is_backing_off(pod, now)) {
+                let Some(mut pod) = heap.pop(&self.by_backoff) else { break };
+                pod.first_active.get_or_insert(now);
+                self.active.push(pod, &self.by_sort);
+            }
+        }
+    }
+
+    /// When time alone will move a pod; `None` when it will not.
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        let backoffs = [&self.backoff, &self.error_backoff];
+        let backoff = backoffs.iter().filter_map(|h| h.peek()?.backoff_until).map(|t| later(t, WINDOW)).min();
+        let forgotten = self.unschedulable.values().map(|pod| forgotten_at(pod, self.config.max_unschedulable)).min();
+        // Strictly after the limit, hence the millisecond.
+        let forgotten = forgotten.map(|t| later(t, Duration::from_millis(1)));
+        backoff.into_iter().chain(forgotten).min()
+    }
+
+    /// Whether a pod can be popped now.
+    pub fn is_idle(&self) -> bool {
+        self.active.len() == 0 && self.backoff.len() == 0
+    }
+
+    /// How many pods are where.
+    pub fn pending(&self) -> Pending {
+        let gated = self.unschedulable.values().filter(|pod| pod.gated_by.is_some()).count();
+        Pending {
+            active: self.active.len(),
+            backoff: self.backoff.len() + self.error_backoff.len(),
+            unschedulable: self.unschedulable.len() - gated,
+            gated,
+        }
+    }
+
+    /// Whether the pod is in any of the queues; under way does not count.
+    pub fn contains(&self, uid: &str) -> bool {
+        self.active.contains(uid) || self.backoff.contains(uid) || self.error_backoff.contains(uid) || self.unschedulable.contains_key(uid)
+    }
+
+    /// The plugin that keeps a pod gated.
+    pub fn gated_by(&self, uid: &str) -> Option<PluginId> {
+        self.unschedulable.get(uid)?.gated_by
+    }
+
+    /// All pods in the queues.
+    pub fn iter(&self) -> impl Iterator<Item = &QueuedPod> {
+        let heaps = self.active.iter().chain(self.backoff.iter()).chain(self.error_backoff.iter());
+        heaps.chain(self.unschedulable.values().map(|pod| &**pod))
+    }
+
+    fn requeue(&mut self, pod: Box<QueuedPod>, strategy: Requeue, judge: &dyn Judge, now: Timestamp) {
+        match strategy {
+            Requeue::No => self.keep_unschedulable(pod),
+            Requeue::AfterBackoff if is_backing_off(&pod, now) => self.to_backoff(pod, judge),
+            Requeue::AfterBackoff | Requeue::Immediately => self.to_active(pod, judge, now),
+        }
+    }
+
+    fn to_active(&mut self, mut pod: Box<QueuedPod>, judge: &dyn Judge, now: Timestamp) {
+        if self.passes_gates(&mut pod, judge) {
+            pod.first_active.get_or_insert(now);
+            self.active.push(pod, &self.by_sort);
+        } else {
+            self.keep_unschedulable(pod);
+        }
+    }
+
+    fn to_backoff(&mut self, mut pod: Box<QueuedPod>, judge: &dyn Judge) {
+        if !self.passes_gates(&mut pod, judge) {
+            self.keep_unschedulable(pod);
+        } else if pod.rejectors.union(pod.pending).is_empty() {
+            self.error_backoff.push(pod, &self.by_backoff);
+        } else {
+            self.backoff.push(pod, &self.by_backoff);
+        }
+    }
+
+    fn passes_gates(&self, pod: &mut QueuedPod, judge: &dyn Judge) -> bool {
+        match judge.pre_enqueue(&pod.info) {
+            Ok(()) => {
+                pod.gated_by = None;
+                true
+            }
+            Err(plugin) => {
+                pod.rejectors.insert(plugin);
+                pod.gated_by = Some(plugin);
+                false
+            }
+        }
+    }
+
+    fn keep_unschedulable(&mut self, pod: Box<QueuedPod>) {
+        self.count_rejectors(&pod, true);
+        self.unschedulable.insert(pod.info.uid().clone(), pod);
+    }
+
+    fn take_unschedulable(&mut self, uid: &str) -> Option<Box<QueuedPod>> {
+        let pod = self.unschedulable.remove(uid)?;
+        self.count_rejectors(&pod, false);
+        Some(pod)
+    }
+
+    fn count_rejectors(&mut self, pod: &QueuedPod, up: bool) {
+        let rejectors = pod.rejectors.union(pod.pending);
+        let step = |count: &mut usize| if up { *count += 1 } else { *count -= 1 };
+        if rejectors.is_empty() {
+            step(&mut self.rejected_by[64]);
+        }
+        for id in rejectors.iter() {
+            step(&mut self.rejected_by[id.0 as usize]);
+        }
+    }
+
+    fn record(&mut self, event: ClusterEvent) {
+        if self.events.len() == MAX_IN_FLIGHT_EVENTS {
+            self.events.pop_front();
+            self.first_event += 1;
+        }
+        self.events.push_back(event);
+    }
+
+    fn backoff_of(&self, pod: &QueuedPod) -> Option<Timestamp> {
+        let count = if pod.consecutive_errors > 0 { pod.consecutive_errors } else { pod.unschedulable_count };
+        if self.config.max_backoff.is_zero() || count == 0 {
+            return None;
+        }
+        let factor = 1u32.checked_shl(count - 1).unwrap_or(u32::MAX);
+        let backoff = self.config.initial_backoff.saturating_mul(factor).min(self.config.max_backoff);
+        Some(window(later(pod.timestamp, backoff)))
+    }
+}
+
+/// Whether an event may help a pod.
+fn worth(pod: &QueuedPod, event: &ClusterEvent, judge: &dyn Judge) -> Requeue {
+    let rejectors = pod.rejectors.union(pod.pending);
+    if rejectors.is_empty() {
+        return Requeue::AfterBackoff;
+    }
+    if event.is_wildcard() {
+        // An event about one pod helps only that one.
+        let (_, about) = event.pods();
+        let other = about.is_some_and(|p| p.metadata.uid.as_deref() != Some(&**pod.info.uid()));
+        return if other { Requeue::No } else { Requeue::AfterBackoff };
+    }
+    match judge.hint(&pod.info, rejectors, pod.pending, event) {
+        None => Requeue::No,
+        Some(true) => Requeue::Immediately,
+        Some(false) => Requeue::AfterBackoff,
+    }
+}
+
+fn is_backing_off(pod: &QueuedPod, now: Timestamp) -> bool {
+    pod.backoff_until.is_some_and(|until| until >= window(now))
+}
+
+fn forgotten_at(pod: &QueuedPod, limit: Duration) -> Timestamp {
+    later(pod.flushed_at.map_or(pod.timestamp, |t| t.max(pod.timestamp)), limit)
+}
+
+fn window(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
+}
+
+fn later(time: Timestamp, by: Duration) -> Timestamp {
+    time.saturating_add(by).unwrap_or(Timestamp::MAX)
+}
+
+/// The event for a change of an object that is neither pod nor node.
+pub fn object_event(resource: Resource, old: Option<Object>, new: Option<Object>) -> ClusterEvent {
+    let action = match (&old, &new) {
+        (None, _) => Action::ADD,
+        (_, None) => Action::DELETE,
+        _ => Action::OTHER_UPDATE,
+    };
+    ClusterEvent::new(resource, action, old, new)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,328 @@
+//! One scheduling cycle: from a pod and a frozen cluster to a node, or to the reasons why there is none.
+//!
+//! Synchronous, deterministic for a seed, and free of allocation for pods without special wishes: all buffers outlive
+//! the cycle. Filtering starts where the last cycle stopped and ends as soon as enough nodes are found, so that in a large
+//! cluster the cost per pod is bounded and all nodes get their turn.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use crate::cluster::Cluster;
+use crate::extender::{Extender, MAX_EXTENDER_PRIORITY};
+use crate::framework::{CycleState, Diagnosis, MAX_SCORE, PluginId, PostFilterOutcome, PreFiltered, Profile, Rejection, Verdict};
+use crate::node::{NodeIdx, NodeInfo};
+use crate::pod::PodInfo;
+use crate::queue::Nominator;
+
+/// Fewer nodes than this are always all considered.
+const MIN_FEASIBLE_NODES: usize = 100;
+/// However large the cluster, at least so many percent are considered.
+const MIN_FEASIBLE_PERCENTAGE: i64 = 5;
+
+/// Where a pod goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placement {
+    /// The node.
+    pub node: NodeIdx,
+    /// How many nodes were looked at.
+    pub evaluated: usize,
+    /// How many would have done.
+    pub feasible: usize,
+}
+
+/// Why a pod goes nowhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failure {
+    /// There are no nodes at all.
+    NoNodes,
+    /// No node will do; the diagnosis says why.
+    Unschedulable,
+    /// Something failed.
+    Error(Rejection),
+}
+
+/// What a cycle looks at.
+#[derive(Clone, Copy)]
+pub struct World<'a> {
+    /// The cluster, prepared for the pod.
+    pub cluster: &'a Cluster,
+    /// The pod's profile.
+    pub profile: &'a Profile,
+    /// Promised nodes.
+    pub nominator: &'a Nominator,
+    /// Other processes that take part.
+    pub extenders: &'a [Arc<dyn Extender>],
+    /// The plugin number of extenders, for diagnoses.
+    pub extender_id: PluginId,
+    /// When the cycle began.
+    pub now: Timestamp,
+}
+
+/// An attempt that found no node, as PostFilter plugins see it.
+pub struct Attempt<'a> {
+    /// What the cycle looks at.
+    pub world: World<'a>,
+    /// The states of the plugins.
+    pub state: &'a mut CycleState,
+    /// The pod.
+    pub pod: &'a Arc<PodInfo>,
+    /// Why there is no node.
+    pub diagnosis: &'a Diagnosis,
+    /// For choices among equals.
+    pub rng: &'a mut SmallRng,
+}
+
+/// The algorithm, with the buffers and the memory that cycles share.
+pub struct Algorithm {
+    percentage_of_nodes_to_score: i32,
+    next_start: usize,
+    rng: SmallRng,
+    /// States of the last cycle's plugins.
+    pub state: CycleState,
+    /// Why the last cycle found no node.
+    pub diagnosis: Diagnosis,
+    feasible: Vec<NodeIdx>,
+    totals: Vec<i64>,
+    scratch: Vec<i64>,
+}
+
+impl Algorithm {
+    /// With the scheduler-wide percentage (0 adapts to the cluster's size) and a seed for choices among equals.
+    pub fn new(percentage_of_nodes_to_score: i32, seed: u64) -> Self {
+        Self {
+            percentage_of_nodes_to_score,
+            next_start: 0,
+            rng: SmallRng::seed_from_u64(seed),
+            state: CycleState::default(),
+            diagnosis: Diagnosis::default(),
+            feasible: Vec::new(),
+            totals: Vec::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Finds a node for a pod.
+    pub fn schedule(&mut self, world: World<'_>, pod: &Arc<PodInfo>) -> Result<Placement, Failure> {
+        self.state.reset();
+        self.diagnosis.clear();
+        if world.cluster.order().is_empty() {
+            return Err(Failure::NoNodes);
+        }
+        self.find_feasible(world, pod)?;
+        let evaluated = self.feasible.len() + self.diagnosis.nodes.len();
+        let node = match self.feasible.as_slice() {
+            [] => return Err(Failure::Unschedulable),
+            [only] => *only,
+            _ => self.best(world, pod),
+        };
+        Ok(Placement { node, evaluated, feasible: self.feasible.len() })
+    }
+
+    /// Asks the PostFilter plugins to make room, after [`Failure::Unschedulable`].
+    pub fn post_filter(&mut self, world: World<'_>, pod: &Arc<PodInfo>) -> Option<PostFilterOutcome> {
+        let mut outcome: Option<PostFilterOutcome> = None;
+        for at in &world.profile.post_filter {
+            let mut attempt =
+                Attempt { world, state: &mut self.state, pod, diagnosis: &self.diagnosis, rng: &mut self.rng };
+            let answer = at.plugin.post_filter(&mut attempt);
+            if answer.success {
+                outcome = Some(answer);
+                break;
+            }
+            outcome = Some(match outcome {
+                None => answer,
+                Some(before) => PostFilterOutcome {
+                    result: answer.result.or(before.result),
+                    success: false,
+                    message: format!("{}, {}", before.message, answer.message),
+                },
+            });
+        }
+        self.diagnosis.post_filter = outcome.as_ref().map(|o| o.message.clone());
+        outcome
+    }
+
+    fn find_feasible(&mut self, world: World<'_>, pod: &Arc<PodInfo>) -> Result<(), Failure> {
+        self.feasible.clear();
+        let cluster = world.cluster;
+        let narrowed = world.profile.run_pre_filter(&mut self.state, pod, cluster, &mut self.diagnosis);
+        let Some(narrowed) = narrowed.map_err(Failure::Error)? else { return Ok(()) };
+
+        // A nominated pod tries its node first: room was made there, and evicting more elsewhere would be a waste.
+        if let Some(node) = pod.nominated_node().and_then(|name| cluster.node_named(name)) {
+            let blamed = (self.diagnosis.rejectors, self.diagnosis.pending);
+            self.filter_nodes(world, pod, &[node.idx()], 1, 0)?;
+            if !self.feasible.is_empty() {
+                return Ok(());
+            }
+            self.diagnosis.clear();
+            (self.diagnosis.rejectors, self.diagnosis.pending) = blamed;
+        }
+
+        let all = cluster.order().len();
+        match narrowed {
+            PreFiltered::All => {
+                let start = self.next_start % all;
+                let processed = self.filter_nodes(world, pod, cluster.order(), self.wanted(world, all), start)?;
+                self.next_start = (start + processed) % all;
+            }
+            PreFiltered::Only(names, plugins) => {
+                let nodes: Vec<_> = names.iter().filter_map(|n| cluster.node_named(n)).map(NodeInfo::idx).collect();
+                let text = format!("node(s) didn't satisfy plugin(s) [{}]", plugins.join(" "));
+                self.diagnosis.exclude_rest(Rejection::unresolvable(text));
+                let processed = self.filter_nodes(world, pod, &nodes, self.wanted(world, nodes.len()), 0)?;
+                self.next_start = (self.next_start + processed) % all;
+            }
+        }
+        Ok(())
+    }
+
+    /// How many feasible nodes are enough.
+    fn wanted(&self, world: World<'_>, all: usize) -> usize {
+        let scoring = !world.profile.score.is_empty() || world.extenders.iter().any(|e| e.prioritizes() || e.filters());
+        let percentage = world.profile.percentage_of_nodes_to_score.unwrap_or(self.percentage_of_nodes_to_score);
+        if scoring { feasible_nodes_to_find(percentage, all) } else { 1 }
+    }
+
+    /// Filters nodes from `start` on until `wanted` are feasible; the number of nodes looked at.
+    fn filter_nodes(&mut self, world: World<'_>, pod: &Arc<PodInfo>, nodes: &[NodeIdx], wanted: usize, start: usize) -> Result<usize, Failure> {
+        let (front, back) = nodes.split_at(start);
+        let mut processed = 0;
+        for idx in back.iter().chain(front) {
+            if self.feasible.len() >= wanted {
+                break;
+            }
+            processed += 1;
+            let node = world.cluster.node(*idx);
+            match filter_with_nominated(world, &mut self.state, pod, node) {
+                Verdict::Pass => self.feasible.push(*idx),
+                Verdict::Reject(rejection) if rejection.is_rejection() => self.diagnosis.reject_node(*idx, &rejection),
+                Verdict::Reject(error) => return Err(Failure::Error(error)),
+            }
+        }
+        self.ask_extenders(world, pod)?;
+        Ok(processed)
+    }
+
+    fn ask_extenders(&mut self, world: World<'_>, pod: &PodInfo) -> Result<(), Failure> {
+        for extender in world.extenders.iter().filter(|e| e.filters()) {
+            if self.feasible.is_empty() {
+                break;
+            }
+            if !extender.is_interested(pod) {
+                continue;
+            }
+            let nodes: Vec<&NodeInfo> = world.cluster.list(&self.feasible).iter().collect();
+            let answer = match extender.filter(pod, &nodes) {
+                Ok(answer) => answer,
+                Err(error) if extender.is_ignorable() => {
+                    tracing::info!(extender = extender.name(), %error, "extender failed and is ignorable");
+                    continue;
+                }
+                Err(error) => return Err(Failure::Error(Rejection::error(error.to_string()))),
+            };
+            let reject = |name: &str, rejection: Rejection, diagnosis: &mut Diagnosis| {
+                if let Some(node) = world.cluster.node_named(name) {
+                    diagnosis.reject_node(node.idx(), &rejection.by(world.extender_id));
+                }
+            };
+            for (name, why) in &answer.unresolvable {
+                reject(name, Rejection::unresolvable(why.clone()), &mut self.diagnosis);
+            }
+            for (name, why) in answer.failed.iter().filter(|(name, _)| answer.unresolvable.iter().all(|(u, _)| u != name)) {
+                reject(name, Rejection::unschedulable(why.clone()), &mut self.diagnosis);
+            }
+            let before = self.feasible.len();
+            self.feasible.retain(|idx| answer.nodes.iter().any(|n| n == world.cluster.node(*idx).name()));
+            if self.feasible.len() != before {
+                self.diagnosis.rejectors.insert(world.extender_id);
+            }
+        }
+        Ok(())
+    }
+
+    /// The best of several feasible nodes; one at random among equals.
+    fn best(&mut self, world: World<'_>, pod: &PodInfo) -> NodeIdx {
+        let nodes = world.cluster.list(&self.feasible);
+        world.profile.run_pre_score(&mut self.state, pod, world.cluster, nodes);
+        world.profile.run_scores(&self.state, pod, nodes, &mut self.totals, &mut self.scratch);
+        for extender in world.extenders.iter().filter(|e| e.prioritizes() && e.is_interested(pod)) {
+            let listed: Vec<&NodeInfo> = nodes.iter().collect();
+            match extender.prioritize(pod, &listed) {
+                Ok((scores, weight)) => {
+                    for (name, score) in scores {
+                        if let Some(position) = listed.iter().position(|n| n.name() == name) {
+                            self.totals[position] += score * weight * (MAX_SCORE / MAX_EXTENDER_PRIORITY);
+                        }
+                    }
+                }
+                Err(error) => tracing::debug!(extender = extender.name(), %error, "extender gave no scores"),
+            }
+        }
+        let mut best = 0;
+        let mut equals = 1;
+        for position in 1..self.feasible.len() {
+            match self.totals[position].cmp(&self.totals[best]) {
+                std::cmp::Ordering::Less => {}
+                std::cmp::Ordering::Greater => (best, equals) = (position, 1),
+                std::cmp::Ordering::Equal => {
+                    equals += 1;
+                    if self.rng.random_range(0..equals) == 0 {
+                        best = position;
+                    }
+                }
+            }
+        }
+        self.feasible[best]
+    }
+}
+
+/// Filters a node as it is and, first, as it would be with the pods of no lower priority that are promised to it.
+pub fn filter_with_nominated(world: World<'_>, state: &mut CycleState, pod: &Arc<PodInfo>, node: &NodeInfo) -> Verdict {
+    if !world.nominator.is_empty() {
+        let promised = world.nominator.on(node.name());
+        let mut counted = promised.iter().filter(|p| p.priority >= pod.priority && p.uid() != pod.uid()).peekable();
+        if counted.peek().is_some() {
+            let (mut node, mut state) = (node.clone(), state.clone());
+            for promised in counted {
+                let generation = node.generation();
+                node.add_pod(promised.clone(), generation);
+                world.profile.pod_added(&mut state, pod, promised, &node, world.cluster);
+            }
+            let verdict = world.profile.run_filters(&state, pod, &node);
+            if !verdict.is_pass() {
+                return verdict;
+            }
+        }
+    }
+    world.profile.run_filters(state, pod, node)
+}
+
+/// How many feasible nodes are enough in a cluster of this size.
+pub fn feasible_nodes_to_find(percentage: i32, all: usize) -> usize {
+    if all < MIN_FEASIBLE_NODES {
+        return all;
+    }
+    let percentage = match i64::from(percentage) {
+        0 => (50 - all as i64 / 125).max(MIN_FEASIBLE_PERCENTAGE),
+        given => given,
+    };
+    ((all as i64 * percentage / 100) as usize).max(MIN_FEASIBLE_NODES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_share_of_nodes_considered_shrinks_as_the_cluster_grows() {
+        for (percentage, all, expected) in
+            [(0, 10, 10), (0, 100, 100), (0, 1000, 420), (0, 6000, 300), (40, 1000, 400), (100, 1000, 1000), (5, 1000, 100)]
+        {
+            assert_eq!(feasible_nodes_to_find(percentage, all), expected, "{percentage}% of {all}");
+        }
+    }
+}

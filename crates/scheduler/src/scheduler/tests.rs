@@ -1,0 +1,196 @@
+//! The state machine as a whole: what goes in, what comes out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+
+use super::*;
+use crate::clock::FakeClock;
+use crate::testing::{node, pod};
+
+/// A scheduler of the default configuration, with its clock.
+struct Rig {
+    scheduler: Scheduler,
+    clock: Arc<FakeClock>,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let clock = Arc::new(FakeClock::default());
+        let scheduler = Scheduler::new(&Configuration::default(), Registry::default(), Vec::new(), clock.clone(), 1).unwrap();
+        Self { scheduler, clock }
+    }
+
+    fn node(&mut self, node: Node) -> &mut Self {
+        self.scheduler.observe(None, Some(Object::Node(Arc::new(node))));
+        self
+    }
+
+    fn pod(&mut self, pod: Pod) -> &mut Self {
+        self.scheduler.observe(None, Some(Object::Pod(Arc::new(pod))));
+        self
+    }
+
+    fn replace(&mut self, old: Pod, new: Pod) -> &mut Self {
+        self.scheduler.observe(Some(Object::Pod(Arc::new(old))), Some(Object::Pod(Arc::new(new))));
+        self
+    }
+
+    fn delete(&mut self, pod: Pod) -> &mut Self {
+        self.scheduler.observe(Some(Object::Pod(Arc::new(pod))), None);
+        self
+    }
+
+    /// Runs until nothing is left to try, and says what it did.
+    fn run(&mut self) -> Vec<String> {
+        while self.scheduler.schedule_one() {}
+        self.scheduler.check_invariants().unwrap();
+        self.scheduler.take_effects().into_iter().map(describe).collect()
+    }
+}
+
+fn describe(effect: Effect) -> String {
+    match effect {
+        Effect::Bind(job) => format!("bind {} to {}", job.pod.name(), job.node),
+        Effect::Preempt(job) => {
+            let victims: Vec<_> = job.victims.iter().map(|v| v.name().to_owned()).collect();
+            format!("preempt {} on {} for {}", victims.join(","), job.node, job.preemptor.name())
+        }
+        Effect::PatchStatus { pod, patch } => {
+            let name = pod.metadata.name.as_deref().unwrap_or_default();
+            let condition = &patch["status"]["conditions"][0];
+            match condition["reason"].as_str() {
+                Some(reason) => format!("patch {name}: {reason}"),
+                None => format!("patch {name}: nominate {}", patch["status"]["nominatedNodeName"]),
+            }
+        }
+        Effect::Record(event) => format!("{} {}: {}", event.reason, event.pod.metadata.name.as_deref().unwrap_or_default(), event.note),
+    }
+}
+
+#[test]
+fn a_pod_is_bound_to_a_node_with_room_and_the_event_follows_the_binding() {
+    let mut rig = Rig::new();
+    rig.node(node("full").cpu("100m").build()).node(node("free").cpu("2").build()).pod(pod("p").cpu("1").build());
+    assert_eq!(rig.run(), ["bind p to free"]);
+    rig.scheduler.bound("uid-p");
+    assert_eq!(rig.run(), ["Scheduled p: Successfully assigned default/p to free"]);
+}
+
+#[test]
+fn assumed_pods_take_room_before_they_are_bound() {
+    let mut rig = Rig::new();
+    rig.node(node("n").cpu("1").build()).pod(pod("a").cpu("600m").build()).pod(pod("b").cpu("600m").build());
+    assert_eq!(
+        rig.run(),
+        [
+            "bind a to n",
+            "FailedScheduling b: 0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.",
+            "patch b: Unschedulable"
+        ]
+    );
+    // The binding fails: the room is free again, and `b` is tried before `a` has sat out its backoff.
+    rig.scheduler.bind_failed("uid-a", &ApiFailure::Other("connection refused".into()));
+    assert_eq!(rig.run(), ["FailedScheduling a: connection refused", "patch a: SchedulerError", "bind b to n"]);
+}
+
+#[test]
+fn unschedulable_pods_wake_only_when_it_may_help() {
+    let mut rig = Rig::new();
+    rig.node(node("n").cpu("1").build()).pod(pod("p").cpu("2").build());
+    assert!(rig.run()[0].starts_with("FailedScheduling p: 0/1 nodes are available: 1 Insufficient cpu."));
+    // Too small a node does not help; a large one does.
+    rig.node(node("small").cpu("1500m").build());
+    assert!(!rig.scheduler.has_work());
+    rig.node(node("large").cpu("4").build());
+    assert_eq!(rig.run(), ["bind p to large"]);
+}
+
+#[test]
+fn the_forgotten_are_tried_again_in_the_end() {
+    let mut rig = Rig::new();
+    rig.node(node("n").cpu("1").build()).pod(pod("p").cpu("2").build());
+    rig.run();
+    assert!(!rig.scheduler.schedule_one());
+    rig.clock.advance(Duration::from_secs(301));
+    rig.scheduler.tick();
+    assert!(rig.scheduler.has_work());
+}
+
+#[test]
+fn without_nodes_the_message_is_its_own() {
+    let mut rig = Rig::new();
+    rig.pod(pod("p").build());
+    assert_eq!(rig.run(), ["FailedScheduling p: no nodes available to schedule pods", "patch p: Unschedulable"]);
+}
+
+#[test]
+fn gated_pods_wait_for_their_gates() {
+    let mut rig = Rig::new();
+    let gated = pod("p").gate("example.com/g").build();
+    rig.node(node("n").cpu("1").build()).pod(gated.clone());
+    assert!(rig.run().is_empty());
+    assert_eq!(rig.scheduler.pending().gated, 1);
+    rig.replace(gated, pod("p").version("2").build());
+    assert_eq!(rig.run(), ["bind p to n"]);
+}
+
+#[test]
+fn pods_of_other_schedulers_are_accounted_but_not_scheduled() {
+    let mut rig = Rig::new();
+    rig.node(node("n").cpu("1").build()).pod(pod("other").scheduler("mine").cpu("1").build());
+    assert!(rig.run().is_empty());
+    rig.pod(pod("placed").scheduler("mine").cpu("800m").on("n").build()).pod(pod("p").cpu("500m").build());
+    assert!(rig.run()[0].contains("1 Insufficient cpu"));
+}
+
+#[test]
+fn a_pod_deleted_while_binding_frees_its_room_and_is_not_retried() {
+    let mut rig = Rig::new();
+    let p = pod("p").cpu("1").build();
+    rig.node(node("n").cpu("1").build()).pod(p.clone());
+    assert_eq!(rig.run(), ["bind p to n"]);
+    rig.delete(p).pod(pod("q").cpu("1").build());
+    assert_eq!(rig.run(), ["bind q to n"]);
+    rig.scheduler.bind_failed("uid-p", &ApiFailure::NotFound("pods \"p\" not found".into()));
+    assert!(rig.run().is_empty());
+}
+
+#[test]
+fn a_node_deleted_under_way_costs_only_the_attempt() {
+    let mut rig = Rig::new();
+    let gone = node("gone").cpu("1").build();
+    rig.node(gone.clone()).pod(pod("p").cpu("1").build());
+    assert_eq!(rig.run(), ["bind p to gone"]);
+    rig.scheduler.observe(Some(Object::Node(Arc::new(gone))), None);
+    rig.scheduler.bind_failed("uid-p", &ApiFailure::NotFound("nodes \"gone\" not found".into()));
+    assert_eq!(rig.run(), ["FailedScheduling p: nodes \"gone\" not found", "patch p: SchedulerError"]);
+    rig.node(node("new").cpu("1").build());
+    rig.clock.advance(Duration::from_secs(3));
+    rig.scheduler.tick();
+    assert_eq!(rig.run(), ["bind p to new"]);
+}
+
+#[test]
+fn higher_priority_goes_first() {
+    let mut rig = Rig::new();
+    rig.node(node("n").cpu("1").build());
+    rig.pod(pod("low").cpu("1").build()).pod(pod("high").priority(10).cpu("1").build());
+    assert_eq!(rig.run()[0], "bind high to n");
+}
+
+#[test]
+fn a_pod_that_names_its_node_goes_nowhere_else() {
+    let mut rig = Rig::new();
+    rig.node(node("a").cpu("1").build()).node(node("b").cpu("1").build());
+    rig.pod(pod("p").node_field("In", &["b"]).build()).pod(pod("q").node_field("In", &["c"]).build());
+    assert_eq!(
+        rig.run(),
+        [
+            "bind p to b",
+            "FailedScheduling q: 0/2 nodes are available: 2 node(s) didn't satisfy plugin(s) [NodeAffinity]. preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.",
+            "patch q: Unschedulable"
+        ]
+    );
+}
