@@ -1,4 +1,178 @@
-//! apiserver.
+//! The API server: one front door, one gauntlet, one generic REST flow over every resource.
+//!
+//! A reader starts at [`gates`], whose one file is the way of a request, then [`rest`] (a file per verb) and [`cache`]
+//! (where reads and watches are answered from). [`registry`] says which resources there are; what differs from kind to
+//! kind is a strategy there. [`serve`] is the only part that knows HTTP on the wire.
 
-pub mod discovery;
-pub mod openapi;
+pub mod admission;
+pub mod bootstrap;
+pub mod cache;
+mod convert;
+mod discovery;
+pub mod gates;
+mod health;
+mod metrics;
+mod openapi;
+mod query;
+pub mod registry;
+pub mod rest;
+mod reviews;
+mod route;
+pub mod serve;
+mod table;
+pub mod version;
+
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use machinery::rest::Handler;
+use machinery::status::ApiError;
+use store::Store;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use admission::Admission;
+use cache::Caches;
+use gates::authentication::Authenticator;
+use gates::authorization::{Masters, Union, rbac::Rbac};
+use gates::flow_control::FlowControl;
+use gates::{Chain, Documents};
+use health::Health;
+use registry::{Registry, RuntimeConfig};
+use rest::{Allocator, Api, Cidr, Clock};
+use serve::{Listener, Tls};
+
+/// Why the server did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The address is taken or not ours.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address asked for.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The store could not be read.
+    #[error("cannot load the store: {0}")]
+    Load(#[from] store::Error),
+    /// A setting makes no sense.
+    #[error("{0}")]
+    Setting(String),
+    /// The first objects could not be made.
+    #[error("cannot create the first objects: {0}")]
+    Bootstrap(ApiError),
+}
+
+/// What a server needs to know.
+pub struct Config {
+    /// Where it keeps everything.
+    pub store: Arc<dyn Store>,
+    /// Where it listens; port 0 takes any.
+    pub address: SocketAddr,
+    /// The address that clients inside the cluster reach it at.
+    pub advertise: std::net::IpAddr,
+    /// Its certificate and whom it trusts.
+    pub tls: Tls,
+    /// `--runtime-config`.
+    pub runtime_config: RuntimeConfig,
+    /// Cluster IPs.
+    pub service_range: String,
+    /// Node ports.
+    pub node_ports: RangeInclusive<u16>,
+    /// Seconds an Event lives.
+    pub event_ttl: u64,
+    /// The time.
+    pub clock: Clock,
+}
+
+impl Config {
+    /// A server on this store and certificate, on any loopback port, otherwise as by default.
+    pub fn new(store: Arc<dyn Store>, tls: Tls) -> Self {
+        Self {
+            store,
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            advertise: std::net::IpAddr::from([127, 0, 0, 1]),
+            tls,
+            runtime_config: RuntimeConfig::default(),
+            service_range: "10.96.0.0/16".to_owned(),
+            node_ports: 30000..=32767,
+            event_ttl: 3600,
+            clock: Arc::new(Timestamp::now),
+        }
+    }
+}
+
+/// A running server.
+pub struct Server {
+    /// Where it listens.
+    pub address: SocketAddr,
+    chain: Arc<Chain>,
+    health: Arc<Health>,
+    stop: watch::Sender<bool>,
+    serving: JoinHandle<()>,
+}
+
+impl Server {
+    /// Loads the store, makes what every cluster has from the beginning, and serves.
+    pub async fn start(config: Config) -> Result<Self, Error> {
+        let service_range = Cidr::parse(&config.service_range)
+            .ok_or_else(|| Error::Setting(format!("{:?} is no service range: give an IPv4 range such as 10.96.0.0/16", config.service_range)))?;
+        // Bound before anything slow, so that a taken port is said at once and early clients wait instead of failing.
+        let listener = Listener::bind(config.address, config.tls).await;
+        let listener = listener.map_err(|source| Error::Listen { address: config.address, source })?;
+        let address = listener.address().map_err(|source| Error::Listen { address: config.address, source })?;
+
+        let caches = Caches::start(config.store.clone(), Registry::layout(&config.runtime_config)).await?;
+        let registry = Registry::new(&config.runtime_config, &caches, config.event_ttl);
+        let health = Arc::new(Health::new(caches.clone()));
+        let mut authorizers: Vec<Box<dyn gates::authorization::Authorizer>> = vec![Box::new(Masters)];
+        if let Some(rbac) = Rbac::new(&registry) {
+            authorizers.push(Box::new(rbac));
+        }
+        let api = Arc::new(Api {
+            registry,
+            caches,
+            store: config.store,
+            admission: Admission::default(),
+            allocator: Allocator { service_range, node_ports: config.node_ports },
+            clock: config.clock,
+        });
+        let groups = discovery::built_in(|group, version| config.runtime_config.serves(group, version));
+        let chain = Arc::new(Chain {
+            authenticator: Authenticator::default(),
+            flow_control: FlowControl::new(400, 200),
+            authorizer: Arc::new(Union(authorizers)),
+            api: api.clone(),
+            documents: Documents {
+                openapi: openapi::OpenApi::new(groups.clone(), version::KUBERNETES),
+                discovery: discovery::Discovery::new(groups),
+                health: health.clone(),
+                api: api.clone(),
+                server_address: format!("{}:{}", config.advertise, address.port()),
+            },
+        });
+        let (stop, stopped) = watch::channel(false);
+        let serving = tokio::spawn(listener.serve(chain.clone(), stopped));
+        let server = Self { address, chain, health, stop, serving };
+        bootstrap::run(&api, config.advertise, address.port()).await.map_err(Error::Bootstrap)?;
+        server.health.set_bootstrapped();
+        Ok(server)
+    }
+
+    /// The whole chain, for clients in this process.
+    pub fn handler(&self) -> Arc<dyn Handler> {
+        self.chain.clone()
+    }
+
+    /// Takes no more requests, lets those under way finish, ends the watches.
+    pub async fn stop(self) {
+        self.health.set_stopping();
+        self.chain.api.caches.stop();
+        self.stop.send_replace(true);
+        // A failed join is a panic of the listener, which has been reported where it happened.
+        let _ = self.serving.await;
+    }
+}

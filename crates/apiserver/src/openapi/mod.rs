@@ -6,6 +6,7 @@
 //! [`v2`] and [`v3`] how each version writes them down. Documents are made when first asked for and kept. When
 //! the groups change a new [`OpenApi`] takes the place of the old one.
 
+mod answer;
 mod custom;
 mod gnostic;
 mod operation;

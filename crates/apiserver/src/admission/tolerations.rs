@@ -1,0 +1,28 @@
+//! DefaultTolerationSeconds: a pod stays five minutes on a node that is not ready or unreachable, unless it says otherwise.
+
+use machinery::{Value, value};
+use serde_json::json;
+
+use super::{Operation, Request};
+
+const SECONDS: i64 = 300;
+const TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+
+/// Adds what is missing.
+pub fn admit(request: &Request<'_>, pod: &mut Value) {
+    if request.operation != Operation::Create || !request.is_for("", "pods") {
+        return;
+    }
+    let mut tolerations = value::list(pod, "spec.tolerations").to_vec();
+    for taint in TAINTS {
+        let tolerated = tolerations.iter().any(|toleration| {
+            let key = value::text(toleration, "key");
+            let effect = value::text(toleration, "effect");
+            (key == taint || key.is_empty()) && (effect == "NoExecute" || effect.is_empty())
+        });
+        if !tolerated {
+            tolerations.push(json!({"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": SECONDS}));
+        }
+    }
+    value::set(pod, "spec.tolerations", tolerations);
+}

@@ -1,0 +1,142 @@
+//! The gauntlet: what every request passes, in order, whatever transport it came by. This file is the chain.
+//!
+//! ```text
+//! authenticate ▸ audit ▸ flow control ▸ authorize ▸ route ─► decode ▸ mutate ▸ validate ▸ admit ▸ commit (rest)
+//! ```
+//! Nothing goes around it: the in-process client enters at the top like everybody else.
+
+pub mod authentication;
+pub mod authorization;
+pub mod flow_control;
+mod routes;
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use hops::Hop;
+use http::header::{CACHE_CONTROL, HeaderName, HeaderValue, RETRY_AFTER};
+use http::{HeaderMap, StatusCode};
+use machinery::rest::{Body, Handler, Payload, Peer, Request, Response};
+use machinery::status::ApiError;
+
+use crate::query::Query;
+use crate::rest::Api;
+use crate::route::RequestInfo;
+use authentication::Authenticator;
+use authorization::{Attributes, Authorizer};
+use flow_control::FlowControl;
+pub use routes::{Documents, bytes, tagged, text};
+
+static AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+
+/// The whole API server as one handler.
+pub struct Chain {
+    /// Who is it?
+    pub authenticator: Authenticator,
+    /// May they now?
+    pub flow_control: FlowControl,
+    /// May they?
+    pub authorizer: Arc<dyn Authorizer>,
+    /// The resources.
+    pub api: Arc<Api>,
+    /// Everything else: discovery, health, metrics, version.
+    pub documents: Documents,
+}
+
+impl Handler for Chain {
+    fn handle(&self, request: Request) -> BoxFuture<'_, Response> {
+        Box::pin(async move {
+            let audit_id = audit_id(request.headers());
+            // A bug in one request must not take the server down, nor leave the client without an answer.
+            let outcome = AssertUnwindSafe(self.pass(request)).catch_unwind().await;
+            let mut response = match outcome {
+                Ok(Ok(response)) => response,
+                Ok(Err(error)) => refusal(&error),
+                Err(_) => refusal(&ApiError::internal("the request made the server panic; its log has more")),
+            };
+            let headers = response.headers_mut();
+            headers.insert(&AUDIT_ID, audit_id);
+            headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
+            response
+        })
+    }
+}
+
+impl Chain {
+    async fn pass(&self, request: Request) -> Result<Response, ApiError> {
+        let (parts, body) = request.into_parts();
+        let path = percent_encoding::percent_decode_str(parts.uri.path())
+            .decode_utf8()
+            .map_err(|_| ApiError::bad_request("the path is not UTF-8"))?;
+        let query = Query::parse(parts.uri.query().unwrap_or_default());
+        let info = RequestInfo::of(&parts.method, &path, &query);
+
+        let hop = hops::start(Hop::Authenticate, info.verb);
+        let peer = parts.extensions.get::<Peer>().ok_or_else(ApiError::unauthorized)?;
+        let user = self.authenticator.authenticate(peer, &parts.headers)?;
+        hop.end("", "", 0);
+
+        let hop = hops::start(Hop::FlowControl, info.verb);
+        let _seat = self.flow_control.enter(&info, &user).await?;
+        hop.end("", "", 0);
+
+        let hop = hops::start(Hop::Authorize, info.verb);
+        self.authorizer.authorize(&Attributes { user: &user, info: &info }).into_result()?;
+        hop.end("", "", 0);
+
+        if !info.is_resource {
+            return self.documents.answer(&parts, &info, &query);
+        }
+        let served = self.api.registry.get(&info.group, &info.version, &info.resource)?;
+        match &served.resource {
+            Some(resource) => {
+                let call = crate::rest::Call {
+                    info: &info,
+                    query: &query,
+                    headers: &parts.headers,
+                    method: &parts.method,
+                    user: &user,
+                    served,
+                    resource,
+                };
+                self.api.serve(call, body).await
+            }
+            None => self.review(served, &info, &parts.headers, &user, body).await,
+        }
+    }
+
+    /// Resources that are asked and answered, and never stored.
+    async fn review(
+        &self,
+        served: &crate::registry::Served,
+        info: &RequestInfo,
+        headers: &HeaderMap,
+        user: &Arc<machinery::rest::User>,
+        body: Body,
+    ) -> Result<Response, ApiError> {
+        if !served.facts.verbs.has(info.verb) {
+            return Err(ApiError::method_not_allowed());
+        }
+        crate::reviews::answer(self, served.facts, info, headers, user, body).await
+    }
+}
+
+/// A failure as an answer.
+fn refusal(error: &ApiError) -> Response {
+    let mut response = Response::new(Payload::Value(error.to_value()));
+    *response.status_mut() = StatusCode::from_u16(error.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    if let Some(seconds) = error.details.as_ref().map(|details| details.retry_after).filter(|seconds| *seconds > 0) {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// The client's own id of the request, if it has a sane one, or a new one.
+fn audit_id(headers: &HeaderMap) -> HeaderValue {
+    match headers.get(&AUDIT_ID) {
+        Some(id) if !id.is_empty() && id.len() <= 64 => id.clone(),
+        _ => HeaderValue::from_str(&uuid::Uuid::new_v4().to_string()).expect("a uuid is plain ASCII"),
+    }
+}

@@ -1,0 +1,161 @@
+//! Paths that are not resources: discovery, OpenAPI, health, version, metrics.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH, VARY};
+use http::{Method, StatusCode};
+use machinery::rest::{Payload, Response};
+use machinery::status::ApiError;
+
+use crate::discovery::{Aggregated, Discovery, Document, Root};
+use crate::health::Health;
+use crate::metrics;
+use crate::openapi::OpenApi;
+use crate::query::Query;
+use crate::rest::{Api, value_response};
+use crate::route::RequestInfo;
+use crate::serve::negotiate;
+use crate::version;
+
+/// Everything that answers at a fixed path.
+pub struct Documents {
+    /// Groups, versions and resources.
+    pub discovery: Discovery,
+    /// Schemas.
+    pub openapi: OpenApi,
+    /// Is it well?
+    pub health: Arc<Health>,
+    /// For the figures.
+    pub api: Arc<Api>,
+    /// The address that `/api` tells clients.
+    pub server_address: String,
+}
+
+impl Documents {
+    /// Answers a request that is not about a resource.
+    pub fn answer(&self, parts: &http::request::Parts, info: &RequestInfo, query: &Query) -> Result<Response, ApiError> {
+        let segments: Vec<&str> = info.path.split('/').filter(|segment| !segment.is_empty()).collect();
+        if !matches!(parts.method, Method::GET | Method::HEAD) {
+            return Err(match segments.as_slice() {
+                [] | ["api" | "apis" | "version" | "metrics" | "openapi" | "healthz" | "livez" | "readyz", ..] => {
+                    ApiError::method_not_allowed()
+                }
+                _ => ApiError::no_such_path(),
+            });
+        }
+        match segments.as_slice() {
+            [] => Ok(self.paths()),
+            ["api"] => Ok(self.root(parts, Root::Api)),
+            ["apis"] => Ok(self.root(parts, Root::Apis)),
+            ["api", version] => self.discovery.resources("", version).map(json).ok_or_else(ApiError::no_such_path),
+            ["apis", group] => self.discovery.group(group).map(json).ok_or_else(ApiError::no_such_path),
+            ["apis", group, version] => {
+                self.discovery.resources(group, version).map(json).ok_or_else(ApiError::no_such_path)
+            }
+            ["version"] => Ok(value_response(StatusCode::OK, version::info())),
+            ["openapi", rest @ ..] => self.openapi(parts, rest).ok_or_else(ApiError::no_such_path),
+            ["healthz" | "livez" | "readyz"] => Ok(self.health.answer(segments[0], query)),
+            ["healthz" | "livez" | "readyz", check] => {
+                self.health.check(segments[0], check).ok_or_else(ApiError::no_such_path)
+            }
+            ["metrics"] => Ok(text(StatusCode::OK, metrics::render(&self.api))),
+            _ => Err(ApiError::no_such_path()),
+        }
+    }
+
+    fn root(&self, parts: &http::request::Parts, root: Root) -> Response {
+        let accept = parts.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+        let Some(version) = negotiate::aggregated_discovery(accept) else {
+            return json(match root {
+                Root::Api => self.discovery.api_versions(&self.server_address),
+                Root::Apis => self.discovery.group_list(),
+            });
+        };
+        let document = self.discovery.aggregated(root, version);
+        let name = match version {
+            Aggregated::V2 => "v2",
+            Aggregated::V2beta1 => "v2beta1",
+        };
+        let content = format!("application/json;g=apidiscovery.k8s.io;v={name};as=APIGroupDiscoveryList");
+        tagged(parts, document, &content)
+    }
+
+    fn openapi(&self, parts: &http::request::Parts, path: &[&str]) -> Option<Response> {
+        const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+        match path {
+            ["v2"] => {
+                let accept = parts.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+                // client-go accepts nothing but the protobuf form.
+                if accept.contains("com.github.proto-openapi.spec.v2") {
+                    return Some(tagged(parts, self.openapi.v2_protobuf(), V2_PROTOBUF));
+                }
+                Some(tagged(parts, self.openapi.v2_json(), "application/json"))
+            }
+            ["v3"] => Some(tagged(parts, self.openapi.root(), "application/json")),
+            ["v3", rest @ ..] => {
+                let document = self.openapi.document(&rest.join("/"))?;
+                Some(tagged(parts, document, "application/json"))
+            }
+            _ => None,
+        }
+    }
+
+    /// Everything that is served, for people who look around.
+    fn paths(&self) -> Response {
+        let mut paths = vec!["/api".to_owned(), "/apis".to_owned()];
+        for group in self.discovery.groups() {
+            if group.name.is_empty() {
+                paths.extend(group.versions.iter().map(|version| format!("/api/{}", version.name)));
+            } else {
+                paths.push(format!("/apis/{}", group.name));
+                paths.extend(group.versions.iter().map(|version| format!("/apis/{}/{}", group.name, version.name)));
+            }
+        }
+        for probe in ["healthz", "livez", "readyz"] {
+            paths.push(format!("/{probe}"));
+            paths.extend(Health::CHECKS.iter().map(|check| format!("/{probe}/{check}")));
+        }
+        paths.extend(["/metrics", "/openapi/v2", "/openapi/v3", "/version"].map(str::to_owned));
+        paths.sort();
+        value_response(StatusCode::OK, serde_json::json!({"paths": paths}))
+    }
+}
+
+/// A document, or 304 for a client that has it.
+pub fn tagged(parts: &http::request::Parts, document: &Document, content: &str) -> Response {
+    let etag = format!("\"{}\"", document.etag);
+    let known = parts.headers.get(IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == etag.as_bytes());
+    let mut response = if known {
+        let mut response = Response::new(Payload::Empty);
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        response
+    } else {
+        bytes(StatusCode::OK, content, document.body.clone())
+    };
+    let headers = response.headers_mut();
+    if let Ok(etag) = HeaderValue::from_str(&etag) {
+        headers.insert(ETAG, etag);
+    }
+    headers.insert(VARY, HeaderValue::from_static("Accept"));
+    response
+}
+
+/// Bytes of a content type.
+pub fn bytes(status: StatusCode, content: &str, body: Bytes) -> Response {
+    let mut response = Response::new(Payload::Bytes(body));
+    *response.status_mut() = status;
+    if let Ok(content) = HeaderValue::from_str(content) {
+        response.headers_mut().insert(CONTENT_TYPE, content);
+    }
+    response
+}
+
+fn json(body: Bytes) -> Response {
+    bytes(StatusCode::OK, "application/json", body)
+}
+
+/// Plain text.
+pub fn text(status: StatusCode, body: String) -> Response {
+    bytes(status, "text/plain; charset=utf-8", Bytes::from(body))
+}

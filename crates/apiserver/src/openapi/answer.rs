@@ -1,0 +1,130 @@
+//! Answers to requests below `/openapi`: which document, in which form, and for how long it may be kept.
+
+use http::header::{ACCEPT, CACHE_CONTROL, EXPIRES, HeaderValue, LOCATION};
+use http::request::Parts;
+use http::{HeaderMap, StatusCode};
+use machinery::rest::{Payload, Response};
+
+use super::OpenApi;
+use crate::discovery::Document;
+use crate::gates::{bytes, tagged};
+use crate::query::Query;
+
+const JSON: &str = "application/json";
+const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+/// The same, as clients of old write it.
+const PROTOBUF_OLD: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+
+/// A date far enough away: the address of a document changes with its content.
+const NEVER: HeaderValue = HeaderValue::from_static("Fri, 31 Dec 9999 23:59:59 GMT");
+
+impl OpenApi {
+    /// Answers a request for the path with these segments below `/openapi`.
+    pub fn answer(&self, segments: &[&str], parts: &Parts, query: &Query) -> Option<Response> {
+        match segments {
+            ["v2"] => Some(self.answer_v2(parts)),
+            ["v3"] => Some(tagged(parts, self.root(), JSON)),
+            ["v3", path @ ..] => {
+                let path = path.join("/");
+                Some(answer_v3(&path, self.document(&path)?, parts, query.get("hash")))
+            }
+            _ => None,
+        }
+    }
+
+    fn answer_v2(&self, parts: &Parts) -> Response {
+        match form(&parts.headers) {
+            Some(Form::Json) => tagged(parts, self.v2_json(), JSON),
+            Some(Form::Protobuf) => tagged(parts, self.v2_protobuf(), PROTOBUF),
+            None => bytes(StatusCode::NOT_ACCEPTABLE, "text/plain; charset=utf-8", "406 Not Acceptable\n".into()),
+        }
+    }
+}
+
+/// `hash` is the tag that the address names: a client that has an old address is sent to the new one, and the
+/// answer at the right address may be kept for good.
+fn answer_v3(path: &str, document: &Document, parts: &Parts, hash: &str) -> Response {
+    if !hash.is_empty() && hash != document.etag {
+        let mut response = Response::new(Payload::Empty);
+        *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
+        let location = format!("/openapi/v3/{path}?hash={}", document.etag);
+        if let Ok(location) = HeaderValue::from_str(&location) {
+            response.headers_mut().insert(LOCATION, location);
+        }
+        return response;
+    }
+    let mut response = tagged(parts, document, JSON);
+    if !hash.is_empty() {
+        response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
+        response.headers_mut().insert(EXPIRES, NEVER);
+    }
+    response
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Form {
+    Json,
+    Protobuf,
+}
+
+/// The form of version 2 that a client prefers: the first that it names and that there is.
+fn form(headers: &HeaderMap) -> Option<Form> {
+    let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    let mut named = accept.split(',').map(|range| range.split(';').next().unwrap_or_default().trim());
+    named.find_map(|media| match media {
+        "" | "*/*" | "application/*" | JSON => Some(Form::Json),
+        PROTOBUF | PROTOBUF_OLD => Some(Form::Protobuf),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::discovery::built_in;
+
+    fn openapi() -> OpenApi {
+        OpenApi::new(built_in(|group, version| group == "apps" && version.default_on), "v1.37.0")
+    }
+
+    fn get(openapi: &OpenApi, path: &str, accept: &str) -> Option<Response> {
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let request = http::Request::get(path).header(ACCEPT, accept).body(()).expect("a request");
+        let segments: Vec<&str> = path.split('/').collect();
+        openapi.answer(&segments, &request.into_parts().0, &Query::parse(query))
+    }
+
+    #[test]
+    fn version_2_comes_in_two_forms() {
+        let openapi = openapi();
+        for (accept, status, content) in [
+            ("", 200, JSON),
+            ("*/*", 200, JSON),
+            ("application/json, */*", 200, JSON),
+            (PROTOBUF_OLD, 200, PROTOBUF),
+            (PROTOBUF, 200, PROTOBUF),
+            ("text/html", 406, "text/plain; charset=utf-8"),
+        ] {
+            let response = get(&openapi, "v2", accept).expect("there");
+            assert_eq!(response.status(), status, "{accept}");
+            assert_eq!(response.headers()["content-type"], content, "{accept}");
+        }
+    }
+
+    #[test]
+    fn an_old_address_leads_to_the_new_one() {
+        let openapi = openapi();
+        let tag = &openapi.document("apis/apps/v1").expect("served").etag;
+        let old = get(&openapi, "v3/apis/apps/v1?hash=OLD", JSON).expect("there");
+        assert_eq!(old.status(), 301);
+        assert_eq!(old.headers()["location"], format!("/openapi/v3/apis/apps/v1?hash={tag}"));
+        let new = get(&openapi, &format!("v3/apis/apps/v1?hash={tag}"), JSON).expect("there");
+        assert_eq!(
+            (new.status().as_u16(), &new.headers()["cache-control"]),
+            (200, &HeaderValue::from_static("public, immutable"))
+        );
+        let plain = get(&openapi, "v3/apis/apps/v1", JSON).expect("there");
+        assert!(plain.headers().get("cache-control").is_none());
+        assert!(get(&openapi, "v3/apis/batch/v1", JSON).is_none() && get(&openapi, "v4", JSON).is_none());
+    }
+}

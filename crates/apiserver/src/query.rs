@@ -1,0 +1,70 @@
+//! A request's query parameters.
+
+use machinery::status::ApiError;
+use percent_encoding::percent_decode_str;
+
+/// The parameters in their order; the first of a name counts, as in Go's `url.Values.Get`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Query {
+    pairs: Vec<(String, String)>,
+}
+
+impl Query {
+    /// Reads a raw query string.
+    pub fn parse(raw: &str) -> Self {
+        let decode = |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned();
+        let pairs = raw
+            .split('&')
+            .filter(|pair| !pair.is_empty())
+            .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+            .map(|(key, value)| (decode(key), decode(value)))
+            .collect();
+        Self { pairs }
+    }
+
+    /// The first value of this name; absent is empty.
+    pub fn get(&self, name: &str) -> &str {
+        self.pairs.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
+    }
+
+    /// Every value of this name.
+    pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.pairs.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Whether the parameter is there at all.
+    pub fn has(&self, name: &str) -> bool {
+        self.pairs.iter().any(|(key, _)| key == name)
+    }
+
+    /// A truth value as upstream's conversion reads it: present and empty is true, `false` and `0` are false, anything else is true.
+    pub fn flag(&self, name: &str) -> bool {
+        self.has(name) && !matches!(self.get(name).to_ascii_lowercase().as_str(), "false" | "0")
+    }
+
+    /// A whole number, or upstream's complaint.
+    pub fn int(&self, name: &str) -> Result<Option<i64>, ApiError> {
+        let text = self.get(name);
+        if text.is_empty() {
+            return Ok(None);
+        }
+        text.parse().map(Some).map_err(|_| {
+            ApiError::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_decoded_and_the_first_counts() {
+        let query = Query::parse("a=1&a=2&b=x%3Dy+z&watch&no=false&limit=q");
+        assert_eq!(query.get("a"), "1");
+        assert_eq!(query.all("a").count(), 2);
+        assert_eq!(query.get("b"), "x=y z");
+        assert!(query.flag("watch") && !query.flag("no") && !query.flag("absent"));
+        assert!(query.int("limit").is_err());
+    }
+}

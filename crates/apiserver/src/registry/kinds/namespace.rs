@@ -1,0 +1,58 @@
+//! Namespaces: held back by finalizers of their own until what is in them is gone.
+
+use machinery::{Value, value};
+use serde_json::json;
+
+use super::super::strategy::{NameRule, Strategy};
+use crate::rest::keep;
+
+/// The finalizer of the namespace controller.
+const KUBERNETES: &str = "kubernetes";
+
+/// Namespaces.
+pub struct Namespaces;
+
+impl Strategy for Namespaces {
+    fn fields(&self) -> &'static [&'static str] {
+        &["status.phase"]
+    }
+
+    fn name_rule(&self) -> NameRule {
+        NameRule::Label
+    }
+
+    fn default(&self, namespace: &mut Value) {
+        let name = value::text(namespace, "metadata.name").to_owned();
+        if !name.is_empty() {
+            let metadata = value::object_mut(namespace, "metadata");
+            let labels = metadata.entry("labels").or_insert(Value::Null);
+            value::as_object_mut(labels).insert("kubernetes.io/metadata.name".to_owned(), json!(name));
+        }
+    }
+
+    fn prepare_for_create(&self, namespace: &mut Value) {
+        value::set(namespace, "status", json!({"phase": "Active"}));
+        let finalizers = value::list(namespace, "spec.finalizers");
+        if !finalizers.iter().any(|finalizer| finalizer == KUBERNETES) {
+            let mut finalizers = finalizers.to_vec();
+            finalizers.push(json!(KUBERNETES));
+            value::set(namespace, "spec.finalizers", finalizers);
+        }
+        // A generated name is known only now.
+        self.default(namespace);
+    }
+
+    fn prepare_for_update(&self, new: &mut Value, old: &Value) {
+        keep(new, old, "spec.finalizers");
+        keep(new, old, "status");
+    }
+
+    fn holds(&self, namespace: &Value) -> bool {
+        !value::list(namespace, "spec.finalizers").is_empty()
+    }
+
+    fn prepare_for_deletion(&self, namespace: &mut Value) {
+        value::set(namespace, "status.phase", "Terminating");
+        value::remove(namespace, "metadata.deletionGracePeriodSeconds");
+    }
+}

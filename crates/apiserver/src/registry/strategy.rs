@@ -1,0 +1,109 @@
+//! What differs from kind to kind, as small pure functions. Create, update, patch, delete and watch are written once.
+
+use machinery::Value;
+use machinery::status::FieldError;
+
+/// Which names a kind allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NameRule {
+    /// A DNS subdomain: most kinds.
+    Subdomain,
+    /// A DNS-1123 label: namespaces.
+    Label,
+    /// A DNS-1035 label: services.
+    Label1035,
+    /// Anything that can be one segment of a path: RBAC kinds.
+    PathSegment,
+}
+
+/// How an object of a kind goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Grace {
+    /// At once, when nothing holds it.
+    None,
+    /// After so many seconds, in which somebody (a kubelet) finishes it.
+    Seconds(i64),
+}
+
+/// The rules of one kind. No I/O, no clock. Trees are in the kind's storage version.
+pub trait Strategy: Send + Sync {
+    /// The fields that field selectors may name, besides `metadata.name` and `metadata.namespace`.
+    fn fields(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Which names are allowed.
+    fn name_rule(&self) -> NameRule {
+        NameRule::Subdomain
+    }
+
+    /// Whether `metadata.generation` counts the changes of what the user wants.
+    fn counts_generations(&self) -> bool {
+        false
+    }
+
+    /// Whether an update of an object that is not there creates it.
+    fn creates_on_update(&self) -> bool {
+        false
+    }
+
+    /// Whether an update may leave `resourceVersion` out.
+    fn allows_unconditional_update(&self) -> bool {
+        true
+    }
+
+    /// Whether a create may bring its status along.
+    fn keeps_status_on_create(&self) -> bool {
+        false
+    }
+
+    /// Whether something in the object besides its finalizers holds back its removal: a namespace's `spec.finalizers`.
+    fn holds(&self, _object: &Value) -> bool {
+        false
+    }
+
+    /// What changes in an object when its deletion begins.
+    fn prepare_for_deletion(&self, _object: &mut Value) {}
+
+    /// Fills in what the user left out, beyond the defaults in the schema.
+    fn default(&self, _object: &mut Value) {}
+
+    /// Drops what only the system may say, before a create.
+    fn prepare_for_create(&self, _new: &mut Value) {}
+
+    /// Keeps what this request may not change, before an update.
+    fn prepare_for_update(&self, _new: &mut Value, _old: &Value) {}
+
+    /// Keeps what a status update may not change, beyond `spec`.
+    fn prepare_for_status_update(&self, _new: &mut Value, _old: &Value) {}
+
+    /// Everything wrong with a new object.
+    fn validate(&self, _new: &Value) -> Vec<FieldError> {
+        Vec::new()
+    }
+
+    /// Everything wrong with a change.
+    fn validate_update(&self, _new: &Value, _old: &Value) -> Vec<FieldError> {
+        Vec::new()
+    }
+
+    /// Everything wrong with a change of the status.
+    fn validate_status_update(&self, _new: &Value, _old: &Value) -> Vec<FieldError> {
+        Vec::new()
+    }
+
+    /// How long a deletion waits for somebody to finish the object. `asked` is `gracePeriodSeconds`, if given.
+    fn grace(&self, _object: &Value, _asked: Option<i64>) -> Grace {
+        Grace::None
+    }
+
+    /// Whether deletion leaves the dependents alone unless the request says otherwise.
+    fn orphans_by_default(&self) -> bool {
+        false
+    }
+}
+
+/// A kind that needs nothing special.
+pub struct Plain;
+
+impl Strategy for Plain {}

@@ -1,0 +1,243 @@
+//! From a request's body to an object in storage form: decode, check the kind, convert, prune, default.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hops::Hop;
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use http::HeaderMap;
+use machinery::gvk::GroupVersion;
+use machinery::object::Object;
+use machinery::rest::Body;
+use machinery::status::{ApiError, FieldError, Reason};
+use machinery::{Value, codec, names, objectmeta, value};
+
+use super::options::{FieldValidation, WriteOptions};
+use super::{Api, Call};
+use crate::admission::{self, Operation};
+use crate::convert;
+use crate::registry::NameRule;
+
+/// The largest body that is read.
+pub const MAX_BODY: usize = 3 * 1024 * 1024;
+
+/// What the client should be told besides the answer.
+#[derive(Debug, Default)]
+pub struct Warnings(Vec<String>);
+
+impl Warnings {
+    /// Adds one.
+    pub fn push(&mut self, text: impl Into<String>) {
+        self.0.push(text.into());
+    }
+
+    /// Writes them as RFC 7234 `Warning: 299 - "..."` headers.
+    pub fn write(&self, headers: &mut HeaderMap) {
+        for text in &self.0 {
+            let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
+            if let Ok(header) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+                headers.append(HeaderName::from_static("warning"), header);
+            }
+        }
+    }
+}
+
+/// A body's media type, without parameters.
+pub fn media_type(headers: &HeaderMap) -> &str {
+    let text = headers.get(CONTENT_TYPE).and_then(|header| header.to_str().ok()).unwrap_or_default();
+    text.split(';').next().unwrap_or_default().trim()
+}
+
+/// Reads what is still on the wire.
+pub async fn read_bytes(body: Body) -> Result<Bytes, ApiError> {
+    match body {
+        Body::Empty => Ok(Bytes::new()),
+        Body::Bytes(bytes) if bytes.len() > MAX_BODY => Err(ApiError::too_large(MAX_BODY)),
+        Body::Bytes(bytes) => Ok(bytes),
+        Body::Value(value) => Ok(Bytes::from(value.to_string())),
+        Body::Incoming(read) => read(MAX_BODY).await,
+    }
+}
+
+/// Reads a tree in the body's media type, with the keys that occurred twice.
+pub async fn read_value(headers: &HeaderMap, body: Body) -> Result<(Value, Vec<String>), ApiError> {
+    if let Body::Value(value) = body {
+        return Ok((value, Vec::new()));
+    }
+    let media = media_type(headers).to_owned();
+    let bytes = read_bytes(body).await?;
+    decode(&media, &bytes)
+}
+
+/// Reads a tree, if there is anything to read.
+pub async fn read_optional(headers: &HeaderMap, body: Body) -> Result<Option<Value>, ApiError> {
+    if let Body::Value(value) = body {
+        return Ok(Some(value));
+    }
+    let media = media_type(headers).to_owned();
+    let bytes = read_bytes(body).await?;
+    if bytes.is_empty() { Ok(None) } else { decode(&media, &bytes).map(|(value, _)| Some(value)) }
+}
+
+/// Decodes bytes of a media type.
+pub fn decode(media: &str, bytes: &[u8]) -> Result<(Value, Vec<String>), ApiError> {
+    let decoded = match media {
+        "" | "application/json" => codec::json::decode(bytes, codec::Limits::default()),
+        "application/yaml" | "application/x-yaml" | "text/yaml" => codec::yaml::decode(bytes, codec::Limits::default()),
+        _ => {
+            let message = "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf";
+            return Err(ApiError::new(Reason::UnsupportedMediaType, message));
+        }
+    }?;
+    Ok((decoded.value, decoded.duplicates))
+}
+
+impl Api {
+    /// The body as an object in storage form.
+    pub(super) async fn read_object(
+        &self,
+        call: &Call<'_>,
+        body: Body,
+        options: &WriteOptions,
+    ) -> Result<(Value, Warnings), ApiError> {
+        let (value, duplicates) = read_value(call.headers, body).await?;
+        self.to_storage(call, value, duplicates, options)
+    }
+
+    /// A decoded object of the version asked for, in storage form: kind checked, unknown fields handled, defaults filled in.
+    pub(super) fn to_storage(
+        &self,
+        call: &Call<'_>,
+        mut object: Value,
+        duplicates: Vec<String>,
+        options: &WriteOptions,
+    ) -> Result<(Value, Warnings), ApiError> {
+        let hop = hops::start(Hop::Decode, call.info.verb);
+        let facts = call.served.facts;
+        check_kind(&mut object, &facts.group, &facts.version, &facts.kind)?;
+        let mut problems = duplicates;
+        //SCHEMA1
+        let warnings = strictness(facts, problems, options)?;
+        //SCHEMA2
+        let mut object = convert::to_storage(facts, call.resource.storage, object);
+        call.resource.strategy.default(&mut object);
+        hop.end(value::text(&object, "metadata.uid"), "", 0);
+        Ok((object, warnings))
+    }
+
+    /// A stored object in the version asked for.
+    pub(super) fn convert(&self, call: &Call<'_>, object: Arc<Object>) -> Result<Arc<Object>, ApiError> {
+        convert::from_storage(call.resource.storage, call.served.facts, object, call.resource.cache.fields())
+    }
+
+    /// The namespace of the object must be the request's; an absent one is filled in.
+    pub(super) fn check_namespace(&self, call: &Call<'_>, object: &mut Value) -> Result<(), ApiError> {
+        let namespace = value::text(object, "metadata.namespace");
+        if !call.resource.storage.namespaced {
+            if !namespace.is_empty() && call.info.resource != "namespaces" {
+                value::remove(object, "metadata.namespace");
+            }
+            return Ok(());
+        }
+        if call.info.namespace.is_empty() {
+            return Err(ApiError::no_such_path());
+        }
+        if namespace.is_empty() {
+            value::set(object, "metadata.namespace", call.info.namespace.as_str());
+        } else if namespace != call.info.namespace {
+            let message = "the namespace of the provided object does not match the namespace sent on the request";
+            return Err(ApiError::bad_request(message));
+        }
+        Ok(())
+    }
+
+    /// Name, namespace, labels, annotations, owners and finalizers.
+    pub(super) fn validate_metadata(&self, call: &Call<'_>, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        let empty = Value::Null;
+        let metadata = new.get("metadata").unwrap_or(&empty);
+        match old {
+            Some(old) => {
+                let old = old.get("metadata").unwrap_or(&empty);
+                objectmeta::validate_object_meta_update(metadata, old, "metadata")
+            }
+            None => {
+                let rule = match call.resource.strategy.name_rule() {
+                    NameRule::Subdomain => names::name_is_dns_subdomain,
+                    NameRule::Label => names::name_is_dns_label,
+                    NameRule::Label1035 => names::name_is_dns1035_label,
+                    NameRule::PathSegment => names::name_is_path_segment,
+                };
+                objectmeta::validate_object_meta(metadata, call.resource.storage.namespaced, rule, "metadata")
+            }
+        }
+    }
+
+    /// All errors at once, or none.
+    pub(super) fn refuse_invalid(
+        &self,
+        call: &Call<'_>,
+        object: &Value,
+        errors: Vec<FieldError>,
+    ) -> Result<(), ApiError> {
+        if errors.is_empty() {
+            return Ok(());
+        }
+        let name = value::text(object, "metadata.name");
+        Err(ApiError::invalid(&call.resource.storage.group, &call.resource.storage.kind, name, &errors))
+    }
+
+    /// What admission is told about a write.
+    pub(super) fn admission_request<'a>(
+        &self,
+        call: &'a Call<'_>,
+        operation: Operation,
+        dry_run: bool,
+    ) -> admission::Request<'a> {
+        admission::Request { operation, info: call.info, resource: call.resource, user: call.user, dry_run }
+    }
+}
+
+/// The object must be of the kind that the path names; what it leaves out is filled in.
+pub fn check_kind(object: &mut Value, group: &str, version: &str, kind: &str) -> Result<(), ApiError> {
+    if !object.is_object() {
+        let message = "couldn't get version/kind; json parse error: json: cannot unmarshal into Go value of type struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }";
+        return Err(ApiError::bad_request(message));
+    }
+    let expected = facts::api_version(group, version);
+    let said_version = value::text(object, "apiVersion").to_owned();
+    let said_kind = value::text(object, "kind").to_owned();
+    if !said_version.is_empty() && said_version != expected {
+        let message = if GroupVersion::parse(&said_version).is_none() {
+            format!("couldn't get version/kind; unexpected GroupVersion string: {said_version}")
+        } else {
+            format!("the API version in the data ({said_version}) does not match the expected API version ({expected})")
+        };
+        return Err(ApiError::bad_request(message));
+    }
+    if !said_kind.is_empty() && said_kind != kind {
+        let message = format!(
+            "{said_kind} in version {version:?} cannot be handled as a {kind}: converting ({version}.{said_kind}) to ({kind}): unknown conversion"
+        );
+        return Err(ApiError::bad_request(message));
+    }
+    value::set(object, "apiVersion", expected);
+    value::set(object, "kind", kind);
+    Ok(())
+}
+
+/// Unknown and duplicate fields: an error, warnings, or nothing.
+fn strictness(facts: &facts::Resource, problems: Vec<String>, options: &WriteOptions) -> Result<Warnings, ApiError> {
+    let mut warnings = Warnings::default();
+    match options.field_validation {
+        FieldValidation::Strict if !problems.is_empty() => {
+            return Err(decode_error(facts, &format!("strict decoding error: {}", problems.join(", "))));
+        }
+        FieldValidation::Warn => problems.into_iter().for_each(|problem| warnings.push(problem)),
+        _ => {}
+    }
+    Ok(warnings)
+}
+
+fn decode_error(facts: &facts::Resource, why: &str) -> ApiError {
+    ApiError::bad_request(format!("{} in version {:?} cannot be handled as a {}: {why}", facts.kind, facts.version, facts.kind))
+}

@@ -1,0 +1,111 @@
+//! Create.
+
+use http::StatusCode;
+use machinery::Value;
+use machinery::rest::{Body, Response};
+use machinery::status::ApiError;
+use machinery::value;
+
+use super::options::WriteOptions;
+use super::{Api, Call, object_response};
+use crate::admission::Operation;
+
+/// The alphabet of generated names: no vowels (no words) and nothing that looks like something else.
+const NAME_ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+/// How long a generated name may be, suffix included.
+const MAX_GENERATED: usize = 63;
+/// How often a generated name that is taken is made anew.
+const NAME_ATTEMPTS: usize = 8;
+
+impl Api {
+    /// Makes a new object.
+    pub(super) async fn create(&self, call: &Call<'_>, body: Body) -> Result<Response, ApiError> {
+        let options = WriteOptions::parse(call.query, "CreateOptions")?;
+        let (object, warnings) = self.read_object(call, body, &options).await?;
+        let object = self.create_object(call, object, &options).await?;
+        let mut response = object_response(StatusCode::CREATED, self.convert(call, object)?);
+        warnings.write(response.headers_mut());
+        Ok(response)
+    }
+
+    /// Everything after decoding: also how an apply or an update makes an object that is not there yet.
+    pub(super) async fn create_object(
+        &self,
+        call: &Call<'_>,
+        mut object: Value,
+        options: &WriteOptions,
+    ) -> Result<std::sync::Arc<machinery::Object>, ApiError> {
+        if !value::text(&object, "metadata.resourceVersion").is_empty() {
+            return Err(ApiError::bad_request("resourceVersion should not be set on objects to be created"));
+        }
+        self.check_namespace(call, &mut object)?;
+        let generated = value::text(&object, "metadata.name").is_empty();
+        let base = value::text(&object, "metadata.generateName").to_owned();
+        for _ in 0..NAME_ATTEMPTS {
+            let mut new = object.clone();
+            if generated && !base.is_empty() {
+                value::set(&mut new, "metadata.name", generate_name(&base));
+            }
+            let request = self.admission_request(call, Operation::Create, options.dry_run);
+            self.admission.mutate(self, &request, &mut new).await?;
+            self.before_create(call, &mut new)?;
+            self.admission.validate(self, &request, Some(&new), None).await?;
+            let mut reservation = self.allocator.reserve(self, call, &mut new, None, options.dry_run).await?;
+            let key = call.resource.key(&call.info.namespace, value::text(&new, "metadata.name"));
+            let inserted = self.insert(call.resource, &key, &new, options.dry_run).await;
+            match inserted {
+                Ok(Some(stored)) => {
+                    reservation.keep();
+                    return Ok(stored);
+                }
+                Ok(None) => {
+                    reservation.release(self).await;
+                    if !generated {
+                        return Err(ApiError::already_exists(&call.resource.name, value::text(&new, "metadata.name")));
+                    }
+                }
+                Err(error) => {
+                    // Whether the write happened is unknown: what it reserved stays reserved, and the repair at start sorts it out.
+                    reservation.keep();
+                    return Err(error);
+                }
+            }
+        }
+        let mut error = ApiError::already_exists(&call.resource.name, &base);
+        error.message = format!("{} \"{base}\" already exists, the server was not able to generate a unique name for the object", call.resource.name);
+        Err(error.retry_after(1))
+    }
+
+    /// System fields, the strategy's preparation and validation, in upstream's order.
+    fn before_create(&self, call: &Call<'_>, new: &mut Value) -> Result<(), ApiError> {
+        let strategy = call.resource.strategy;
+        let metadata = value::object_mut(new, "metadata");
+        for key in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+            metadata.remove(key);
+        }
+        metadata.insert("uid".to_owned(), uuid::Uuid::new_v4().to_string().into());
+        metadata.insert("creationTimestamp".to_owned(), self.now().into());
+        metadata.remove("generation");
+        if strategy.counts_generations() {
+            metadata.insert("generation".to_owned(), 1.into());
+        }
+        if call.resource.storage.subresource("status").is_some() && !strategy.keeps_status_on_create() {
+            value::remove(new, "status");
+        }
+        strategy.prepare_for_create(new);
+        let mut errors = self.validate_metadata(call, new, None);
+        errors.extend(strategy.validate(new));
+        self.refuse_invalid(call, new, errors)
+    }
+}
+
+/// `base` and five random characters, shortened to fit.
+fn generate_name(base: &str) -> String {
+    let mut end = base.len().min(MAX_GENERATED - 5);
+    while !base.is_char_boundary(end) {
+        end -= 1;
+    }
+    let mut name = base[..end].to_owned();
+    name.extend((0..5).map(|_| NAME_ALPHABET[rand::random_range(0..NAME_ALPHABET.len())] as char));
+    name
+}

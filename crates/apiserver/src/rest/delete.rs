@@ -1,0 +1,209 @@
+//! Delete and delete-collection: preconditions, grace, finalizers, propagation.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use machinery::gvk::GroupResource;
+use machinery::object::Object;
+use machinery::rest::{Body, Response};
+use machinery::status::ApiError;
+use machinery::{Value, time, value};
+use serde_json::json;
+
+use super::options::{DeleteOptions, Propagation};
+use super::storage::{Change, Changed};
+use super::{Api, Call, object_response, value_response};
+use crate::admission::Operation;
+use crate::registry::{Grace, Resource};
+
+const ORPHAN: &str = "orphan";
+const FOREGROUND: &str = "foregroundDeletion";
+
+impl Api {
+    /// Deletes one object, or begins to.
+    pub(super) async fn delete(&self, call: &Call<'_>, body: Body) -> Result<Response, ApiError> {
+        let options = self.delete_options(call, body).await?;
+        let object = self.read(call.resource, &call.key()).await?.ok_or_else(|| call.not_found())?;
+        let changed = self.delete_named(call, object, &options).await?;
+        Ok(match changed {
+            Changed::Deleted(object) if !call.resource.storage.returns_deleted => {
+                value_response(StatusCode::OK, deleted_status(call.resource, &object))
+            }
+            Changed::Deleted(object) => object_response(StatusCode::OK, self.convert(call, object)?),
+            Changed::Now(object) => {
+                let status = if options.orphan_dependents == Some(false) { StatusCode::ACCEPTED } else { StatusCode::OK };
+                object_response(status, self.convert(call, object)?)
+            }
+        })
+    }
+
+    /// Deletes every object of a collection that the selectors choose, and answers with what it found.
+    pub(super) async fn delete_collection(&self, call: &Call<'_>, body: Body) -> Result<Response, ApiError> {
+        let options = self.delete_options(call, body).await?;
+        let mut list = self.list_items(call).await?;
+        for item in &list.items {
+            let info = crate::route::RequestInfo {
+                name: item.meta().name.to_string(),
+                namespace: item.meta().namespace.to_string(),
+                ..call.info.clone()
+            };
+            let one = Call { info: &info, ..*call };
+            let Some(object) = call.resource.cache.get(&one.key()) else { continue };
+            match self.delete_named(&one, object, &options).await {
+                Err(error) if error.is(machinery::status::Reason::NotFound) => {}
+                outcome => {
+                    outcome?;
+                }
+            }
+        }
+        let items = std::mem::take(&mut list.items);
+        list.items = items.into_iter().map(|item| self.convert(call, item)).collect::<Result<_, _>>()?;
+        Ok(super::response(StatusCode::OK, machinery::rest::Payload::List(list)))
+    }
+
+    async fn delete_options(&self, call: &Call<'_>, body: Body) -> Result<DeleteOptions, ApiError> {
+        let body = match body {
+            Body::Empty => None,
+            body => super::body::read_optional(call.headers, body).await?,
+        };
+        DeleteOptions::parse(call.query, body.as_ref())
+    }
+
+    pub(super) async fn delete_named(
+        &self,
+        call: &Call<'_>,
+        object: Arc<Object>,
+        options: &DeleteOptions,
+    ) -> Result<Changed, ApiError> {
+        let request = self.admission_request(call, Operation::Delete, options.dry_run);
+        self.admission.validate(self, &request, None, Some(&object.to_value())).await?;
+        let now = (self.clock)();
+        let changed = self
+            .change(call.resource, &call.key(), options.dry_run, |old, object| {
+                self.check_preconditions(call.resource, object, options)?;
+                Ok(begin(call.resource, old, options, now))
+            })
+            .await?
+            .ok_or_else(|| call.not_found())?;
+        if let Changed::Deleted(object) = &changed
+            && !options.dry_run
+        {
+            self.allocator.release_all(self, call.resource, &object.to_value()).await;
+        }
+        Ok(changed)
+    }
+
+    fn check_preconditions(
+        &self,
+        resource: &Resource,
+        object: &Object,
+        options: &DeleteOptions,
+    ) -> Result<(), ApiError> {
+        let subject = GroupResource::new(&*resource.storage.group, &*resource.storage.kind);
+        let name = &object.meta().name;
+        if let Some(uid) = &options.uid
+            && **uid != *object.meta().uid
+        {
+            let why = format!(
+                "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been deleted and then recreated",
+                object.meta().uid
+            );
+            return Err(ApiError::conflict(&subject, name, &why));
+        }
+        if let Some(version) = &options.resource_version
+            && *version != object.revision().to_string()
+        {
+            let why = format!(
+                "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({}). The object might have been modified",
+                object.revision()
+            );
+            return Err(ApiError::conflict(&subject, name, &why));
+        }
+        Ok(())
+    }
+}
+
+/// What a deletion does to the object as it is: removes it, marks it, or (when it is on its way already) nothing.
+fn begin(resource: &Resource, old: &Value, options: &DeleteOptions, now: jiff::Timestamp) -> Change {
+    let strategy = resource.strategy;
+    let mut new = old.clone();
+    let first = value::at(old, "metadata.deletionTimestamp").is_none();
+    let pending = value::int(old, "metadata.deletionGracePeriodSeconds");
+    let grace = match (first, strategy.grace(old, options.grace_period)) {
+        (true, Grace::Seconds(seconds)) => seconds,
+        (true, Grace::None) => 0,
+        // On its way already: the time left may only become shorter.
+        (false, Grace::None) => 0,
+        (false, Grace::Seconds(_)) => match (pending.unwrap_or(0), options.grace_period) {
+            (0, _) => 0,
+            (left, Some(asked)) if asked < left => asked,
+            _ => return Change::Keep,
+        },
+    };
+    let finalizers = finalizers(strategy.orphans_by_default(), old, options);
+    let held = !finalizers.is_empty() || strategy.holds(old);
+    if !held && grace == 0 {
+        return Change::Delete;
+    }
+    let begun = match (first, pending) {
+        (false, Some(pending)) => value::at(old, "metadata.deletionTimestamp")
+            .and_then(Value::as_str)
+            .and_then(time::parse)
+            .and_then(|at| at.checked_sub(jiff::SignedDuration::from_secs(pending)).ok())
+            .unwrap_or(now),
+        _ => now,
+    };
+    let due = begun.checked_add(jiff::SignedDuration::from_secs(grace)).unwrap_or(now);
+    let (due, grace) = match due < now {
+        // The whole of a shortened grace is over: the least that still lets somebody finish the object.
+        true if !first => (now, grace.min(1)),
+        _ => (due, grace),
+    };
+    if first || grace != pending.unwrap_or(0) {
+        value::set(&mut new, "metadata.deletionTimestamp", time::format(due));
+        value::set(&mut new, "metadata.deletionGracePeriodSeconds", grace);
+    }
+    if finalizers.is_empty() {
+        value::remove(&mut new, "metadata.finalizers");
+    } else {
+        value::set(&mut new, "metadata.finalizers", finalizers);
+    }
+    if first {
+        if let Some(generation) = value::int(old, "metadata.generation").filter(|generation| *generation > 0) {
+            value::set(&mut new, "metadata.generation", generation + 1);
+        }
+        strategy.prepare_for_deletion(&mut new);
+    }
+    Change::Put(new)
+}
+
+/// The object's finalizers with those of the garbage collector as this deletion wants them.
+fn finalizers(orphans_by_default: bool, old: &Value, options: &DeleteOptions) -> Vec<String> {
+    let present: Vec<&str> = value::list(old, "metadata.finalizers").iter().filter_map(Value::as_str).collect();
+    let (orphan, foreground) = match (options.orphan_dependents, options.propagation) {
+        (Some(orphan), _) => (orphan, false),
+        (None, Some(policy)) => (policy == Propagation::Orphan, policy == Propagation::Foreground),
+        (None, None) => {
+            let foreground = present.contains(&FOREGROUND);
+            (present.contains(&ORPHAN) || (orphans_by_default && !foreground), foreground)
+        }
+    };
+    let mut finalizers: Vec<String> =
+        present.into_iter().filter(|name| !matches!(*name, ORPHAN | FOREGROUND)).map(str::to_owned).collect();
+    if orphan {
+        finalizers.push(ORPHAN.to_owned());
+    }
+    if foreground {
+        finalizers.push(FOREGROUND.to_owned());
+    }
+    finalizers
+}
+
+/// The `Status` of a deletion that is over.
+fn deleted_status(resource: &Resource, object: &Object) -> Value {
+    let mut details = json!({"name": object.meta().name, "kind": resource.storage.plural, "uid": object.meta().uid});
+    if !resource.storage.group.is_empty() {
+        details["group"] = json!(resource.storage.group);
+    }
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
+}

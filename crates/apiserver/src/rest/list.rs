@@ -1,0 +1,252 @@
+//! List: selectors, pages, and what `resourceVersion` and `resourceVersionMatch` promise.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use http::StatusCode;
+use machinery::object::Object;
+use machinery::rest::{List, Payload, Response};
+use machinery::selector::field::FieldSelector;
+use machinery::selector::label::LabelSelector;
+use machinery::status::{ApiError, FieldError};
+use serde::{Deserialize, Serialize};
+use store::Range;
+
+use super::read::parse_version;
+use super::{Api, Call, response};
+use crate::cache::{Filter, Scope};
+
+/// The version of the continue tokens.
+const TOKEN_VERSION: &str = "meta.k8s.io/v1";
+
+/// Where a list goes on: after a key, at a revision. The form is upstream's.
+#[derive(Debug, Serialize, Deserialize, PartialEq, Eq)]
+struct Token {
+    v: String,
+    rv: i64,
+    start: String,
+}
+
+impl Token {
+    fn encode(revision: i64, after: &str) -> String {
+        // Upstream names the first key of the next page: the last one of this page and a NUL.
+        let token = Token { v: TOKEN_VERSION.to_owned(), rv: revision, start: format!("{after}\0") };
+        BASE64.encode(serde_json::to_vec(&token).expect("three plain fields always encode"))
+    }
+
+    fn decode(text: &str) -> Result<(i64, String), ApiError> {
+        let bad = |why: &str| ApiError::bad_request(format!("continue key is not valid: {why}"));
+        let bytes = BASE64.decode(text.trim_end_matches('=')).map_err(|error| bad(&error.to_string()))?;
+        let token: Token = serde_json::from_slice(&bytes).map_err(|error| bad(&error.to_string()))?;
+        if token.v != TOKEN_VERSION {
+            return Err(bad(&format!("server does not recognize this encoded version \"{}\"", token.v)));
+        }
+        if token.start.is_empty() {
+            return Err(bad("encoded start key empty (version meta.k8s.io/v1)"));
+        }
+        Ok((token.rv, token.start.trim_end_matches('\0').to_owned()))
+    }
+}
+
+/// What `resourceVersion` and `resourceVersionMatch` of a list ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// The latest, whatever was written anywhere.
+    Latest,
+    /// Whatever is at hand.
+    Any,
+    /// At least this.
+    NotOlderThan(u64),
+    /// Exactly this.
+    Exact(u64),
+}
+
+impl Api {
+    /// A collection, or a page of it.
+    pub(super) async fn list(&self, call: &Call<'_>) -> Result<Response, ApiError> {
+        let mut list = self.list_items(call).await?;
+        let items = std::mem::take(&mut list.items);
+        list.items = items.into_iter().map(|item| self.convert(call, item)).collect::<Result<_, _>>()?;
+        Ok(response(StatusCode::OK, Payload::List(list)))
+    }
+
+    /// The page's objects in storage form.
+    pub(super) async fn list_items(&self, call: &Call<'_>) -> Result<List, ApiError> {
+        let filter = self.filter(call)?;
+        let limit = call.query.int("limit")?.unwrap_or(0);
+        let limit = usize::try_from(limit.max(0)).unwrap_or(usize::MAX);
+        let token = call.query.get("continue");
+        let wanted = wanted(call, !token.is_empty(), limit)?;
+
+        let (mut after, mut wanted) = (None, wanted);
+        if !token.is_empty() {
+            let (revision, key) = Token::decode(token)?;
+            after = Some(key);
+            // A token that lost its snapshot goes on at the latest state.
+            wanted = match u64::try_from(revision) {
+                Ok(revision) if revision > 0 => Wanted::Exact(revision),
+                _ => Wanted::Latest,
+            };
+        }
+        let (items, remaining, revision) = match wanted {
+            Wanted::Exact(revision) => self.list_at(call, &filter, after.as_deref(), limit, revision).await?,
+            other => {
+                let reached = match other {
+                    Wanted::NotOlderThan(revision) => self.caches.reach(revision).await?,
+                    Wanted::Any => self.caches.revision(),
+                    _ => self.caches.settle().await?,
+                };
+                let (items, remaining) = call.resource.cache.list(&filter, after.as_deref(), limit);
+                (items, remaining, reached)
+            }
+        };
+        let next = (remaining > 0)
+            .then(|| items.last().map(|last| call.resource.key(&last.meta().namespace, &last.meta().name)))
+            .flatten()
+            .map(|key| Token::encode(i64::try_from(revision).unwrap_or(i64::MAX), &key));
+        let facts = call.served.facts;
+        Ok(List {
+            api_version: facts.api_version(),
+            kind: format!("{}List", facts.kind),
+            revision,
+            // How many items follow is known only when nothing but the scope decides.
+            remaining: (next.is_some() && !filter.selects()).then_some(remaining),
+            next,
+            items,
+        })
+    }
+
+    /// A page of the past. The cache serves it when nothing of the resource changed since; otherwise the store does.
+    async fn list_at(
+        &self,
+        call: &Call<'_>,
+        filter: &Filter,
+        after: Option<&str>,
+        limit: usize,
+        revision: u64,
+    ) -> Result<(Vec<Arc<Object>>, u64, u64), ApiError> {
+        self.caches.reach(revision).await?;
+        if let Some((items, remaining)) = call.resource.cache.list_unchanged_since(filter, after, limit, revision) {
+            return Ok((items, remaining, revision));
+        }
+        let resource = call.resource;
+        let scope = match filter.scope() {
+            Scope::All => String::new(),
+            Scope::Namespace(namespace) => format!("{namespace}/"),
+            Scope::Key(key) => key.to_string(),
+        };
+        let mut items = Vec::new();
+        let mut start = after.map(|key| format!("{}{key}", resource.prefix));
+        loop {
+            let page = Range {
+                prefix: format!("{}{scope}", resource.prefix),
+                after: start.take(),
+                limit: if filter.selects() { limit.max(500) } else { limit },
+                at: Some(revision),
+            };
+            let page = self.store.range(page).await.map_err(|error| gone(error, call, after))?;
+            start = page.records.last().map(|record| record.key.to_string());
+            for record in page.records {
+                let object = Object::from_stored(record.value, record.revision, resource.cache.fields());
+                let object = Arc::new(object.map_err(ApiError::internal)?);
+                if !filter.matches(&object) {
+                    continue;
+                }
+                if limit > 0 && items.len() == limit {
+                    return Ok((items, 1, revision));
+                }
+                items.push(object);
+            }
+            let full = limit > 0 && items.len() == limit;
+            if page.remaining == 0 || (full && !filter.selects()) {
+                return Ok((items, page.remaining, revision));
+            }
+        }
+    }
+
+    /// Scope and selectors of a list, watch or deletion of a collection.
+    pub(super) fn filter(&self, call: &Call<'_>) -> Result<Filter, ApiError> {
+        let labels = LabelSelector::parse(call.query.get("labelSelector"))
+            .map_err(|why| ApiError::bad_request(format!("unable to parse requirement: {why}")))?;
+        let fields = FieldSelector::parse(call.query.get("fieldSelector")).map_err(ApiError::bad_request)?;
+        let known = call.resource.cache.fields().paths();
+        for requirement in fields.requirements() {
+            let path = requirement.field.as_str();
+            let common = path == "metadata.name" || (path == "metadata.namespace" && call.served.facts.namespaced);
+            if !common && !known.contains(&path) {
+                return Err(ApiError::bad_request(format!("field label not supported: {path}")));
+            }
+        }
+        let scope = match (&*call.info.namespace, &*call.info.name) {
+            (_, name) if !name.is_empty() && call.info.watch_prefix => Scope::Key(call.key().into()),
+            (namespace, _) if call.served.facts.namespaced && !namespace.is_empty() => {
+                Scope::Namespace(namespace.into())
+            }
+            _ => Scope::All,
+        };
+        Ok(Filter::new(scope, labels, fields))
+    }
+}
+
+/// Reads `resourceVersion` and `resourceVersionMatch`, with upstream's rules for their combinations.
+fn wanted(call: &Call<'_>, continued: bool, limit: usize) -> Result<Wanted, ApiError> {
+    let version = call.query.get("resourceVersion");
+    let matching = call.query.get("resourceVersionMatch");
+    let refuse = |errors: &[FieldError]| Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", errors));
+    if continued && !version.is_empty() && version != "0" {
+        return Err(ApiError::bad_request("specifying resource version is not allowed when using continue"));
+    }
+    if !matching.is_empty() {
+        let path = "resourceVersionMatch";
+        if version.is_empty() {
+            let why = "resourceVersionMatch is forbidden unless resourceVersion is provided";
+            return refuse(&[FieldError::forbidden(path, why)]);
+        }
+        if continued {
+            return refuse(&[FieldError::forbidden(path, "resourceVersionMatch is forbidden when continue is provided")]);
+        }
+        if !matches!(matching, "Exact" | "NotOlderThan") {
+            return refuse(&[FieldError::not_supported(path, matching, ["Exact", "NotOlderThan", ""])]);
+        }
+        if matching == "Exact" && version == "0" {
+            let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+            return refuse(&[FieldError::forbidden(path, why)]);
+        }
+    }
+    Ok(match (version, matching) {
+        ("", _) => Wanted::Latest,
+        ("0", _) => Wanted::Any,
+        (version, "Exact") => Wanted::Exact(parse_version(version)?),
+        // Without a match rule, a page of an unfinished list must be exact so that its continuation is consistent.
+        (version, "") if limit > 0 => Wanted::Exact(parse_version(version)?),
+        (version, _) => Wanted::NotOlderThan(parse_version(version)?),
+    })
+}
+
+/// The snapshot of a list is gone. A continued list may go on at the latest state, and gets a token for that.
+fn gone(error: store::Error, call: &Call<'_>, after: Option<&str>) -> ApiError {
+    let store::Error::Compacted { .. } = error else { return super::storage::unavailable(error) };
+    if after.is_none() || call.query.get("continue").is_empty() {
+        return ApiError::expired("The resourceVersion for the provided list is too old.");
+    }
+    let mut error = ApiError::expired(
+        "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.",
+    );
+    error.next = after.map(|key| Token::encode(-1, key));
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_survive_the_client() {
+        let text = Token::encode(7, "default/web");
+        assert_eq!(Token::decode(&text).expect("a token"), (7, "default/web".to_owned()));
+        for bad in ["", "%%%", "e30", "bm9uc2Vuc2U"] {
+            assert!(Token::decode(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The generic REST flow: one code path for every resource, a [`Strategy`](crate::registry::Strategy) for what differs.
+//!
+//! [`Api::serve`] takes a request that has passed the gates and answers it. One file per verb; `storage` is the only one
+//! that touches the store, `subresources` has the verbs that are not plain reads and writes of the object.
+
+mod allocation;
+mod body;
+mod create;
+mod delete;
+mod eviction;
+mod list;
+mod options;
+mod patch;
+mod read;
+mod scale;
+pub mod storage;
+mod subresources;
+mod update;
+mod watch;
+
+use std::sync::Arc;
+
+use http::{HeaderMap, Method, StatusCode};
+use jiff::Timestamp;
+use machinery::Value;
+use machinery::object::Object;
+use machinery::rest::{Body, Payload, Response, User};
+use machinery::status::ApiError;
+use store::Store;
+
+use crate::admission::Admission;
+use crate::cache::Caches;
+use crate::query::Query;
+use crate::registry::{Registry, Resource, Served};
+use crate::route::RequestInfo;
+
+pub use allocation::{Allocator, Cidr};
+pub use update::keep;
+pub use watch::Watched;
+pub use body::{MAX_BODY, check_kind, decode, read_value};
+
+/// The time, injected so that tests can set it.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// Everything the verbs work on.
+pub struct Api {
+    /// Which resources there are.
+    pub registry: Registry,
+    /// Their objects.
+    pub caches: Arc<Caches>,
+    /// Where they are durable.
+    pub store: Arc<dyn Store>,
+    /// What may change or refuse a write.
+    pub admission: Admission,
+    /// Cluster IPs and node ports.
+    pub allocator: Allocator,
+    /// The time.
+    pub clock: Clock,
+}
+
+/// One request to one resource, past the gates.
+pub struct Call<'a> {
+    /// What it is about.
+    pub info: &'a RequestInfo,
+    /// Its parameters.
+    pub query: &'a Query,
+    /// Its headers.
+    pub headers: &'a HeaderMap,
+    /// Its method.
+    pub method: &'a Method,
+    /// Who asks.
+    pub user: &'a Arc<User>,
+    /// The resource in the version asked for.
+    pub served: &'a Served,
+    /// The stored resource.
+    pub resource: &'a Arc<Resource>,
+}
+
+impl Call<'_> {
+    /// The key of the named object in the cache.
+    fn key(&self) -> String {
+        self.resource.key(&self.info.namespace, &self.info.name)
+    }
+
+    fn not_found(&self) -> ApiError {
+        ApiError::not_found(&self.resource.name, &self.info.name)
+    }
+}
+
+impl Api {
+    /// Answers a request to a stored resource.
+    pub async fn serve(&self, call: Call<'_>, body: Body) -> Result<Response, ApiError> {
+        let verbs = match call.info.subresource.as_str() {
+            "" => call.served.facts.verbs,
+            name => call.served.facts.subresource(name).ok_or_else(ApiError::no_such_path)?.verbs,
+        };
+        if !verbs.has(call.info.verb) {
+            return Err(ApiError::method_not_allowed());
+        }
+        if call.served.facts.namespaced && call.info.namespace.is_empty() && !call.info.name.is_empty()
+            && !matches!(call.info.verb, "list" | "watch" | "deletecollection")
+        {
+            return Err(ApiError::no_such_path());
+        }
+        if !call.served.facts.namespaced && !call.info.namespace.is_empty() && call.info.resource != "namespaces" {
+            return Err(ApiError::no_such_path());
+        }
+        if !call.info.subresource.is_empty() {
+            return self.serve_subresource(&call, body).await;
+        }
+        match call.info.verb {
+            "get" => self.get(&call).await,
+            "list" => self.list(&call).await,
+            "watch" => self.watch(&call).await,
+            "create" => self.create(&call, body).await,
+            "update" => self.update(&call, body).await,
+            "patch" => self.patch(&call, body).await,
+            "delete" => self.delete(&call, body).await,
+            "deletecollection" => self.delete_collection(&call, body).await,
+            _ => Err(ApiError::method_not_allowed()),
+        }
+    }
+
+    /// The current time as objects carry it.
+    pub fn now(&self) -> String {
+        machinery::time::format((self.clock)())
+    }
+}
+
+/// An answer with one stored object.
+fn object_response(status: StatusCode, object: Arc<Object>) -> Response {
+    response(status, Payload::Object(object))
+}
+
+/// An answer with a tree.
+pub fn value_response(status: StatusCode, value: Value) -> Response {
+    response(status, Payload::Value(value))
+}
+
+/// An answer.
+pub fn response(status: StatusCode, payload: Payload) -> Response {
+    let mut response = Response::new(payload);
+    *response.status_mut() = status;
+    response
+}

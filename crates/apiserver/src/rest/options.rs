@@ -1,0 +1,174 @@
+//! The options of writes: `CreateOptions`, `UpdateOptions`, `PatchOptions` and `DeleteOptions`.
+
+use machinery::Value;
+use machinery::status::{ApiError, FieldError};
+
+use crate::query::Query;
+
+/// How strictly unknown and duplicate fields are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FieldValidation {
+    /// They are dropped.
+    Ignore,
+    /// They are dropped, with a warning.
+    Warn,
+    /// They refuse the request.
+    Strict,
+}
+
+/// What every write may say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WriteOptions {
+    /// Everything but the write itself.
+    pub dry_run: bool,
+    /// Who is changing fields.
+    pub field_manager: String,
+    /// How strictly to read.
+    pub field_validation: FieldValidation,
+}
+
+impl WriteOptions {
+    /// Reads the query. `kind` is the options' kind, for the error.
+    pub fn parse(query: &Query, kind: &str) -> Result<Self, ApiError> {
+        let mut errors = Vec::new();
+        let dry_run = dry_run(query.all("dryRun"), &mut errors);
+        let manager = query.get("fieldManager");
+        if manager.len() > 128 {
+            errors.push(FieldError::too_long("fieldManager", 128));
+        }
+        if let Some(bad) = manager.chars().find(|character| character.is_control()) {
+            let detail = format!("should not contain unprintable character {bad:?}");
+            errors.push(FieldError::invalid("fieldManager", manager, detail));
+        }
+        let field_validation = match query.get("fieldValidation") {
+            "" | "Warn" => FieldValidation::Warn,
+            "Ignore" => FieldValidation::Ignore,
+            "Strict" => FieldValidation::Strict,
+            other => {
+                errors.push(FieldError::not_supported("fieldValidation", other, ["", "Ignore", "Strict", "Warn"]));
+                FieldValidation::Warn
+            }
+        };
+        if errors.is_empty() {
+            Ok(Self { dry_run, field_manager: manager.to_owned(), field_validation })
+        } else {
+            Err(ApiError::invalid("meta.k8s.io", kind, "", &errors))
+        }
+    }
+}
+
+fn dry_run<'a>(values: impl Iterator<Item = &'a str>, errors: &mut Vec<FieldError>) -> bool {
+    let mut dry = false;
+    for value in values {
+        if value == "All" {
+            dry = true;
+        } else {
+            errors.push(FieldError::not_supported("dryRun", value, ["All"]));
+        }
+    }
+    dry
+}
+
+/// What happens to the dependents of a deleted object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Propagation {
+    /// They are deleted afterwards.
+    Background,
+    /// They are deleted first.
+    Foreground,
+    /// They stay.
+    Orphan,
+}
+
+/// `metav1.DeleteOptions`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeleteOptions {
+    /// Everything but the deletion itself.
+    pub dry_run: bool,
+    /// Seconds until the object goes; negative is 1.
+    pub grace_period: Option<i64>,
+    /// The dependents' fate.
+    pub propagation: Option<Propagation>,
+    /// The deprecated form of [`Propagation::Orphan`].
+    pub orphan_dependents: Option<bool>,
+    /// Only the object with this uid.
+    pub uid: Option<String>,
+    /// Only the object at this version.
+    pub resource_version: Option<String>,
+}
+
+impl DeleteOptions {
+    /// From the body, if there is one, otherwise from the query.
+    pub fn parse(query: &Query, body: Option<&Value>) -> Result<Self, ApiError> {
+        let mut errors = Vec::new();
+        let mut options = Self::default();
+        let propagation;
+        match body {
+            Some(body) => {
+                let text = |path: &str| machinery::value::at(body, path).and_then(Value::as_str).map(str::to_owned);
+                options.grace_period = machinery::value::int(body, "gracePeriodSeconds");
+                options.orphan_dependents = body.get("orphanDependents").and_then(Value::as_bool);
+                options.uid = text("preconditions.uid");
+                options.resource_version = text("preconditions.resourceVersion");
+                propagation = text("propagationPolicy");
+                let values = machinery::value::list(body, "dryRun").iter().filter_map(Value::as_str);
+                options.dry_run = dry_run(values.chain(query.all("dryRun")), &mut errors);
+            }
+            None => {
+                options.grace_period = query.int("gracePeriodSeconds")?;
+                options.orphan_dependents = query.has("orphanDependents").then(|| query.flag("orphanDependents"));
+                propagation = query.has("propagationPolicy").then(|| query.get("propagationPolicy").to_owned());
+                options.dry_run = dry_run(query.all("dryRun"), &mut errors);
+            }
+        }
+        if let Some(policy) = propagation {
+            match policy.as_str() {
+                "Background" => options.propagation = Some(Propagation::Background),
+                "Foreground" => options.propagation = Some(Propagation::Foreground),
+                "Orphan" => options.propagation = Some(Propagation::Orphan),
+                other => {
+                    let supported = ["Background", "Foreground", "Orphan", "nil"];
+                    errors.push(FieldError::not_supported("propagationPolicy", other, supported));
+                }
+            }
+            if options.orphan_dependents.is_some() {
+                let detail = "orphanDependents and deletionPropagation cannot be both set";
+                errors.push(FieldError::invalid("propagationPolicy", policy, detail));
+            }
+        }
+        if let Some(period) = &mut options.grace_period
+            && *period < 0
+        {
+            *period = 1;
+        }
+        if errors.is_empty() {
+            Ok(options)
+        } else {
+            Err(ApiError::invalid("meta.k8s.io", "DeleteOptions", "", &errors))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn bad_options_are_named() {
+        let error = WriteOptions::parse(&Query::parse("dryRun=Some&fieldValidation=x"), "CreateOptions");
+        let message = error.expect_err("refused").message;
+        assert!(message.starts_with("CreateOptions.meta.k8s.io \"\" is invalid: [dryRun: Unsupported value: \"Some\": supported values: \"All\""), "{message}");
+    }
+
+    #[test]
+    fn deletion_reads_the_body_before_the_query() {
+        let body = json!({"gracePeriodSeconds": -5, "propagationPolicy": "Orphan", "preconditions": {"uid": "u"}});
+        let options = DeleteOptions::parse(&Query::parse("gracePeriodSeconds=3"), Some(&body)).expect("options");
+        assert_eq!(options.grace_period, Some(1));
+        assert_eq!(options.propagation, Some(Propagation::Orphan));
+        assert_eq!(options.uid.as_deref(), Some("u"));
+        let options = DeleteOptions::parse(&Query::parse("gracePeriodSeconds=3"), None).expect("options");
+        assert_eq!(options.grace_period, Some(3));
+    }
+}

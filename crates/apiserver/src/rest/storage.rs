@@ -1,0 +1,152 @@
+//! Reading and writing objects in the store: the compare-and-swap loop of every change.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hops::Hop;
+use machinery::Value;
+use machinery::object::{self, Object};
+use machinery::status::ApiError;
+use store::{Expect, Op, Outcome, Txn};
+
+use super::Api;
+use crate::registry::Resource;
+
+/// What a change function decides about an object.
+pub enum Change {
+    /// Write this.
+    Put(Value),
+    /// Remove it.
+    Delete,
+    /// Leave it as it is.
+    Keep,
+}
+
+/// How a change ended.
+#[derive(Debug)]
+pub enum Changed {
+    /// It was written, or was that way already.
+    Now(Arc<Object>),
+    /// It was removed; its last state, at the revision of the removal.
+    Deleted(Arc<Object>),
+}
+
+impl Changed {
+    /// The object, there or gone.
+    pub fn object(self) -> Arc<Object> {
+        match self {
+            Self::Now(object) | Self::Deleted(object) => object,
+        }
+    }
+}
+
+/// An unexpected store error as an answer.
+pub fn unavailable(error: store::Error) -> ApiError {
+    match error {
+        store::Error::TooLarge => ApiError::too_large(super::MAX_BODY),
+        other => ApiError::unavailable(other.to_string()),
+    }
+}
+
+impl Api {
+    /// The object as of now, whatever any other server wrote before this call.
+    pub async fn read(&self, resource: &Resource, key: &str) -> Result<Option<Arc<Object>>, ApiError> {
+        self.caches.settle().await?;
+        Ok(resource.cache.get(key))
+    }
+
+    /// Writes a new object. `None` if the key is taken.
+    pub async fn insert(
+        &self,
+        resource: &Resource,
+        key: &str,
+        value: &Value,
+        dry_run: bool,
+    ) -> Result<Option<Arc<Object>>, ApiError> {
+        let encoded = object::encode(value);
+        if dry_run {
+            let taken = self.read(resource, key).await?.is_some();
+            return if taken { Ok(None) } else { self.decode(resource, encoded, 0).map(Some) };
+        }
+        let op = Op::Put { value: encoded.clone(), ttl: resource.ttl };
+        match self.commit(resource, key, Expect::Absent, op, "create", value).await? {
+            Outcome::Committed(revision) => self.decode(resource, encoded, revision).map(Some),
+            Outcome::Conflict(_) => Ok(None),
+        }
+    }
+
+    /// Changes an object until nobody else was faster. `change` sees the current object and may be called again.
+    pub async fn change(
+        &self,
+        resource: &Resource,
+        key: &str,
+        dry_run: bool,
+        mut change: impl FnMut(&Value, &Arc<Object>) -> Result<Change, ApiError>,
+    ) -> Result<Option<Changed>, ApiError> {
+        let mut current = self.read(resource, key).await?;
+        loop {
+            let Some(old) = current else { return Ok(None) };
+            let old_value = old.to_value();
+            let (op, encoded, value) = match change(&old_value, &old)? {
+                Change::Keep => return Ok(Some(Changed::Now(old))),
+                Change::Delete => (Op::Delete, None, old_value),
+                Change::Put(new) => {
+                    let encoded = object::encode(&new);
+                    // A write that changes nothing must not take a revision: controllers would wake each other for ever.
+                    if encoded == *old.stored() {
+                        return Ok(Some(Changed::Now(old)));
+                    }
+                    (Op::Put { value: encoded.clone(), ttl: resource.ttl }, Some(encoded), new)
+                }
+            };
+            if dry_run {
+                return match encoded {
+                    Some(encoded) => Ok(Some(Changed::Now(self.decode(resource, encoded, old.revision())?))),
+                    None => Ok(Some(Changed::Deleted(old))),
+                };
+            }
+            let verb = if encoded.is_some() { "update" } else { "delete" };
+            match self.commit(resource, key, Expect::At(old.revision()), op, verb, &value).await? {
+                Outcome::Committed(revision) => {
+                    return match encoded {
+                        Some(encoded) => Ok(Some(Changed::Now(self.decode(resource, encoded, revision)?))),
+                        None => Ok(Some(Changed::Deleted(Arc::new(old.at_revision(revision))))),
+                    };
+                }
+                Outcome::Conflict(None) => current = None,
+                Outcome::Conflict(Some(record)) => {
+                    current = Some(self.decode(resource, record.value, record.revision)?);
+                }
+            }
+        }
+    }
+
+    async fn commit(
+        &self,
+        resource: &Resource,
+        key: &str,
+        expect: Expect,
+        op: Op,
+        verb: &'static str,
+        value: &Value,
+    ) -> Result<Outcome, ApiError> {
+        let hop = hops::start(Hop::Commit, verb);
+        let key = format!("{}{key}", resource.prefix).into();
+        let outcome = self.store.txn(Txn { key, expect, op }).await.map_err(unavailable)?;
+        let revision = if let Outcome::Committed(revision) = outcome { revision } else { 0 };
+        hop.end(machinery::value::text(value, "metadata.uid"), owner(value), revision);
+        Ok(outcome)
+    }
+
+    fn decode(&self, resource: &Resource, encoded: Bytes, revision: u64) -> Result<Arc<Object>, ApiError> {
+        Object::from_stored(encoded, revision, resource.cache.fields()).map(Arc::new).map_err(ApiError::internal)
+    }
+}
+
+/// The uid of the object's controller.
+fn owner(value: &Value) -> &str {
+    machinery::value::list(value, "metadata.ownerReferences")
+        .iter()
+        .find(|reference| machinery::value::flag(reference, "controller"))
+        .map_or("", |reference| machinery::value::text(reference, "uid"))
+}

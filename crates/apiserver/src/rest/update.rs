@@ -1,0 +1,195 @@
+//! Update, and what every change of an existing object has in common.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use machinery::object::Object;
+use machinery::rest::{Body, Response};
+use machinery::status::{ApiError, FieldError};
+use machinery::{Value, value};
+
+use super::options::WriteOptions;
+use super::storage::{Change, Changed};
+use super::{Api, Call, object_response};
+use crate::admission::Operation;
+
+/// Which part of an object a write may change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// Everything but the status.
+    Main,
+    /// Only the status.
+    Status,
+    /// Only what the subresource's own code changed; the strategy has no say.
+    Direct,
+}
+
+impl Api {
+    /// Replaces an object.
+    pub(super) async fn update(&self, call: &Call<'_>, body: Body) -> Result<Response, ApiError> {
+        let part = if call.info.subresource == "status" { Part::Status } else { Part::Main };
+        let options = WriteOptions::parse(call.query, "UpdateOptions")?;
+        let (mut new, warnings) = self.read_object(call, body, &options).await?;
+        self.check_name(call, &mut new)?;
+        self.check_namespace(call, &mut new)?;
+        let (object, created) = match self.replace(call, part, &options, |_, _| Ok(new.clone())).await? {
+            Some(changed) => (changed.object(), false),
+            None if part == Part::Main && call.resource.strategy.creates_on_update() => {
+                value::remove(&mut new, "metadata.resourceVersion");
+                (self.create_object(call, new, &options).await?, true)
+            }
+            None => return Err(call.not_found()),
+        };
+        let status = if created { StatusCode::CREATED } else { StatusCode::OK };
+        let mut response = object_response(status, self.convert(call, object)?);
+        warnings.write(response.headers_mut());
+        Ok(response)
+    }
+
+    /// Changes an object by a function from the old tree to the new one. `None` if there is no such object.
+    pub(super) async fn replace(
+        &self,
+        call: &Call<'_>,
+        part: Part,
+        options: &WriteOptions,
+        mut produce: impl FnMut(&Value, &Arc<Object>) -> Result<Value, ApiError>,
+    ) -> Result<Option<Changed>, ApiError> {
+        // Admission may wait (for a webhook), the change function may not: so admission runs on a candidate, and the
+        // candidate counts only for the version of the object it was made from.
+        loop {
+            let Some(old_object) = self.read(call.resource, &call.key()).await? else { return Ok(None) };
+            let old = old_object.to_value();
+            let mut new = produce(&old, &old_object)?;
+            self.check_version(call, &mut new, &old_object)?;
+            let request = self.admission_request(call, Operation::Update, options.dry_run);
+            self.admission.mutate(self, &request, &mut new).await?;
+            self.before_update(call, part, &mut new, &old)?;
+            self.admission.validate(self, &request, Some(&new), Some(&old)).await?;
+            let mut reservation = self.allocator.reserve(self, call, &mut new, Some(&old), options.dry_run).await?;
+            let gone = is_finished(&new, &old) && !call.resource.strategy.holds(&new);
+            let mut raced = false;
+            let changed = self
+                .change(call.resource, &call.key(), options.dry_run, |_, current| {
+                    if current.revision() != old_object.revision() {
+                        raced = true;
+                        return Ok(Change::Keep);
+                    }
+                    Ok(if gone { Change::Delete } else { Change::Put(new.clone()) })
+                })
+                .await;
+            match changed {
+                Ok(Some(changed)) if !raced => {
+                    reservation.keep();
+                    if gone {
+                        self.allocator.release_all(self, call.resource, &new).await;
+                    }
+                    return Ok(Some(changed));
+                }
+                Err(error) => {
+                    reservation.keep();
+                    return Err(error);
+                }
+                // Somebody else was faster: from the top, with the object as it is now.
+                Ok(_) => reservation.release(self).await,
+            }
+        }
+    }
+
+    /// The name in the object must be the one in the path; an absent one is filled in.
+    pub(super) fn check_name(&self, call: &Call<'_>, object: &mut Value) -> Result<(), ApiError> {
+        let name = value::text(object, "metadata.name");
+        if name.is_empty() {
+            value::set(object, "metadata.name", call.info.name.as_str());
+        } else if name != call.info.name {
+            let message =
+                format!("the name of the object ({name}) does not match the name on the URL ({})", call.info.name);
+            return Err(ApiError::bad_request(message));
+        }
+        Ok(())
+    }
+
+    /// Optimistic concurrency: the write is for the version it names, or, where the kind allows, for whatever is there.
+    fn check_version(&self, call: &Call<'_>, new: &mut Value, old: &Object) -> Result<(), ApiError> {
+        let version = value::text(new, "metadata.resourceVersion");
+        let unconditional = version.is_empty() || version == "0";
+        if unconditional && !call.resource.strategy.allows_unconditional_update() {
+            let error =
+                FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
+            let facts = call.resource.storage;
+            return Err(ApiError::invalid(&facts.group, &facts.kind, &call.info.name, &[error]));
+        }
+        if !unconditional && version != old.revision().to_string() {
+            return Err(ApiError::stale(&call.resource.name, &call.info.name));
+        }
+        let uid = value::text(new, "metadata.uid");
+        if !uid.is_empty() && uid != &*old.meta().uid {
+            let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", old.meta().uid);
+            return Err(ApiError::conflict(&call.resource.name, &call.info.name, &why));
+        }
+        value::set(new, "metadata.resourceVersion", old.revision().to_string());
+        Ok(())
+    }
+
+    /// System fields, the strategy's preparation and validation, in upstream's order.
+    fn before_update(&self, call: &Call<'_>, part: Part, new: &mut Value, old: &Value) -> Result<(), ApiError> {
+        let strategy = call.resource.strategy;
+        for key in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"] {
+            keep(new, old, &format!("metadata.{key}"));
+        }
+        value::remove(new, "metadata.selfLink");
+        let has_status = call.resource.storage.subresource("status").is_some();
+        match part {
+            Part::Main => {
+                if has_status {
+                    keep(new, old, "status");
+                }
+                strategy.prepare_for_update(new, old);
+                if strategy.counts_generations() && wish_changed(new, old) {
+                    let generation = value::int(old, "metadata.generation").unwrap_or(0);
+                    value::set(new, "metadata.generation", generation + 1);
+                }
+            }
+            Part::Status => {
+                keep(new, old, "spec");
+                strategy.prepare_for_status_update(new, old);
+            }
+            Part::Direct => {}
+        }
+        let mut errors = self.validate_metadata(call, new, Some(old));
+        match part {
+            Part::Main => errors.extend(strategy.validate_update(new, old)),
+            Part::Status => errors.extend(strategy.validate_status_update(new, old)),
+            Part::Direct => {}
+        }
+        self.refuse_invalid(call, new, errors)
+    }
+}
+
+/// The new object has what the old one had at `path`, whatever the client said.
+pub fn keep(new: &mut Value, old: &Value, path: &str) {
+    match value::at(old, path) {
+        Some(kept) => value::set(new, path, kept.clone()),
+        None => {
+            value::remove(new, path);
+        }
+    }
+}
+
+/// Whether what the user wants (everything but metadata and status) is another.
+fn wish_changed(new: &Value, old: &Value) -> bool {
+    let wish = |object: &Value| -> Vec<(String, Value)> {
+        let fields = object.as_object().into_iter().flatten();
+        fields
+            .filter(|(key, _)| !matches!(key.as_str(), "metadata" | "status" | "apiVersion" | "kind"))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect()
+    };
+    wish(new) != wish(old)
+}
+
+/// Whether this change removes the last thing that held back a deletion.
+fn is_finished(new: &Value, old: &Value) -> bool {
+    let deleting = value::at(old, "metadata.deletionTimestamp").is_some();
+    let waits = value::int(old, "metadata.deletionGracePeriodSeconds").is_some_and(|seconds| seconds > 0);
+    deleting && !waits && value::list(new, "metadata.finalizers").is_empty()
+}

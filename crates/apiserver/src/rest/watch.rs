@@ -1,0 +1,177 @@
+//! Watch: initial state, backlog and live changes as one stream, with bookmarks and a time limit.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use futures::{Stream, StreamExt as _, stream};
+use http::StatusCode;
+use machinery::rest::{Payload, Response, WatchEvent};
+use machinery::status::{ApiError, FieldError};
+use tokio::time::{Instant, Interval, MissedTickBehavior};
+
+use super::read::parse_version;
+use super::{Api, Call, response};
+use crate::cache::{Filter, Start, Subscription, event_for};
+use crate::convert;
+
+/// The shortest time a watch lives when the client does not say; up to twice as long, so that not all end at once.
+const DEFAULT_TIMEOUT: u64 = 1800;
+/// How often a watcher that asked for bookmarks gets one, if there is something to tell.
+const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+
+/// What a watch is of: an extension of its answer, for the bookmarks, which have no object to say it.
+#[derive(Debug, Clone)]
+pub struct Watched {
+    /// `apiVersion` of the objects.
+    pub api_version: String,
+    /// `kind` of the objects.
+    pub kind: String,
+}
+
+impl Api {
+    /// A stream of changes.
+    pub(super) async fn watch(&self, call: &Call<'_>) -> Result<Response, ApiError> {
+        let filter = self.filter(call)?;
+        let bookmarks = call.query.flag("allowWatchBookmarks");
+        let initial = self.initial_events(call)?;
+        let version = call.query.get("resourceVersion");
+        let start = match (version, initial) {
+            // A streaming list is consistent: it starts no earlier than everything durable now.
+            ("", Some(true)) => {
+                self.caches.settle().await?;
+                Start::Everything
+            }
+            ("0", Some(true)) | ("" | "0", None) => Start::Everything,
+            ("" | "0", Some(false)) => Start::Now,
+            (version, Some(true)) => {
+                self.caches.reach(parse_version(version)?).await?;
+                Start::Everything
+            }
+            (version, _) => {
+                let revision = parse_version(version)?;
+                self.caches.reach(revision).await?;
+                Start::After(revision)
+            }
+        };
+        let timeout = match call.query.int("timeoutSeconds")? {
+            Some(seconds) if seconds > 0 => Duration::from_secs(seconds.unsigned_abs()),
+            _ => Duration::from_secs(rand::random_range(DEFAULT_TIMEOUT..=2 * DEFAULT_TIMEOUT)),
+        };
+        let at = self.caches.revision();
+        let subscription = call.resource.cache.subscribe(&*self.store, &filter, start, at).await;
+        let subscription = match subscription {
+            Ok(subscription) => subscription,
+            // The past is gone: said inside the stream, as upstream does, so that clients see it where they look.
+            Err(error) if error.code == 410 => {
+                let events = stream::iter([WatchEvent::Error(error)]).boxed();
+                return Ok(response(StatusCode::OK, Payload::Watch(events)));
+            }
+            Err(error) => return Err(error),
+        };
+        let state = Watching::new(subscription, filter, initial == Some(true) && bookmarks, bookmarks, timeout, {
+            let caches = self.caches.clone();
+            move || caches.revision()
+        });
+        let (from, to) = (call.resource.storage, call.served.facts);
+        let fields = call.resource.cache.fields().clone();
+        let events = state.events().map(move |event| convert::event(from, to, event, &fields)).boxed();
+        let mut response = response(StatusCode::OK, Payload::Watch(events));
+        response.extensions_mut().insert(Watched { api_version: to.api_version(), kind: to.kind.to_string() });
+        Ok(response)
+    }
+
+    /// `sendInitialEvents`, with upstream's rules about what must come with it.
+    fn initial_events(&self, call: &Call<'_>) -> Result<Option<bool>, ApiError> {
+        let given = call.query.has("sendInitialEvents");
+        let matching = call.query.get("resourceVersionMatch");
+        let mut errors = Vec::new();
+        if given && matching != "NotOlderThan" {
+            let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+            errors.push(FieldError::forbidden("resourceVersionMatch", why));
+        } else if !given && !matching.is_empty() {
+            let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+            errors.push(FieldError::forbidden("resourceVersionMatch", why));
+        }
+        if errors.is_empty() {
+            Ok(given.then(|| call.query.flag("sendInitialEvents")))
+        } else {
+            Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &errors))
+        }
+    }
+}
+
+/// One watcher's progress.
+struct Watching<R> {
+    /// Events that can be sent at once.
+    ready: VecDeque<WatchEvent>,
+    subscription: Subscription,
+    filter: Filter,
+    deadline: Instant,
+    /// Ticks when a bookmark is due, for watchers that asked for bookmarks.
+    bookmarks: Option<Interval>,
+    /// The revision the watcher knows it has come to.
+    told: u64,
+    /// How far the caches are.
+    reached: R,
+}
+
+impl<R: Fn() -> u64 + Send + 'static> Watching<R> {
+    fn new(
+        mut subscription: Subscription,
+        filter: Filter,
+        mark_initial_end: bool,
+        bookmarks: bool,
+        timeout: Duration,
+        reached: R,
+    ) -> Self {
+        let mut ready: VecDeque<WatchEvent> =
+            std::mem::take(&mut subscription.initial).into_iter().map(WatchEvent::Added).collect();
+        let backlog = std::mem::take(&mut subscription.backlog);
+        ready.extend(backlog.iter().filter_map(|change| event_for(&filter, change)));
+        let told = subscription.revision;
+        if mark_initial_end {
+            ready.push_back(WatchEvent::Bookmark { revision: told, initial_events_end: true });
+        }
+        let bookmarks = bookmarks.then(|| {
+            let mut interval = tokio::time::interval_at(Instant::now() + BOOKMARK_EVERY, BOOKMARK_EVERY);
+            interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            interval
+        });
+        Self { ready, subscription, filter, deadline: Instant::now() + timeout, bookmarks, told, reached }
+    }
+
+    fn events(self) -> impl Stream<Item = WatchEvent> + Send + 'static {
+        stream::unfold(self, |mut watching| async move { watching.next().await.map(|event| (event, watching)) })
+    }
+
+    async fn next(&mut self) -> Option<WatchEvent> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(event);
+            }
+            let tick = async {
+                match &mut self.bookmarks {
+                    Some(interval) => interval.tick().await,
+                    None => std::future::pending().await,
+                }
+            };
+            // What the caches had reached before the queue was found empty has all been delivered.
+            let reached = (self.reached)();
+            tokio::select! {
+                biased;
+                change = self.subscription.live.recv() => {
+                    let change = change?;
+                    self.told = change.revision;
+                    self.ready.extend(event_for(&self.filter, &change));
+                }
+                () = tokio::time::sleep_until(self.deadline) => return None,
+                _ = tick => {
+                    if reached > self.told {
+                        self.told = reached;
+                        return Some(WatchEvent::Bookmark { revision: reached, initial_events_end: false });
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! From a [`Payload`] to bytes, in the form that was negotiated. Objects are copied from their one encoding, never encoded again.
+
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use futures::StreamExt as _;
+use futures::stream::{self, BoxStream};
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{HeaderMap, StatusCode};
+use machinery::object::Object;
+use machinery::rest::{List, Payload, Response, WatchEvent};
+use machinery::status::ApiError;
+use machinery::{Value, value};
+use serde_json::json;
+
+use super::body::Answer;
+use super::negotiate::{Accepted, Media, Shape, accepted};
+use crate::query::Query;
+use crate::rest::Watched;
+use crate::table::Tables;
+
+/// The pieces a long list is sent in.
+const PIECE: usize = 256 * 1024;
+/// How many events that are ready at once go into one piece.
+const EVENTS: usize = 64;
+
+/// Encodes an answer for the client with these headers.
+pub fn encode(headers: &HeaderMap, query: &Query, response: Response) -> http::Response<Answer> {
+    let (mut parts, payload) = response.into_parts();
+    // Only objects have several forms; what is bytes already says itself what it is.
+    let accepted = match &payload {
+        Payload::Empty | Payload::Bytes(_) | Payload::Stream(_) => Ok(PLAIN),
+        _ => accepted(headers),
+    };
+    let (accepted, payload) = match accepted {
+        Ok(accepted) => (accepted, payload),
+        Err(error) => {
+            parts.status = StatusCode::from_u16(error.code).unwrap_or(StatusCode::NOT_ACCEPTABLE);
+            (PLAIN, Payload::Value(error.to_value()))
+        }
+    };
+    let pretty = query.flag("pretty");
+    let (body, content): (Answer, Option<&'static str>) = match payload {
+        Payload::Empty => (Answer::Full(None), None),
+        Payload::Bytes(bytes) => (bytes.into(), None),
+        Payload::Stream(stream) => (Answer::Stream(stream), None),
+        Payload::Value(tree) => (tree_bytes(accepted.media, &tree, pretty).into(), Some(accepted.media.name())),
+        Payload::Object(object) => object_answer(accepted, &object, query, pretty),
+        Payload::List(list) => list_answer(accepted, list, query, pretty),
+        Payload::Watch(events) => {
+            let watched = parts.extensions.remove::<Watched>();
+            (watch_answer(accepted, events, query, watched), Some(accepted.media.name()))
+        }
+    };
+    if let Some(content) = content {
+        parts.headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static(content));
+    }
+    http::Response::from_parts(parts, body)
+}
+
+const PLAIN: Accepted = Accepted { media: Media::Json, shape: Shape::Whole };
+
+fn tree_bytes(media: Media, tree: &Value, pretty: bool) -> Bytes {
+    match media {
+        Media::Json if pretty => serde_json::to_vec_pretty(tree).map(Bytes::from).unwrap_or_default(),
+        Media::Json => {
+            let mut bytes = serde_json::to_vec(tree).unwrap_or_default();
+            bytes.push(b'\n');
+            Bytes::from(bytes)
+        }
+        Media::Yaml => Bytes::from(yaml(tree)),
+    }
+}
+
+fn yaml(tree: &Value) -> String {
+    serde_saphyr::to_string(tree).unwrap_or_default()
+}
+
+fn object_answer(accepted: Accepted, object: &Arc<Object>, query: &Query, pretty: bool) -> (Answer, Option<&'static str>) {
+    let content = Some(accepted.media.name());
+    match accepted.shape {
+        Shape::Whole if accepted.media == Media::Json && !pretty => {
+            let mut out = BytesMut::with_capacity(object.json_len() + 1);
+            object.write_json(&mut out);
+            out.put_u8(b'\n');
+            (out.freeze().into(), content)
+        }
+        Shape::Whole => (tree_bytes(accepted.media, &object.to_value(), pretty).into(), content),
+        Shape::Table => {
+            let table = Tables::of(object).table(std::slice::from_ref(object), query, &json!({"resourceVersion": object.revision().to_string()}));
+            (tree_bytes(accepted.media, &table, pretty).into(), content)
+        }
+        Shape::Metadata | Shape::MetadataList => {
+            (tree_bytes(accepted.media, &partial(object), pretty).into(), content)
+        }
+    }
+}
+
+fn list_answer(accepted: Accepted, list: List, query: &Query, pretty: bool) -> (Answer, Option<&'static str>) {
+    let content = Some(accepted.media.name());
+    let metadata = list_metadata(&list);
+    match accepted.shape {
+        Shape::Whole if accepted.media == Media::Json && !pretty => (list_json(list, &metadata), content),
+        Shape::Whole => {
+            let items: Vec<Value> = list.items.iter().map(|object| item(object)).collect();
+            let tree = json!({"kind": list.kind, "apiVersion": list.api_version, "metadata": metadata, "items": items});
+            (tree_bytes(accepted.media, &tree, pretty).into(), content)
+        }
+        Shape::Table => {
+            let kind = list.kind.strip_suffix("List").unwrap_or(&list.kind);
+            let table = Tables::named(&list.api_version, kind).table(&list.items, query, &metadata);
+            (tree_bytes(accepted.media, &table, pretty).into(), content)
+        }
+        Shape::Metadata | Shape::MetadataList => {
+            let items: Vec<Value> = list.items.iter().map(partial).collect();
+            let tree = json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items});
+            (tree_bytes(accepted.media, &tree, pretty).into(), content)
+        }
+    }
+}
+
+fn list_metadata(list: &List) -> Value {
+    let mut metadata = json!({"resourceVersion": list.revision.to_string()});
+    if let Some(next) = &list.next {
+        metadata["continue"] = json!(next);
+    }
+    if let Some(remaining) = list.remaining {
+        metadata["remainingItemCount"] = json!(remaining);
+    }
+    metadata
+}
+
+/// Items of a list carry neither `kind` nor `apiVersion`: the list says it for all.
+fn item(object: &Object) -> Value {
+    let mut tree = object.to_value();
+    if let Some(tree) = tree.as_object_mut() {
+        tree.remove("kind");
+        tree.remove("apiVersion");
+    }
+    tree
+}
+
+/// A list as it goes, in pieces, so that a long one is never whole in memory.
+fn list_json(list: List, metadata: &Value) -> Answer {
+    let head = json!({"kind": list.kind, "apiVersion": list.api_version, "metadata": metadata}).to_string();
+    let mut out = BytesMut::with_capacity(PIECE.min(head.len() + 64 + list.items.iter().map(|item| item.json_len()).sum::<usize>()));
+    out.put_slice(&head.as_bytes()[..head.len() - 1]);
+    out.put_slice(b",\"items\":[");
+    let mut items = list.items.into_iter();
+    let mut first = true;
+    let mut fill = move |out: &mut BytesMut| -> bool {
+        for object in items.by_ref() {
+            if !std::mem::take(&mut first) {
+                out.put_u8(b',');
+            }
+            object.write_item_json(out);
+            if out.len() >= PIECE {
+                return true;
+            }
+        }
+        out.put_slice(b"]}\n");
+        false
+    };
+    if !fill(&mut out) {
+        return out.freeze().into();
+    }
+    let rest = stream::unfold(Some(fill), |state| async move {
+        let mut fill = state?;
+        let mut out = BytesMut::with_capacity(PIECE + 8192);
+        let more = fill(&mut out);
+        Some((Ok(out.freeze()), more.then_some(fill)))
+    });
+    Answer::Stream(stream::iter([Ok(out.freeze())]).chain(rest).boxed())
+}
+
+fn partial(object: &Arc<Object>) -> Value {
+    let mut tree = object.to_value();
+    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": value::remove(&mut tree, "metadata")})
+}
+
+/// Events as they come, one JSON document a line; what is ready at once goes out at once.
+fn watch_answer(
+    accepted: Accepted,
+    events: BoxStream<'static, WatchEvent>,
+    query: &Query,
+    watched: Option<Watched>,
+) -> Answer {
+    let include = query.get("includeObject").to_owned();
+    let mut first_row = true;
+    let pieces = events.ready_chunks(EVENTS).map(move |events| {
+        let mut out = BytesMut::new();
+        for event in &events {
+            write_event(accepted, event, &include, watched.as_ref(), &mut first_row, &mut out);
+        }
+        Ok(out.freeze())
+    });
+    Answer::Stream(pieces.boxed())
+}
+
+fn write_event(
+    accepted: Accepted,
+    event: &WatchEvent,
+    include: &str,
+    watched: Option<&Watched>,
+    first_row: &mut bool,
+    out: &mut BytesMut,
+) {
+    let (name, object) = match event {
+        WatchEvent::Added(object) => ("ADDED", object),
+        WatchEvent::Modified(object) => ("MODIFIED", object),
+        WatchEvent::Deleted(object) => ("DELETED", object),
+        WatchEvent::Bookmark { revision, initial_events_end } => {
+            let tree = bookmark(accepted.shape, watched, *revision, *initial_events_end);
+            return write_frame(accepted.media, "BOOKMARK", &tree, out);
+        }
+        WatchEvent::Error(error) => return write_frame(accepted.media, "ERROR", &ApiError::to_value(error), out),
+    };
+    match accepted.shape {
+        Shape::Whole if accepted.media == Media::Json => {
+            out.reserve(object.json_len() + 48);
+            out.put_slice(b"{\"type\":\"");
+            out.put_slice(name.as_bytes());
+            out.put_slice(b"\",\"object\":");
+            object.write_json(out);
+            out.put_slice(b"}\n");
+        }
+        Shape::Whole => write_frame(accepted.media, name, &object.to_value(), out),
+        Shape::Table => {
+            let metadata = json!({"resourceVersion": object.revision().to_string()});
+            let tables = Tables::of(object);
+            let mut table = tables.table(std::slice::from_ref(object), &Query::parse(&format!("includeObject={include}")), &metadata);
+            // Columns are said once; later rows go without.
+            if !std::mem::take(first_row) {
+                table["columnDefinitions"] = json!([]);
+            }
+            write_frame(accepted.media, name, &table, out);
+        }
+        Shape::Metadata | Shape::MetadataList => write_frame(accepted.media, name, &partial(object), out),
+    }
+}
+
+fn write_frame(media: Media, name: &str, tree: &Value, out: &mut BytesMut) {
+    match media {
+        Media::Json => {
+            out.put_slice(json!({"type": name, "object": tree}).to_string().as_bytes());
+            out.put_u8(b'\n');
+        }
+        Media::Yaml => {
+            out.put_slice(b"---\n");
+            out.put_slice(yaml(&json!({"type": name, "object": tree})).as_bytes());
+        }
+    }
+}
+
+fn bookmark(shape: Shape, watched: Option<&Watched>, revision: u64, initial_events_end: bool) -> Value {
+    let mut metadata = json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
+    if initial_events_end {
+        metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+    }
+    match shape {
+        Shape::Table => {
+            let partial = json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata});
+            json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": revision.to_string()},
+                "columnDefinitions": [], "rows": [{"cells": [], "object": partial}]})
+        }
+        Shape::Metadata | Shape::MetadataList => {
+            json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
+        }
+        Shape::Whole => match watched {
+            Some(watched) => json!({"kind": watched.kind, "apiVersion": watched.api_version, "metadata": metadata}),
+            None => json!({"metadata": metadata}),
+        },
+    }
+}

@@ -1,0 +1,166 @@
+//! TLS, HTTP/1.1 and HTTP/2: connections in, requests to the handler.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use machinery::rest::{Body, Handler, Peer, Request};
+use machinery::status::ApiError;
+use rustls::ServerConfig;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+
+use super::body::Answer;
+use super::encode::encode;
+use crate::query::Query;
+
+/// How long a client may take over its TLS handshake and over a request's headers.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long requests under way may take when the server stops.
+const DRAIN: Duration = Duration::from_secs(5);
+/// The most connections at once.
+const MAX_CONNECTIONS: usize = 20_000;
+/// The most bytes of a request's headers.
+const MAX_HEADERS: u32 = 256 * 1024;
+/// Requests at once on one HTTP/2 connection.
+const MAX_STREAMS: u32 = 1_000;
+
+/// The server's side of TLS.
+pub type Tls = Arc<ServerConfig>;
+
+/// A bound port, not yet served.
+pub struct Listener {
+    socket: TcpListener,
+    tls: Tls,
+}
+
+impl Listener {
+    /// Binds the address; port 0 takes any.
+    pub async fn bind(address: SocketAddr, tls: Tls) -> std::io::Result<Self> {
+        Ok(Self { socket: TcpListener::bind(address).await?, tls })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// Serves until told to stop, then lets requests under way finish.
+    pub async fn serve(self, handler: Arc<dyn Handler>, mut stop: watch::Receiver<bool>) {
+        let acceptor = TlsAcceptor::from(self.tls);
+        let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let mut connections = JoinSet::new();
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.socket.accept() => accepted,
+                _ = stop.wait_for(|stop| *stop) => break,
+                Some(_) = connections.join_next() => continue,
+            };
+            let (stream, address) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // Out of file descriptors, most likely: a moment later there may be some again.
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
+            };
+            let Ok(place) = places.clone().try_acquire_owned() else { continue };
+            let (acceptor, handler, stop) = (acceptor.clone(), handler.clone(), stop.clone());
+            connections.spawn(async move {
+                let _place = place;
+                if let Err(error) = connection(stream, address, acceptor, handler, stop).await {
+                    tracing::debug!(%address, %error, "connection ended");
+                }
+            });
+        }
+        let drained = async { while connections.join_next().await.is_some() {} };
+        if tokio::time::timeout(DRAIN, drained).await.is_err() {
+            tracing::debug!("connections still open after the grace period are cut");
+        }
+    }
+}
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+async fn connection(
+    stream: TcpStream,
+    address: SocketAddr,
+    acceptor: TlsAcceptor,
+    handler: Arc<dyn Handler>,
+    mut stop: watch::Receiver<bool>,
+) -> Result<(), Failure> {
+    stream.set_nodelay(true)?;
+    let tls = tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await??;
+    let certificates: Arc<[Bytes]> = tls
+        .get_ref()
+        .1
+        .peer_certificates()
+        .unwrap_or_default()
+        .iter()
+        .map(|certificate| Bytes::copy_from_slice(certificate))
+        .collect();
+    let peer = Peer::Remote { address, certificates };
+    let service = service_fn(move |request: http::Request<Incoming>| {
+        let (handler, peer) = (handler.clone(), peer.clone());
+        async move { Ok::<_, std::convert::Infallible>(exchange(&*handler, peer, request).await) }
+    });
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .max_buf_size(MAX_HEADERS as usize)
+        .keep_alive(true);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        // Watches are many streams on one connection: small windows would make them wait for each other.
+        .initial_stream_window_size(1 << 20)
+        .initial_connection_window_size(4 << 20)
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_header_list_size(MAX_HEADERS)
+        .max_pending_accept_reset_streams(50)
+        .keep_alive_interval(Duration::from_secs(30))
+        .keep_alive_timeout(Duration::from_secs(20));
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(tls), service);
+    tokio::pin!(connection);
+    tokio::select! {
+        served = connection.as_mut() => return served,
+        _ = stop.wait_for(|stop| *stop) => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    connection.await
+}
+
+/// One request and its answer.
+async fn exchange(handler: &dyn Handler, peer: Peer, request: http::Request<Incoming>) -> http::Response<Answer> {
+    let (mut parts, incoming) = request.into_parts();
+    parts.extensions.insert(peer);
+    let headers = parts.headers.clone();
+    let query = Query::parse(parts.uri.query().unwrap_or_default());
+    let body = if hyper::body::Body::is_end_stream(&incoming) { Body::Empty } else { later(incoming) };
+    let response = handler.handle(Request::from_parts(parts, body)).await;
+    encode(&headers, &query, response)
+}
+
+/// A body that is read when somebody asks for it, and not beyond the limit.
+fn later(incoming: Incoming) -> Body {
+    Body::Incoming(Box::new(move |limit| {
+        Box::pin(async move {
+            match Limited::new(incoming, limit).collect().await {
+                Ok(body) => Ok(body.to_bytes()),
+                Err(error) if error.is::<LengthLimitError>() => Err(ApiError::too_large(limit)),
+                Err(error) => Err(ApiError::bad_request(format!("the body could not be read: {error}"))),
+            }
+        })
+    }))
+}

@@ -1,0 +1,8 @@
+//! The HTTPS listener: bytes in, requests to the chain, answers out in the form the client asked for.
+
+mod body;
+mod encode;
+mod listener;
+pub mod negotiate;
+
+pub use listener::{Listener, Tls};
