@@ -67,6 +67,8 @@ pub(crate) enum Path<'a> {
     Root,
     /// A field of an object.
     Key(&'a Path<'a>, &'a str),
+    /// An entry of a map.
+    Entry(&'a Path<'a>, &'a str),
     /// An element of a list.
     Index(&'a Path<'a>, usize),
 }
@@ -76,9 +78,27 @@ impl std::fmt::Display for Path<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Path::Root => Ok(()),
-            Path::Key(Path::Root, key) => f.write_str(key),
-            Path::Key(parent, key) => write!(f, "{parent}.{key}"),
+            Path::Key(Path::Root, key) | Path::Entry(Path::Root, key) => f.write_str(key),
+            Path::Key(parent, key) | Path::Entry(parent, key) => write!(f, "{parent}.{key}"),
             Path::Index(parent, at) => write!(f, "{parent}[{at}]"),
+        }
+    }
+}
+
+impl Path<'_> {
+    /// The fields on the way, without elements of lists and entries of maps, as Go's decoder prints them.
+    pub(crate) fn fields(&self) -> String {
+        match self {
+            Path::Root => String::new(),
+            Path::Entry(parent, _) | Path::Index(parent, _) => parent.fields(),
+            Path::Key(parent, key) => {
+                let mut path = parent.fields();
+                if !path.is_empty() {
+                    path.push('.');
+                }
+                path.push_str(key);
+                path
+            }
         }
     }
 }

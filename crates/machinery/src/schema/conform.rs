@@ -1,0 +1,273 @@
+//! The form in which upstream's decoder keeps an object.
+
+use facts::{Field, Schema, Type};
+use serde_json::Value;
+
+use super::scalar::{self, Precision, Verdict};
+use crate::codec::Path;
+use crate::value::Object;
+
+/// The most unknown fields that are named.
+const MAX_UNKNOWN: usize = 100;
+
+/// Brings an object into the form upstream's decoder would have kept. Answers with the complaints of a strict reader
+/// (`unknown field "spec.foo"`), or with Go's message for the first value of a wrong type.
+pub fn conform(value: &mut Value, of: &Type) -> Result<Vec<String>, String> {
+    let mut walk = Walk { unknown: Vec::new() };
+    let place = Place { path: Path::Root, parent: None };
+    match value {
+        Value::Object(fields) => walk.object(fields, of, place)?,
+        other => return Err(mismatch(json_type(other), &go_name(of), place)),
+    }
+    Ok(walk.unknown)
+}
+
+/// The type errors that [`conform`] would find, for callers that keep the value as it is.
+pub fn check_types(value: &Value, of: &Type) -> Result<(), String> {
+    conform(&mut value.clone(), of).map(|_| ())
+}
+
+/// Drops the fields that the type does not have, and names them.
+pub fn prune_unknown(value: &mut Value, of: &Type) -> Vec<String> {
+    let mut unknown = Vec::new();
+    if let Value::Object(fields) = value {
+        prune_object(fields, of, Path::Root, &mut unknown);
+    }
+    unknown
+}
+
+fn prune_object(fields: &mut Object, of: &Type, path: Path<'_>, unknown: &mut Vec<String>) {
+    fields.retain(|key, value| match of.field(key) {
+        Some(field) => {
+            prune_value(value, &field.schema, Path::Key(&path, key), unknown);
+            true
+        }
+        None if of.preserve_unknown => true,
+        None => {
+            complain(unknown, Path::Key(&path, key));
+            false
+        }
+    });
+}
+
+fn prune_value(value: &mut Value, schema: &Schema, path: Path<'_>, unknown: &mut Vec<String>) {
+    match (value, schema) {
+        (Value::Object(entries), Schema::Map(map)) => {
+            for (key, entry) in entries.iter_mut() {
+                prune_value(entry, &map.values, Path::Entry(&path, key), unknown);
+            }
+        }
+        (Value::Object(fields), schema) => {
+            if let Some(of) = schema.object() {
+                prune_object(fields, of, path, unknown);
+            }
+        }
+        (Value::Array(items), Schema::Array(list)) => {
+            for (at, item) in items.iter_mut().enumerate() {
+                prune_value(item, &list.items, Path::Index(&path, at), unknown);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn complain(unknown: &mut Vec<String>, path: Path<'_>) {
+    if unknown.len() < MAX_UNKNOWN {
+        unknown.push(format!("unknown field {:?}", path.to_string()));
+    }
+}
+
+/// Where a value stands, and in which struct.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    path: Path<'a>,
+    parent: Option<&'a Type>,
+}
+
+struct Walk {
+    unknown: Vec<String>,
+}
+
+impl Walk {
+    fn object(&mut self, fields: &mut Object, of: &Type, at: Place<'_>) -> Result<(), String> {
+        let mut result = Ok(());
+        fields.retain(|key, value| {
+            if result.is_err() {
+                return true;
+            }
+            let path = Path::Key(&at.path, key);
+            let Some(field) = of.field(key) else {
+                if of.preserve_unknown {
+                    return true;
+                }
+                complain(&mut self.unknown, path);
+                return false;
+            };
+            if value.is_null() {
+                return field.nullable;
+            }
+            match self.value(value, &field.schema, Place { path, parent: Some(of) }) {
+                Ok(set) => set && !is_unset(value, field),
+                Err(error) => {
+                    result = Err(error);
+                    true
+                }
+            }
+        });
+        result
+    }
+
+    /// Checks one value that is not null; false if it means "not set".
+    fn value(&mut self, value: &mut Value, schema: &Schema, at: Place<'_>) -> Result<bool, String> {
+        let verdict = match (schema, &mut *value) {
+            (Schema::String | Schema::Duration, Value::String(_))
+            | (Schema::Bool, Value::Bool(_))
+            | (Schema::Any(_), _) => {
+                return Ok(true);
+            }
+            (Schema::Int32, Value::Number(number)) => match number.as_i64().map(i32::try_from) {
+                Some(Ok(_)) => return Ok(true),
+                _ => return Err(mismatch(&format!("number {number}"), "int32", at)),
+            },
+            (Schema::Int64, Value::Number(number)) => match number.as_i64() {
+                Some(_) => return Ok(true),
+                None => return Err(mismatch(&format!("number {number}"), "int64", at)),
+            },
+            (Schema::Double, Value::Number(_)) => return Ok(true),
+            (Schema::IntOrString, Value::String(_)) => return Ok(true),
+            (Schema::IntOrString, Value::Number(number)) => match number.as_i64().map(i32::try_from) {
+                Some(Ok(_)) => return Ok(true),
+                _ => return Err(format!("json: cannot unmarshal number {number} into Go value of type int32")),
+            },
+            (Schema::IntOrString, other) => {
+                return Err(format!("json: cannot unmarshal {} into Go value of type int32", json_type(other)));
+            }
+            (Schema::Bytes, Value::String(text)) => scalar::bytes(text)?,
+            (Schema::Quantity, other) => scalar::quantity(other)?,
+            (Schema::Time, Value::String(text)) => scalar::timestamp(text, Precision::Seconds)?,
+            (Schema::MicroTime, Value::String(text)) => scalar::timestamp(text, Precision::Micros)?,
+            (Schema::Time | Schema::MicroTime | Schema::Duration, other) => {
+                return Err(format!("json: cannot unmarshal {} into Go value of type string", json_type(other)));
+            }
+            (Schema::Array(list), Value::Array(items)) => {
+                for (index, item) in items.iter_mut().enumerate() {
+                    self.element(item, &list.items, Place { path: Path::Index(&at.path, index), parent: at.parent })?;
+                }
+                return Ok(true);
+            }
+            (Schema::Map(map), Value::Object(entries)) => {
+                for (key, entry) in entries.iter_mut() {
+                    self.element(entry, &map.values, Place { path: Path::Entry(&at.path, key), parent: at.parent })?;
+                }
+                return Ok(true);
+            }
+            (schema, Value::Object(fields)) if schema.object().is_some() => {
+                let of = schema.object().expect("just checked");
+                self.object(fields, of, at)?;
+                return Ok(true);
+            }
+            (schema, other) => return Err(mismatch(json_type(other), &go_type(schema), at)),
+        };
+        match verdict {
+            Verdict::Keep => Ok(true),
+            Verdict::Unset => Ok(false),
+            Verdict::Replace(canonical) => {
+                *value = canonical;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Checks an element of a list or a map, which stays whatever it is: a null is the zero of its type.
+    fn element(&mut self, value: &mut Value, schema: &Schema, at: Place<'_>) -> Result<(), String> {
+        if value.is_null() {
+            *value = zero(schema);
+            return Ok(());
+        }
+        if !self.value(value, schema, at)? {
+            *value = Value::Null;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a value is what Go does not tell from an absent one. Those that upstream always writes come back with
+/// [`super::complete`]; an empty list among them is kept, since there upstream tells it from an absent one.
+fn is_unset(value: &Value, field: &Field) -> bool {
+    if field.proto.is_some_and(|proto| proto.pointer) {
+        return false;
+    }
+    match value {
+        Value::String(text) => text.is_empty() && !matches!(field.schema, Schema::Any(_)),
+        Value::Bool(flag) => !flag && !matches!(field.schema, Schema::Any(_)),
+        Value::Number(number) => {
+            number.as_f64() == Some(0.0) && !matches!(field.schema, Schema::Any(_) | Schema::IntOrString)
+        }
+        Value::Array(items) => items.is_empty() && !field.always && field.schema.list().is_some(),
+        Value::Object(entries) => entries.is_empty() && !field.always && field.schema.map().is_some(),
+        Value::Null => true,
+    }
+}
+
+/// The zero of a type, as JSON shows it.
+pub(super) fn zero(schema: &Schema) -> Value {
+    match schema {
+        Schema::String => Value::from(""),
+        Schema::Int32 | Schema::Int64 | Schema::Double | Schema::IntOrString => Value::from(0),
+        Schema::Bool => Value::from(false),
+        Schema::Quantity => Value::from("0"),
+        Schema::Duration => Value::from("0s"),
+        Schema::Ref(_) | Schema::Object(_) => Value::Object(Object::new()),
+        Schema::Time | Schema::MicroTime | Schema::Bytes | Schema::Any(_) | Schema::Array(_) | Schema::Map(_) => {
+            Value::Null
+        }
+    }
+}
+
+/// Go's complaint about a value of a wrong type. It names the innermost struct and the fields on the way there.
+fn mismatch(found: &str, wanted: &str, at: Place<'_>) -> String {
+    match at.parent {
+        None => format!("json: cannot unmarshal {found} into Go value of type {wanted}"),
+        Some(parent) => format!(
+            "json: cannot unmarshal {found} into Go struct field {}.{} of type {wanted}",
+            parent.short_name(),
+            at.path.fields()
+        ),
+    }
+}
+
+fn json_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+fn go_type(schema: &Schema) -> String {
+    match schema {
+        Schema::String | Schema::Duration | Schema::Time | Schema::MicroTime | Schema::Quantity => "string".to_owned(),
+        Schema::Bytes => "[]uint8".to_owned(),
+        Schema::Int32 | Schema::IntOrString => "int32".to_owned(),
+        Schema::Int64 => "int64".to_owned(),
+        Schema::Double => "float64".to_owned(),
+        Schema::Bool => "bool".to_owned(),
+        Schema::Any(_) => "interface {}".to_owned(),
+        Schema::Array(list) => format!("[]{}", go_type(&list.items)),
+        Schema::Map(map) => format!("map[string]{}", go_type(&map.values)),
+        schema => schema.object().map_or_else(String::new, go_name),
+    }
+}
+
+/// The package and the name of a struct: `v1.PodSpec`.
+fn go_name(of: &Type) -> String {
+    let mut parts = of.name.rsplit('.');
+    let name = parts.next().unwrap_or_default();
+    match parts.next() {
+        Some(package) => format!("{package}.{name}"),
+        None => name.to_owned(),
+    }
+}

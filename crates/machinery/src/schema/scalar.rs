@@ -1,0 +1,194 @@
+//! Scalars with a meaning: their check, their canonical form, and Go's words for what is wrong with them.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::quantity::Quantity;
+use crate::time;
+
+/// What becomes of a value that was looked at.
+pub(super) enum Verdict {
+    /// It is fine as it is.
+    Keep,
+    /// It is fine, and this is its canonical form.
+    Replace(Value),
+    /// It means "not set".
+    Unset,
+}
+
+/// How fine a time is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Precision {
+    Seconds,
+    Micros,
+}
+
+pub(super) fn quantity(value: &Value) -> Result<Verdict, String> {
+    let parsed = match Quantity::from_value(value) {
+        Some(parsed) => parsed.map_err(|error| error.to_string())?,
+        None => return Err(crate::quantity::Error::Format.to_string()),
+    };
+    let canonical = parsed.to_string();
+    Ok(if value.as_str() == Some(&canonical) { Verdict::Keep } else { Verdict::Replace(Value::String(canonical)) })
+}
+
+pub(super) fn bytes(text: &str) -> Result<Verdict, String> {
+    let stripped: String;
+    let compact = if text.contains(['\r', '\n']) {
+        stripped = text.replace(['\r', '\n'], "");
+        &stripped
+    } else {
+        text
+    };
+    match STANDARD.decode(compact) {
+        Ok(_) if compact.len() == text.len() => Ok(Verdict::Keep),
+        Ok(_) => Ok(Verdict::Replace(Value::from(compact))),
+        Err(error) => {
+            let at = match error {
+                base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => at,
+                base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding => {
+                    // Go complains about the quantum that is not whole.
+                    compact.trim_end_matches('=').len() / 4 * 4
+                }
+            };
+            Err(format!("illegal base64 data at input byte {at}"))
+        }
+    }
+}
+
+pub(super) fn timestamp(text: &str, precision: Precision) -> Result<Verdict, String> {
+    let at = parse_time(text, precision)?;
+    // The zero of Go's time is "not set".
+    if at.as_second() == -62_135_596_800 && at.subsec_nanosecond() == 0 {
+        return Ok(Verdict::Unset);
+    }
+    let canonical = match precision {
+        Precision::Seconds if text.len() == 20 => return Ok(Verdict::Keep),
+        Precision::Micros if text.len() == 27 => return Ok(Verdict::Keep),
+        Precision::Seconds => time::format(at),
+        Precision::Micros => time::format_micro(at),
+    };
+    Ok(Verdict::Replace(Value::String(canonical)))
+}
+
+/// Reads a time as Go's layout says, complaining about the first part that does not fit.
+fn parse_time(text: &str, precision: Precision) -> Result<Timestamp, String> {
+    let layout = match precision {
+        Precision::Seconds => "2006-01-02T15:04:05Z07:00",
+        Precision::Micros => "2006-01-02T15:04:05.000000Z07:00",
+    };
+    let wrong =
+        |rest: &str, part: &str| format!("parsing time {text:?} as {layout:?}: cannot parse {rest:?} as {part:?}");
+    let range = |part: &str| format!("parsing time {text:?}: {part} out of range");
+    let mut rest = text;
+    let mut numbers = [0i32; 6];
+    let parts = ["2006", "-01", "-02", "T15", ":04", ":05"];
+    for (number, part) in numbers.iter_mut().zip(parts) {
+        let digits = part.trim_start_matches(|letter: char| !letter.is_ascii_digit());
+        let mark = &part[..part.len() - digits.len()];
+        let after = rest.strip_prefix(mark).ok_or_else(|| wrong(rest, mark))?;
+        *number = after
+            .get(..digits.len())
+            .filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+            .and_then(|number| number.parse().ok())
+            .ok_or_else(|| wrong(after, digits))?;
+        rest = &after[digits.len()..];
+    }
+    let [year, month, day, hour, minute, second] = numbers;
+    for (number, most, least, name) in [
+        (month, 12, 1, "month"),
+        (day, 31, 1, "day"),
+        (hour, 23, 0, "hour"),
+        (minute, 59, 0, "minute"),
+        (second, 59, 0, "second"),
+    ] {
+        if number < least || number > most {
+            return Err(range(name));
+        }
+    }
+    let mut nanos = 0i32;
+    let fraction = rest.strip_prefix(['.', ',']);
+    let digits = fraction.map_or(0, |rest| rest.bytes().take_while(u8::is_ascii_digit).count());
+    if precision == Precision::Micros && digits < 6 {
+        return Err(wrong(rest, ".000000"));
+    }
+    if let Some(after) = fraction.filter(|_| digits > 0) {
+        let taken = if precision == Precision::Micros { 6 } else { digits };
+        for place in 0..9 {
+            let digit = after.as_bytes().get(place).filter(|_| place < taken).map_or(0, |byte| i32::from(byte - b'0'));
+            nanos = nanos * 10 + digit;
+        }
+        rest = &after[taken..];
+    }
+    let offset = offset(rest).ok_or_else(|| wrong(rest, "Z07:00"))?;
+    let civil =
+        jiff::civil::DateTime::new(year as i16, month as i8, day as i8, hour as i8, minute as i8, second as i8, nanos)
+            .map_err(|_| range("day"))?;
+    let offset = jiff::tz::Offset::from_seconds(offset).map_err(|_| range("time zone offset"))?;
+    offset.to_timestamp(civil).map_err(|_| range("year"))
+}
+
+/// `Z`, or hours and minutes from it, in seconds.
+fn offset(text: &str) -> Option<i32> {
+    if text == "Z" {
+        return Some(0);
+    }
+    let sign = match text.as_bytes().first()? {
+        b'+' => 1,
+        b'-' => -1,
+        _ => return None,
+    };
+    let (hours, minutes) = text[1..].split_once(':')?;
+    let two = |text: &str| (text.len() == 2).then(|| text.parse::<u8>().ok()).flatten();
+    let (hours, minutes) = (two(hours)?, two(minutes)?);
+    (hours <= 24 && minutes < 60).then(|| sign * (i32::from(hours) * 3600 + i32::from(minutes) * 60))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(verdict: Result<Verdict, String>) -> Result<String, String> {
+        verdict.map(|verdict| match verdict {
+            Verdict::Keep => "keep".to_owned(),
+            Verdict::Replace(value) => value.as_str().unwrap_or_default().to_owned(),
+            Verdict::Unset => "unset".to_owned(),
+        })
+    }
+
+    #[test]
+    fn times_are_brought_to_utc_or_refused_in_gos_words() {
+        for (text, expected) in [
+            ("2026-02-03T04:05:06Z", Ok("keep")),
+            ("2026-02-03T04:05:06.789+01:00", Ok("2026-02-03T03:05:06Z")),
+            ("0001-01-01T00:00:00Z", Ok("unset")),
+            ("x", Err("parsing time \"x\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"x\" as \"2006\"")),
+            ("2026-02", Err("parsing time \"2026-02\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"\" as \"-\"")),
+            ("2026-13-01T00:00:00Z", Err("parsing time \"2026-13-01T00:00:00Z\": month out of range")),
+            ("2026-02-30T00:00:00Z", Err("parsing time \"2026-02-30T00:00:00Z\": day out of range")),
+            (
+                "2026-02-03T04:05:06",
+                Err(
+                    "parsing time \"2026-02-03T04:05:06\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"\" as \"Z07:00\"",
+                ),
+            ),
+        ] {
+            let verdict = shown(timestamp(text, Precision::Seconds));
+            assert_eq!(verdict, expected.map(str::to_owned).map_err(str::to_owned), "{text}");
+        }
+        assert_eq!(shown(timestamp("2026-02-03T04:05:06.000007Z", Precision::Micros)), Ok("keep".to_owned()));
+        let micro = shown(timestamp("2026-02-03T04:05:06.000007-01:00", Precision::Micros));
+        assert_eq!(micro, Ok("2026-02-03T05:05:06.000007Z".to_owned()));
+        assert!(shown(timestamp("2026-02-03T04:05:06Z", Precision::Micros)).is_err());
+    }
+
+    #[test]
+    fn bytes_are_base64() {
+        assert_eq!(shown(bytes("YWJj")), Ok("keep".to_owned()));
+        assert_eq!(shown(bytes("YW\nJj")), Ok("YWJj".to_owned()));
+        assert_eq!(shown(bytes("YW*j")), Err("illegal base64 data at input byte 2".to_owned()));
+        assert_eq!(shown(bytes("YWJjZ")), Err("illegal base64 data at input byte 4".to_owned()));
+    }
+}
