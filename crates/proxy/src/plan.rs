@@ -4,9 +4,9 @@
 //! maps up are the same for all Services ([`crate::render`]). The way of a new connection:
 //!
 //! ```text
-//! service-ips[address . protocol . port] ─► cluster-N ─► endpoints[address . protocol . port . random below N] ─► dnat
+//! service-ips[address . protocol . port] ─► cluster-tcp-N ─► endpoints-tcp[address . port . random below N] ─► dnat
 //!                                       └─► external / external-local: masquerade, short cuts, then via-cluster or
-//!                                           via-local with the same key ─► cluster-N / local-N
+//!                                           via-local with the same key ─► cluster-tcp-N / local-tcp-N
 //! ```
 //!
 //! So a packet costs the same few look-ups however many Services there are, and a new endpoint is one new element and
@@ -27,6 +27,20 @@ pub enum Frontend {
     Address(IpAddr, Protocol, u16),
     /// A port on any address of the node.
     NodePort(Protocol, u16),
+}
+
+impl Frontend {
+    /// Its protocol.
+    pub fn protocol(&self) -> Protocol {
+        match self {
+            Self::Address(_, protocol, _) | Self::NodePort(protocol, _) => *protocol,
+        }
+    }
+
+    /// Whether it is a node port.
+    pub fn is_node_port(&self) -> bool {
+        matches!(self, Self::NodePort(..))
+    }
 }
 
 /// Which list of endpoints.

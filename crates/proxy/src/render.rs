@@ -4,12 +4,13 @@
 //! configuration and is written when the table is made. Making it, filling it and replacing an older one happen in
 //! one transaction, so packets see either the old rules or the new ones. Everything later is element changes.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use ipnet::IpNet;
 
-use crate::model::{Family, NodeView};
+use crate::model::{Family, NodeView, Protocol};
 use crate::plan::{Dispatch, Frontend, Key, Scope, Value, Verdict, family_word};
 use crate::table::{Changes, Pick, Table};
 
@@ -88,8 +89,8 @@ pub fn sweep(family: Family, changes: &Changes) -> String {
 }
 
 /// One command per map, in the order the keys come (they are sorted by map).
-fn elements(out: &mut String, verb: &str, ip: &str, all: impl Iterator<Item = (&'static str, String)>) {
-    let mut open: Option<(&str, usize)> = None;
+fn elements(out: &mut String, verb: &str, ip: &str, all: impl Iterator<Item = (Cow<'static, str>, String)>) {
+    let mut open: Option<(Cow<'static, str>, usize)> = None;
     for (set, element) in all {
         match &mut open {
             Some((current, count)) if *current == set && *count < ELEMENTS_PER_LINE => {
@@ -111,8 +112,8 @@ fn elements(out: &mut String, verb: &str, ip: &str, all: impl Iterator<Item = (&
     }
 }
 
-fn set_of(key: &Key) -> &'static str {
-    match key {
+fn set_of(key: &Key) -> Cow<'static, str> {
+    let name = match key {
         Key::ClusterIp(_) => "cluster-ips",
         Key::Hairpin(_) => "hairpin-connections",
         Key::Dispatch(map, Frontend::Address(..)) => match map {
@@ -128,17 +129,19 @@ fn set_of(key: &Key) -> &'static str {
             Dispatch::ViaLocal => "nodeport-via-local",
             Dispatch::Refused => "no-endpoint-nodeports",
         },
-        Key::Endpoint(scope, at, _) => endpoint_map(*scope, matches!(at, Frontend::NodePort(..))),
-    }
+        Key::Endpoint(scope, at, _) => return endpoint_map(*scope, at.is_node_port(), at.protocol()).into(),
+    };
+    name.into()
 }
 
-fn endpoint_map(scope: Scope, node_port: bool) -> &'static str {
-    match (scope, node_port) {
-        (Scope::Cluster, false) => "endpoints",
-        (Scope::Local, false) => "local-endpoints",
-        (Scope::Cluster, true) => "nodeport-endpoints",
-        (Scope::Local, true) => "nodeport-local-endpoints",
-    }
+/// A map of endpoints per protocol: `nft` cannot read back one whose ports are of any protocol.
+fn endpoint_map(scope: Scope, node_port: bool, protocol: Protocol) -> String {
+    let prefix = if node_port { "nodeport-" } else { "" };
+    let scope = match scope {
+        Scope::Cluster => "",
+        Scope::Local => "local-",
+    };
+    format!("{prefix}{scope}endpoints-{protocol}")
 }
 
 fn key_text(key: &Key) -> String {
@@ -150,26 +153,30 @@ fn key_text(key: &Key) -> String {
         Key::ClusterIp(ip) => ip.to_string(),
         Key::Hairpin(ip) => format!("{ip} . {ip}"),
         Key::Dispatch(_, at) => frontend(at),
-        Key::Endpoint(_, at, number) => format!("{} . {number}", frontend(at)),
+        Key::Endpoint(_, Frontend::Address(ip, _, port), number) => format!("{ip} . {port} . {number}"),
+        Key::Endpoint(_, Frontend::NodePort(_, port), number) => format!("{port} . {number}"),
     }
 }
 
 fn value_text(key: &Key, value: &Value) -> String {
-    let node_port = matches!(key, Key::Dispatch(_, Frontend::NodePort(..)));
-    match value {
-        Value::Member => String::new(),
-        Value::Target(ip, port) => format!(" : {ip} . {port}"),
-        Value::Verdict(Verdict::Reject) => " : goto reject-chain".to_owned(),
-        Value::Verdict(Verdict::Drop) => " : drop".to_owned(),
-        Value::Verdict(Verdict::Chain(chain)) => format!(" : goto {chain}"),
-        Value::Verdict(Verdict::Pick(scope, count)) => {
-            format!(" : goto {}", pick_chain(&Pick { node_port, scope: *scope, count: *count }))
+    let verdict = match value {
+        Value::Member => return String::new(),
+        Value::Target(ip, port) => return format!(" : {ip} . {port}"),
+        Value::Verdict(verdict) => verdict,
+    };
+    match (verdict, key) {
+        (Verdict::Reject, _) => " : goto reject-chain".to_owned(),
+        (Verdict::Drop, _) => " : drop".to_owned(),
+        (Verdict::Chain(chain), _) => format!(" : goto {chain}"),
+        (Verdict::Pick(scope, count), Key::Dispatch(_, at)) => {
+            format!(" : goto {}", pick_chain(&Pick::of(at, *scope, *count)))
         }
-        Value::Verdict(Verdict::External(local)) => {
-            let prefix = if node_port { "nodeport-" } else { "" };
+        (Verdict::External(local), Key::Dispatch(_, at)) => {
+            let prefix = if at.is_node_port() { "nodeport-" } else { "" };
             let suffix = if *local { "-local" } else { "" };
             format!(" : goto {prefix}external{suffix}")
         }
+        (Verdict::Pick(..) | Verdict::External(_), _) => unreachable!("only dispatch maps lead to chains"),
     }
 }
 
@@ -179,19 +186,23 @@ fn pick_chain(pick: &Pick) -> String {
         Scope::Cluster => "cluster",
         Scope::Local => "local",
     };
-    format!("{prefix}{scope}-{}", pick.count)
+    format!("{prefix}{scope}-{}-{}", pick.protocol, pick.count)
 }
 
 /// The second rule is for a packet that reads its verdict just before a transaction and its endpoint just after it,
 /// when the last endpoint is gone: the first one (`mod 1` is always 0) is there as long as any is.
 fn pick_rules(family: Family, pick: &Pick) -> Vec<String> {
-    let ip = family_word(family);
-    let key = if pick.node_port { NODE_PORT_KEY.to_owned() } else { address_key(family) };
-    let map = endpoint_map(pick.scope, pick.node_port);
-    let rule = |below: u32| {
-        format!("meta l4proto {{ tcp, udp, sctp }} dnat {ip} to {key} . numgen random mod {below} map @{map}")
-    };
+    let (ip, protocol) = (family_word(family), pick.protocol);
+    let key = endpoint_key(family, pick.node_port, protocol);
+    let map = endpoint_map(pick.scope, pick.node_port, protocol);
+    let rule =
+        |below: u32| format!("meta l4proto {protocol} dnat {ip} to {key} . numgen random mod {below} map @{map}");
     if pick.count == 1 { vec![rule(1)] } else { vec![rule(pick.count), rule(1)] }
+}
+
+fn endpoint_key(family: Family, node_port: bool, protocol: Protocol) -> String {
+    let address = if node_port { String::new() } else { format!("{} daddr . ", family_word(family)) };
+    format!("{address}{protocol} dport")
 }
 
 const NODE_PORT_KEY: &str = "meta l4proto . th dport";
@@ -227,7 +238,6 @@ fn fixed(family: Family, node: &NodeView) -> String {
         Family::V4 => "ip daddr != 127.0.0.0/8",
         Family::V6 => "ip6 daddr != ::1",
     };
-    let any = "numgen random mod 4294967295";
     let mut body = String::new();
     let mut line = |text: &str| {
         body.push_str(text);
@@ -242,14 +252,22 @@ fn fixed(family: Family, node: &NodeView) -> String {
     for map in ["service-nodeports", "nodeport-via-cluster", "nodeport-via-local", "no-endpoint-nodeports"] {
         line(&format!("map {map} {{ type inet_proto . inet_service : verdict; }}"));
     }
-    for map in ["endpoints", "local-endpoints"] {
-        line(&format!("map {map} {{ typeof {key} . {any} : {ip} daddr . th dport; }}"));
-    }
-    for map in ["nodeport-endpoints", "nodeport-local-endpoints"] {
-        line(&format!("map {map} {{ typeof {NODE_PORT_KEY} . {any} : {ip} daddr . th dport; }}"));
+    for protocol in [Protocol::Tcp, Protocol::Udp, Protocol::Sctp] {
+        for (scope, node_port) in
+            [(Scope::Cluster, false), (Scope::Local, false), (Scope::Cluster, true), (Scope::Local, true)]
+        {
+            let map = endpoint_map(scope, node_port, protocol);
+            let key = endpoint_key(family, node_port, protocol);
+            // The number's type is what counts here, not its limit.
+            line(&format!(
+                "map {map} {{ typeof {key} . numgen random mod 4294967295 : {ip} daddr . {protocol} dport; }}"
+            ));
+        }
     }
 
-    line("chain reject-chain {\nreject\n}");
+    // A reset ends a connection attempt at once; an ICMP error that arrives while `connect` holds the socket is only
+    // noted, and the client waits a second for its next try.
+    line("chain reject-chain {\nmeta l4proto tcp reject with tcp reset\nreject\n}");
     for (prefix, key) in [("", key.as_str()), ("nodeport-", NODE_PORT_KEY)] {
         line(&format!("chain {prefix}external {{\n{masquerade}\n{key} vmap @{prefix}via-cluster\n}}"));
         line(&format!("chain {prefix}external-local {{"));
@@ -307,9 +325,9 @@ fn fixed(family: Family, node: &NodeView) -> String {
     if !served.is_empty() {
         line(&format!("{ip} daddr {{ {} }} return", served.join(", ")));
     }
-    line(&format!("{ip} daddr @cluster-ips reject"));
+    line(&format!("{ip} daddr @cluster-ips goto reject-chain"));
     if let Some(services) = ranges(family, &node.service_ranges) {
-        line(&format!("{ip} daddr {services} reject"));
+        line(&format!("{ip} daddr {services} goto reject-chain"));
     }
     line("}");
 

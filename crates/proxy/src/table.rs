@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use crate::model::{Family, ServiceName};
-use crate::plan::{Contribution, Dispatch, Frontend, Key, Scope, Value, Verdict};
+use crate::model::{Family, Protocol, ServiceName};
+use crate::plan::{Contribution, Frontend, Key, Scope, Value, Verdict};
 
 /// Who claims a key, older Services first.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,6 +26,8 @@ pub struct Pick {
     pub node_port: bool,
     /// Which list.
     pub scope: Scope,
+    /// The frontend's protocol.
+    pub protocol: Protocol,
     /// How many endpoints.
     pub count: u32,
 }
@@ -233,11 +235,15 @@ fn touches(rules: &[String], sets: &BTreeSet<String>) -> bool {
 
 fn pick_of(key: &Key, value: &Value) -> Option<Pick> {
     match (key, value) {
-        (
-            Key::Dispatch(Dispatch::Entry | Dispatch::ViaCluster | Dispatch::ViaLocal, at),
-            Value::Verdict(Verdict::Pick(scope, count)),
-        ) => Some(Pick { node_port: matches!(at, Frontend::NodePort(..)), scope: *scope, count: *count }),
+        (Key::Dispatch(_, at), Value::Verdict(Verdict::Pick(scope, count))) => Some(Pick::of(at, *scope, *count)),
         _ => None,
+    }
+}
+
+impl Pick {
+    /// The chain for so many endpoints of a frontend.
+    pub fn of(at: &Frontend, scope: Scope, count: u32) -> Self {
+        Self { node_port: at.is_node_port(), scope, protocol: at.protocol(), count }
     }
 }
 

@@ -33,8 +33,8 @@ fn a_cluster_ip_leads_to_one_of_its_endpoints() {
         &[endpoint("10.1.0.1:8080").on("here").build(), endpoint("10.1.0.2:8080").build()],
         "add element ip cluster-ips { 10.96.0.1 }
          add element ip hairpin-connections { 10.1.0.1 . 10.1.0.1 }
-         add element ip service-ips { 10.96.0.1 . tcp . 80 : goto cluster-2 }
-         add element ip endpoints { 10.96.0.1 . tcp . 80 . 0 : 10.1.0.1 . 8080, 10.96.0.1 . tcp . 80 . 1 : 10.1.0.2 . 8080 }",
+         add element ip service-ips { 10.96.0.1 . tcp . 80 : goto cluster-tcp-2 }
+         add element ip endpoints-tcp { 10.96.0.1 . 80 . 0 : 10.1.0.1 . 8080, 10.96.0.1 . 80 . 1 : 10.1.0.2 . 8080 }",
     );
 }
 
@@ -55,12 +55,12 @@ fn external_frontends_masquerade_and_use_any_node() {
         &port("10.96.0.1:80").node_port(30_080).load_balancer("192.0.2.9").build(),
         &[endpoint("10.1.0.2:8080").build()],
         "add element ip cluster-ips { 10.96.0.1 }
-         add element ip service-ips { 10.96.0.1 . tcp . 80 : goto cluster-1, 192.0.2.9 . tcp . 80 : goto external }
+         add element ip service-ips { 10.96.0.1 . tcp . 80 : goto cluster-tcp-1, 192.0.2.9 . tcp . 80 : goto external }
          add element ip service-nodeports { tcp . 30080 : goto nodeport-external }
-         add element ip via-cluster { 192.0.2.9 . tcp . 80 : goto cluster-1 }
-         add element ip nodeport-via-cluster { tcp . 30080 : goto nodeport-cluster-1 }
-         add element ip endpoints { 10.96.0.1 . tcp . 80 . 0 : 10.1.0.2 . 8080, 192.0.2.9 . tcp . 80 . 0 : 10.1.0.2 . 8080 }
-         add element ip nodeport-endpoints { tcp . 30080 . 0 : 10.1.0.2 . 8080 }",
+         add element ip via-cluster { 192.0.2.9 . tcp . 80 : goto cluster-tcp-1 }
+         add element ip nodeport-via-cluster { tcp . 30080 : goto nodeport-cluster-tcp-1 }
+         add element ip endpoints-tcp { 10.96.0.1 . 80 . 0 : 10.1.0.2 . 8080, 192.0.2.9 . 80 . 0 : 10.1.0.2 . 8080 }
+         add element ip nodeport-endpoints-tcp { 30080 . 0 : 10.1.0.2 . 8080 }",
     );
 }
 
@@ -70,12 +70,12 @@ fn external_local_policy_drops_what_has_no_endpoint_here_but_serves_insiders() {
         &port("10.96.0.1:80").node_port(30_080).external_local().build(),
         &[endpoint("10.1.0.2:8080").on("there").build()],
         "add element ip cluster-ips { 10.96.0.1 }
-         add element ip service-ips { 10.96.0.1 . tcp . 80 : goto cluster-1 }
+         add element ip service-ips { 10.96.0.1 . tcp . 80 : goto cluster-tcp-1 }
          add element ip service-nodeports { tcp . 30080 : goto nodeport-external-local }
-         add element ip nodeport-via-cluster { tcp . 30080 : goto nodeport-cluster-1 }
+         add element ip nodeport-via-cluster { tcp . 30080 : goto nodeport-cluster-tcp-1 }
          add element ip no-endpoint-nodeports { tcp . 30080 : drop }
-         add element ip endpoints { 10.96.0.1 . tcp . 80 . 0 : 10.1.0.2 . 8080 }
-         add element ip nodeport-endpoints { tcp . 30080 . 0 : 10.1.0.2 . 8080 }",
+         add element ip endpoints-tcp { 10.96.0.1 . 80 . 0 : 10.1.0.2 . 8080 }
+         add element ip nodeport-endpoints-tcp { 30080 . 0 : 10.1.0.2 . 8080 }",
     );
 }
 
@@ -141,8 +141,8 @@ fn picking_falls_back_to_the_first_endpoint() {
     let rules: Vec<&str> = text.lines().filter(|line| line.starts_with("add rule")).collect();
     let rule = |below| {
         format!(
-            "add rule ip trireme-proxy cluster-2 meta l4proto {{ tcp, udp, sctp }} dnat ip to \
-             ip daddr . meta l4proto . th dport . numgen random mod {below} map @endpoints"
+            "add rule ip trireme-proxy cluster-tcp-2 meta l4proto tcp dnat ip to \
+             ip daddr . tcp dport . numgen random mod {below} map @endpoints-tcp"
         )
     };
     assert_eq!(rules, [rule(2), rule(1)]);
