@@ -1,1 +1,18 @@
-//! controllers.
+//! The loops that turn desired state into objects.
+//!
+//! Every controller is a folder of one shape: `mod.rs` reads the caches, applies and reports; `plan.rs` decides and is pure; `status.rs` computes what is
+//! reported and is pure. Controllers know nothing of each other: they meet in the API. [`run`] starts those that the configuration names, each
+//! with an identity of its own, and keeps them until it is told to stop.
+
+mod common;
+mod config;
+mod context;
+mod error;
+mod registry;
+
+mod deployment;
+mod replicaset;
+
+pub use config::{Config, Network, Signer};
+pub use error::Error;
+pub use registry::{names, run};

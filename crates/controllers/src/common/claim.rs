@@ -1,0 +1,156 @@
+//! Which objects a controller owns: it keeps those that match its selector, adopts matching orphans, and lets go of its own that match no more.
+
+use std::sync::Arc;
+
+use client::{Client, Kind, Patch};
+use futures::future::join_all;
+use informer::Informer;
+use machinery::selector::label::LabelSelector;
+use serde_json::json;
+
+use super::meta::{MetaExt, controller_reference};
+use super::pods::ORPHAN_INDEX;
+use super::selector;
+use crate::Error;
+
+/// Lets [`candidates`] find orphans without looking at everything.
+pub(crate) fn index_orphans<K: Kind>(informer: &Informer<K>) {
+    informer.add_index(ORPHAN_INDEX, |object: &K| {
+        let meta = object.metadata();
+        if meta.controller().is_none() { vec![meta.namespace().to_owned()] } else { Vec::new() }
+    });
+}
+
+/// What an owner controls, and what nobody controls in its namespace.
+pub(crate) fn candidates<K: Kind, O: Kind>(informer: &Informer<K>, owner: &O) -> Vec<Arc<K>> {
+    let mut all = informer.by_owner(owner.metadata().uid());
+    all.extend(informer.by_index(ORPHAN_INDEX, owner.metadata().namespace()));
+    all
+}
+
+/// What to do with one candidate.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    Keep,
+    Ignore,
+    Adopt,
+    Release,
+}
+
+fn verdict<K: Kind, O: Kind>(owner: &O, matching: bool, object: &K) -> Verdict {
+    let (meta, deleting) = (object.metadata(), owner.metadata().is_deleting());
+    match meta.controller() {
+        Some(controller) if controller.uid != owner.metadata().uid() => Verdict::Ignore,
+        Some(_) if matching => Verdict::Keep,
+        Some(_) if deleting => Verdict::Ignore,
+        Some(_) => Verdict::Release,
+        None if deleting || !matching || meta.is_deleting() => Verdict::Ignore,
+        None => Verdict::Adopt,
+    }
+}
+
+/// The objects the owner owns, after adopting and releasing what must be.
+pub(crate) async fn claim<K: Kind, O: Kind>(
+    client: &Client,
+    owner: &O,
+    selector: &LabelSelector,
+    candidates: Vec<Arc<K>>,
+) -> Result<Vec<Arc<K>>, Error> {
+    let mut owned = Vec::with_capacity(candidates.len());
+    let (mut orphans, mut strangers) = (Vec::new(), Vec::new());
+    for object in candidates {
+        let matching = selector::matches(selector, &object.metadata().labels);
+        match verdict(owner, matching, &*object) {
+            Verdict::Keep => owned.push(object),
+            Verdict::Ignore => {}
+            Verdict::Adopt => orphans.push(object),
+            Verdict::Release => strangers.push(object),
+        }
+    }
+    if !orphans.is_empty() {
+        recheck(client, owner).await?;
+    }
+    let adopted = join_all(orphans.into_iter().map(|orphan| adopt(client, owner, orphan))).await;
+    let released = join_all(strangers.iter().map(|stranger| release(client, owner, &**stranger))).await;
+    for object in adopted {
+        owned.extend(object?);
+    }
+    released.into_iter().collect::<Result<(), _>>()?;
+    Ok(owned)
+}
+
+/// The cache may not know yet that the owner is going. Whoever adopts must ask the API itself.
+async fn recheck<O: Kind>(client: &Client, owner: &O) -> Result<(), Error> {
+    let meta = owner.metadata();
+    let fresh = client.get::<O>(meta.namespace(), meta.name()).await?;
+    if fresh.metadata().uid() != meta.uid() {
+        return Err(Error::OwnerGone { kind: O::KIND, key: meta.key() });
+    }
+    if fresh.metadata().is_deleting() {
+        return Err(Error::OwnerDeleting { kind: O::KIND, key: meta.key() });
+    }
+    Ok(())
+}
+
+async fn adopt<K: Kind, O: Kind>(client: &Client, owner: &O, orphan: Arc<K>) -> Result<Option<Arc<K>>, Error> {
+    let meta = orphan.metadata();
+    let patch = json!({"metadata": {"ownerReferences": [controller_reference(owner)], "uid": meta.uid()}});
+    match client.patch::<K>(meta.namespace(), meta.name(), &Patch::Strategic(patch)).await {
+        Ok(_) => Ok(Some(orphan)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn release<K: Kind, O: Kind>(client: &Client, owner: &O, object: &K) -> Result<(), Error> {
+    let meta = object.metadata();
+    let reference = json!({"$patch": "delete", "uid": owner.metadata().uid()});
+    let patch = json!({"metadata": {"ownerReferences": [reference], "uid": meta.uid()}});
+    match client.patch::<K>(meta.namespace(), meta.name(), &Patch::Strategic(patch)).await {
+        Ok(_) => Ok(()),
+        // Gone, or another object of the same name: either way no longer ours.
+        Err(error) if error.is_not_found() || error.is_invalid() => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::apps::v1::ReplicaSet;
+    use k8s_openapi::api::core::v1::Pod;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+
+    use super::*;
+
+    fn owner(deleting: bool) -> ReplicaSet {
+        let deletion_timestamp = deleting.then_some(Time(jiff::Timestamp::UNIX_EPOCH));
+        let metadata = ObjectMeta { uid: Some("me".into()), deletion_timestamp, ..ObjectMeta::default() };
+        ReplicaSet { metadata, ..ReplicaSet::default() }
+    }
+
+    fn pod(controller: Option<&str>) -> Pod {
+        let mut reference = controller_reference(&owner(false));
+        let owner_references = controller.map(|uid| {
+            reference.uid = uid.to_owned();
+            vec![reference]
+        });
+        Pod { metadata: ObjectMeta { owner_references, ..ObjectMeta::default() }, ..Pod::default() }
+    }
+
+    #[test]
+    fn claims_keep_adopt_release_and_ignore() {
+        for (controller, deleting, matching, expected) in [
+            (Some("other"), false, true, Verdict::Ignore),
+            (Some("me"), false, true, Verdict::Keep),
+            (Some("me"), true, true, Verdict::Keep),
+            (Some("me"), false, false, Verdict::Release),
+            (Some("me"), true, false, Verdict::Ignore),
+            (None, false, true, Verdict::Adopt),
+            (None, false, false, Verdict::Ignore),
+            (None, true, true, Verdict::Ignore),
+        ] {
+            let verdict = verdict(&owner(deleting), matching, &pod(controller));
+            assert_eq!(verdict, expected, "controller {controller:?}, deleting {deleting}, matching {matching}");
+        }
+    }
+}

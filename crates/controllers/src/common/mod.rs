@@ -1,0 +1,11 @@
+//! What several controllers need: owners, selectors, pods, batches of writes. Nothing here knows a controller.
+
+pub(crate) mod batch;
+pub(crate) mod claim;
+pub(crate) mod hash;
+pub(crate) mod intstr;
+pub(crate) mod meta;
+pub(crate) mod pod_control;
+pub(crate) mod pods;
+pub(crate) mod selector;
+pub(crate) mod template_hash;

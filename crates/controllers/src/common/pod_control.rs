@@ -1,0 +1,79 @@
+//! Creating and deleting the pods of an owner, with the events that tell of it.
+
+use client::{Client, DeleteOptions, Kind};
+use informer::{EventType, Recorder};
+use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::meta::{MetaExt, controller_reference};
+
+/// The longest prefix that still gives valid pod names.
+const MAX_PREFIX: usize = 253;
+
+/// Writes pods on behalf of their owners.
+#[derive(Clone)]
+pub(crate) struct PodControl {
+    pub(crate) client: Client,
+    pub(crate) recorder: Recorder,
+}
+
+/// A pod as its template says, named after its owner.
+pub(crate) fn from_template<O: Kind>(template: &PodTemplateSpec, owner: &O) -> Pod {
+    let meta = template.metadata.clone().unwrap_or_default();
+    let name = owner.metadata().name();
+    let prefix = if name.len() < MAX_PREFIX { format!("{name}-") } else { name.to_owned() };
+    Pod {
+        metadata: ObjectMeta {
+            generate_name: Some(prefix),
+            namespace: owner.metadata().namespace.clone(),
+            labels: meta.labels,
+            annotations: meta.annotations,
+            finalizers: meta.finalizers,
+            owner_references: Some(vec![controller_reference(owner)]),
+            ..ObjectMeta::default()
+        },
+        spec: template.spec.clone(),
+        status: None,
+    }
+}
+
+/// Whether creations fail only because the namespace ends, which is no failure worth telling of.
+pub(crate) fn namespace_ends(error: &client::Error) -> bool {
+    let details = error.api().and_then(|error| error.details.as_ref());
+    details.is_some_and(|details| details.causes.iter().any(|cause| cause.reason == "NamespaceTerminating"))
+}
+
+impl PodControl {
+    pub(crate) async fn create<O: Kind>(&self, owner: &O, pod: &Pod) -> Result<Pod, client::Error> {
+        let created = self.client.create(pod).await;
+        match &created {
+            Ok(pod) => {
+                let message = format!("Created pod: {}", pod.metadata.name());
+                self.recorder.event(owner, EventType::Normal, "SuccessfulCreate", message);
+            }
+            Err(error) if namespace_ends(error) => {}
+            Err(error) => {
+                self.recorder.event(owner, EventType::Warning, "FailedCreate", format!("Error creating: {error}"));
+            }
+        }
+        created
+    }
+
+    /// Deletes one pod; one that is gone already is deleted.
+    pub(crate) async fn delete<O: Kind>(&self, owner: &O, pod: &Pod) -> Result<(), client::Error> {
+        let (namespace, name) = (pod.metadata.namespace(), pod.metadata.name());
+        // Only this very pod: one of the same name may have taken its place since the cache was read.
+        let options = DeleteOptions { uid: pod.metadata.uid.clone(), ..DeleteOptions::default() };
+        match self.client.delete::<Pod>(namespace, name, &options).await {
+            Ok(()) => {
+                self.recorder.event(owner, EventType::Normal, "SuccessfulDelete", format!("Deleted pod: {name}"));
+                Ok(())
+            }
+            Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
+            Err(error) => {
+                self.recorder.event(owner, EventType::Warning, "FailedDelete", format!("Error deleting: {error}"));
+                Err(error)
+            }
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Label selectors of typed objects.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector as Wire;
+use machinery::selector::label::{LabelSelector, Operator, Requirement};
+
+/// Labels as objects have them.
+pub(crate) type Labels = Option<BTreeMap<String, String>>;
+
+/// A selector ready to be matched; `None` if it is not a valid one, which then selects nothing.
+pub(crate) fn parse(selector: &Wire) -> Option<LabelSelector> {
+    let equal = selector.match_labels.iter().flatten();
+    let mut requirements: Vec<Requirement> = equal
+        .map(|(key, value)| Requirement::new(key.clone(), Operator::Equals, vec![value.clone()]))
+        .collect::<Result<_, _>>()
+        .ok()?;
+    for expression in selector.match_expressions.iter().flatten() {
+        let operator = match expression.operator.as_str() {
+            "In" => Operator::In,
+            "NotIn" => Operator::NotIn,
+            "Exists" => Operator::Exists,
+            "DoesNotExist" => Operator::DoesNotExist,
+            _ => return None,
+        };
+        let values = expression.values.clone().unwrap_or_default();
+        requirements.push(Requirement::new(expression.key.clone(), operator, values).ok()?);
+    }
+    Some(LabelSelector::new(requirements))
+}
+
+/// As [`parse`], for kinds whose selector may be absent, which selects nothing.
+pub(crate) fn parse_optional(selector: Option<&Wire>) -> LabelSelector {
+    selector.and_then(parse).unwrap_or_else(LabelSelector::nothing)
+}
+
+/// A plain map of labels, all of which must be there.
+pub(crate) fn of_map(labels: &BTreeMap<String, String>) -> LabelSelector {
+    LabelSelector::from_labels(labels.iter().map(|(key, value)| (key.as_str(), value.as_str())))
+}
+
+/// Whether labels satisfy a selector.
+pub(crate) fn matches(selector: &LabelSelector, labels: &Labels) -> bool {
+    selector.matches(|key| labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str))
+}

@@ -1,0 +1,130 @@
+//! What a set of controllers needs to know about its cluster.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use client::Client;
+use informer::Clock;
+
+/// Makes the client of a controller from its name: `deployment-controller` acts as
+/// `system:serviceaccount:kube-system:deployment-controller`, with that account's role and no more.
+pub type Clients = Arc<dyn Fn(&str) -> Client + Send + Sync>;
+
+/// The configuration of [`run`](crate::run).
+#[derive(Clone)]
+pub struct Config {
+    /// One client per identity.
+    pub clients: Clients,
+    /// The client behind the shared caches (`system:kube-controller-manager`).
+    pub informers: Client,
+    /// As `--controllers`: `*` is all that are on by default, `foo` adds one, `-foo` leaves one out.
+    pub controllers: Vec<String>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// The certificates, in PEM, with which pods check the API server. Without them none are published.
+    pub cluster_ca: Option<String>,
+    /// Signs certificates. Without one the requests stay pending.
+    pub signer: Option<Arc<dyn Signer>>,
+    /// The addresses of pods and services.
+    pub network: Network,
+    /// How long a node may be silent before it is taken for lost.
+    pub node_monitor_grace_period: Duration,
+    /// Where the local-path provisioner puts volumes on a node.
+    pub local_path_root: String,
+}
+
+impl Config {
+    /// A configuration with upstream's defaults.
+    pub fn new(clients: Clients, informers: Client, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            clients,
+            informers,
+            controllers: vec!["*".to_owned()],
+            clock,
+            cluster_ca: None,
+            signer: None,
+            network: Network::default(),
+            node_monitor_grace_period: Duration::from_secs(50),
+            local_path_root: "/var/lib/trireme/local-path".to_owned(),
+        }
+    }
+}
+
+impl fmt::Debug for Config {
+    /// Never the clients' credentials or the signer's key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config").field("controllers", &self.controllers).field("network", &self.network).finish_non_exhaustive()
+    }
+}
+
+/// A range of addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cidr {
+    /// Its first address.
+    pub address: IpAddr,
+    /// How many leading bits are the range's.
+    pub bits: u8,
+}
+
+impl Cidr {
+    /// Reads `10.244.0.0/16`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (address, bits) = text.split_once('/')?;
+        let (address, bits): (IpAddr, u8) = (address.parse().ok()?, bits.parse().ok()?);
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        (bits <= most).then_some(Self { address, bits })
+    }
+}
+
+impl fmt::Display for Cidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.bits)
+    }
+}
+
+/// The addresses of pods and services.
+#[derive(Debug, Clone)]
+pub struct Network {
+    /// Ranges of pod addresses, at most one per family. Empty: nodes get no ranges from here.
+    pub cluster_cidrs: Vec<Cidr>,
+    /// Ranges of service addresses.
+    pub service_cidrs: Vec<Cidr>,
+    /// The size of a node's IPv4 range.
+    pub node_bits_v4: u8,
+    /// The size of a node's IPv6 range.
+    pub node_bits_v6: u8,
+}
+
+impl Default for Network {
+    fn default() -> Self {
+        Self { cluster_cidrs: Vec::new(), service_cidrs: Vec::new(), node_bits_v4: 24, node_bits_v6: 64 }
+    }
+}
+
+/// Turns certificate requests into certificates.
+pub trait Signer: Send + Sync + 'static {
+    /// Signs a PEM request for these usages; answers the PEM chain.
+    fn sign(&self, request: &[u8], usages: &[String], lifetime: Duration) -> Result<String, String>;
+
+    /// What a PEM request asks for.
+    fn inspect(&self, request: &[u8]) -> Result<CertificateRequest, String>;
+}
+
+/// The parts of a certificate request that signers judge.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CertificateRequest {
+    /// Who.
+    pub common_name: String,
+    /// In which groups.
+    pub organizations: Vec<String>,
+    /// For which host names.
+    pub dns_names: Vec<String>,
+    /// For which addresses.
+    pub addresses: Vec<String>,
+    /// For which mail addresses.
+    pub emails: Vec<String>,
+    /// For which URIs.
+    pub uris: Vec<String>,
+}

@@ -1,0 +1,43 @@
+//! What a controller is started with.
+
+use std::sync::Arc;
+
+use client::Client;
+use informer::{Clock, Informers, Key, Reconciler, Recorder, WorkQueue};
+use tokio_util::sync::CancellationToken;
+
+use crate::Config;
+use crate::common::pod_control::PodControl;
+
+/// Handed to every controller when it starts.
+#[derive(Clone)]
+pub(crate) struct Context {
+    /// The controller's name, as in `--controllers` and in metrics.
+    pub(crate) name: &'static str,
+    /// Acts with the controller's own identity.
+    pub(crate) client: Client,
+    /// Shared by all controllers.
+    pub(crate) informers: Informers,
+    /// Writes events in the controller's name.
+    pub(crate) recorder: Recorder,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) config: Arc<Config>,
+    pub(crate) stop: CancellationToken,
+}
+
+impl Context {
+    /// An empty queue.
+    pub(crate) fn queue(&self) -> WorkQueue<Key> {
+        WorkQueue::new(self.name, self.clock.clone())
+    }
+
+    /// Creates and deletes pods in the controller's name.
+    pub(crate) fn pod_control(&self) -> PodControl {
+        PodControl { client: self.client.clone(), recorder: self.recorder.clone() }
+    }
+
+    /// Works on the queue until the end.
+    pub(crate) async fn run<R: Reconciler>(&self, reconciler: R, queue: WorkQueue<Key>, workers: usize) {
+        informer::run(self.name, Arc::new(reconciler), queue, workers, self.stop.clone()).await;
+    }
+}

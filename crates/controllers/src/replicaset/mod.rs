@@ -1,0 +1,192 @@
+//! ReplicaSet and ReplicationController: keep `spec.replicas` pods alive.
+//!
+//! The two kinds differ in their names and in the form of their selector, so one reconciler, generic over [`Replicated`], serves both.
+//! `plan` decides and is pure; `reconcile` reads, applies, reports. Upstream: ReplicaSetController.
+
+mod kinds;
+mod plan;
+mod status;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use client::Client;
+use informer::{Action, Change, Clock, Expectations, Informer, Key, Reconciler, WorkQueue};
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::core::v1::{Pod, ReplicationController};
+
+use crate::Error;
+use crate::common::meta::{MetaExt, controller_key};
+use crate::common::pod_control::{PodControl, from_template, namespace_ends};
+use crate::common::{batch, claim, pods, selector};
+use crate::context::Context;
+use kinds::Replicated;
+use plan::{Plan, plan};
+use status::Observed;
+
+/// Keys worked on at the same time.
+const WORKERS: usize = 5;
+
+/// Runs the controller of ReplicaSets.
+pub(crate) async fn start(context: Context) {
+    run::<ReplicaSet>(context).await;
+}
+
+/// Runs the controller of ReplicationControllers.
+pub(crate) async fn start_replication_controllers(context: Context) {
+    run::<ReplicationController>(context).await;
+}
+
+async fn run<K: Replicated>(context: Context) {
+    let (sets, pods) = (context.informers.of::<K>(), context.informers.of::<Pod>());
+    claim::index_orphans(&pods);
+    let queue = context.queue();
+    let controller = Replicas {
+        client: context.client.clone(),
+        control: context.pod_control(),
+        clock: context.clock.clone(),
+        expectations: Arc::new(Expectations::new(context.clock.clone())),
+        sets,
+        pods,
+    };
+    controller.listen(&queue);
+    futures::join!(controller.sets.synced(), controller.pods.synced());
+    context.run(controller, queue, WORKERS).await;
+}
+
+struct Replicas<K> {
+    client: Client,
+    control: PodControl,
+    clock: Arc<dyn Clock>,
+    expectations: Arc<Expectations>,
+    sets: Informer<K>,
+    pods: Informer<Pod>,
+}
+
+impl<K: Replicated> Replicas<K> {
+    fn listen(&self, queue: &WorkQueue<Key>) {
+        let expectations = self.expectations.clone();
+        informer::feed(&self.sets, queue, move |change| {
+            if let Change::Deleted(set) = change {
+                expectations.forget(&set.metadata().key());
+            }
+            [change.object().metadata().key()]
+        });
+        let (expectations, sets) = (self.expectations.clone(), self.sets.clone());
+        informer::feed(&self.pods, queue, move |change| affected::<K>(change, &expectations, &sets));
+    }
+
+    async fn apply(&self, set: &K, plan: &Plan) -> Result<(), client::Error> {
+        let key = set.metadata().key();
+        let pod = from_template(&set.template(), set);
+        self.expectations.expect_creations(&key, plan.create);
+        let (created, answer) = batch::slow_start(plan.create, |_| async {
+            match self.control.create(set, &pod).await {
+                Err(error) if namespace_ends(&error) => {
+                    // Every further one would fail too, and none is needed any more.
+                    self.expectations.creation_observed(&key);
+                    Ok(())
+                }
+                answer => answer.map(drop),
+            }
+        })
+        .await;
+        for _ in created..plan.create {
+            self.expectations.creation_observed(&key);
+        }
+        answer?;
+        self.expectations.expect_deletions(&key, plan.delete.iter().map(|pod| pod.metadata.uid().to_owned()));
+        batch::all(&plan.delete, |pod| async {
+            let deleted = self.control.delete(set, pod).await;
+            if deleted.is_err() || !self.pods.get(&pod.metadata.key()).is_some_and(|known| known.metadata.uid == pod.metadata.uid) {
+                self.expectations.deletion_observed(&key, pod.metadata.uid());
+            }
+            deleted
+        })
+        .await
+    }
+
+    /// Pods of all sets with the same controller: where they are decides which pods are doubled up on a node.
+    fn related(&self, set: &K) -> Vec<Arc<Pod>> {
+        let Some(owner) = set.metadata().controller() else { return self.pods.by_owner(set.metadata().uid()) };
+        let siblings = self.sets.by_owner(&owner.uid);
+        siblings.iter().flat_map(|sibling| self.pods.by_owner(sibling.metadata().uid())).collect()
+    }
+}
+
+impl<K: Replicated> Reconciler for Replicas<K> {
+    type Error = Error;
+
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+        let Some(set) = self.sets.get(key) else {
+            self.expectations.forget(key);
+            return Ok(Action::Done);
+        };
+        // Asked before listing: otherwise the pods may be older than the answer.
+        let settled = self.expectations.met(key);
+        let Some(selector) = set.selector() else { return Ok(Action::Done) };
+        let candidates = claim::candidates(&self.pods, &*set);
+        let (alive, dying): (Vec<_>, Vec<_>) = candidates.into_iter().partition(|pod| pods::is_active(pod));
+        let active = claim::claim(&self.client, &*set, &selector, alive).await?;
+        let owns = |pod: &Arc<Pod>| {
+            pod.metadata.controller().is_some_and(|owner| owner.uid == set.metadata().uid())
+                && pods::is_terminating(pod)
+                && selector::matches(&selector, &pod.metadata.labels)
+        };
+        let terminating = dying.iter().filter(|pod| owns(pod)).count();
+        let now = self.clock.now();
+        let plan = if settled && !set.metadata().is_deleting() {
+            plan(set.replicas(), &active, || self.related(&set), now)
+        } else {
+            Plan::default()
+        };
+        let applied = self.apply(&set, &plan).await;
+        let observed = Observed { active: &active, terminating, failure: applied.as_ref().err(), now };
+        // Status is written even when `apply` failed: that is when users look.
+        set.write_status(&self.client, &observed).await?;
+        applied?;
+        Ok(Action::after(status::next_check(set.min_ready_seconds(), &active, now)))
+    }
+
+    fn uid(&self, key: &Key) -> Option<String> {
+        self.sets.get(key)?.metadata().uid.clone()
+    }
+}
+
+/// The owners to look at after a change to a pod; the change also meets their expectations.
+fn affected<K: Replicated>(change: &Change<Pod>, expectations: &Expectations, sets: &Informer<K>) -> Vec<Key> {
+    let pod = change.object();
+    let owner = controller_key::<K>(&pod.metadata);
+    if let Some(key) = &owner {
+        match change {
+            // A restarted controller may see a pod for the first time when it is already going.
+            Change::Added(_) if !pod.metadata.is_deleting() => expectations.creation_observed(key),
+            Change::Added(_) | Change::Deleted(_) => expectations.deletion_observed(key, pod.metadata.uid()),
+            Change::Modified { .. } if pod.metadata.is_deleting() => {
+                expectations.deletion_observed(key, pod.metadata.uid());
+            }
+            Change::Modified { .. } => {}
+        }
+    }
+    let mut keys: Vec<Key> = owner.into_iter().collect();
+    if let Change::Modified { old, new } = change {
+        let before = controller_key::<K>(&old.metadata);
+        if before != keys.first().cloned() {
+            keys.extend(before);
+        }
+        let same = old.metadata.labels == new.metadata.labels && old.metadata.controller() == new.metadata.controller();
+        if same {
+            return keys;
+        }
+    }
+    if pod.metadata.controller().is_none() && !matches!(change, Change::Deleted(_)) {
+        // Nobody's pod: whoever selects it may adopt it.
+        let candidates = sets.by_namespace(pod.metadata.namespace());
+        let selecting = candidates.iter().filter(|set| {
+            set.selector().is_some_and(|selector| !selector.is_empty() && selector::matches(&selector, &pod.metadata.labels))
+        });
+        keys.extend(selecting.map(|set| set.metadata().key()));
+    }
+    keys
+}
