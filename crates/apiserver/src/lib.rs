@@ -35,7 +35,7 @@ use tokio::task::JoinHandle;
 
 use admission::Admission;
 use cache::Caches;
-use gates::authentication::Authenticator;
+use gates::authentication::{Authenticator, service_accounts::ServiceAccounts};
 use gates::authorization::{Masters, Union, rbac::Rbac};
 use gates::flow_control::FlowControl;
 use gates::{Chain, Documents};
@@ -76,6 +76,8 @@ pub struct Config {
     pub advertise: std::net::IpAddr,
     /// Its certificate and whom it trusts.
     pub tls: Tls,
+    /// Signs the tokens of service accounts.
+    pub service_account_key: pki::PrivateKey,
     /// `--runtime-config`.
     pub runtime_config: RuntimeConfig,
     /// Cluster IPs.
@@ -90,12 +92,13 @@ pub struct Config {
 
 impl Config {
     /// A server on this store and certificate, on any loopback port, otherwise as by default.
-    pub fn new(store: Arc<dyn Store>, tls: Tls) -> Self {
+    pub fn new(store: Arc<dyn Store>, tls: Tls, service_account_key: pki::PrivateKey) -> Self {
         Self {
             store,
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
             advertise: std::net::IpAddr::from([127, 0, 0, 1]),
             tls,
+            service_account_key,
             runtime_config: RuntimeConfig::default(),
             service_range: "10.96.0.0/16".to_owned(),
             node_ports: 30000..=32767,
@@ -132,7 +135,9 @@ impl Server {
         if let Some(rbac) = Rbac::new(&registry) {
             authorizers.push(Box::new(rbac));
         }
+        let service_accounts = Arc::new(ServiceAccounts::new(config.service_account_key, config.clock.clone()));
         let api = Arc::new(Api {
+            service_accounts: service_accounts.clone(),
             registry,
             caches,
             store: config.store,
@@ -140,9 +145,10 @@ impl Server {
             allocator: Allocator { service_range, node_ports: config.node_ports },
             clock: config.clock,
         });
+        service_accounts.attach(api.clone());
         let groups = discovery::built_in(|group, version| config.runtime_config.serves(group, version));
         let chain = Arc::new(Chain {
-            authenticator: Authenticator::default(),
+            authenticator: Authenticator { service_accounts },
             flow_control: FlowControl::new(400, 200),
             authorizer: Arc::new(Union(authorizers)),
             api: api.clone(),

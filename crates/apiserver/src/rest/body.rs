@@ -10,7 +10,7 @@ use machinery::gvk::GroupVersion;
 use machinery::object::Object;
 use machinery::rest::Body;
 use machinery::status::{ApiError, FieldError, Reason};
-use machinery::{Value, codec, names, objectmeta, value};
+use machinery::{Value, codec, names, objectmeta, schema, value};
 
 use super::options::{FieldValidation, WriteOptions};
 use super::{Api, Call};
@@ -116,11 +116,18 @@ impl Api {
         let facts = call.served.facts;
         check_kind(&mut object, &facts.group, &facts.version, &facts.kind)?;
         let mut problems = duplicates;
-        //SCHEMA1
+        if let Some(ty) = facts.ty {
+            problems.extend(schema::conform(&mut object, ty.def()).map_err(|why| decode_error(facts, &why))?);
+        }
         let warnings = strictness(facts, problems, options)?;
-        //SCHEMA2
+        if let Some(ty) = facts.ty {
+            schema::default(&mut object, ty.def());
+        }
         let mut object = convert::to_storage(facts, call.resource.storage, object);
         call.resource.strategy.default(&mut object);
+        if let Some(ty) = call.resource.storage.ty {
+            schema::complete(&mut object, ty.def());
+        }
         hop.end(value::text(&object, "metadata.uid"), "", 0);
         Ok((object, warnings))
     }

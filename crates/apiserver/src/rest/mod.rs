@@ -15,6 +15,7 @@ mod read;
 mod scale;
 pub mod storage;
 mod subresources;
+mod token;
 mod update;
 mod watch;
 
@@ -30,6 +31,7 @@ use store::Store;
 
 use crate::admission::Admission;
 use crate::cache::Caches;
+use crate::gates::authentication::service_accounts::ServiceAccounts;
 use crate::query::Query;
 use crate::registry::{Registry, Resource, Served};
 use crate::route::RequestInfo;
@@ -54,6 +56,8 @@ pub struct Api {
     pub admission: Admission,
     /// Cluster IPs and node ports.
     pub allocator: Allocator,
+    /// Tokens of service accounts.
+    pub service_accounts: Arc<ServiceAccounts>,
     /// The time.
     pub clock: Clock,
 }

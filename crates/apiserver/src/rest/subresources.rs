@@ -21,6 +21,7 @@ impl Api {
             (_, _, "scale", _) => self.scale(call, body).await,
             ("", "pods", "binding", "create") => self.bind(call, body).await,
             ("", "pods", "eviction", "create") => super::eviction::evict(self, call, body).await,
+            ("", "serviceaccounts", "token", "create") => self.request_token(call, body).await,
             (_, _, _, "get") => self.get(call).await,
             (_, _, "status", "update") => self.update(call, body).await,
             (_, _, "status", "patch") => self.patch(call, body).await,
