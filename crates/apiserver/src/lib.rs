@@ -13,6 +13,7 @@ pub mod gates;
 mod health;
 mod metrics;
 mod openapi;
+pub mod proxy;
 mod query;
 pub mod registry;
 pub mod rest;
@@ -40,6 +41,7 @@ use gates::authorization::{Masters, Union, rbac::Rbac};
 use gates::flow_control::FlowControl;
 use gates::{Chain, Documents};
 use health::Health;
+use proxy::Proxy;
 use registry::{Registry, RuntimeConfig};
 use rest::{Allocator, Api, Cidr, Clock};
 use serve::{Listener, Tls};
@@ -76,6 +78,8 @@ pub struct Config {
     pub advertise: std::net::IpAddr,
     /// Its certificate and whom it trusts.
     pub tls: Tls,
+    /// How it shows itself to kubelets, and whom it takes for one.
+    pub kubelet_client: Arc<rustls::ClientConfig>,
     /// Signs the tokens of service accounts.
     pub service_account_key: pki::PrivateKey,
     /// `--runtime-config`.
@@ -92,12 +96,18 @@ pub struct Config {
 
 impl Config {
     /// A server on this store and certificate, on any loopback port, otherwise as by default.
-    pub fn new(store: Arc<dyn Store>, tls: Tls, service_account_key: pki::PrivateKey) -> Self {
+    pub fn new(
+        store: Arc<dyn Store>,
+        tls: Tls,
+        kubelet_client: Arc<rustls::ClientConfig>,
+        service_account_key: pki::PrivateKey,
+    ) -> Self {
         Self {
             store,
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
             advertise: std::net::IpAddr::from([127, 0, 0, 1]),
             tls,
+            kubelet_client,
             service_account_key,
             runtime_config: RuntimeConfig::default(),
             service_range: "10.96.0.0/16".to_owned(),
@@ -152,6 +162,7 @@ impl Server {
             flow_control: FlowControl::new(400, 200),
             authorizer: Arc::new(Union(authorizers)),
             api: api.clone(),
+            proxy: Proxy::new(config.kubelet_client),
             documents: Documents {
                 openapi: openapi::OpenApi::new(groups.clone(), version::KUBERNETES),
                 discovery: discovery::Discovery::new(groups),

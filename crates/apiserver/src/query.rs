@@ -27,6 +27,19 @@ impl Query {
         self.pairs.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
     }
 
+    /// Adds a parameter.
+    pub fn push(&mut self, name: &str, value: &str) {
+        self.pairs.push((name.to_owned(), value.to_owned()));
+    }
+
+    /// The parameters as a query string.
+    pub fn to_text(&self) -> String {
+        let encode = |text: &str| percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string();
+        let pairs: Vec<String> =
+            self.pairs.iter().map(|(key, value)| format!("{}={}", encode(key), encode(value))).collect();
+        pairs.join("&")
+    }
+
     /// Every value of this name.
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.pairs.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())

@@ -46,6 +46,11 @@ impl Filter {
         Self::new(Scope::All, LabelSelector::everything(), FieldSelector::everything())
     }
 
+    /// Everything in a namespace.
+    pub fn namespace(namespace: &str) -> Self {
+        Self::new(Scope::Namespace(namespace.into()), LabelSelector::everything(), FieldSelector::everything())
+    }
+
     /// What is in scope and passes both selectors.
     pub fn new(scope: Scope, labels: LabelSelector, fields: FieldSelector) -> Self {
         Self { scope, labels, fields }

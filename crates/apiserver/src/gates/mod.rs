@@ -18,9 +18,11 @@ use futures::future::BoxFuture;
 use hops::Hop;
 use http::header::{CACHE_CONTROL, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
+use hyper::upgrade::OnUpgrade;
 use machinery::rest::{Body, Handler, Payload, Peer, Request, Response};
 use machinery::status::ApiError;
 
+use crate::proxy::Proxy;
 use crate::query::Query;
 use crate::rest::Api;
 use crate::route::RequestInfo;
@@ -41,6 +43,8 @@ pub struct Chain {
     pub authorizer: Arc<dyn Authorizer>,
     /// The resources.
     pub api: Arc<Api>,
+    /// Requests that a kubelet, a pod or a Service answers.
+    pub proxy: Proxy,
     /// Everything else: discovery, health, metrics, version.
     pub documents: Documents,
 }
@@ -66,7 +70,8 @@ impl Handler for Chain {
 
 impl Chain {
     async fn pass(&self, request: Request) -> Result<Response, ApiError> {
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
+        let upgrade = parts.extensions.remove::<OnUpgrade>();
         let path = percent_encoding::percent_decode_str(parts.uri.path())
             .decode_utf8()
             .map_err(|_| ApiError::bad_request("the path is not UTF-8"))?;
@@ -101,6 +106,9 @@ impl Chain {
                     served,
                     resource,
                 };
+                if call.connects() {
+                    return self.proxy.pass(&self.api, &call, upgrade, body).await;
+                }
                 self.api.serve(call, body).await
             }
             None => self.review(served, &info, &parts.headers, &user, body).await,

@@ -1,4 +1,6 @@
 //! The schemas of built-in types, in either version of OpenAPI, and which types a document needs.
+//!
+//! What a type is made of comes from the facts, what it is for (in the descriptions) from [`prose`].
 
 use std::collections::BTreeSet;
 
@@ -73,6 +75,7 @@ pub(super) fn of_type(of: &Type, dialect: Dialect, everywhere: &[(String, String
         (Shape::Opaque(Opaque::RawExtension | Opaque::FieldsV1 | Opaque::Patch), _) => json!({ "type": "object" }),
         (Shape::Opaque(_), _) => json!({}),
     };
+    describe(&mut schema, &of.name);
     let kinds = of.gvks.iter().map(kind).chain(
         everywhere
             .iter()
@@ -83,6 +86,20 @@ pub(super) fn of_type(of: &Type, dialect: Dialect, everywhere: &[(String, String
         schema["x-kubernetes-group-version-kind"] = Value::Array(kinds);
     }
     schema
+}
+
+/// Adds what the type and its fields are for.
+fn describe(schema: &mut Value, name: &str) {
+    let Some(prose) = prose::of(name) else { return };
+    if let Some(text) = prose.text() {
+        schema["description"] = Value::from(text);
+    }
+    let Some(properties) = schema["properties"].as_object_mut() else { return };
+    for (field, text) in prose.fields() {
+        if let Some(property) = properties.get_mut(field) {
+            property["description"] = Value::from(text);
+        }
+    }
 }
 
 /// A kind as extensions name it.

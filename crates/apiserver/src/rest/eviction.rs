@@ -11,8 +11,7 @@ use super::body::{check_kind, read_optional};
 use super::options::DeleteOptions;
 use super::storage::Change;
 use super::{Api, Call, value_response};
-use crate::cache::{Filter, Scope};
-use machinery::selector::field::FieldSelector;
+use crate::cache::Filter;
 
 /// How many disrupted pods a budget remembers before it waits for its controller.
 const MAX_DISRUPTED: usize = 2000;
@@ -41,8 +40,7 @@ pub async fn evict(api: &Api, call: &Call<'_>, body: Body) -> Result<Response, A
 /// Takes one disruption from the pod's budget.
 async fn spend(api: &Api, call: &Call<'_>, pod: &Value, dry_run: bool) -> Result<(), ApiError> {
     let Some(budgets) = api.registry.stored("policy", "poddisruptionbudgets") else { return Ok(()) };
-    let scope = Scope::Namespace(call.info.namespace.as_str().into());
-    let filter = Filter::new(scope, LabelSelector::everything(), FieldSelector::everything());
+    let filter = Filter::namespace(&call.info.namespace);
     let labels = |key: &str| value::at(pod, "metadata.labels").and_then(|labels| labels.get(key)).and_then(Value::as_str);
     let (all, _) = budgets.cache.list(&filter, None, 0);
     let covering: Vec<_> = all

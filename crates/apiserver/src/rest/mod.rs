@@ -39,7 +39,7 @@ use crate::route::RequestInfo;
 pub use allocation::{Allocator, Cidr};
 pub use update::keep;
 pub use watch::Watched;
-pub use body::{MAX_BODY, check_kind, decode, read_value};
+pub use body::{MAX_BODY, check_kind, decode, read_bytes, read_value};
 
 /// The time, injected so that tests can set it.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -84,6 +84,12 @@ impl Call<'_> {
     /// The key of the named object in the cache.
     fn key(&self) -> String {
         self.resource.key(&self.info.namespace, &self.info.name)
+    }
+
+    /// Whether somebody else answers it: a kubelet, a pod, a Service.
+    pub fn connects(&self) -> bool {
+        let connecting = matches!(self.info.subresource.as_str(), "log" | "exec" | "attach" | "portforward" | "proxy");
+        connecting && self.served.facts.subresource(&self.info.subresource).is_some()
     }
 
     fn not_found(&self) -> ApiError {
