@@ -13,6 +13,6 @@ mod registry;
 mod deployment;
 mod replicaset;
 
-pub use config::{Config, Network, Signer};
+pub use config::{CertificateRequest, Cidr, Config, Network, Signer};
 pub use error::Error;
 pub use registry::{names, run};

@@ -52,6 +52,9 @@ pub enum Error {
         /// The key's file.
         key: PathBuf,
     },
+    /// TLS refuses the certificate, its key or the authorities.
+    #[error("TLS cannot be set up: {0}")]
+    Tls(String),
     /// The system's source of randomness failed.
     #[error("no randomness from the system")]
     Randomness,

@@ -15,6 +15,7 @@ mod key;
 mod kubeconfig;
 mod request;
 mod subject;
+mod tls;
 mod usage;
 
 pub use authority::{Authority, Leaf};
@@ -26,4 +27,5 @@ pub use key::{PrivateKey, PublicKey};
 pub use kubeconfig::kubeconfig;
 pub use request::Request;
 pub use subject::{San, Subject};
+pub use tls::server_config;
 pub use usage::{UnknownUsage, Usage};

@@ -1,2 +1,49 @@
-//! The one binary.
-fn main() {}
+//! The one binary: parses the command, sets up memory, logging and the runtime, and hands over.
+
+mod cli;
+mod component;
+mod logging;
+mod server;
+mod store;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use cli::{Cli, Command};
+
+/// glibc's arenas bloat under many small, short-lived allocations from several threads.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    logging::start(cli.verbose);
+    let outcome: Result<(), Box<dyn std::error::Error>> = match cli.command {
+        Command::Server(options) => runtime().and_then(|runtime| Ok(runtime.block_on(server::run(*options))?)),
+        Command::Store(command) => store::run(&command).map_err(Into::into),
+        Command::Version => {
+            println!("trireme {} (Kubernetes {})", env!("CARGO_PKG_VERSION"), apiserver::version::KUBERNETES);
+            Ok(())
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("trireme: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// As many workers as cores, but at least two, so that one that is busy never holds up the other's timers and sockets.
+fn runtime() -> Result<tokio::runtime::Runtime, Box<dyn std::error::Error>> {
+    let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(cores.max(2))
+        .max_blocking_threads(32)
+        .thread_name("trireme")
+        .enable_all()
+        .build();
+    runtime.map_err(|error| format!("cannot start the runtime: {error}").into())
+}

@@ -1,0 +1,146 @@
+//! The command line.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Kubernetes in one binary.
+///
+/// Trireme runs a whole Kubernetes control plane in one small process. Every Kubernetes client works with it unchanged:
+/// point kubectl at the admin.kubeconfig that the server writes into its data directory.
+#[derive(Debug, Parser)]
+#[command(name = "trireme", version, max_term_width = 120, arg_required_else_help = true)]
+pub struct Cli {
+    /// Say more; twice for everything. RUST_LOG, where set, decides instead.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the control plane in the foreground.
+    ///
+    /// At first start it makes its certificates and its store in the data directory; later starts continue from there.
+    /// SIGTERM or SIGINT stop it cleanly. Killing it at any time loses nothing that was acknowledged.
+    Server(Box<Server>),
+    /// Back up, restore or check a store.
+    #[command(subcommand)]
+    Store(crate::store::Command),
+    /// Say which version this is.
+    Version,
+}
+
+/// Options of `trireme server`.
+#[derive(Debug, Args)]
+pub struct Server {
+    /// Where certificates, store and admin.kubeconfig live.
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: PathBuf,
+    /// Address to listen on.
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0")]
+    pub bind_address: IpAddr,
+    /// Port to listen on; 0 takes any free one, which admin.kubeconfig then names.
+    #[arg(long, value_name = "PORT", default_value_t = 6443, alias = "secure-port")]
+    pub https_port: u16,
+    /// Address at which the rest of the cluster reaches this server [default: the bind address, or the host's own].
+    #[arg(long, value_name = "ADDRESS")]
+    pub advertise_address: Option<IpAddr>,
+    /// Further host names and addresses for the serving certificate.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub tls_san: Vec<String>,
+    /// Addresses for Services.
+    #[arg(long, value_name = "CIDR", default_value = "10.96.0.0/16")]
+    pub service_cluster_ip_range: String,
+    /// Ports for Services of type NodePort.
+    #[arg(long, value_name = "FROM-TO", default_value = "30000-32767", value_parser = port_range)]
+    pub service_node_port_range: (u16, u16),
+    /// The domain of Services.
+    #[arg(long, value_name = "NAME", default_value = "cluster.local")]
+    pub cluster_domain: String,
+    /// API versions to serve besides the stable ones, or not to serve: `api/beta=true,batch/v1=false`.
+    #[arg(long, value_name = "LIST", default_value = "")]
+    pub runtime_config: String,
+    /// How long events are kept.
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
+    pub event_ttl: u64,
+    /// Run no kubelet on this machine.
+    #[arg(long)]
+    pub disable_agent: bool,
+    /// Where objects are kept.
+    #[command(flatten)]
+    pub store: Store,
+}
+
+/// Where objects are kept.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Store")]
+pub struct Store {
+    /// `embedded` keeps them in the data directory, `etcd` in an etcd cluster (3.4 or later).
+    #[arg(long, value_enum, default_value_t = Engine::Embedded, requires_if("etcd", "etcd_servers"))]
+    pub store: Engine,
+    /// The etcd members, for example https://10.0.0.1:2379,https://10.0.0.2:2379.
+    #[arg(long, value_name = "URL", value_delimiter = ',')]
+    pub etcd_servers: Vec<String>,
+    /// Authorities that etcd's certificates are checked against.
+    #[arg(long, value_name = "FILE")]
+    pub etcd_cafile: Option<PathBuf>,
+    /// Client certificate for etcd.
+    #[arg(long, value_name = "FILE", requires = "etcd_keyfile")]
+    pub etcd_certfile: Option<PathBuf>,
+    /// Key of the client certificate for etcd.
+    #[arg(long, value_name = "FILE", requires = "etcd_certfile")]
+    pub etcd_keyfile: Option<PathBuf>,
+}
+
+/// Which store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Engine {
+    /// On the local disk.
+    Embedded,
+    /// In an etcd cluster.
+    Etcd,
+}
+
+fn port_range(text: &str) -> Result<(u16, u16), String> {
+    let parsed = text.split_once('-').and_then(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
+    match parsed {
+        Some((from, to)) if from > 0 && from <= to => Ok((from, to)),
+        _ => Err("give a range such as 30000-32767".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_consistent_and_every_option_is_described() {
+        let mut command = Cli::command();
+        command.clone().debug_assert();
+        let mut pending = vec![command.render_long_help().to_string()];
+        let mut commands: Vec<clap::Command> = command.get_subcommands().cloned().collect();
+        while let Some(mut command) = commands.pop() {
+            for argument in command.get_arguments() {
+                assert!(argument.get_help().is_some(), "{} of {}", argument.get_id(), command.get_name());
+            }
+            assert!(command.get_about().is_some(), "{}", command.get_name());
+            commands.extend(command.get_subcommands().cloned());
+            pending.push(command.render_long_help().to_string());
+        }
+        assert!(pending.iter().all(|help| !help.is_empty()));
+    }
+
+    #[test]
+    fn port_ranges_are_checked() {
+        assert_eq!(port_range("30000-32767"), Ok((30000, 32767)));
+        for text in ["", "1", "2-1", "0-5", "a-b", "1-70000"] {
+            assert!(port_range(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! `trireme server`: store, certificates, API server and the parts around it, in one process.
+//!
+//! Start-up is one line of dependencies: certificates and store (side by side), then the API server, then whatever watches
+//! it. Everything after the API server is a [`component`](crate::component) that reaches it through the in-process client
+//! with an identity of its own. Stopping goes the other way.
+
+mod address;
+mod controllers;
+mod identity;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::cli::{Engine, Server as Options, Store as StoreOptions};
+use crate::component::Components;
+use identity::Identities;
+
+/// How long components may take to stop before they are cut off.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Why the server did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The data directory cannot be made.
+    #[error("cannot use the data directory {}: {source}", path.display())]
+    DataDirectory {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A setting makes no sense.
+    #[error("--{option}: {message}")]
+    Option {
+        /// Which.
+        option: &'static str,
+        /// Why not.
+        message: String,
+    },
+    /// The certificates cannot be made or read.
+    #[error("certificates: {0}")]
+    Pki(#[from] pki::Error),
+    /// The store cannot be opened.
+    #[error("store: {0}")]
+    Store(#[from] store::Error),
+    /// The API server did not start.
+    #[error("{0}")]
+    ApiServer(#[from] apiserver::Error),
+    /// The signals that stop the server cannot be listened for.
+    #[error("cannot listen for signals: {0}")]
+    Signals(#[source] std::io::Error),
+    /// A step of start-up panicked; the log says where.
+    #[error("start-up failed")]
+    Panicked,
+}
+
+/// An open store, and what it takes to close it.
+struct Opened {
+    store: Arc<dyn store::Store>,
+    embedded: Option<Arc<store::embedded::Embedded>>,
+}
+
+/// Runs until a signal stops it.
+pub async fn run(options: Options) -> Result<(), Error> {
+    let started = Instant::now();
+    let mut signals = Signals::listen()?;
+    let data_dir = options.data_dir.clone();
+    std::fs::create_dir_all(&data_dir).map_err(|source| Error::DataDirectory { path: data_dir.clone(), source })?;
+    let service_address = address::first_service_address(&options.service_cluster_ip_range)
+        .map_err(|message| Error::Option { option: "service-cluster-ip-range", message })?;
+    let runtime_config = apiserver::registry::RuntimeConfig::parse(&options.runtime_config)
+        .map_err(|message| Error::Option { option: "runtime-config", message })?;
+    let advertise = options.advertise_address.unwrap_or_else(|| address::advertised(options.bind_address));
+
+    let pki_options = pki::Options {
+        now: Timestamp::now(),
+        service_address,
+        cluster_domain: options.cluster_domain.clone(),
+        hosts: address::host_names(&options, advertise),
+    };
+    let pki_dir = data_dir.join("pki");
+    let keys = tokio::task::spawn_blocking(move || pki::Cluster::ensure(&pki_dir, &pki_options));
+    let opened = open_store(&options.store, &data_dir).await?;
+    let keys = Arc::new(keys.await.map_err(|_| Error::Panicked)??);
+
+    let address = SocketAddr::new(options.bind_address, options.https_port);
+    // Clients that wait for the file may use it at once: early ones wait for the listener, not for readiness.
+    if options.https_port != 0 {
+        write_kubeconfig(&data_dir, address, &keys)?;
+    }
+    let tls = pki::server_config(&keys.server, &keys.authority_pem())?;
+    let token_key = pki::PrivateKey::from_pem(keys.service_account_key.to_pem())?;
+    let mut config = apiserver::Config::new(opened.store, tls, token_key);
+    config.address = address;
+    config.advertise = advertise;
+    config.runtime_config = runtime_config;
+    config.service_range.clone_from(&options.service_cluster_ip_range);
+    config.node_ports = options.service_node_port_range.0..=options.service_node_port_range.1;
+    config.event_ttl = options.event_ttl;
+    let server = apiserver::Server::start(config).await?;
+    if options.https_port == 0 {
+        write_kubeconfig(&data_dir, server.address, &keys)?;
+    }
+    tracing::info!(
+        "serving on https://{} after {} ms; try: kubectl --kubeconfig {} get namespaces",
+        server.address,
+        started.elapsed().as_millis(),
+        kubeconfig_file(&data_dir).display()
+    );
+
+    let mut components = Components::default();
+    let identities = Identities::new(server.handler());
+    controllers::start(&mut components, &options, &identities, &keys);
+    let name = signals.next().await;
+    tracing::info!("{name}: stopping");
+    let stop = async {
+        components.stop(PATIENCE).await;
+        server.stop().await;
+        if let Some(embedded) = opened.embedded {
+            embedded.close().await;
+        }
+    };
+    tokio::select! {
+        () = stop => tracing::info!("stopped"),
+        name = signals.next() => tracing::warn!("{name} again: leaving at once"),
+    }
+    Ok(())
+}
+
+async fn open_store(options: &StoreOptions, data_dir: &Path) -> Result<Opened, Error> {
+    match options.store {
+        Engine::Embedded => {
+            let directory = crate::store::directory(data_dir);
+            let open = move || store::embedded::Embedded::open(&directory, store::embedded::Options::default());
+            let embedded = tokio::task::spawn_blocking(open).await.map_err(|_| Error::Panicked)??;
+            Ok(Opened { store: embedded.clone(), embedded: Some(embedded) })
+        }
+        Engine::Etcd => {
+            let options = store::etcd::Options {
+                endpoints: options.etcd_servers.clone(),
+                ca_file: options.etcd_cafile.clone(),
+                cert_file: options.etcd_certfile.clone(),
+                key_file: options.etcd_keyfile.clone(),
+                ..store::etcd::Options::default()
+            };
+            Ok(Opened { store: store::etcd::Etcd::open(&options)?, embedded: None })
+        }
+    }
+}
+
+fn kubeconfig_file(data_dir: &Path) -> PathBuf {
+    data_dir.join("admin.kubeconfig")
+}
+
+/// Writes the administrator's kubeconfig, unless it already says the same.
+fn write_kubeconfig(data_dir: &Path, address: SocketAddr, keys: &pki::Cluster) -> Result<(), Error> {
+    let server = format!("https://{}", address::reachable(address));
+    let text = pki::kubeconfig(&server, &keys.authority_pem(), "kubernetes-admin", &keys.admin);
+    let file = kubeconfig_file(data_dir);
+    if std::fs::read_to_string(&file).is_ok_and(|present| present == text) {
+        return Ok(());
+    }
+    Ok(pki::write_private(&file, &text)?)
+}
+
+/// The signals that stop the server.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn listen() -> Result<Self, Error> {
+        let listen = |kind| signal(kind).map_err(Error::Signals);
+        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}
