@@ -101,6 +101,8 @@ fn rewrite(shared: &Shared, segment_bytes: u64) -> Result<(), Error> {
         return Ok(());
     }
     let needed = needed(shared, compacted);
+    // If more was given up meanwhile, what that needed no longer may be missing above: the new heads must say so.
+    let promised = shared.memory.read().compacted;
     let mut usage = Vec::with_capacity(segments.len());
     for (finished, segment) in &segments {
         let from = needed.partition_point(|r| *r < segment.head.first);
@@ -112,7 +114,7 @@ fn rewrite(shared: &Shared, segment_bytes: u64) -> Result<(), Error> {
             return Ok(());
         }
         let run: Vec<_> = segments[run].iter().map(|(_, segment)| Arc::clone(segment)).collect();
-        replace(&shared.log, &run, &needed, compacted)?;
+        replace(&shared.log, &run, &needed, promised)?;
     }
     Ok(())
 }
@@ -144,7 +146,7 @@ struct Usage {
 
 impl Usage {
     fn live_bytes(&self) -> u64 {
-        if self.records == 0 { 0 } else { self.bytes * self.needed / self.records }
+        (self.bytes * self.needed).checked_div(self.records).unwrap_or(0)
     }
 }
 
@@ -267,4 +269,72 @@ pub(super) fn write<'a>(path: &Path, head: Head, entries: impl Iterator<Item = E
     }
     out.flush(true).map_err(|e| failed(path, &e))?;
     Ok(out.extent.end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: u64 = 60_000;
+
+    fn policy(minutes: u64, revisions: u64, bytes: u64) -> Policy {
+        Policy { time: Duration::from_secs(minutes * 60), revisions, bytes }
+    }
+
+    /// Segments of 100 revisions and 100 bytes, one per minute, the first finished at minute 1.
+    fn segments(count: u64) -> Vec<Finished> {
+        (1..=count).map(|i| Finished { last: i * 100, time: i * MINUTE, bytes: 100, records: 100 }).collect()
+    }
+
+    #[test]
+    fn history_goes_when_it_is_old_enough() {
+        let all = segments(10);
+        assert_eq!(choose(&all, &policy(5, 0, u64::MAX), 10 * MINUTE), Some(500));
+        assert_eq!(choose(&all, &policy(5, 0, u64::MAX), 10 * MINUTE + 1), Some(500));
+        assert_eq!(choose(&all, &policy(20, 0, u64::MAX), 10 * MINUTE), None);
+        assert_eq!(choose(&all, &policy(5, 0, u64::MAX), 100 * MINUTE), Some(1000));
+        assert_eq!(choose(&[], &policy(5, 0, u64::MAX), 10 * MINUTE), None);
+    }
+
+    #[test]
+    fn the_latest_revisions_stay_however_old() {
+        assert_eq!(choose(&segments(10), &policy(5, 700, u64::MAX), 100 * MINUTE), Some(300));
+        assert_eq!(choose(&segments(10), &policy(5, 5000, u64::MAX), 100 * MINUTE), None);
+    }
+
+    #[test]
+    fn young_history_goes_too_when_it_takes_too_much_room() {
+        assert_eq!(choose(&segments(10), &policy(20, 0, 300), 10 * MINUTE), Some(600));
+    }
+
+    fn usage(bytes: u64, records: u64, needed: u64) -> Usage {
+        Usage { bytes, records, needed }
+    }
+
+    #[test]
+    fn rewriting_waits_until_it_is_worth_it() {
+        assert_eq!(plan(&[], 1000), [] as [Range<usize>; 0]);
+        assert_eq!(plan(&[usage(1000, 10, 6), usage(1000, 10, 6)], 1000), [] as [Range<usize>; 0]);
+        assert_eq!(plan(&[usage(1000, 10, 5), usage(1000, 10, 5)], 1000), vec![0..2; 1]);
+        assert_eq!(plan(&[usage(900, 10, 0)], 1000), [] as [Range<usize>; 0], "less than a segment's worth");
+    }
+
+    #[test]
+    fn segments_without_garbage_are_left_alone() {
+        let all = [usage(1000, 10, 10), usage(1000, 10, 0), usage(1000, 10, 10), usage(1000, 10, 0)];
+        assert_eq!(plan(&all, 1000), [1..2, 3..4]);
+    }
+
+    #[test]
+    fn a_run_fills_at_most_one_segment() {
+        let all = [usage(1000, 10, 4); 5];
+        assert_eq!(plan(&all, 1000), [0..2, 2..4, 4..5]);
+    }
+
+    #[test]
+    fn many_small_segments_are_joined() {
+        let all = [usage(100, 10, 10); SMALL_RUN];
+        assert_eq!(plan(&all, 1000), vec![0..SMALL_RUN; 1]);
+        assert_eq!(plan(&all[1..], 1000), [] as [Range<usize>; 0]);
+    }
 }

@@ -3,7 +3,7 @@
 //! At start all segments are read, newest first, so that only the latest value of a key is ever copied; a few threads
 //! read and verify ahead of the one that merges. A revision is found again through each segment's sparse index.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -13,6 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
+use rustc_hash::FxHashSet;
 
 use super::disk::{Disk, sync_directory};
 use super::frame::{Builder, Change, Entry, Stamp};
@@ -98,7 +99,8 @@ pub(super) fn load(dir: &Path, mode: Mode) -> Result<Loaded, Error> {
             fs::remove_file(&path).map_err(|e| failed(&path, &e))?;
         }
     }
-    let Merge { live, segments, compacted, replaced, revision, torn, .. } = merge;
+    let Merge { live, seen, segments, compacted, replaced, revision, torn, .. } = merge;
+    drop(seen);
     let mut open = BTreeMap::new();
     for ((path, first, _), (head, extent)) in files.into_iter().zip(segments.into_iter().rev()) {
         let file =
@@ -107,13 +109,17 @@ pub(super) fn load(dir: &Path, mode: Mode) -> Result<Loaded, Error> {
     }
     let revision = revision.unwrap_or(ORIGIN);
     let compacted = compacted.max(ORIGIN);
+    if compacted > revision {
+        let what = format!("the log ends at revision {revision}, but history up to {compacted} was compacted");
+        return Err(damaged(dir, 0, &what));
+    }
     let mut window = VecDeque::from(vec![0; (revision - compacted) as usize]);
     replaced.into_iter().filter(|(r, _)| *r > compacted).for_each(|(r, p)| window[(r - compacted - 1) as usize] = p);
     let log = Log { dir: dir.to_owned(), segments: RwLock::new(open) };
     if mode == Mode::Repair {
         log.finish_last()?;
     }
-    Ok(Loaded { log, memory: Memory::new(live, revision, compacted, window), lock, torn })
+    Ok(Loaded { log, memory: Memory::new(live.into_iter().collect(), revision, compacted, window), lock, torn })
 }
 
 /// The segment files in order, without what an interrupted compaction left behind.
@@ -154,8 +160,9 @@ fn read_head(path: &Path) -> Result<Option<Head>, Error> {
 /// State gathered from segments that come newest first.
 #[derive(Default)]
 struct Merge {
-    live: BTreeMap<Arc<str>, Live>,
-    deleted: HashSet<Box<str>>,
+    live: Vec<(Arc<str>, Live)>,
+    /// Keys whose latest change has been met. Hashing them and sorting once beats growing an ordered map key by key.
+    seen: FxHashSet<Arc<str>>,
     segments: Vec<(Head, Extent)>,
     replaced: Vec<(Revision, Revision)>,
     compacted: Revision,
@@ -189,18 +196,15 @@ impl Merge {
                 self.replaced.push((place.revision, place.previous));
             }
             let key = scan.key(place);
-            if self.deleted.contains(key) || self.live.contains_key(key) {
+            if self.seen.contains(key) {
                 continue;
             }
-            match &place.value {
-                Some(value) => {
-                    let value = Bytes::copy_from_slice(&scan.bytes[value.clone()]);
-                    self.live.insert(Arc::from(key), Live { value, revision: place.revision, expires: place.expires });
-                }
-                None => {
-                    self.deleted.insert(Box::from(key));
-                }
+            let key: Arc<str> = Arc::from(key);
+            if let Some(value) = &place.value {
+                let value = Bytes::copy_from_slice(&scan.bytes[value.clone()]);
+                self.live.push((Arc::clone(&key), Live { value, revision: place.revision, expires: place.expires }));
             }
+            self.seen.insert(key);
         }
         self.segments.push((scan.head, scan.extent));
         Ok(())

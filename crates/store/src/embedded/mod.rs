@@ -27,6 +27,8 @@ mod memory;
 mod queue;
 mod segment;
 mod snapshot;
+#[cfg(test)]
+mod tests;
 mod watch;
 mod writer;
 
@@ -76,7 +78,7 @@ impl Default for Options {
         Self {
             history_time: Duration::from_secs(300),
             history_revisions: 10_000,
-            history_bytes: 2 << 30,
+            history_bytes: 512 << 20,
             segment_bytes: 16 << 20,
             queue: 4096,
             watch_queue: 8192,

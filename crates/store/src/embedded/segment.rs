@@ -222,6 +222,7 @@ pub(super) fn scan(path: &Path, salt: u32, bytes: Vec<u8>, newest: bool) -> Resu
             && !frame::synced_past(&bytes, 0, salt);
         return if torn { Ok(None) } else { Err(damaged(path, 0, "the segment's head is unreadable")) };
     };
+    let may_be_open = newest && head.last.is_none();
     let mut extent = Extent { end: HEAD as u64, ..Extent::upto(head.first.saturating_sub(1)) };
     let (mut places, mut compacted, mut torn) = (Vec::new(), head.compacted, 0);
     let mut at = HEAD;
@@ -231,7 +232,7 @@ pub(super) fn scan(path: &Path, salt: u32, bytes: Vec<u8>, newest: bool) -> Resu
         }
         let frame = match frame::parse(&bytes[at..], salt) {
             Ok(frame) => frame,
-            Err(_) if newest && head.last.is_none() && !frame::synced_past(&bytes, at, salt) => {
+            Err(_) if may_be_open && !frame::synced_past(&bytes, at, salt) => {
                 torn = (bytes.len() - at) as u64;
                 break;
             }
@@ -254,7 +255,7 @@ pub(super) fn scan(path: &Path, salt: u32, bytes: Vec<u8>, newest: bool) -> Resu
         extent.time = frame.time;
         at = next;
     }
-    if !extent.sealed && !(newest && head.last.is_none()) {
+    if !extent.sealed && !may_be_open {
         return Err(damaged(path, bytes.len() as u64, "the segment ends without its seal"));
     }
     if extent.end == HEAD as u64 {
@@ -314,4 +315,82 @@ fn collect(
         return Err(damaged(path, at as u64, "the frame has fewer or more entries than it says"));
     }
     Ok(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::frame::{Builder, Stamp};
+    use super::*;
+
+    const SALT: u32 = 99;
+
+    /// A fresh segment whose groups hold one frame per revision each.
+    fn file(groups: &[&[Revision]]) -> (Vec<u8>, Vec<usize>) {
+        let head = Head { salt: SALT, first: 2, last: None, compacted: 1 };
+        let (mut bytes, mut starts, mut base) = (head.encode().to_vec(), Vec::new(), 0);
+        for group in groups {
+            let stamp = Stamp { salt: SALT, base, time: 5 };
+            for &revision in *group {
+                let mut builder = Builder::default();
+                let change = Change::Put { key: "/key", value: b"some value", expires: 0 };
+                builder.push(&Entry { revision, previous: revision - 1, change }, &stamp);
+                builder.finish(&stamp);
+                starts.push(bytes.len());
+                bytes.extend(builder.bytes);
+            }
+            base = bytes.len() as u64;
+        }
+        (bytes, starts)
+    }
+
+    fn scanned(bytes: Vec<u8>) -> Result<Option<(usize, u64)>, Error> {
+        scan(Path::new("segment"), SALT, bytes, true).map(|scan| scan.map(|scan| (scan.places.len(), scan.torn)))
+    }
+
+    #[test]
+    fn a_head_is_what_it_was() {
+        for last in [None, Some(9)] {
+            let head = Head { salt: SALT, first: 2, last, compacted: 7 };
+            assert_eq!(Head::decode(&head.encode()), Some(head));
+        }
+        assert_eq!(parse_name(&name(17, 0xab)), Some((17, 0xab)));
+        assert_eq!(parse_name("17-ab.log"), None);
+    }
+
+    #[test]
+    fn a_hole_in_a_group_that_was_never_synced_is_a_torn_tail() {
+        let (mut bytes, starts) = file(&[&[2], &[3, 4, 5]]);
+        let torn = bytes.len() - starts[2];
+        bytes[starts[2] + 50] ^= 1;
+        let found = scanned(bytes).expect("revision 5 got to the disk before 4, as a crash may have it");
+        assert_eq!(found, Some((2, torn as u64)));
+    }
+
+    #[test]
+    fn a_hole_before_a_later_group_is_damage() {
+        let (mut bytes, starts) = file(&[&[2], &[3, 4], &[5]]);
+        bytes[starts[2] + 50] ^= 1;
+        assert!(matches!(scanned(bytes), Err(Error::Damaged(_))));
+    }
+
+    #[test]
+    fn zeros_after_the_last_group_are_a_torn_tail() {
+        let (mut bytes, _) = file(&[&[2], &[3]]);
+        bytes.resize(bytes.len() + 5000, 0);
+        assert_eq!(scanned(bytes).expect("a file may grow before its bytes arrive"), Some((2, 5000)));
+    }
+
+    #[test]
+    fn a_first_group_that_was_never_synced_is_no_segment() {
+        let (bytes, starts) = file(&[&[2, 3]]);
+        assert_eq!(scanned(Vec::new()).expect("an empty file"), None);
+        assert_eq!(scanned(vec![0; 4096]).expect("a file of zeros"), None);
+        assert_eq!(scanned(bytes[..starts[0] + 5].to_vec()).expect("a head and little more"), None);
+    }
+
+    #[test]
+    fn a_revision_out_of_turn_is_damage() {
+        let (bytes, _) = file(&[&[2], &[4]]);
+        assert!(matches!(scanned(bytes), Err(Error::Damaged(what)) if what.contains("revision 4 follows revision 2")));
+    }
 }

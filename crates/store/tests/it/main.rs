@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod contract;
+mod crash;
 mod embedded;
 mod etcd;
+mod faults;
 mod support;

@@ -1,0 +1,182 @@
+//! Damage to the embedded engine's files, everywhere: a tail that was never acknowledged is cut off, everything else is
+//! refused with nothing changed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use store::embedded::{Embedded, Options};
+use store::{Error, admin};
+
+use crate::support::Fixture;
+
+/// A copy of a store's directory, file by file.
+type Files = BTreeMap<PathBuf, Vec<u8>>;
+
+fn read(dir: &Path) -> Files {
+    let files = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let logs = files.filter(|path| path.extension().is_some_and(|e| e == "log"));
+    logs.map(|path| (path.file_name().unwrap().into(), fs::read(&path).unwrap())).collect()
+}
+
+fn write(files: &Files) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    files.iter().for_each(|(name, bytes)| fs::write(dir.path().join(name), bytes).unwrap());
+    dir
+}
+
+/// A store of a few writes, each synced by itself, as it is on disk at this moment and, if so wished, after a clean end.
+struct Sample {
+    running: Files,
+    closed: Files,
+    /// The end of each acknowledged write in the only segment.
+    ends: Vec<usize>,
+}
+
+const WRITES: usize = 6;
+
+async fn sample() -> Sample {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Embedded::open(dir.path(), Options::default()).unwrap();
+    let f = Fixture { store: Arc::clone(&store) as _, root: "/registry/".into() };
+    let mut ends = Vec::new();
+    for i in 0..WRITES {
+        f.put(&format!("k{i}"), format!("value {i}")).await;
+        ends.push(read(dir.path()).values().map(Vec::len).sum());
+    }
+    let running = read(dir.path());
+    assert_eq!(running.len(), 1);
+    store.close().await;
+    Sample { running, closed: read(dir.path()), ends }
+}
+
+fn cut(files: &Files, length: usize) -> Files {
+    files.iter().map(|(name, bytes)| (name.clone(), bytes[..length].to_vec())).collect()
+}
+
+fn flip(files: &Files, bit: usize) -> Files {
+    let mut files = files.clone();
+    let bytes = files.values_mut().next().unwrap();
+    bytes[bit / 8] ^= 1 << (bit % 8);
+    files
+}
+
+#[tokio::test]
+async fn a_write_cut_anywhere_is_dropped_and_all_before_it_stay() {
+    let sample = sample().await;
+    for length in 0..*sample.ends.last().unwrap() {
+        let whole = sample.ends.iter().filter(|end| **end <= length).count();
+        let dir = write(&cut(&sample.running, length));
+        let found = admin::check(dir.path()).unwrap_or_else(|e| panic!("cut at {length}: {e}"));
+        assert_eq!(found.keys, whole as u64, "cut at {length}");
+        let torn = length - whole.checked_sub(1).map_or(0, |last| sample.ends[last]);
+        assert_eq!(found.torn_bytes, if whole == 0 { 0 } else { torn as u64 }, "cut at {length}");
+    }
+}
+
+#[tokio::test]
+async fn a_store_goes_on_after_its_torn_tail_was_cut_off() {
+    let sample = sample().await;
+    for length in (0..*sample.ends.last().unwrap()).step_by(37) {
+        let whole = sample.ends.iter().filter(|end| **end <= length).count();
+        let dir = write(&cut(&sample.running, length));
+        for life in 0..2 {
+            let store = Embedded::open(dir.path(), Options::default()).unwrap();
+            let f = Fixture { store: Arc::clone(&store) as _, root: "/registry/".into() };
+            assert_eq!(f.all().await.records.len(), whole + life);
+            let revision = f.put(&format!("later-{life}"), "x").await;
+            assert_eq!(revision as usize, 1 + whole + life + 1, "revisions go on without a hole");
+        }
+        assert_eq!(admin::check(dir.path()).unwrap().keys as usize, whole + 2);
+    }
+}
+
+#[tokio::test]
+async fn a_flipped_bit_before_the_tail_is_refused() {
+    let sample = sample().await;
+    let tail = sample.ends[WRITES - 2];
+    // One bit in each byte: what a bit means does not matter to a checksum.
+    for byte in 0..*sample.ends.last().unwrap() {
+        let files = flip(&sample.running, byte * 8 + byte % 8);
+        let dir = write(&files);
+        let found = admin::check(dir.path());
+        if byte >= tail {
+            assert_eq!(found.unwrap().keys as usize, WRITES - 1, "byte {byte} is of the last write");
+            continue;
+        }
+        let Err(Error::Damaged(what)) = &found else { panic!("byte {byte}: {found:?}") };
+        let name = files.keys().next().unwrap().to_str().unwrap();
+        assert!(what.contains(name) && what.contains("at byte") && what.contains("backup"), "{what}");
+        assert!(matches!(Embedded::open(dir.path(), Options::default()), Err(Error::Damaged(_))));
+        assert_eq!(read(dir.path()), files, "a damaged store is left as it is");
+    }
+}
+
+#[tokio::test]
+async fn after_a_clean_end_any_flip_is_refused() {
+    let sample = sample().await;
+    let length = sample.closed.values().next().unwrap().len();
+    assert_eq!(admin::check(write(&sample.closed).path()).unwrap().keys as usize, WRITES);
+    for byte in 0..length {
+        let dir = write(&flip(&sample.closed, byte * 8 + byte % 8));
+        let found = admin::check(dir.path());
+        // Damage to the very seal cannot be told from a seal that was never finished, and costs nothing.
+        if byte >= *sample.ends.last().unwrap() {
+            assert_eq!(found.unwrap().keys as usize, WRITES, "byte {byte}");
+        } else {
+            assert!(matches!(found, Err(Error::Damaged(_))), "byte {byte}: {found:?}");
+        }
+    }
+}
+
+/// A store of several segments.
+async fn segments() -> Files {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Embedded::open(dir.path(), Options { segment_bytes: 2000, ..Options::default() }).unwrap();
+    let f = Fixture { store: Arc::clone(&store) as _, root: "/registry/".into() };
+    for i in 0..60 {
+        f.put(&format!("k{i}"), vec![b'x'; 100]).await;
+    }
+    store.close().await;
+    let files = read(dir.path());
+    assert!(files.len() > 3);
+    files
+}
+
+#[tokio::test]
+async fn a_missing_segment_is_noticed() {
+    let files = segments().await;
+    let names: Vec<_> = files.keys().cloned().collect();
+    // Nothing follows the last one, so nothing misses it: that would take a second place to count revisions in.
+    for name in &names[..names.len() - 1] {
+        let mut left = files.clone();
+        left.remove(name);
+        let dir = write(&left);
+        assert!(matches!(admin::check(dir.path()), Err(Error::Damaged(_))), "without {}", name.display());
+    }
+}
+
+#[tokio::test]
+async fn a_cut_in_any_segment_but_the_last_is_refused() {
+    let files = segments().await;
+    let names: Vec<_> = files.keys().cloned().collect();
+    for name in &names[..names.len() - 1] {
+        for keep in [0, 10, 48, 500, files[name].len() - 1] {
+            let mut cut = files.clone();
+            cut.get_mut(name).unwrap().truncate(keep);
+            let dir = write(&cut);
+            assert!(matches!(admin::check(dir.path()), Err(Error::Damaged(_))), "{} cut at {keep}", name.display());
+        }
+    }
+}
+
+#[tokio::test]
+async fn segments_swapped_under_their_names_are_noticed() {
+    let files = segments().await;
+    let names: Vec<_> = files.keys().cloned().collect();
+    let mut swapped = files.clone();
+    swapped.insert(names[0].clone(), files[&names[1]].clone());
+    swapped.insert(names[1].clone(), files[&names[0]].clone());
+    assert!(matches!(admin::check(write(&swapped).path()), Err(Error::Damaged(_))));
+}
