@@ -20,7 +20,7 @@ const NEVER: HeaderValue = HeaderValue::from_static("Fri, 31 Dec 9999 23:59:59 G
 
 impl OpenApi {
     /// Answers a request for the path with these segments below `/openapi`.
-    pub fn answer(&self, segments: &[&str], parts: &Parts, query: &Query) -> Option<Response> {
+    pub(crate) fn answer(&self, segments: &[&str], parts: &Parts, query: &Query) -> Option<Response> {
         match segments {
             ["v2"] => Some(self.answer_v2(parts)),
             ["v3"] => Some(tagged(parts, self.root(), JSON)),
@@ -89,7 +89,8 @@ mod tests {
 
     fn get(openapi: &OpenApi, path: &str, accept: &str) -> Option<Response> {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
-        let request = http::Request::get(path).header(ACCEPT, accept).body(()).expect("a request");
+        let request =
+            http::Request::get(format!("/openapi/{path}")).header(ACCEPT, accept).body(()).expect("a request");
         let segments: Vec<&str> = path.split('/').collect();
         openapi.answer(&segments, &request.into_parts().0, &Query::parse(query))
     }

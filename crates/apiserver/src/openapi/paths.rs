@@ -356,7 +356,8 @@ impl Site<'_> {
     fn parameters(&self, action: Action, path: &str) -> Vec<Parameter> {
         let query = |&(name, kind): &Query| Parameter { name: Str::Borrowed(name), place: "query", kind };
         let mut parameters: Vec<Parameter> = match action {
-            Action::Get => self.is_log().then(|| options("PodLogOptions")).unwrap_or_default(),
+            Action::Get if self.is_log() => options("PodLogOptions"),
+            Action::Get => Vec::new(),
             Action::List | Action::Watch | Action::WatchList => LIST.iter().map(query).collect(),
             Action::Post | Action::Put => WRITE.iter().map(query).collect(),
             Action::Patch => WRITE.iter().chain([&FORCE]).map(query).collect(),

@@ -94,7 +94,7 @@ fn describe(schema: &mut Value, name: &str) {
     if let Some(text) = prose.text() {
         schema["description"] = Value::from(text);
     }
-    let Some(properties) = schema["properties"].as_object_mut() else { return };
+    let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else { return };
     for (field, text) in prose.fields() {
         if let Some(property) = properties.get_mut(field) {
             property["description"] = Value::from(text);
