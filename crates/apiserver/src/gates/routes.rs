@@ -54,7 +54,7 @@ impl Documents {
                 self.discovery.resources(group, version).map(json).ok_or_else(ApiError::no_such_path)
             }
             ["version"] => Ok(value_response(StatusCode::OK, version::info())),
-            ["openapi", rest @ ..] => self.openapi(parts, rest).ok_or_else(ApiError::no_such_path),
+            ["openapi", rest @ ..] => self.openapi.answer(rest, parts, query).ok_or_else(ApiError::no_such_path),
             ["healthz" | "livez" | "readyz"] => Ok(self.health.answer(segments[0], query)),
             ["healthz" | "livez" | "readyz", check] => {
                 self.health.check(segments[0], check).ok_or_else(ApiError::no_such_path)
@@ -79,26 +79,6 @@ impl Documents {
         };
         let content = format!("application/json;g=apidiscovery.k8s.io;v={name};as=APIGroupDiscoveryList");
         tagged(parts, document, &content)
-    }
-
-    fn openapi(&self, parts: &http::request::Parts, path: &[&str]) -> Option<Response> {
-        const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
-        match path {
-            ["v2"] => {
-                let accept = parts.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
-                // client-go accepts nothing but the protobuf form.
-                if accept.contains("com.github.proto-openapi.spec.v2") {
-                    return Some(tagged(parts, self.openapi.v2_protobuf(), V2_PROTOBUF));
-                }
-                Some(tagged(parts, self.openapi.v2_json(), "application/json"))
-            }
-            ["v3"] => Some(tagged(parts, self.openapi.root(), "application/json")),
-            ["v3", rest @ ..] => {
-                let document = self.openapi.document(&rest.join("/"))?;
-                Some(tagged(parts, document, "application/json"))
-            }
-            _ => None,
-        }
     }
 
     /// Everything that is served, for people who look around.
