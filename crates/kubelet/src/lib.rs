@@ -1,1 +1,4 @@
-//! kubelet.
+//! The kubelet: it makes the pods that are bound to this node run, and reports what became of them.
+
+pub mod pod;
+pub mod probes;
