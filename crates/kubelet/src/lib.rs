@@ -2,3 +2,4 @@
 
 pub mod pod;
 pub mod probes;
+pub mod status;

@@ -1,0 +1,106 @@
+//! The difference between two statuses, as a strategic merge patch: others may write conditions at the same time.
+
+use k8s_openapi::api::core::v1::PodStatus;
+use serde_json::{Map, Value, json};
+
+/// Lists of the status that are merged by a key, and that key. The others are replaced whole.
+const MERGED: [(&str, &str); 2] = [("conditions", "type"), ("podIPs", "ip")];
+
+/// What turns `old` into `new`, for the pod with this uid; nothing when they are the same.
+pub fn patch(uid: &str, old: &PodStatus, new: &PodStatus) -> Option<Value> {
+    let (old, new) = (object(old), object(new));
+    let mut status = Map::new();
+    for (field, value) in &new {
+        if old.get(field) == Some(value) {
+            continue;
+        }
+        let merged = MERGED.iter().find(|(name, _)| name == field);
+        let change = match merged {
+            Some((_, key)) => merge(key, old.get(field), value),
+            None => value.clone(),
+        };
+        status.insert(field.clone(), change);
+    }
+    for field in old.keys().filter(|field| !new.contains_key(*field)) {
+        status.insert(field.clone(), Value::Null);
+    }
+    if status.is_empty() {
+        return None;
+    }
+    // The uid makes sure that a pod of the same name that came later is not touched.
+    Some(json!({"metadata": {"uid": uid}, "status": status}))
+}
+
+fn object(status: &PodStatus) -> Map<String, Value> {
+    match serde_json::to_value(status) {
+        Ok(Value::Object(map)) => map,
+        _ => Map::new(),
+    }
+}
+
+/// Items that are new or differ, and a removal for each that is gone.
+fn merge(key: &str, old: Option<&Value>, new: &Value) -> Value {
+    let empty = Vec::new();
+    let old = old.and_then(Value::as_array).unwrap_or(&empty);
+    let new = new.as_array().unwrap_or(&empty);
+    let same_key = |a: &Value, b: &Value| a.get(key) == b.get(key);
+    let mut items: Vec<Value> = Vec::new();
+    for item in new {
+        let before = old.iter().find(|before| same_key(before, item));
+        if before == Some(item) {
+            continue;
+        }
+        let mut item = item.clone();
+        // A merge keeps what is not mentioned: a reason that went away has to be named.
+        if let (Some(Value::Object(before)), Value::Object(map)) = (before, &mut item) {
+            for field in before.keys() {
+                map.entry(field.clone()).or_insert(Value::Null);
+            }
+        }
+        items.push(item);
+    }
+    for gone in old.iter().filter(|before| !new.iter().any(|item| same_key(item, before))) {
+        items.push(json!({key: gone.get(key), "$patch": "delete"}));
+    }
+    Value::Array(items)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(value: Value) -> PodStatus {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn the_same_status_needs_no_patch() {
+        let one = status(json!({"phase": "Running", "podIPs": [{"ip": "10.0.0.1"}]}));
+        assert_eq!(patch("u", &one, &one), None);
+    }
+
+    #[test]
+    fn only_what_changed_is_sent() {
+        let old = status(json!({
+            "phase": "Pending",
+            "reason": "Why",
+            "podIPs": [{"ip": "10.0.0.1"}],
+            "conditions": [
+                {"type": "Ready", "status": "False", "reason": "ContainersNotReady"},
+                {"type": "PodScheduled", "status": "True"},
+            ],
+        }));
+        let new = status(json!({
+            "phase": "Running",
+            "podIPs": [{"ip": "10.0.0.2"}],
+            "conditions": [{"type": "Ready", "status": "True"}, {"type": "PodScheduled", "status": "True"}],
+        }));
+        let expect = json!({"metadata": {"uid": "u"}, "status": {
+            "phase": "Running",
+            "reason": null,
+            "podIPs": [{"ip": "10.0.0.2"}, {"ip": "10.0.0.1", "$patch": "delete"}],
+            "conditions": [{"type": "Ready", "status": "True", "reason": null}],
+        }});
+        assert_eq!(patch("u", &old, &new), Some(expect));
+    }
+}
