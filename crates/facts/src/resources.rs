@@ -123,7 +123,12 @@ pub struct Resource {
 
 impl Resource {
     /// A resource with these names, which supports no verb yet, to build upon at run time.
-    pub fn new(group: impl Into<Str>, version: impl Into<Str>, plural: impl Into<Str>, kind: impl Into<Str>) -> Resource {
+    pub fn new(
+        group: impl Into<Str>,
+        version: impl Into<Str>,
+        plural: impl Into<Str>,
+        kind: impl Into<Str>,
+    ) -> Resource {
         let kind = kind.into();
         Resource {
             group: group.into(),

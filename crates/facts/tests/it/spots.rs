@@ -1,6 +1,8 @@
 //! What readers of the table rely on, kind by kind.
 
-use facts::{ListType, MapType, Member, Opaque, Schema, Shape, Stability, Type, Wire};
+use std::sync::Arc;
+
+use facts::{Field, List, ListType, MapType, Member, Opaque, Resource, Schema, Shape, Stability, Type, Wire};
 
 fn of(name: &str) -> &'static Type {
     facts::type_named(name).unwrap_or_else(|| panic!("{name} is in the table")).def()
@@ -142,4 +144,28 @@ fn unions_name_their_discriminator() {
     let subject = of("io.k8s.api.flowcontrol.v1.Subject");
     assert_eq!(subject.unions[0].discriminator.as_deref(), Some("kind"));
     assert_eq!(subject.unions[0].members[0], ("group".into(), "Group".into()));
+}
+
+#[test]
+fn types_and_resources_can_be_made_at_run_time() {
+    let mut port = Field::new("port", Schema::IntOrString);
+    port.required = true;
+    let item = Arc::new(Type::new("com.example.v1.Port", vec![port, Field::new("name", Schema::String)]));
+    let items = List { items: Schema::Object(item), list_type: Some(ListType::Map), keys: ["name".into()].into() };
+    let spec = Type::new("com.example.v1.Spec", vec![Field::new("ports", Schema::Array(Box::new(items)))]);
+    let ports = spec.field("ports").expect("a field");
+    assert!(!ports.is_atomic());
+    let item = ports.schema.list().and_then(|list| list.items.object()).expect("objects");
+    assert!(item.required().map(|field| &*field.name).eq(["port"]));
+    assert!(item.fields().iter().map(|field| &*field.name).eq(["name", "port"]), "sorted");
+
+    let resource = Resource::new("example.com", "v1", "things", "Thing");
+    assert_eq!((&*resource.singular, &*resource.list_kind), ("thing", "ThingList"));
+    assert_eq!(resource.api_version(), "example.com/v1");
+}
+
+#[test]
+fn fields_stay_small() {
+    // The table has some 4,500 of them; this keeps it near one megabyte.
+    assert!(size_of::<Field>() <= 168 && size_of::<Schema>() <= 16, "{} {}", size_of::<Field>(), size_of::<Schema>());
 }
