@@ -84,6 +84,9 @@ pub fn decode(media: &str, bytes: &[u8]) -> Result<(Value, Vec<String>), ApiErro
     let decoded = match media {
         "" | "application/json" => codec::json::decode(bytes, codec::Limits::default()),
         "application/yaml" | "application/x-yaml" | "text/yaml" => codec::yaml::decode(bytes, codec::Limits::default()),
+        "application/vnd.kubernetes.protobuf" => {
+            return Ok((codec::protobuf::decode(bytes, None)?, Vec::new()));
+        }
         _ => {
             let message = "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf";
             return Err(ApiError::new(Reason::UnsupportedMediaType, message));

@@ -10,6 +10,8 @@ use http::{HeaderMap, StatusCode};
 use machinery::object::Object;
 use machinery::rest::{List, Payload, Response, WatchEvent};
 use machinery::status::ApiError;
+use machinery::codec::protobuf;
+use machinery::gvk::GroupVersion;
 use machinery::{Value, value};
 use serde_json::json;
 
@@ -44,12 +46,15 @@ pub fn encode(headers: &HeaderMap, query: &Query, response: Response) -> http::R
         Payload::Empty => (Answer::Full(None), None),
         Payload::Bytes(bytes) => (bytes.into(), None),
         Payload::Stream(stream) => (Answer::Stream(stream), None),
-        Payload::Value(tree) => (tree_bytes(accepted.media, &tree, pretty).into(), Some(accepted.media.name())),
+        Payload::Value(tree) => {
+            let media = writable(accepted.media, &tree);
+            (tree_bytes(media, &tree, pretty).into(), Some(media.name()))
+        }
         Payload::Object(object) => object_answer(accepted, &object, query, pretty),
         Payload::List(list) => list_answer(accepted, list, query, pretty),
         Payload::Watch(events) => {
             let watched = parts.extensions.remove::<Watched>();
-            (watch_answer(accepted, events, query, watched), Some(accepted.media.name()))
+            (watch_answer(accepted, events, query, watched), Some(accepted.media.stream_name()))
         }
     };
     if let Some(content) = content {
@@ -69,15 +74,41 @@ fn tree_bytes(media: Media, tree: &Value, pretty: bool) -> Bytes {
             Bytes::from(bytes)
         }
         Media::Yaml => Bytes::from(yaml(tree)),
+        Media::Protobuf => match message_type(tree) {
+            Some(of) => Bytes::from(protobuf::encode(tree, of)),
+            None => Bytes::new(),
+        },
     }
+}
+
+/// The protobuf message of a tree's kind, where it has one.
+fn message_type(tree: &Value) -> Option<&'static facts::Type> {
+    let version = GroupVersion::parse(value::text(tree, "apiVersion"))?;
+    let of = facts::type_of(&version.group, &version.version, value::text(tree, "kind"))?.def();
+    of.message.then_some(of)
+}
+
+/// The negotiated encoding, or JSON for what has no protobuf form: custom resources, discovery.
+fn writable(media: Media, tree: &Value) -> Media {
+    if media == Media::Protobuf && message_type(tree).is_none() { Media::Json } else { media }
 }
 
 fn yaml(tree: &Value) -> String {
     serde_saphyr::to_string(tree).unwrap_or_default()
 }
 
-fn object_answer(accepted: Accepted, object: &Arc<Object>, query: &Query, pretty: bool) -> (Answer, Option<&'static str>) {
+fn object_answer(
+    accepted: Accepted,
+    object: &Arc<Object>,
+    query: &Query,
+    pretty: bool,
+) -> (Answer, Option<&'static str>) {
     let content = Some(accepted.media.name());
+    if accepted.media == Media::Protobuf {
+        let tree = if accepted.shape == Shape::Whole { object.to_value() } else { partial(object) };
+        let media = writable(accepted.media, &tree);
+        return (tree_bytes(media, &tree, pretty).into(), Some(media.name()));
+    }
     match accepted.shape {
         Shape::Whole if accepted.media == Media::Json && !pretty => {
             let mut out = BytesMut::with_capacity(object.json_len() + 1);
@@ -104,7 +135,8 @@ fn list_answer(accepted: Accepted, list: List, query: &Query, pretty: bool) -> (
         Shape::Whole => {
             let items: Vec<Value> = list.items.iter().map(|object| item(object)).collect();
             let tree = json!({"kind": list.kind, "apiVersion": list.api_version, "metadata": metadata, "items": items});
-            (tree_bytes(accepted.media, &tree, pretty).into(), content)
+            let media = writable(accepted.media, &tree);
+            (tree_bytes(media, &tree, pretty).into(), Some(media.name()))
         }
         Shape::Table => {
             let kind = list.kind.strip_suffix("List").unwrap_or(&list.kind);
@@ -244,6 +276,13 @@ fn write_frame(media: Media, name: &str, tree: &Value, out: &mut BytesMut) {
         Media::Json => {
             out.put_slice(json!({"type": name, "object": tree}).to_string().as_bytes());
             out.put_u8(b'\n');
+        }
+        Media::Protobuf => {
+            // An event's object is an envelope inside a RawExtension; the event itself has none.
+            let object = message_type(tree).map(|of| protobuf::encode(tree, of)).unwrap_or_default();
+            let frame = protobuf::encode_event(name, &object);
+            out.put_u32(u32::try_from(frame.len()).unwrap_or(u32::MAX));
+            out.put_slice(&frame);
         }
         Media::Yaml => {
             out.put_slice(b"---\n");

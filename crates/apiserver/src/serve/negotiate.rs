@@ -13,6 +13,8 @@ pub enum Media {
     Json,
     /// `application/yaml`.
     Yaml,
+    /// `application/vnd.kubernetes.protobuf`.
+    Protobuf,
 }
 
 impl Media {
@@ -21,6 +23,15 @@ impl Media {
         match self {
             Self::Json => "application/json",
             Self::Yaml => "application/yaml",
+            Self::Protobuf => "application/vnd.kubernetes.protobuf",
+        }
+    }
+
+    /// The media type of a stream of events.
+    pub const fn stream_name(self) -> &'static str {
+        match self {
+            Self::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+            other => other.name(),
         }
     }
 }
@@ -82,6 +93,7 @@ impl Clause<'_> {
         let media = match self.media {
             "application/json" | "*/*" | "application/*" => Media::Json,
             "application/yaml" => Media::Yaml,
+            "application/vnd.kubernetes.protobuf" => Media::Protobuf,
             _ => return None,
         };
         let known = self.parameter("g") == "meta.k8s.io" && matches!(self.parameter("v"), "v1" | "v1beta1");
@@ -92,7 +104,8 @@ impl Clause<'_> {
             "PartialObjectMetadataList" if known => Shape::MetadataList,
             _ => return None,
         };
-        Some(Accepted { media, shape })
+        // A Table has no protobuf form.
+        (media != Media::Protobuf || shape != Shape::Table).then_some(Accepted { media, shape })
     }
 }
 
@@ -142,7 +155,8 @@ mod tests {
         check("application/json;q=0.5, application/yaml;q=0.9", Some((Media::Yaml, Shape::Whole)));
         check("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Some((Media::Json, Shape::Table)));
         check("application/json;as=Chair;v=v1;g=meta.k8s.io,application/json", Some((Media::Json, Shape::Whole)));
-        check("application/vnd.kubernetes.protobuf,application/json", Some((Media::Json, Shape::Whole)));
+        check("application/vnd.kubernetes.protobuf,application/json", Some((Media::Protobuf, Shape::Whole)));
+        check("application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io,application/json", Some((Media::Json, Shape::Whole)));
         check("text/html", None);
     }
 

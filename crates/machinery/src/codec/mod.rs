@@ -4,6 +4,7 @@
 //! (a key given twice) does not fail: it is listed, and the caller decides.
 
 pub mod json;
+pub mod protobuf;
 pub mod yaml;
 
 use serde_json::Value;
