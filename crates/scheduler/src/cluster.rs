@@ -229,9 +229,14 @@ impl Cluster {
         }
     }
 
+    /// Keeps track of a topology key for ever, whether pods use it or not.
+    pub fn track(&mut self, key: &str) {
+        self.topology.retain(key, &self.nodes);
+    }
+
     /// Makes ready what a cycle for this pod will ask: call once before the cycle.
     pub fn prepare(&mut self, pod: &PodInfo) {
-        for key in pod.topology_keys().chain(["kubernetes.io/hostname", "topology.kubernetes.io/zone"]) {
+        for key in pod.topology_keys() {
             self.topology.ensure(key, &self.nodes);
         }
         if self.order_is_stale {

@@ -9,11 +9,14 @@
 
 pub mod api;
 pub mod classes;
-pub mod clock;
 pub mod cluster;
 pub mod config;
+pub mod effects;
 pub mod extender;
 pub mod framework;
+mod http_extender;
+pub mod inbox;
+pub mod live;
 pub mod metrics;
 pub mod node;
 pub mod objects;
@@ -31,4 +34,5 @@ pub mod status;
 pub mod testing;
 pub mod topology;
 
+pub use live::{Config, Error, run, run_with};
 pub use scheduler::{Effect, Scheduler};

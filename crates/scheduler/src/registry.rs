@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::config::{
-    BalancedAllocationArgs, ConfigError, Configuration, NodeAffinityArgs, NodeResourcesFitArgs, PluginList, PluginRef, ProfileConfig, ResourceSpec,
-    plugin_args,
+    BalancedAllocationArgs, ConfigError, Configuration, DefaultPreemptionArgs, InterPodAffinityArgs, NodeAffinityArgs, NodeResourcesFitArgs,
+    PluginList, PluginRef, PodTopologySpreadArgs, ProfileConfig, ResourceSpec, plugin_args,
 };
 use crate::framework::{At, Plugin, PluginId, Points, Profile, ProfileError, Weighted};
 use crate::plugins;
@@ -21,6 +21,9 @@ const DEFAULTS: &[(&str, i64)] = &[
     (plugins::NODE_AFFINITY, 2),
     (plugins::NODE_PORTS, 0),
     (plugins::NODE_RESOURCES_FIT, 1),
+    (plugins::POD_TOPOLOGY_SPREAD, 2),
+    (plugins::INTER_POD_AFFINITY, 2),
+    (plugins::DEFAULT_PREEMPTION, 0),
     (plugins::BALANCED_ALLOCATION, 1),
     (plugins::IMAGE_LOCALITY, 1),
     (plugins::DEFAULT_BINDER, 0),
@@ -107,6 +110,24 @@ impl Registry {
             }
             plugins::NODE_PORTS => Arc::new(plugins::node_ports::NodePorts),
             plugins::NODE_RESOURCES_FIT => Arc::new(fit(config, ignored)?),
+            plugins::POD_TOPOLOGY_SPREAD => Arc::new(spread(config)?),
+            plugins::INTER_POD_AFFINITY => {
+                let args: InterPodAffinityArgs = plugin_args(config, name)?;
+                if !(0..=100).contains(&args.hard_pod_affinity_weight) {
+                    return Err(invalid("hardPodAffinityWeight", "not in valid range [0-100]"));
+                }
+                Arc::new(plugins::inter_pod_affinity::InterPodAffinity::new(args))
+            }
+            plugins::DEFAULT_PREEMPTION => {
+                let args: DefaultPreemptionArgs = plugin_args(config, name)?;
+                if !(0..=100).contains(&args.min_candidate_nodes_percentage) {
+                    return Err(invalid("minCandidateNodesPercentage", "not in valid range [0, 100]"));
+                }
+                if args.min_candidate_nodes_absolute < 0 {
+                    return Err(invalid("minCandidateNodesAbsolute", "not in valid range [0, inf)"));
+                }
+                Arc::new(plugins::default_preemption::DefaultPreemption::new(args, self.shared.preempting.clone()))
+            }
             plugins::BALANCED_ALLOCATION => {
                 let args: BalancedAllocationArgs = plugin_args(config, name)?;
                 Arc::new(plugins::balanced_allocation::BalancedAllocation::new(resources(&args.resources)))
@@ -222,6 +243,20 @@ fn resources(specs: &[ResourceSpec]) -> Vec<ScoredResource> {
     specs.iter().map(|r| ScoredResource { name: r.name.clone(), weight: if r.weight == 0 { 1 } else { r.weight } }).collect()
 }
 
+fn invalid(field: &str, message: &str) -> ConfigError {
+    ConfigError::Invalid { field: field.into(), message: message.into() }
+}
+
+fn spread(config: &ProfileConfig) -> Result<plugins::pod_topology_spread::PodTopologySpread, ConfigError> {
+    let args: PodTopologySpreadArgs = plugin_args(config, plugins::POD_TOPOLOGY_SPREAD)?;
+    match args.defaulting_type.as_str() {
+        "" | "System" if args.default_constraints.is_empty() => Ok(plugins::pod_topology_spread::PodTopologySpread::default()),
+        "" | "System" => Err(invalid("defaultingType", "when .defaultConstraints are not empty")),
+        "List" => Ok(plugins::pod_topology_spread::PodTopologySpread::with_defaults(&args.default_constraints)),
+        other => Err(invalid("defaultingType", &format!("Unsupported value: {other:?}"))),
+    }
+}
+
 fn fit(config: &ProfileConfig, ignored: &[String]) -> Result<plugins::node_resources_fit::NodeResourcesFit, ConfigError> {
     let args: NodeResourcesFitArgs = plugin_args(config, plugins::NODE_RESOURCES_FIT)?;
     let scoring = args.scoring_strategy.unwrap_or_default();
@@ -233,10 +268,7 @@ fn fit(config: &ProfileConfig, ignored: &[String]) -> Result<plugins::node_resou
             // Configured out of 10, computed out of 100.
             Strategy::Ratio(shape.iter().map(|p| (p.utilization, p.score * 10)).collect())
         }
-        other => {
-            let message = format!("scoring strategy {other} is not supported");
-            return Err(ConfigError::Invalid { field: "scoringStrategy.type".into(), message });
-        }
+        other => return Err(invalid("scoringStrategy.type", &format!("scoring strategy {other} is not supported"))),
     };
     let ignored = args.ignored_resources.into_iter().chain(ignored.iter().cloned()).collect();
     let scorer = ResourceScorer::new(strategy, resources(&scoring.resources));

@@ -8,12 +8,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use informer::Clock;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::api::{ApiFailure, PodEvent};
-use crate::clock::Clock;
 use crate::cluster::Cluster;
 use crate::config::Configuration;
 use crate::extender::Extender;
@@ -72,7 +72,7 @@ pub struct PreemptJob {
 
 /// A pod on its way to a node.
 struct Under {
-    pod: Box<QueuedPod>,
+    pod: QueuedPod,
     profile: Arc<Profile>,
     node: NodeIdx,
     /// The newest version that the API showed; `None` once the pod is gone or bound by someone else.
@@ -96,6 +96,8 @@ pub struct Scheduler {
     preemption_id: PluginId,
     effects: Vec<Effect>,
     clock: Arc<dyn Clock>,
+    /// When monotonic time began, as the wall clock had it then: time in the queue never goes back.
+    epoch: Timestamp,
     metrics: Arc<Metrics>,
     registry: Registry,
 }
@@ -159,8 +161,12 @@ impl Scheduler {
             ..QueueConfig::default()
         };
         let sort = profiles[0].queue_sort.clone();
+        let mut cluster = Cluster::new();
+        for key in profiles.iter().flat_map(|p| &p.interests).flat_map(|(_, _, plugin)| plugin.topology_keys()) {
+            cluster.track(&key);
+        }
         Ok(Self {
-            cluster: Cluster::new(),
+            cluster,
             queue: Queue::new(queue_config, sort),
             algorithm: Algorithm::new(configuration.percentage_of_nodes_to_score, seed),
             extender_id: registry.extender_id(),
@@ -170,10 +176,16 @@ impl Scheduler {
             extenders,
             under_way: FxHashMap::default(),
             effects: Vec::new(),
+            epoch: clock.now().saturating_sub(clock.monotonic()).unwrap_or(Timestamp::UNIX_EPOCH),
             clock,
             metrics: Arc::default(),
             registry,
         })
+    }
+
+    /// The time by which the queue goes.
+    pub fn now(&self) -> Timestamp {
+        self.epoch.saturating_add(self.clock.monotonic()).unwrap_or(Timestamp::MAX)
     }
 
     /// The model of the cluster.
@@ -209,7 +221,7 @@ impl Scheduler {
 
     /// Does what time alone asks for.
     pub fn tick(&mut self) {
-        let now = self.clock.now();
+        let now = self.now();
         self.queue.end_backoffs(now);
         self.queue.flush_forgotten(judge!(self), now);
         let expired: Vec<_> = self
@@ -274,7 +286,7 @@ impl Scheduler {
     }
 
     fn dispatch(&mut self, event: &ClusterEvent) {
-        let now = self.clock.now();
+        let now = self.now();
         self.queue.on_event(event, judge!(self), now, |_| true);
     }
 
@@ -287,7 +299,7 @@ impl Scheduler {
         if Cluster::is_assigned(&pod) {
             self.assigned(None, pod);
         } else if self.is_ours(&pod) && !is_finished(&pod) {
-            let now = self.clock.now();
+            let now = self.now();
             self.queue.add(Arc::new(PodInfo::new(pod)), judge!(self), now);
         }
     }
@@ -317,7 +329,7 @@ impl Scheduler {
             }
             return;
         }
-        let now = self.clock.now();
+        let now = self.now();
         let info = Arc::new(PodInfo::new(new));
         self.queue.update(old, info.clone(), judge!(self), now);
         let before = old.status.as_ref().and_then(|s| s.nominated_node_name.as_deref()).unwrap_or_default();
@@ -346,7 +358,7 @@ impl Scheduler {
     /// Room promised to a pod is free again: for pods of no higher priority that is as good as a deletion.
     fn nomination_freed(&mut self, pod: Arc<Pod>, priority: i32) {
         let event = ClusterEvent::assigned_pod_delete(pod);
-        let now = self.clock.now();
+        let now = self.now();
         self.queue.on_event(&event, judge!(self), now, |waiting| waiting.priority <= priority);
     }
 
@@ -375,7 +387,7 @@ impl Scheduler {
 
     /// Tries the next pod; `false` when there is none.
     pub fn schedule_one(&mut self) -> bool {
-        let now = self.clock.now();
+        let now = self.now();
         let Some(queued) = self.queue.pop(now) else { return false };
         let info = queued.info.clone();
         let Some(profile) = self.profiles.iter().find(|p| p.name == info.scheduler_name()).cloned() else {
@@ -409,7 +421,7 @@ impl Scheduler {
     }
 
     /// Assumes the pod on its node and sets the binding in motion.
-    fn commit(&mut self, queued: Box<QueuedPod>, profile: Arc<Profile>, idx: NodeIdx, now: Timestamp) {
+    fn commit(&mut self, queued: QueuedPod, profile: Arc<Profile>, idx: NodeIdx, now: Timestamp) {
         let info = queued.info.clone();
         if let Err(error) = self.cluster.assume(info.clone(), idx) {
             return self.fail(queued, &profile, Rejection::error(error.to_string()), Nomination::Set(String::new()), now);
@@ -462,7 +474,7 @@ impl Scheduler {
         // What takes its time is announced, so that others keep the room free.
         if !works.is_empty() || !under.waits.is_empty() {
             let nomination = Nomination::Set(name.to_string());
-            if let Some(patch) = status::patch(&info.pod, None, &nomination, now) {
+            if let Some(patch) = status::patch(&info.pod, None, &nomination, self.clock.now()) {
                 self.effects.push(Effect::PatchStatus { pod: info.pod.clone(), patch });
             }
         }
@@ -504,7 +516,7 @@ impl Scheduler {
     /// The pod is bound.
     pub fn bound(&mut self, uid: &str) {
         let Some(under) = self.under_way.remove(uid) else { return };
-        let (info, now) = (under.pod.info.clone(), self.clock.now());
+        let (info, now) = (under.pod.info.clone(), self.now());
         let node = self.cluster.node(under.node).name().to_owned();
         let note = format!("Successfully assigned {}/{} to {node}", info.namespace(), info.name());
         self.record(&info.pod, None, false, "Scheduled", "Binding", note);
@@ -526,8 +538,8 @@ impl Scheduler {
         if waiting {
             return self.give_up(uid, Rejection::unschedulable("removed"));
         }
-        if let Some((info, _)) = self.cluster.placed(uid).filter(|_| self.cluster.is_assumed(uid)) {
-            let pod = info.pod.clone();
+        if let Some((info, idx)) = self.cluster.placed(uid).filter(|_| self.cluster.is_assumed(uid)) {
+            let pod = on_node(info, self.cluster.node(idx).name());
             self.cluster.forget(uid);
             self.dispatch(&ClusterEvent::assigned_pod_delete(pod));
         }
@@ -535,11 +547,11 @@ impl Scheduler {
 
     fn give_up(&mut self, uid: &str, rejection: Rejection) {
         let Some(under) = self.under_way.remove(uid) else { return };
-        let (info, now) = (under.pod.info.clone(), self.clock.now());
+        let (info, now) = (under.pod.info.clone(), self.now());
         self.unreserve(&info, &under.profile);
-        let forgotten = self.cluster.forget(uid);
-        if forgotten {
-            let event = ClusterEvent::assigned_pod_delete(info.pod.clone());
+        let pod = on_node(&info, self.cluster.node(under.node).name());
+        if self.cluster.forget(uid) {
+            let event = ClusterEvent::assigned_pod_delete(pod);
             self.queue.on_event(&event, judge!(self), now, |other| other.uid() != info.uid());
         }
         self.fail_late(under, rejection, now);
@@ -577,7 +589,7 @@ impl Scheduler {
     }
 
     /// No node was found: perhaps room can be made.
-    fn no_node(&mut self, mut queued: Box<QueuedPod>, profile: Arc<Profile>, failure: Failure, now: Timestamp) {
+    fn no_node(&mut self, mut queued: QueuedPod, profile: Arc<Profile>, failure: Failure, now: Timestamp) {
         let info = queued.info.clone();
         let clear = Nomination::Set(String::new());
         (queued.rejectors, queued.pending) = (PluginSet::default(), PluginSet::default());
@@ -622,7 +634,7 @@ impl Scheduler {
         // Victims that are not bound yet are turned back in memory; nothing of them is in the API.
         let (assumed, placed): (Vec<_>, Vec<_>) = victims.into_iter().partition(|v| self.under_way.get(v.uid()).is_some_and(|u| u.job.is_some()));
         for victim in assumed {
-            let note = format!("Preempted by Pod {} on node {node} (in kube-scheduler memory).", preemptor.uid());
+            let note = format!("Preempted by pod {} on node {node} (in kube-scheduler memory).", preemptor.uid());
             self.record(&victim.pod, Some(preemptor.pod.clone()), false, "Preempted", "Preempting", note);
             self.give_up(victim.uid(), Rejection::unschedulable("preempted").by(self.preemption_id));
         }
@@ -640,13 +652,13 @@ impl Scheduler {
         self.preempting.end(preemptor.uid());
         // An event that came during the evictions was held back by the gate; a failure leaves nothing to wait for.
         if failed || self.queue.gated_by(preemptor.uid()) == Some(self.preemption_id) {
-            let now = self.clock.now();
+            let now = self.now();
             self.queue.activate(preemptor, judge!(self), now);
         }
     }
 
     /// Reports a failed attempt and puts the pod back into the queue.
-    fn fail(&mut self, queued: Box<QueuedPod>, profile: &Profile, rejection: Rejection, nomination: Nomination, now: Timestamp) {
+    fn fail(&mut self, queued: QueuedPod, profile: &Profile, rejection: Rejection, nomination: Nomination, now: Timestamp) {
         let info = queued.info.clone();
         let (reason, result) = if rejection.is_rejection() {
             ("Unschedulable", AttemptResult::Unschedulable)
@@ -659,7 +671,7 @@ impl Scheduler {
         self.queue.nominator.set(&info, &nomination);
         self.record(&info.pod, None, true, "FailedScheduling", "Scheduling", status::note(&message));
         let condition = Condition { kind: "PodScheduled", status: "False", reason, message: &message };
-        if let Some(patch) = status::patch(&info.pod, Some(condition), &nomination, now) {
+        if let Some(patch) = status::patch(&info.pod, Some(condition), &nomination, self.clock.now()) {
             self.effects.push(Effect::PatchStatus { pod: info.pod.clone(), patch });
         }
     }
@@ -682,6 +694,13 @@ impl Scheduler {
         }
         Ok(())
     }
+}
+
+/// The pod as it would be on its node: an assumed pod's own object does not know it yet.
+fn on_node(info: &PodInfo, node: &str) -> Arc<Pod> {
+    let mut pod = (*info.pod).clone();
+    pod.spec.get_or_insert_default().node_name = Some(node.to_owned());
+    Arc::new(pod)
 }
 
 fn is_finished(pod: &Pod) -> bool {

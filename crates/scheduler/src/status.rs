@@ -42,16 +42,14 @@ fn condition_patch(pod: &Pod, condition: &Condition<'_>, now: Timestamp) -> Opti
     let held = pod.status.as_ref().and_then(|s| s.conditions.as_ref()?.iter().find(|c| c.type_ == condition.kind));
     let generation = pod.metadata.generation.filter(|g| *g > 0);
     let mut transition = now;
-    if let Some(held) = held {
-        if held.status == condition.status {
-            if held.reason.as_deref() == Some(condition.reason)
-                && held.message.as_deref() == Some(condition.message)
-                && held.observed_generation == generation
-            {
-                return None;
-            }
-            transition = held.last_transition_time.as_ref().map_or(now, |t| t.0);
+    if let Some(held) = held.filter(|held| held.status == condition.status) {
+        if held.reason.as_deref() == Some(condition.reason)
+            && held.message.as_deref() == Some(condition.message)
+            && held.observed_generation == generation
+        {
+            return None;
         }
+        transition = held.last_transition_time.as_ref().map_or(now, |t| t.0);
     }
     // Whole seconds, as the API keeps them.
     let transition = Timestamp::from_second(transition.as_second()).unwrap_or(transition);

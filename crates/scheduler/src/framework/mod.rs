@@ -76,6 +76,11 @@ pub trait Plugin: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// Topology keys that it asks about beside those in pods.
+    fn topology_keys(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Whether this event, one of its interests, may make the pod schedulable.
     fn hint(&self, _pod: &PodInfo, _event: &ClusterEvent, _cluster: &Cluster) -> Hint {
         Hint::Queue

@@ -2,28 +2,35 @@
 
 pub mod balanced_allocation;
 pub mod default_binder;
+pub mod default_preemption;
+mod default_selector;
 pub mod image_locality;
+pub mod inter_pod_affinity;
 pub mod node_affinity;
 pub mod node_name;
 pub mod node_ports;
 pub mod node_resources_fit;
 pub mod node_unschedulable;
 mod normalize;
+pub mod pod_topology_spread;
 pub mod priority_sort;
 pub mod resource_score;
 pub mod scheduling_gates;
 pub mod taint_toleration;
 pub mod taints;
+pub mod volume_binding;
+#[cfg(test)]
+mod testing;
 
 /// Name of [`priority_sort::PrioritySort`].
 pub const PRIORITY_SORT: &str = "PrioritySort";
 /// Name of [`default_binder::DefaultBinder`].
 pub const DEFAULT_BINDER: &str = "DefaultBinder";
-/// Name of the preemption plugin.
+/// Name of [`default_preemption::DefaultPreemption`].
 pub const DEFAULT_PREEMPTION: &str = "DefaultPreemption";
 /// Name of [`image_locality::ImageLocality`].
 pub const IMAGE_LOCALITY: &str = "ImageLocality";
-/// Name of the inter-pod affinity plugin.
+/// Name of [`inter_pod_affinity::InterPodAffinity`].
 pub const INTER_POD_AFFINITY: &str = "InterPodAffinity";
 /// Name of [`node_affinity::NodeAffinity`].
 pub const NODE_AFFINITY: &str = "NodeAffinity";
@@ -41,7 +48,7 @@ pub const NODE_RESOURCES_FIT: &str = "NodeResourcesFit";
 pub const NODE_UNSCHEDULABLE: &str = "NodeUnschedulable";
 /// Name of the plugin that counts volumes per node.
 pub const NODE_VOLUME_LIMITS: &str = "NodeVolumeLimits";
-/// Name of the spreading plugin.
+/// Name of [`pod_topology_spread::PodTopologySpread`].
 pub const POD_TOPOLOGY_SPREAD: &str = "PodTopologySpread";
 /// Name of [`scheduling_gates::SchedulingGates`].
 pub const SCHEDULING_GATES: &str = "SchedulingGates";

@@ -15,7 +15,7 @@ pub(super) trait Order {
 /// The pods of one queue.
 #[derive(Default)]
 pub(super) struct Heap {
-    pods: Vec<Box<QueuedPod>>,
+    pods: Vec<QueuedPod>,
     positions: FxHashMap<Arc<str>, usize>,
 }
 
@@ -29,30 +29,30 @@ impl Heap {
     }
 
     pub(super) fn peek(&self) -> Option<&QueuedPod> {
-        self.pods.first().map(|pod| &**pod)
+        self.pods.first()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &QueuedPod> {
-        self.pods.iter().map(|pod| &**pod)
+        self.pods.iter()
     }
 
-    pub(super) fn push(&mut self, pod: Box<QueuedPod>, order: &impl Order) {
+    pub(super) fn push(&mut self, pod: QueuedPod, order: &impl Order) {
         let position = self.pods.len();
         self.positions.insert(pod.info.uid().clone(), position);
         self.pods.push(pod);
         self.sift_up(position, order);
     }
 
-    pub(super) fn pop(&mut self, order: &impl Order) -> Option<Box<QueuedPod>> {
+    pub(super) fn pop(&mut self, order: &impl Order) -> Option<QueuedPod> {
         (!self.pods.is_empty()).then(|| self.remove_at(0, order))
     }
 
-    pub(super) fn remove(&mut self, uid: &str, order: &impl Order) -> Option<Box<QueuedPod>> {
+    pub(super) fn remove(&mut self, uid: &str, order: &impl Order) -> Option<QueuedPod> {
         let position = *self.positions.get(uid)?;
         Some(self.remove_at(position, order))
     }
 
-    fn remove_at(&mut self, position: usize, order: &impl Order) -> Box<QueuedPod> {
+    fn remove_at(&mut self, position: usize, order: &impl Order) -> QueuedPod {
         let removed = self.pods.swap_remove(position);
         self.positions.remove(removed.info.uid());
         if position < self.pods.len() {

@@ -140,7 +140,7 @@ pub struct Queue {
     active: Heap,
     backoff: Heap,
     error_backoff: Heap,
-    unschedulable: FxHashMap<Arc<str>, Box<QueuedPod>>,
+    unschedulable: FxHashMap<Arc<str>, QueuedPod>,
     /// How many unschedulable pods each plugin rejected; the last element counts those that none did.
     rejected_by: [usize; 65],
     /// Pods under way, with the number of the first event they have not seen.
@@ -174,7 +174,7 @@ impl Queue {
     pub fn add(&mut self, info: Arc<PodInfo>, judge: &dyn Judge, now: Timestamp) {
         self.remove(info.uid());
         self.nominator.set(&info, &Nomination::Keep);
-        self.to_active(Box::new(QueuedPod::new(info, now)), judge, now);
+        self.make_active(QueuedPod::new(info, now), judge, now);
     }
 
     /// Takes in the new version of a pod.
@@ -228,7 +228,7 @@ impl Queue {
         self.remove(uid);
     }
 
-    fn remove(&mut self, uid: &str) -> Option<Box<QueuedPod>> {
+    fn remove(&mut self, uid: &str) -> Option<QueuedPod> {
         self.active
             .remove(uid, &self.by_sort)
             .or_else(|| self.backoff.remove(uid, &self.by_backoff))
@@ -237,7 +237,7 @@ impl Queue {
     }
 
     /// The next pod to try. It is under way until [`Queue::done`] or [`Queue::failed`].
-    pub fn pop(&mut self, now: Timestamp) -> Option<Box<QueuedPod>> {
+    pub fn pop(&mut self, now: Timestamp) -> Option<QueuedPod> {
         self.end_backoffs(now);
         // When there is nothing better to do, a pod need not sit out its backoff.
         let popped = self.active.pop(&self.by_sort).or_else(|| self.backoff.pop(&self.by_backoff));
@@ -259,7 +259,7 @@ impl Queue {
     }
 
     /// Takes back a pod whose attempt failed. Its rejectors must be set, or none of them for an error.
-    pub fn failed(&mut self, mut pod: Box<QueuedPod>, judge: &dyn Judge, now: Timestamp) {
+    pub fn failed(&mut self, mut pod: QueuedPod, judge: &dyn Judge, now: Timestamp) {
         let uid = pod.info.uid().clone();
         let seen = self.in_flight.get(&uid).copied();
         if self.contains(&uid) {
@@ -341,7 +341,7 @@ impl Queue {
             .or_else(|| self.backoff.remove(uid, &self.by_backoff))
             .or_else(|| self.error_backoff.remove(uid, &self.by_backoff));
         match waiting {
-            Some(pod) => self.to_active(pod, judge, now),
+            Some(pod) => self.make_active(pod, judge, now),
             None if self.in_flight.contains_key(uid) => self.record(ClusterEvent::force_activate(info.pod.clone())),
             None => {}
         }
@@ -413,18 +413,18 @@ impl Queue {
     /// All pods in the queues.
     pub fn iter(&self) -> impl Iterator<Item = &QueuedPod> {
         let heaps = self.active.iter().chain(self.backoff.iter()).chain(self.error_backoff.iter());
-        heaps.chain(self.unschedulable.values().map(|pod| &**pod))
+        heaps.chain(self.unschedulable.values())
     }
 
-    fn requeue(&mut self, pod: Box<QueuedPod>, strategy: Requeue, judge: &dyn Judge, now: Timestamp) {
+    fn requeue(&mut self, pod: QueuedPod, strategy: Requeue, judge: &dyn Judge, now: Timestamp) {
         match strategy {
             Requeue::No => self.keep_unschedulable(pod),
-            Requeue::AfterBackoff if is_backing_off(&pod, now) => self.to_backoff(pod, judge),
-            Requeue::AfterBackoff | Requeue::Immediately => self.to_active(pod, judge, now),
+            Requeue::AfterBackoff if is_backing_off(&pod, now) => self.back_off(pod, judge),
+            Requeue::AfterBackoff | Requeue::Immediately => self.make_active(pod, judge, now),
         }
     }
 
-    fn to_active(&mut self, mut pod: Box<QueuedPod>, judge: &dyn Judge, now: Timestamp) {
+    fn make_active(&mut self, mut pod: QueuedPod, judge: &dyn Judge, now: Timestamp) {
         if self.passes_gates(&mut pod, judge) {
             pod.first_active.get_or_insert(now);
             self.active.push(pod, &self.by_sort);
@@ -433,7 +433,7 @@ impl Queue {
         }
     }
 
-    fn to_backoff(&mut self, mut pod: Box<QueuedPod>, judge: &dyn Judge) {
+    fn back_off(&mut self, mut pod: QueuedPod, judge: &dyn Judge) {
         if !self.passes_gates(&mut pod, judge) {
             self.keep_unschedulable(pod);
         } else if pod.rejectors.union(pod.pending).is_empty() {
@@ -457,12 +457,12 @@ impl Queue {
         }
     }
 
-    fn keep_unschedulable(&mut self, pod: Box<QueuedPod>) {
+    fn keep_unschedulable(&mut self, pod: QueuedPod) {
         self.count_rejectors(&pod, true);
         self.unschedulable.insert(pod.info.uid().clone(), pod);
     }
 
-    fn take_unschedulable(&mut self, uid: &str) -> Option<Box<QueuedPod>> {
+    fn take_unschedulable(&mut self, uid: &str) -> Option<QueuedPod> {
         let pod = self.unschedulable.remove(uid)?;
         self.count_rejectors(&pod, false);
         Some(pod)

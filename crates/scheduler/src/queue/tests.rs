@@ -57,7 +57,7 @@ fn node_added() -> ClusterEvent {
     ClusterEvent::new(Resource::Node, Action::ADD, None, Some(Object::Node(Arc::new(node("n").build()))))
 }
 
-fn rejected(mut pod: Box<QueuedPod>) -> Box<QueuedPod> {
+fn rejected(mut pod: QueuedPod) -> QueuedPod {
     pod.rejectors.insert(FIT);
     pod
 }

@@ -3,21 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use informer::clock::Fake;
 use k8s_openapi::api::core::v1::{Node, Pod};
 
 use super::*;
-use crate::clock::FakeClock;
 use crate::testing::{node, pod};
 
 /// A scheduler of the default configuration, with its clock.
 struct Rig {
     scheduler: Scheduler,
-    clock: Arc<FakeClock>,
+    clock: Arc<Fake>,
 }
 
 impl Rig {
     fn new() -> Self {
-        let clock = Arc::new(FakeClock::default());
+        let clock = Fake::at(Timestamp::UNIX_EPOCH);
         let scheduler = Scheduler::new(&Configuration::default(), Registry::default(), Vec::new(), clock.clone(), 1).unwrap();
         Self { scheduler, clock }
     }

@@ -1,0 +1,312 @@
+//! The scheduler against a live API: informers feed it, a client does what it decides.
+//!
+//! Scheduling runs on a thread of its own, so that a long cycle holds nobody up and nobody holds a cycle up. The thread
+//! sleeps until a message or a deadline comes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use client::{Client, DeleteOptions, Patch};
+use futures::FutureExt;
+use informer::events::{EventType, Reporter, reference};
+use informer::{Cached, Change, Clock, Filter, Informer, Informers};
+use k8s_openapi::api::core::v1::{Binding, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Status};
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::api::{Api, ApiFailure, PodEvent, Reply};
+use crate::config::Configuration;
+use crate::effects::Doer;
+use crate::extender::Extender;
+use crate::inbox::{Inbox, Message};
+use crate::metrics::Metrics;
+use crate::objects::Object;
+use crate::registry::{Registry, RegistryError};
+use crate::scheduler::{Effect, Scheduler};
+
+/// Effects waiting to be done; scheduling waits when there are more.
+const MAX_EFFECTS: usize = 4096;
+/// Cycles between two looks into the inbox, so that a full queue does not make the model stale.
+const CYCLES_PER_LOOK: usize = 16;
+/// Finished pods take no room and are not watched.
+const UNFINISHED: &str = "status.phase!=Succeeded,status.phase!=Failed";
+
+/// Why the scheduler ended.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The configuration's profiles cannot be built.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// The scheduling thread could not be started.
+    #[error("cannot start the scheduling thread: {0}")]
+    Thread(#[from] std::io::Error),
+    /// The scheduling thread panicked.
+    #[error("the scheduling thread panicked")]
+    Panicked,
+}
+
+/// What [`run`] needs beside the API.
+pub struct Config {
+    /// Profiles, backoffs, extenders.
+    pub configuration: Configuration,
+    /// Plugins from outside.
+    pub registry: Registry,
+    /// Told of the metrics once the scheduler runs.
+    pub metrics: Option<tokio::sync::oneshot::Sender<Arc<Metrics>>>,
+    /// Host name, for events.
+    pub host: String,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { configuration: Configuration::default(), registry: Registry::default(), metrics: None, host: "localhost".into() }
+    }
+}
+
+/// Schedules until told to stop.
+pub async fn run(config: Config, client: Client, shutdown: CancellationToken) -> Result<(), Error> {
+    let informers = Informers::new(client);
+    run_with(config, &informers, shutdown).await
+}
+
+/// Schedules until told to stop, on informers that others share.
+pub async fn run_with(config: Config, informers: &Informers, shutdown: CancellationToken) -> Result<(), Error> {
+    let clock = informers.clock().clone();
+    let extenders: Vec<Arc<dyn Extender>> = crate::http_extender::all(&config.configuration.extenders);
+    let mut scheduler = Scheduler::new(&config.configuration, config.registry, extenders, clock.clone(), rand::random())?;
+    if let Some(metrics) = config.metrics {
+        // Nobody listening any more is no reason not to schedule.
+        let _ = metrics.send(scheduler.metrics().clone());
+    }
+    let inbox = Arc::new(Inbox::default());
+    let claims = observe(informers, &inbox).await;
+    let api = Arc::new(Live { client: informers.client().clone(), reporter: reporter(informers, &config.host, &clock), claims });
+    let (effects, incoming) = mpsc::channel(MAX_EFFECTS);
+    let doer = tokio::spawn(Doer::new(api, inbox.clone()).run(incoming));
+    let (ended, end) = tokio::sync::oneshot::channel();
+    let thread_inbox = inbox.clone();
+    std::thread::Builder::new().name("scheduler".into()).spawn(move || {
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&mut scheduler, &thread_inbox, &effects)));
+        let _ = ended.send(outcome.is_ok());
+    })?;
+    let closing = inbox.clone();
+    tokio::select! {
+        () = shutdown.cancelled() => {
+            closing.close();
+            doer.abort();
+            Ok(())
+        }
+        ended = end => match ended {
+            Ok(true) => Ok(()),
+            _ => Err(Error::Panicked),
+        },
+    }
+}
+
+fn reporter(informers: &Informers, host: &str, clock: &Arc<dyn Clock>) -> Reporter {
+    let instance = format!("default-scheduler-{host}");
+    Reporter::new(informers.client().clone(), "default-scheduler", &instance, clock.clone())
+}
+
+/// The scheduling thread.
+fn work(scheduler: &mut Scheduler, inbox: &Inbox, effects: &mpsc::Sender<Effect>) {
+    loop {
+        let patience = if scheduler.has_work() {
+            Some(Duration::ZERO)
+        } else {
+            let until = |deadline: jiff::Timestamp| deadline.duration_since(scheduler.now()).try_into().unwrap_or(Duration::ZERO);
+            scheduler.next_deadline().map(until)
+        };
+        let Some(messages) = inbox.take(patience) else { return };
+        for message in messages {
+            match message {
+                Message::Observed { old, new } => scheduler.observe(old, new),
+                Message::Bound(uid) => scheduler.bound(&uid),
+                Message::BindFailed(uid, failure) => scheduler.bind_failed(&uid, &failure),
+                Message::Preempted(pod, failed) => scheduler.preempted(&pod, failed),
+            }
+        }
+        scheduler.tick();
+        for _ in 0..CYCLES_PER_LOOK {
+            if !scheduler.schedule_one() {
+                break;
+            }
+        }
+        scheduler.metrics().pending(scheduler.pending());
+        for effect in scheduler.take_effects() {
+            if effects.blocking_send(effect).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Connects the informers to the inbox and waits until all of them are complete. Pods come last: a pod scheduled before
+/// its node is known would be reported unschedulable for no reason.
+async fn observe(informers: &Informers, inbox: &Arc<Inbox>) -> watch::Receiver<u64> {
+    macro_rules! observe {
+        ($informer:expr, $variant:ident) => {{
+            let informer = $informer;
+            subscribe(&informer, inbox, Object::$variant);
+            informer.synced().await;
+            informer
+        }};
+    }
+    let (changed, claims) = watch::channel(0);
+    observe!(informers.of(), Namespace);
+    observe!(informers.of(), Service);
+    observe!(informers.of(), ReplicationController);
+    observe!(informers.of(), ReplicaSet);
+    observe!(informers.of(), StatefulSet);
+    observe!(informers.of(), PodDisruptionBudget);
+    observe!(informers.of(), StorageClass);
+    observe!(informers.of(), CsiDriver);
+    observe!(informers.of(), CsiNode);
+    observe!(informers.of(), CsiStorageCapacity);
+    observe!(informers.of(), VolumeAttachment);
+    observe!(informers.of(), PersistentVolume);
+    let claim_informer = observe!(informers.of::<PersistentVolumeClaim>(), PersistentVolumeClaim);
+    claim_informer.subscribe(move |_| changed.send_modify(|count| *count += 1));
+    observe!(informers.of(), Node);
+    observe!(informers.filtered(Filter::fields(UNFINISHED)), Pod);
+    claims
+}
+
+fn subscribe<K: Cached>(informer: &Informer<K>, inbox: &Arc<Inbox>, wrap: fn(Arc<K>) -> Object) {
+    let inbox = inbox.clone();
+    informer.subscribe(move |change: &Change<K>| {
+        let (old, new) = (change.before().cloned().map(wrap), change.after().cloned().map(wrap));
+        inbox.push(Message::Observed { old, new });
+    });
+}
+
+/// The API behind a client.
+struct Live {
+    client: Client,
+    reporter: Reporter,
+    /// Counts changes of claims.
+    claims: watch::Receiver<u64>,
+}
+
+fn failure(error: client::Error) -> ApiFailure {
+    let text = error.to_string();
+    if error.is_not_found() {
+        ApiFailure::NotFound(text)
+    } else if error.is_conflict() {
+        ApiFailure::Conflict(text)
+    } else {
+        ApiFailure::Other(text)
+    }
+}
+
+/// Whether another try may help: the server is there but troubled, or was not reached at all.
+fn is_transient(error: &client::Error) -> bool {
+    matches!(error.code(), Some(500 | 503)) || matches!(error, client::Error::Transport(_))
+}
+
+/// Tries up to four times, with growing pauses, as long as another try may help.
+async fn retrying<T, F>(may_help: impl Fn(&client::Error) -> bool, mut attempt: impl FnMut() -> F) -> Result<T, ApiFailure>
+where
+    F: Future<Output = Result<T, client::Error>>,
+{
+    let mut pause = Duration::from_millis(10);
+    for _ in 0..3 {
+        match attempt().await {
+            Err(error) if may_help(&error) => tokio::time::sleep(pause).await,
+            outcome => return outcome.map_err(failure),
+        }
+        pause *= 5;
+    }
+    attempt().await.map_err(failure)
+}
+
+fn owned(part: &Option<String>) -> String {
+    part.clone().unwrap_or_default()
+}
+
+impl Api for Live {
+    fn bind(&self, pod: &Pod, node: &str) -> Reply {
+        let (client, namespace, name) = (self.client.clone(), owned(&pod.metadata.namespace), owned(&pod.metadata.name));
+        let binding = Binding {
+            metadata: ObjectMeta {
+                name: Some(name.clone()),
+                namespace: Some(namespace.clone()),
+                uid: pod.metadata.uid.clone(),
+                ..Default::default()
+            },
+            target: ObjectReference { kind: Some("Node".into()), name: Some(node.to_owned()), ..Default::default() },
+        };
+        async move {
+            let create = || client.create_subresource::<Pod, _, Status>(&namespace, &name, "binding", &binding);
+            retrying(is_transient, create).await.map(drop)
+        }
+        .boxed()
+    }
+
+    fn patch_pod_status(&self, pod: &Pod, patch: serde_json::Value) -> Reply {
+        let (client, namespace, name) = (self.client.clone(), owned(&pod.metadata.namespace), owned(&pod.metadata.name));
+        let mut patch = patch;
+        if let Some(uid) = &pod.metadata.uid {
+            // A precondition: another pod of the same name must not get this status.
+            patch["metadata"]["uid"] = serde_json::json!(uid);
+        }
+        let patch = Patch::Strategic(patch);
+        async move {
+            let apply = || client.patch_status::<Pod>(&namespace, &name, &patch);
+            retrying(|e| is_transient(e) || e.is_conflict(), apply).await.map(drop)
+        }
+        .boxed()
+    }
+
+    fn delete_pod(&self, pod: &Pod) -> Reply {
+        let (client, namespace, name) = (self.client.clone(), owned(&pod.metadata.namespace), owned(&pod.metadata.name));
+        let options = DeleteOptions { uid: pod.metadata.uid.clone(), ..Default::default() };
+        async move { client.delete::<Pod>(&namespace, &name, &options).await.map_err(failure) }.boxed()
+    }
+
+    fn update_volume(&self, volume: PersistentVolume) -> Reply {
+        let client = self.client.clone();
+        async move { client.update(&volume).await.map(drop).map_err(failure) }.boxed()
+    }
+
+    fn update_claim(&self, claim: PersistentVolumeClaim) -> Reply {
+        let client = self.client.clone();
+        async move { client.update(&claim).await.map(drop).map_err(failure) }.boxed()
+    }
+
+    fn claims_bound(&self, namespace: &str, names: Vec<String>, limit: Duration) -> Reply {
+        let (client, namespace, mut changes) = (self.client.clone(), namespace.to_owned(), self.claims.clone());
+        let all_bound = async move {
+            loop {
+                changes.mark_unchanged();
+                let mut bound = true;
+                for name in &names {
+                    let claim: PersistentVolumeClaim = client.get(&namespace, name).await.map_err(failure)?;
+                    let selected = claim.metadata.annotations.as_ref().is_some_and(|a| a.contains_key("volume.kubernetes.io/selected-node"));
+                    bound &= crate::plugins::volume_binding::is_fully_bound(&claim);
+                    if !bound && !selected && claim.spec.as_ref().and_then(|s| s.volume_name.as_deref()).unwrap_or_default().is_empty() {
+                        let text = format!("provisioning failed for PVC {name:?}");
+                        return Err(ApiFailure::Other(text));
+                    }
+                }
+                if bound {
+                    return Ok(());
+                }
+                if changes.changed().await.is_err() {
+                    return Err(ApiFailure::Other("the scheduler is shutting down".into()));
+                }
+            }
+        };
+        async move {
+            tokio::time::timeout(limit, all_bound).await.unwrap_or_else(|_| Err(ApiFailure::Other("timed out waiting for the condition".into())))
+        }
+        .boxed()
+    }
+
+    fn record(&self, event: PodEvent) {
+        let kind = if event.warning { EventType::Warning } else { EventType::Normal };
+        let related = event.related.as_deref().map(reference);
+        self.reporter.event(reference(&*event.pod), related, kind, event.reason, event.action, event.note);
+    }
+}

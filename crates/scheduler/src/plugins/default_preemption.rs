@@ -1,0 +1,303 @@
+//! DefaultPreemption: when no node has room, evict pods of lower priority from the node where that hurts least.
+//!
+//! Deciding happens here, on copies of nodes; evicting is an effect. Disruption budgets are respected where possible: a
+//! node is judged first by how many budgets it would break.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use rand::Rng;
+
+use crate::cluster::Cluster;
+use crate::config::DefaultPreemptionArgs;
+use crate::extender::VictimsByNode;
+use crate::framework::{
+    Action, ClusterEvent, Code, CycleState, Diagnosis, Hint, Interest, Plugin, Points, PostFilter, PostFilterOutcome, PostFilterResult,
+    PreEnqueue, Rejection, Resource, Verdict,
+};
+use crate::node::{NodeIdx, NodeInfo};
+use crate::pod::PodInfo;
+use crate::preemption::Preempting;
+use crate::schedule::{Attempt, World, filter_with_nominated};
+use crate::selector::LabelSelector;
+
+/// Makes room by evictions.
+#[derive(Default)]
+pub struct DefaultPreemption {
+    args: DefaultPreemptionArgs,
+    preempting: Arc<Preempting>,
+}
+
+impl DefaultPreemption {
+    /// With these arguments; `preempting` says which evictions are under way.
+    pub fn new(args: DefaultPreemptionArgs, preempting: Arc<Preempting>) -> Self {
+        Self { args, preempting }
+    }
+
+    fn candidates_wanted(&self, nodes: usize) -> usize {
+        let share = nodes * self.args.min_candidate_nodes_percentage.max(0) as usize / 100;
+        share.max(self.args.min_candidate_nodes_absolute.max(0) as usize).min(nodes)
+    }
+}
+
+impl Plugin for DefaultPreemption {
+    fn name(&self) -> &'static str {
+        super::DEFAULT_PREEMPTION
+    }
+
+    fn points(self: Arc<Self>) -> Points {
+        Points { pre_enqueue: Some(self.clone()), post_filter: Some(self), ..Default::default() }
+    }
+
+    fn interests(&self) -> Vec<Interest> {
+        vec![Interest::new(Resource::AssignedPod, Action::DELETE)]
+    }
+
+    fn hint(&self, _: &PodInfo, _: &ClusterEvent, _: &Cluster) -> Hint {
+        // The plugins that found no room judge the deletion; this one only keeps the gate while evictions go on.
+        Hint::Skip
+    }
+}
+
+impl PreEnqueue for DefaultPreemption {
+    fn pre_enqueue(&self, pod: &PodInfo) -> Result<(), Rejection> {
+        if self.preempting.is_running(pod.uid()) {
+            return Err(Rejection::unresolvable("waiting for the preemption for this pod to be finished"));
+        }
+        Ok(())
+    }
+}
+
+/// A node and the pods to evict from it, most important first.
+#[derive(Debug, Clone)]
+struct Candidate {
+    node: NodeIdx,
+    victims: Vec<Arc<PodInfo>>,
+    violations: i64,
+}
+
+impl PostFilter for DefaultPreemption {
+    fn post_filter(&self, attempt: &mut Attempt<'_>) -> PostFilterOutcome {
+        let refuse = |message: &str, result| PostFilterOutcome { result, success: false, message: format!("preemption: {message}") };
+        if let Err(why) = is_eligible(attempt) {
+            return refuse(why, None);
+        }
+        let all_nodes = attempt.world.cluster.order().len();
+        let (candidates, mut diagnosis) = self.find_candidates(attempt);
+        if candidates.is_empty() {
+            diagnosis.exclude_rest(Rejection::unresolvable("Preemption is not helpful for scheduling"));
+            let clear = PostFilterResult { nominate: String::new(), victims: Vec::new() };
+            return refuse(&diagnosis.message(all_nodes), Some(clear));
+        }
+        let candidates = match ask_extenders(attempt, candidates) {
+            Ok(candidates) => candidates,
+            Err(why) => return refuse(&why, None),
+        };
+        let Some(best) = pick(candidates) else { return refuse("no candidate node for preemption", None) };
+        let node = attempt.world.cluster.node(best.node).name().to_owned();
+        let message =
+            format!("preemption: found a potential placement for pod on node {node}, preempting {} victims", best.victims.len());
+        PostFilterOutcome { result: Some(PostFilterResult { nominate: node, victims: best.victims }), success: true, message }
+    }
+}
+
+/// Whether the pod may have others evicted at all.
+fn is_eligible(attempt: &Attempt<'_>) -> Result<(), &'static str> {
+    let pod = attempt.pod;
+    if pod.pod.spec.as_ref().and_then(|s| s.preemption_policy.as_deref()) == Some("Never") {
+        return Err("not eligible due to preemptionPolicy=Never.");
+    }
+    let cluster = attempt.world.cluster;
+    if let Some(node) = pod.nominated_node().and_then(|name| cluster.node_named(name))
+        && attempt.diagnosis.code(node.idx()) != Code::Unresolvable
+    {
+        // Evictions for this pod are still going on there: more of them elsewhere would be too many.
+        let leaving = |p: &&Arc<PodInfo>| p.priority < pod.priority && is_leaving_by_preemption(p);
+        if node.pods().iter().find(leaving).is_some() {
+            return Err("not eligible due to a terminating pod on the nominated node.");
+        }
+    }
+    Ok(())
+}
+
+fn is_leaving_by_preemption(pod: &PodInfo) -> bool {
+    let conditions = pod.pod.status.as_ref().and_then(|s| s.conditions.as_ref());
+    pod.is_terminating()
+        && conditions.and_then(|c| c.iter().find(|c| c.type_ == "DisruptionTarget")).is_some_and(|c| {
+            c.status == "True" && c.reason.as_deref() == Some("PreemptionByScheduler")
+        })
+}
+
+impl DefaultPreemption {
+    fn find_candidates(&self, attempt: &mut Attempt<'_>) -> (Vec<Candidate>, Diagnosis) {
+        let mut diagnosis = Diagnosis::default();
+        let nodes = &attempt.diagnosis.nodes;
+        let potential: Vec<_> = nodes.iter().filter(|(_, code)| *code == Code::Unschedulable).map(|(idx, _)| *idx).collect();
+        if potential.is_empty() {
+            return (Vec::new(), diagnosis);
+        }
+        let world = attempt.world;
+        let budgets = Budgets::of(world.cluster);
+        let offset = attempt.rng.random_range(0..potential.len());
+        let wanted = self.candidates_wanted(potential.len());
+        let (mut candidates, mut violating) = (Vec::new(), Vec::new());
+        let (front, back) = potential.split_at(offset);
+        for idx in back.iter().chain(front) {
+            match select_victims(world, attempt.state, attempt.pod, world.cluster.node(*idx), &budgets) {
+                Ok(candidate) if candidate.violations == 0 => candidates.push(candidate),
+                Ok(candidate) => violating.push(candidate),
+                Err(rejection) => diagnosis.reject_node(*idx, &rejection),
+            }
+            if !candidates.is_empty() && candidates.len() + violating.len() >= wanted {
+                break;
+            }
+        }
+        candidates.append(&mut violating);
+        (candidates, diagnosis)
+    }
+}
+
+/// The fewest and least important pods whose eviction from a node lets the pod in.
+fn select_victims(
+    world: World<'_>,
+    state: &mut CycleState,
+    pod: &Arc<PodInfo>,
+    node: &NodeInfo,
+    budgets: &Budgets,
+) -> Result<Candidate, Rejection> {
+    let mut potential: Vec<_> = node.pods().iter().filter(|p| p.priority < pod.priority).cloned().collect();
+    if potential.is_empty() {
+        return Err(Rejection::unresolvable("No preemption victims found for incoming pod"));
+    }
+    let (mut what_if, mut state) = (node.clone(), state.clone());
+    let generation = node.generation();
+    for victim in &potential {
+        what_if.remove_pod(victim.uid(), generation);
+        world.profile.pod_removed(&mut state, pod, victim, &what_if, world.cluster);
+    }
+    // If the pod does not fit without any of them, it does not fit.
+    if let Verdict::Reject(rejection) = filter_with_nominated(world, &mut state, pod, &what_if) {
+        return Err(rejection);
+    }
+    potential.sort_by_key(|victim| importance(victim));
+    let (violating, others) = budgets.split(potential);
+    let mut victims = Vec::new();
+    let mut violations = 0;
+    let mixed = !violating.is_empty() && !others.is_empty();
+    let judged = violating.into_iter().map(|v| (v, 1)).chain(others.into_iter().map(|v| (v, 0)));
+    for (victim, violation) in judged {
+        what_if.add_pod(victim.clone(), generation);
+        world.profile.pod_added(&mut state, pod, &victim, &what_if, world.cluster);
+        if filter_with_nominated(world, &mut state, pod, &what_if).is_pass() {
+            continue;
+        }
+        what_if.remove_pod(victim.uid(), generation);
+        world.profile.pod_removed(&mut state, pod, &victim, &what_if, world.cluster);
+        victims.push(victim);
+        violations += violation;
+    }
+    if mixed {
+        victims.sort_by_key(|victim| importance(victim));
+    }
+    if victims.is_empty() {
+        return Err(Rejection::error(format!("expected at least one victim pod on node {:?}", node.name())));
+    }
+    Ok(Candidate { node: node.idx(), victims, violations })
+}
+
+/// Sorts the most important first: higher priority, then longer running. A pod that has not started counts as youngest.
+fn importance(pod: &PodInfo) -> (Reverse<i32>, i128) {
+    (Reverse(pod.priority), started(pod))
+}
+
+fn started(pod: &PodInfo) -> i128 {
+    let time = pod.pod.status.as_ref().and_then(|s| s.start_time.as_ref());
+    time.map_or(i128::MAX, |t| t.0.as_nanosecond())
+}
+
+/// The node where evictions hurt least.
+fn pick(candidates: Vec<Candidate>) -> Option<Candidate> {
+    candidates.into_iter().min_by_key(|candidate| {
+        let highest = candidate.victims.iter().map(|v| v.priority).max().unwrap_or(i32::MIN);
+        // Shifted to be positive, so that more victims never make a smaller sum.
+        let sum: i64 = candidate.victims.iter().map(|v| i64::from(v.priority) + i64::from(i32::MAX) + 1).sum();
+        let most_important = candidate.victims.iter().filter(|v| v.priority == highest);
+        let earliest = most_important.map(|v| started(v)).min().unwrap_or(i128::MAX);
+        (candidate.violations, highest, sum, candidate.victims.len(), Reverse(earliest))
+    })
+}
+
+/// Disruption budgets, parsed.
+struct Budgets(Vec<(Arc<PodDisruptionBudget>, LabelSelector)>);
+
+impl Budgets {
+    fn of(cluster: &Cluster) -> Self {
+        let parse = |budget: &Arc<PodDisruptionBudget>| {
+            let selector = LabelSelector::parse(budget.spec.as_ref()?.selector.as_ref()).ok()?;
+            (!selector.is_empty()).then(|| (budget.clone(), selector))
+        };
+        Self(cluster.objects.disruption_budgets.iter().filter_map(parse).collect())
+    }
+
+    /// Splits pods, most important first, into those whose eviction breaks a budget and the others.
+    fn split(&self, pods: Vec<Arc<PodInfo>>) -> (Vec<Arc<PodInfo>>, Vec<Arc<PodInfo>>) {
+        let allowed = |b: &PodDisruptionBudget| b.status.as_ref().and_then(|s| s.disruptions_allowed).unwrap_or(0);
+        let mut left: Vec<i32> = self.0.iter().map(|(budget, _)| allowed(budget)).collect();
+        pods.into_iter().partition(|pod| {
+            if pod.labels().is_none_or(|l| l.is_empty()) {
+                return false;
+            }
+            for ((budget, selector), left) in self.0.iter().zip(&mut left) {
+                if budget.metadata.namespace.as_deref() != Some(pod.namespace()) || !selector.matches(pod.labels()) {
+                    continue;
+                }
+                let disrupted = budget.status.as_ref().and_then(|s| s.disrupted_pods.as_ref());
+                if disrupted.is_some_and(|d| d.contains_key(pod.name())) {
+                    continue;
+                }
+                *left -= 1;
+                if *left < 0 {
+                    return true;
+                }
+            }
+            false
+        })
+    }
+}
+
+/// Lets extenders narrow the candidates.
+fn ask_extenders(attempt: &Attempt<'_>, candidates: Vec<Candidate>) -> Result<Vec<Candidate>, String> {
+    let cluster = attempt.world.cluster;
+    let mut extenders = attempt.world.extenders.iter().filter(|e| e.preempts() && e.is_interested(attempt.pod)).peekable();
+    if extenders.peek().is_none() {
+        return Ok(candidates);
+    }
+    let named = candidates.into_iter().map(|c| (cluster.node(c.node).name().to_owned(), c.victims, c.violations));
+    let mut victims: VictimsByNode = named.collect();
+    for extender in extenders {
+        let mut narrowed = match extender.preempt(attempt.pod, victims.clone()) {
+            Ok(narrowed) => narrowed,
+            Err(error) if extender.is_ignorable() => {
+                tracing::info!(extender = extender.name(), %error, "extender failed and is ignorable");
+                continue;
+            }
+            Err(error) => return Err(error.to_string()),
+        };
+        if let Some((node, ..)) = narrowed.iter().find(|(_, victims, _)| victims.is_empty()).filter(|_| !extender.is_ignorable()) {
+            return Err(format!("expected at least one victim pod on node {node:?}"));
+        }
+        narrowed.retain(|(_, victims, _)| !victims.is_empty());
+        victims = narrowed;
+        if victims.is_empty() {
+            break;
+        }
+    }
+    let candidate = |(name, victims, violations): (String, Vec<Arc<PodInfo>>, i64)| {
+        cluster.node_named(&name).map(|node| Candidate { node: node.idx(), victims, violations })
+    };
+    Ok(victims.into_iter().filter_map(candidate).collect())
+}
+
+#[cfg(test)]
+mod tests;
