@@ -55,7 +55,10 @@ impl Config {
 impl fmt::Debug for Config {
     /// Never the clients' credentials or the signer's key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Config").field("controllers", &self.controllers).field("network", &self.network).finish_non_exhaustive()
+        f.debug_struct("Config")
+            .field("controllers", &self.controllers)
+            .field("network", &self.network)
+            .finish_non_exhaustive()
     }
 }
 

@@ -11,7 +11,16 @@ mod error;
 mod registry;
 
 mod deployment;
+mod endpoints;
+mod endpointslice;
+mod garbage;
+mod namespace;
+mod nodeipam;
+mod nodelifecycle;
 mod replicaset;
+mod rootca;
+mod serviceaccount;
+mod tainteviction;
 
 pub use config::{CertificateRequest, Cidr, Config, Network, Signer};
 pub use error::Error;

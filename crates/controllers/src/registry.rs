@@ -32,6 +32,15 @@ macro_rules! controllers {
 
 /// In the order of `--help`.
 const ALL: &[Entry] = controllers! {
+    "serviceaccount-controller", "service-account-controller", "service-account-controller" => crate::serviceaccount::start;
+    "endpoints-controller", "endpoint-controller", "endpoint-controller" => crate::endpoints::start;
+    "endpointslice-controller", "endpointslice-controller", "endpoint-slice-controller" => crate::endpointslice::start;
+    "garbage-collector-controller", "generic-garbage-collector", "garbage-collector-controller" => crate::garbage::start;
+    "namespace-controller", "namespace-controller", "namespace-controller" => crate::namespace::start;
+    "root-ca-certificate-publisher-controller", "root-ca-cert-publisher", "root-ca-cert-publisher" => crate::rootca::start;
+    "node-ipam-controller", "node-controller", "cidrAllocator" => crate::nodeipam::start;
+    "node-lifecycle-controller", "node-controller", "node-controller" => crate::nodelifecycle::start;
+    "taint-eviction-controller", "node-controller", "taint-eviction-controller" => crate::tainteviction::start;
     "deployment-controller", "deployment-controller", "deployment-controller" => crate::deployment::start;
     "replicaset-controller", "replicaset-controller", "replicaset-controller" => crate::replicaset::start;
     "replicationcontroller-controller", "replication-controller", "replication-controller" => crate::replicaset::start_replication_controllers;

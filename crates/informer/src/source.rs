@@ -99,7 +99,7 @@ impl<K: Kind> Source for Objects<K> {
     }
 }
 
-/// An object of any kind, of which only the metadata is kept: enough to follow owners, finalizers and deletions.
+/// An object of any kind, of which only names, owners, finalizers and deletion are kept.
 #[derive(Debug)]
 pub struct Metadata {
     meta: ObjectMeta,
@@ -118,7 +118,8 @@ impl Cached for Metadata {
 impl Metadata {
     fn shared(partial: Arc<Partial>) -> Arc<Self> {
         let mut meta = Arc::unwrap_or_clone(partial).metadata;
-        meta.managed_fields = None;
+        // Labels and annotations are most of the metadata, and no graph of owners needs them.
+        (meta.managed_fields, meta.labels, meta.annotations) = (None, None, None);
         Arc::new(Self { meta })
     }
 }

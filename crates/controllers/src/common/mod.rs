@@ -2,10 +2,12 @@
 
 pub(crate) mod batch;
 pub(crate) mod claim;
+pub(crate) mod discovery;
 pub(crate) mod hash;
 pub(crate) mod intstr;
 pub(crate) mod meta;
 pub(crate) mod pod_control;
 pub(crate) mod pods;
 pub(crate) mod selector;
+pub(crate) mod services;
 pub(crate) mod template_hash;

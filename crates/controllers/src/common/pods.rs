@@ -142,9 +142,10 @@ fn restarts(pod: &Pod) -> (i32, i32) {
     let Some(status) = &pod.status else { return (0, 0) };
     let containers = status.container_statuses.iter().flatten().map(|status| status.restart_count).max();
     let is_sidecar = |name: &str| {
-        spec(pod).into_iter().flat_map(|spec| spec.init_containers.iter().flatten()).any(|container| {
-            container.name == name && container.restart_policy.as_deref() == Some("Always")
-        })
+        spec(pod)
+            .into_iter()
+            .flat_map(|spec| spec.init_containers.iter().flatten())
+            .any(|container| container.name == name && container.restart_policy.as_deref() == Some("Always"))
     };
     let sidecars = status.init_container_statuses.iter().flatten();
     let sidecars = sidecars.filter(|status| is_sidecar(&status.name)).map(|status| status.restart_count).max();

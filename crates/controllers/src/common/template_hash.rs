@@ -242,7 +242,9 @@ fn quantity(text: &str) -> String {
         return fields(sign * digits, scale, kept, format);
     }
     // Larger than 64 bits hold: an amount of any size, whose text stands for it here.
-    format!("{{i:(resource.int64Amount){{value:(int64)0 scale:(resource.Scale)0}} d:(resource.infDecAmount){{Dec:(*inf.Dec){text}}} s:(string) Format:(resource.Format){format}}}")
+    format!(
+        "{{i:(resource.int64Amount){{value:(int64)0 scale:(resource.Scale)0}} d:(resource.infDecAmount){{Dec:(*inf.Dec){text}}} s:(string) Format:(resource.Format){format}}}"
+    )
 }
 
 /// Exponent, whether it is one of 2, and the name of the format.
@@ -287,7 +289,9 @@ mod tests {
             "resources": {"limits": {"cpu": "100m", "memory": "1Gi"}},
             "readinessProbe": {"httpGet": {"port": "http"}},
         }], "terminationGracePeriodSeconds": 30}}));
-        assert!(text.starts_with("(v1.PodTemplateSpec){ObjectMeta:(v1.ObjectMeta){Name:(string) GenerateName:(string) "));
+        assert!(
+            text.starts_with("(v1.PodTemplateSpec){ObjectMeta:(v1.ObjectMeta){Name:(string) GenerateName:(string) ")
+        );
         for part in [
             "CreationTimestamp:(v1.Time){Time:(time.Time){wall:(uint64)0 ext:(int64)0 loc:(*time.Location)<nil>}} ",
             "DeletionTimestamp:(*v1.Time)<nil> ",
@@ -309,11 +313,26 @@ mod tests {
     #[test]
     fn the_text_of_a_quantity_is_kept_where_upstream_keeps_it() {
         for (text, expected) in [
-            ("100m", "{value:(int64)100 scale:(resource.Scale)-3} d:(resource.infDecAmount){Dec:(*inf.Dec)<nil>} s:(string)100m"),
-            ("1", "{value:(int64)1 scale:(resource.Scale)0} d:(resource.infDecAmount){Dec:(*inf.Dec)<nil>} s:(string)1 "),
-            ("128Mi", "{value:(int64)134217728 scale:(resource.Scale)0} d:(resource.infDecAmount){Dec:(*inf.Dec)<nil>} s:(string) "),
-            ("129Mi", "{value:(int64)135266304 scale:(resource.Scale)0} d:(resource.infDecAmount){Dec:(*inf.Dec)<nil>} s:(string)129Mi "),
-            ("2k", "{value:(int64)2 scale:(resource.Scale)3} d:(resource.infDecAmount){Dec:(*inf.Dec)<nil>} s:(string)2k "),
+            (
+                "100m",
+                "{value:(int64)100 scale:(resource.Scale)-3} d:(resource.infDecAmount){Dec:(*inf.Dec)<nil>} s:(string)100m",
+            ),
+            (
+                "1",
+                "{value:(int64)1 scale:(resource.Scale)0} d:(resource.infDecAmount){Dec:(*inf.Dec)<nil>} s:(string)1 ",
+            ),
+            (
+                "128Mi",
+                "{value:(int64)134217728 scale:(resource.Scale)0} d:(resource.infDecAmount){Dec:(*inf.Dec)<nil>} s:(string) ",
+            ),
+            (
+                "129Mi",
+                "{value:(int64)135266304 scale:(resource.Scale)0} d:(resource.infDecAmount){Dec:(*inf.Dec)<nil>} s:(string)129Mi ",
+            ),
+            (
+                "2k",
+                "{value:(int64)2 scale:(resource.Scale)3} d:(resource.infDecAmount){Dec:(*inf.Dec)<nil>} s:(string)2k ",
+            ),
         ] {
             let printed = quantity(text);
             assert!(printed.contains(expected), "{text}: {printed}");

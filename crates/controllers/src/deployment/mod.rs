@@ -65,7 +65,8 @@ pub(crate) async fn start(context: Context) {
 fn adopters(deployments: &Informer<Deployment>, set: &ReplicaSet) -> Vec<Key> {
     let candidates = deployments.by_namespace(set.metadata.namespace());
     let selecting = candidates.iter().filter(|deployment| {
-        selector::parse(&deployment.spec.selector).is_some_and(|selector| !selector.is_empty() && selector::matches(&selector, &set.metadata.labels))
+        selector::parse(&deployment.spec.selector)
+            .is_some_and(|selector| !selector.is_empty() && selector::matches(&selector, &set.metadata.labels))
     });
     selecting.map(|deployment| deployment.metadata.key()).collect()
 }
@@ -187,16 +188,14 @@ impl Deployments {
     async fn recreate(&self, mut deployment: Deployment, sets: &[Arc<ReplicaSet>]) -> Result<Action, Error> {
         // Nothing new before all old pods are gone.
         let (mut new, old) = self.new_and_old(&mut deployment, sets, false).await?;
-        let shrunk: Vec<Resize> =
-            old.iter().filter(|set| plan::size(set) > 0).map(|set| (set.clone(), 0)).collect();
+        let shrunk: Vec<Resize> = old.iter().filter(|set| plan::size(set) > 0).map(|set| (set.clone(), 0)).collect();
         if !shrunk.is_empty() {
             self.scale(&deployment, shrunk, false).await?;
             return self.report_rollout(&deployment, new.as_ref(), &old).await;
         }
         let counted = old.iter().any(|set| set.status.as_ref().is_some_and(|status| status.replicas > 0));
-        let running = old.iter().any(|set| {
-            self.pods.by_owner(set.metadata.uid()).iter().any(|pod| !pods::is_terminal(pod))
-        });
+        let running =
+            old.iter().any(|set| self.pods.by_owner(set.metadata.uid()).iter().any(|pod| !pods::is_terminal(pod)));
         if counted || running {
             return self.report_rollout(&deployment, new.as_ref(), &old).await;
         }

@@ -90,7 +90,8 @@ pub(super) fn same_template(a: &PodTemplateSpec, b: &PodTemplateSpec) -> bool {
         labels.remove(HASH_LABEL);
         labels
     };
-    let rest = |template: &PodTemplateSpec| ObjectMeta { labels: None, ..template.metadata.clone().unwrap_or_default() };
+    let rest =
+        |template: &PodTemplateSpec| ObjectMeta { labels: None, ..template.metadata.clone().unwrap_or_default() };
     a.spec == b.spec && labels(a) == labels(b) && rest(a) == rest(b)
 }
 
@@ -103,7 +104,10 @@ pub(super) fn by_age(sets: &mut [Arc<ReplicaSet>]) {
 }
 
 /// The ReplicaSet with the Deployment's template (the oldest, should there be several), and all the others.
-pub(super) fn split(deployment: &Deployment, sets: &[Arc<ReplicaSet>]) -> (Option<Arc<ReplicaSet>>, Vec<Arc<ReplicaSet>>) {
+pub(super) fn split(
+    deployment: &Deployment,
+    sets: &[Arc<ReplicaSet>],
+) -> (Option<Arc<ReplicaSet>>, Vec<Arc<ReplicaSet>>) {
     let mut old = sets.to_vec();
     by_age(&mut old);
     let wanted = &deployment.spec.template;
@@ -137,7 +141,11 @@ pub(super) fn was_resized(deployment: &Deployment, sets: &[Arc<ReplicaSet>]) -> 
 
 /// How a resized or paused Deployment is spread over its ReplicaSets: in proportion, so that a rollout under way keeps its pace.
 /// The flag says whether the annotations are to be brought up to date even where the size stays.
-pub(super) fn resize(deployment: &Deployment, new: Option<&Arc<ReplicaSet>>, old: &[Arc<ReplicaSet>]) -> (Vec<Resize>, bool) {
+pub(super) fn resize(
+    deployment: &Deployment,
+    new: Option<&Arc<ReplicaSet>>,
+    old: &[Arc<ReplicaSet>],
+) -> (Vec<Resize>, bool) {
     let wanted = wanted(deployment);
     let mut active: Vec<Arc<ReplicaSet>> = old.iter().chain(new).filter(|set| size(set) > 0).cloned().collect();
     if active.len() <= 1 {
@@ -298,10 +306,7 @@ fn extended_history(history: &str, revision: i64) -> String {
 /// The annotations by which a later turn sees that the Deployment was resized.
 pub(super) fn replicas_annotations(deployment: &Deployment) -> [(String, String); 2] {
     let wanted = wanted(deployment);
-    [
-        (DESIRED.to_owned(), wanted.to_string()),
-        (MAXIMUM.to_owned(), (wanted + max_surge(deployment)).to_string()),
-    ]
+    [(DESIRED.to_owned(), wanted.to_string()), (MAXIMUM.to_owned(), (wanted + max_surge(deployment)).to_string())]
 }
 
 /// The annotations a Deployment has after it is rolled back to a ReplicaSet.

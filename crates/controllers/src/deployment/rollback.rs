@@ -41,7 +41,8 @@ impl Deployments {
                     let message = format!("Rolled back deployment {name:?} to revision {wanted}");
                     (EventType::Normal, "DeploymentRollback", message)
                 } else {
-                    let message = format!("The rollback revision contains the same template as current deployment {name:?}");
+                    let message =
+                        format!("The rollback revision contains the same template as current deployment {name:?}");
                     (EventType::Warning, "DeploymentRollbackTemplateUnchanged", message)
                 }
             }

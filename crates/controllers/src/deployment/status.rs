@@ -20,7 +20,13 @@ pub(super) const PAUSED: &str = "DeploymentPaused";
 const COMPLETE: &str = "NewReplicaSetAvailable";
 
 /// A condition with both times set to now.
-pub(super) fn condition(type_: &str, status: &str, reason: &str, message: String, now: Timestamp) -> DeploymentCondition {
+pub(super) fn condition(
+    type_: &str,
+    status: &str,
+    reason: &str,
+    message: String,
+    now: Timestamp,
+) -> DeploymentCondition {
     DeploymentCondition {
         type_: Some(type_.to_owned()),
         status: Some(status.to_owned()),
@@ -68,7 +74,8 @@ pub(super) fn basic(
     let all = || old.iter().chain(new);
     let available: i32 = all().map(|set| available(set)).sum();
     let actual = |set: &Arc<ReplicaSet>| set.status.as_ref().map_or(0, |status| status.replicas);
-    let ready = |set: &Arc<ReplicaSet>| set.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or_default();
+    let ready =
+        |set: &Arc<ReplicaSet>| set.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or_default();
     let total: i32 = all().map(|set| size(set)).sum();
     let known = deployment.status.clone().unwrap_or_default();
     let mut status = DeploymentStatus {

@@ -99,7 +99,9 @@ impl<K: Replicated> Replicas<K> {
         self.expectations.expect_deletions(&key, plan.delete.iter().map(|pod| pod.metadata.uid().to_owned()));
         batch::all(&plan.delete, |pod| async {
             let deleted = self.control.delete(set, pod).await;
-            if deleted.is_err() || !self.pods.get(&pod.metadata.key()).is_some_and(|known| known.metadata.uid == pod.metadata.uid) {
+            if deleted.is_err()
+                || !self.pods.get(&pod.metadata.key()).is_some_and(|known| known.metadata.uid == pod.metadata.uid)
+            {
                 self.expectations.deletion_observed(&key, pod.metadata.uid());
             }
             deleted
@@ -184,7 +186,8 @@ fn affected<K: Replicated>(change: &Change<Pod>, expectations: &Expectations, se
         // Nobody's pod: whoever selects it may adopt it.
         let candidates = sets.by_namespace(pod.metadata.namespace());
         let selecting = candidates.iter().filter(|set| {
-            set.selector().is_some_and(|selector| !selector.is_empty() && selector::matches(&selector, &pod.metadata.labels))
+            set.selector()
+                .is_some_and(|selector| !selector.is_empty() && selector::matches(&selector, &pod.metadata.labels))
         });
         keys.extend(selecting.map(|set| set.metadata().key()));
     }

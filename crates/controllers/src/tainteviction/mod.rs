@@ -1,0 +1,104 @@
+//! Taint eviction: deletes pods from nodes with `NoExecute` taints that they do not tolerate, or no longer.
+//!
+//! `plan` decides and is pure. The time a pod is given is counted from when the taint was added, which the taint itself says. Upstream: taint manager.
+
+mod plan;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use client::{Client, DeleteOptions};
+use informer::{Action, Clock, EventType, Informer, Key, Reconciler, Recorder};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use serde_json::json;
+
+use crate::Error;
+use crate::common::meta::MetaExt;
+use crate::common::pods;
+use crate::context::Context;
+use plan::{Fate, fate};
+
+const WORKERS: usize = 8;
+
+/// Runs the controller.
+pub(crate) async fn start(context: Context) {
+    let controller = TaintEviction {
+        client: context.client.clone(),
+        recorder: context.recorder.clone(),
+        clock: context.clock.clone(),
+        nodes: context.informers.of(),
+        pods: context.informers.of(),
+    };
+    controller.pods.add_index(pods::NODE_INDEX, pods::node_of);
+    let queue = context.queue();
+    let nodes = controller.nodes.clone();
+    informer::feed(&controller.pods, &queue, move |change| {
+        let pod = change.after().filter(|pod| pods::is_active(pod))?;
+        let node = pods::node_name(pod).and_then(|name| nodes.get(&Key::cluster(name)))?;
+        plan::evicts(&node).then(|| pod.metadata.key())
+    });
+    let pods = controller.pods.clone();
+    informer::feed(&controller.nodes, &queue, move |change| {
+        let taints = |node: Option<&Arc<Node>>| node.map(|node| plan::evicting_taints(node));
+        let node = change.after().filter(|node| plan::evicts(node) && taints(change.before()) != taints(Some(node)));
+        let on_node = node.map(|node| pods.by_index(pods::NODE_INDEX, node.metadata.name())).unwrap_or_default();
+        on_node.iter().filter(|pod| pods::is_active(pod)).map(|pod| pod.metadata.key()).collect::<Vec<_>>()
+    });
+    futures::join!(controller.nodes.synced(), controller.pods.synced());
+    context.run(controller, queue, WORKERS).await;
+}
+
+struct TaintEviction {
+    client: Client,
+    recorder: Recorder,
+    clock: Arc<dyn Clock>,
+    nodes: Informer<Node>,
+    pods: Informer<Pod>,
+}
+
+impl Reconciler for TaintEviction {
+    type Error = Error;
+
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+        let Some(pod) = self.pods.get(key).filter(|pod| pods::is_active(pod)) else { return Ok(Action::Done) };
+        let node = pods::node_name(&pod).and_then(|name| self.nodes.get(&Key::cluster(name)));
+        let Some(node) = node else { return Ok(Action::Done) };
+        match fate(&pod, &plan::evicting_taints(&node), self.clock.now()) {
+            Fate::Stays => Ok(Action::Done),
+            Fate::GoesIn(delay) => Ok(Action::After(delay)),
+            Fate::Goes => self.evict(&pod).await.map(|()| Action::Done),
+        }
+    }
+}
+
+impl TaintEviction {
+    async fn evict(&self, pod: &Pod) -> Result<(), Error> {
+        let (namespace, name) = (pod.metadata.namespace(), pod.metadata.name());
+        self.recorder.event(
+            pod,
+            EventType::Normal,
+            "TaintManagerEviction",
+            format!("Marking for deletion Pod {namespace}/{name}"),
+        );
+        let condition = json!({
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "DeletionByTaintManager",
+            "message": "Taint manager: deleting due to NoExecute taint",
+            "lastTransitionTime": machinery::time::format(self.clock.now()),
+        });
+        let patch = client::Patch::Strategic(
+            json!({"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}}),
+        );
+        match self.client.patch_status::<Pod>(namespace, name, &patch).await {
+            Err(error) if error.is_not_found() => return Ok(()),
+            answer => answer.map(drop)?,
+        }
+        let options = DeleteOptions { uid: pod.metadata.uid.clone(), ..DeleteOptions::default() };
+        match self.client.delete::<Pod>(namespace, name, &options).await {
+            Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+}
