@@ -4,6 +4,7 @@
 //! transport carried them). Everything else is a leaf: [`status`] is the one error type, [`selector`], [`quantity`],
 //! [`names`], [`objectmeta`], [`patch`] and [`schema`] know one subject each.
 
+pub mod apply;
 pub mod codec;
 pub mod gvk;
 pub mod names;

@@ -65,7 +65,7 @@ fn depth(value: &Value) -> usize {
 }
 
 /// A value as Go's `%v` prints it, which upstream's messages show.
-fn go_print(value: &Value) -> String {
+pub(crate) fn go_print(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
         Value::String(text) => text.clone(),
@@ -81,7 +81,7 @@ fn go_print(value: &Value) -> String {
 }
 
 /// What Go calls the type of a decoded value.
-fn go_type(value: &Value) -> &'static str {
+pub(crate) fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "%!s(<nil>)",
         Value::Bool(_) => "bool",

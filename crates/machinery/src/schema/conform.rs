@@ -203,6 +203,8 @@ fn is_unset(value: &Value, field: &Field) -> bool {
         Value::Number(number) => {
             number.as_f64() == Some(0.0) && !matches!(field.schema, Schema::Any(_) | Schema::IntOrString)
         }
+        // An empty list of managers asks to forget them all.
+        Value::Array(_) if field.name == "managedFields" => false,
         Value::Array(items) => items.is_empty() && !field.always && field.schema.list().is_some(),
         Value::Object(entries) => entries.is_empty() && !field.always && field.schema.map().is_some(),
         Value::Null => true,
