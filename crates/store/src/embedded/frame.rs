@@ -392,6 +392,16 @@ mod tests {
     fn a_malformed_body_is_no_panic() {
         let body = [1u8; 40];
         assert_eq!(entries(&body).collect::<Vec<_>>(), [None]);
+        // Bodies that claim lengths of all sizes, from a simple generator.
+        let mut state = 1u64;
+        for length in 0..2000 {
+            let mut random = || {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (state >> 56) as u8 & if length % 2 == 0 { 3 } else { 255 }
+            };
+            let body: Vec<u8> = (0..length % 300).map(|_| random()).collect();
+            let _ = (entries(&body).count(), parse(&body, 7).is_ok());
+        }
     }
 
     #[test]

@@ -2,16 +2,18 @@
 //! there, so a cluster can move to and from it.
 //!
 //! Every API server that shares the etcd sees the same revisions. What this module adds to etcd's own promises: other
-//! members are tried when one fails, nothing waits longer than a few seconds, watches outlive connections, and keys
-//! that expire share leases.
+//! members are tried when one fails, nothing waits longer than a few seconds, watches outlive connections, keys that
+//! expire share leases, and old history is given up in turn with whoever else uses the etcd.
 
 mod client;
+mod compact;
 mod lease;
 mod proto;
 mod watch;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tonic::Status;
 
@@ -49,11 +51,20 @@ pub struct Options {
     pub key_file: Option<PathBuf>,
     /// Events that may wait for a watcher before it is told that it lags.
     pub watch_queue: usize,
+    /// How often history is given up; each time, that from before the last time goes. `None` leaves it to others.
+    pub compaction: Option<Duration>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { endpoints: Vec::new(), ca_file: None, cert_file: None, key_file: None, watch_queue: 8192 }
+        Self {
+            endpoints: Vec::new(),
+            ca_file: None,
+            cert_file: None,
+            key_file: None,
+            watch_queue: 8192,
+            compaction: Some(Duration::from_secs(300)),
+        }
     }
 }
 
@@ -69,7 +80,11 @@ impl Etcd {
     /// Prepares connections without making them: an etcd that is not there yet is no error here. Needs a tokio runtime.
     pub fn open(options: &Options) -> Result<Arc<Self>, Error> {
         let client = Arc::new(Client::new(options)?);
-        Ok(Arc::new(Self { client, leases: Leases::default(), watch_queue: options.watch_queue.max(1) }))
+        let store = Arc::new(Self { client, leases: Leases::default(), watch_queue: options.watch_queue.max(1) });
+        if let Some(interval) = options.compaction {
+            tokio::spawn(compact::run(Arc::downgrade(&store), interval));
+        }
+        Ok(store)
     }
 
     async fn range_call(&self, request: RangeRequest) -> Result<RangeResponse, Status> {

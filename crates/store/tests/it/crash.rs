@@ -18,7 +18,7 @@ use rand::{Rng, SeedableRng};
 use store::embedded::{Embedded, Options};
 use store::{Event, Expect, Op, Outcome, Revision, Store, Txn};
 
-use crate::support::{Fixture, take};
+use crate::support::{Fixture, setting, take};
 
 const WRITERS: u64 = 16;
 const WATCHERS: usize = 4;
@@ -217,10 +217,6 @@ fn check_previous(events: &[Event]) {
         assert_eq!(previous, state.remove(&event.key), "{event:?}");
         state.extend(event.value.clone().map(|value| (Arc::clone(&event.key), (event.revision, value))));
     }
-}
-
-fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

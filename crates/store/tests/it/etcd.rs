@@ -26,7 +26,7 @@ struct Member {
 }
 
 /// An etcd cluster that ends with the test.
-struct Cluster {
+pub struct Cluster {
     dir: TempDir,
     members: Vec<Member>,
 }
@@ -37,7 +37,7 @@ fn free_address() -> String {
 }
 
 impl Cluster {
-    fn start(size: usize) -> Self {
+    pub fn start(size: usize) -> Self {
         Self::start_with(size, "http", |_| Vec::new())
     }
 
@@ -57,7 +57,7 @@ impl Cluster {
         cluster
     }
 
-    fn run(&mut self, i: usize) {
+    pub fn run(&mut self, i: usize) {
         let all: Vec<_> = self.members.iter().map(|m| format!("{}=http://{}", m.name, m.peer)).collect();
         let member = &mut self.members[i];
         let (client, peer) = (format!("{}://{}", member.scheme, member.client), format!("http://{}", member.peer));
@@ -74,11 +74,17 @@ impl Cluster {
         member.process = Some(command.spawn().expect("Debian's etcd-server is installed"));
     }
 
-    fn kill(&mut self, i: usize) {
+    pub fn kill(&mut self, i: usize) {
         if let Some(mut process) = self.members[i].process.take() {
             process.kill().unwrap();
             process.wait().unwrap();
         }
+    }
+
+    /// A store that knows one member only.
+    pub fn member(&self, i: usize) -> Arc<Etcd> {
+        let endpoints = vec![self.options().endpoints.swap_remove(i)];
+        Etcd::open(&Options { endpoints, ..Options::default() }).unwrap()
     }
 
     fn options(&self) -> Options {
@@ -86,7 +92,7 @@ impl Cluster {
         Options { endpoints, ..Options::default() }
     }
 
-    async fn store(&self) -> Arc<Etcd> {
+    pub async fn store(&self) -> Arc<Etcd> {
         let store = Etcd::open(&self.options()).unwrap();
         ready(&store).await;
         store
@@ -100,7 +106,7 @@ impl Drop for Cluster {
 }
 
 /// Waits until etcd answers. It has no way to announce that, so it is asked again and again.
-async fn ready(store: &Etcd) {
+pub async fn ready(store: &Etcd) {
     within("an answer from etcd", async {
         while store.revision().await.is_err() {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -109,7 +115,7 @@ async fn ready(store: &Etcd) {
     .await;
 }
 
-fn fixture(store: &Arc<Etcd>) -> Fixture {
+pub fn fixture(store: &Arc<Etcd>) -> Fixture {
     Fixture { store: Arc::clone(store) as _, root: "/registry/".into() }
 }
 
@@ -195,11 +201,7 @@ async fn members_may_die_one_after_the_other() {
             acknowledged.push(format!("{name}={value}"));
         }
         cluster.run(round);
-        within("three members", async {
-            let member = Options { endpoints: vec![cluster.options().endpoints[round].clone()], ..Options::default() };
-            ready(&Etcd::open(&member).unwrap()).await;
-        })
-        .await;
+        ready(&cluster.member(round)).await;
     }
     let (mut seen, mut last) = (Vec::new(), start);
     while seen.len() < acknowledged.len() {
@@ -210,6 +212,24 @@ async fn members_may_die_one_after_the_other() {
         seen.push(format!("{}={value}", &event.key[f.root.len()..]));
     }
     assert_eq!(seen, acknowledged, "every write once and in order");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn old_history_is_given_up_by_itself() {
+    let cluster = Cluster::start(1);
+    let options = Options { compaction: Some(Duration::from_millis(100)), ..cluster.options() };
+    let store = Etcd::open(&options).unwrap();
+    ready(&store).await;
+    let f = fixture(&store);
+    let first = f.put("a", "1").await;
+    f.put("a", "2").await;
+    within("a compaction", async {
+        while !matches!(f.all_at(first).await, Err(Error::Compacted { .. })) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    assert_eq!(f.shown(&f.all().await.records), ["a=2"]);
 }
 
 /// Writes the value unless it is there already; says whether it is certainly there now.

@@ -5,5 +5,6 @@ mod contract;
 mod crash;
 mod embedded;
 mod etcd;
+mod etcd_crash;
 mod faults;
 mod support;

@@ -115,3 +115,8 @@ pub async fn take(watch: &mut Watch, count: usize) -> Vec<Event> {
     }
     events
 }
+
+/// A number from the environment, for longer or particular runs.
+pub fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
+}
