@@ -1,1 +1,185 @@
-//! dns.
+//! Cluster DNS: the names of Services and pods, on every node, and a forwarder for all other names.
+//!
+//! [`answer`] decides and is pure: a zone and a question in, records out. [`zone`] is the index it reads, kept by the
+//! informers' handlers; `message` is the wire, `server` the sockets, `forward` and `cache` the names of others.
+//!
+//! Every node answers at the `kube-dns` Service's address itself: the address is put on the node's loopback interface,
+//! the server listens there, and the service proxy leaves it alone (`served_here`). So a pod's question never leaves
+//! its node, no endpoint has to be ready before the first pod asks, and names resolve while the node is cut off. An
+//! administrator who runs another DNS server turns this one off, and the proxy treats the Service as any other.
+//!
+//! Deliberately absent: zone transfers, dynamic updates, recursion from the root, and any name that is not in the API.
+
+pub mod answer;
+mod cache;
+mod forward;
+mod message;
+mod metrics;
+mod resolv;
+mod server;
+mod watch;
+pub mod zone;
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use hickory_proto::rr::Name;
+use informer::Informers;
+use ipnet::IpNet;
+use parking_lot::RwLock;
+use tokio::net::{TcpListener, UdpSocket};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+pub use metrics::Metrics;
+pub use resolv::nameservers;
+
+/// What the server of a node is told by its administrator.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where the cluster's names end.
+    pub domain: String,
+    /// How long answers may be remembered, in seconds.
+    pub ttl: u32,
+    /// Where to answer: the `kube-dns` Service's addresses, port 53.
+    pub listen: Vec<SocketAddr>,
+    /// Put the addresses on the loopback interface first.
+    pub claim: bool,
+    /// Who knows all other names; none to answer SERVFAIL for them.
+    pub upstreams: Vec<SocketAddr>,
+    /// Who knows the names under a domain.
+    pub stub_domains: Vec<(String, Vec<SocketAddr>)>,
+    /// The cluster's own ranges: their reverse names are never asked elsewhere.
+    pub ranges: Vec<IpNet>,
+}
+
+impl Config {
+    /// The usual server of a cluster, answering at these addresses and knowing no other server.
+    pub fn new(listen: Vec<SocketAddr>) -> Self {
+        Self {
+            domain: "cluster.local".to_owned(),
+            ttl: 30,
+            listen,
+            claim: false,
+            upstreams: Vec::new(),
+            stub_domains: Vec::new(),
+            ranges: Vec::new(),
+        }
+    }
+}
+
+/// Why the server cannot begin or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A domain in the configuration is none.
+    #[error("{0:?} is not a domain name")]
+    Domain(String),
+    /// The address could not be put on the loopback interface.
+    #[error("claim {address}: {source}")]
+    Claim {
+        /// Which.
+        address: IpAddr,
+        /// What went wrong.
+        source: node::run::Error,
+    },
+    /// A socket could not be opened, or broke.
+    #[error("answer at {address}: {source}")]
+    Socket {
+        /// Where.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// A server whose sockets are open.
+pub struct Bound {
+    server: Arc<server::Server>,
+    sockets: Vec<(SocketAddr, UdpSocket, TcpListener)>,
+}
+
+/// Opens the sockets: from here on questions wait to be answered instead of being refused.
+pub async fn bind(config: &Config) -> Result<Bound, Error> {
+    let domain = |text: &str| Name::from_ascii(text).map_err(|_| Error::Domain(text.to_owned()));
+    let origin = domain(&config.domain)?;
+    let stubs = config.stub_domains.iter().map(|(name, servers)| Ok((domain(name)?, servers.clone())));
+    let stubs = stubs.collect::<Result<Vec<_>, Error>>()?;
+    let mut sockets = Vec::new();
+    for address in &config.listen {
+        if config.claim {
+            claim(address.ip()).await?;
+        }
+        let broken = |source| Error::Socket { address: *address, source };
+        let udp = UdpSocket::bind(address).await.map_err(broken)?;
+        // Port 0 in tests: both protocols must share the one the first socket got.
+        let address = udp.local_addr().map_err(broken)?;
+        let tcp = TcpListener::bind(address).await.map_err(broken)?;
+        sockets.push((address, udp, tcp));
+    }
+    let ourselves: Vec<SocketAddr> = sockets.iter().map(|(address, ..)| *address).collect();
+    let ips: Vec<IpAddr> = ourselves.iter().map(SocketAddr::ip).collect();
+    let metrics = Arc::new(Metrics::default());
+    let upstreams = resolv::Upstreams::new(config.upstreams.clone(), stubs, &ourselves);
+    let forwarder = forward::Forwarder::new(upstreams, ips.clone(), metrics.clone());
+    let zone = Arc::new(RwLock::new(zone::Zone::new(&origin, config.ttl, ips, config.ranges.clone())));
+    let server = Arc::new(server::Server { zone, ready: AtomicBool::new(false), forwarder, metrics });
+    Ok(Bound { server, sockets })
+}
+
+impl Bound {
+    /// Where it answers.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.sockets.iter().map(|(address, ..)| *address).collect()
+    }
+
+    /// The names it answers from.
+    pub fn zone(&self) -> Arc<RwLock<zone::Zone>> {
+        self.server.zone.clone()
+    }
+
+    /// What it counts.
+    pub fn metrics(&self) -> Arc<Metrics> {
+        self.server.metrics.clone()
+    }
+
+    /// Answers until told to end, from a zone that `complete` finishes.
+    pub async fn serve(self, complete: impl Future<Output = ()>, shutdown: CancellationToken) -> Result<(), Error> {
+        let mut tasks = JoinSet::new();
+        for (address, udp, tcp) in self.sockets {
+            let server = self.server.clone();
+            tasks.spawn(async move { (address, server.datagrams(udp).await) });
+            let server = self.server.clone();
+            tasks.spawn(async move { (address, server.streams(tcp).await) });
+        }
+        let ready = async {
+            complete.await;
+            self.server.ready.store(true, Ordering::Relaxed);
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = shutdown.cancelled() => Ok(()),
+            () = ready => Ok(()),
+            Some(ended) = tasks.join_next() => {
+                let (address, result) = ended.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
+                result.map_err(|source| Error::Socket { address, source })
+            }
+        }
+    }
+}
+
+/// Answers the cluster's names until told to end.
+pub async fn run(config: Config, informers: &Informers, shutdown: CancellationToken) -> Result<(), Error> {
+    let bound = bind(&config).await?;
+    let sources = watch::Sources::feed(informers, bound.zone());
+    bound.serve(async move { sources.synced().await }, shutdown).await
+}
+
+/// Puts an address on the loopback interface. Already there is no error.
+async fn claim(address: IpAddr) -> Result<(), Error> {
+    let prefix = if address.is_ipv4() { 32 } else { 128 };
+    let args = ["addr", "replace", &format!("{address}/{prefix}"), "dev", "lo"];
+    let claimed = node::run::output("ip", &args, b"", Duration::from_secs(10)).await;
+    claimed.map(drop).map_err(|source| Error::Claim { address, source })
+}
