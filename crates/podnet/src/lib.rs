@@ -1,0 +1,102 @@
+//! The pod network across nodes: every node knows the way to every other node's pods, from the Node objects alone.
+//!
+//! [`plan`] decides and is pure; [`apply`] turns a plan into commands and runs them; [`run`] does so whenever a Node
+//! changes. Pods reach pods and nodes reach pods without address translation; what pods send out of the cluster takes
+//! their node's address.
+//!
+//! Deliberately absent: addresses for pods and their links to the node, which are the CNI plugins' affair, and any
+//! message between nodes.
+
+pub mod apply;
+pub mod plan;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use informer::Informers;
+use ipnet::IpNet;
+use k8s_openapi::api::core::v1::Node;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+pub use apply::{Error, cleanup};
+use plan::{Here, Peer, Plan};
+pub use plan::{Mode, pod_mtu};
+
+/// First and longest wait before a refused plan is tried again.
+const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
+
+/// What the pod network of a node is told by its administrator.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The node's name.
+    pub node_name: String,
+    /// How other nodes' pods are reached.
+    pub mode: Mode,
+    /// All pod addresses of the cluster.
+    pub cluster_cidrs: Vec<IpNet>,
+}
+
+/// Keeps this node's routes until told to end. The routes stay.
+pub async fn run(config: Config, informers: &Informers, shutdown: CancellationToken) -> Result<(), Error> {
+    apply::switch_on()?;
+    // Before anything else: pod addresses nobody claims yet must not leave the machine.
+    let refused = Plan { refused: config.cluster_cidrs.iter().copied().collect(), ..Plan::default() };
+    apply::refuse(&refused).await?;
+    let nodes = informers.of::<Node>();
+    let wake = Arc::new(Notify::new());
+    let noted = wake.clone();
+    // Most changes to Nodes are heartbeats; only what the plan is made of counts.
+    nodes.subscribe(move |change| {
+        let seen = |node: Option<&Arc<Node>>| node.and_then(|node| Peer::of(node));
+        if seen(change.before()) != seen(change.after()) {
+            noted.notify_one();
+        }
+    });
+    tokio::select! {
+        () = nodes.synced() => {}
+        () = shutdown.cancelled() => return Ok(()),
+    }
+    wake.notify_one();
+    let mut applied = None;
+    let mut wait = RETRY.0;
+    loop {
+        tokio::select! {
+            () = wake.notified() => {}
+            () = shutdown.cancelled() => return Ok(()),
+        }
+        let mut peers: Vec<Peer> = nodes.list().iter().filter_map(|node| Peer::of(node)).collect();
+        peers.sort_by(|a, b| a.name.cmp(&b.name));
+        match turn(&config, &peers, applied.as_ref()).await {
+            Ok(plan) => {
+                wait = RETRY.0;
+                applied = Some(plan);
+            }
+            Err(error) => {
+                tracing::error!(%error, ?wait, "cannot set up the pod network");
+                let again = wake.clone();
+                tokio::spawn(async move {
+                    tokio::time::sleep(wait).await;
+                    again.notify_one();
+                });
+                wait = (wait * 2).min(RETRY.1);
+            }
+        }
+    }
+}
+
+async fn turn(config: &Config, peers: &[Peer], applied: Option<&Plan>) -> Result<Plan, Error> {
+    let here = Here {
+        name: config.node_name.clone(),
+        links: apply::links().await?,
+        cluster_ranges: config.cluster_cidrs.clone(),
+    };
+    let plan = plan::plan(&here, peers, config.mode);
+    if applied != Some(&plan) {
+        for (node, why) in &plan.unreachable {
+            tracing::warn!(%node, %why, "its pods cannot be reached");
+        }
+        apply::apply(&plan).await?;
+    }
+    Ok(plan)
+}
