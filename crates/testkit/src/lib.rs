@@ -1,3 +1,16 @@
-//! What tests of whole clusters need.
+//! What tests of whole clusters need: a real server per test, a real kubectl, builders for objects, waiting without
+//! sleeping, and a checker for histories.
 
+pub mod build;
+mod cluster;
+mod etcd;
+mod kubectl;
 pub mod linear;
+mod process;
+mod wait;
+
+pub use cluster::{Cluster, Options};
+pub use etcd::Etcd;
+pub use kubectl::{Kubectl, Output};
+pub use process::{Server, ServerOptions};
+pub use wait::{eventually, object, objects};

@@ -104,7 +104,14 @@ impl Api {
             "" => call.served.facts.verbs,
             name => call.served.facts.subresource(name).ok_or_else(ApiError::no_such_path)?.verbs,
         };
-        if !verbs.has(call.info.verb) {
+        // Collections take new objects and named objects are changed, never the other way round.
+        let misplaced = call.info.subresource.is_empty()
+            && match call.info.verb {
+                "create" => !call.info.name.is_empty(),
+                "update" | "patch" => call.info.name.is_empty(),
+                _ => false,
+            };
+        if misplaced || !verbs.has(call.info.verb) {
             return Err(ApiError::method_not_allowed());
         }
         if call.served.facts.namespaced && call.info.namespace.is_empty() && !call.info.name.is_empty()

@@ -96,7 +96,8 @@ pub async fn run(options: Options) -> Result<(), Error> {
     }
     let tls = pki::server_config(&keys.server, &keys.authority_pem())?;
     let token_key = pki::PrivateKey::from_pem(keys.service_account_key.to_pem())?;
-    let mut config = apiserver::Config::new(opened.store, tls, token_key);
+    let kubelet_client = pki::client_config(&keys.kubelet_client, &keys.authority_pem())?;
+    let mut config = apiserver::Config::new(opened.store, tls, kubelet_client, token_key);
     config.address = address;
     config.advertise = advertise;
     config.runtime_config = runtime_config;

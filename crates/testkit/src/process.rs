@@ -1,0 +1,134 @@
+//! The real binary as a process of its own, that tests may kill at any moment and start again.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use client::{Client, Config};
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+
+use crate::etcd::free_port;
+use crate::kubectl::Kubectl;
+
+/// How to start the binary.
+#[derive(Debug, Clone, Default)]
+pub struct ServerOptions {
+    /// The binary.
+    pub binary: PathBuf,
+    /// Arguments besides the data directory and the address.
+    pub arguments: Vec<String>,
+}
+
+/// `trireme server` with its own data directory and port, which stay the same over restarts.
+pub struct Server {
+    options: ServerOptions,
+    child: Option<Child>,
+    port: u16,
+    directory: TempDir,
+}
+
+impl Server {
+    /// Starts it and waits until it is ready.
+    pub async fn start(options: ServerOptions) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let mut server = Self { options, child: None, port: free_port(), directory };
+        server.spawn();
+        server.ready().await;
+        server
+    }
+
+    /// Starts the process without waiting for anything.
+    pub fn spawn(&mut self) {
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.log()).expect("a log file");
+        let mut command = Command::new(&self.options.binary);
+        command
+            .arg("server")
+            .arg("--data-dir")
+            .arg(self.data_dir())
+            .args(["--bind-address", "127.0.0.1", "--https-port", &self.port.to_string()])
+            .args(&self.options.arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .kill_on_drop(true);
+        self.child = Some(command.spawn().expect("the binary"));
+    }
+
+    /// Waits until `/readyz` says so, and says how long it took.
+    pub async fn ready(&self) -> Duration {
+        let started = Instant::now();
+        let ready = async {
+            loop {
+                if let Ok(config) = Config::from_kubeconfig(self.kubeconfig())
+                    && let Ok(client) = Client::https(config)
+                    && client.raw("/readyz").await.is_ok()
+                {
+                    return;
+                }
+                // There is nothing to watch before there is a server.
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), ready)
+            .await
+            .unwrap_or_else(|_| panic!("the server did not become ready:\n{}", self.log_text()));
+        started.elapsed()
+    }
+
+    /// Kills it as a power cut would.
+    pub async fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().await.expect("the server was running");
+        }
+    }
+
+    /// Asks it to stop and waits until it has; whether it ended well.
+    pub async fn stop(&mut self) -> bool {
+        let Some(mut child) = self.child.take() else { return true };
+        let id = child.id().expect("the server is running").to_string();
+        let asked = Command::new("kill").args(["-TERM", &id]).status().await;
+        assert!(asked.is_ok_and(|status| status.success()), "the signal was sent");
+        let status = tokio::time::timeout(Duration::from_secs(30), child.wait()).await;
+        status.expect("the server stops when asked").expect("its status").success()
+    }
+
+    /// The process id, while it runs.
+    pub fn id(&self) -> Option<u32> {
+        self.child.as_ref().and_then(Child::id)
+    }
+
+    /// The administrator.
+    pub fn client(&self) -> Client {
+        Client::https(Config::from_kubeconfig(self.kubeconfig()).expect("a kubeconfig")).expect("a client")
+    }
+
+    /// A real kubectl.
+    pub fn kubectl(&self) -> Kubectl {
+        Kubectl::new(&self.kubeconfig(), self.directory.path())
+    }
+
+    /// The administrator's kubeconfig.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.data_dir().join("admin.kubeconfig")
+    }
+
+    /// The data directory.
+    pub fn data_dir(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    /// The port it listens on.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Everything it logged so far, over all of its lives.
+    pub fn log_text(&self) -> String {
+        std::fs::read_to_string(self.log()).unwrap_or_default()
+    }
+
+    fn log(&self) -> PathBuf {
+        Path::new(self.directory.path()).join("log")
+    }
+}

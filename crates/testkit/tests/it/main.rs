@@ -1,0 +1,5 @@
+//! Tests of a whole API server: with our client on both transports, with a real kubectl, and with bad input.
+
+mod bad_input;
+mod client_contract;
+mod kubectl;
