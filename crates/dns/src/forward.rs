@@ -79,27 +79,24 @@ impl Forwarder {
             return reply;
         }
         let key = key(question, dnssec_ok);
-        let mut waiting = match self.join(&key, question, from) {
-            Ok(waiting) => waiting,
-            Err(reply) => return reply,
-        };
+        let Some(mut waiting) = self.join(&key, question, from) else { return failure() };
         let answered = waiting.wait_for(Option::is_some).await;
         answered.ok().and_then(|reply| reply.clone()).unwrap_or_else(failure)
     }
 
-    /// Waits with those who asked the same, or starts asking.
-    fn join(&self, key: &Key, question: &Query, from: Option<IpAddr>) -> Result<Waiting, Reply> {
+    /// Waits with those who asked the same, or starts asking; nothing if it must not.
+    fn join(&self, key: &Key, question: &Query, from: Option<IpAddr>) -> Option<Waiting> {
         let mut under_way = self.shared.under_way.lock();
         if let Some(waiting) = under_way.get(key) {
             if from.is_some_and(|from| self.is_loop(from)) {
                 tracing::error!(name = %question.name, from = ?from, "forwarding loop: an upstream server asks us what we asked it");
-                return Err(failure());
+                return None;
             }
-            return Ok(waiting.clone());
+            return Some(waiting.clone());
         }
         if under_way.len() >= UNDER_WAY {
             tracing::warn!("too many names are being asked for; refusing one");
-            return Err(failure());
+            return None;
         }
         let (answer, waiting) = watch::channel(None);
         under_way.insert(key.clone(), waiting.clone());
@@ -114,7 +111,7 @@ impl Forwarder {
             // Nobody may be waiting any more.
             let _ = answer.send(Some(reply));
         });
-        Ok(waiting)
+        Some(waiting)
     }
 
     fn is_loop(&self, from: IpAddr) -> bool {

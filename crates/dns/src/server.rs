@@ -42,8 +42,8 @@ pub struct Server {
 /// How a request goes on.
 enum Next {
     Reply(Vec<u8>),
-    /// Others have to be asked: with what is known already.
-    Ask(Request, Option<Reply>),
+    /// Others have to be asked, and what is known already.
+    Ask(Box<(Request, Option<Reply>)>),
     Nothing,
 }
 
@@ -60,11 +60,11 @@ impl Server {
             Answer::Ours(_) if !self.ready.load(Ordering::Relaxed) => {
                 Next::Reply(self.reply(&request, not_ready(), false, transport))
             }
-            Answer::Ours(reply) if reply.chase.is_some() => Next::Ask(request, Some(reply)),
+            Answer::Ours(reply) if reply.chase.is_some() => Next::Ask(Box::new((request, Some(reply)))),
             Answer::Ours(reply) => Next::Reply(self.reply(&request, reply, true, transport)),
             Answer::Elsewhere => match self.forwarder.remembered(&request.question, request.dnssec_ok()) {
                 Some(reply) => Next::Reply(self.reply(&request, reply, false, transport)),
-                None => Next::Ask(request, None),
+                None => Next::Ask(Box::new((request, None))),
             },
         }
     }
@@ -119,7 +119,7 @@ impl Server {
             Next::Nothing => return,
             // A full socket loses the answer, as the network may; the client asks again.
             Next::Reply(reply) => return drop(socket.try_send_to(&reply, peer)),
-            Next::Ask(request, known) => (request, known),
+            Next::Ask(asked) => *asked,
         };
         let Ok(permit) = waiting.clone().try_acquire_owned() else {
             let refused = Reply { code: ResponseCode::ServFail, ..Reply::default() };
@@ -167,7 +167,7 @@ impl Server {
             let reply = match self.begin(&bytes, Transport::Tcp) {
                 Next::Nothing => return Ok(()),
                 Next::Reply(reply) => reply,
-                Next::Ask(request, known) => self.finish(request, known, Transport::Tcp, peer).await,
+                Next::Ask(asked) => self.finish(asked.0, asked.1, Transport::Tcp, peer).await,
             };
             let length = u16::try_from(reply.len()).map_err(std::io::Error::other)?;
             let framed = [&length.to_be_bytes()[..], &reply].concat();

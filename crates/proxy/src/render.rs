@@ -16,6 +16,8 @@ use crate::table::{Changes, Pick, Table};
 
 /// The table's name, in both families.
 pub const TABLE: &str = "trireme-proxy";
+/// The mark of routes that are Trireme's.
+const ROUTE_PROTOCOL: u8 = 85;
 /// So many elements go on one line: `nft` parses one command at a time.
 const ELEMENTS_PER_LINE: usize = 512;
 
@@ -26,6 +28,21 @@ pub fn replace(table: &Table, node: &NodeView) -> String {
     let mut out = format!("add table {ip} {TABLE}\ndelete table {ip} {TABLE}\n");
     out.push_str(&fixed(family, node));
     out.push_str(&update(family, &table.all()));
+    out
+}
+
+/// Commands for `ip -batch` that give Service addresses a route which leaves by no link, with the node's own address as
+/// the source. A process on the node needs some route before the rules can send its packets elsewhere; the default one
+/// would do, but not every node has one, and what no rule claims must not leave by it.
+pub fn routes(node: &NodeView) -> String {
+    let mut out = String::new();
+    for range in &node.service_ranges {
+        let family = Family::of(range.addr());
+        let flag = if family == Family::V4 { "-4" } else { "-6" };
+        if let Some(own) = node.addresses.iter().find(|ip| Family::of(**ip) == family) {
+            let _ = writeln!(out, "{flag} route replace {} dev lo src {own} proto {ROUTE_PROTOCOL}", range.trunc());
+        }
+    }
     out
 }
 

@@ -69,6 +69,11 @@ impl Rules {
         self.tables.iter().map(|table| render::replace(table, &self.node)).collect()
     }
 
+    /// Commands for `ip -batch` that give Service addresses a route on this node.
+    pub fn routes(&self) -> String {
+        render::routes(&self.node)
+    }
+
     /// Takes over what the changed Services are now, and says what that changes.
     pub fn update(&mut self, changed: &[Changed<'_>]) -> Transaction {
         let mut out = Transaction::default();

@@ -15,7 +15,7 @@ use ipnet::IpNet;
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::ServiceCIDR;
-use node::nft;
+use node::{nft, run};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::conntrack::{self, Serving};
 use crate::health::HealthServers;
 use crate::model::{Endpoints, Family, NodeView, ServiceName, ServicePort, health_check_port};
+use crate::render;
 use crate::rules::{Changed, Rules};
 use crate::{Config, Error};
 
@@ -30,6 +31,8 @@ use crate::{Config, Error};
 const BY_SERVICE: &str = "service";
 /// First and longest wait before a refused full write is tried again.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
+/// How long `ip` may take.
+const ROUTING: Duration = Duration::from_secs(10);
 
 /// What changed since the last turn.
 #[derive(Debug, Default)]
@@ -50,6 +53,23 @@ impl Noted {
     fn node(&self) {
         self.node.store(true, Ordering::Relaxed);
         self.wake.notify_one();
+    }
+}
+
+/// A Service as the caches have it.
+struct Current {
+    name: ServiceName,
+    service: Option<Arc<Service>>,
+    slices: Vec<Arc<EndpointSlice>>,
+}
+
+impl Current {
+    fn changed(&self) -> Changed<'_> {
+        Changed {
+            name: self.name.clone(),
+            service: self.service.as_deref(),
+            slices: self.slices.iter().map(Arc::as_ref).collect(),
+        }
     }
 }
 
@@ -103,7 +123,7 @@ impl Proxy {
 
     pub(crate) async fn run(mut self, shutdown: CancellationToken) -> Result<(), Error> {
         // Until the Services are known, their addresses must not leave the machine; rules of an earlier run do better.
-        if nft::list_table(nft::Family::Ip, crate::render::TABLE).await?.is_empty() {
+        if nft::list_table(nft::Family::Ip, render::TABLE).await?.is_empty() {
             nft::apply(&self.rules.replacement()).await?;
         }
         let synced = async {
@@ -148,15 +168,8 @@ impl Proxy {
     /// Applies what the named Services are now.
     async fn apply(&mut self, names: &[ServiceName]) {
         let timer = hops::start(hops::Hop::Endpoint, "apply");
-        let current: Vec<_> = names.iter().map(|name| (name, self.service(name), self.slices(name))).collect();
-        let changed: Vec<Changed<'_>> = current
-            .iter()
-            .map(|(name, service, slices)| Changed {
-                name: (*name).clone(),
-                service: service.as_deref(),
-                slices: slices.iter().map(Arc::as_ref).collect(),
-            })
-            .collect();
+        let current: Vec<Current> = names.iter().map(|name| self.current(name)).collect();
+        let changed: Vec<Changed<'_>> = current.iter().map(Current::changed).collect();
         let transaction = self.rules.update(&changed);
         if !self.unswept.is_empty() {
             let again = std::mem::take(&mut self.unswept);
@@ -170,7 +183,7 @@ impl Proxy {
                 self.rewrite(self.rules.node().clone()).await;
                 return;
             }
-            if let [(_, Some(service), _), ..] = &current[..] {
+            if let Some(service) = current.iter().find_map(|current| current.service.as_ref()) {
                 let meta = &service.metadata;
                 let revision = meta.resource_version.as_ref().and_then(|r| r.parse().ok()).unwrap_or(0);
                 timer.end(meta.uid.as_deref().unwrap_or_default(), "", revision);
@@ -200,18 +213,29 @@ impl Proxy {
             wait = (wait * 2).min(RETRY.1);
         }
         self.healthy.store(true, Ordering::Relaxed);
+        self.route().await;
         let names: Vec<ServiceName> =
             self.services.list().iter().filter_map(|service| ServiceName::of(service)).collect();
-        let current: Vec<_> = names.iter().map(|name| (name, self.service(name), self.slices(name))).collect();
+        let current: Vec<Current> = names.iter().map(|name| self.current(name)).collect();
         let known: HashSet<&ServiceName> = names.iter().collect();
         self.health.keep(|name| known.contains(name));
         self.follow_up(&current).await;
     }
 
+    /// Gives Service addresses a route. A refusal is only a warning: where there is a default route, all goes on as before.
+    async fn route(&self) {
+        let batch = self.rules.routes();
+        if !batch.is_empty()
+            && let Err(error) = run::output("ip", &["-batch", "-"], batch.as_bytes(), ROUTING).await
+        {
+            tracing::warn!(%error, "Service addresses have no route of their own");
+        }
+    }
+
     /// Health checks and tracked flows of Services whose rules are written.
-    async fn follow_up(&mut self, current: &[(&ServiceName, Option<Arc<Service>>, Vec<Arc<EndpointSlice>>)]) {
+    async fn follow_up(&mut self, current: &[Current]) {
         let mut serving: [Serving; 2] = Default::default();
-        for (name, service, slices) in current {
+        for Current { name, service, slices } in current {
             let endpoints = Endpoints::of(slices.iter().map(Arc::as_ref), &self.config.node_name);
             let port = service.as_deref().and_then(health_check_port);
             if let Err(error) = self.health.set(name, port.map(|port| (port, endpoints.local_ready()))).await {
@@ -236,12 +260,12 @@ impl Proxy {
         }
     }
 
-    fn service(&self, name: &ServiceName) -> Option<Arc<Service>> {
-        self.services.get(&Key::new(&name.namespace, &name.name))
-    }
-
-    fn slices(&self, name: &ServiceName) -> Vec<Arc<EndpointSlice>> {
-        self.slices.by_index(BY_SERVICE, &name.to_string())
+    fn current(&self, name: &ServiceName) -> Current {
+        Current {
+            name: name.clone(),
+            service: self.services.get(&Key::new(&name.namespace, &name.name)),
+            slices: self.slices.by_index(BY_SERVICE, &name.to_string()),
+        }
     }
 
     async fn view(&self) -> Option<NodeView> {

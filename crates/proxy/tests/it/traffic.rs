@@ -44,6 +44,23 @@ fn a_cluster_ip_reaches_every_endpoint_from_pods_and_from_the_node() {
 }
 
 #[test]
+fn a_node_without_a_default_route_reaches_services_and_nothing_leaks() {
+    let net = three_pods();
+    let mut cluster = Cluster::new(&net);
+    cluster.set("web", tcp("10.96.0.1"), &["10.1.0.2@node"]);
+    net.ip("node", "route del default");
+    assert_ne!(net.ask("node", "10.96.0.1:80"), "pod0 10.1.0.1");
+    for command in cluster.rules.routes().lines().filter(|line| line.starts_with("-4")) {
+        net.ip("node", command);
+    }
+    assert_eq!(net.ask("node", "10.96.0.1:80"), "pod0 10.1.0.1");
+    assert_eq!(net.ask("node", "10.96.0.99:80"), "refused");
+    // Even without rules nothing goes anywhere.
+    net.nft("flush ruleset");
+    assert_eq!(net.ask("node", "10.96.0.1:80"), "silence");
+}
+
+#[test]
 fn a_pod_reaches_itself_through_its_service() {
     let net = three_pods();
     let mut cluster = Cluster::new(&net);
