@@ -1,0 +1,89 @@
+//! From the specification to what the runtime is told: sandboxes, containers, their environment, files and rights.
+//!
+//! Everything here is pure. What it needs from elsewhere (objects the pod refers to, addresses, the node's size) is in
+//! [`Facts`] and [`References`], gathered by the worker beforehand.
+
+pub mod container;
+pub mod dns;
+pub mod env;
+pub mod expansion;
+pub mod fields;
+pub mod hosts;
+pub mod sandbox;
+pub mod security;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
+
+/// What is true of this node, for all its pods.
+#[derive(Debug, Clone, Default)]
+pub struct Facts {
+    /// The node's name.
+    pub node_name: String,
+    /// Its addresses, the main one first.
+    pub host_ips: Vec<String>,
+    /// Its processor time in thousandths, for pods without a limit that ask for it.
+    pub cpu_milli: i64,
+    /// Its memory in bytes.
+    pub memory: i64,
+    /// Its disk in bytes.
+    pub ephemeral_storage: i64,
+    /// Where cluster names are answered.
+    pub cluster_dns: Vec<String>,
+    /// The cluster's domain.
+    pub cluster_domain: String,
+    /// The text of the node's resolver configuration.
+    pub resolv_conf: String,
+    /// Where seccomp profiles of the node are.
+    pub seccomp_dir: PathBuf,
+    /// Where logs go: a folder per pod.
+    pub log_dir: PathBuf,
+}
+
+/// The objects a pod refers to, as far as they exist.
+#[derive(Debug, Clone, Default)]
+pub struct References {
+    /// By name, in the pod's namespace.
+    pub config_maps: HashMap<String, Arc<ConfigMap>>,
+    /// By name, in the pod's namespace.
+    pub secrets: HashMap<String, Arc<Secret>>,
+    /// All of the pod's namespace, and `default/kubernetes`.
+    pub services: Vec<Arc<Service>>,
+}
+
+/// Why a container's configuration cannot be made. The words reach users.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum Error {
+    /// An object the pod refers to is missing.
+    #[error("{kind} {name:?} not found")]
+    NotFound {
+        /// `configmap` or `secret`.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// An object has no such key.
+    #[error("couldn't find key {key} in {kind} {namespace}/{name}")]
+    NoKey {
+        /// `ConfigMap` or `Secret`.
+        kind: &'static str,
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// The key.
+        key: String,
+    },
+    /// Anything else, in its own words.
+    #[error("{0}")]
+    Other(String),
+}
+
+/// The folder of a pod's logs: `<namespace>_<name>_<uid>`.
+pub fn log_folder(facts: &Facts, pod: &k8s_openapi::api::core::v1::Pod) -> PathBuf {
+    use crate::pod::spec;
+    facts.log_dir.join(format!("{}_{}_{}", spec::namespace(pod), spec::name(pod), spec::uid(pod)))
+}
