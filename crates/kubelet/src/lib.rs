@@ -4,3 +4,4 @@ pub mod config;
 pub mod pod;
 pub mod probes;
 pub mod status;
+pub mod volumes;

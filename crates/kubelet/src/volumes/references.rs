@@ -1,0 +1,82 @@
+//! Which objects of its namespace a pod refers to.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::Pod;
+
+use crate::pod::spec;
+
+/// Names, by kind.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Names {
+    /// Config maps.
+    pub config_maps: BTreeSet<String>,
+    /// Secrets, those for pulling images included.
+    pub secrets: BTreeSet<String>,
+    /// Claims.
+    pub claims: BTreeSet<String>,
+}
+
+/// Everything a pod refers to.
+pub fn of(pod: &Pod) -> Names {
+    let mut names = Names::default();
+    let Some(spec) = &pod.spec else { return names };
+    names.secrets.extend(spec.image_pull_secrets.iter().flatten().map(|s| s.name.clone()));
+    for member in spec::members(pod) {
+        for source in member.container.env_from.iter().flatten() {
+            names.config_maps.extend(source.config_map_ref.iter().map(|r| r.name.clone()));
+            names.secrets.extend(source.secret_ref.iter().map(|r| r.name.clone()));
+        }
+        for source in member.container.env.iter().flatten().filter_map(|e| e.value_from.as_ref()) {
+            names.config_maps.extend(source.config_map_key_ref.iter().map(|r| r.name.clone()));
+            names.secrets.extend(source.secret_key_ref.iter().map(|r| r.name.clone()));
+        }
+    }
+    for volume in spec.volumes.iter().flatten() {
+        names.config_maps.extend(volume.config_map.iter().map(|v| v.name.clone()));
+        names.secrets.extend(volume.secret.iter().filter_map(|v| v.secret_name.clone()));
+        names.claims.extend(volume.persistent_volume_claim.iter().map(|v| v.claim_name.clone()));
+        if volume.ephemeral.is_some() {
+            names.claims.insert(format!("{}-{}", spec::name(pod), volume.name));
+        }
+        for source in volume.projected.iter().flat_map(|p| p.sources.iter().flatten()) {
+            names.config_maps.extend(source.config_map.iter().map(|s| s.name.clone()));
+            names.secrets.extend(source.secret.iter().map(|s| s.name.clone()));
+        }
+    }
+    names.secrets.remove("");
+    names.config_maps.remove("");
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_place_that_can_name_an_object_is_looked_at() {
+        let pod: Pod = serde_json::from_value(serde_json::json!({"metadata": {"name": "p"}, "spec": {
+            "imagePullSecrets": [{"name": "pull"}],
+            "initContainers": [{"name": "i", "envFrom": [{"configMapRef": {"name": "from"}}, {"secretRef": {"name": "sfrom"}}]}],
+            "containers": [{"name": "c", "env": [
+                {"name": "A", "valueFrom": {"configMapKeyRef": {"name": "key", "key": "k"}}},
+                {"name": "B", "valueFrom": {"secretKeyRef": {"name": "skey", "key": "k"}}},
+            ]}],
+            "volumes": [
+                {"name": "a", "configMap": {"name": "vol"}},
+                {"name": "b", "secret": {"secretName": "svol"}},
+                {"name": "c", "projected": {"sources": [{"configMap": {"name": "proj"}}, {"secret": {"name": "sproj"}}]}},
+                {"name": "d", "persistentVolumeClaim": {"claimName": "claim"}},
+                {"name": "e", "ephemeral": {}},
+            ],
+        }}))
+        .unwrap();
+        let set = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<BTreeSet<_>>();
+        let expect = Names {
+            config_maps: set(&["from", "key", "vol", "proj"]),
+            secrets: set(&["pull", "sfrom", "skey", "svol", "sproj"]),
+            claims: set(&["claim", "p-e"]),
+        };
+        assert_eq!(of(&pod), expect);
+    }
+}

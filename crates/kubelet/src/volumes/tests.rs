@@ -1,0 +1,99 @@
+//! Volumes of a whole pod, made and removed on a real file system.
+
+use std::sync::Arc;
+
+use super::*;
+use serde_json::json;
+use std::os::unix::fs::MetadataExt;
+
+fn pod() -> Pod {
+    serde_json::from_value(json!({
+        "metadata": {"name": "p", "namespace": "ns", "uid": "u-1", "labels": {"a": "b"}},
+        "spec": {
+            "securityContext": {"fsGroup": 4321},
+            "containers": [{"name": "c", "image": "i", "terminationMessagePath": "/dev/termination-log", "volumeMounts": [
+                {"name": "empty", "mountPath": "/e", "subPathExpr": "$(WHO)/x"},
+                {"name": "config", "mountPath": "/c/key", "subPath": "key", "readOnly": true},
+            ]}],
+            "volumes": [
+                {"name": "empty", "emptyDir": {}},
+                {"name": "memory", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
+                {"name": "config", "configMap": {"name": "cm", "defaultMode": 0o600}},
+                {"name": "token", "projected": {"sources": [
+                    {"serviceAccountToken": {"path": "token"}},
+                    {"downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}},
+                ]}},
+            ],
+        },
+    }))
+    .unwrap()
+}
+
+fn resolved(value: &str) -> Resolved {
+    let mut resolved = Resolved::default();
+    let map = serde_json::from_value(json!({"data": {"key": value}})).unwrap();
+    resolved.references.config_maps.insert("cm".into(), Arc::new(map));
+    resolved.tokens.insert(("token".into(), 0), "secret-token".into());
+    resolved
+}
+
+#[test]
+fn volumes_are_made_updated_shown_and_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    let (pod, facts) = (pod(), Facts { memory: 1 << 30, ..Default::default() });
+    let (paths, errors) = setup(&root, &pod, &resolved("1"), &facts);
+    assert!(errors.is_empty(), "{errors:?}");
+    assert_eq!(paths["empty"].metadata().unwrap().gid(), 4321);
+    assert_eq!(node::mounts::capacity(&paths["memory"]).unwrap().bytes, 1 << 20);
+    let token = paths["token"].join("token").metadata().unwrap();
+    assert_eq!((token.mode() & 0o777, token.gid()), (0o640, 4321));
+    assert_eq!(std::fs::read_to_string(paths["token"].join("labels")).unwrap(), "a=\"b\"");
+
+    let env = [("WHO".to_owned(), "me".to_owned())].into();
+    let container = spec::containers(&pod)[0].clone();
+    let ips = ["10.0.0.1".to_owned()];
+    let mounts = mounts::of_container(&root, &pod, &container, &paths, &env, &ips, &facts).unwrap();
+    let host = |inside: &str| mounts.iter().find(|m| m.container_path == inside).unwrap().host_path.clone();
+    assert!(node::mounts::is_mounted(Path::new(&host("/e"))).unwrap());
+    std::fs::write(format!("{}/file", host("/e")), "x").unwrap();
+    assert!(paths["empty"].join("me/x/file").exists());
+    assert_eq!(std::fs::read_to_string(host("/c/key")).unwrap(), "1");
+    assert!(std::fs::read_to_string(host("/etc/hosts")).unwrap().contains("10.0.0.1\tp"));
+    assert!(Path::new(&host("/dev/termination-log")).exists());
+
+    let (paths, _) = setup(&root, &pod, &resolved("2"), &facts);
+    assert_eq!(std::fs::read_to_string(paths["config"].join("key")).unwrap(), "2");
+    // A file shown by sub path stays what it was when the container started.
+    assert_eq!(std::fs::read_to_string(host("/c/key")).unwrap(), "1");
+
+    remove(&root, "u-1").unwrap();
+    remove(&root, "u-1").unwrap();
+    assert!(pods_on_disk(&root).is_empty());
+}
+
+#[test]
+fn a_volume_that_cannot_be_made_says_so_and_leaves_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    let mut resolved = resolved("1");
+    resolved.references.config_maps.clear();
+    let (paths, errors) = setup(&root, &pod(), &resolved, &Facts::default());
+    assert_eq!(paths.len(), 3);
+    assert_eq!(errors[0].to_string(), "MountVolume.SetUp failed for volume \"config\" : configmap \"cm\" not found");
+    remove(&root, "u-1").unwrap();
+}
+
+#[test]
+fn a_link_in_a_volume_cannot_show_the_node_to_the_container() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    let (pod, facts) = (pod(), Facts::default());
+    let (paths, _) = setup(&root, &pod, &resolved("1"), &facts);
+    std::os::unix::fs::symlink("/etc", paths["empty"].join("me")).unwrap();
+    let env = [("WHO".to_owned(), "me".to_owned())].into();
+    let container = spec::containers(&pod)[0].clone();
+    let error = mounts::of_container(&root, &pod, &container, &paths, &env, &[], &facts).unwrap_err();
+    assert_eq!(error.to_string(), "failed to prepare subPath for volumeMount \"empty\" of container \"c\"");
+    remove(&root, "u-1").unwrap();
+}
