@@ -30,7 +30,7 @@ fn owned(value: &Value, kind: Kind<'_>) -> Node {
             let mut node = Node::default();
             let elements: Vec<Element> = items.iter().filter_map(|item| item_element(kind, item).ok()).collect();
             let mut order: Vec<(&Element, &Value)> = elements.iter().zip(items).collect();
-            order.sort_by(|(a, _), (b, _)| a.cmp(b));
+            order.sort_by_key(|(element, _)| *element);
             for group in order.chunk_by(|(a, _), (b, _)| a == b) {
                 let mut child = match group {
                     [(_, item)] => owned(item, kind.item()),

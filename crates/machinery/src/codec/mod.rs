@@ -3,6 +3,7 @@
 //! A decoder answers with a tree, or with `400` and upstream's words for what is wrong. What a strict reader objects to
 //! (a key given twice) does not fail: it is listed, and the caller decides.
 
+pub mod cbor;
 pub mod json;
 pub mod protobuf;
 pub mod yaml;
