@@ -95,7 +95,7 @@ impl Etcd {
     async fn oldest(&self) -> Result<Revision, Error> {
         let mut cursor = Cursor::new("", 1);
         let mut reader = cursor.open(&self.client).await.map_err(|status| client::error(&status))?;
-        match tokio::time::timeout(client::CALL, cursor.read(&mut reader)).await {
+        match tokio::time::timeout(client::CALL, cursor.read(&self.client, &mut reader)).await {
             Ok(Turn::Over(Error::Compacted { oldest })) => Ok(oldest),
             Ok(Turn::Over(error)) => Err(error),
             Ok(Turn::Events(_)) => Ok(1),
@@ -214,7 +214,7 @@ impl Store for Etcd {
         let mut reader = cursor.open(&self.client).await.map_err(|status| client::error(&status))?;
         let mut found = Vec::new();
         loop {
-            let turn = tokio::time::timeout(client::CALL, cursor.read(&mut reader)).await;
+            let turn = tokio::time::timeout(client::CALL, cursor.read(&self.client, &mut reader)).await;
             let events = match turn {
                 Ok(Turn::Events(events)) => events,
                 Ok(Turn::Over(error)) => return Err(error),

@@ -12,9 +12,9 @@ use bytes::Bytes;
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tonic::{Status, Streaming};
 
-use super::client::{self, Client, transient};
-use super::proto::{self, WatchCreateRequest, WatchResponse};
-use super::{end_of, start_of};
+use super::client::{self, Client, Repeat, is_compacted, transient};
+use super::proto::{self, RangeRequest, RangeResponse, WatchCreateRequest, WatchResponse};
+use super::{RANGE, end_of, record, start_of};
 use crate::{Error, Event, Record, Revision, Watch};
 
 /// A watch that could not be taken up again for so long ends.
@@ -70,7 +70,7 @@ impl Cursor {
     }
 
     /// Waits for the next answer and takes it in.
-    pub(super) async fn read(&mut self, reader: &mut Reader) -> Turn {
+    pub(super) async fn read(&mut self, client: &Client, reader: &mut Reader) -> Turn {
         loop {
             let answer = match reader.answers.message().await {
                 Ok(Some(answer)) => answer,
@@ -88,16 +88,65 @@ impl Cursor {
                 continue;
             }
             let reached = self.reached;
-            let events: Vec<_> = std::mem::take(&mut reader.fragments)
+            let told: Vec<_> = std::mem::take(&mut reader.fragments)
                 .into_iter()
-                .filter_map(event)
-                .filter(|event| event.revision > reached)
+                .filter_map(Told::read)
+                .filter(|told| told.event.revision > reached)
                 .collect();
+            let mut events = Vec::with_capacity(told.len());
+            for told in told {
+                match told.complete(client).await {
+                    Ok(event) => events.push(event),
+                    // Nothing of this answer is delivered, so it is asked for again whole.
+                    Err(status) => return Turn::Broken(status),
+                }
+            }
             if let Some(last) = events.last() {
                 self.reached = last.revision;
                 return Turn::Events(events);
             }
         }
+    }
+}
+
+/// An event as etcd told it.
+struct Told {
+    event: Event,
+    /// It changed a key that was there, but does not say what the key held.
+    lacks_previous: bool,
+}
+
+impl Told {
+    /// `None` for a key that is no text: nothing of ours.
+    fn read(event: proto::Event) -> Option<Self> {
+        let kv = event.kv?;
+        let deleted = event.kind == 1;
+        let lacks_previous = event.prev_kv.is_none() && (deleted || kv.create_revision != kv.mod_revision);
+        let revision = kv.mod_revision as u64;
+        let key: Arc<str> = String::from_utf8(kv.key).ok()?.into();
+        let value = (!deleted).then(|| Bytes::from(kv.value));
+        let previous = event.prev_kv.map(|previous| Record {
+            key: Arc::clone(&key),
+            value: previous.value.into(),
+            revision: previous.mod_revision as u64,
+        });
+        Some(Self { event: Event { key, revision, value, previous }, lacks_previous })
+    }
+
+    /// The event with its previous value. etcd 3.4 leaves it out at times, for instance of events it sends soon after a
+    /// member's start; so it is read, unless compaction has taken it by now.
+    async fn complete(self, client: &Client) -> Result<Event, Status> {
+        let Self { mut event, lacks_previous } = self;
+        if lacks_previous {
+            let revision = event.revision as i64 - 1;
+            let request = RangeRequest { key: event.key.as_bytes().to_vec(), revision, ..RangeRequest::default() };
+            event.previous = match client.call::<_, RangeResponse>(RANGE, request, Repeat::Freely).await {
+                Ok(answer) => answer.kvs.into_iter().find_map(record),
+                Err(status) if is_compacted(&status) => None,
+                Err(status) => return Err(status),
+            };
+        }
+        Ok(event)
     }
 }
 
@@ -110,7 +159,7 @@ pub(super) async fn watch(client: Arc<Client>, prefix: &str, after: Revision, qu
     tokio::spawn(async move {
         let lagged = loop {
             let turn = tokio::select! {
-                turn = cursor.read(&mut reader) => turn,
+                turn = cursor.read(&client, &mut reader) => turn,
                 () = sender.closed() => return,
             };
             let status = match turn {
@@ -168,19 +217,4 @@ fn offer(sender: &mpsc::Sender<Result<Event, Error>>, events: Vec<Event>) -> Res
         })?;
     }
     Ok(())
-}
-
-/// `None` for a key that is no text: nothing of ours.
-fn event(event: proto::Event) -> Option<Event> {
-    let kv = event.kv?;
-    let revision = kv.mod_revision as u64;
-    let key: Arc<str> = String::from_utf8(kv.key).ok()?.into();
-    let value = (event.kind == 0).then(|| Bytes::from(kv.value));
-    // Absent when the key is new, and also when compaction has taken it since.
-    let previous = event.prev_kv.map(|previous| Record {
-        key: Arc::clone(&key),
-        value: previous.value.into(),
-        revision: previous.mod_revision as u64,
-    });
-    Some(Event { key, revision, value, previous })
 }
