@@ -12,11 +12,13 @@ mod kind;
 mod managed;
 mod merge;
 mod path;
+mod scale;
 mod set;
 mod typed;
 
 pub use compare::Comparison;
 pub use path::Element;
+pub use scale::Scale;
 pub use set::{Filter, Set};
 
 use std::sync::OnceLock;
