@@ -83,6 +83,8 @@ pub struct Cluster {
     images: FxHashMap<String, Arc<ImageState>>,
     /// Counts the changes of [`Cluster::images`] and of the set of nodes: what image scores depend on.
     images_generation: u64,
+    /// How many placed pods name a claim, by namespace and name.
+    claim_users: FxHashMap<String, u32>,
     classes: Classes,
     topology: Topology,
     /// Everything but pods and nodes.
@@ -161,6 +163,7 @@ impl Cluster {
         for (_, term) in terms_of(&info) {
             self.topology.retain(&term.topology_key, &self.nodes);
         }
+        self.count_claims(&info, true);
         let membership = self.classes.add(&info, idx);
         self.nodes[idx.row()].add_pod(info.clone(), generation);
         self.pods.insert(info.uid().clone(), Placed { info, node: idx, assumed, membership });
@@ -171,10 +174,25 @@ impl Cluster {
         let generation = self.next_generation();
         self.nodes[placed.node.row()].remove_pod(uid, generation);
         self.classes.remove(&placed.membership, placed.node);
+        self.count_claims(&placed.info, false);
         for (_, term) in terms_of(&placed.info) {
             self.topology.release(&term.topology_key);
         }
         self.vacate_if_unused(placed.node);
+    }
+
+    fn count_claims(&mut self, info: &PodInfo, up: bool) {
+        for claim in info.volumes().iter().filter_map(|v| v.persistent_volume_claim.as_ref()) {
+            let key = format!("{}/{}", info.namespace(), claim.claim_name);
+            if up {
+                *self.claim_users.entry(key).or_insert(0) += 1;
+            } else if let Some(users) = self.claim_users.get_mut(&key) {
+                *users -= 1;
+                if *users == 0 {
+                    self.claim_users.remove(&key);
+                }
+            }
+        }
     }
 
     fn slot(&mut self, name: &str) -> NodeIdx {
@@ -283,6 +301,11 @@ impl Cluster {
     /// How many pods are placed.
     pub fn pod_count(&self) -> usize {
         self.pods.len()
+    }
+
+    /// How many placed pods name this claim.
+    pub fn claim_users(&self, namespace: &str, claim: &str) -> u32 {
+        self.claim_users.get(&format!("{namespace}/{claim}")).copied().unwrap_or(0)
     }
 
     /// An image that some node has.

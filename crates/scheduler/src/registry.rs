@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::config::{
     BalancedAllocationArgs, ConfigError, Configuration, DefaultPreemptionArgs, InterPodAffinityArgs, NodeAffinityArgs, NodeResourcesFitArgs,
-    PluginList, PluginRef, PodTopologySpreadArgs, ProfileConfig, ResourceSpec, plugin_args,
+    PluginList, PluginRef, PodTopologySpreadArgs, ProfileConfig, ResourceSpec, VolumeBindingArgs, plugin_args,
 };
 use crate::framework::{At, Plugin, PluginId, Points, Profile, ProfileError, Weighted};
 use crate::plugins;
@@ -21,6 +21,10 @@ const DEFAULTS: &[(&str, i64)] = &[
     (plugins::NODE_AFFINITY, 2),
     (plugins::NODE_PORTS, 0),
     (plugins::NODE_RESOURCES_FIT, 1),
+    (plugins::VOLUME_RESTRICTIONS, 0),
+    (plugins::NODE_VOLUME_LIMITS, 0),
+    (plugins::VOLUME_BINDING, 0),
+    (plugins::VOLUME_ZONE, 0),
     (plugins::POD_TOPOLOGY_SPREAD, 2),
     (plugins::INTER_POD_AFFINITY, 2),
     (plugins::DEFAULT_PREEMPTION, 0),
@@ -110,6 +114,13 @@ impl Registry {
             }
             plugins::NODE_PORTS => Arc::new(plugins::node_ports::NodePorts),
             plugins::NODE_RESOURCES_FIT => Arc::new(fit(config, ignored)?),
+            plugins::VOLUME_RESTRICTIONS => Arc::new(plugins::volume_restrictions::VolumeRestrictions),
+            plugins::NODE_VOLUME_LIMITS => Arc::new(plugins::node_volume_limits::NodeVolumeLimits),
+            plugins::VOLUME_BINDING => {
+                let args: VolumeBindingArgs = plugin_args(config, name)?;
+                Arc::new(plugins::volume_binding::VolumeBinding::new(&args))
+            }
+            plugins::VOLUME_ZONE => Arc::new(plugins::volume_zone::VolumeZone),
             plugins::POD_TOPOLOGY_SPREAD => Arc::new(spread(config)?),
             plugins::INTER_POD_AFFINITY => {
                 let args: InterPodAffinityArgs = plugin_args(config, name)?;

@@ -292,13 +292,13 @@ pub fn filter_with_nominated(world: World<'_>, state: &mut CycleState, pod: &Arc
                 node.add_pod(promised.clone(), generation);
                 world.profile.pod_added(&mut state, pod, promised, &node, world.cluster);
             }
-            let verdict = world.profile.run_filters(&state, pod, &node);
+            let verdict = world.profile.run_filters(&state, pod, &node, world.cluster);
             if !verdict.is_pass() {
                 return verdict;
             }
         }
     }
-    world.profile.run_filters(state, pod, node)
+    world.profile.run_filters(state, pod, node, world.cluster)
 }
 
 /// How many feasible nodes are enough in a cluster of this size.

@@ -158,8 +158,8 @@ pub trait PreFilterExtensions: Send + Sync {
 
 /// Judges a node.
 pub trait Filter: Send + Sync {
-    /// Whether the pod can run on the node.
-    fn filter(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Verdict;
+    /// Whether the pod can run on the node. The cluster is for objects that belong to the node, such as its volumes.
+    fn filter(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo, cluster: &Cluster) -> Verdict;
 
     /// Whether the verdict depends on nothing but the pod's own spec and the node: then identical pods share it.
     fn is_local(&self) -> bool {

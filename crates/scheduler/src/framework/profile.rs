@@ -144,12 +144,12 @@ impl Profile {
     }
 
     /// Runs every filter that has something to do until one rejects.
-    pub fn run_filters(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Verdict {
+    pub fn run_filters(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo, cluster: &Cluster) -> Verdict {
         for at in &self.filter {
             if state.skip_filters.contains(at.id) {
                 continue;
             }
-            if let Verdict::Reject(rejection) = at.plugin.filter(state, pod, node) {
+            if let Verdict::Reject(rejection) = at.plugin.filter(state, pod, node, cluster) {
                 return Verdict::Reject(rejection.by(at.id));
             }
         }

@@ -279,7 +279,7 @@ impl PreFilterExtensions for InterPodAffinity {
 }
 
 impl Filter for InterPodAffinity {
-    fn filter(&self, state: &CycleState, _: &PodInfo, node: &NodeInfo) -> Verdict {
+    fn filter(&self, state: &CycleState, _: &PodInfo, node: &NodeInfo, _: &Cluster) -> Verdict {
         let counted = state.expect::<Counted>();
         let idx = node.idx();
         if !counted.has_company(idx) {

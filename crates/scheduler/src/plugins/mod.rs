@@ -11,6 +11,7 @@ pub mod node_name;
 pub mod node_ports;
 pub mod node_resources_fit;
 pub mod node_unschedulable;
+pub mod node_volume_limits;
 mod normalize;
 pub mod pod_topology_spread;
 pub mod priority_sort;
@@ -19,6 +20,9 @@ pub mod scheduling_gates;
 pub mod taint_toleration;
 pub mod taints;
 pub mod volume_binding;
+pub mod volume_restrictions;
+pub mod volume_zone;
+mod volumes;
 #[cfg(test)]
 mod testing;
 
@@ -46,7 +50,7 @@ pub const BALANCED_ALLOCATION: &str = "NodeResourcesBalancedAllocation";
 pub const NODE_RESOURCES_FIT: &str = "NodeResourcesFit";
 /// Name of [`node_unschedulable::NodeUnschedulable`].
 pub const NODE_UNSCHEDULABLE: &str = "NodeUnschedulable";
-/// Name of the plugin that counts volumes per node.
+/// Name of [`node_volume_limits::NodeVolumeLimits`].
 pub const NODE_VOLUME_LIMITS: &str = "NodeVolumeLimits";
 /// Name of [`pod_topology_spread::PodTopologySpread`].
 pub const POD_TOPOLOGY_SPREAD: &str = "PodTopologySpread";
@@ -54,9 +58,9 @@ pub const POD_TOPOLOGY_SPREAD: &str = "PodTopologySpread";
 pub const SCHEDULING_GATES: &str = "SchedulingGates";
 /// Name of [`taint_toleration::TaintToleration`].
 pub const TAINT_TOLERATION: &str = "TaintToleration";
-/// Name of the volume binding plugin.
+/// Name of [`volume_binding::VolumeBinding`].
 pub const VOLUME_BINDING: &str = "VolumeBinding";
-/// Name of the plugin for volumes that one pod may use.
+/// Name of [`volume_restrictions::VolumeRestrictions`].
 pub const VOLUME_RESTRICTIONS: &str = "VolumeRestrictions";
-/// Name of the plugin for volumes of a zone.
+/// Name of [`volume_zone::VolumeZone`].
 pub const VOLUME_ZONE: &str = "VolumeZone";

@@ -89,7 +89,7 @@ impl PreFilter for NodeAffinity {
 }
 
 impl Filter for NodeAffinity {
-    fn filter(&self, _: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Verdict {
+    fn filter(&self, _: &CycleState, pod: &PodInfo, node: &NodeInfo, _: &Cluster) -> Verdict {
         if self.added_required.as_ref().is_some_and(|s| !s.matches(node)) {
             return Verdict::unresolvable("node(s) didn't match scheduler-enforced node affinity");
         }

@@ -36,7 +36,7 @@ impl PreFilter for NodeName {
 }
 
 impl Filter for NodeName {
-    fn filter(&self, _: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Verdict {
+    fn filter(&self, _: &CycleState, pod: &PodInfo, node: &NodeInfo, _: &Cluster) -> Verdict {
         match pod.node_name() {
             Some(name) if name != node.name() => Verdict::unresolvable("node(s) didn't match the requested node name"),
             _ => Verdict::Pass,

@@ -44,7 +44,7 @@ impl PreFilter for NodePorts {
 }
 
 impl Filter for NodePorts {
-    fn filter(&self, _: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Verdict {
+    fn filter(&self, _: &CycleState, pod: &PodInfo, node: &NodeInfo, _: &Cluster) -> Verdict {
         if conflict(&pod.host_ports, node.ports()) {
             return Verdict::unschedulable("node(s) didn't have free ports for the requested pod ports");
         }

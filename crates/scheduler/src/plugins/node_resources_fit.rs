@@ -139,7 +139,7 @@ fn has_freed(requests: &Resources, from: &Resources, to: &Resources) -> bool {
 }
 
 impl Filter for NodeResourcesFit {
-    fn filter(&self, _: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Verdict {
+    fn filter(&self, _: &CycleState, pod: &PodInfo, node: &NodeInfo, _: &Cluster) -> Verdict {
         self.judge(pod.requests(), node)
     }
 

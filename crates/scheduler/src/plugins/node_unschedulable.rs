@@ -58,7 +58,7 @@ impl Plugin for NodeUnschedulable {
 }
 
 impl Filter for NodeUnschedulable {
-    fn filter(&self, _: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Verdict {
+    fn filter(&self, _: &CycleState, pod: &PodInfo, node: &NodeInfo, _: &Cluster) -> Verdict {
         if !node.is_unschedulable() || self.is_tolerated(pod.tolerations()) {
             return Verdict::Pass;
         }

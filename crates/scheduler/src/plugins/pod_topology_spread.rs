@@ -273,7 +273,7 @@ impl PreFilterExtensions for PodTopologySpread {
 }
 
 impl Filter for PodTopologySpread {
-    fn filter(&self, state: &CycleState, _: &PodInfo, node: &NodeInfo) -> Verdict {
+    fn filter(&self, state: &CycleState, _: &PodInfo, node: &NodeInfo, _: &Cluster) -> Verdict {
         for counted in &state.expect::<Hard>().0 {
             let Some(domain) = counted.column.domain(node.idx()) else { return Verdict::unresolvable(LABEL_MISSING) };
             let here = i64::from(counted.counts[domain].max(0) + counted.self_match);

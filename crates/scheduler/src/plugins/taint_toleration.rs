@@ -48,7 +48,7 @@ impl Plugin for TaintToleration {
 }
 
 impl Filter for TaintToleration {
-    fn filter(&self, _: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Verdict {
+    fn filter(&self, _: &CycleState, pod: &PodInfo, node: &NodeInfo, _: &Cluster) -> Verdict {
         if node.has_repelling_taints() && is_repelled(node.taints(), pod.tolerations()) {
             return Verdict::unresolvable("node(s) had untolerated taint(s)");
         }

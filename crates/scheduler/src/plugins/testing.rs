@@ -49,7 +49,7 @@ pub fn filter(plugin: impl Plugin, mut cluster: Cluster, pod: Pod) -> Vec<(Strin
     cluster
         .list(cluster.order())
         .iter()
-        .map(|node| match filter.filter(&state, &pod, node) {
+        .map(|node| match filter.filter(&state, &pod, node, &cluster) {
             Verdict::Pass => (node.name().to_owned(), String::new()),
             Verdict::Reject(rejection) => (node.name().to_owned(), rejection.message()),
         })

@@ -1,10 +1,517 @@
-//! VolumeBinding.
+//! VolumeBinding: a pod runs where its volumes can be reached, and volumes that wait for it are bound or made there.
+//!
+//! Filtering is a pure function of the claims and a node ([`find`]); Reserve repeats it for the chosen node and keeps what
+//! it promised in an overlay until the API shows it, PreBind writes it and waits for the volume controller or provisioner.
 
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use std::sync::Arc;
+use std::time::Duration;
 
-/// Whether a claim has a volume and the binding is complete in both directions.
-pub fn is_fully_bound(claim: &PersistentVolumeClaim) -> bool {
-    let has_volume = claim.spec.as_ref().and_then(|s| s.volume_name.as_deref()).is_some_and(|n| !n.is_empty());
-    let completed = claim.metadata.annotations.as_ref().is_some_and(|a| a.contains_key("pv.kubernetes.io/bind-completed"));
-    has_volume && completed
+use futures::FutureExt;
+use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::storage::v1::{CSIStorageCapacity, StorageClass};
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+
+use super::resource_score::broken_line;
+use super::volumes::{
+    BOUND_BY_CONTROLLER, NO_PROVISIONER, SELECTED_NODE, capacity_bytes, claim_class, is_for_pod, names_claim, node_affinity, not_found,
+    requested_bytes, volume_class, volume_name, waits_for_consumer,
+};
+pub use super::volumes::is_fully_bound;
+use crate::api::ApiFailure;
+use crate::cluster::{Cluster, NodeList};
+use crate::config::VolumeBindingArgs;
+use crate::framework::{
+    Action, ClusterEvent, Code, CycleState, Filter, Hint, Interest, Plugin, Points, PreBind, PreFilter, PreFilterOutcome, PreScore,
+    Rejection, Reserve, Resource, Score, Verdict, Work,
+};
+use crate::node::NodeInfo;
+use crate::objects::{Object, Objects};
+use crate::pod::{ClaimRef, PodInfo};
+use crate::quantity;
+use crate::selector::{LabelSelector, NodeFacts, NodeSelector};
+
+const NODE_CONFLICT: &str = "node(s) didn't match PersistentVolume's node affinity";
+const BIND_CONFLICT: &str = "node(s) didn't find available persistent volumes to bind";
+const NOT_ENOUGH_SPACE: &str = "node(s) did not have enough free storage";
+const VOLUME_MISSING: &str = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
+
+/// Binds volumes as pods are scheduled.
+pub struct VolumeBinding {
+    timeout: Duration,
+    shape: Vec<(i64, i64)>,
+    promised: Mutex<Promised>,
 }
+
+impl Default for VolumeBinding {
+    fn default() -> Self {
+        Self::new(&VolumeBindingArgs::default())
+    }
+}
+
+impl VolumeBinding {
+    /// With these arguments.
+    pub fn new(args: &VolumeBindingArgs) -> Self {
+        Self {
+            timeout: Duration::from_secs(args.bind_timeout_seconds),
+            // Configured out of 10, computed out of 100.
+            shape: args.shape.iter().map(|p| (p.utilization, p.score * 10)).collect(),
+            promised: Mutex::default(),
+        }
+    }
+}
+
+/// Volumes and claims as they will be once the API has what Reserve promised.
+#[derive(Default)]
+struct Promised {
+    volumes: FxHashMap<String, Promise<PersistentVolume>>,
+    claims: FxHashMap<String, Promise<PersistentVolumeClaim>>,
+}
+
+struct Promise<T> {
+    /// The pod it was made for.
+    pod: Arc<str>,
+    /// The version that was changed; a promise about another version is void.
+    base: Option<String>,
+    object: Arc<T>,
+}
+
+impl Promised {
+    fn volume(&self, known: &Arc<PersistentVolume>) -> Arc<PersistentVolume> {
+        let name = known.metadata.name.as_deref().unwrap_or_default();
+        let promise = self.volumes.get(name).filter(|p| p.base == known.metadata.resource_version);
+        promise.map_or_else(|| known.clone(), |p| p.object.clone())
+    }
+
+    fn claim(&self, key: &str, known: &Arc<PersistentVolumeClaim>) -> Arc<PersistentVolumeClaim> {
+        let promise = self.claims.get(key).filter(|p| p.base == known.metadata.resource_version);
+        promise.map_or_else(|| known.clone(), |p| p.object.clone())
+    }
+}
+
+/// A volume that a claim could be bound to.
+#[derive(Clone)]
+struct Available {
+    volume: Arc<PersistentVolume>,
+    affinity: Option<NodeSelector>,
+    bytes: i64,
+}
+
+/// A claim that waits for its pod.
+#[derive(Clone)]
+struct Delayed {
+    claim: Arc<PersistentVolumeClaim>,
+    class: Option<Arc<StorageClass>>,
+    selector: Option<LabelSelector>,
+    bytes: i64,
+    /// Volumes of the claim's class.
+    available: Vec<Available>,
+    /// Capacities of the class that are large enough; `None` when the driver does not report them.
+    capacities: Option<Vec<(Arc<CSIStorageCapacity>, LabelSelector)>>,
+}
+
+/// The claims of a pod.
+#[derive(Clone, Default)]
+struct Claims {
+    bound: Vec<Option<NodeSelector>>,
+    bound_volume_missing: bool,
+    delayed: Vec<Delayed>,
+}
+
+/// What a node means for the claims.
+#[derive(Default)]
+struct Found {
+    bindings: Vec<(Arc<PersistentVolume>, Arc<PersistentVolumeClaim>)>,
+    provisions: Vec<(Arc<PersistentVolumeClaim>, Option<Arc<CSIStorageCapacity>>)>,
+}
+
+/// Which volumes the claims would get on a node, or why they would not.
+fn find(claims: &Claims, node: &NodeInfo) -> Result<Found, Rejection> {
+    let mut reasons: Vec<&'static str> = Vec::new();
+    if !claims.bound_volume_missing && !claims.bound.iter().flatten().all(|affinity| affinity.matches(node)) {
+        reasons.push(NODE_CONFLICT);
+    }
+    let mut found = Found::default();
+    match find_delayed(claims, node, &mut found) {
+        Ok(()) => {}
+        Err(Unmet::Reason(reason)) => reasons.push(reason),
+        Err(Unmet::Error(text)) => return Err(Rejection::error(text)),
+    }
+    if claims.bound_volume_missing {
+        reasons.push(VOLUME_MISSING);
+    }
+    if reasons.is_empty() {
+        return Ok(found);
+    }
+    Err(Rejection { code: Code::Unresolvable, reasons: reasons.into_iter().map(Into::into).collect(), plugin: None })
+}
+
+enum Unmet {
+    Reason(&'static str),
+    Error(String),
+}
+
+fn find_delayed(claims: &Claims, node: &NodeInfo, found: &mut Found) -> Result<(), Unmet> {
+    let mut to_provision = Vec::new();
+    for delayed in &claims.delayed {
+        let annotations = delayed.claim.metadata.annotations.as_ref();
+        match annotations.and_then(|a| a.get(SELECTED_NODE)) {
+            // Provisioning has begun for a node: it is that one or none.
+            Some(selected) if selected != node.name() => return Err(Unmet::Reason(BIND_CONFLICT)),
+            Some(_) => to_provision.push(delayed),
+            None => match best_match(delayed, node, &found.bindings) {
+                Some(volume) => found.bindings.push((volume, delayed.claim.clone())),
+                None => to_provision.push(delayed),
+            },
+        }
+    }
+    for delayed in to_provision {
+        let Some(class) = &delayed.class else {
+            let name = delayed.claim.metadata.name.as_deref().unwrap_or_default();
+            return Err(Unmet::Error(format!("no class for claim {name:?}")));
+        };
+        if class.provisioner.is_empty() || class.provisioner == NO_PROVISIONER || !allows(class, node) {
+            return Err(Unmet::Reason(BIND_CONFLICT));
+        }
+        let capacity = match &delayed.capacities {
+            None => None,
+            Some(capacities) => match capacities.iter().find(|(_, topology)| topology.matches(node.labels())) {
+                Some((capacity, _)) => Some(capacity.clone()),
+                None => return Err(Unmet::Reason(NOT_ENOUGH_SPACE)),
+            },
+        };
+        found.provisions.push((delayed.claim.clone(), capacity));
+    }
+    Ok(())
+}
+
+/// Whether a class provisions for a node. Terms are alternatives; within one, every label must have one of the values.
+fn allows(class: &StorageClass, node: &NodeInfo) -> bool {
+    let terms = class.allowed_topologies.as_deref().unwrap_or_default();
+    terms.is_empty()
+        || terms.iter().any(|term| {
+            let requirements = term.match_label_expressions.as_deref().unwrap_or_default();
+            !requirements.is_empty()
+                && requirements.iter().all(|r| node.labels().and_then(|l| l.get(&r.key)).is_some_and(|v| r.values.contains(v)))
+        })
+}
+
+fn is_claimed_by(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
+    volume.spec.as_ref().and_then(|s| s.claim_ref.as_ref()).is_some_and(|r| {
+        r.name == claim.metadata.name
+            && r.namespace == claim.metadata.namespace
+            && r.uid.as_deref().is_none_or(|uid| uid.is_empty() || Some(uid) == claim.metadata.uid.as_deref())
+    })
+}
+
+/// The smallest volume that suits the claim and the node; the one already meant for the claim before all others.
+fn best_match(delayed: &Delayed, node: &NodeInfo, taken: &[(Arc<PersistentVolume>, Arc<PersistentVolumeClaim>)]) -> Option<Arc<PersistentVolume>> {
+    let mut best: Option<&Available> = None;
+    for available in &delayed.available {
+        let volume = &available.volume;
+        if taken.iter().any(|(t, _)| t.metadata.name == volume.metadata.name) {
+            continue;
+        }
+        let reachable = available.affinity.as_ref().is_none_or(|a| a.matches(node));
+        if is_claimed_by(volume, &delayed.claim) {
+            return reachable.then(|| volume.clone());
+        }
+        let is_free = volume.status.as_ref().and_then(|s| s.phase.as_deref()) == Some("Available");
+        let selected = delayed.selector.as_ref().is_none_or(|s| s.matches(volume.metadata.labels.as_ref()));
+        if is_free && selected && reachable && offers_modes(volume, &delayed.claim) && best.is_none_or(|b| available.bytes < b.bytes) {
+            best = Some(available);
+        }
+    }
+    best.map(|b| b.volume.clone())
+}
+
+fn offers_modes(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
+    let offered = volume.spec.as_ref().and_then(|s| s.access_modes.as_deref()).unwrap_or_default();
+    let wanted = claim.spec.as_ref().and_then(|s| s.access_modes.as_deref()).unwrap_or_default();
+    wanted.iter().all(|mode| offered.contains(mode))
+}
+
+/// Whether a volume could ever be bound to a claim, whatever the node.
+fn suits(volume: &PersistentVolume, claim: &PersistentVolumeClaim, class: &str, bytes: i64) -> bool {
+    let (Some(spec), Some(wanted)) = (volume.spec.as_ref(), claim.spec.as_ref()) else { return false };
+    let mode = |m: &Option<String>| m.clone().unwrap_or_else(|| "Filesystem".into());
+    let attributes = |a: &Option<String>| a.clone().unwrap_or_default();
+    volume_class(volume) == class
+        && (spec.claim_ref.is_none() || is_claimed_by(volume, claim))
+        && capacity_bytes(volume) >= bytes
+        && mode(&spec.volume_mode) == mode(&wanted.volume_mode)
+        && attributes(&spec.volume_attributes_class_name) == attributes(&wanted.volume_attributes_class_name)
+        && volume.metadata.deletion_timestamp.is_none()
+}
+
+/// What a capacity object promises for one volume.
+fn volume_limit(capacity: &CSIStorageCapacity) -> Option<i64> {
+    let limit = capacity.maximum_volume_size.as_ref().or(capacity.capacity.as_ref())?;
+    quantity::value(&limit.0)
+}
+
+fn capacities(class: &StorageClass, claim: &PersistentVolumeClaim, objects: &Objects) -> Option<Vec<(Arc<CSIStorageCapacity>, LabelSelector)>> {
+    let bytes = requested_bytes(claim)?;
+    let driver = objects.csi_drivers.named(&class.provisioner)?;
+    if driver.spec.storage_capacity != Some(true) {
+        return None;
+    }
+    let of_class = objects.capacities.iter().filter(|c| Some(&c.storage_class_name) == class.metadata.name.as_ref());
+    let enough = of_class.filter(|c| volume_limit(c).is_some_and(|limit| limit >= bytes));
+    Some(enough.filter_map(|c| Some((c.clone(), LabelSelector::parse(Some(c.node_topology.as_ref()?)).ok()?))).collect())
+}
+
+impl Plugin for VolumeBinding {
+    fn name(&self) -> &'static str {
+        super::VOLUME_BINDING
+    }
+
+    fn points(self: Arc<Self>) -> Points {
+        Points {
+            pre_filter: Some(self.clone()),
+            filter: Some(self.clone()),
+            pre_score: Some(self.clone()),
+            score: Some(self.clone()),
+            reserve: Some(self.clone()),
+            pre_bind: Some(self),
+            ..Default::default()
+        }
+    }
+
+    fn interests(&self) -> Vec<Interest> {
+        let add_or_update = Action::ADD | Action::UPDATE;
+        vec![
+            Interest::new(Resource::StorageClass, add_or_update),
+            Interest::new(Resource::PersistentVolumeClaim, add_or_update),
+            Interest::new(Resource::PersistentVolume, add_or_update),
+            Interest::new(Resource::Node, Action::ADD | Action::NODE_LABEL),
+            Interest::new(Resource::CsiNode, Action::ADD),
+            Interest::new(Resource::CsiDriver, Action::UPDATE),
+            Interest::new(Resource::CsiStorageCapacity, add_or_update),
+        ]
+    }
+
+    fn hint(&self, pod: &PodInfo, event: &ClusterEvent, _: &Cluster) -> Hint {
+        let helps = match (&event.old, &event.new) {
+            (_, Some(Object::PersistentVolumeClaim(claim))) => names_claim(pod, claim, true),
+            (Some(Object::StorageClass(old)), Some(Object::StorageClass(new))) => old.allowed_topologies != new.allowed_topologies,
+            (Some(Object::CsiStorageCapacity(old)), Some(Object::CsiStorageCapacity(new))) => {
+                volume_limit(new).is_some_and(|limit| volume_limit(old).is_none_or(|before| limit > before))
+            }
+            (Some(Object::CsiDriver(old)), Some(Object::CsiDriver(new))) => {
+                old.spec.storage_capacity == Some(true) && new.spec.storage_capacity != Some(true)
+            }
+            _ => true,
+        };
+        if helps { Hint::Queue } else { Hint::Skip }
+    }
+}
+
+impl PreFilter for VolumeBinding {
+    fn pre_filter(&self, state: &mut CycleState, pod: &PodInfo, cluster: &Cluster) -> Result<PreFilterOutcome, Rejection> {
+        let found = state.get_or_default::<Claims>();
+        *found = Claims::default();
+        if pod.claim_names().next().is_none() {
+            return Ok(PreFilterOutcome::Skip);
+        }
+        let objects = &cluster.objects;
+        let promised = self.promised.lock();
+        let mut immediate = false;
+        for reference in pod.claim_names() {
+            let claim = current_claim(pod, reference, objects).map_err(Rejection::unresolvable)?;
+            let claim = promised.claim(&format!("{}/{}", pod.namespace(), reference.name()), claim);
+            if is_fully_bound(&claim) {
+                match objects.volumes.named(volume_name(&claim)) {
+                    Some(volume) => found.bound.push(node_affinity(&promised.volume(volume))),
+                    None => found.bound_volume_missing = true,
+                }
+            } else if waits_for_consumer(&claim, objects).map_err(Rejection::error)? && volume_name(&claim).is_empty() {
+                found.delayed.push(delayed(claim, objects, &promised));
+            } else {
+                immediate = true;
+            }
+        }
+        if immediate {
+            return Err(Rejection::unresolvable("pod has unbound immediate PersistentVolumeClaims"));
+        }
+        // Small claims first, so that they do not take the large volumes.
+        found.delayed.sort_by_key(|d| d.bytes);
+        Ok(PreFilterOutcome::Proceed)
+    }
+}
+
+/// The claim behind a pod's volume, or why there is none to work with.
+fn current_claim<'a>(pod: &PodInfo, reference: ClaimRef<'_>, objects: &'a Objects) -> Result<&'a Arc<PersistentVolumeClaim>, String> {
+    let name = reference.name();
+    let Some(claim) = objects.claims.get(pod.namespace(), &name) else {
+        return Err(match reference {
+            ClaimRef::Named(_) => not_found("persistentvolumeclaim", &name),
+            ClaimRef::Ephemeral { .. } => {
+                format!("waiting for ephemeral volume controller to create the persistentvolumeclaim {name:?}")
+            }
+        });
+    };
+    if claim.status.as_ref().and_then(|s| s.phase.as_deref()) == Some("Lost") {
+        return Err(format!("persistentvolumeclaim {name:?} bound to non-existent persistentvolume {:?}", volume_name(claim)));
+    }
+    if claim.metadata.deletion_timestamp.is_some() {
+        return Err(format!("persistentvolumeclaim {name:?} is being deleted"));
+    }
+    if matches!(reference, ClaimRef::Ephemeral { .. }) {
+        is_for_pod(claim, &pod.pod)?;
+    }
+    Ok(claim)
+}
+
+fn delayed(claim: Arc<PersistentVolumeClaim>, objects: &Objects, promised: &Promised) -> Delayed {
+    let class_name = claim_class(&claim).to_owned();
+    let class = objects.storage_classes.named(&class_name).cloned();
+    let bytes = requested_bytes(&claim).unwrap_or(0);
+    let selector = claim.spec.as_ref().and_then(|s| s.selector.as_ref());
+    let selector = selector.map(|s| LabelSelector::parse(Some(s)).unwrap_or_else(|_| LabelSelector::nothing()));
+    let volumes = objects.volumes.iter().map(|v| promised.volume(v)).filter(|v| suits(v, &claim, &class_name, bytes));
+    let available = volumes.map(|v| Available { affinity: node_affinity(&v), bytes: capacity_bytes(&v), volume: v }).collect();
+    let capacities = class.as_ref().and_then(|c| capacities(c, &claim, objects));
+    Delayed { class, selector, bytes, available, capacities, claim }
+}
+
+impl Filter for VolumeBinding {
+    fn filter(&self, state: &CycleState, _: &PodInfo, node: &NodeInfo, _: &Cluster) -> Verdict {
+        find(state.expect::<Claims>(), node).map_or_else(Verdict::Reject, |_| Verdict::Pass)
+    }
+}
+
+impl PreScore for VolumeBinding {
+    fn pre_score(&self, state: &mut CycleState, _: &PodInfo, _: &Cluster, _: NodeList<'_>) -> bool {
+        !self.shape.is_empty() && !state.expect::<Claims>().delayed.is_empty()
+    }
+}
+
+impl Score for VolumeBinding {
+    fn score(&self, state: &CycleState, _: &PodInfo, node: &NodeInfo) -> i64 {
+        let Ok(found) = find(state.expect::<Claims>(), node) else { return 0 };
+        let mut classes: Vec<(String, i64, i64)> = Vec::new();
+        let mut class = |name: &str, requested: i64, capacity: &dyn Fn(i64) -> i64| match classes.iter_mut().find(|(n, ..)| n == name) {
+            Some((_, sum, held)) => {
+                *sum += requested;
+                *held = capacity(*held);
+            }
+            None => classes.push((name.to_owned(), requested, capacity(0))),
+        };
+        for (volume, claim) in &found.bindings {
+            class(volume_class(volume), requested_bytes(claim).unwrap_or(0), &|held| held + capacity_bytes(volume));
+        }
+        if found.bindings.is_empty() {
+            for (claim, capacity) in &found.provisions {
+                let Some(capacity) = capacity else { continue };
+                let bytes = capacity.capacity.as_ref().and_then(|q| quantity::value(&q.0)).unwrap_or(0);
+                class(claim_class(claim), requested_bytes(claim).unwrap_or(0), &|_| bytes);
+            }
+        }
+        if classes.is_empty() {
+            return 0;
+        }
+        let score = |requested: i64, capacity: i64| {
+            let utilization = if capacity == 0 || requested > capacity { 100 } else { requested * 100 / capacity };
+            broken_line(&self.shape, utilization)
+        };
+        let sum: i64 = classes.iter().map(|(_, requested, capacity)| score(*requested, *capacity)).sum();
+        (sum as f64 / classes.len() as f64).round() as i64
+    }
+}
+
+/// What PreBind will write.
+#[derive(Clone, Default)]
+struct ToBind {
+    pod: Option<Arc<str>>,
+    volumes: Vec<Arc<PersistentVolume>>,
+    claims: Vec<Arc<PersistentVolumeClaim>>,
+    waiting: Vec<String>,
+}
+
+impl Reserve for VolumeBinding {
+    fn reserve(&self, state: &mut CycleState, pod: &Arc<PodInfo>, node: &NodeInfo, _: &Cluster) -> Result<(), Rejection> {
+        *state.get_or_default::<ToBind>() = ToBind::default();
+        if pod.claim_names().next().is_none() {
+            return Ok(());
+        }
+        let found = find(state.expect::<Claims>(), node)?;
+        let mut promised = self.promised.lock();
+        let to_bind = state.expect_mut::<ToBind>();
+        to_bind.pod = Some(pod.uid().clone());
+        for (volume, claim) in found.bindings {
+            to_bind.waiting.push(claim.metadata.name.clone().unwrap_or_default());
+            if is_claimed_by(&volume, &claim) && volume.spec.as_ref().is_some_and(|s| s.claim_ref.as_ref().is_some_and(|r| r.uid.is_some())) {
+                continue;
+            }
+            let bound = Arc::new(claimed(&volume, &claim));
+            let name = volume.metadata.name.clone().unwrap_or_default();
+            let promise = Promise { pod: pod.uid().clone(), base: volume.metadata.resource_version.clone(), object: bound.clone() };
+            promised.volumes.insert(name, promise);
+            to_bind.volumes.push(bound);
+        }
+        for (claim, _) in found.provisions {
+            let name = claim.metadata.name.clone().unwrap_or_default();
+            let mut selected = (*claim).clone();
+            selected.metadata.annotations.get_or_insert_default().insert(SELECTED_NODE.into(), node.name().to_owned());
+            let selected = Arc::new(selected);
+            let promise = Promise { pod: pod.uid().clone(), base: claim.metadata.resource_version.clone(), object: selected.clone() };
+            promised.claims.insert(format!("{}/{name}", pod.namespace()), promise);
+            to_bind.claims.push(selected);
+            to_bind.waiting.push(name);
+        }
+        Ok(())
+    }
+
+    fn unreserve(&self, pod: &PodInfo) {
+        let mut promised = self.promised.lock();
+        promised.volumes.retain(|_, p| p.pod != *pod.uid());
+        promised.claims.retain(|_, p| p.pod != *pod.uid());
+    }
+}
+
+/// The volume, claimed.
+fn claimed(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> PersistentVolume {
+    let mut volume = volume.clone();
+    let spec = volume.spec.get_or_insert_default();
+    if spec.claim_ref.is_none() {
+        volume.metadata.annotations.get_or_insert_default().insert(BOUND_BY_CONTROLLER.into(), "yes".into());
+    }
+    spec.claim_ref = Some(ObjectReference {
+        kind: Some("PersistentVolumeClaim".into()),
+        api_version: Some("v1".into()),
+        namespace: claim.metadata.namespace.clone(),
+        name: claim.metadata.name.clone(),
+        uid: claim.metadata.uid.clone(),
+        resource_version: claim.metadata.resource_version.clone(),
+        ..Default::default()
+    });
+    volume
+}
+
+impl PreBind for VolumeBinding {
+    fn pre_bind(&self, state: &CycleState, pod: &Arc<PodInfo>, _: &NodeInfo, _: &Cluster) -> Option<Work> {
+        pod.claim_names().next()?;
+        let to_bind = state.expect::<ToBind>().clone();
+        if to_bind.waiting.is_empty() {
+            return None;
+        }
+        let (namespace, timeout) = (pod.namespace().to_owned(), self.timeout);
+        Some(Box::new(move |api| {
+            async move {
+                for volume in to_bind.volumes {
+                    api.update_volume((*volume).clone()).await?;
+                }
+                for claim in to_bind.claims {
+                    api.update_claim((*claim).clone()).await?;
+                }
+                let bound = api.claims_bound(&namespace, to_bind.waiting, timeout).await;
+                bound.map_err(|error| ApiFailure::Other(format!("binding volumes: {error}")))
+            }
+            .boxed()
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests;

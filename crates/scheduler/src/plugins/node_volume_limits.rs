@@ -1,0 +1,134 @@
+//! NodeVolumeLimits: a volume driver attaches only so many volumes to a node.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::api::storage::v1::CSINode;
+use rustc_hash::FxHashMap;
+
+use super::volumes::{claim_class, is_for_pod, names_claim, not_found, volume_name};
+use crate::cluster::Cluster;
+use crate::framework::{
+    Action, ClusterEvent, CycleState, Filter, Hint, Interest, Plugin, Points, PreFilter, PreFilterOutcome, Rejection, Resource, Verdict,
+};
+use crate::node::NodeInfo;
+use crate::objects::{Object, Objects};
+use crate::pod::{ClaimRef, PodInfo};
+
+/// Rejects nodes where the pod's volumes would exceed a driver's limit.
+pub struct NodeVolumeLimits;
+
+/// Volumes by (driver, handle). A volume that several pods use is attached once.
+type Volumes = FxHashMap<(String, String), ()>;
+
+/// The driver and handle of a claim's volume; of a volume yet to be made, the driver of its class and a handle of our own.
+fn attached_as(claim: &PersistentVolumeClaim, objects: &Objects) -> Option<(String, String)> {
+    let name = volume_name(claim);
+    if let Some(volume) = objects.volumes.named(name).filter(|_| !name.is_empty()) {
+        let source = volume.spec.as_ref()?.csi.as_ref()?;
+        return Some((source.driver.clone(), source.volume_handle.clone()));
+    }
+    let class = objects.storage_classes.named(claim_class(claim))?;
+    let part = |p: &Option<String>| p.clone().unwrap_or_default();
+    let handle = format!("unbound-{}/{}", part(&claim.metadata.namespace), part(&claim.metadata.name));
+    Some((class.provisioner.clone(), handle))
+}
+
+fn collect(pod: &PodInfo, objects: &Objects, is_new: bool, volumes: &mut Volumes) -> Result<(), Rejection> {
+    for reference in pod.claim_names() {
+        let name = reference.name();
+        let Some(claim) = objects.claims.get(pod.namespace(), &name) else {
+            if is_new {
+                let missing = not_found("persistentvolumeclaim", &name);
+                return Err(Rejection::unresolvable(format!("looking up PVC {}/{name}: {missing}", pod.namespace())));
+            }
+            // A placed pod whose claim is gone has nothing attached for it.
+            continue;
+        };
+        if matches!(reference, ClaimRef::Ephemeral { .. }) {
+            is_for_pod(claim, &pod.pod).map_err(Rejection::error)?;
+        }
+        if let Some(key) = attached_as(claim, objects).filter(|(driver, handle)| !driver.is_empty() && !handle.is_empty()) {
+            volumes.insert(key, ());
+        }
+    }
+    Ok(())
+}
+
+fn limit(node: &CSINode, driver: &str) -> Option<i64> {
+    let driver = node.spec.drivers.iter().find(|d| d.name == driver)?;
+    driver.allocatable.as_ref()?.count.map(i64::from)
+}
+
+fn judge(pod: &PodInfo, node: &NodeInfo, objects: &Objects) -> Result<(), Rejection> {
+    let mut wanted = Volumes::default();
+    collect(pod, objects, true, &mut wanted)?;
+    let Some(csi_node) = objects.csi_nodes.named(node.name()).filter(|_| !wanted.is_empty()) else { return Ok(()) };
+    if csi_node.spec.drivers.iter().all(|d| d.allocatable.as_ref().and_then(|a| a.count).is_none()) {
+        return Ok(());
+    }
+    let mut attached = Volumes::default();
+    for placed in node.pods() {
+        collect(placed, objects, false, &mut attached)?;
+    }
+    wanted.retain(|key, ()| !attached.contains_key(key));
+    // What is attached without a pod here counts too: it may be on its way out, but it is not out yet.
+    for attachment in objects.attachments.iter().filter(|a| a.spec.node_name == node.name()) {
+        let name = attachment.spec.source.persistent_volume_name.as_deref().unwrap_or_default();
+        let source = objects.volumes.named(name).and_then(|v| v.spec.as_ref()?.csi.as_ref());
+        if let Some(source) = source {
+            attached.insert((attachment.spec.attacher.clone(), source.volume_handle.clone()), ());
+        }
+    }
+    for (driver, _) in wanted.keys() {
+        let of_driver = |volumes: &Volumes| volumes.keys().filter(|(d, _)| d == driver).count() as i64;
+        if limit(csi_node, driver).is_some_and(|limit| of_driver(&attached) + of_driver(&wanted) > limit) {
+            return Err(Rejection::unschedulable("node(s) exceed max volume count"));
+        }
+    }
+    Ok(())
+}
+
+impl Plugin for NodeVolumeLimits {
+    fn name(&self) -> &'static str {
+        super::NODE_VOLUME_LIMITS
+    }
+
+    fn points(self: Arc<Self>) -> Points {
+        Points { pre_filter: Some(self.clone()), filter: Some(self), ..Default::default() }
+    }
+
+    fn interests(&self) -> Vec<Interest> {
+        vec![
+            Interest::new(Resource::CsiNode, Action::ADD | Action::UPDATE),
+            Interest::new(Resource::AssignedPod, Action::DELETE),
+            Interest::new(Resource::PersistentVolumeClaim, Action::ADD),
+            Interest::new(Resource::VolumeAttachment, Action::DELETE),
+        ]
+    }
+
+    fn hint(&self, pod: &PodInfo, event: &ClusterEvent, _: &Cluster) -> Hint {
+        let helps = match (&event.old, &event.new) {
+            (Some(Object::CsiNode(old)), Some(Object::CsiNode(new))) => {
+                new.spec.drivers.iter().any(|d| limit(new, &d.name).unwrap_or(0) > limit(old, &d.name).unwrap_or(0))
+            }
+            (_, Some(Object::PersistentVolumeClaim(claim))) => names_claim(pod, claim, true),
+            (Some(Object::Pod(deleted)), None) => PodInfo::new(deleted.clone()).claim_names().next().is_some(),
+            (Some(Object::VolumeAttachment(_)), None) => pod.claim_names().any(|c| matches!(c, ClaimRef::Named(_))),
+            _ => true,
+        };
+        if helps { Hint::Queue } else { Hint::Skip }
+    }
+}
+
+impl PreFilter for NodeVolumeLimits {
+    fn pre_filter(&self, _: &mut CycleState, pod: &PodInfo, _: &Cluster) -> Result<PreFilterOutcome, Rejection> {
+        Ok(if pod.claim_names().next().is_none() { PreFilterOutcome::Skip } else { PreFilterOutcome::Proceed })
+    }
+}
+
+impl Filter for NodeVolumeLimits {
+    fn filter(&self, _: &CycleState, pod: &PodInfo, node: &NodeInfo, cluster: &Cluster) -> Verdict {
+        judge(pod, node, &cluster.objects).map_or_else(Verdict::Reject, |()| Verdict::Pass)
+    }
+}
