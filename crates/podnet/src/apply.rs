@@ -12,7 +12,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use node::{nft, run};
 
-use crate::plan::{Plan, Way};
+use crate::plan::{Mode, Plan, Tunnel, Way, pod_mtu};
 
 /// The interface of the tunnel.
 pub const LINK: &str = "trireme.vxlan";
@@ -44,28 +44,24 @@ pub enum Error {
     Switch(&'static str, #[source] std::io::Error),
 }
 
-/// The commands for `ip -batch`: `-6` for the other family is part of each line.
+/// The commands for `ip -batch`.
 pub fn commands(plan: &Plan, present: &BTreeSet<IpNet>) -> String {
     let mut out = String::new();
-    let mut line = |range: &IpNet, text: String| {
-        let family = if range.addr().is_ipv4() { "-4" } else { "-6" };
-        let _ = writeln!(out, "{family} {text}");
-    };
     for range in &plan.refused {
-        line(range, format!("route replace unreachable {range} proto {PROTOCOL} metric {LAST_RESORT}"));
+        let _ = writeln!(out, "route replace unreachable {range} proto {PROTOCOL} metric {LAST_RESORT}");
     }
     for (range, way) in &plan.ways {
-        match way {
-            Way::Direct(via) => line(range, format!("route replace {range} via {via} proto {PROTOCOL}")),
-            Way::Tunnel(tunnel) => {
-                let (gateway, mac) = (tunnel.gateway, &tunnel.mac);
-                line(range, format!("neigh replace {gateway} lladdr {mac} dev {LINK} nud permanent"));
-                line(range, format!("route replace {range} via {gateway} dev {LINK} onlink proto {PROTOCOL}"));
-            }
-        }
+        let _ = match way {
+            Way::Direct(via) => writeln!(out, "route replace {range} via {via} proto {PROTOCOL}"),
+            Way::Tunnel(Tunnel { gateway, mac, .. }) => writeln!(
+                out,
+                "neigh replace {gateway} lladdr {mac} dev {LINK} nud permanent\n\
+                 route replace {range} via {gateway} dev {LINK} onlink proto {PROTOCOL}"
+            ),
+        };
     }
     for range in present.iter().filter(|range| !plan.ways.contains_key(range) && !plan.refused.contains(range)) {
-        line(range, format!("route del {range} proto {PROTOCOL}"));
+        let _ = writeln!(out, "route del {range} proto {PROTOCOL}");
     }
     out
 }
@@ -128,9 +124,14 @@ pub async fn refuse(plan: &Plan) -> Result<(), Error> {
 /// Makes our end of the tunnel, or keeps it if it is as it should be.
 async fn tunnel(end: &crate::plan::TunnelEnd) -> Result<(), Error> {
     let (local, mac) = (end.local.to_string(), end.mac.as_str());
-    let links = run::output("ip", &["-j", "-d", "link", "show"], b"", LIMIT).await?;
+    let links = run::output("ip", &["-j", "-d", "addr", "show"], b"", LIMIT).await?;
     let links: serde_json::Value = serde_json::from_slice(&links)?;
-    let present = links.as_array().into_iter().flatten().find(|link| link["ifname"] == LINK);
+    let all = || links.as_array().into_iter().flatten();
+    let present = all().find(|link| link["ifname"] == LINK);
+    let has_local = |link: &&serde_json::Value| {
+        link["addr_info"].as_array().into_iter().flatten().any(|address| address["local"] == local.as_str())
+    };
+    let outer = all().find(has_local).and_then(|link| u32::try_from(link["mtu"].as_u64()?).ok());
     let as_wanted = present.is_some_and(|link| {
         let data = &link["linkinfo"]["info_data"];
         link["address"] == mac && (data["local"] == local.as_str() || data["local6"] == local.as_str())
@@ -148,6 +149,10 @@ async fn tunnel(end: &crate::plan::TunnelEnd) -> Result<(), Error> {
     for address in &end.addresses {
         let prefix = if address.is_ipv4() { 32 } else { 128 };
         let _ = writeln!(batch, "addr replace {address}/{prefix} dev {LINK}");
+    }
+    // Larger packets would have to be cut in two on their way.
+    if let Some(outer) = outer {
+        let _ = writeln!(batch, "link set {LINK} mtu {}", pod_mtu(outer, Mode::Vxlan, end.local));
     }
     let _ = writeln!(batch, "link set {LINK} up");
     run::output("ip", &["-batch", "-"], batch.as_bytes(), LIMIT).await?;
@@ -227,7 +232,7 @@ pub async fn cleanup() -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Here, Mode, Peer, plan};
+    use crate::plan::{Here, Peer, plan};
 
     #[test]
     fn a_plan_becomes_commands_and_stale_routes_go() {
@@ -250,11 +255,11 @@ mod tests {
         let present = ["10.1.0.0/16", "10.1.1.0/24", "10.1.7.0/24"].map(|r| r.parse().unwrap()).into();
         assert_eq!(
             commands(&plan, &present),
-            "-4 route replace unreachable 10.1.0.0/16 proto 84 metric 4294967293\n\
-             -4 route replace 10.1.1.0/24 via 192.0.2.2 proto 84\n\
-             -4 neigh replace 10.1.2.0 lladdr 0e:58:0a:01:02:00 dev trireme.vxlan nud permanent\n\
-             -4 route replace 10.1.2.0/24 via 10.1.2.0 dev trireme.vxlan onlink proto 84\n\
-             -4 route del 10.1.7.0/24 proto 84\n"
+            "route replace unreachable 10.1.0.0/16 proto 84 metric 4294967293\n\
+             route replace 10.1.1.0/24 via 192.0.2.2 proto 84\n\
+             neigh replace 10.1.2.0 lladdr 0e:58:0a:01:02:00 dev trireme.vxlan nud permanent\n\
+             route replace 10.1.2.0/24 via 10.1.2.0 dev trireme.vxlan onlink proto 84\n\
+             route del 10.1.7.0/24 proto 84\n"
         );
         assert_eq!(
             forwarding(&plan),

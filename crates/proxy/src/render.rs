@@ -38,9 +38,8 @@ pub fn routes(node: &NodeView) -> String {
     let mut out = String::new();
     for range in &node.service_ranges {
         let family = Family::of(range.addr());
-        let flag = if family == Family::V4 { "-4" } else { "-6" };
         if let Some(own) = node.addresses.iter().find(|ip| Family::of(**ip) == family) {
-            let _ = writeln!(out, "{flag} route replace {} dev lo src {own} proto {ROUTE_PROTOCOL}", range.trunc());
+            let _ = writeln!(out, "route replace {} dev lo src {own} proto {ROUTE_PROTOCOL}", range.trunc());
         }
     }
     out
