@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt as _;
+use hops::Hop;
 use machinery::object::{FieldPaths, Object};
 use machinery::rest::WatchEvent;
 use machinery::status::{ApiError, Reason};
@@ -206,7 +207,10 @@ impl Cache {
             None => state.objects.remove(&key),
         };
         state.ring.push(change.clone());
+        let hop = hops::start(Hop::FanOut, "watch");
         state.deliver(&change);
+        let about = change.new.as_ref().or(change.old.as_ref());
+        hop.end(about.map_or("", |object| &object.meta().uid), "", change.revision);
     }
 
     /// An event as a change. `known` is the object the event replaces, when the cache has it decoded already.
@@ -239,6 +243,10 @@ impl State {
             }
             if limit > 0 && items.len() == limit {
                 more += 1;
+                // How many more is told only when nothing but the scope decides; otherwise that there are more is enough.
+                if filter.selects() {
+                    break;
+                }
             } else {
                 items.push(object.clone());
             }
@@ -401,9 +409,15 @@ impl Caches {
         }
     }
 
+    /// Reads the latest state of everything into the caches, in place of what they had.
     async fn load(&self) -> Result<Revision, store::Error> {
         let mut after: Option<String> = None;
         let mut at = None;
+        for cache in self.by_prefix.read().values() {
+            let mut state = cache.state.write();
+            // Ids go on: a watcher of before, when it goes, must not take a later one with it.
+            *state = State { next_watcher: state.next_watcher, ..State::default() };
+        }
         loop {
             let range = Range { prefix: "/registry/".to_owned(), after: after.take(), limit: LOAD_PAGE, at };
             let page = self.store.range(range).await?;
@@ -431,40 +445,57 @@ impl Caches {
     /// Applies committed events for as long as the server runs.
     async fn follow(self: Arc<Self>, mut revision: Revision) {
         loop {
-            match self.store.watch("/registry/", revision).await {
-                Ok(events) => {
-                    self.well.store(true, Ordering::Relaxed);
-                    let mut batches = events.ready_chunks(256);
-                    while let Some(batch) = batches.next().await {
-                        let mut broken = false;
-                        for event in batch {
-                            match event {
-                                Ok(event) => {
-                                    revision = event.revision;
-                                    if let Some(cache) = self.of_key(&event.key) {
-                                        cache.apply(event);
-                                    }
-                                }
-                                Err(error) => {
-                                    tracing::warn!(%error, revision, "the store's event stream broke, resuming");
-                                    broken = true;
-                                }
-                            }
-                        }
+            match self.follow_from(&mut revision).await {
+                store::Error::Closed => return,
+                // The store forgot what happened while it was away: the present is read anew, and every watcher, whose
+                // stream would have a gap, is ended and told 410 when it comes back.
+                store::Error::Compacted { .. } => match self.load().await {
+                    Ok(loaded) => {
+                        tracing::warn!(from = revision, to = loaded, "history was lost while the store was away; watches start over");
+                        revision = loaded;
                         self.applied.send_replace(revision);
-                        if broken {
-                            break;
-                        }
                     }
-                }
-                Err(store::Error::Closed) => return,
-                Err(error) => {
-                    self.well.store(false, Ordering::Relaxed);
-                    tracing::warn!(%error, revision, "cannot follow the store, trying again");
-                    tokio::time::sleep(Duration::from_millis(250)).await;
-                }
+                    Err(error) => self.pause(&error, revision).await,
+                },
+                error => self.pause(&error, revision).await,
             }
         }
+    }
+
+    /// Applies events until the stream breaks, and says why it did.
+    async fn follow_from(&self, revision: &mut Revision) -> store::Error {
+        let events = match self.store.watch("/registry/", *revision).await {
+            Ok(events) => events,
+            Err(error) => return error,
+        };
+        let mut batches = events.ready_chunks(256);
+        while let Some(batch) = batches.next().await {
+            self.well.store(true, Ordering::Relaxed);
+            let mut broken = None;
+            for event in batch {
+                match event {
+                    Ok(event) => {
+                        *revision = event.revision;
+                        if let Some(cache) = self.of_key(&event.key) {
+                            cache.apply(event);
+                        }
+                    }
+                    Err(error) => broken = Some(error),
+                }
+            }
+            self.applied.send_replace(*revision);
+            if let Some(error) = broken {
+                return error;
+            }
+        }
+        store::Error::Unavailable("the event stream ended".to_owned())
+    }
+
+    /// A moment before the next attempt to reach a store that is away.
+    async fn pause(&self, error: &store::Error, revision: Revision) {
+        self.well.store(false, Ordering::Relaxed);
+        tracing::warn!(%error, revision, "cannot follow the store, trying again");
+        tokio::time::sleep(Duration::from_millis(250)).await;
     }
 
     /// The cache that a key belongs to: its resource takes one path segment (`pods`) or two (`services/specs`).

@@ -2,8 +2,8 @@
 //!
 //! Most versions of a kind differ in nothing but `apiVersion`; the few that differ in more have a file each.
 
-mod autoscaling;
-mod events;
+pub mod autoscaling;
+pub mod events;
 
 use std::sync::Arc;
 
@@ -12,11 +12,6 @@ use machinery::object::{FieldPaths, Object};
 use machinery::rest::WatchEvent;
 use machinery::status::ApiError;
 use machinery::{Value, value};
-
-/// A client's object as it is stored.
-pub fn to_storage(from: &Facts, storage: &Facts, object: Value) -> Value {
-    convert(from, storage, object)
-}
 
 /// A stored object as the client asked for it. Nothing happens when that is the same.
 pub fn from_storage(
@@ -28,7 +23,7 @@ pub fn from_storage(
     if std::ptr::eq(storage, to) {
         return Ok(object);
     }
-    let converted = convert(storage, to, object.to_value());
+    let converted = between(storage, to, object.to_value());
     Object::from_value(&converted, object.revision(), fields).map(Arc::new).map_err(ApiError::internal)
 }
 
@@ -46,7 +41,8 @@ pub fn event(storage: &'static Facts, to: &'static Facts, event: WatchEvent, fie
     }
 }
 
-fn convert(from: &Facts, to: &Facts, mut object: Value) -> Value {
+/// An object of one version in another version of the same kind.
+pub fn between(from: &Facts, to: &Facts, mut object: Value) -> Value {
     if (&from.group, &from.version) == (&to.group, &to.version) {
         return object;
     }

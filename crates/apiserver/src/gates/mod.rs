@@ -12,6 +12,7 @@ mod routes;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -30,6 +31,9 @@ use authentication::Authenticator;
 use authorization::{Attributes, Authorizer};
 use flow_control::FlowControl;
 pub use routes::{Documents, bytes, tagged, text};
+
+/// How long a request may take until its answer begins; a watch's stream is not part of that.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 static AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
@@ -54,7 +58,7 @@ impl Handler for Chain {
         Box::pin(async move {
             let audit_id = audit_id(request.headers());
             // A bug in one request must not take the server down, nor leave the client without an answer.
-            let outcome = AssertUnwindSafe(self.pass(request)).catch_unwind().await;
+            let outcome = AssertUnwindSafe(self.pass_in_time(request)).catch_unwind().await;
             let mut response = match outcome {
                 Ok(Ok(response)) => response,
                 Ok(Err(error)) => refusal(&error),
@@ -69,6 +73,14 @@ impl Handler for Chain {
 }
 
 impl Chain {
+    /// Requests that are not meant to stay open end after a minute, whatever holds them up: a slow body, a store that is away.
+    async fn pass_in_time(&self, request: Request) -> Result<Response, ApiError> {
+        match tokio::time::timeout(REQUEST_TIMEOUT, self.pass(request)).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(ApiError::timeout("request did not complete within the allotted timeout")),
+        }
+    }
+
     async fn pass(&self, request: Request) -> Result<Response, ApiError> {
         let (mut parts, body) = request.into_parts();
         let upgrade = parts.extensions.remove::<OnUpgrade>();

@@ -126,7 +126,7 @@ impl Api {
         if let Some(ty) = facts.ty {
             schema::default(&mut object, ty.def());
         }
-        let mut object = convert::to_storage(facts, call.resource.storage, object);
+        let mut object = convert::between(facts, call.resource.storage, object);
         call.resource.strategy.default(&mut object);
         if let Some(ty) = call.resource.storage.ty {
             schema::complete(&mut object, ty.def());

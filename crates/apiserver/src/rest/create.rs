@@ -22,18 +22,20 @@ impl Api {
     pub(super) async fn create(&self, call: &Call<'_>, body: Body) -> Result<Response, ApiError> {
         let options = WriteOptions::parse(call.query, "CreateOptions")?;
         let (object, warnings) = self.read_object(call, body, &options).await?;
-        let object = self.create_object(call, object, &options).await?;
+        let object = self.create_object(call, object, &options, false).await?;
         let mut response = object_response(StatusCode::CREATED, self.convert(call, object)?);
         warnings.write(response.headers_mut());
         Ok(response)
     }
 
-    /// Everything after decoding: also how an apply or an update makes an object that is not there yet.
+    /// Everything after decoding: also how an apply (which has recorded its manager already) or an update makes an object
+    /// that is not there yet.
     pub(super) async fn create_object(
         &self,
         call: &Call<'_>,
         mut object: Value,
         options: &WriteOptions,
+        applied: bool,
     ) -> Result<std::sync::Arc<machinery::Object>, ApiError> {
         if !value::text(&object, "metadata.resourceVersion").is_empty() {
             return Err(ApiError::bad_request("resourceVersion should not be set on objects to be created"));
@@ -48,6 +50,9 @@ impl Api {
             }
             let request = self.admission_request(call, Operation::Create, options.dry_run);
             self.admission.mutate(self, &request, &mut new).await?;
+            if !applied {
+                self.record(call, None, &mut new, options);
+            }
             self.before_create(call, &mut new)?;
             self.admission.validate(self, &request, Some(&new), None).await?;
             let mut reservation = self.allocator.reserve(self, call, &mut new, None, options.dry_run).await?;

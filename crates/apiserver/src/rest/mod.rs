@@ -9,6 +9,7 @@ mod create;
 mod delete;
 mod eviction;
 mod list;
+mod managed;
 mod options;
 mod patch;
 mod read;

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::body::{check_kind, media_type, read_value};
 use super::options::WriteOptions;
-use super::update::Part;
+use super::update::{Part, Produced};
 use super::{Api, Call, value_response};
 
 impl Api {
@@ -50,7 +50,7 @@ impl Api {
                     value::set(&mut new, "metadata.uid", uid);
                 }
                 value::set(&mut new, "spec.replicas", replicas);
-                Ok(new)
+                Ok(Produced::written(new))
             })
             .await?;
         let object = changed.ok_or_else(|| call.not_found())?.object();

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::body::{check_kind, read_value};
 use super::options::WriteOptions;
 use super::storage::Change;
-use super::update::{Part, keep};
+use super::update::{Part, Produced, keep};
 use super::{Api, Call, object_response, value_response};
 
 impl Api {
@@ -92,7 +92,7 @@ impl Api {
                 keep(&mut new, &input, "spec.finalizers");
                 let version = value::text(&input, "metadata.resourceVersion").to_owned();
                 value::set(&mut new, "metadata.resourceVersion", version);
-                Ok(new)
+                Ok(Produced::written(new))
             })
             .await?;
         Ok(object_response(StatusCode::OK, changed.ok_or_else(|| call.not_found())?.object()))

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use http::StatusCode;
+use machinery::apply::equal_but_times;
 use machinery::object::Object;
 use machinery::rest::{Body, Response};
 use machinery::status::{ApiError, FieldError};
@@ -24,6 +25,21 @@ pub enum Part {
     Direct,
 }
 
+/// What a write wants an object to be.
+pub struct Produced {
+    /// The object, in storage form.
+    pub new: Value,
+    /// Whether it comes from an apply, which keeps the record of field owners itself.
+    pub applied: bool,
+}
+
+impl Produced {
+    /// By an update or a patch.
+    pub fn written(new: Value) -> Self {
+        Self { new, applied: false }
+    }
+}
+
 impl Api {
     /// Replaces an object.
     pub(super) async fn update(&self, call: &Call<'_>, body: Body) -> Result<Response, ApiError> {
@@ -32,11 +48,11 @@ impl Api {
         let (mut new, warnings) = self.read_object(call, body, &options).await?;
         self.check_name(call, &mut new)?;
         self.check_namespace(call, &mut new)?;
-        let (object, created) = match self.replace(call, part, &options, |_, _| Ok(new.clone())).await? {
+        let (object, created) = match self.replace(call, part, &options, |_, _| Ok(Produced::written(new.clone()))).await? {
             Some(changed) => (changed.object(), false),
             None if part == Part::Main && call.resource.strategy.creates_on_update() => {
                 value::remove(&mut new, "metadata.resourceVersion");
-                (self.create_object(call, new, &options).await?, true)
+                (self.create_object(call, new, &options, false).await?, true)
             }
             None => return Err(call.not_found()),
         };
@@ -52,17 +68,20 @@ impl Api {
         call: &Call<'_>,
         part: Part,
         options: &WriteOptions,
-        mut produce: impl FnMut(&Value, &Arc<Object>) -> Result<Value, ApiError>,
+        mut produce: impl FnMut(&Value, &Arc<Object>) -> Result<Produced, ApiError>,
     ) -> Result<Option<Changed>, ApiError> {
         // Admission may wait (for a webhook), the change function may not: so admission runs on a candidate, and the
         // candidate counts only for the version of the object it was made from.
         loop {
             let Some(old_object) = self.read(call.resource, &call.key()).await? else { return Ok(None) };
             let old = old_object.to_value();
-            let mut new = produce(&old, &old_object)?;
+            let Produced { mut new, applied } = produce(&old, &old_object)?;
             self.check_version(call, &mut new, &old_object)?;
             let request = self.admission_request(call, Operation::Update, options.dry_run);
             self.admission.mutate(self, &request, &mut new).await?;
+            if !applied {
+                self.record(call, Some(&old), &mut new, options);
+            }
             self.before_update(call, part, &mut new, &old)?;
             self.admission.validate(self, &request, Some(&new), Some(&old)).await?;
             let mut reservation = self.allocator.reserve(self, call, &mut new, Some(&old), options.dry_run).await?;
@@ -74,7 +93,12 @@ impl Api {
                         raced = true;
                         return Ok(Change::Keep);
                     }
-                    Ok(if gone { Change::Delete } else { Change::Put(new.clone()) })
+                    Ok(match gone {
+                        true => Change::Delete,
+                        // Only the time of the record differs: nobody needs to know.
+                        false if equal_but_times(&new, &old) => Change::Keep,
+                        false => Change::Put(new.clone()),
+                    })
                 })
                 .await;
             match changed {

@@ -7,6 +7,7 @@ use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, StatusCode};
+use jiff::Timestamp;
 use machinery::object::Object;
 use machinery::rest::{List, Payload, Response, WatchEvent};
 use machinery::status::ApiError;
@@ -118,7 +119,7 @@ fn object_answer(
         }
         Shape::Whole => (tree_bytes(accepted.media, &object.to_value(), pretty).into(), content),
         Shape::Table => {
-            let table = Tables::of(object).table(std::slice::from_ref(object), query, &json!({"resourceVersion": object.revision().to_string()}));
+            let table = Tables::of(object).table(std::slice::from_ref(object), query, &json!({"resourceVersion": object.revision().to_string()}), Timestamp::now());
             (tree_bytes(accepted.media, &table, pretty).into(), content)
         }
         Shape::Metadata | Shape::MetadataList => {
@@ -140,7 +141,7 @@ fn list_answer(accepted: Accepted, list: List, query: &Query, pretty: bool) -> (
         }
         Shape::Table => {
             let kind = list.kind.strip_suffix("List").unwrap_or(&list.kind);
-            let table = Tables::named(&list.api_version, kind).table(&list.items, query, &metadata);
+            let table = Tables::named(&list.api_version, kind).table(&list.items, query, &metadata, Timestamp::now());
             (tree_bytes(accepted.media, &table, pretty).into(), content)
         }
         Shape::Metadata | Shape::MetadataList => {
@@ -260,7 +261,7 @@ fn write_event(
         Shape::Table => {
             let metadata = json!({"resourceVersion": object.revision().to_string()});
             let tables = Tables::of(object);
-            let mut table = tables.table(std::slice::from_ref(object), &Query::parse(&format!("includeObject={include}")), &metadata);
+            let mut table = tables.table(std::slice::from_ref(object), &Query::parse(&format!("includeObject={include}")), &metadata, Timestamp::now());
             // Columns are said once; later rows go without.
             if !std::mem::take(first_row) {
                 table["columnDefinitions"] = json!([]);

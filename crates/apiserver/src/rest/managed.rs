@@ -1,0 +1,116 @@
+//! Who owns which field: every write records its author in `managedFields`, and apply goes by that record.
+
+use facts::{Resource as Facts, Type};
+use http::header::USER_AGENT;
+use machinery::apply::{Applied, FieldManager, Filter, Versions};
+use machinery::status::ApiError;
+use machinery::{Value, value};
+
+use super::options::WriteOptions;
+use super::{Api, Call};
+use crate::convert;
+
+/// The longest name of a manager.
+const MAX_MANAGER: usize = 128;
+
+/// The other served versions of a resource, for records that were made in them.
+struct Others<'a> {
+    call: &'a Call<'a>,
+}
+
+impl Versions for Others<'_> {
+    fn convert(&self, object: &Value, api_version: &str) -> Option<(Value, &Type)> {
+        let from = self.call.served.facts;
+        let version = api_version.rsplit('/').next()?;
+        let to = facts::resource(&from.group, version, &from.plural).filter(|to| to.api_version() == api_version)?;
+        Some((convert::between(from, to, object.clone()), to.ty?.def()))
+    }
+}
+
+impl Api {
+    /// Records a create, update or patch in the new object. Both trees are in storage form.
+    pub(super) fn record(&self, call: &Call<'_>, old: Option<&Value>, new: &mut Value, options: &WriteOptions) {
+        let facts = call.served.facts;
+        let (Some(ty), storage) = (facts.ty, call.resource.storage) else { return };
+        let manager = manager(call, options);
+        let (filter, versions, api_version) = (filter(call), Others { call }, facts.api_version());
+        let keeper = keeper(call, ty.def(), &filter, &versions, &api_version);
+        let now = self.now();
+        if std::ptr::eq(facts, storage) {
+            let empty;
+            let old = match old {
+                Some(old) => old,
+                None => {
+                    empty = keeper.empty();
+                    &empty
+                }
+            };
+            keeper.update(old, new, &manager, &now);
+            return;
+        }
+        // The record is kept in the words of the version that was written.
+        let old = old.map_or_else(|| keeper.empty(), |old| convert::between(storage, facts, old.clone()));
+        let mut versioned = convert::between(storage, facts, new.clone());
+        keeper.update(&old, &mut versioned, &manager, &now);
+        match value::remove(&mut versioned, "metadata.managedFields") {
+            Some(fields) => value::set(new, "metadata.managedFields", fields),
+            None => {
+                value::remove(new, "metadata.managedFields");
+            }
+        }
+    }
+
+    /// Merges an applied configuration into the live object (none: it is to be created). All in the version asked for.
+    pub(super) fn apply(
+        &self,
+        call: &Call<'_>,
+        live: Option<&Value>,
+        patch: &Value,
+        options: &WriteOptions,
+        force: bool,
+    ) -> Result<Applied, ApiError> {
+        let facts = call.served.facts;
+        let ty = facts.ty.ok_or_else(ApiError::no_such_path)?;
+        let (filter, versions, api_version) = (filter(call), Others { call }, facts.api_version());
+        let keeper = keeper(call, ty.def(), &filter, &versions, &api_version);
+        let empty;
+        let live = match live {
+            Some(live) => live,
+            None => {
+                empty = keeper.empty();
+                &empty
+            }
+        };
+        Ok(keeper.apply(live, patch, &options.field_manager, force, &self.now())?)
+    }
+}
+
+fn keeper<'a>(
+    call: &'a Call<'_>,
+    of: &'a Type,
+    filter: &'a Filter,
+    versions: &'a dyn Versions,
+    api_version: &'a str,
+) -> FieldManager<'a> {
+    FieldManager { of, kind: &call.served.facts.kind, api_version, subresource: &call.info.subresource, filter, versions }
+}
+
+/// A write to the object cannot own its status, and a write to the status nothing else.
+fn filter(call: &Call<'_>) -> Filter {
+    let has_status = |facts: &Facts| facts.subresource("status").is_some();
+    match call.info.subresource.as_str() {
+        "" if has_status(call.resource.storage) => Filter::exclude(["status"]),
+        "status" => Filter::exclude(["spec", "metadata.labels", "metadata.ownerReferences"]),
+        _ => Filter::All,
+    }
+}
+
+/// The manager that the request names, or else the program that sent it.
+fn manager(call: &Call<'_>, options: &WriteOptions) -> String {
+    if !options.field_manager.is_empty() {
+        return options.field_manager.clone();
+    }
+    let agent = call.headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
+    let program = agent.split('/').next().unwrap_or_default();
+    program.chars().filter(|character| !character.is_control()).take(MAX_MANAGER).collect()
+}
