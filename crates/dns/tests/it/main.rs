@@ -1,5 +1,7 @@
 //! The server over real sockets on loopback, asked with `dig`.
 
+mod agent;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;

@@ -105,12 +105,19 @@ impl Net {
         let path = format!("/run/netns/{}", self.name(name));
         std::thread::scope(|scope| {
             let thread = scope.spawn(move || {
-                let file = std::fs::File::open(path).unwrap();
-                let kind = rustix::thread::LinkNameSpaceType::Network;
-                rustix::thread::move_into_link_name_space(std::os::fd::AsFd::as_fd(&file), Some(kind)).unwrap();
+                enter(&path);
                 what()
             });
             thread.join().unwrap()
+        })
+    }
+
+    /// As [`Net::inside`], without waiting for it.
+    pub fn spawn_inside(&self, name: &str, what: impl FnOnce() + Send + 'static) -> std::thread::JoinHandle<()> {
+        let path = format!("/run/netns/{}", self.name(name));
+        std::thread::spawn(move || {
+            enter(&path);
+            what();
         })
     }
 
@@ -168,6 +175,13 @@ impl Net {
         let names = (0..times).map(|_| self.ask(from, to)).map(|a| a.split(' ').next().unwrap_or_default().to_owned());
         names.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
     }
+}
+
+/// Moves the calling thread into a namespace.
+fn enter(path: &str) {
+    let file = std::fs::File::open(path).unwrap();
+    let kind = rustix::thread::LinkNameSpaceType::Network;
+    rustix::thread::move_into_link_name_space(std::os::fd::AsFd::as_fd(&file), Some(kind)).unwrap();
 }
 
 /// One datagram there and back.

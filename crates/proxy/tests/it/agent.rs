@@ -1,0 +1,129 @@
+//! The whole proxy: a real API server, the proxy in the node's namespace, packets.
+
+use std::time::{Duration, Instant};
+
+use client::{Client, DeleteOptions};
+use informer::Informers;
+use k8s_openapi::api::core::v1::{Node, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use serde_json::json;
+use testkit::Cluster;
+use tokio_util::sync::CancellationToken;
+
+use crate::net::{Net, say};
+
+/// The proxy in a thread inside the node's namespace; the commands it runs are inside too.
+struct Agent {
+    shutdown: CancellationToken,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Agent {
+    fn start(net: &Net, client: Client) -> Self {
+        let shutdown = CancellationToken::new();
+        let stop = shutdown.clone();
+        let thread = net.spawn_inside("node", move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let config = proxy::Config {
+                    cluster_cidrs: vec!["10.1.0.0/16".parse().unwrap()],
+                    service_cidrs: vec!["10.96.0.0/12".parse().unwrap()],
+                    ..proxy::Config::new("node")
+                };
+                proxy::run(config, &Informers::new(client), stop).await.unwrap();
+            });
+        });
+        Self { shutdown, thread: Some(thread) }
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        self.shutdown.cancel();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn service(name: &str, spec: serde_json::Value) -> Service {
+    serde_json::from_value(json!({"metadata": {"namespace": "default", "name": name}, "spec": spec})).unwrap()
+}
+
+fn slice(name: &str, port: serde_json::Value, addresses: &[&str]) -> EndpointSlice {
+    let endpoints: Vec<_> = addresses.iter().map(|a| json!({"addresses": [a], "nodeName": "node"})).collect();
+    serde_json::from_value(json!({
+        "metadata": {"namespace": "default", "name": name, "labels": {"kubernetes.io/service-name": name}},
+        "addressType": "IPv4", "endpoints": endpoints, "ports": [port],
+    }))
+    .unwrap()
+}
+
+/// Asks until the answer is right; how long that took.
+fn until(mut answer: impl FnMut() -> String, right: impl Fn(&str) -> bool) -> Duration {
+    let start = Instant::now();
+    loop {
+        let said = answer();
+        if right(&said) {
+            return start.elapsed();
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "still {said}");
+        std::thread::yield_now();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn services_answer_within_moments_and_outlive_the_proxy() {
+    let cluster = Cluster::start().await;
+    let net = Net::new(2);
+    net.serve("pod0", "10.1.0.2:8080");
+    net.serve("pod1", "10.1.0.3:8080");
+    net.serve_udp("pod0", "10.1.0.2:5353");
+    net.serve_udp("pod1", "10.1.0.3:5353");
+    let api = cluster.in_process();
+    let node = json!({"metadata": {"name": "node"}, "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}]}});
+    api.create(&serde_json::from_value::<Node>(node).unwrap()).await.unwrap();
+    let agent = Agent::start(&net, cluster.in_process());
+
+    let port = json!({"name": "", "port": 8080, "protocol": "TCP"});
+    let made =
+        api.create(&service("web", json!({"type": "NodePort", "ports": [{"port": 80, "targetPort": 8080}]}))).await;
+    let spec = made.unwrap().spec.unwrap();
+    let address = format!("{}:80", spec.cluster_ip.unwrap());
+    let node_port = format!("192.0.2.1:{}", spec.ports.unwrap()[0].node_port.unwrap());
+    until(|| net.ask("pod0", &address), |said| said == "refused");
+    api.create(&slice("web", port.clone(), &["10.1.0.3"])).await.unwrap();
+    let took = until(|| net.ask("pod0", &address), |said| said == "pod1 10.1.0.2");
+    println!("endpoint to first answer: {took:?}");
+    assert!(net.ask("out", &node_port).starts_with("pod1 "));
+
+    // An endpoint of a datagram Service goes: the client's flow moves, although it never pauses.
+    let dns = json!({"ports": [{"port": 53, "targetPort": 5353, "protocol": "UDP"}]});
+    let dns = api.create(&service("dns", dns)).await.unwrap().spec.unwrap().cluster_ip.unwrap();
+    let udp = json!({"name": "", "port": 5353, "protocol": "UDP"});
+    let before = api.create(&slice("dns", udp.clone(), &["10.1.0.2"])).await.unwrap();
+    let flow = net.flow("pod1", &format!("{dns}:53"));
+    until(|| say(&flow), |said| said.starts_with("pod0"));
+    let mut after = slice("dns", udp, &["10.1.0.3"]);
+    after.metadata = before.metadata;
+    api.update(&after).await.unwrap();
+    until(|| say(&flow), |said| said.starts_with("pod1"));
+
+    // Without the proxy all goes on; with the next one nothing is doubled.
+    let rules = net.ruleset()["nftables"].as_array().unwrap().len();
+    drop(agent);
+    assert_eq!(net.ask("pod0", &address), "pod1 10.1.0.2");
+    api.delete::<Service>("default", "dns", &DeleteOptions::default()).await.unwrap();
+    let _agent = Agent::start(&net, cluster.in_process());
+    until(|| say(&net.flow("pod1", &format!("{dns}:53"))), |said| said == "refused");
+    assert_eq!(net.ask("pod0", &address), "pod1 10.1.0.2");
+    assert!(net.ruleset()["nftables"].as_array().unwrap().len() <= rules);
+
+    // Somebody flushes the rules: the next change brings all of them back.
+    net.nft("flush ruleset");
+    let mut web = api.get::<EndpointSlice>("default", "web").await.unwrap();
+    web.endpoints = slice("web", port, &["10.1.0.2"]).endpoints;
+    api.update(&web).await.unwrap();
+    until(|| net.ask("pod1", &address), |said| said == "pod0 10.1.0.3");
+    cluster.stop().await;
+}
