@@ -28,6 +28,10 @@ pub enum Command {
     /// At first start it makes its certificates and its store in the data directory; later starts continue from there.
     /// SIGTERM or SIGINT stop it cleanly. Killing it at any time loses nothing that was acknowledged.
     Server(Box<Server>),
+    /// Run the controllers in a process of their own, against any API server.
+    ControllerManager(Box<crate::standalone::ControllerManager>),
+    /// Run the scheduler in a process of its own, against any API server.
+    Scheduler(Box<crate::standalone::Scheduler>),
     /// Back up, restore or check a store.
     #[command(subcommand)]
     Store(crate::store::Command),
@@ -71,6 +75,18 @@ pub struct Server {
     /// Run no kubelet on this machine.
     #[arg(long)]
     pub disable_agent: bool,
+    /// Run no controllers: another controller manager does.
+    #[arg(long)]
+    pub disable_controller_manager: bool,
+    /// Run no scheduler: another one does.
+    #[arg(long)]
+    pub disable_scheduler: bool,
+    /// A KubeSchedulerConfiguration.
+    #[arg(long, value_name = "FILE")]
+    pub scheduler_config: Option<PathBuf>,
+    /// What the controllers are told.
+    #[command(flatten)]
+    pub controllers: crate::parts::controllers::Options,
     /// Where objects are kept.
     #[command(flatten)]
     pub store: Store,

@@ -3,7 +3,10 @@
 mod cli;
 mod component;
 mod logging;
+mod parts;
 mod server;
+mod signals;
+mod standalone;
 mod store;
 
 use std::process::ExitCode;
@@ -11,6 +14,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 use cli::{Cli, Command};
+use component::Failure;
 
 /// glibc's arenas bloat under many small, short-lived allocations from several threads.
 #[global_allocator]
@@ -19,8 +23,14 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     logging::start(cli.verbose);
-    let outcome: Result<(), Box<dyn std::error::Error>> = match cli.command {
-        Command::Server(options) => runtime().and_then(|runtime| Ok(runtime.block_on(server::run(*options))?)),
+    let outcome: Result<(), Failure> = match cli.command {
+        Command::Server(options) => {
+            runtime().and_then(|runtime| runtime.block_on(server::run(*options)).map_err(Into::into))
+        }
+        Command::ControllerManager(options) => {
+            runtime().and_then(|runtime| runtime.block_on(standalone::controller_manager(*options)))
+        }
+        Command::Scheduler(options) => runtime().and_then(|runtime| runtime.block_on(standalone::scheduler(*options))),
         Command::Store(command) => store::run(&command).map_err(Into::into),
         Command::Version => {
             println!("trireme {} (Kubernetes {})", env!("CARGO_PKG_VERSION"), apiserver::version::KUBERNETES);
@@ -37,7 +47,7 @@ fn main() -> ExitCode {
 }
 
 /// As many workers as cores, but at least two, so that one that is busy never holds up the other's timers and sockets.
-fn runtime() -> Result<tokio::runtime::Runtime, Box<dyn std::error::Error>> {
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(cores.max(2))

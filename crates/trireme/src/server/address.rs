@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
 use crate::cli::Server as Options;
+use crate::parts::host_name;
 
 /// The first usable address of the service range: the `kubernetes` Service's.
 pub fn first_service_address(range: &str) -> Result<IpAddr, String> {
@@ -51,12 +52,6 @@ pub fn host_names(options: &Options, advertise: IpAddr) -> Vec<String> {
     }
     names.extend(host_name());
     names
-}
-
-/// This machine's name, where the kernel knows one.
-pub fn host_name() -> Option<String> {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
-    Some(name.trim().to_lowercase()).filter(|name| !name.is_empty() && name.is_ascii())
 }
 
 #[cfg(test)]

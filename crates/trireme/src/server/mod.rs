@@ -5,8 +5,6 @@
 //! with an identity of its own. Stopping goes the other way.
 
 mod address;
-mod controllers;
-mod identity;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -14,11 +12,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::{Engine, Server as Options, Store as StoreOptions};
 use crate::component::Components;
-use identity::Identities;
+use crate::parts::{self, Identities};
+use crate::signals::Signals;
 
 /// How long components may take to stop before they are cut off.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -69,7 +67,7 @@ struct Opened {
 /// Runs until a signal stops it.
 pub async fn run(options: Options) -> Result<(), Error> {
     let started = Instant::now();
-    let mut signals = Signals::listen()?;
+    let mut signals = Signals::listen().map_err(Error::Signals)?;
     let data_dir = options.data_dir.clone();
     std::fs::create_dir_all(&data_dir).map_err(|source| Error::DataDirectory { path: data_dir.clone(), source })?;
     let service_address = address::first_service_address(&options.service_cluster_ip_range)
@@ -116,8 +114,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
     );
 
     let mut components = Components::default();
-    let identities = Identities::new(server.handler());
-    controllers::start(&mut components, &options, &identities, &keys);
+    start_parts(&mut components, &options, &Identities::InProcess(server.handler()), &keys);
     let name = signals.next().await;
     tracing::info!("{name}: stopping");
     let stop = async {
@@ -132,6 +129,25 @@ pub async fn run(options: Options) -> Result<(), Error> {
         name = signals.next() => tracing::warn!("{name} again: leaving at once"),
     }
     Ok(())
+}
+
+/// Starts what watches the API. An embedded store has one server, so nobody can contest its parts; an etcd may have many.
+fn start_parts(components: &mut Components, options: &Options, identities: &Identities, keys: &Arc<pki::Cluster>) {
+    let contested = options.store.store == Engine::Etcd;
+    if !options.disable_controller_manager {
+        let (controllers, range) = (options.controllers.clone(), options.service_cluster_ip_range.clone());
+        let (identities, authority) = (identities.clone(), parts::controllers::Authority::of_cluster(keys));
+        components.start("kube-controller-manager", move |stop| {
+            let (controllers, range) = (controllers.clone(), Some(range.clone()));
+            parts::controllers::run(controllers, range, identities.clone(), Some(authority.clone()), contested, stop)
+        });
+    }
+    if !options.disable_scheduler {
+        let (file, identities) = (options.scheduler_config.clone(), identities.clone());
+        components.start("kube-scheduler", move |stop| {
+            parts::scheduler::run(file.clone(), identities.clone(), contested, stop)
+        });
+    }
 }
 
 async fn open_store(options: &StoreOptions, data_dir: &Path) -> Result<Opened, Error> {
@@ -168,24 +184,4 @@ fn write_kubeconfig(data_dir: &Path, address: SocketAddr, keys: &pki::Cluster) -
         return Ok(());
     }
     Ok(pki::write_private(&file, &text)?)
-}
-
-/// The signals that stop the server.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn listen() -> Result<Self, Error> {
-        let listen = |kind| signal(kind).map_err(Error::Signals);
-        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
-    }
-
-    async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
-        }
-    }
 }

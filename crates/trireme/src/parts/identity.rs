@@ -1,0 +1,36 @@
+//! Who the parts of the control plane are when they talk to the API server.
+
+use std::sync::Arc;
+
+use client::Client;
+use machinery::rest::{Handler, User};
+
+/// Makes clients.
+#[derive(Clone)]
+pub enum Identities {
+    /// Beside the API server, in its process: each part is whom it is said to be.
+    InProcess(Arc<dyn Handler>),
+    /// Elsewhere: every part is who the kubeconfig says.
+    Remote(Client),
+}
+
+impl Identities {
+    /// A component such as `kube-scheduler`, as `system:kube-scheduler`.
+    pub fn component(&self, name: &str) -> Client {
+        self.client(name, || User::new(format!("system:{name}"), []))
+    }
+
+    /// A controller with a service account of its own in `kube-system`.
+    pub fn controller(&self, name: &str) -> Client {
+        let groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system"];
+        self.client(name, || User::new(format!("system:serviceaccount:kube-system:{name}"), groups))
+    }
+
+    fn client(&self, agent: &str, user: impl FnOnce() -> User) -> Client {
+        let client = match self {
+            Self::InProcess(handler) => Client::in_process(Arc::clone(handler), user()),
+            Self::Remote(client) => client.clone(),
+        };
+        client.with_user_agent(&format!("{agent}/{}", env!("CARGO_PKG_VERSION")))
+    }
+}

@@ -1,0 +1,48 @@
+//! How each part of the control plane is wired, whether it runs beside the API server or in a process of its own.
+
+pub mod controllers;
+mod identity;
+pub mod scheduler;
+
+use std::future::Future;
+use std::sync::Arc;
+
+use informer::Clock;
+use informer::election::{Election, Timings, lead};
+use tokio_util::sync::CancellationToken;
+
+use crate::component::Failure;
+pub use identity::Identities;
+
+/// Runs a part, if it may be contested only while it holds the lease of its name.
+async fn run_elected<R>(
+    name: &str,
+    contested: bool,
+    identities: &Identities,
+    clock: Arc<dyn Clock>,
+    stop: CancellationToken,
+    run: impl FnOnce(CancellationToken) -> R,
+) -> Result<(), Failure>
+where
+    R: Future<Output = Result<(), Failure>>,
+{
+    if !contested {
+        return run(stop).await;
+    }
+    let election = Election {
+        namespace: "kube-system".to_owned(),
+        name: name.to_owned(),
+        identity: format!("{}_{}", host_name().unwrap_or_else(|| "localhost".to_owned()), uuid::Uuid::new_v4()),
+        timings: Timings::default(),
+    };
+    let mut outcome = Ok(());
+    let client = identities.component(name);
+    lead(client, election, clock, stop, async |leadership| outcome = run(leadership.over).await).await;
+    outcome
+}
+
+/// This machine's name, where the kernel knows one.
+pub fn host_name() -> Option<String> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    Some(name.trim().to_lowercase()).filter(|name| !name.is_empty() && name.is_ascii())
+}

@@ -1,0 +1,90 @@
+//! Parts of the control plane as processes of their own, against any API server: ours or upstream's.
+
+use std::path::PathBuf;
+
+use client::{Client, Config};
+use tokio_util::sync::CancellationToken;
+
+use crate::component::Failure;
+use crate::parts::{self, Identities};
+use crate::signals::Signals;
+
+/// How to reach the API server.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Connection {
+    /// Whom to connect to, and as whom.
+    #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
+    pub kubeconfig: PathBuf,
+    /// Work only while holding a lease, so that several can run and one works.
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    pub leader_elect: bool,
+}
+
+impl Connection {
+    fn identities(&self) -> Result<Identities, Failure> {
+        Ok(Identities::Remote(Client::https(Config::from_kubeconfig(&self.kubeconfig)?)?))
+    }
+}
+
+/// Options of `trireme controller-manager`.
+#[derive(Debug, clap::Args)]
+pub struct ControllerManager {
+    #[command(flatten)]
+    connection: Connection,
+    #[command(flatten)]
+    controllers: parts::controllers::Options,
+    /// Addresses for Services.
+    #[arg(long, value_name = "CIDR")]
+    service_cluster_ip_range: Option<String>,
+}
+
+/// Options of `trireme scheduler`.
+#[derive(Debug, clap::Args)]
+pub struct Scheduler {
+    #[command(flatten)]
+    connection: Connection,
+    /// A KubeSchedulerConfiguration.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// Runs the controllers until a signal stops them.
+pub async fn controller_manager(options: ControllerManager) -> Result<(), Failure> {
+    let identities = options.connection.identities()?;
+    let contested = options.connection.leader_elect;
+    let stop = stop_on_signal()?;
+    parts::controllers::run(
+        options.controllers,
+        options.service_cluster_ip_range,
+        identities,
+        None,
+        contested,
+        stop.clone(),
+    )
+    .await?;
+    ended(&stop)
+}
+
+/// Runs the scheduler until a signal stops it.
+pub async fn scheduler(options: Scheduler) -> Result<(), Failure> {
+    let identities = options.connection.identities()?;
+    let stop = stop_on_signal()?;
+    parts::scheduler::run(options.config, identities, options.connection.leader_elect, stop.clone()).await?;
+    ended(&stop)
+}
+
+/// A part that ends without being told to has lost its lease; whoever supervises the process starts it again.
+fn ended(stop: &CancellationToken) -> Result<(), Failure> {
+    if stop.is_cancelled() { Ok(()) } else { Err("ended before its time".into()) }
+}
+
+fn stop_on_signal() -> Result<CancellationToken, Failure> {
+    let mut signals = Signals::listen()?;
+    let stop = CancellationToken::new();
+    let told = stop.clone();
+    tokio::spawn(async move {
+        tracing::info!("{}: stopping", signals.next().await);
+        told.cancel();
+    });
+    Ok(stop)
+}

@@ -1,0 +1,5 @@
+//! Tests of the real binary as a user starts it.
+
+mod command;
+mod kill;
+mod load;
