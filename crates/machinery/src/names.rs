@@ -3,6 +3,7 @@
 //! Upstream checks with regular expressions and prints them in its messages. Here the expressions are only text of the
 //! messages; the checks are written out, because they run over every label of every object that is written.
 
+pub mod domain;
 pub mod ip;
 
 /// What is wrong with a value, in upstream's words; empty when it is well formed.

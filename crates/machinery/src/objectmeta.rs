@@ -1,5 +1,7 @@
 //! What is right in `metadata`, for every kind alike.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use crate::gvk::GroupVersion;
@@ -12,6 +14,8 @@ pub const MAX_ANNOTATIONS: usize = 256 << 10;
 
 const MAX_MANAGER: usize = 128;
 const MAX_SUBRESOURCE: usize = 256;
+const MAX_REASON: usize = 1 << 10;
+const MAX_MESSAGE: usize = 32 << 10;
 const IMMUTABLE: &str = "field is immutable";
 
 /// Checks the metadata of an object that is created. Its name has been generated already, where that was asked for.
@@ -158,6 +162,71 @@ pub fn validate_field_manager(manager: &str, path: &str, errors: &mut Vec<FieldE
     for (at, letter) in manager.char_indices().filter(|(_, letter)| !is_print(*letter)) {
         let code = u32::from(letter);
         errors.push(FieldError::invalid(path, manager, format!("invalid character U+{code:04X} (at position {at})")));
+    }
+}
+
+/// The name of a writer of fields: the one it gives itself, or what its user agent has before the first slash.
+pub fn field_manager<'a>(manager: &'a str, user_agent: &'a str) -> Cow<'a, str> {
+    if !manager.is_empty() {
+        return manager.into();
+    }
+    let name = user_agent.split('/').next().unwrap_or_default();
+    if name.len() <= MAX_MANAGER && name.chars().all(is_print) {
+        return name.into();
+    }
+    let mut short = String::new();
+    for letter in name.chars().filter(|letter| is_print(*letter)) {
+        if short.len() + letter.len_utf8() > MAX_MANAGER {
+            break;
+        }
+        short.push(letter);
+    }
+    short.into()
+}
+
+/// Checks a list of `metav1.Condition`.
+pub fn validate_conditions(conditions: &[Value], path: &str, errors: &mut Vec<FieldError>) {
+    for (at, condition) in conditions.iter().enumerate() {
+        let path = format!("{path}[{at}]");
+        let kind = text(condition, "type");
+        if conditions[..at].iter().any(|earlier| text(earlier, "type") == kind) {
+            errors.push(FieldError::duplicate(path.as_str(), kind));
+        }
+        if kind.is_empty() {
+            errors.push(FieldError::required(format!("{path}.type"), "is required"));
+        } else {
+            let problems = names::is_qualified_name(kind).into_iter();
+            errors.extend(problems.map(|problem| FieldError::invalid(format!("{path}.type"), kind, problem)));
+        }
+        match text(condition, "status") {
+            "" => errors.push(FieldError::required(format!("{path}.status"), "")),
+            "True" | "False" | "Unknown" => {}
+            other => {
+                let supported = ["False", "True", "Unknown"];
+                errors.push(FieldError::not_supported(format!("{path}.status"), other, supported));
+            }
+        }
+        let observed = int(condition, "observedGeneration").unwrap_or(0);
+        if observed < 0 {
+            let detail = "must be greater than or equal to zero";
+            errors.push(FieldError::invalid(format!("{path}.observedGeneration"), observed, detail));
+        }
+        if text(condition, "lastTransitionTime").is_empty() {
+            errors.push(FieldError::required(format!("{path}.lastTransitionTime"), ""));
+        }
+        let reason = text(condition, "reason");
+        if reason.is_empty() {
+            errors.push(FieldError::required(format!("{path}.reason"), ""));
+        } else {
+            let problems = names::is_valid_condition_reason(reason).into_iter();
+            errors.extend(problems.map(|problem| FieldError::invalid(format!("{path}.reason"), reason, problem)));
+            if reason.len() > MAX_REASON {
+                errors.push(FieldError::too_long(format!("{path}.reason"), MAX_REASON));
+            }
+        }
+        if text(condition, "message").len() > MAX_MESSAGE {
+            errors.push(FieldError::too_long(format!("{path}.message"), MAX_MESSAGE));
+        }
     }
 }
 
@@ -340,6 +409,35 @@ mod tests {
                 "metadata.name: Invalid value: \"b\": field is immutable",
                 "metadata.uid: Invalid value: \"2\": field is immutable",
                 "metadata.deletionTimestamp: Invalid value: null: field is immutable",
+            ]
+        );
+    }
+
+    #[test]
+    fn writers_are_named_after_themselves_or_their_agent() {
+        assert_eq!(field_manager("me", "kubectl/v1"), "me");
+        assert_eq!(field_manager("", "kubectl/v1.32 (linux)"), "kubectl");
+        assert_eq!(field_manager("", "ku\u{7}be"), "kube");
+        assert_eq!(field_manager("", &"x".repeat(200)).len(), 128);
+    }
+
+    #[test]
+    fn conditions_are_checked() {
+        let good = json!({"type": "Ready", "status": "True", "reason": "AllGood", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let mut errors = Vec::new();
+        validate_conditions(
+            &[good.clone(), good, json!({"type": "X", "status": "Maybe", "reason": "1"})],
+            "status.conditions",
+            &mut errors,
+        );
+        let paths: Vec<&str> = errors.iter().map(|error| error.path.as_str()).collect();
+        assert_eq!(
+            paths,
+            [
+                "status.conditions[1]",
+                "status.conditions[2].status",
+                "status.conditions[2].lastTransitionTime",
+                "status.conditions[2].reason"
             ]
         );
     }

@@ -145,6 +145,42 @@ fn check_cidr(path: &str, value: &str, strict: bool) -> (Option<(IpAddr, u8)>, V
     (Some((address, length)), errors)
 }
 
+/// Warnings about an address that passed as one of an older field.
+pub fn warnings_for_ip(path: &str, value: &str) -> Vec<String> {
+    let Some(address) = parse_sloppy(value) else { return Vec::new() };
+    let shown = canonical(address).to_string();
+    if value.parse::<IpAddr>().is_err() || is_mapped(address) {
+        return vec![format!("{path}: non-standard IP address {value:?} is invalid: use {shown:?}")];
+    }
+    if address.is_ipv6() && shown != value {
+        return vec![format!("{path}: IPv6 address {value:?} should be in RFC 5952 canonical format ({shown:?})")];
+    }
+    Vec::new()
+}
+
+/// Warnings about a block that passed as one of an older field.
+pub fn warnings_for_cidr(path: &str, value: &str) -> Vec<String> {
+    let Some((address, length)) = parse_cidr_sloppy(value) else { return Vec::new() };
+    let base = network(address, length);
+    let shown = format!("{}/{length}", canonical(base));
+    let mut warnings = Vec::new();
+    if base != address {
+        let host = if address.is_ipv4() { 32 } else { 128 };
+        warnings.push(format!(
+            "{path}: CIDR value {value:?} is ambiguous in this context (should be {shown:?} or \"{}/{host}\"?)",
+            canonical(address)
+        ));
+    }
+    let (ip, digits) = value.split_once('/').unwrap_or((value, ""));
+    if ip.parse::<IpAddr>().is_err() || (digits.len() > 1 && digits.starts_with('0')) || is_mapped(address) {
+        warnings.push(format!("{path}: non-standard CIDR value {value:?} is invalid: use {shown:?}"));
+    }
+    if warnings.is_empty() && address.is_ipv6() && shown != value {
+        warnings.push(format!("{path}: IPv6 CIDR value {value:?} should be in RFC 5952 canonical format ({shown:?})"));
+    }
+    warnings
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,5 +215,25 @@ mod tests {
             assert!(strict(bad).is_some_and(|d| d.starts_with("must be a valid CIDR")), "{bad}");
         }
         assert_eq!(is_valid_cidr("f", "FD00::/64")[0].detail, "must be in canonical form (\"fd00::/64\")");
+    }
+
+    #[test]
+    fn odd_values_that_pass_are_warned_about() {
+        assert_eq!(warnings_for_ip("f", "10.0.0.1"), Vec::<String>::new());
+        assert_eq!(
+            warnings_for_ip("f", "010.0.0.1"),
+            ["f: non-standard IP address \"010.0.0.1\" is invalid: use \"10.0.0.1\""]
+        );
+        assert_eq!(
+            warnings_for_ip("f", "FE80::1"),
+            ["f: IPv6 address \"FE80::1\" should be in RFC 5952 canonical format (\"fe80::1\")"]
+        );
+        assert_eq!(
+            warnings_for_cidr("f", "10.0.0.1/8"),
+            [
+                "f: CIDR value \"10.0.0.1/8\" is ambiguous in this context (should be \"10.0.0.0/8\" or \"10.0.0.1/32\"?)"
+            ]
+        );
+        assert_eq!(warnings_for_cidr("f", "fd00::/8"), Vec::<String>::new());
     }
 }
