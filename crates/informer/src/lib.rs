@@ -10,6 +10,7 @@
 mod backoff;
 mod cache;
 pub mod clock;
+mod echoes;
 pub mod election;
 pub mod events;
 mod expectations;
@@ -24,6 +25,7 @@ mod source;
 pub use backoff::Backoff;
 pub use cache::{Change, Informer, Phase};
 pub use clock::Clock;
+pub use echoes::Echoes;
 pub use events::{EventType, Recorder};
 pub use expectations::Expectations;
 pub use informers::{Filter, Informers};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::join_all;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{Cached, Change, Informer, Key, WorkQueue};
@@ -50,19 +50,20 @@ pub async fn run<R: Reconciler>(
     workers: usize,
     stop: CancellationToken,
 ) {
-    let working = (0..workers).map(|_| {
+    // A set of tasks, because it takes its workers along when it is dropped: a controller that is cut off must not go on working.
+    let mut working = JoinSet::new();
+    for _ in 0..workers {
         let (reconciler, queue) = (reconciler.clone(), queue.clone());
-        tokio::spawn(async move {
+        working.spawn(async move {
             while let Some(taken) = queue.take().await {
                 turn(name, &*reconciler, &queue, taken.item()).await;
             }
-        })
-    });
-    let working: Vec<_> = working.collect();
+        });
+    }
     stop.cancelled().await;
     queue.shut_down();
-    // Workers finish the key they have; that they cannot panic is `turn`'s doing.
-    join_all(working).await;
+    // Workers finish the key they have.
+    while working.join_next().await.is_some() {}
 }
 
 async fn turn<R: Reconciler>(name: &str, reconciler: &R, queue: &WorkQueue<Key>, key: &Key) {

@@ -10,9 +10,10 @@ mod status;
 mod tests;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use client::{Client, DeleteOptions};
-use informer::{Action, Clock, EventType, Informer, Key, Reconciler, Recorder};
+use informer::{Action, Clock, Echoes, EventType, Informer, Key, Reconciler, Recorder};
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentStatus, ReplicaSet, ReplicaSetSpec};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
@@ -27,15 +28,19 @@ use crate::context::Context;
 use plan::Resize;
 
 const WORKERS: usize = 5;
+/// The echo of a write brings the next turn; this is for the case that it never comes.
+const UNHEARD: Duration = Duration::from_secs(30);
 
 /// Runs the controller.
 pub(crate) async fn start(context: Context) {
+    let sets = context.informers.of();
     let controller = Deployments {
         client: context.client.clone(),
         recorder: context.recorder.clone(),
         clock: context.clock.clone(),
         deployments: context.informers.of(),
-        sets: context.informers.of(),
+        echoes: Echoes::new(&sets, context.clock.clone()),
+        sets,
         pods: context.informers.of(),
     };
     claim::index_orphans(&controller.sets);
@@ -78,6 +83,8 @@ struct Deployments {
     deployments: Informer<Deployment>,
     sets: Informer<ReplicaSet>,
     pods: Informer<Pod>,
+    /// Sizes are decided from the sizes that are; so the last decision must be visible before the next.
+    echoes: Echoes<ReplicaSet>,
 }
 
 impl Reconciler for Deployments {
@@ -85,6 +92,9 @@ impl Reconciler for Deployments {
 
     async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let Some(cached) = self.deployments.get(key) else { return Ok(Action::Done) };
+        if !self.echoes.heard(key) {
+            return Ok(Action::After(UNHEARD));
+        }
         let mut deployment = Deployment::clone(&cached);
         if deployment.spec.selector == LabelSelector::default() {
             return self.selects_all(deployment).await;
@@ -169,8 +179,11 @@ impl Deployments {
         let (wanted, current) = (plan::wanted(&deployment), plan::size(&new));
         let grown = if current > wanted {
             wanted
+        } else if !old.iter().all(|set| plan::is_observed(set)) {
+            // How many pods a ReplicaSet has that was just resized, nobody knows; its report brings the next turn.
+            current
         } else {
-            let all = old.iter().map(|set| plan::size(set)).sum::<i32>() + current;
+            let all = old.iter().map(|set| plan::footprint(set)).sum::<i32>() + current;
             plan::new_size(&deployment, all, current)
         };
         if grown == current {
@@ -241,7 +254,9 @@ impl Deployments {
             let mut changed = ReplicaSet::clone(&set);
             changed.metadata.annotations = Some(annotations);
             changed.spec.min_ready_seconds = (min_ready != 0).then_some(min_ready);
-            return Ok(Arc::new(self.client.update(&changed).await?));
+            let written = self.client.update(&changed).await?;
+            self.echoes.wrote(&deployment.metadata.key(), &written);
+            return Ok(Arc::new(written));
         }
         let revision = set.metadata.annotation(plan::REVISION).unwrap_or_default();
         let mut changed = set_revision(deployment, revision);
@@ -269,7 +284,10 @@ impl Deployments {
         let name = set.metadata.name().to_owned();
         let now = self.clock.now();
         let (created, is_new) = match self.client.create(&set).await {
-            Ok(created) => (Arc::new(created), true),
+            Ok(created) => {
+                self.echoes.wrote(&deployment.metadata.key(), &created);
+                (Arc::new(created), true)
+            }
             Err(error) if error.is_already_exists() => match self.own_set(deployment, &set.metadata.key()) {
                 Some(known) => (known, false),
                 None => return self.resolve_collision(deployment, error).await,
@@ -347,7 +365,8 @@ impl Deployments {
             let mut changed = ReplicaSet::clone(&set);
             changed.metadata.annotations.get_or_insert_default().extend(annotations.clone());
             changed.spec.replicas = Some(size);
-            self.client.update(&changed).await?;
+            let written = self.client.update(&changed).await?;
+            self.echoes.wrote(&deployment.metadata.key(), &written);
             if before != size {
                 let way = if before < size { "up" } else { "down" };
                 let name = set.metadata.name();
@@ -417,7 +436,9 @@ fn new_set(deployment: &Deployment, old: &[Arc<ReplicaSet>], revision: i64) -> R
     selector.match_labels.get_or_insert_default().insert(plan::HASH_LABEL.to_owned(), hash.clone());
     let mut annotations = plan::annotations(deployment, &ObjectMeta::default(), revision);
     annotations.extend(plan::replicas_annotations(deployment));
-    let others = old.iter().map(|set| plan::size(set)).sum();
+    let others: i32 = old.iter().map(|set| plan::footprint(set)).sum();
+    let observed = old.iter().all(|set| plan::is_observed(set));
+    let replicas = if observed { plan::new_size(deployment, others, 0) } else { 0 };
     ReplicaSet {
         metadata: ObjectMeta {
             name: Some(plan::set_name(deployment.metadata.name(), &hash)),
@@ -428,7 +449,7 @@ fn new_set(deployment: &Deployment, old: &[Arc<ReplicaSet>], revision: i64) -> R
             ..ObjectMeta::default()
         },
         spec: ReplicaSetSpec {
-            replicas: Some(plan::new_size(deployment, others, 0)),
+            replicas: Some(replicas),
             min_ready_seconds: spec.min_ready_seconds,
             selector,
             template: Some(template),

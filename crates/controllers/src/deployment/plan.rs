@@ -38,6 +38,17 @@ pub(super) fn size(set: &ReplicaSet) -> i32 {
     set.spec.replicas.unwrap_or(1)
 }
 
+/// How many pods a ReplicaSet has or will have: one that was told to shrink still has the pods it had.
+pub(super) fn footprint(set: &ReplicaSet) -> i32 {
+    size(set).max(set.status.as_ref().map_or(0, |status| status.replicas))
+}
+
+/// Whether the numbers in a ReplicaSet's status are about its present size.
+pub(super) fn is_observed(set: &ReplicaSet) -> bool {
+    let observed = set.status.as_ref().and_then(|status| status.observed_generation).unwrap_or_default();
+    observed >= set.metadata.generation.unwrap_or_default()
+}
+
 pub(super) fn available(set: &ReplicaSet) -> i32 {
     set.status.as_ref().and_then(|status| status.available_replicas).unwrap_or_default()
 }

@@ -10,6 +10,7 @@ mod status;
 mod tests;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use client::Client;
 use informer::{Action, Change, Clock, Expectations, Informer, Key, Reconciler, WorkQueue};
@@ -27,6 +28,8 @@ use status::Observed;
 
 /// Keys worked on at the same time.
 const WORKERS: usize = 5;
+/// For the case that an echo never comes.
+const UNMET: Duration = Duration::from_secs(60);
 
 /// Runs the controller of ReplicaSets.
 pub(crate) async fn start(context: Context) {
@@ -125,8 +128,11 @@ impl<K: Replicated> Reconciler for Replicas<K> {
             self.expectations.forget(key);
             return Ok(Action::Done);
         };
-        // Asked before listing: otherwise the pods may be older than the answer.
-        let settled = self.expectations.met(key);
+        // Asked before listing: otherwise the pods may be older than the answer. Until they are all in the cache they can be neither planned with nor
+        // counted; the last of them brings the next turn.
+        if !self.expectations.met(key) {
+            return Ok(Action::After(UNMET));
+        }
         let Some(selector) = set.selector() else { return Ok(Action::Done) };
         let candidates = claim::candidates(&self.pods, &*set);
         let (alive, dying): (Vec<_>, Vec<_>) = candidates.into_iter().partition(|pod| pods::is_active(pod));
@@ -138,10 +144,10 @@ impl<K: Replicated> Reconciler for Replicas<K> {
         };
         let terminating = dying.iter().filter(|pod| owns(pod)).count();
         let now = self.clock.now();
-        let plan = if settled && !set.metadata().is_deleting() {
-            plan(set.replicas(), &active, || self.related(&set), now)
-        } else {
+        let plan = if set.metadata().is_deleting() {
             Plan::default()
+        } else {
+            plan(set.replicas(), &active, || self.related(&set), now)
         };
         let applied = self.apply(&set, &plan).await;
         let observed = Observed { active: &active, terminating, failure: applied.as_ref().err(), now };

@@ -1,0 +1,7 @@
+//! The controllers together, against a simulation of the API server with a clock that tests advance.
+
+mod api;
+mod cascade;
+mod seeds;
+mod workloads;
+mod world;
