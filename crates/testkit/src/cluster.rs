@@ -112,6 +112,21 @@ impl Cluster {
         self.server.as_ref().expect("a cluster has a server until it stops").address
     }
 
+    /// Stops the server, opens the store anew and serves again: all that a restart of the process would lose is lost.
+    pub async fn restart(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.stop().await;
+        }
+        self.store.close().await;
+        self.store = open(self.directory.path());
+        let server = serve(&self.store, &self.keys, &Options::default()).await;
+        let address = format!("https://{}", server.address);
+        let text = pki::kubeconfig(&address, &self.keys.authority_pem(), "kubernetes-admin", &self.keys.admin);
+        pki::write_private(&self.kubeconfig, &text).expect("a kubeconfig");
+        self.handler = server.handler();
+        self.server = Some(server);
+    }
+
     /// Stops the server and closes the store.
     pub async fn stop(mut self) {
         if let Some(server) = self.server.take() {

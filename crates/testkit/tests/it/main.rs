@@ -2,4 +2,8 @@
 
 mod bad_input;
 mod client_contract;
+mod deletion;
+mod http;
 mod kubectl;
+mod reads;
+mod writes;
