@@ -3,6 +3,7 @@ use serde_json::json;
 
 use super::*;
 use crate::schema::{complete, conform};
+use crate::status::ApiError;
 
 const NOW: &str = "2026-01-01T00:00:00Z";
 const LATER: &str = "2026-01-02T00:00:00Z";
