@@ -74,6 +74,8 @@ pub enum ClusterError {
 #[derive(Debug, Default)]
 pub struct Cluster {
     nodes: Vec<NodeInfo>,
+    /// The generations of the nodes once more, dense: scans look at these first, and often at nothing else.
+    generations: Vec<u64>,
     by_name: FxHashMap<Arc<str>, NodeIdx>,
     vacant: Vec<NodeIdx>,
     order: Vec<NodeIdx>,
@@ -112,6 +114,7 @@ impl Cluster {
         }
         self.update_images(idx, known.as_deref(), Some(&node));
         self.nodes[idx.row()].set_node(Some(node), generation);
+        self.generations[idx.row()] = generation;
         self.topology.update(&self.nodes[idx.row()]);
     }
 
@@ -122,6 +125,7 @@ impl Cluster {
         let known = self.nodes[idx.row()].node().cloned();
         self.update_images(idx, known.as_deref(), None);
         self.nodes[idx.row()].set_node(None, generation);
+        self.generations[idx.row()] = generation;
         self.topology.update(&self.nodes[idx.row()]);
         self.order_is_stale = true;
         self.vacate_if_unused(idx);
@@ -166,6 +170,7 @@ impl Cluster {
         self.count_claims(&info, true);
         let membership = self.classes.add(&info, idx);
         self.nodes[idx.row()].add_pod(info.clone(), generation);
+        self.generations[idx.row()] = generation;
         self.pods.insert(info.uid().clone(), Placed { info, node: idx, assumed, membership });
     }
 
@@ -173,6 +178,7 @@ impl Cluster {
         let Some(placed) = self.pods.remove(uid) else { return };
         let generation = self.next_generation();
         self.nodes[placed.node.row()].remove_pod(uid, generation);
+        self.generations[placed.node.row()] = generation;
         self.classes.remove(&placed.membership, placed.node);
         self.count_claims(&placed.info, false);
         for (_, term) in terms_of(&placed.info) {
@@ -204,6 +210,7 @@ impl Cluster {
         let info = NodeInfo::unknown(idx, name.clone());
         if idx.row() == self.nodes.len() {
             self.nodes.push(info);
+            self.generations.push(0);
         } else {
             self.nodes[idx.row()] = info;
         }
@@ -266,6 +273,11 @@ impl Cluster {
     /// The schedulable nodes in scanning order: zones take turns, so that any stretch of it spans them all.
     pub fn order(&self) -> &[NodeIdx] {
         &self.order
+    }
+
+    /// The generation of every node, by row.
+    pub fn generations(&self) -> &[u64] {
+        &self.generations
     }
 
     /// The nodes of a list of positions.

@@ -38,7 +38,7 @@ pub fn all(configs: &[ExtenderConfig]) -> Vec<Arc<dyn Extender>> {
 
 #[derive(Clone)]
 enum Transport {
-    Plain(HttpClient<HttpConnector, Full<Bytes>>),
+    Plain(Box<HttpClient<HttpConnector, Full<Bytes>>>),
     Tls(Client),
     Unusable(String),
 }
@@ -64,7 +64,7 @@ impl HttpExtender {
         let transport = if config.enable_https || url.starts_with("https://") {
             tls(&config, &url).map_or_else(Transport::Unusable, Transport::Tls)
         } else {
-            Transport::Plain(HttpClient::builder(TokioExecutor::new()).build_http())
+            Transport::Plain(Box::new(HttpClient::builder(TokioExecutor::new()).build_http()))
         };
         let caller = Caller { url, timeout: config.timeout(), transport, runtime: Handle::current() };
         Self { config, caller }

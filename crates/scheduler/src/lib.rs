@@ -12,6 +12,7 @@ pub mod classes;
 pub mod cluster;
 pub mod config;
 pub mod effects;
+mod equivalence;
 pub mod extender;
 pub mod framework;
 mod http_extender;

@@ -3,9 +3,11 @@
 //! A [`PodInfo`] is immutable and shared: the queue, the cluster model and a binding under way hold the same one. Where a
 //! pod *is* belongs to the cluster model, not here, because an assumed pod's object does not know it yet.
 
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{self as core, Pod};
+use rustc_hash::FxHasher;
 
 use crate::resources::{PodRequests, Resources, pod_requests};
 use crate::selector::{LabelSelector, Labels, PreferredNodeTerm, RequiredNodeAffinity, SelectorError};
@@ -143,6 +145,8 @@ pub struct PodInfo {
     pub spread: Box<[SpreadConstraint]>,
     /// Why the affinity or the constraints could not be read.
     pub invalid: Option<SelectorError>,
+    /// A digest of what [`PodInfo::has_same_needs`] compares.
+    needs: u64,
 }
 
 impl PodInfo {
@@ -171,7 +175,7 @@ impl PodInfo {
         let preferred_nodes = PreferredNodeTerm::parse_all(
             spec.and_then(|s| s.affinity.as_ref()?.node_affinity.as_ref()?.preferred_during_scheduling_ignored_during_execution.as_ref()),
         );
-        Self {
+        let mut info = Self {
             uid: pod.metadata.uid.as_deref().unwrap_or_default().into(),
             priority: spec.and_then(|s| s.priority).unwrap_or(0),
             requests: pod_requests(&pod),
@@ -181,8 +185,46 @@ impl PodInfo {
             affinity,
             spread,
             invalid,
+            needs: 0,
             pod,
+        };
+        info.needs = info.digest();
+        info
+    }
+
+    fn digest(&self) -> u64 {
+        let mut hasher = FxHasher::default();
+        let Resources { milli_cpu, memory, ephemeral_storage, .. } = self.requests();
+        (milli_cpu, memory, ephemeral_storage, self.scoring_requests(), self.scheduler_name(), self.node_name()).hash(&mut hasher);
+        self.requests().scalars().hash(&mut hasher);
+        (&self.host_ports, &self.required_node, &self.preferred_nodes).hash(&mut hasher);
+        for t in self.tolerations() {
+            (&t.key, &t.operator, &t.value, &t.effect).hash(&mut hasher);
         }
+        self.images().for_each(|image| image.hash(&mut hasher));
+        hasher.finish()
+    }
+
+    /// The images of containers and volumes.
+    pub fn images(&self) -> impl Iterator<Item = &str> {
+        let spec = self.pod.spec.as_ref();
+        let containers = spec.into_iter().flat_map(|s| s.init_containers.iter().flatten().chain(&s.containers));
+        let of_containers = containers.map(|c| c.image.as_deref().unwrap_or_default());
+        let of_volumes = self.volumes().iter().filter_map(|v| v.image.as_ref()).map(|i| i.reference.as_deref().unwrap_or_default());
+        of_containers.chain(of_volumes)
+    }
+
+    /// Whether another pod asks the same of a node, taken by itself: everything that local filters and scores look at.
+    pub fn has_same_needs(&self, other: &Self) -> bool {
+        self.needs == other.needs
+            && self.requests == other.requests
+            && self.scheduler_name() == other.scheduler_name()
+            && self.node_name() == other.node_name()
+            && self.host_ports == other.host_ports
+            && self.required_node == other.required_node
+            && self.preferred_nodes == other.preferred_nodes
+            && self.tolerations() == other.tolerations()
+            && self.images().eq(other.images())
     }
 
     /// `metadata.uid`: the identity of a pod, as names are used again.

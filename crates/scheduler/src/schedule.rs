@@ -11,6 +11,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::cluster::Cluster;
+use crate::equivalence::{Equivalence, Known, MAX_SCORES};
 use crate::extender::{Extender, MAX_EXTENDER_PRIORITY};
 use crate::framework::{CycleState, Diagnosis, MAX_SCORE, PluginId, PostFilterOutcome, PreFiltered, Profile, Rejection, Verdict};
 use crate::node::{NodeIdx, NodeInfo};
@@ -84,9 +85,11 @@ pub struct Algorithm {
     pub state: CycleState,
     /// Why the last cycle found no node.
     pub diagnosis: Diagnosis,
+    equivalence: Equivalence,
     feasible: Vec<NodeIdx>,
     totals: Vec<i64>,
     scratch: Vec<i64>,
+    raw: Vec<[i32; MAX_SCORES]>,
 }
 
 impl Algorithm {
@@ -98,9 +101,11 @@ impl Algorithm {
             rng: SmallRng::seed_from_u64(seed),
             state: CycleState::default(),
             diagnosis: Diagnosis::default(),
+            equivalence: Equivalence::default(),
             feasible: Vec::new(),
             totals: Vec::new(),
             scratch: Vec::new(),
+            raw: Vec::new(),
         }
     }
 
@@ -189,15 +194,44 @@ impl Algorithm {
 
     /// Filters nodes from `start` on until `wanted` are feasible; the number of nodes looked at.
     fn filter_nodes(&mut self, world: World<'_>, pod: &Arc<PodInfo>, nodes: &[NodeIdx], wanted: usize, start: usize) -> Result<usize, Failure> {
+        let (cluster, profile) = (world.cluster, world.profile);
         let (front, back) = nodes.split_at(start);
+        let local = profile.split_filters(&self.state);
+        let kind = self.equivalence.kind(pod, local, cluster);
         let mut processed = 0;
         for idx in back.iter().chain(front) {
             if self.feasible.len() >= wanted {
                 break;
             }
             processed += 1;
-            let node = world.cluster.node(*idx);
-            match filter_with_nominated(world, &mut self.state, pod, node) {
+            let generation = cluster.generations()[idx.row()];
+            match kind.verdict(*idx, generation) {
+                Known::Pass => {}
+                Known::Reject(rejection) => {
+                    self.diagnosis.reject_node(*idx, rejection);
+                    continue;
+                }
+                Known::Nothing => {
+                    let verdict = profile.run_some_filters(0..local, &self.state, pod, cluster.node(*idx), cluster);
+                    match &verdict {
+                        Verdict::Reject(error) if !error.is_rejection() => return Err(Failure::Error(error.clone())),
+                        Verdict::Reject(rejection) => {
+                            kind.judge(*idx, generation, Some(rejection));
+                            self.diagnosis.reject_node(*idx, rejection);
+                            continue;
+                        }
+                        Verdict::Pass => kind.judge(*idx, generation, None),
+                    }
+                }
+            }
+            let mut verdict = Verdict::Pass;
+            if local < profile.filter.len() {
+                verdict = profile.run_some_filters(local..profile.filter.len(), &self.state, pod, cluster.node(*idx), cluster);
+            }
+            if verdict.is_pass() && !world.nominator.is_empty() {
+                verdict = filter_with_promised(world, &self.state, pod, cluster.node(*idx));
+            }
+            match verdict {
                 Verdict::Pass => self.feasible.push(*idx),
                 Verdict::Reject(rejection) if rejection.is_rejection() => self.diagnosis.reject_node(*idx, &rejection),
                 Verdict::Reject(error) => return Err(Failure::Error(error)),
@@ -244,11 +278,50 @@ impl Algorithm {
         Ok(())
     }
 
+    /// Adds up the weighted scores of the feasible nodes; local ones are remembered.
+    fn score_nodes(&mut self, world: World<'_>, pod: &Arc<PodInfo>) {
+        let (cluster, state) = (world.cluster, &self.state);
+        let nodes = cluster.list(&self.feasible);
+        self.totals.clear();
+        self.totals.resize(nodes.len(), 0);
+        let live = || world.profile.score.iter().filter(|at| !state.skip_scores.contains(at.id));
+        let local = || live().filter(|at| at.plugin.is_local()).take(MAX_SCORES);
+        let kind = self.equivalence.kind(pod, world.profile.split_filters(state), cluster);
+        self.raw.clear();
+        for node in nodes.iter() {
+            let generation = cluster.generations()[node.idx().row()];
+            let known = kind.scores(node.idx(), generation).copied();
+            self.raw.push(known.unwrap_or_else(|| {
+                let mut scores = [0; MAX_SCORES];
+                for (score, at) in scores.iter_mut().zip(local()) {
+                    *score = at.plugin.score(state, pod, node) as i32;
+                }
+                kind.score(node.idx(), generation, scores);
+                scores
+            }));
+        }
+        let mut position = 0;
+        for at in live() {
+            self.scratch.clear();
+            if at.plugin.is_local() && position < MAX_SCORES {
+                self.scratch.extend(self.raw.iter().map(|scores| i64::from(scores[position])));
+                position += 1;
+            } else {
+                self.scratch.resize(nodes.len(), 0);
+                at.plugin.score_all(state, pod, nodes, &mut self.scratch);
+            }
+            at.plugin.normalize(state, &mut self.scratch);
+            for (total, score) in self.totals.iter_mut().zip(&self.scratch) {
+                *total += score * at.weight;
+            }
+        }
+    }
+
     /// The best of several feasible nodes; one at random among equals.
-    fn best(&mut self, world: World<'_>, pod: &PodInfo) -> NodeIdx {
+    fn best(&mut self, world: World<'_>, pod: &Arc<PodInfo>) -> NodeIdx {
+        world.profile.run_pre_score(&mut self.state, pod, world.cluster, world.cluster.list(&self.feasible));
+        self.score_nodes(world, pod);
         let nodes = world.cluster.list(&self.feasible);
-        world.profile.run_pre_score(&mut self.state, pod, world.cluster, nodes);
-        world.profile.run_scores(&self.state, pod, nodes, &mut self.totals, &mut self.scratch);
         for extender in world.extenders.iter().filter(|e| e.prioritizes() && e.is_interested(pod)) {
             let listed: Vec<&NodeInfo> = nodes.iter().collect();
             match extender.prioritize(pod, &listed) {
@@ -280,25 +353,33 @@ impl Algorithm {
     }
 }
 
-/// Filters a node as it is and, first, as it would be with the pods of no lower priority that are promised to it.
-pub fn filter_with_nominated(world: World<'_>, state: &mut CycleState, pod: &Arc<PodInfo>, node: &NodeInfo) -> Verdict {
-    if !world.nominator.is_empty() {
-        let promised = world.nominator.on(node.name());
-        let mut counted = promised.iter().filter(|p| p.priority >= pod.priority && p.uid() != pod.uid()).peekable();
-        if counted.peek().is_some() {
-            let (mut node, mut state) = (node.clone(), state.clone());
-            for promised in counted {
-                let generation = node.generation();
-                node.add_pod(promised.clone(), generation);
-                world.profile.pod_added(&mut state, pod, promised, &node, world.cluster);
-            }
-            let verdict = world.profile.run_filters(&state, pod, &node, world.cluster);
-            if !verdict.is_pass() {
-                return verdict;
-            }
+/// Filters a node as it is and as it would be with the pods that are promised to it.
+pub fn filter_with_nominated(world: World<'_>, state: &CycleState, pod: &Arc<PodInfo>, node: &NodeInfo) -> Verdict {
+    let verdict = world.profile.run_filters(state, pod, node, world.cluster);
+    if !verdict.is_pass() || world.nominator.is_empty() {
+        return verdict;
+    }
+    filter_with_promised(world, state, pod, node)
+}
+
+/// Filters a node as it would be with the pods of no lower priority that are promised to it.
+fn filter_with_promised(world: World<'_>, state: &CycleState, pod: &Arc<PodInfo>, node: &NodeInfo) -> Verdict {
+    let promised = world.nominator.on(node.name()).iter();
+    let mut counted = promised.filter(|p| p.priority >= pod.priority && p.uid() != pod.uid()).peekable();
+    if counted.peek().is_none() {
+        return Verdict::Pass;
+    }
+    let mut node = node.clone();
+    let follows = world.profile.follows_pods(state);
+    let mut followed = follows.then(|| state.clone());
+    for promised in counted {
+        let generation = node.generation();
+        node.add_pod(promised.clone(), generation);
+        if let Some(state) = &mut followed {
+            world.profile.pod_added(state, pod, promised, &node, world.cluster);
         }
     }
-    world.profile.run_filters(state, pod, node, world.cluster)
+    world.profile.run_filters(followed.as_ref().unwrap_or(state), pod, &node, world.cluster)
 }
 
 /// How many feasible nodes are enough in a cluster of this size.

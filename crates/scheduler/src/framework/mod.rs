@@ -161,7 +161,8 @@ pub trait Filter: Send + Sync {
     /// Whether the pod can run on the node. The cluster is for objects that belong to the node, such as its volumes.
     fn filter(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo, cluster: &Cluster) -> Verdict;
 
-    /// Whether the verdict depends on nothing but the pod's own spec and the node: then identical pods share it.
+    /// Whether the verdict depends on nothing but the pod's own spec and the node: then identical pods share it. The parts
+    /// of the spec that count are those of [`PodInfo::has_same_needs`].
     fn is_local(&self) -> bool {
         false
     }
@@ -214,7 +215,8 @@ pub trait Score: Send + Sync {
     /// Brings the scores of all nodes into 0..=100.
     fn normalize(&self, _state: &CycleState, _scores: &mut [i64]) {}
 
-    /// Whether the raw score depends on nothing but the pod's own spec and the node: then identical pods share it.
+    /// Whether the raw score depends on nothing but the pod's own spec, the node, and which nodes have which images: then
+    /// identical pods share it. Raw scores must fit into 32 bits.
     fn is_local(&self) -> bool {
         false
     }

@@ -145,15 +145,35 @@ impl Profile {
 
     /// Runs every filter that has something to do until one rejects.
     pub fn run_filters(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo, cluster: &Cluster) -> Verdict {
-        for at in &self.filter {
-            if state.skip_filters.contains(at.id) {
-                continue;
-            }
+        self.run_some_filters(0..self.filter.len(), state, pod, node, cluster)
+    }
+
+    /// How many filters come before the first one that has something to do and is not local.
+    pub fn split_filters(&self, state: &CycleState) -> usize {
+        let is_shared = |at: &At<dyn Filter>| state.skip_filters.contains(at.id) || at.plugin.is_local();
+        self.filter.iter().position(|at| !is_shared(at)).unwrap_or(self.filter.len())
+    }
+
+    /// Runs a part of the filters until one rejects.
+    pub fn run_some_filters(
+        &self,
+        part: std::ops::Range<usize>,
+        state: &CycleState,
+        pod: &PodInfo,
+        node: &NodeInfo,
+        cluster: &Cluster,
+    ) -> Verdict {
+        for at in self.filter[part].iter().filter(|at| !state.skip_filters.contains(at.id)) {
             if let Verdict::Reject(rejection) = at.plugin.filter(state, pod, node, cluster) {
                 return Verdict::Reject(rejection.by(at.id));
             }
         }
         Verdict::Pass
+    }
+
+    /// Whether any PreFilter state follows the comings and goings of pods.
+    pub fn follows_pods(&self, state: &CycleState) -> bool {
+        self.pre_filter.iter().any(|at| !state.skip_filters.contains(at.id) && at.plugin.extensions().is_some())
     }
 
     /// Tells PreFilter states that a pod appears on a copy of a node.
@@ -179,21 +199,6 @@ impl Profile {
         for at in &self.pre_score {
             if !at.plugin.pre_score(state, pod, cluster, nodes) {
                 state.skip_scores.insert(at.id);
-            }
-        }
-    }
-
-    /// Adds up the weighted scores of all nodes into `totals`, using `scratch` as a buffer.
-    pub fn run_scores(&self, state: &CycleState, pod: &PodInfo, nodes: NodeList<'_>, totals: &mut Vec<i64>, scratch: &mut Vec<i64>) {
-        totals.clear();
-        totals.resize(nodes.len(), 0);
-        for at in self.score.iter().filter(|at| !state.skip_scores.contains(at.id)) {
-            scratch.clear();
-            scratch.resize(nodes.len(), 0);
-            at.plugin.score_all(state, pod, nodes, scratch);
-            at.plugin.normalize(state, scratch);
-            for (total, score) in totals.iter_mut().zip(scratch.iter()) {
-                *total += score * at.weight;
             }
         }
     }

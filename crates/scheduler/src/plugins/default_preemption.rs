@@ -161,7 +161,7 @@ impl DefaultPreemption {
 /// The fewest and least important pods whose eviction from a node lets the pod in.
 fn select_victims(
     world: World<'_>,
-    state: &mut CycleState,
+    state: &CycleState,
     pod: &Arc<PodInfo>,
     node: &NodeInfo,
     budgets: &Budgets,
@@ -170,16 +170,10 @@ fn select_victims(
     if potential.is_empty() {
         return Err(Rejection::unresolvable("No preemption victims found for incoming pod"));
     }
-    let (mut what_if, mut state) = (node.clone(), state.clone());
-    let generation = node.generation();
-    for victim in &potential {
-        what_if.remove_pod(victim.uid(), generation);
-        world.profile.pod_removed(&mut state, pod, victim, &what_if, world.cluster);
-    }
+    let mut what_if = WhatIf::new(world, state, pod, node);
+    potential.iter().for_each(|victim| what_if.remove(victim));
     // If the pod does not fit without any of them, it does not fit.
-    if let Verdict::Reject(rejection) = filter_with_nominated(world, &mut state, pod, &what_if) {
-        return Err(rejection);
-    }
+    what_if.judge()?;
     potential.sort_by_key(|victim| importance(victim));
     let (violating, others) = budgets.split(potential);
     let mut victims = Vec::new();
@@ -187,15 +181,12 @@ fn select_victims(
     let mixed = !violating.is_empty() && !others.is_empty();
     let judged = violating.into_iter().map(|v| (v, 1)).chain(others.into_iter().map(|v| (v, 0)));
     for (victim, violation) in judged {
-        what_if.add_pod(victim.clone(), generation);
-        world.profile.pod_added(&mut state, pod, &victim, &what_if, world.cluster);
-        if filter_with_nominated(world, &mut state, pod, &what_if).is_pass() {
-            continue;
+        what_if.add(&victim);
+        if what_if.judge().is_err() {
+            what_if.remove(&victim);
+            victims.push(victim);
+            violations += violation;
         }
-        what_if.remove_pod(victim.uid(), generation);
-        world.profile.pod_removed(&mut state, pod, &victim, &what_if, world.cluster);
-        victims.push(victim);
-        violations += violation;
     }
     if mixed {
         victims.sort_by_key(|victim| importance(victim));
@@ -204,6 +195,45 @@ fn select_victims(
         return Err(Rejection::error(format!("expected at least one victim pod on node {:?}", node.name())));
     }
     Ok(Candidate { node: node.idx(), victims, violations })
+}
+
+/// A copy of a node, and of the states that follow its pods, to try things on.
+struct WhatIf<'a> {
+    world: World<'a>,
+    pod: &'a Arc<PodInfo>,
+    node: NodeInfo,
+    state: &'a CycleState,
+    followed: Option<CycleState>,
+}
+
+impl<'a> WhatIf<'a> {
+    fn new(world: World<'a>, state: &'a CycleState, pod: &'a Arc<PodInfo>, node: &NodeInfo) -> Self {
+        let followed = world.profile.follows_pods(state).then(|| state.clone());
+        Self { world, pod, node: node.clone(), state, followed }
+    }
+
+    fn remove(&mut self, victim: &Arc<PodInfo>) {
+        let generation = self.node.generation();
+        self.node.remove_pod(victim.uid(), generation);
+        if let Some(state) = &mut self.followed {
+            self.world.profile.pod_removed(state, self.pod, victim, &self.node, self.world.cluster);
+        }
+    }
+
+    fn add(&mut self, victim: &Arc<PodInfo>) {
+        let generation = self.node.generation();
+        self.node.add_pod(victim.clone(), generation);
+        if let Some(state) = &mut self.followed {
+            self.world.profile.pod_added(state, self.pod, victim, &self.node, self.world.cluster);
+        }
+    }
+
+    fn judge(&self) -> Result<(), Rejection> {
+        match filter_with_nominated(self.world, self.followed.as_ref().unwrap_or(self.state), self.pod, &self.node) {
+            Verdict::Pass => Ok(()),
+            Verdict::Reject(rejection) => Err(rejection),
+        }
+    }
 }
 
 /// Sorts the most important first: higher priority, then longer running. A pod that has not started counts as youngest.

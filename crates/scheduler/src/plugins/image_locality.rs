@@ -51,12 +51,8 @@ impl PreScore for ImageLocality {
         let images = state.get_or_default::<Images>();
         images.known.clear();
         images.count = 0;
-        let Some(spec) = pod.pod.spec.as_ref() else { return false };
-        let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
-        let of_containers = containers.map(|c| c.image.as_deref().unwrap_or_default());
-        let of_volumes = pod.volumes().iter().filter_map(|v| v.image.as_ref()).map(|i| i.reference.as_deref().unwrap_or_default());
         let nodes = cluster.order().len() as f64;
-        for image in of_containers.chain(of_volumes) {
+        for image in pod.images() {
             images.count += 1;
             if let Some(known) = cluster.image(image).or_else(|| cluster.image(&normalized(image))) {
                 let scaled = (known.size as f64 * (known.nodes.len() as f64 / nodes)) as i64;
@@ -73,5 +69,9 @@ impl Score for ImageLocality {
         let images = state.expect::<Images>();
         let here = images.known.iter().filter(|(image, _)| image.nodes.contains(&node.idx()));
         priority(here.map(|(_, bytes)| bytes).sum(), images.count)
+    }
+
+    fn is_local(&self) -> bool {
+        true
     }
 }

@@ -1,0 +1,137 @@
+//! Pods with the same needs share what was found out about a node, for as long as the node stays the same.
+//!
+//! Replicas differ in name only. What filters and scores that are *local* (see [`Filter::is_local`] and
+//! [`Score::is_local`]) said of a node for one replica holds for the next one, unless the node has changed; every change
+//! gives a node a new generation. So the answers are kept per node with its generation, for the few kinds of pods seen last.
+//! This is exact: nothing is reused that could have become different.
+//!
+//! [`Filter::is_local`]: crate::framework::Filter::is_local
+//! [`Score::is_local`]: crate::framework::Score::is_local
+
+use std::sync::Arc;
+
+use crate::cluster::Cluster;
+use crate::framework::Rejection;
+use crate::node::NodeIdx;
+use crate::pod::PodInfo;
+
+/// Kinds of pods remembered.
+const KINDS: usize = 8;
+/// Local scores remembered per node; profiles with more score without memory.
+pub const MAX_SCORES: usize = 6;
+
+/// What is remembered of a node.
+#[derive(Clone, Copy, Default)]
+struct Row {
+    /// The node's generation when it was judged; zero for never.
+    judged: u64,
+    /// The node's generation when it was scored; zero for never.
+    scored: u64,
+    /// Zero for passing, otherwise one more than the position among the kind's rejections.
+    verdict: u32,
+    scores: [i32; MAX_SCORES],
+}
+
+/// What is remembered for one kind of pods.
+pub struct Kind {
+    like: Arc<PodInfo>,
+    /// How many filters the verdicts cover.
+    filters: usize,
+    images_generation: u64,
+    last_used: u64,
+    rejections: Vec<Rejection>,
+    rows: Vec<Row>,
+}
+
+/// What is known of a node.
+pub enum Known<'a> {
+    /// It passes.
+    Pass,
+    /// It is rejected.
+    Reject(&'a Rejection),
+    /// It has not been judged, or has changed since.
+    Nothing,
+}
+
+impl Kind {
+    /// What is known of a node of this generation.
+    pub fn verdict(&self, node: NodeIdx, generation: u64) -> Known<'_> {
+        match self.rows.get(node.row()) {
+            Some(row) if row.judged == generation => match row.verdict.checked_sub(1) {
+                None => Known::Pass,
+                Some(position) => Known::Reject(&self.rejections[position as usize]),
+            },
+            _ => Known::Nothing,
+        }
+    }
+
+    /// Remembers a verdict.
+    pub fn judge(&mut self, node: NodeIdx, generation: u64, rejection: Option<&Rejection>) {
+        let verdict = match rejection {
+            None => 0,
+            Some(rejection) => {
+                let known = self.rejections.iter().position(|r| r == rejection);
+                let position = known.unwrap_or_else(|| {
+                    self.rejections.push(rejection.clone());
+                    self.rejections.len() - 1
+                });
+                position as u32 + 1
+            }
+        };
+        if let Some(row) = self.rows.get_mut(node.row()) {
+            (row.judged, row.verdict) = (generation, verdict);
+        }
+    }
+
+    /// The raw scores of a node of this generation.
+    pub fn scores(&self, node: NodeIdx, generation: u64) -> Option<&[i32; MAX_SCORES]> {
+        self.rows.get(node.row()).filter(|row| row.scored == generation).map(|row| &row.scores)
+    }
+
+    /// Remembers raw scores.
+    pub fn score(&mut self, node: NodeIdx, generation: u64, scores: [i32; MAX_SCORES]) {
+        if let Some(row) = self.rows.get_mut(node.row()) {
+            (row.scored, row.scores) = (generation, scores);
+        }
+    }
+}
+
+/// What is remembered for the kinds of pods seen last.
+#[derive(Default)]
+pub struct Equivalence {
+    kinds: Vec<Kind>,
+    now: u64,
+}
+
+impl Equivalence {
+    /// The memory for pods like this one, judged by so many filters, emptied of what no longer holds.
+    pub fn kind(&mut self, pod: &Arc<PodInfo>, filters: usize, cluster: &Cluster) -> &mut Kind {
+        self.now += 1;
+        let position = self.kinds.iter().position(|k| k.filters == filters && k.like.has_same_needs(pod)).unwrap_or_else(|| {
+            let fresh = Kind {
+                like: pod.clone(),
+                filters,
+                images_generation: cluster.images_generation(),
+                last_used: 0,
+                rejections: Vec::new(),
+                rows: Vec::new(),
+            };
+            if self.kinds.len() < KINDS {
+                self.kinds.push(fresh);
+                return self.kinds.len() - 1;
+            }
+            let oldest = self.kinds.iter().enumerate().min_by_key(|(_, k)| k.last_used).map_or(0, |(i, _)| i);
+            self.kinds[oldest] = fresh;
+            oldest
+        });
+        let kind = &mut self.kinds[position];
+        kind.last_used = self.now;
+        if kind.images_generation != cluster.images_generation() {
+            kind.images_generation = cluster.images_generation();
+            kind.rows.clear();
+            kind.rejections.clear();
+        }
+        kind.rows.resize(cluster.rows(), Row::default());
+        kind
+    }
+}
