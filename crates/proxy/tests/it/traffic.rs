@@ -227,6 +227,43 @@ fn connections_outlive_every_rewrite_of_the_rules() {
 }
 
 #[test]
+fn no_connection_fails_while_endpoints_come_and_go() {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    let net = three_pods();
+    let mut cluster = Cluster::new(&net);
+    let lists: [&[&str]; 4] = [
+        &["10.1.0.2@node", "10.1.0.3@node", "10.1.0.4@node"],
+        &["10.1.0.3@node"],
+        &["10.1.0.3@node", "10.1.0.4@node"],
+        &["10.1.0.2@node"],
+    ];
+    cluster.set("web", tcp("10.96.0.1"), lists[0]);
+    let (done, asked) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for from in ["pod0", "node"] {
+            let (net, done, asked) = (&net, &done, &asked);
+            scope.spawn(move || {
+                net.inside(from, || {
+                    while !done.load(Ordering::Relaxed) {
+                        let mut stream = std::net::TcpStream::connect("10.96.0.1:80").expect("a connection");
+                        let mut answer = String::new();
+                        std::io::Read::read_to_string(&mut stream, &mut answer).expect("an answer");
+                        assert!(answer.starts_with("pod"), "{answer}");
+                        asked.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            });
+        }
+        for round in 1..=60 {
+            cluster.set("web", tcp("10.96.0.1"), lists[round % lists.len()]);
+        }
+        net.nft(&cluster.rules.replacement());
+        done.store(true, Ordering::Relaxed);
+    });
+    assert!(asked.load(Ordering::Relaxed) > 200, "{asked:?}");
+}
+
+#[test]
 fn the_kernel_ends_in_the_same_rules_by_updates_and_by_a_rebuild() {
     let net = three_pods();
     let mut cluster = Cluster::new(&net);
