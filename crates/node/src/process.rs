@@ -91,6 +91,9 @@ pub fn has_capability(number: u32) -> bool {
         .is_some_and(|set| set >> number & 1 == 1)
 }
 
+/// Flags to open a file whose name somebody else controls: a link is refused, a pipe does not make us wait.
+pub const NO_FOLLOW: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+
 /// The capability to lower an OOM score and to raise limits.
 pub const CAP_SYS_RESOURCE: u32 = 24;
 

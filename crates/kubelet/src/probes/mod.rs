@@ -2,6 +2,9 @@
 //!
 //! [`Verdicts`] is what the rest of the kubelet sees; a task per container and kind of probe keeps it up to date.
 
+pub mod prober;
+pub mod task;
+
 use std::collections::HashMap;
 
 /// The three kinds.

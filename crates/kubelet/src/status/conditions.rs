@@ -8,7 +8,7 @@ use crate::pod::spec;
 use crate::pod::state::Need;
 
 /// The conditions that are ours to write; all others are kept as they are.
-const OURS: [&str; 8] = [
+pub(super) const OURS: [&str; 8] = [
     "PodReadyToStartContainers",
     "Initialized",
     "Ready",

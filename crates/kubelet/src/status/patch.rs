@@ -11,17 +11,24 @@ pub fn patch(uid: &str, old: &PodStatus, new: &PodStatus) -> Option<Value> {
     let (old, new) = (object(old), object(new));
     let mut status = Map::new();
     for (field, value) in &new {
-        if old.get(field) == Some(value) {
+        let (mine, theirs);
+        let (value, before) = if field == "conditions" {
+            (mine, theirs) = (ours(value), old.get(field).map(ours));
+            (&mine, theirs.as_ref())
+        } else {
+            (value, old.get(field))
+        };
+        if before == Some(value) {
             continue;
         }
         let merged = MERGED.iter().find(|(name, _)| name == field);
         let change = match merged {
-            Some((_, key)) => merge(key, old.get(field), value),
+            Some((_, key)) => merge(key, before, value),
             None => value.clone(),
         };
         status.insert(field.clone(), change);
     }
-    for field in old.keys().filter(|field| !new.contains_key(*field)) {
+    for field in old.keys().filter(|field| *field != "conditions" && !new.contains_key(*field)) {
         status.insert(field.clone(), Value::Null);
     }
     if status.is_empty() {
@@ -36,6 +43,15 @@ fn object(status: &PodStatus) -> Map<String, Value> {
         Ok(Value::Object(map)) => map,
         _ => Map::new(),
     }
+}
+
+/// The conditions that are the kubelet's to write: others' may have changed since we saw them.
+fn ours(conditions: &Value) -> Value {
+    let mine = |c: &&Value| {
+        let name = c.get("type").and_then(Value::as_str).unwrap_or_default();
+        super::conditions::OURS.contains(&name) || name == "DisruptionTarget"
+    };
+    Value::Array(conditions.as_array().into_iter().flatten().filter(mine).cloned().collect())
 }
 
 /// Items that are new or differ, and a removal for each that is gone.
@@ -88,6 +104,7 @@ mod tests {
             "conditions": [
                 {"type": "Ready", "status": "False", "reason": "ContainersNotReady"},
                 {"type": "PodScheduled", "status": "True"},
+                {"type": "example.com/other", "status": "True"},
             ],
         }));
         let new = status(json!({

@@ -1,0 +1,117 @@
+//! The config maps and secrets that pods of this node refer to, each watched by itself for as long as a pod needs it.
+//!
+//! A node may read only what its pods refer to, so there is no watch on all of them. When one changes, the pods that hold
+//! it are told.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use client::{Client, Kind, List, ListParams, WatchParams};
+use informer::{Informer, Informers, Key, Source, Stream};
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+/// How long a pod waits for the first answer about an object.
+const FIRST_ANSWER: Duration = Duration::from_secs(10);
+
+/// Called with the uid of a pod that holds an object that changed.
+pub type Told = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// One object, listed and watched by its name.
+struct One<K> {
+    client: Client,
+    key: Key,
+    kind: std::marker::PhantomData<fn() -> K>,
+}
+
+impl<K: Kind> Source for One<K> {
+    type Object = K;
+
+    fn name(&self) -> String {
+        format!("{}/{}", K::URL_PATH_SEGMENT, self.key)
+    }
+
+    async fn list(&self, params: ListParams) -> Result<List<K>, client::Error> {
+        let params = ListParams { field_selector: self.selector(), ..params };
+        self.client.list::<K>(&self.key.namespace, &params).await
+    }
+
+    async fn watch(&self, params: WatchParams) -> Result<Stream<K>, client::Error> {
+        let params = WatchParams { field_selector: self.selector(), ..params };
+        self.client.watch::<K>(&self.key.namespace, &params).await
+    }
+}
+
+impl<K> One<K> {
+    fn selector(&self) -> String {
+        format!("metadata.name={}", self.key.name)
+    }
+}
+
+struct Held<K> {
+    informer: Informer<K>,
+    holders: Arc<Mutex<HashSet<String>>>,
+    until: CancellationToken,
+}
+
+/// Objects of one kind.
+pub struct Objects<K> {
+    informers: Informers,
+    held: Mutex<HashMap<Key, Held<K>>>,
+    told: Told,
+}
+
+impl<K: Kind> Objects<K> {
+    /// Watches through these informers' client.
+    pub fn new(informers: Informers, told: Told) -> Self {
+        Self { informers, held: Mutex::default(), told }
+    }
+
+    /// Makes a pod hold exactly these objects of its namespace.
+    pub fn hold<'a>(&self, pod: &str, namespace: &str, names: impl IntoIterator<Item = &'a String>) {
+        let keys: HashSet<Key> = names.into_iter().map(|name| Key::new(namespace, name)).collect();
+        let mut held = self.held.lock();
+        for key in &keys {
+            let entry = held.entry(key.clone()).or_insert_with(|| self.watch(key));
+            entry.holders.lock().insert(pod.to_owned());
+        }
+        held.retain(|key, entry| {
+            let mut holders = entry.holders.lock();
+            if !keys.contains(key) {
+                holders.remove(pod);
+            }
+            if holders.is_empty() {
+                entry.until.cancel();
+            }
+            !holders.is_empty()
+        });
+    }
+
+    /// The pod holds nothing any more.
+    pub fn release(&self, pod: &str) {
+        self.hold(pod, "", []);
+    }
+
+    /// The object, if it is there. It must be held.
+    pub async fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
+        let key = Key::new(namespace, name);
+        let informer = self.held.lock().get(&key).map(|held| held.informer.clone())?;
+        // An API server that does not answer must not stop the pod for ever: it is asked again with the next try.
+        let _ = tokio::time::timeout(FIRST_ANSWER, informer.synced()).await;
+        informer.get(&key)
+    }
+
+    fn watch(&self, key: &Key) -> Held<K> {
+        let source = One { client: self.informers.client().clone(), key: key.clone(), kind: std::marker::PhantomData };
+        let until = CancellationToken::new();
+        let informer = self.informers.spawn_until(source, &until);
+        let holders: Arc<Mutex<HashSet<String>>> = Arc::default();
+        let (told, to_tell) = (self.told.clone(), holders.clone());
+        informer.subscribe(move |_| {
+            let pods: Vec<String> = to_tell.lock().iter().cloned().collect();
+            pods.iter().for_each(|pod| told(pod));
+        });
+        Held { informer, holders, until }
+    }
+}

@@ -1,0 +1,256 @@
+//! One pod's life on this node, from its binding to its end.
+//!
+//! ```text
+//! Syncing ──────────────► Ending ───────► Ended ─────────► (gone)
+//!   plan, act, report       stop what      resources are    the API has
+//!   wait for news           runs           given back       forgotten it
+//! ```
+//! A pod leaves `Syncing` when its deletion is asked for, when it has run to its end, or when the node ends it; it never
+//! comes back. The worker holds nothing that cannot be read again from the API and the runtime: killed between any two
+//! instructions, its successor goes on from there.
+
+mod end;
+mod probing;
+mod start;
+mod sync;
+mod volumes;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{PersistentVolume, Pod, PodStatus};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+
+use crate::backoff::Restarts;
+use crate::pod::spec;
+use crate::pod::state::State;
+use crate::probes::Verdicts;
+use crate::shared::Shared;
+use crate::status::{Verdict, View, Waiting};
+use crate::writer::Writer;
+use probing::Probes;
+
+/// Why a pod must end though nobody deleted it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct End {
+    /// For its status; its phase becomes `Failed`.
+    pub verdict: Verdict,
+    /// Seconds its containers are given, instead of the pod's own.
+    pub grace: Option<i64>,
+}
+
+/// What a worker is to do.
+#[derive(Debug, Clone)]
+pub struct Order {
+    /// The pod as the API, or a file of this node, has it.
+    pub pod: Arc<Pod>,
+    /// Set when the node ends the pod.
+    pub end: Option<End>,
+    /// Set once the API does not have the pod any more.
+    pub gone: bool,
+}
+
+impl Order {
+    /// Whether the pod is not to be kept running.
+    fn ends(&self) -> bool {
+        self.gone || self.end.is_some() || spec::is_deleting(&self.pod) || spec::is_finished(&self.pod)
+    }
+}
+
+/// The outside's end of a worker.
+#[derive(Debug, Clone)]
+pub struct Handle {
+    /// What it is to do.
+    pub orders: watch::Sender<Order>,
+    news: Arc<News>,
+    /// What it last made of the pod's status.
+    pub status: watch::Receiver<Arc<PodStatus>>,
+}
+
+/// What happened outside since the worker last looked.
+#[derive(Debug, Default)]
+struct News {
+    bell: Notify,
+    /// Containers and sandboxes the runtime says have ended; their state may follow a moment later.
+    exits: Mutex<HashSet<String>>,
+    /// Set when an object the pod refers to changed.
+    references: AtomicBool,
+}
+
+impl Handle {
+    /// Something of the pod changed in the runtime.
+    pub fn ring(&self) {
+        self.news.bell.notify_one();
+    }
+
+    /// A container or sandbox of the pod ended.
+    pub fn exited(&self, id: &str) {
+        self.news.exits.lock().insert(id.to_owned());
+        self.ring();
+    }
+
+    /// An object the pod refers to changed.
+    pub fn references_changed(&self) {
+        self.news.references.store(true, Ordering::Release);
+        self.ring();
+    }
+}
+
+/// A worker.
+pub struct Worker {
+    shared: Arc<Shared>,
+    orders: watch::Receiver<Order>,
+    news: Arc<News>,
+    pod: Arc<Pod>,
+    state: State,
+    verdicts: Arc<Mutex<Verdicts>>,
+    probes: Probes,
+    waiting: HashMap<String, Waiting>,
+    restarts: Restarts,
+    /// The last status made; the API's at first.
+    status: PodStatus,
+    shown: watch::Sender<Arc<PodStatus>>,
+    writer: Option<Writer>,
+    /// Where the pod's volumes are, once they were made.
+    volumes: Option<volumes::Made>,
+    claims: HashMap<String, PersistentVolume>,
+    /// Events that would say the same at every try.
+    said: HashSet<String>,
+    verdict: Option<Verdict>,
+}
+
+/// Starts the worker of a pod.
+pub fn start(shared: Arc<Shared>, order: Order) -> Handle {
+    let pod = order.pod.clone();
+    let status = pod.status.clone().unwrap_or_default();
+    let (orders, receiver) = watch::channel(order);
+    let (shown, seen) = watch::channel(Arc::new(status.clone()));
+    let news = Arc::new(News::default());
+    // A static pod's status is written by way of its mirror, which has a life of its own.
+    let writer = (!spec::is_static(&pod)).then(|| Writer::start(shared.client.clone(), &pod));
+    let worker = Worker {
+        probes: Probes::default(),
+        shared,
+        orders: receiver,
+        news: news.clone(),
+        pod,
+        state: State::default(),
+        verdicts: Arc::default(),
+        waiting: HashMap::new(),
+        restarts: Restarts::default(),
+        status,
+        shown,
+        writer,
+        volumes: None,
+        claims: HashMap::new(),
+        said: HashSet::new(),
+        verdict: None,
+    };
+    tokio::spawn(worker.run());
+    Handle { orders, news, status: seen }
+}
+
+/// What a turn came to.
+enum Turn {
+    /// Nothing left to do before there is news, or this much time has passed.
+    Wait(Option<Duration>),
+    /// The pod has run to its end.
+    Finished,
+}
+
+impl Worker {
+    async fn run(mut self) {
+        loop {
+            let order = self.orders.borrow_and_update().clone();
+            self.pod = order.pod.clone();
+            if order.ends() {
+                break;
+            }
+            let mut ending = self.orders.clone();
+            let turn = tokio::select! {
+                biased;
+                _ = ending.wait_for(Order::ends) => continue,
+                turn = self.sync() => turn,
+            };
+            match turn {
+                Turn::Finished => break,
+                Turn::Wait(delay) => self.wait(delay).await,
+            }
+        }
+        self.end().await;
+    }
+
+    /// Waits for news of any kind, or for the time.
+    async fn wait(&mut self, delay: Option<Duration>) {
+        let news = self.news.clone();
+        let clock = self.shared.clock.clone();
+        let timer = async {
+            match delay {
+                Some(delay) => clock.sleep(delay).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = self.orders.changed() => self.orders.mark_changed(),
+            () = news.bell.notified() => {}
+            () = timer => {}
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.shared.clock.now()
+    }
+
+    fn uid(&self) -> &str {
+        spec::uid(&self.pod)
+    }
+
+    /// Reads what the runtime has, and lets events about it find this pod.
+    async fn read(&mut self) -> Result<(), node::cri::Error> {
+        let state = crate::runtime::state(&*self.shared.runtime, self.uid()).await?;
+        let ids = state.sandboxes.iter().map(|s| &s.id).chain(state.containers.iter().map(|c| &c.id));
+        let mut owners = self.shared.owners.lock();
+        for id in ids {
+            if !owners.contains_key(id) {
+                owners.insert(id.clone(), self.uid().to_owned());
+            }
+        }
+        drop(owners);
+        self.state = state;
+        Ok(())
+    }
+
+    /// Makes the status and sends it on its way.
+    fn report(&mut self, terminal: bool) {
+        let facts = self.shared.facts();
+        let verdicts = self.verdicts.lock().clone();
+        let status = crate::status::status(&View {
+            pod: &self.pod,
+            old: &self.status,
+            state: &self.state,
+            verdicts: &verdicts,
+            waiting: &self.waiting,
+            terminal,
+            verdict: self.verdict.as_ref(),
+            host_ips: &facts.host_ips,
+            runtime: &self.shared.runtime_name,
+            now: self.now(),
+        });
+        if status != self.status {
+            self.status = status.clone();
+            self.shown.send_replace(Arc::new(status.clone()));
+        }
+        if let Some(writer) = &self.writer {
+            writer.set(status);
+        }
+    }
+
+    /// Says something once until it changes.
+    fn say_once(&mut self, text: &str) -> bool {
+        self.said.insert(text.to_owned())
+    }
+}

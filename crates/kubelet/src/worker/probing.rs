@@ -1,0 +1,119 @@
+//! Which probes run: one task for each probe of each running container, and none for any other.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use informer::EventType;
+use k8s_openapi::api::core::v1::Probe;
+use tokio::task::JoinHandle;
+
+use super::Worker;
+use crate::pod::spec::{self, Kind as ListKind};
+use crate::pod::state::{Life, time};
+use crate::probes::prober::{self, Outcome};
+use crate::probes::task::{self, Ask};
+use crate::probes::{Kind, Verdict};
+
+/// The running tasks, by container id and kind.
+#[derive(Debug, Default)]
+pub(super) struct Probes(HashMap<(String, Kind), Task>);
+
+#[derive(Debug)]
+struct Task(JoinHandle<()>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Probes {
+    /// Stops them all.
+    pub(super) fn stop(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl Worker {
+    /// Starts probes of containers that run, stops those of containers that do not.
+    pub(super) fn note_probes(&mut self) {
+        let pod = self.pod.clone();
+        let mut wanted = Vec::new();
+        for member in spec::members(&pod) {
+            if member.kind == ListKind::Ephemeral || (member.kind == ListKind::Init && !member.is_sidecar()) {
+                continue;
+            }
+            let Some(running) = self.state.active(&member.container.name).filter(|c| c.life == Life::Running) else {
+                continue;
+            };
+            let specs = [
+                (Kind::Startup, &member.container.startup_probe),
+                (Kind::Liveness, &member.container.liveness_probe),
+                (Kind::Readiness, &member.container.readiness_probe),
+            ];
+            for (kind, probe) in specs {
+                if let Some(probe) = probe {
+                    wanted.push((running.id.clone(), kind, probe.clone(), member.clone(), running.started_at));
+                }
+            }
+        }
+        let ids: Vec<(String, Kind)> = wanted.iter().map(|(id, kind, ..)| (id.clone(), *kind)).collect();
+        self.probes.0.retain(|key, _| ids.contains(key));
+        self.verdicts.lock().retain(|id| self.state.containers.iter().any(|c| c.id == id));
+        for (id, kind, probe, member, started_at) in wanted {
+            let key = (id.clone(), kind);
+            if self.probes.0.contains_key(&key) {
+                continue;
+            }
+            let age = informer::clock::since(self.now(), time(started_at));
+            let task = self.probe(id, kind, probe, member, age);
+            self.probes.0.insert(key, task);
+        }
+    }
+
+    fn probe(&self, id: String, kind: Kind, probe: Probe, member: spec::Member<'_>, age: Duration) -> Task {
+        let (shared, pod, ip) = (self.shared.clone(), self.pod.clone(), self.ip());
+        let container = Arc::new(member.container.into_owned());
+        let list = member.kind;
+        let ask = {
+            let (shared, id, container, probe) = (shared.clone(), id.clone(), container.clone(), probe.clone());
+            move || {
+                let (shared, id, container, ip, probe) =
+                    (shared.clone(), id.clone(), container.clone(), ip.clone(), probe.clone());
+                async move { prober::probe(&*shared.runtime, &id, &container, &ip, &probe).await }.boxed()
+            }
+        };
+        let started = {
+            let (verdicts, id, needed) = (self.verdicts.clone(), id.clone(), container.startup_probe.is_some());
+            move || !needed || verdicts.lock().get(&id, Kind::Startup) == Some(Verdict::Success)
+        };
+        let tell = {
+            let (verdicts, news) = (self.verdicts.clone(), self.news.clone());
+            move |verdict| {
+                if verdicts.lock().set(&id, kind, verdict) {
+                    news.bell.notify_one();
+                }
+            }
+        };
+        let report = {
+            let shared = shared.clone();
+            move |outcome: &Outcome| {
+                let word = kind.as_str();
+                let (reason, message) = match outcome {
+                    Outcome::Success => return,
+                    Outcome::Warning(output) => ("ProbeWarning", format!("{word} probe warning: {output}")),
+                    Outcome::Failure(output) => ("Unhealthy", format!("{word} probe failed: {output}")),
+                    Outcome::Error(why) => {
+                        ("Unhealthy", format!("{word} probe errored and resulted in unknown state: {why}"))
+                    }
+                };
+                shared.container_event(&pod, list, &container.name, EventType::Warning, reason, &message);
+            }
+        };
+        let ask =
+            Ask { ask: Box::new(ask), started: Box::new(started), tell: Box::new(tell), report: Box::new(report) };
+        Task(tokio::spawn(task::run(kind, probe, age, shared.clock.clone(), ask)))
+    }
+}

@@ -1,0 +1,266 @@
+//! Starting: the sandbox, then containers one after the other.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hops::Hop;
+use informer::EventType;
+use k8s_openapi::api::core::v1::Secret;
+use node::cri::v1;
+
+use super::Worker;
+use super::sync::Step;
+use crate::config::{self, container, env};
+use crate::images::Absent;
+use crate::pod::plan::{Cause, Start};
+use crate::pod::spec::{self, Kind, Member};
+use crate::pod::state::{Life, time};
+use crate::status::Waiting;
+use crate::volumes::{Paths, mounts};
+
+/// After a failure that may go away by itself.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// A container that was not started: why, and when to try again.
+struct NotStarted {
+    waiting: Waiting,
+    again: Duration,
+}
+
+fn not_started(reason: &str, message: impl Into<String>) -> NotStarted {
+    NotStarted { waiting: Waiting { reason: reason.to_owned(), message: message.into() }, again: AGAIN }
+}
+
+impl Worker {
+    /// Makes the sandbox with this attempt.
+    pub(super) async fn make_sandbox(&mut self, attempt: u32) -> Result<(), String> {
+        let (config, warnings) = self.sandbox_config(attempt).map_err(|e| e.to_string())?;
+        for warning in warnings {
+            self.shared.event(&self.pod, EventType::Warning, "DNSConfigForming", warning);
+        }
+        std::fs::create_dir_all(&config.log_directory).map_err(|e| format!("create pod log directory: {e}"))?;
+        let handler = self.runtime_handler().await?;
+        let hop = hops::start(Hop::Sandbox, "run");
+        let id = self.shared.runtime.run_sandbox(config, &handler).await.map_err(|e| e.to_string())?;
+        hop.end(self.uid(), "", 0);
+        self.shared.owners.lock().insert(id, self.uid().to_owned());
+        Ok(())
+    }
+
+    fn sandbox_config(&self, attempt: u32) -> Result<(v1::PodSandboxConfig, Vec<String>), config::Error> {
+        let driver = self.shared.cgroups.as_ref().map(node::cgroups::Cgroups::driver);
+        let parent = driver.map(|driver| self.shared.cgroup(&self.pod).parent_for_runtime(driver)).unwrap_or_default();
+        config::sandbox::config(&self.pod, attempt, &parent, &self.shared.facts())
+    }
+
+    /// The runtime's name for the pod's runtime class; empty for the default.
+    async fn runtime_handler(&self) -> Result<String, String> {
+        let class =
+            self.pod.spec.as_ref().and_then(|s| s.runtime_class_name.as_deref()).filter(|name| !name.is_empty());
+        let Some(class) = class else { return Ok(String::new()) };
+        let found: k8s_openapi::api::node::v1::RuntimeClass = self
+            .shared
+            .client
+            .get("", class)
+            .await
+            .map_err(|e| format!("failed to get RuntimeClass {class:?}: {e}"))?;
+        Ok(found.handler)
+    }
+
+    /// Starts containers in order; a sidecar or regular one that cannot start does not keep the others from it.
+    pub(super) async fn start_all(&mut self, starts: &[Start]) -> Step {
+        let attempt = self.state.sandbox().map_or(0, |sandbox| sandbox.attempt);
+        let config = match self.sandbox_config(attempt) {
+            Ok((config, _)) => config,
+            Err(error) => {
+                tracing::warn!(pod = %spec::long_name(&self.pod), %error, "sandbox configuration not possible");
+                return Step::Wait(Some(AGAIN));
+            }
+        };
+        let pod = self.pod.clone();
+        let (mut started, mut wait) = (false, None::<Duration>);
+        for start in starts {
+            let found = spec::members(&pod).find(|m| m.kind == start.kind && m.index == start.index);
+            let Some(member) = found else { continue };
+            match self.start_one(&member, &config).await {
+                Ok(()) => {
+                    self.waiting.remove(&member.container.name);
+                    started = true;
+                }
+                Err(failure) => {
+                    self.waiting.insert(member.container.name.clone(), failure.waiting);
+                    wait = Some(wait.map_or(failure.again, |sofar| sofar.min(failure.again)));
+                    // What follows an init container that did not start has to wait for it.
+                    if member.kind == Kind::Init && !member.is_sidecar() {
+                        break;
+                    }
+                }
+            }
+        }
+        if started && wait.is_none() { Step::Again } else { Step::Wait(wait) }
+    }
+
+    async fn start_one(&mut self, member: &Member<'_>, sandbox: &v1::PodSandboxConfig) -> Result<(), NotStarted> {
+        let pod = self.pod.clone();
+        let name = member.container.name.clone();
+        let shared = self.shared.clone();
+        let event = |kind: EventType, reason: &str, message: &str| {
+            shared.container_event(&pod, member.kind, &name, kind, reason, message);
+        };
+        let sandbox_id = self
+            .state
+            .sandbox()
+            .map(|s| s.id.clone())
+            .ok_or_else(|| not_started("CreateContainerError", "pod sandbox not found"))?;
+        self.check_restart(member)?;
+        let image = {
+            let hop = hops::start(Hop::Pull, "ensure");
+            let secrets = self.pull_secrets();
+            let record = |kind: EventType, reason: &str, message: String| event(kind, reason, &message);
+            let ensured = shared.images.ensure(&pod, &member.container, &secrets, sandbox, &record).await;
+            hop.end(spec::uid(&pod), "", 0);
+            ensured.map_err(|Absent { waiting, again }| {
+                event(EventType::Warning, "Failed", &format!("Error: {}", waiting.reason));
+                NotStarted { waiting, again }
+            })?
+        };
+        let config = self.container_config(member, image.reference, image.user).await.map_err(|e| {
+            event(EventType::Warning, "Failed", &format!("Error: {e}"));
+            not_started("CreateContainerConfigError", e)
+        })?;
+        let hop = hops::start(Hop::CreateContainer, "create");
+        let id = shared.runtime.create_container(&sandbox_id, config, sandbox.clone()).await.map_err(|e| {
+            event(EventType::Warning, "Failed", &format!("Error: {}", e.message()));
+            not_started("CreateContainerError", e.message())
+        })?;
+        hop.end(spec::uid(&pod), "", 0);
+        shared.owners.lock().insert(id.clone(), spec::uid(&pod).to_owned());
+        event(EventType::Normal, "Created", "Container created");
+        let hop = hops::start(Hop::StartContainer, "start");
+        shared.runtime.start_container(&id).await.map_err(|e| {
+            event(EventType::Warning, "Failed", &format!("Error: {}", e.message()));
+            not_started("RunContainerError", e.message())
+        })?;
+        hop.end(spec::uid(&pod), "", 0);
+        event(EventType::Normal, "Started", "Container started");
+        if let Some(hook) = member.container.lifecycle.as_ref().and_then(|l| l.post_start.as_ref()) {
+            let ip = self.ip();
+            if let Err(why) = crate::hooks::run(&*shared.runtime, &id, &pod, &member.container, &ip, hook).await {
+                // The reason may hold what the container said, which is not for everybody who can read events.
+                event(EventType::Warning, "FailedPostStartHook", "PostStartHook failed");
+                if let Err(error) = self.kill(&id, &name, "FailedPostStartHook", Cause::Other, None).await {
+                    tracing::warn!(pod = %spec::long_name(&pod), container = name, %error, "container not killed");
+                }
+                return Err(not_started("PostStartHookError", why));
+            }
+        }
+        Ok(())
+    }
+
+    /// A container that keeps ending waits longer each time.
+    fn check_restart(&mut self, member: &Member<'_>) -> Result<(), NotStarted> {
+        let name = &member.container.name;
+        let Some(ended) = self.state.latest(name).filter(|c| c.life == Life::Exited) else { return Ok(()) };
+        let (ended_at, now) = (time(ended.finished_at), self.now());
+        let key = format!("{name}_{}", spec::hash(&member.container));
+        if let Some((left, delay)) = self.restarts.wait(&key, ended_at, now) {
+            let long_name = spec::long_name(&self.pod);
+            let message = format!("Back-off restarting failed container {name} in pod {long_name}");
+            self.shared.container_event(&self.pod, member.kind, name, EventType::Warning, "BackOff", &message);
+            let waited = format!("back-off {} restarting failed container={name} pod={long_name}", go_seconds(delay));
+            let waiting = Waiting { reason: "CrashLoopBackOff".to_owned(), message: waited };
+            return Err(NotStarted { waiting, again: left });
+        }
+        self.restarts.note(&key, ended_at, now);
+        Ok(())
+    }
+
+    async fn container_config(
+        &self,
+        member: &Member<'_>,
+        image_ref: String,
+        image_user: config::security::ImageUser,
+    ) -> Result<v1::ContainerConfig, String> {
+        let (facts, none) = (self.shared.facts(), (Paths::new(), config::References::default()));
+        let (paths, references) =
+            self.volumes.as_ref().map_or((&none.0, &none.1), |made| (&made.paths, &made.references));
+        let ips = self.state.ips();
+        let env = env::environment(&self.pod, &member.container, ips, &facts, references).map_err(|e| e.to_string())?;
+        let root = &self.shared.settings.root;
+        let mounts = mounts::of_container(root, &self.pod, &member.container, paths, &env, ips, &facts);
+        let target = match member.target {
+            Some(name) => {
+                let found = self.state.active(name).filter(|c| c.life == Life::Running);
+                let found = found.ok_or_else(|| format!("unable to find target container {name}"))?;
+                Some(found.id.clone())
+            }
+            None => None,
+        };
+        let name = &member.container.name;
+        let folder = config::log_folder(&facts, &self.pod).join(name);
+        std::fs::create_dir_all(&folder)
+            .map_err(|e| format!("create container log directory for container {name} failed: {e}"))?;
+        let restarts = match self.state.latest(name) {
+            Some(before) => before.restarts + 1,
+            // The runtime may have forgotten the earlier ones; their logs have not gone.
+            None => next_log(&folder),
+        };
+        let prepared = container::Prepared {
+            env,
+            mounts: mounts.map_err(|e| e.to_string())?,
+            image_ref,
+            image_user,
+            target,
+            restarts,
+        };
+        container::config(&self.pod, member, prepared, &facts).map_err(|e| e.to_string())
+    }
+
+    fn pull_secrets(&self) -> Vec<Arc<Secret>> {
+        let none = Default::default();
+        let secrets = self.volumes.as_ref().map_or(&none, |made| &made.references.secrets);
+        let wanted = self.pod.spec.iter().flat_map(|s| s.image_pull_secrets.iter().flatten());
+        wanted.filter_map(|reference| secrets.get(&reference.name).cloned()).collect()
+    }
+
+    /// The pod's main address: the node's own for a pod in its network.
+    pub(super) fn ip(&self) -> String {
+        let host = || self.shared.facts().host_ips.first().cloned().unwrap_or_default();
+        self.state.ips().first().cloned().unwrap_or_else(host)
+    }
+}
+
+/// The number after the highest of the logs `<number>.log` in a folder.
+fn next_log(folder: &std::path::Path) -> u32 {
+    let names = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let numbers = names.filter_map(|e| e.file_name().to_str()?.split('.').next()?.parse::<u32>().ok());
+    let counted: BTreeMap<u32, ()> = numbers.map(|n| (n, ())).collect();
+    counted.last_key_value().map_or(0, |(last, ())| last + 1)
+}
+
+/// Whole seconds as Go prints them: `10s`, `1m20s`, `5m0s`.
+fn go_seconds(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    if seconds < 60 { format!("{seconds}s") } else { format!("{}m{}s", seconds / 60, seconds % 60) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_are_printed_as_users_know_them() {
+        assert_eq!([10, 80, 300].map(|s| go_seconds(Duration::from_secs(s))), ["10s", "1m20s", "5m0s"]);
+    }
+
+    #[test]
+    fn logs_of_forgotten_containers_are_not_overwritten() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(next_log(dir.path()), 0);
+        for name in ["0.log", "3.log", "3.log.20260101", "other"] {
+            std::fs::write(dir.path().join(name), "").unwrap();
+        }
+        assert_eq!(next_log(dir.path()), 4);
+    }
+}

@@ -1,0 +1,176 @@
+//! Syncing: read, report, plan, act; again until the plan is empty.
+
+use std::time::Duration;
+
+use informer::EventType;
+use node::cgroups::Limits;
+
+use super::{Turn, Worker};
+use crate::pod::plan::{self, Plan};
+use crate::pod::state::Life;
+use crate::pod::{resources, spec};
+use crate::status::Verdict;
+
+/// After a failure that no news would announce the end of.
+const AGAIN: Duration = Duration::from_secs(10);
+/// Between looks at a container whose end was announced before its state says so.
+const SETTLE: Duration = Duration::from_millis(10);
+/// Steps in one turn; more of them would be a loop.
+const STEPS: usize = 64;
+
+impl Worker {
+    /// Brings the pod as far as it gets.
+    pub(super) async fn sync(&mut self) -> Turn {
+        let mut unsettled = 0;
+        for _ in 0..STEPS {
+            if let Err(error) = self.read().await {
+                tracing::warn!(pod = %spec::long_name(&self.pod), %error, "runtime not readable");
+                return Turn::Wait(Some(Duration::from_secs(1)));
+            }
+            if !self.settled() && unsettled < 100 {
+                unsettled += 1;
+                tokio::time::sleep(SETTLE).await;
+                continue;
+            }
+            self.note_probes();
+            if let Some(verdict) = self.overdue() {
+                self.verdict = Some(verdict);
+                return Turn::Finished;
+            }
+            self.report(false);
+            if matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed")) {
+                return Turn::Finished;
+            }
+            let plan = plan::plan(&self.pod, &self.state, &self.verdicts.lock().clone());
+            match self.step(plan).await {
+                Step::Again => {}
+                Step::Wait(delay) => {
+                    // What could not be started is part of the status.
+                    self.report(false);
+                    return Turn::Wait(self.sooner(delay));
+                }
+            }
+        }
+        tracing::error!(pod = %spec::long_name(&self.pod), "pod does not come to rest");
+        Turn::Wait(Some(AGAIN))
+    }
+
+    /// Whether everything that was announced to have ended is seen as ended.
+    fn settled(&self) -> bool {
+        let mut exits = self.news.exits.lock();
+        exits.retain(|id| {
+            let container = self.state.containers.iter().any(|c| c.id == *id && c.life == Life::Running);
+            let sandbox = self.state.sandboxes.iter().any(|s| s.id == *id && s.ready);
+            container || sandbox
+        });
+        exits.is_empty()
+    }
+
+    /// The pod's deadline, if it has passed.
+    fn overdue(&self) -> Option<Verdict> {
+        let left = self.until_deadline()?;
+        left.is_zero().then(|| Verdict {
+            reason: "DeadlineExceeded".to_owned(),
+            message: "Pod was active on the node longer than the specified deadline".to_owned(),
+        })
+    }
+
+    fn until_deadline(&self) -> Option<Duration> {
+        let seconds = self.pod.spec.as_ref()?.active_deadline_seconds?;
+        let started = self.status.start_time.as_ref()?.0;
+        let deadline = informer::clock::add(started, Duration::from_secs(u64::try_from(seconds).unwrap_or(0)));
+        Some(informer::clock::since(deadline, self.now()))
+    }
+
+    /// The earliest of what was asked for, the pod's deadline and the renewal of its tokens.
+    fn sooner(&self, delay: Option<Duration>) -> Option<Duration> {
+        let renewal = self.volumes.as_ref().and_then(|v| v.renew).map(|at| informer::clock::since(at, self.now()));
+        [delay, self.until_deadline(), renewal].into_iter().flatten().min()
+    }
+
+    async fn step(&mut self, plan: Plan) -> Step {
+        if plan.is_empty() {
+            // Volumes of running containers follow their objects.
+            if self.state.is_running() && self.volumes_due() {
+                return match self.make_volumes().await {
+                    Ok(()) => Step::Wait(None),
+                    Err(delay) => Step::Wait(Some(delay)),
+                };
+            }
+            self.waiting.clear();
+            return Step::Wait(None);
+        }
+        if plan.kill_pod {
+            if plan.sandbox.as_ref().is_some_and(|sandbox| sandbox.replaces) {
+                let message = "Pod sandbox changed, it will be killed and re-created.";
+                self.shared.event(&self.pod, EventType::Normal, "SandboxChanged", message);
+            }
+            if let Err(error) = self.stop_everything(None).await {
+                self.shared.event(
+                    &self.pod,
+                    EventType::Warning,
+                    "FailedKillPod",
+                    format!("error killing pod: {error}"),
+                );
+                return Step::Wait(Some(AGAIN));
+            }
+            return Step::Again;
+        }
+        for kill in &plan.kill {
+            if let Err(error) = self.kill(&kill.id, &kill.name, &kill.message, kill.cause, None).await {
+                tracing::warn!(pod = %spec::long_name(&self.pod), container = kill.name, %error, "container not killed");
+                return Step::Wait(Some(AGAIN));
+            }
+        }
+        if plan.start.is_empty() {
+            return if plan.kill.is_empty() { Step::Wait(None) } else { Step::Again };
+        }
+        if let Some(why) = self.no_network() {
+            let message = format!("network is not ready: {why}");
+            if self.say_once(&message) {
+                self.shared.event(&self.pod, EventType::Warning, "NetworkNotReady", message);
+            }
+            let mut network = self.shared.network.clone();
+            // Until the network is there, or it is time to look whether the pod still wants it.
+            let _ = tokio::time::timeout(AGAIN, network.wait_for(Option::is_none)).await;
+            return Step::Again;
+        }
+        if let Err(error) = self.make_cgroup().await {
+            let message = format!("unable to ensure pod container exists: {error}");
+            self.shared.event(&self.pod, EventType::Warning, "FailedCreatePodContainer", message);
+            return Step::Wait(Some(AGAIN));
+        }
+        if let Err(delay) = self.make_volumes().await {
+            return Step::Wait(Some(delay));
+        }
+        if let Some(sandbox) = &plan.sandbox {
+            if let Err(error) = self.make_sandbox(sandbox.attempt).await {
+                let message = format!("Failed to create pod sandbox: {error}");
+                self.shared.event(&self.pod, EventType::Warning, "FailedCreatePodSandBox", message);
+                return Step::Wait(Some(AGAIN));
+            }
+            // The address is known now, and the rest is planned with it.
+            return Step::Again;
+        }
+        self.start_all(&plan.start).await
+    }
+
+    fn no_network(&self) -> Option<String> {
+        if spec::is_host_network(&self.pod) { None } else { self.shared.network.borrow().clone() }
+    }
+
+    async fn make_cgroup(&self) -> Result<(), node::cgroups::Error> {
+        let Some(cgroups) = &self.shared.cgroups else { return Ok(()) };
+        let name = self.shared.cgroup(&self.pod);
+        let limits: Limits = resources::pod_limits(&self.pod, self.shared.settings.pod_pids);
+        cgroups.create(&name, &limits).await
+    }
+}
+
+/// What a step came to.
+pub(super) enum Step {
+    /// Something was done: look again.
+    Again,
+    /// Nothing more can be done now.
+    Wait(Option<Duration>),
+}

@@ -1,0 +1,119 @@
+//! Brings a pod's status to the API: only what changed, the latest only, until it is there.
+//!
+//! A task per pod, so that an API server that does not answer stops no pod. The final deletion goes the same way, after
+//! the last status.
+
+use std::time::Duration;
+
+use client::{Client, DeleteOptions, Patch};
+use informer::Backoff;
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::pod::spec;
+use crate::status;
+
+#[derive(Debug, Clone, Default)]
+struct Wanted {
+    status: Option<PodStatus>,
+    delete: bool,
+}
+
+/// The way to the API for one pod's status.
+#[derive(Debug)]
+pub struct Writer {
+    wanted: watch::Sender<Wanted>,
+    task: JoinHandle<()>,
+}
+
+impl Writer {
+    /// For this pod, as the API has it now.
+    pub fn start(client: Client, pod: &Pod) -> Self {
+        let (wanted, receiver) = watch::channel(Wanted::default());
+        let task = Task {
+            client,
+            namespace: spec::namespace(pod).to_owned(),
+            name: spec::name(pod).to_owned(),
+            uid: spec::uid(pod).to_owned(),
+            known: pod.status.clone().unwrap_or_default(),
+            owner: owner(pod),
+        };
+        Self { wanted, task: tokio::spawn(task.run(receiver)) }
+    }
+
+    /// The status to bring there. An earlier one that is still on its way is skipped.
+    pub fn set(&self, status: PodStatus) {
+        self.wanted.send_if_modified(|wanted| {
+            let news = wanted.status.as_ref() != Some(&status);
+            wanted.status = Some(status);
+            news
+        });
+    }
+
+    /// Deletes the pod for good, once its last status is there.
+    pub fn delete(&self) {
+        self.wanted.send_if_modified(|wanted| !std::mem::replace(&mut wanted.delete, true));
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn owner(pod: &Pod) -> String {
+    let owners = pod.metadata.owner_references.iter().flatten();
+    owners.filter(|o| o.controller == Some(true)).map(|o| o.uid.clone()).next().unwrap_or_default()
+}
+
+struct Task {
+    client: Client,
+    namespace: String,
+    name: String,
+    uid: String,
+    known: PodStatus,
+    owner: String,
+}
+
+impl Task {
+    async fn run(mut self, mut wanted: watch::Receiver<Wanted>) {
+        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(10), 0.5);
+        while wanted.changed().await.is_ok() {
+            loop {
+                let now = wanted.borrow_and_update().clone();
+                match self.bring(&now).await {
+                    Ok(()) => break backoff.reset(),
+                    // Gone, or another pod by now: there is nobody to tell.
+                    Err(e) if e.is_not_found() || e.is_conflict() => break,
+                    Err(error) => {
+                        tracing::warn!(pod = %format!("{}/{}", self.namespace, self.name), %error, "pod status not written");
+                        tokio::time::sleep(backoff.delay()).await;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn bring(&mut self, wanted: &Wanted) -> Result<(), client::Error> {
+        if let Some(status) = &wanted.status
+            && let Some(patch) = status::patch(&self.uid, &self.known, status)
+        {
+            let hop = hops::start(hops::Hop::Status, "patch");
+            let patched =
+                self.client.patch_status::<Pod>(&self.namespace, &self.name, &Patch::Strategic(patch)).await?;
+            hop.end(&self.uid, &self.owner, 0);
+            self.known = patched.status.unwrap_or_default();
+        }
+        if wanted.delete {
+            let options = DeleteOptions {
+                grace_period_seconds: Some(0),
+                uid: Some(self.uid.clone()),
+                ..DeleteOptions::default()
+            };
+            self.client.delete::<Pod>(&self.namespace, &self.name, &options).await?;
+        }
+        Ok(())
+    }
+}
