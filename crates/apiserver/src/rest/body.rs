@@ -84,6 +84,11 @@ pub fn decode(media: &str, bytes: &[u8]) -> Result<(Value, Vec<String>), ApiErro
     let decoded = match media {
         "" | "application/json" => codec::json::decode(bytes, codec::Limits::default()),
         "application/yaml" | "application/x-yaml" | "text/yaml" => codec::yaml::decode(bytes, codec::Limits::default()),
+        "application/cbor" => {
+            let value = codec::cbor::decode(bytes, codec::Limits::default())
+                .map_err(|error| ApiError::bad_request(format!("unable to decode CBOR: {error}")))?;
+            return Ok((value, Vec::new()));
+        }
         "application/vnd.kubernetes.protobuf" => {
             return Ok((codec::protobuf::decode(bytes, None)?, Vec::new()));
         }

@@ -108,7 +108,7 @@ impl Api {
         let facts = call.served.facts;
         Ok(List {
             api_version: facts.api_version(),
-            kind: format!("{}List", facts.kind),
+            kind: facts.list_kind.to_string(),
             revision,
             // How many items follow is known only when nothing but the scope decides.
             remaining: (next.is_some() && !filter.selects()).then_some(remaining),

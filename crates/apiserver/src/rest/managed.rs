@@ -4,14 +4,11 @@ use facts::{Resource as Facts, Type};
 use http::header::USER_AGENT;
 use machinery::apply::{Applied, FieldManager, Filter, Versions};
 use machinery::status::ApiError;
-use machinery::{Value, value};
+use machinery::{Value, objectmeta, value};
 
 use super::options::WriteOptions;
 use super::{Api, Call};
 use crate::convert;
-
-/// The longest name of a manager.
-const MAX_MANAGER: usize = 128;
 
 /// The other served versions of a resource, for records that were made in them.
 struct Others<'a> {
@@ -106,11 +103,7 @@ fn filter(call: &Call<'_>) -> Filter {
 }
 
 /// The manager that the request names, or else the program that sent it.
-fn manager(call: &Call<'_>, options: &WriteOptions) -> String {
-    if !options.field_manager.is_empty() {
-        return options.field_manager.clone();
-    }
+fn manager<'a>(call: &'a Call<'_>, options: &'a WriteOptions) -> std::borrow::Cow<'a, str> {
     let agent = call.headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
-    let program = agent.split('/').next().unwrap_or_default();
-    program.chars().filter(|character| !character.is_control()).take(MAX_MANAGER).collect()
+    objectmeta::field_manager(&options.field_manager, agent)
 }

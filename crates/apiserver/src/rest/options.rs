@@ -1,6 +1,6 @@
 //! The options of writes: `CreateOptions`, `UpdateOptions`, `PatchOptions` and `DeleteOptions`.
 
-use machinery::Value;
+use machinery::{Value, objectmeta};
 use machinery::status::{ApiError, FieldError};
 
 use crate::query::Query;
@@ -33,13 +33,7 @@ impl WriteOptions {
         let mut errors = Vec::new();
         let dry_run = dry_run(query.all("dryRun"), &mut errors);
         let manager = query.get("fieldManager");
-        if manager.len() > 128 {
-            errors.push(FieldError::too_long("fieldManager", 128));
-        }
-        if let Some(bad) = manager.chars().find(|character| character.is_control()) {
-            let detail = format!("should not contain unprintable character {bad:?}");
-            errors.push(FieldError::invalid("fieldManager", manager, detail));
-        }
+        objectmeta::validate_field_manager(manager, "fieldManager", &mut errors);
         let field_validation = match query.get("fieldValidation") {
             "" | "Warn" => FieldValidation::Warn,
             "Ignore" => FieldValidation::Ignore,

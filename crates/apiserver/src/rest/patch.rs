@@ -33,6 +33,7 @@ impl Patch {
                 let bytes = read_bytes(body).await?;
                 match media.as_str() {
                     "application/apply-patch+yaml" => codec::yaml::decode(&bytes, limits)?.value,
+                    "application/apply-patch+cbor" => super::body::decode("application/cbor", &bytes)?.0,
                     _ => codec::json::decode(&bytes, limits)?.value,
                 }
             }
@@ -44,7 +45,7 @@ impl Patch {
             "application/json-patch+json" => Ok(Self::Json(tree)),
             "application/merge-patch+json" => Ok(Self::Merge(tree)),
             "application/strategic-merge-patch+json" if call.served.facts.ty.is_some() => Ok(Self::Strategic(tree)),
-            "application/apply-patch+yaml" => {
+            "application/apply-patch+yaml" | "application/apply-patch+cbor" => {
                 if call.query.get("fieldManager").is_empty() {
                     return Err(refused(FieldError::required("fieldManager", "is required for apply patch")));
                 }

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use machinery::object::Object;
 use machinery::rest::{List, Payload, Response, WatchEvent};
 use machinery::status::ApiError;
-use machinery::codec::protobuf;
+use machinery::codec::{cbor, protobuf, yaml};
 use machinery::gvk::GroupVersion;
 use machinery::{Value, value};
 use serde_json::json;
@@ -74,7 +74,8 @@ fn tree_bytes(media: Media, tree: &Value, pretty: bool) -> Bytes {
             bytes.push(b'\n');
             Bytes::from(bytes)
         }
-        Media::Yaml => Bytes::from(yaml(tree)),
+        Media::Yaml => Bytes::from(yaml::encode(tree)),
+        Media::Cbor => Bytes::from(cbor::encode(tree)),
         Media::Protobuf => match message_type(tree) {
             Some(of) => Bytes::from(protobuf::encode(tree, of)),
             None => Bytes::new(),
@@ -92,10 +93,6 @@ fn message_type(tree: &Value) -> Option<&'static facts::Type> {
 /// The negotiated encoding, or JSON for what has no protobuf form: custom resources, discovery.
 fn writable(media: Media, tree: &Value) -> Media {
     if media == Media::Protobuf && message_type(tree).is_none() { Media::Json } else { media }
-}
-
-fn yaml(tree: &Value) -> String {
-    serde_saphyr::to_string(tree).unwrap_or_default()
 }
 
 fn object_answer(
@@ -285,9 +282,10 @@ fn write_frame(media: Media, name: &str, tree: &Value, out: &mut BytesMut) {
             out.put_u32(u32::try_from(frame.len()).unwrap_or(u32::MAX));
             out.put_slice(&frame);
         }
+        Media::Cbor => out.put_slice(&cbor::encode(&json!({"type": name, "object": tree}))),
         Media::Yaml => {
             out.put_slice(b"---\n");
-            out.put_slice(yaml(&json!({"type": name, "object": tree})).as_bytes());
+            out.put_slice(yaml::encode(&json!({"type": name, "object": tree})).as_bytes());
         }
     }
 }

@@ -15,6 +15,8 @@ pub enum Media {
     Yaml,
     /// `application/vnd.kubernetes.protobuf`.
     Protobuf,
+    /// `application/cbor`.
+    Cbor,
 }
 
 impl Media {
@@ -24,6 +26,7 @@ impl Media {
             Self::Json => "application/json",
             Self::Yaml => "application/yaml",
             Self::Protobuf => "application/vnd.kubernetes.protobuf",
+            Self::Cbor => "application/cbor",
         }
     }
 
@@ -31,6 +34,7 @@ impl Media {
     pub const fn stream_name(self) -> &'static str {
         match self {
             Self::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+            Self::Cbor => "application/cbor-seq",
             other => other.name(),
         }
     }
@@ -94,6 +98,7 @@ impl Clause<'_> {
             "application/json" | "*/*" | "application/*" => Media::Json,
             "application/yaml" => Media::Yaml,
             "application/vnd.kubernetes.protobuf" => Media::Protobuf,
+            "application/cbor" | "application/cbor-seq" => Media::Cbor,
             _ => return None,
         };
         let known = self.parameter("g") == "meta.k8s.io" && matches!(self.parameter("v"), "v1" | "v1beta1");
