@@ -14,7 +14,16 @@ use scheduler::{Effect, Scheduler};
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 const HOST: &str = "kubernetes.io/hostname";
-const KINDS: &[&str] = &["plain", "node-affinity", "spread", "preferred-affinity", "affinity", "anti-affinity", "unschedulable-mix", "preemption"];
+const KINDS: &[&str] = &[
+    "plain",
+    "node-affinity",
+    "spread",
+    "preferred-affinity",
+    "affinity",
+    "anti-affinity",
+    "unschedulable-mix",
+    "preemption",
+];
 
 fn nodes(count: usize) -> impl Iterator<Item = Node> {
     (0..count).map(|i| {
@@ -56,8 +65,8 @@ fn main() {
 
 fn run(kind: &str, node_count: usize, pod_count: usize) {
     let clock = informer::clock::Real::shared();
-    let mut scheduler =
-        Scheduler::new(&Configuration::default(), Registry::default(), Vec::new(), clock, 1).expect("the default configuration is valid");
+    let mut scheduler = Scheduler::new(&Configuration::default(), Registry::default(), Vec::new(), clock, 1)
+        .expect("the default configuration is valid");
     for node in nodes(node_count) {
         scheduler.observe(None, Some(Object::Node(Arc::new(node))));
     }

@@ -172,7 +172,12 @@ impl Classes {
         let (id, new) = self.labels.find_or_insert(
             label_hash(namespace, labels, terminating),
             |c| c.terminating == terminating && c.namespace == namespace && c.labels.as_ref() == labels,
-            || LabelClass { namespace: namespace.to_owned(), labels: labels.cloned(), terminating, counts: Counts::default() },
+            || LabelClass {
+                namespace: namespace.to_owned(),
+                labels: labels.cloned(),
+                terminating,
+                counts: Counts::default(),
+            },
         );
         if new {
             self.by_namespace.entry(namespace.to_owned()).or_default().push(id);

@@ -289,7 +289,8 @@ impl Configuration {
     }
 
     fn validate(&self) -> Result<(), ConfigError> {
-        let invalid = |field: &str, message: &str| Err(ConfigError::Invalid { field: field.into(), message: message.into() });
+        let invalid =
+            |field: &str, message: &str| Err(ConfigError::Invalid { field: field.into(), message: message.into() });
         if self.parallelism <= 0 {
             return invalid("parallelism", "should be an integer value greater than zero");
         }
@@ -340,7 +341,8 @@ pub fn plugin_args<T: DeserializeOwned + Default>(profile: &ProfileConfig, plugi
     if args.is_null() {
         return Ok(T::default());
     }
-    serde_json::from_value(args).map_err(|e| ConfigError::Invalid { field: format!("pluginConfig[{plugin}].args"), message: e.to_string() })
+    serde_json::from_value(args)
+        .map_err(|e| ConfigError::Invalid { field: format!("pluginConfig[{plugin}].args"), message: e.to_string() })
 }
 
 /// Arguments of DefaultPreemption.

@@ -120,7 +120,8 @@ async fn preempt(api: &Arc<dyn Api>, job: &PreemptJob) -> Result<(), ApiFailure>
 
 async fn evict(api: &Arc<dyn Api>, job: &PreemptJob, victim: &Arc<PodInfo>) -> Result<(), ApiFailure> {
     let message = format!("{}: preempting to accommodate a higher priority pod", job.preemptor.scheduler_name());
-    let condition = Condition { kind: "DisruptionTarget", status: "True", reason: "PreemptionByScheduler", message: &message };
+    let condition =
+        Condition { kind: "DisruptionTarget", status: "True", reason: "PreemptionByScheduler", message: &message };
     let gone = |result: Result<(), ApiFailure>| match result {
         Err(error) if error.is_not_found() => Ok(true),
         Err(error) => Err(error),

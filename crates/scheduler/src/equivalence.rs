@@ -107,23 +107,24 @@ impl Equivalence {
     /// The memory for pods like this one, judged by so many filters, emptied of what no longer holds.
     pub fn kind(&mut self, pod: &Arc<PodInfo>, filters: usize, cluster: &Cluster) -> &mut Kind {
         self.now += 1;
-        let position = self.kinds.iter().position(|k| k.filters == filters && k.like.has_same_needs(pod)).unwrap_or_else(|| {
-            let fresh = Kind {
-                like: pod.clone(),
-                filters,
-                images_generation: cluster.images_generation(),
-                last_used: 0,
-                rejections: Vec::new(),
-                rows: Vec::new(),
-            };
-            if self.kinds.len() < KINDS {
-                self.kinds.push(fresh);
-                return self.kinds.len() - 1;
-            }
-            let oldest = self.kinds.iter().enumerate().min_by_key(|(_, k)| k.last_used).map_or(0, |(i, _)| i);
-            self.kinds[oldest] = fresh;
-            oldest
-        });
+        let position =
+            self.kinds.iter().position(|k| k.filters == filters && k.like.has_same_needs(pod)).unwrap_or_else(|| {
+                let fresh = Kind {
+                    like: pod.clone(),
+                    filters,
+                    images_generation: cluster.images_generation(),
+                    last_used: 0,
+                    rejections: Vec::new(),
+                    rows: Vec::new(),
+                };
+                if self.kinds.len() < KINDS {
+                    self.kinds.push(fresh);
+                    return self.kinds.len() - 1;
+                }
+                let oldest = self.kinds.iter().enumerate().min_by_key(|(_, k)| k.last_used).map_or(0, |(i, _)| i);
+                self.kinds[oldest] = fresh;
+                oldest
+            });
         let kind = &mut self.kinds[position];
         kind.last_used = self.now;
         if kind.images_generation != cluster.images_generation() {

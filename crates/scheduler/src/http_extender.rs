@@ -105,7 +105,11 @@ fn tls(config: &ExtenderConfig, url: &str) -> Result<Client, String> {
 }
 
 impl Caller {
-    async fn send<R: DeserializeOwned + Send + Sync + 'static>(&self, verb: &str, args: &Value) -> Result<R, ApiFailure> {
+    async fn send<R: DeserializeOwned + Send + Sync + 'static>(
+        &self,
+        verb: &str,
+        args: &Value,
+    ) -> Result<R, ApiFailure> {
         let other = |text: String| ApiFailure::Other(text);
         let url = format!("{}/{verb}", self.url);
         match &self.transport {
@@ -129,7 +133,11 @@ impl Caller {
         }
     }
 
-    async fn call<R: DeserializeOwned + Send + Sync + 'static>(&self, verb: &str, args: &Value) -> Result<R, ApiFailure> {
+    async fn call<R: DeserializeOwned + Send + Sync + 'static>(
+        &self,
+        verb: &str,
+        args: &Value,
+    ) -> Result<R, ApiFailure> {
         let late = || ApiFailure::Other(format!("extender at {} did not answer {verb} in time", self.url));
         tokio::time::timeout(self.timeout, self.send(verb, args)).await.map_err(|_| late())?
     }
@@ -200,7 +208,8 @@ impl Extender for HttpExtender {
     }
 
     fn is_interested(&self, pod: &PodInfo) -> bool {
-        let containers = pod.pod.spec.iter().flat_map(|s| s.containers.iter().chain(s.init_containers.iter().flatten()));
+        let containers =
+            pod.pod.spec.iter().flat_map(|s| s.containers.iter().chain(s.init_containers.iter().flatten()));
         self.config.managed_resources.is_empty() || containers.into_iter().any(|c| self.manages(c))
     }
 
@@ -231,7 +240,10 @@ impl Extender for HttpExtender {
             _ => Vec::new(),
         };
         if let Some(unknown) = kept.iter().find(|name| !nodes.iter().any(|n| n.name() == name.as_str())) {
-            let text = format!("extender {:?} claims a filtered node {unknown:?} which is not found in the input node list", self.caller.url);
+            let text = format!(
+                "extender {:?} claims a filtered node {unknown:?} which is not found in the input node list",
+                self.caller.url
+            );
             return Err(ApiFailure::Other(text));
         }
         Ok(Extended {
@@ -249,20 +261,28 @@ impl Extender for HttpExtender {
     fn preempt(&self, pod: &PodInfo, victims: VictimsByNode) -> Result<VictimsByNode, ApiFailure> {
         let args = if self.config.node_cache_capable {
             let meta = |pods: &[Arc<PodInfo>]| pods.iter().map(|p| MetaPod { uid: p.uid().to_string() }).collect();
-            let by_node: BTreeMap<_, _> =
-                victims.iter().map(|(node, pods, n)| (node, MetaVictims { pods: meta(pods), violations: *n })).collect();
+            let by_node: BTreeMap<_, _> = victims
+                .iter()
+                .map(|(node, pods, n)| (node, MetaVictims { pods: meta(pods), violations: *n }))
+                .collect();
             json!({ "Pod": &*pod.pod, "NodeNameToMetaVictims": by_node })
         } else {
             let full = |pods: &[Arc<PodInfo>]| pods.iter().map(|p| json!(&*p.pod)).collect::<Vec<_>>();
-            let by_node: BTreeMap<_, _> =
-                victims.iter().map(|(node, pods, n)| (node, json!({ "Pods": full(pods), "NumPDBViolations": n }))).collect();
+            let by_node: BTreeMap<_, _> = victims
+                .iter()
+                .map(|(node, pods, n)| (node, json!({ "Pods": full(pods), "NumPDBViolations": n })))
+                .collect();
             json!({ "Pod": &*pod.pod, "NodeNameToVictims": by_node })
         };
         let result: PreemptionResult = self.caller.wait(&self.config.preempt_verb, &args)?;
         let mut narrowed = VictimsByNode::new();
         for (node, chosen) in result.victims {
             let Some((_, proposed, _)) = victims.iter().find(|(name, ..)| *name == node) else { continue };
-            let pods = chosen.pods.iter().filter_map(|c| proposed.iter().find(|p| &**p.uid() == c.uid.as_str()).cloned()).collect();
+            let pods = chosen
+                .pods
+                .iter()
+                .filter_map(|c| proposed.iter().find(|p| &**p.uid() == c.uid.as_str()).cloned())
+                .collect();
             narrowed.push((node, pods, chosen.violations));
         }
         Ok(narrowed)
@@ -272,7 +292,8 @@ impl Extender for HttpExtender {
         if self.config.bind_verb.is_empty() {
             return None;
         }
-        let args = json!({ "PodName": pod.name(), "PodNamespace": pod.namespace(), "PodUID": &**pod.uid(), "Node": node });
+        let args =
+            json!({ "PodName": pod.name(), "PodNamespace": pod.namespace(), "PodUID": &**pod.uid(), "Node": node });
         let (caller, verb) = (self.caller.clone(), self.config.bind_verb.clone());
         Some(Box::new(move |_| {
             async move {

@@ -21,6 +21,8 @@ pub mod live;
 pub mod metrics;
 pub mod node;
 pub mod objects;
+#[cfg(test)]
+mod oracle;
 pub mod plugins;
 pub mod pod;
 pub mod preemption;

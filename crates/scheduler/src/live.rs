@@ -60,7 +60,12 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { configuration: Configuration::default(), registry: Registry::default(), metrics: None, host: "localhost".into() }
+        Self {
+            configuration: Configuration::default(),
+            registry: Registry::default(),
+            metrics: None,
+            host: "localhost".into(),
+        }
     }
 }
 
@@ -74,20 +79,26 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
 pub async fn run_with(config: Config, informers: &Informers, shutdown: CancellationToken) -> Result<(), Error> {
     let clock = informers.clock().clone();
     let extenders: Vec<Arc<dyn Extender>> = crate::http_extender::all(&config.configuration.extenders);
-    let mut scheduler = Scheduler::new(&config.configuration, config.registry, extenders, clock.clone(), rand::random())?;
+    let mut scheduler =
+        Scheduler::new(&config.configuration, config.registry, extenders, clock.clone(), rand::random())?;
     if let Some(metrics) = config.metrics {
         // Nobody listening any more is no reason not to schedule.
         let _ = metrics.send(scheduler.metrics().clone());
     }
     let inbox = Arc::new(Inbox::default());
     let claims = observe(informers, &inbox).await;
-    let api = Arc::new(Live { client: informers.client().clone(), reporter: reporter(informers, &config.host, &clock), claims });
+    let api = Arc::new(Live {
+        client: informers.client().clone(),
+        reporter: reporter(informers, &config.host, &clock),
+        claims,
+    });
     let (effects, incoming) = mpsc::channel(MAX_EFFECTS);
     let doer = tokio::spawn(Doer::new(api, inbox.clone()).run(incoming));
     let (ended, end) = tokio::sync::oneshot::channel();
     let thread_inbox = inbox.clone();
     std::thread::Builder::new().name("scheduler".into()).spawn(move || {
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&mut scheduler, &thread_inbox, &effects)));
+        let outcome =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&mut scheduler, &thread_inbox, &effects)));
         let _ = ended.send(outcome.is_ok());
     })?;
     let closing = inbox.clone();
@@ -115,7 +126,9 @@ fn work(scheduler: &mut Scheduler, inbox: &Inbox, effects: &mpsc::Sender<Effect>
         let patience = if scheduler.has_work() {
             Some(Duration::ZERO)
         } else {
-            let until = |deadline: jiff::Timestamp| deadline.duration_since(scheduler.now()).try_into().unwrap_or(Duration::ZERO);
+            let until = |deadline: jiff::Timestamp| {
+                deadline.duration_since(scheduler.now()).try_into().unwrap_or(Duration::ZERO)
+            };
             scheduler.next_deadline().map(until)
         };
         let Some(messages) = inbox.take(patience) else { return };
@@ -206,7 +219,10 @@ fn is_transient(error: &client::Error) -> bool {
 }
 
 /// Tries up to four times, with growing pauses, as long as another try may help.
-async fn retrying<T, F>(may_help: impl Fn(&client::Error) -> bool, mut attempt: impl FnMut() -> F) -> Result<T, ApiFailure>
+async fn retrying<T, F>(
+    may_help: impl Fn(&client::Error) -> bool,
+    mut attempt: impl FnMut() -> F,
+) -> Result<T, ApiFailure>
 where
     F: Future<Output = Result<T, client::Error>>,
 {
@@ -227,7 +243,8 @@ fn owned(part: &Option<String>) -> String {
 
 impl Api for Live {
     fn bind(&self, pod: &Pod, node: &str) -> Reply {
-        let (client, namespace, name) = (self.client.clone(), owned(&pod.metadata.namespace), owned(&pod.metadata.name));
+        let (client, namespace, name) =
+            (self.client.clone(), owned(&pod.metadata.namespace), owned(&pod.metadata.name));
         let binding = Binding {
             metadata: ObjectMeta {
                 name: Some(name.clone()),
@@ -245,7 +262,8 @@ impl Api for Live {
     }
 
     fn patch_pod_status(&self, pod: &Pod, patch: serde_json::Value) -> Reply {
-        let (client, namespace, name) = (self.client.clone(), owned(&pod.metadata.namespace), owned(&pod.metadata.name));
+        let (client, namespace, name) =
+            (self.client.clone(), owned(&pod.metadata.namespace), owned(&pod.metadata.name));
         let mut patch = patch;
         if let Some(uid) = &pod.metadata.uid {
             // A precondition: another pod of the same name must not get this status.
@@ -260,7 +278,8 @@ impl Api for Live {
     }
 
     fn delete_pod(&self, pod: &Pod) -> Reply {
-        let (client, namespace, name) = (self.client.clone(), owned(&pod.metadata.namespace), owned(&pod.metadata.name));
+        let (client, namespace, name) =
+            (self.client.clone(), owned(&pod.metadata.namespace), owned(&pod.metadata.name));
         let options = DeleteOptions { uid: pod.metadata.uid.clone(), ..Default::default() };
         async move { client.delete::<Pod>(&namespace, &name, &options).await.map_err(failure) }.boxed()
     }
@@ -283,9 +302,16 @@ impl Api for Live {
                 let mut bound = true;
                 for name in &names {
                     let claim: PersistentVolumeClaim = client.get(&namespace, name).await.map_err(failure)?;
-                    let selected = claim.metadata.annotations.as_ref().is_some_and(|a| a.contains_key("volume.kubernetes.io/selected-node"));
+                    let selected = claim
+                        .metadata
+                        .annotations
+                        .as_ref()
+                        .is_some_and(|a| a.contains_key("volume.kubernetes.io/selected-node"));
                     bound &= crate::plugins::volume_binding::is_fully_bound(&claim);
-                    if !bound && !selected && claim.spec.as_ref().and_then(|s| s.volume_name.as_deref()).unwrap_or_default().is_empty() {
+                    if !bound
+                        && !selected
+                        && claim.spec.as_ref().and_then(|s| s.volume_name.as_deref()).unwrap_or_default().is_empty()
+                    {
                         let text = format!("provisioning failed for PVC {name:?}");
                         return Err(ApiFailure::Other(text));
                     }
@@ -299,7 +325,9 @@ impl Api for Live {
             }
         };
         async move {
-            tokio::time::timeout(limit, all_bound).await.unwrap_or_else(|_| Err(ApiFailure::Other("timed out waiting for the condition".into())))
+            tokio::time::timeout(limit, all_bound)
+                .await
+                .unwrap_or_else(|_| Err(ApiFailure::Other("timed out waiting for the condition".into())))
         }
         .boxed()
     }

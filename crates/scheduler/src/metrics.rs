@@ -151,7 +151,11 @@ impl Metrics {
         }
         head(&mut out, "scheduler_pod_scheduling_sli_duration_seconds", "histogram");
         for (attempts, histogram) in &inner.sli {
-            histogram.write(&mut out, "scheduler_pod_scheduling_sli_duration_seconds", &format!("attempts=\"{attempts}\""));
+            histogram.write(
+                &mut out,
+                "scheduler_pod_scheduling_sli_duration_seconds",
+                &format!("attempts=\"{attempts}\""),
+            );
         }
         head(&mut out, "scheduler_pod_scheduling_attempts", "histogram");
         inner.attempts_per_pod.write(&mut out, "scheduler_pod_scheduling_attempts", "");
@@ -161,7 +165,9 @@ impl Metrics {
         inner.victims.write(&mut out, "scheduler_preemption_victims", "");
         head(&mut out, "scheduler_pending_pods", "gauge");
         let Pending { active, backoff, unschedulable, gated } = inner.pending;
-        for (queue, count) in [("active", active), ("backoff", backoff), ("unschedulable", unschedulable), ("gated", gated)] {
+        for (queue, count) in
+            [("active", active), ("backoff", backoff), ("unschedulable", unschedulable), ("gated", gated)]
+        {
             let _ = writeln!(out, "scheduler_pending_pods{{queue=\"{queue}\"}} {count}");
         }
         out

@@ -172,9 +172,9 @@ impl PodInfo {
             }
         };
         let required_node = RequiredNodeAffinity::parse(spec);
-        let preferred_nodes = PreferredNodeTerm::parse_all(
-            spec.and_then(|s| s.affinity.as_ref()?.node_affinity.as_ref()?.preferred_during_scheduling_ignored_during_execution.as_ref()),
-        );
+        let preferred_nodes = PreferredNodeTerm::parse_all(spec.and_then(|s| {
+            s.affinity.as_ref()?.node_affinity.as_ref()?.preferred_during_scheduling_ignored_during_execution.as_ref()
+        }));
         let mut info = Self {
             uid: pod.metadata.uid.as_deref().unwrap_or_default().into(),
             priority: spec.and_then(|s| s.priority).unwrap_or(0),
@@ -195,7 +195,8 @@ impl PodInfo {
     fn digest(&self) -> u64 {
         let mut hasher = FxHasher::default();
         let Resources { milli_cpu, memory, ephemeral_storage, .. } = self.requests();
-        (milli_cpu, memory, ephemeral_storage, self.scoring_requests(), self.scheduler_name(), self.node_name()).hash(&mut hasher);
+        (milli_cpu, memory, ephemeral_storage, self.scoring_requests(), self.scheduler_name(), self.node_name())
+            .hash(&mut hasher);
         self.requests().scalars().hash(&mut hasher);
         (&self.host_ports, &self.required_node, &self.preferred_nodes).hash(&mut hasher);
         for t in self.tolerations() {
@@ -210,7 +211,8 @@ impl PodInfo {
         let spec = self.pod.spec.as_ref();
         let containers = spec.into_iter().flat_map(|s| s.init_containers.iter().flatten().chain(&s.containers));
         let of_containers = containers.map(|c| c.image.as_deref().unwrap_or_default());
-        let of_volumes = self.volumes().iter().filter_map(|v| v.image.as_ref()).map(|i| i.reference.as_deref().unwrap_or_default());
+        let of_volumes =
+            self.volumes().iter().filter_map(|v| v.image.as_ref()).map(|i| i.reference.as_deref().unwrap_or_default());
         of_containers.chain(of_volumes)
     }
 
@@ -341,7 +343,9 @@ fn parse_affinity(namespace: &str, affinity: &core::Affinity) -> Result<PodAffin
     };
     let preferred = |terms: Option<&Vec<core::WeightedPodAffinityTerm>>| {
         let weighted = terms.into_iter().flatten();
-        weighted.map(|t| Ok((t.weight, AffinityTerm::parse(namespace, &t.pod_affinity_term)?))).collect::<Result<Vec<_>, _>>()
+        weighted
+            .map(|t| Ok((t.weight, AffinityTerm::parse(namespace, &t.pod_affinity_term)?)))
+            .collect::<Result<Vec<_>, _>>()
     };
     let (to, away) = (affinity.pod_affinity.as_ref(), affinity.pod_anti_affinity.as_ref());
     Ok(PodAffinity {

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use crate::config::{
-    BalancedAllocationArgs, ConfigError, Configuration, DefaultPreemptionArgs, InterPodAffinityArgs, NodeAffinityArgs, NodeResourcesFitArgs,
-    PluginList, PluginRef, PodTopologySpreadArgs, ProfileConfig, ResourceSpec, VolumeBindingArgs, plugin_args,
+    BalancedAllocationArgs, ConfigError, Configuration, DefaultPreemptionArgs, InterPodAffinityArgs, NodeAffinityArgs,
+    NodeResourcesFitArgs, PluginList, PluginRef, PodTopologySpreadArgs, ProfileConfig, ResourceSpec, VolumeBindingArgs,
+    plugin_args,
 };
 use crate::framework::{At, Plugin, PluginId, Points, Profile, ProfileError, Weighted};
 use crate::plugins;
@@ -98,7 +99,12 @@ impl Registry {
         configuration.profiles.iter().map(|p| self.profile(p, &ignored).map(Arc::new)).collect()
     }
 
-    fn make(&self, name: &str, config: &ProfileConfig, ignored: &[String]) -> Result<Option<Arc<dyn Plugin>>, ConfigError> {
+    fn make(
+        &self,
+        name: &str,
+        config: &ProfileConfig,
+        ignored: &[String],
+    ) -> Result<Option<Arc<dyn Plugin>>, ConfigError> {
         if let Some((_, factory)) = self.added.iter().find(|(n, _)| *n == name) {
             return factory(config).map(Some);
         }
@@ -154,8 +160,18 @@ impl Registry {
         let lists = &config.plugins;
         let multi_point = multi_point(&lists.multi_point);
         let all_lists = [
-            &lists.pre_enqueue, &lists.queue_sort, &lists.pre_filter, &lists.filter, &lists.post_filter, &lists.pre_score,
-            &lists.score, &lists.reserve, &lists.permit, &lists.pre_bind, &lists.bind, &lists.post_bind,
+            &lists.pre_enqueue,
+            &lists.queue_sort,
+            &lists.pre_filter,
+            &lists.filter,
+            &lists.post_filter,
+            &lists.pre_score,
+            &lists.score,
+            &lists.reserve,
+            &lists.permit,
+            &lists.pre_bind,
+            &lists.bind,
+            &lists.post_bind,
         ];
         let mut instances: Vec<(PluginId, Arc<dyn Plugin>)> = Vec::new();
         let wanted = multi_point.iter().chain(all_lists.iter().flat_map(|l| &l.enabled));
@@ -251,7 +267,10 @@ fn resources(specs: &[ResourceSpec]) -> Vec<ScoredResource> {
     if specs.is_empty() {
         return default_resources();
     }
-    specs.iter().map(|r| ScoredResource { name: r.name.clone(), weight: if r.weight == 0 { 1 } else { r.weight } }).collect()
+    specs
+        .iter()
+        .map(|r| ScoredResource { name: r.name.clone(), weight: if r.weight == 0 { 1 } else { r.weight } })
+        .collect()
 }
 
 fn invalid(field: &str, message: &str) -> ConfigError {
@@ -261,14 +280,19 @@ fn invalid(field: &str, message: &str) -> ConfigError {
 fn spread(config: &ProfileConfig) -> Result<plugins::pod_topology_spread::PodTopologySpread, ConfigError> {
     let args: PodTopologySpreadArgs = plugin_args(config, plugins::POD_TOPOLOGY_SPREAD)?;
     match args.defaulting_type.as_str() {
-        "" | "System" if args.default_constraints.is_empty() => Ok(plugins::pod_topology_spread::PodTopologySpread::default()),
+        "" | "System" if args.default_constraints.is_empty() => {
+            Ok(plugins::pod_topology_spread::PodTopologySpread::default())
+        }
         "" | "System" => Err(invalid("defaultingType", "when .defaultConstraints are not empty")),
         "List" => Ok(plugins::pod_topology_spread::PodTopologySpread::with_defaults(&args.default_constraints)),
         other => Err(invalid("defaultingType", &format!("Unsupported value: {other:?}"))),
     }
 }
 
-fn fit(config: &ProfileConfig, ignored: &[String]) -> Result<plugins::node_resources_fit::NodeResourcesFit, ConfigError> {
+fn fit(
+    config: &ProfileConfig,
+    ignored: &[String],
+) -> Result<plugins::node_resources_fit::NodeResourcesFit, ConfigError> {
     let args: NodeResourcesFitArgs = plugin_args(config, plugins::NODE_RESOURCES_FIT)?;
     let scoring = args.scoring_strategy.unwrap_or_default();
     let strategy = match scoring.kind.as_str() {

@@ -132,7 +132,8 @@ pub fn pod_requests(pod: &Pod) -> PodRequests {
     let exact = aggregate(pod, spec, &[]);
     let defaults = [("cpu", DEFAULT_MILLI_CPU), ("memory", DEFAULT_MEMORY)];
     let scoring = aggregate(pod, spec, &defaults);
-    let pod_level = spec.resources.as_ref().and_then(|r| r.requests.as_ref()).is_some_and(|r| r.keys().any(|k| is_pod_level(k)));
+    let pod_level =
+        spec.resources.as_ref().and_then(|r| r.requests.as_ref()).is_some_and(|r| r.keys().any(|k| is_pod_level(k)));
     let non_zero = if pod_level {
         let missing: Vec<_> = defaults.into_iter().filter(|(name, _)| find(&exact, name).is_none()).collect();
         aggregate(pod, spec, &missing)
@@ -272,7 +273,11 @@ mod tests {
     #[test]
     fn pod_level_requests_override_and_overhead_adds() {
         let requests = pod_requests(
-            &pod("p").with(container("a").cpu("100m").memory("10")).pod_level("cpu", "2").overhead("cpu", "50m").build(),
+            &pod("p")
+                .with(container("a").cpu("100m").memory("10"))
+                .pod_level("cpu", "2")
+                .overhead("cpu", "50m")
+                .build(),
         );
         assert_eq!((requests.exact.milli_cpu, requests.exact.memory), (2050, 10));
         assert_eq!(requests.non_zero, (2050, 10));
@@ -282,7 +287,11 @@ mod tests {
     fn a_resize_holds_the_largest_of_wanted_and_granted() {
         let pending = pod("p").with(container("c").cpu("100m")).resized("c", "300m", "200m");
         assert_eq!(pod_requests(&pending.clone().build()).exact.milli_cpu, 300);
-        let infeasible = pod("p").with(container("c").cpu("900m")).resized("c", "300m", "200m").condition("PodResizePending", "True", "Infeasible");
+        let infeasible = pod("p").with(container("c").cpu("900m")).resized("c", "300m", "200m").condition(
+            "PodResizePending",
+            "True",
+            "Infeasible",
+        );
         assert_eq!(pod_requests(&infeasible.build()).exact.milli_cpu, 300);
     }
 

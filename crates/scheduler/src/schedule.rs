@@ -13,7 +13,9 @@ use rand::{Rng, SeedableRng};
 use crate::cluster::Cluster;
 use crate::equivalence::{Equivalence, Known, MAX_SCORES};
 use crate::extender::{Extender, MAX_EXTENDER_PRIORITY};
-use crate::framework::{CycleState, Diagnosis, MAX_SCORE, PluginId, PostFilterOutcome, PreFiltered, Profile, Rejection, Verdict};
+use crate::framework::{
+    CycleState, Diagnosis, MAX_SCORE, PluginId, PostFilterOutcome, PreFiltered, Profile, Rejection, Verdict,
+};
 use crate::node::{NodeIdx, NodeInfo};
 use crate::pod::PodInfo;
 use crate::queue::Nominator;
@@ -193,7 +195,14 @@ impl Algorithm {
     }
 
     /// Filters nodes from `start` on until `wanted` are feasible; the number of nodes looked at.
-    fn filter_nodes(&mut self, world: World<'_>, pod: &Arc<PodInfo>, nodes: &[NodeIdx], wanted: usize, start: usize) -> Result<usize, Failure> {
+    fn filter_nodes(
+        &mut self,
+        world: World<'_>,
+        pod: &Arc<PodInfo>,
+        nodes: &[NodeIdx],
+        wanted: usize,
+        start: usize,
+    ) -> Result<usize, Failure> {
         let (cluster, profile) = (world.cluster, world.profile);
         let (front, back) = nodes.split_at(start);
         let local = profile.split_filters(&self.state);
@@ -226,7 +235,13 @@ impl Algorithm {
             }
             let mut verdict = Verdict::Pass;
             if local < profile.filter.len() {
-                verdict = profile.run_some_filters(local..profile.filter.len(), &self.state, pod, cluster.node(*idx), cluster);
+                verdict = profile.run_some_filters(
+                    local..profile.filter.len(),
+                    &self.state,
+                    pod,
+                    cluster.node(*idx),
+                    cluster,
+                );
             }
             if verdict.is_pass() && !world.nominator.is_empty() {
                 verdict = filter_with_promised(world, &self.state, pod, cluster.node(*idx));
@@ -266,7 +281,9 @@ impl Algorithm {
             for (name, why) in &answer.unresolvable {
                 reject(name, Rejection::unresolvable(why.clone()), &mut self.diagnosis);
             }
-            for (name, why) in answer.failed.iter().filter(|(name, _)| answer.unresolvable.iter().all(|(u, _)| u != name)) {
+            for (name, why) in
+                answer.failed.iter().filter(|(name, _)| answer.unresolvable.iter().all(|(u, _)| u != name))
+            {
                 reject(name, Rejection::unschedulable(why.clone()), &mut self.diagnosis);
             }
             let before = self.feasible.len();
@@ -400,9 +417,15 @@ mod tests {
 
     #[test]
     fn the_share_of_nodes_considered_shrinks_as_the_cluster_grows() {
-        for (percentage, all, expected) in
-            [(0, 10, 10), (0, 100, 100), (0, 1000, 420), (0, 6000, 300), (40, 1000, 400), (100, 1000, 1000), (5, 1000, 100)]
-        {
+        for (percentage, all, expected) in [
+            (0, 10, 10),
+            (0, 100, 100),
+            (0, 1000, 420),
+            (0, 6000, 300),
+            (40, 1000, 400),
+            (100, 1000, 1000),
+            (5, 1000, 100),
+        ] {
             assert_eq!(feasible_nodes_to_find(percentage, all), expected, "{percentage}% of {all}");
         }
     }

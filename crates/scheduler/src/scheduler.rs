@@ -18,7 +18,8 @@ use crate::cluster::Cluster;
 use crate::config::Configuration;
 use crate::extender::Extender;
 use crate::framework::{
-    Action, ClusterEvent, PermitOutcome, PluginId, PluginSet, Profile, Rejection, Resource, Work, node_changes, pod_changes,
+    Action, ClusterEvent, PermitOutcome, PluginId, PluginSet, Profile, Rejection, Resource, Work, node_changes,
+    pod_changes,
 };
 use crate::metrics::{Attempt as AttemptResult, Metrics};
 use crate::node::NodeIdx;
@@ -227,7 +228,9 @@ impl Scheduler {
         let expired: Vec<_> = self
             .under_way
             .iter()
-            .filter_map(|(uid, under)| under.waits.iter().find(|(_, until)| *until <= now).map(|(id, _)| (uid.clone(), *id)))
+            .filter_map(|(uid, under)| {
+                under.waits.iter().find(|(_, until)| *until <= now).map(|(id, _)| (uid.clone(), *id))
+            })
             .collect();
         for (uid, plugin) in expired {
             let text = format!("rejected due to timeout after waiting at plugin {}", self.registry.name(plugin));
@@ -377,7 +380,12 @@ impl Scheduler {
         let before = old.map(|o| Object::Pod(o.clone()));
         if was_assigned {
             for action in old.map(|old| pod_changes(old, &new)).unwrap_or_default() {
-                self.dispatch(&ClusterEvent::new(Resource::AssignedPod, action, before.clone(), Some(Object::Pod(new.clone()))));
+                self.dispatch(&ClusterEvent::new(
+                    Resource::AssignedPod,
+                    action,
+                    before.clone(),
+                    Some(Object::Pod(new.clone())),
+                ));
             }
         } else {
             self.queue.delete(&uid);
@@ -424,7 +432,13 @@ impl Scheduler {
     fn commit(&mut self, queued: QueuedPod, profile: Arc<Profile>, idx: NodeIdx, now: Timestamp) {
         let info = queued.info.clone();
         if let Err(error) = self.cluster.assume(info.clone(), idx) {
-            return self.fail(queued, &profile, Rejection::error(error.to_string()), Nomination::Set(String::new()), now);
+            return self.fail(
+                queued,
+                &profile,
+                Rejection::error(error.to_string()),
+                Nomination::Set(String::new()),
+                now,
+            );
         }
         self.queue.nominator.remove(info.uid());
         let under = Under {
@@ -455,7 +469,9 @@ impl Scheduler {
             for at in &profile.permit {
                 match at.plugin.permit(state, &info, node) {
                     PermitOutcome::Allow => {}
-                    PermitOutcome::Wait(limit) => under.waits.push((at.id, now.saturating_add(limit).unwrap_or(Timestamp::MAX))),
+                    PermitOutcome::Wait(limit) => {
+                        under.waits.push((at.id, now.saturating_add(limit).unwrap_or(Timestamp::MAX)))
+                    }
                     PermitOutcome::Reject(rejection) => return Err(rejection.by(at.id)),
                 }
             }
@@ -632,7 +648,8 @@ impl Scheduler {
         }
         self.metrics.preemption(victims.len());
         // Victims that are not bound yet are turned back in memory; nothing of them is in the API.
-        let (assumed, placed): (Vec<_>, Vec<_>) = victims.into_iter().partition(|v| self.under_way.get(v.uid()).is_some_and(|u| u.job.is_some()));
+        let (assumed, placed): (Vec<_>, Vec<_>) =
+            victims.into_iter().partition(|v| self.under_way.get(v.uid()).is_some_and(|u| u.job.is_some()));
         for victim in assumed {
             let note = format!("Preempted by pod {} on node {node} (in kube-scheduler memory).", preemptor.uid());
             self.record(&victim.pod, Some(preemptor.pod.clone()), false, "Preempted", "Preempting", note);
@@ -644,7 +661,12 @@ impl Scheduler {
             return;
         }
         self.preempting.begin(preemptor.uid());
-        self.effects.push(Effect::Preempt(PreemptJob { preemptor: preemptor.clone(), node: node.to_owned(), victims: placed, displaced }));
+        self.effects.push(Effect::Preempt(PreemptJob {
+            preemptor: preemptor.clone(),
+            node: node.to_owned(),
+            victims: placed,
+            displaced,
+        }));
     }
 
     /// The evictions for a pod are done, or failed.
@@ -658,7 +680,14 @@ impl Scheduler {
     }
 
     /// Reports a failed attempt and puts the pod back into the queue.
-    fn fail(&mut self, queued: QueuedPod, profile: &Profile, rejection: Rejection, nomination: Nomination, now: Timestamp) {
+    fn fail(
+        &mut self,
+        queued: QueuedPod,
+        profile: &Profile,
+        rejection: Rejection,
+        nomination: Nomination,
+        now: Timestamp,
+    ) {
         let info = queued.info.clone();
         let (reason, result) = if rejection.is_rejection() {
             ("Unschedulable", AttemptResult::Unschedulable)
@@ -676,7 +705,15 @@ impl Scheduler {
         }
     }
 
-    fn record(&mut self, pod: &Arc<Pod>, related: Option<Arc<Pod>>, warning: bool, reason: &'static str, action: &'static str, note: String) {
+    fn record(
+        &mut self,
+        pod: &Arc<Pod>,
+        related: Option<Arc<Pod>>,
+        warning: bool,
+        reason: &'static str,
+        action: &'static str,
+        note: String,
+    ) {
         self.effects.push(Effect::Record(PodEvent { pod: pod.clone(), related, warning, reason, action, note }));
     }
 

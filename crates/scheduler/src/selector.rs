@@ -383,12 +383,13 @@ mod tests {
                 match_expressions: Some(vec![expression(key, operator, values)]),
                 match_labels: None,
             };
-            assert_eq!(LabelSelector::parse(Some(&selector)).unwrap().matches(Some(&set)), expected, "{operator} {key}");
+            assert_eq!(
+                LabelSelector::parse(Some(&selector)).unwrap().matches(Some(&set)),
+                expected,
+                "{operator} {key}"
+            );
         }
-        let bad = meta::LabelSelector {
-            match_expressions: Some(vec![expression("a", "In", &[])]),
-            match_labels: None,
-        };
+        let bad = meta::LabelSelector { match_expressions: Some(vec![expression("a", "In", &[])]), match_labels: None };
         assert!(LabelSelector::parse(Some(&bad)).is_err());
     }
 

@@ -82,8 +82,12 @@ mod tests {
     use super::*;
     use crate::testing::pod;
 
-    const UNSCHEDULABLE: Condition<'_> =
-        Condition { kind: "PodScheduled", status: "False", reason: "Unschedulable", message: "0/1 nodes are available" };
+    const UNSCHEDULABLE: Condition<'_> = Condition {
+        kind: "PodScheduled",
+        status: "False",
+        reason: "Unschedulable",
+        message: "0/1 nodes are available",
+    };
 
     #[test]
     fn a_condition_is_written_once() {
@@ -106,7 +110,10 @@ mod tests {
         assert_eq!(patch(&pod("p").build(), None, &set, now).unwrap()["status"]["nominatedNodeName"], "n1");
         assert_eq!(patch(&pod("p").nominated("n1").build(), None, &set, now), None);
         let clear = Nomination::Set(String::new());
-        assert!(patch(&pod("p").nominated("n1").build(), None, &clear, now).unwrap()["status"]["nominatedNodeName"].is_null());
+        assert!(
+            patch(&pod("p").nominated("n1").build(), None, &clear, now).unwrap()["status"]["nominatedNodeName"]
+                .is_null()
+        );
         assert_eq!(patch(&pod("p").build(), None, &clear, now), None);
     }
 

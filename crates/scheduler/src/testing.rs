@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{
-    Affinity, Container, ContainerImage, ContainerPort, ContainerStatus, Node, NodeAffinity, NodeSelector, NodeSelectorRequirement,
-    NodeSelectorTerm, NodeSpec, NodeStatus, PersistentVolumeClaimVolumeSource, Pod, PodAffinity, PodAffinityTerm, PodAntiAffinity,
-    PodCondition, PodSchedulingGate, PodSpec, PodStatus, PreferredSchedulingTerm, ResourceRequirements, Taint, Toleration,
-    TopologySpreadConstraint, Volume, WeightedPodAffinityTerm,
+    Affinity, Container, ContainerImage, ContainerPort, ContainerStatus, Node, NodeAffinity, NodeSelector,
+    NodeSelectorRequirement, NodeSelectorTerm, NodeSpec, NodeStatus, PersistentVolumeClaimVolumeSource, Pod,
+    PodAffinity, PodAffinityTerm, PodAntiAffinity, PodCondition, PodSchedulingGate, PodSpec, PodStatus,
+    PreferredSchedulingTerm, ResourceRequirements, Taint, Toleration, TopologySpreadConstraint, Volume,
+    WeightedPodAffinityTerm,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference, Time};
@@ -258,27 +259,33 @@ impl PodBuilder {
 
     /// With required node affinity: one more term of one requirement on a label.
     pub fn node_affinity(mut self, key: &str, operator: &str, values: &[&str]) -> Self {
-        let term = NodeSelectorTerm { match_expressions: Some(vec![requirement(key, operator, values)]), match_fields: None };
+        let term =
+            NodeSelectorTerm { match_expressions: Some(vec![requirement(key, operator, values)]), match_fields: None };
         self.required_node_terms().push(term);
         self
     }
 
     /// With required node affinity: one more term on the node's name.
     pub fn node_field(mut self, operator: &str, values: &[&str]) -> Self {
-        let term = NodeSelectorTerm { match_expressions: None, match_fields: Some(vec![requirement("metadata.name", operator, values)]) };
+        let term = NodeSelectorTerm {
+            match_expressions: None,
+            match_fields: Some(vec![requirement("metadata.name", operator, values)]),
+        };
         self.required_node_terms().push(term);
         self
     }
 
     fn required_node_terms(&mut self) -> &mut Vec<NodeSelectorTerm> {
         let affinity = self.affinity().node_affinity.get_or_insert_with(NodeAffinity::default);
-        let selector = affinity.required_during_scheduling_ignored_during_execution.get_or_insert_with(NodeSelector::default);
+        let selector =
+            affinity.required_during_scheduling_ignored_during_execution.get_or_insert_with(NodeSelector::default);
         &mut selector.node_selector_terms
     }
 
     /// With preferred node affinity on a label.
     pub fn prefers_node(mut self, weight: i32, key: &str, operator: &str, values: &[&str]) -> Self {
-        let preference = NodeSelectorTerm { match_expressions: Some(vec![requirement(key, operator, values)]), match_fields: None };
+        let preference =
+            NodeSelectorTerm { match_expressions: Some(vec![requirement(key, operator, values)]), match_fields: None };
         let affinity = self.affinity().node_affinity.get_or_insert_with(NodeAffinity::default);
         let terms = affinity.preferred_during_scheduling_ignored_during_execution.get_or_insert_default();
         terms.push(PreferredSchedulingTerm { weight, preference });
@@ -319,7 +326,11 @@ impl PodBuilder {
 
     /// Changes the last required affinity term.
     pub fn last_affinity(mut self, change: impl FnOnce(&mut PodAffinityTerm)) -> Self {
-        let terms = self.affinity().pod_affinity.as_mut().and_then(|a| a.required_during_scheduling_ignored_during_execution.as_mut());
+        let terms = self
+            .affinity()
+            .pod_affinity
+            .as_mut()
+            .and_then(|a| a.required_during_scheduling_ignored_during_execution.as_mut());
         if let Some(term) = terms.and_then(|t| t.last_mut()) {
             change(term);
         }
@@ -350,7 +361,10 @@ impl PodBuilder {
     pub fn claim(mut self, name: &str) -> Self {
         self.spec().volumes.get_or_insert_default().push(Volume {
             name: name.into(),
-            persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource { claim_name: name.into(), read_only: None }),
+            persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
+                claim_name: name.into(),
+                read_only: None,
+            }),
             ..Default::default()
         });
         self
@@ -369,7 +383,11 @@ pub fn selector(key: &str, value: &str) -> LabelSelector {
 }
 
 fn term(key: &str, value: &str, topology_key: &str) -> PodAffinityTerm {
-    PodAffinityTerm { label_selector: Some(selector(key, value)), topology_key: topology_key.into(), ..Default::default() }
+    PodAffinityTerm {
+        label_selector: Some(selector(key, value)),
+        topology_key: topology_key.into(),
+        ..Default::default()
+    }
 }
 
 fn requirement(key: &str, operator: &str, values: &[&str]) -> NodeSelectorRequirement {

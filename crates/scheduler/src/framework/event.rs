@@ -155,7 +155,10 @@ impl ClusterEvent {
 
     /// A plugin asked for the pod to be tried again.
     pub fn force_activate(pod: Arc<Pod>) -> Self {
-        Self { custom_label: Some("ForceActivate"), ..Self::new(Resource::Any, Action::ALL, None, Some(Object::Pod(pod))) }
+        Self {
+            custom_label: Some("ForceActivate"),
+            ..Self::new(Resource::Any, Action::ALL, None, Some(Object::Pod(pod)))
+        }
     }
 
     /// A pod on a node is gone.
@@ -234,7 +237,8 @@ fn resources_differ(old: &Pod, new: &Pod) -> bool {
     let in_status = |pod: &Pod| {
         pod.status.as_ref().map(|s| {
             let statuses = s.container_statuses.iter().flatten().chain(s.init_container_statuses.iter().flatten());
-            let of_containers = statuses.map(|c| (c.resources.clone(), c.allocated_resources.clone())).collect::<Vec<_>>();
+            let of_containers =
+                statuses.map(|c| (c.resources.clone(), c.allocated_resources.clone())).collect::<Vec<_>>();
             (s.resources.clone(), s.allocated_resources.clone(), of_containers)
         })
     };

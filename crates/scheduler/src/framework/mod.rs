@@ -140,7 +140,12 @@ pub enum PreFilterOutcome {
 /// Prepares filtering, once per cycle.
 pub trait PreFilter: Send + Sync {
     /// Computes the plugin's state, or rejects the pod outright.
-    fn pre_filter(&self, state: &mut CycleState, pod: &PodInfo, cluster: &Cluster) -> Result<PreFilterOutcome, Rejection>;
+    fn pre_filter(
+        &self,
+        state: &mut CycleState,
+        pod: &PodInfo,
+        cluster: &Cluster,
+    ) -> Result<PreFilterOutcome, Rejection>;
 
     /// What-if updates of that state, for plugins whose state depends on other pods.
     fn extensions(&self) -> Option<&dyn PreFilterExtensions> {
@@ -225,7 +230,13 @@ pub trait Score: Send + Sync {
 /// Claims what the pod needs beside room on a node.
 pub trait Reserve: Send + Sync {
     /// Claims.
-    fn reserve(&self, state: &mut CycleState, pod: &Arc<PodInfo>, node: &NodeInfo, cluster: &Cluster) -> Result<(), Rejection>;
+    fn reserve(
+        &self,
+        state: &mut CycleState,
+        pod: &Arc<PodInfo>,
+        node: &NodeInfo,
+        cluster: &Cluster,
+    ) -> Result<(), Rejection>;
     /// Gives back; must bear being called without a claim.
     fn unreserve(&self, pod: &PodInfo);
 }

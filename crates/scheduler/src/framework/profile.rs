@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::{
-    Bind, ClusterEvent, Code, CycleState, Diagnosis, Filter, Hint, Interest, Permit, Plugin, PluginId, PluginSet, PostBind,
-    PostFilter, PreBind, PreEnqueue, PreFilter, PreFilterOutcome, PreScore, QueueSort, Rejection, Reserve, Score, Verdict,
+    Bind, ClusterEvent, Code, CycleState, Diagnosis, Filter, Hint, Interest, Permit, Plugin, PluginId, PluginSet,
+    PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreFilterOutcome, PreScore, QueueSort, Rejection, Reserve,
+    Score, Verdict,
 };
 use crate::cluster::{Cluster, NodeList};
 use crate::node::NodeInfo;
@@ -177,7 +178,14 @@ impl Profile {
     }
 
     /// Tells PreFilter states that a pod appears on a copy of a node.
-    pub fn pod_added(&self, state: &mut CycleState, pod: &PodInfo, added: &PodInfo, node: &NodeInfo, cluster: &Cluster) {
+    pub fn pod_added(
+        &self,
+        state: &mut CycleState,
+        pod: &PodInfo,
+        added: &PodInfo,
+        node: &NodeInfo,
+        cluster: &Cluster,
+    ) {
         for at in &self.pre_filter {
             if let Some(extensions) = at.plugin.extensions().filter(|_| !state.skip_filters.contains(at.id)) {
                 extensions.add_pod(state, pod, added, node, cluster);
@@ -186,7 +194,14 @@ impl Profile {
     }
 
     /// Tells PreFilter states that a pod vanishes from a copy of a node.
-    pub fn pod_removed(&self, state: &mut CycleState, pod: &PodInfo, removed: &PodInfo, node: &NodeInfo, cluster: &Cluster) {
+    pub fn pod_removed(
+        &self,
+        state: &mut CycleState,
+        pod: &PodInfo,
+        removed: &PodInfo,
+        node: &NodeInfo,
+        cluster: &Cluster,
+    ) {
         for at in &self.pre_filter {
             if let Some(extensions) = at.plugin.extensions().filter(|_| !state.skip_filters.contains(at.id)) {
                 extensions.remove_pod(state, pod, removed, node, cluster);
@@ -204,7 +219,14 @@ impl Profile {
     }
 
     /// Whether an event may make a pod schedulable that these plugins rejected, and whether one of them had it pending.
-    pub fn hint(&self, pod: &PodInfo, rejectors: PluginSet, pending: PluginSet, event: &ClusterEvent, cluster: &Cluster) -> Option<bool> {
+    pub fn hint(
+        &self,
+        pod: &PodInfo,
+        rejectors: PluginSet,
+        pending: PluginSet,
+        event: &ClusterEvent,
+        cluster: &Cluster,
+    ) -> Option<bool> {
         let mut queue = None;
         for (id, interests, plugin) in &self.interests {
             if !rejectors.contains(*id) || !interests.iter().any(|i| i.covers(event)) {

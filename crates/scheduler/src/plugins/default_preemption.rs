@@ -13,8 +13,8 @@ use crate::cluster::Cluster;
 use crate::config::DefaultPreemptionArgs;
 use crate::extender::VictimsByNode;
 use crate::framework::{
-    Action, ClusterEvent, Code, CycleState, Diagnosis, Hint, Interest, Plugin, Points, PostFilter, PostFilterOutcome, PostFilterResult,
-    PreEnqueue, Rejection, Resource, Verdict,
+    Action, ClusterEvent, Code, CycleState, Diagnosis, Hint, Interest, Plugin, Points, PostFilter, PostFilterOutcome,
+    PostFilterResult, PreEnqueue, Rejection, Resource, Verdict,
 };
 use crate::node::{NodeIdx, NodeInfo};
 use crate::pod::PodInfo;
@@ -79,7 +79,11 @@ struct Candidate {
 
 impl PostFilter for DefaultPreemption {
     fn post_filter(&self, attempt: &mut Attempt<'_>) -> PostFilterOutcome {
-        let refuse = |message: &str, result| PostFilterOutcome { result, success: false, message: format!("preemption: {message}") };
+        let refuse = |message: &str, result| PostFilterOutcome {
+            result,
+            success: false,
+            message: format!("preemption: {message}"),
+        };
         if let Err(why) = is_eligible(attempt) {
             return refuse(why, None);
         }
@@ -96,9 +100,15 @@ impl PostFilter for DefaultPreemption {
         };
         let Some(best) = pick(candidates) else { return refuse("no candidate node for preemption", None) };
         let node = attempt.world.cluster.node(best.node).name().to_owned();
-        let message =
-            format!("preemption: found a potential placement for pod on node {node}, preempting {} victims", best.victims.len());
-        PostFilterOutcome { result: Some(PostFilterResult { nominate: node, victims: best.victims }), success: true, message }
+        let message = format!(
+            "preemption: found a potential placement for pod on node {node}, preempting {} victims",
+            best.victims.len()
+        );
+        PostFilterOutcome {
+            result: Some(PostFilterResult { nominate: node, victims: best.victims }),
+            success: true,
+            message,
+        }
     }
 }
 
@@ -124,16 +134,17 @@ fn is_eligible(attempt: &Attempt<'_>) -> Result<(), &'static str> {
 fn is_leaving_by_preemption(pod: &PodInfo) -> bool {
     let conditions = pod.pod.status.as_ref().and_then(|s| s.conditions.as_ref());
     pod.is_terminating()
-        && conditions.and_then(|c| c.iter().find(|c| c.type_ == "DisruptionTarget")).is_some_and(|c| {
-            c.status == "True" && c.reason.as_deref() == Some("PreemptionByScheduler")
-        })
+        && conditions
+            .and_then(|c| c.iter().find(|c| c.type_ == "DisruptionTarget"))
+            .is_some_and(|c| c.status == "True" && c.reason.as_deref() == Some("PreemptionByScheduler"))
 }
 
 impl DefaultPreemption {
     fn find_candidates(&self, attempt: &mut Attempt<'_>) -> (Vec<Candidate>, Diagnosis) {
         let mut diagnosis = Diagnosis::default();
         let nodes = &attempt.diagnosis.nodes;
-        let potential: Vec<_> = nodes.iter().filter(|(_, code)| *code == Code::Unschedulable).map(|(idx, _)| *idx).collect();
+        let potential: Vec<_> =
+            nodes.iter().filter(|(_, code)| *code == Code::Unschedulable).map(|(idx, _)| *idx).collect();
         if potential.is_empty() {
             return (Vec::new(), diagnosis);
         }
@@ -299,7 +310,8 @@ impl Budgets {
 /// Lets extenders narrow the candidates.
 fn ask_extenders(attempt: &Attempt<'_>, candidates: Vec<Candidate>) -> Result<Vec<Candidate>, String> {
     let cluster = attempt.world.cluster;
-    let mut extenders = attempt.world.extenders.iter().filter(|e| e.preempts() && e.is_interested(attempt.pod)).peekable();
+    let mut extenders =
+        attempt.world.extenders.iter().filter(|e| e.preempts() && e.is_interested(attempt.pod)).peekable();
     if extenders.peek().is_none() {
         return Ok(candidates);
     }
@@ -314,7 +326,9 @@ fn ask_extenders(attempt: &Attempt<'_>, candidates: Vec<Candidate>) -> Result<Ve
             }
             Err(error) => return Err(error.to_string()),
         };
-        if let Some((node, ..)) = narrowed.iter().find(|(_, victims, _)| victims.is_empty()).filter(|_| !extender.is_ignorable()) {
+        if let Some((node, ..)) =
+            narrowed.iter().find(|(_, victims, _)| victims.is_empty()).filter(|_| !extender.is_ignorable())
+        {
             return Err(format!("expected at least one victim pod on node {node:?}"));
         }
         narrowed.retain(|(_, victims, _)| !victims.is_empty());

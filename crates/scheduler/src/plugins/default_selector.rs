@@ -15,7 +15,9 @@ pub fn default_selector(pod: &PodInfo, objects: &Objects) -> LabelSelector {
         }
     }
     let owners = pod.pod.metadata.owner_references.iter().flatten();
-    let Some(owner) = owners.into_iter().find(|o| o.controller == Some(true)) else { return LabelSelector::from_labels(&labels) };
+    let Some(owner) = owners.into_iter().find(|o| o.controller == Some(true)) else {
+        return LabelSelector::from_labels(&labels);
+    };
     let of_controller = match (owner.api_version.as_str(), owner.kind.as_str()) {
         ("v1", "ReplicationController") => {
             let controller = objects.replication_controllers.get(namespace, &owner.name);

@@ -11,8 +11,8 @@ use crate::classes::TermKind;
 use crate::cluster::{Cluster, NodeList};
 use crate::config::InterPodAffinityArgs;
 use crate::framework::{
-    Action, ClusterEvent, CycleState, Filter, Hint, Interest, MAX_SCORE, Plugin, Points, PreFilter, PreFilterExtensions, PreFilterOutcome,
-    PreScore, Rejection, Resource, Score, Verdict,
+    Action, ClusterEvent, CycleState, Filter, Hint, Interest, MAX_SCORE, Plugin, Points, PreFilter,
+    PreFilterExtensions, PreFilterOutcome, PreScore, Rejection, Resource, Score, Verdict,
 };
 use crate::node::{NodeIdx, NodeInfo};
 use crate::pod::{AffinityTerm, PodInfo};
@@ -208,7 +208,8 @@ impl Plugin for InterPodAffinity {
 
 fn pods_help(pod: &PodInfo, old: Option<&Arc<Pod>>, new: Option<&Arc<Pod>>, cluster: &Cluster) -> bool {
     let (old, new) = (old.map(|p| PodInfo::new(p.clone())), new.map(|p| PodInfo::new(p.clone())));
-    let (required, anti) = pod.affinity.as_ref().map_or((&[][..], &[][..]), |a| (&a.required[..], &a.required_anti[..]));
+    let (required, anti) =
+        pod.affinity.as_ref().map_or((&[][..], &[][..]), |a| (&a.required[..], &a.required_anti[..]));
     let wanted = |p: &PodInfo| selects_all(required, p, cluster);
     let unwanted = |p: &PodInfo| anti.iter().any(|t| selects(t, p, cluster));
     match (&old, &new) {
@@ -225,11 +226,12 @@ fn pods_help(pod: &PodInfo, old: Option<&Arc<Pod>>, new: Option<&Arc<Pod>>, clus
 fn node_helps(pod: &PodInfo, old: Option<&Arc<Node>>, new: &Arc<Node>) -> bool {
     let Some(affinity) = &pod.affinity else { return false };
     let label = |node: &Arc<Node>, key: &String| node.metadata.labels.as_ref().and_then(|l| l.get(key)).cloned();
-    let joins = |term: &AffinityTerm| match (old.and_then(|o| label(o, &term.topology_key)), label(new, &term.topology_key)) {
-        (None, Some(_)) => true,
-        (Some(before), Some(after)) => before != after,
-        _ => false,
-    };
+    let joins =
+        |term: &AffinityTerm| match (old.and_then(|o| label(o, &term.topology_key)), label(new, &term.topology_key)) {
+            (None, Some(_)) => true,
+            (Some(before), Some(after)) => before != after,
+            _ => false,
+        };
     let leaves = |term: &AffinityTerm| match old {
         None => true,
         Some(old) => match (label(old, &term.topology_key), label(new, &term.topology_key)) {
@@ -242,11 +244,17 @@ fn node_helps(pod: &PodInfo, old: Option<&Arc<Node>>, new: &Arc<Node>) -> bool {
 }
 
 impl PreFilter for InterPodAffinity {
-    fn pre_filter(&self, state: &mut CycleState, pod: &PodInfo, cluster: &Cluster) -> Result<PreFilterOutcome, Rejection> {
+    fn pre_filter(
+        &self,
+        state: &mut CycleState,
+        pod: &PodInfo,
+        cluster: &Cluster,
+    ) -> Result<PreFilterOutcome, Rejection> {
         if let Some(error) = &pod.invalid {
             return Err(Rejection::unresolvable(format!("parsing pod: {error}")));
         }
-        let (required, anti) = pod.affinity.as_ref().map_or((&[][..], &[][..]), |a| (&a.required[..], &a.required_anti[..]));
+        let (required, anti) =
+            pod.affinity.as_ref().map_or((&[][..], &[][..]), |a| (&a.required[..], &a.required_anti[..]));
         if required.is_empty() && anti.is_empty() && cluster.classes().has_no_terms() {
             return Ok(PreFilterOutcome::Skip);
         }

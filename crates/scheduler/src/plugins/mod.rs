@@ -19,12 +19,12 @@ pub mod resource_score;
 pub mod scheduling_gates;
 pub mod taint_toleration;
 pub mod taints;
+#[cfg(test)]
+mod testing;
 pub mod volume_binding;
 pub mod volume_restrictions;
 pub mod volume_zone;
 mod volumes;
-#[cfg(test)]
-mod testing;
 
 /// Name of [`priority_sort::PrioritySort`].
 pub const PRIORITY_SORT: &str = "PrioritySort";

@@ -7,8 +7,8 @@ use k8s_openapi::api::core::v1 as core;
 use super::normalize::scale_to_max;
 use crate::cluster::{Cluster, NodeList};
 use crate::framework::{
-    Action, ClusterEvent, CycleState, Filter, Hint, Interest, Plugin, Points, PreFilter, PreFilterOutcome, PreScore, Rejection,
-    Resource, Score, Verdict,
+    Action, ClusterEvent, CycleState, Filter, Hint, Interest, Plugin, Points, PreFilter, PreFilterOutcome, PreScore,
+    Rejection, Resource, Score, Verdict,
 };
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
@@ -26,7 +26,10 @@ impl NodeAffinity {
     pub fn new(added: Option<&core::NodeAffinity>) -> Self {
         let required = added.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref());
         let preferred = added.and_then(|a| a.preferred_during_scheduling_ignored_during_execution.as_ref());
-        Self { added_required: required.map(NodeSelector::parse), added_preferred: PreferredNodeTerm::parse_all(preferred) }
+        Self {
+            added_required: required.map(NodeSelector::parse),
+            added_preferred: PreferredNodeTerm::parse_all(preferred),
+        }
     }
 
     fn matches(&self, pod: &PodInfo, node: &impl NodeFacts) -> bool {

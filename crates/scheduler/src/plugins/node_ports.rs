@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::cluster::Cluster;
 use crate::framework::{
-    Action, ClusterEvent, CycleState, Filter, Hint, Interest, Plugin, Points, PreFilter, PreFilterOutcome, Rejection, Resource, Verdict,
+    Action, ClusterEvent, CycleState, Filter, Hint, Interest, Plugin, Points, PreFilter, PreFilterOutcome, Rejection,
+    Resource, Verdict,
 };
 use crate::node::NodeInfo;
 use crate::pod::{HostPort, PodInfo};

@@ -8,7 +8,8 @@ use smallvec::SmallVec;
 use super::resource_score::ResourceScorer;
 use crate::cluster::{Cluster, NodeList};
 use crate::framework::{
-    Action, ClusterEvent, Code, CycleState, Filter, Hint, Interest, Plugin, Points, PreScore, Reason, Rejection, Resource, Score, Verdict,
+    Action, ClusterEvent, Code, CycleState, Filter, Hint, Interest, Plugin, Points, PreScore, Reason, Rejection,
+    Resource, Score, Verdict,
 };
 use crate::node::{NodeIdx, NodeInfo};
 use crate::pod::PodInfo;
@@ -58,7 +59,12 @@ impl NodeResourcesFit {
         for (reason, request, room, taken) in [
             ("Insufficient cpu", requests.milli_cpu, room.milli_cpu, taken.milli_cpu),
             ("Insufficient memory", requests.memory, room.memory, taken.memory),
-            ("Insufficient ephemeral-storage", requests.ephemeral_storage, room.ephemeral_storage, taken.ephemeral_storage),
+            (
+                "Insufficient ephemeral-storage",
+                requests.ephemeral_storage,
+                room.ephemeral_storage,
+                taken.ephemeral_storage,
+            ),
         ] {
             if !fits(request, room, taken) {
                 reasons.push(Reason::Static(reason));
@@ -107,7 +113,8 @@ impl Plugin for NodeResourcesFit {
                     info
                 };
                 let after = empty(new);
-                self.judge(pod.requests(), &after).is_pass() && old.is_none_or(|old| has_grown(pod.requests(), &empty(old), &after))
+                self.judge(pod.requests(), &after).is_pass()
+                    && old.is_none_or(|old| has_grown(pod.requests(), &empty(old), &after))
             }
             (Resource::AssignedPod, _, (Some(old), None)) => {
                 let held = |pod: &Pod| {
@@ -117,7 +124,8 @@ impl Plugin for NodeResourcesFit {
                 held(old)
             }
             (Resource::AssignedPod, _, (Some(old), Some(new))) => {
-                Cluster::is_assigned(new) && has_freed(pod.requests(), &pod_requests(old).exact, &pod_requests(new).exact)
+                Cluster::is_assigned(new)
+                    && has_freed(pod.requests(), &pod_requests(old).exact, &pod_requests(new).exact)
             }
             _ => true,
         };
@@ -175,4 +183,3 @@ impl Score for NodeResourcesFit {
         true
     }
 }
-

@@ -17,7 +17,8 @@ pub struct NodeUnschedulable {
 
 impl Default for NodeUnschedulable {
     fn default() -> Self {
-        let taint = Taint { key: "node.kubernetes.io/unschedulable".into(), effect: "NoSchedule".into(), ..Default::default() };
+        let taint =
+            Taint { key: "node.kubernetes.io/unschedulable".into(), effect: "NoSchedule".into(), ..Default::default() };
         Self { taint }
     }
 }

@@ -9,7 +9,8 @@ use rustc_hash::FxHashMap;
 use super::volumes::{claim_class, is_for_pod, names_claim, not_found, volume_name};
 use crate::cluster::Cluster;
 use crate::framework::{
-    Action, ClusterEvent, CycleState, Filter, Hint, Interest, Plugin, Points, PreFilter, PreFilterOutcome, Rejection, Resource, Verdict,
+    Action, ClusterEvent, CycleState, Filter, Hint, Interest, Plugin, Points, PreFilter, PreFilterOutcome, Rejection,
+    Resource, Verdict,
 };
 use crate::node::NodeInfo;
 use crate::objects::{Object, Objects};
@@ -48,7 +49,9 @@ fn collect(pod: &PodInfo, objects: &Objects, is_new: bool, volumes: &mut Volumes
         if matches!(reference, ClaimRef::Ephemeral { .. }) {
             is_for_pod(claim, &pod.pod).map_err(Rejection::error)?;
         }
-        if let Some(key) = attached_as(claim, objects).filter(|(driver, handle)| !driver.is_empty() && !handle.is_empty()) {
+        if let Some(key) =
+            attached_as(claim, objects).filter(|(driver, handle)| !driver.is_empty() && !handle.is_empty())
+        {
             volumes.insert(key, ());
         }
     }

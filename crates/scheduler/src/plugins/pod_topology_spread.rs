@@ -11,8 +11,8 @@ use super::default_selector::default_selector;
 use super::taints::is_repelled;
 use crate::cluster::{Cluster, NodeList};
 use crate::framework::{
-    Action, ClusterEvent, CycleState, Filter, Hint, Interest, MAX_SCORE, Plugin, Points, PreFilter, PreFilterExtensions, PreFilterOutcome,
-    PreScore, Rejection, Resource, Score, Verdict,
+    Action, ClusterEvent, CycleState, Filter, Hint, Interest, MAX_SCORE, Plugin, Points, PreFilter,
+    PreFilterExtensions, PreFilterOutcome, PreScore, Rejection, Resource, Score, Verdict,
 };
 use crate::node::{NodeIdx, NodeInfo};
 use crate::pod::{PodInfo, SpreadConstraint};
@@ -170,7 +170,8 @@ impl Plugin for PodTopologySpread {
             }
             _ => {
                 let (old, new) = event.pods();
-                let involved = old.into_iter().chain(new).all(|p| p.metadata.namespace.as_deref() == Some(pod.namespace()));
+                let involved =
+                    old.into_iter().chain(new).all(|p| p.metadata.namespace.as_deref() == Some(pod.namespace()));
                 involved && pods_help(event, &constraints)
             }
         };
@@ -205,7 +206,12 @@ fn pods_help(event: &ClusterEvent, constraints: &[SpreadConstraint]) -> bool {
 }
 
 impl PreFilter for PodTopologySpread {
-    fn pre_filter(&self, state: &mut CycleState, pod: &PodInfo, cluster: &Cluster) -> Result<PreFilterOutcome, Rejection> {
+    fn pre_filter(
+        &self,
+        state: &mut CycleState,
+        pod: &PodInfo,
+        cluster: &Cluster,
+    ) -> Result<PreFilterOutcome, Rejection> {
         if let Some(error) = &pod.invalid {
             return Err(Rejection::error(format!("obtaining pod's hard topology spread constraints: {error}")));
         }
@@ -221,7 +227,14 @@ impl PreFilter for PodTopologySpread {
         for constraint in constraints {
             let column = column(cluster, &constraint.topology_key);
             let self_match = i32::from(constraint.selector.matches(pod.labels()));
-            hard.0.push(Counted { counts: vec![NOT_ELIGIBLE; column.domains()], column, domains: 0, fewest: 0, self_match, constraint });
+            hard.0.push(Counted {
+                counts: vec![NOT_ELIGIBLE; column.domains()],
+                column,
+                domains: 0,
+                fewest: 0,
+                self_match,
+                constraint,
+            });
         }
         for &idx in cluster.order() {
             if !hard.has_all_domains(idx) {
@@ -337,7 +350,8 @@ impl PreScore for PodTopologySpread {
                 }
                 size += unlabelled;
             }
-            let selects = |labels: Option<&Labels>| !constraint.selector.is_empty() && constraint.selector.matches(labels);
+            let selects =
+                |labels: Option<&Labels>| !constraint.selector.is_empty() && constraint.selector.matches(labels);
             let classes = cluster.classes().in_namespace(pod.namespace()).filter(|c| !c.terminating);
             for (idx, count) in classes.filter(|c| selects(c.labels.as_ref())).flat_map(|c| c.counts.iter()) {
                 if per_node {

@@ -73,8 +73,13 @@ impl ResourceScorer {
         let name = self.resources[index].name.as_str();
         let (cpu, memory) = node.non_zero_requested();
         let (room, taken) = match name {
-            "cpu" => (node.allocatable().milli_cpu, if self.uses_exact_requests() { node.requested().milli_cpu } else { cpu }),
-            "memory" => (node.allocatable().memory, if self.uses_exact_requests() { node.requested().memory } else { memory }),
+            "cpu" => (
+                node.allocatable().milli_cpu,
+                if self.uses_exact_requests() { node.requested().milli_cpu } else { cpu },
+            ),
+            "memory" => {
+                (node.allocatable().memory, if self.uses_exact_requests() { node.requested().memory } else { memory })
+            }
             _ if request == 0 && is_scalar(name) => return None,
             _ => (node.allocatable().get(name), node.requested().get(name)),
         };
@@ -84,9 +89,15 @@ impl ResourceScorer {
     /// The score of a node.
     pub fn score(&self, requests: &[i64], node: &NodeInfo) -> i64 {
         match &self.strategy {
-            Strategy::Least => self.weighted(requests, node, |requested, room| {
-                if requested > room { 0 } else { (room - requested) * MAX_SCORE / room }
-            }),
+            Strategy::Least => {
+                self.weighted(
+                    requests,
+                    node,
+                    |requested, room| {
+                        if requested > room { 0 } else { (room - requested) * MAX_SCORE / room }
+                    },
+                )
+            }
             Strategy::Most => self.weighted(requests, node, |requested, room| requested.min(room) * MAX_SCORE / room),
             Strategy::Ratio(shape) => self.ratio(requests, node, shape),
             Strategy::Balanced => {

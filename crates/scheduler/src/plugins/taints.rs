@@ -7,7 +7,8 @@ use crate::node::repels;
 /// Whether a toleration covers a taint. Effect, key and value left empty cover any.
 pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let given = |part: &Option<String>| part.as_deref().unwrap_or_default().to_owned();
-    let (effect, key) = (toleration.effect.as_deref().unwrap_or_default(), toleration.key.as_deref().unwrap_or_default());
+    let (effect, key) =
+        (toleration.effect.as_deref().unwrap_or_default(), toleration.key.as_deref().unwrap_or_default());
     if (!effect.is_empty() && effect != taint.effect) || (!key.is_empty() && key != taint.key) {
         return false;
     }

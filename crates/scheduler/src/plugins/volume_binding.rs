@@ -13,17 +13,17 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 use super::resource_score::broken_line;
-use super::volumes::{
-    BOUND_BY_CONTROLLER, NO_PROVISIONER, SELECTED_NODE, capacity_bytes, claim_class, is_for_pod, names_claim, node_affinity, not_found,
-    requested_bytes, volume_class, volume_name, waits_for_consumer,
-};
 pub use super::volumes::is_fully_bound;
+use super::volumes::{
+    BOUND_BY_CONTROLLER, NO_PROVISIONER, SELECTED_NODE, capacity_bytes, claim_class, is_for_pod, names_claim,
+    node_affinity, not_found, requested_bytes, volume_class, volume_name, waits_for_consumer,
+};
 use crate::api::ApiFailure;
 use crate::cluster::{Cluster, NodeList};
 use crate::config::VolumeBindingArgs;
 use crate::framework::{
-    Action, ClusterEvent, Code, CycleState, Filter, Hint, Interest, Plugin, Points, PreBind, PreFilter, PreFilterOutcome, PreScore,
-    Rejection, Reserve, Resource, Score, Verdict, Work,
+    Action, ClusterEvent, Code, CycleState, Filter, Hint, Interest, Plugin, Points, PreBind, PreFilter,
+    PreFilterOutcome, PreScore, Rejection, Reserve, Resource, Score, Verdict, Work,
 };
 use crate::node::NodeInfo;
 use crate::objects::{Object, Objects};
@@ -192,7 +192,9 @@ fn allows(class: &StorageClass, node: &NodeInfo) -> bool {
         || terms.iter().any(|term| {
             let requirements = term.match_label_expressions.as_deref().unwrap_or_default();
             !requirements.is_empty()
-                && requirements.iter().all(|r| node.labels().and_then(|l| l.get(&r.key)).is_some_and(|v| r.values.contains(v)))
+                && requirements
+                    .iter()
+                    .all(|r| node.labels().and_then(|l| l.get(&r.key)).is_some_and(|v| r.values.contains(v)))
         })
 }
 
@@ -205,7 +207,11 @@ fn is_claimed_by(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bo
 }
 
 /// The smallest volume that suits the claim and the node; the one already meant for the claim before all others.
-fn best_match(delayed: &Delayed, node: &NodeInfo, taken: &[(Arc<PersistentVolume>, Arc<PersistentVolumeClaim>)]) -> Option<Arc<PersistentVolume>> {
+fn best_match(
+    delayed: &Delayed,
+    node: &NodeInfo,
+    taken: &[(Arc<PersistentVolume>, Arc<PersistentVolumeClaim>)],
+) -> Option<Arc<PersistentVolume>> {
     let mut best: Option<&Available> = None;
     for available in &delayed.available {
         let volume = &available.volume;
@@ -218,7 +224,12 @@ fn best_match(delayed: &Delayed, node: &NodeInfo, taken: &[(Arc<PersistentVolume
         }
         let is_free = volume.status.as_ref().and_then(|s| s.phase.as_deref()) == Some("Available");
         let selected = delayed.selector.as_ref().is_none_or(|s| s.matches(volume.metadata.labels.as_ref()));
-        if is_free && selected && reachable && offers_modes(volume, &delayed.claim) && best.is_none_or(|b| available.bytes < b.bytes) {
+        if is_free
+            && selected
+            && reachable
+            && offers_modes(volume, &delayed.claim)
+            && best.is_none_or(|b| available.bytes < b.bytes)
+        {
             best = Some(available);
         }
     }
@@ -250,7 +261,11 @@ fn volume_limit(capacity: &CSIStorageCapacity) -> Option<i64> {
     quantity::value(&limit.0)
 }
 
-fn capacities(class: &StorageClass, claim: &PersistentVolumeClaim, objects: &Objects) -> Option<Vec<(Arc<CSIStorageCapacity>, LabelSelector)>> {
+fn capacities(
+    class: &StorageClass,
+    claim: &PersistentVolumeClaim,
+    objects: &Objects,
+) -> Option<Vec<(Arc<CSIStorageCapacity>, LabelSelector)>> {
     let bytes = requested_bytes(claim)?;
     let driver = objects.csi_drivers.named(&class.provisioner)?;
     if driver.spec.storage_capacity != Some(true) {
@@ -258,7 +273,9 @@ fn capacities(class: &StorageClass, claim: &PersistentVolumeClaim, objects: &Obj
     }
     let of_class = objects.capacities.iter().filter(|c| Some(&c.storage_class_name) == class.metadata.name.as_ref());
     let enough = of_class.filter(|c| volume_limit(c).is_some_and(|limit| limit >= bytes));
-    Some(enough.filter_map(|c| Some((c.clone(), LabelSelector::parse(Some(c.node_topology.as_ref()?)).ok()?))).collect())
+    Some(
+        enough.filter_map(|c| Some((c.clone(), LabelSelector::parse(Some(c.node_topology.as_ref()?)).ok()?))).collect(),
+    )
 }
 
 impl Plugin for VolumeBinding {
@@ -294,7 +311,9 @@ impl Plugin for VolumeBinding {
     fn hint(&self, pod: &PodInfo, event: &ClusterEvent, _: &Cluster) -> Hint {
         let helps = match (&event.old, &event.new) {
             (_, Some(Object::PersistentVolumeClaim(claim))) => names_claim(pod, claim, true),
-            (Some(Object::StorageClass(old)), Some(Object::StorageClass(new))) => old.allowed_topologies != new.allowed_topologies,
+            (Some(Object::StorageClass(old)), Some(Object::StorageClass(new))) => {
+                old.allowed_topologies != new.allowed_topologies
+            }
             (Some(Object::CsiStorageCapacity(old)), Some(Object::CsiStorageCapacity(new))) => {
                 volume_limit(new).is_some_and(|limit| volume_limit(old).is_none_or(|before| limit > before))
             }
@@ -308,7 +327,12 @@ impl Plugin for VolumeBinding {
 }
 
 impl PreFilter for VolumeBinding {
-    fn pre_filter(&self, state: &mut CycleState, pod: &PodInfo, cluster: &Cluster) -> Result<PreFilterOutcome, Rejection> {
+    fn pre_filter(
+        &self,
+        state: &mut CycleState,
+        pod: &PodInfo,
+        cluster: &Cluster,
+    ) -> Result<PreFilterOutcome, Rejection> {
         let found = state.get_or_default::<Claims>();
         *found = Claims::default();
         if pod.claim_names().next().is_none() {
@@ -341,7 +365,11 @@ impl PreFilter for VolumeBinding {
 }
 
 /// The claim behind a pod's volume, or why there is none to work with.
-fn current_claim<'a>(pod: &PodInfo, reference: ClaimRef<'_>, objects: &'a Objects) -> Result<&'a Arc<PersistentVolumeClaim>, String> {
+fn current_claim<'a>(
+    pod: &PodInfo,
+    reference: ClaimRef<'_>,
+    objects: &'a Objects,
+) -> Result<&'a Arc<PersistentVolumeClaim>, String> {
     let name = reference.name();
     let Some(claim) = objects.claims.get(pod.namespace(), &name) else {
         return Err(match reference {
@@ -352,7 +380,10 @@ fn current_claim<'a>(pod: &PodInfo, reference: ClaimRef<'_>, objects: &'a Object
         });
     };
     if claim.status.as_ref().and_then(|s| s.phase.as_deref()) == Some("Lost") {
-        return Err(format!("persistentvolumeclaim {name:?} bound to non-existent persistentvolume {:?}", volume_name(claim)));
+        return Err(format!(
+            "persistentvolumeclaim {name:?} bound to non-existent persistentvolume {:?}",
+            volume_name(claim)
+        ));
     }
     if claim.metadata.deletion_timestamp.is_some() {
         return Err(format!("persistentvolumeclaim {name:?} is being deleted"));
@@ -370,7 +401,8 @@ fn delayed(claim: Arc<PersistentVolumeClaim>, objects: &Objects, promised: &Prom
     let selector = claim.spec.as_ref().and_then(|s| s.selector.as_ref());
     let selector = selector.map(|s| LabelSelector::parse(Some(s)).unwrap_or_else(|_| LabelSelector::nothing()));
     let volumes = objects.volumes.iter().map(|v| promised.volume(v)).filter(|v| suits(v, &claim, &class_name, bytes));
-    let available = volumes.map(|v| Available { affinity: node_affinity(&v), bytes: capacity_bytes(&v), volume: v }).collect();
+    let available =
+        volumes.map(|v| Available { affinity: node_affinity(&v), bytes: capacity_bytes(&v), volume: v }).collect();
     let capacities = class.as_ref().and_then(|c| capacities(c, &claim, objects));
     Delayed { class, selector, bytes, available, capacities, claim }
 }
@@ -391,7 +423,10 @@ impl Score for VolumeBinding {
     fn score(&self, state: &CycleState, _: &PodInfo, node: &NodeInfo) -> i64 {
         let Ok(found) = find(state.expect::<Claims>(), node) else { return 0 };
         let mut classes: Vec<(String, i64, i64)> = Vec::new();
-        let mut class = |name: &str, requested: i64, capacity: &dyn Fn(i64) -> i64| match classes.iter_mut().find(|(n, ..)| n == name) {
+        let mut class = |name: &str, requested: i64, capacity: &dyn Fn(i64) -> i64| match classes
+            .iter_mut()
+            .find(|(n, ..)| n == name)
+        {
             Some((_, sum, held)) => {
                 *sum += requested;
                 *held = capacity(*held);
@@ -430,7 +465,13 @@ struct ToBind {
 }
 
 impl Reserve for VolumeBinding {
-    fn reserve(&self, state: &mut CycleState, pod: &Arc<PodInfo>, node: &NodeInfo, _: &Cluster) -> Result<(), Rejection> {
+    fn reserve(
+        &self,
+        state: &mut CycleState,
+        pod: &Arc<PodInfo>,
+        node: &NodeInfo,
+        _: &Cluster,
+    ) -> Result<(), Rejection> {
         *state.get_or_default::<ToBind>() = ToBind::default();
         if pod.claim_names().next().is_none() {
             return Ok(());
@@ -441,12 +482,18 @@ impl Reserve for VolumeBinding {
         to_bind.pod = Some(pod.uid().clone());
         for (volume, claim) in found.bindings {
             to_bind.waiting.push(claim.metadata.name.clone().unwrap_or_default());
-            if is_claimed_by(&volume, &claim) && volume.spec.as_ref().is_some_and(|s| s.claim_ref.as_ref().is_some_and(|r| r.uid.is_some())) {
+            if is_claimed_by(&volume, &claim)
+                && volume.spec.as_ref().is_some_and(|s| s.claim_ref.as_ref().is_some_and(|r| r.uid.is_some()))
+            {
                 continue;
             }
             let bound = Arc::new(claimed(&volume, &claim));
             let name = volume.metadata.name.clone().unwrap_or_default();
-            let promise = Promise { pod: pod.uid().clone(), base: volume.metadata.resource_version.clone(), object: bound.clone() };
+            let promise = Promise {
+                pod: pod.uid().clone(),
+                base: volume.metadata.resource_version.clone(),
+                object: bound.clone(),
+            };
             promised.volumes.insert(name, promise);
             to_bind.volumes.push(bound);
         }
@@ -455,7 +502,11 @@ impl Reserve for VolumeBinding {
             let mut selected = (*claim).clone();
             selected.metadata.annotations.get_or_insert_default().insert(SELECTED_NODE.into(), node.name().to_owned());
             let selected = Arc::new(selected);
-            let promise = Promise { pod: pod.uid().clone(), base: claim.metadata.resource_version.clone(), object: selected.clone() };
+            let promise = Promise {
+                pod: pod.uid().clone(),
+                base: claim.metadata.resource_version.clone(),
+                object: selected.clone(),
+            };
             promised.claims.insert(format!("{}/{name}", pod.namespace()), promise);
             to_bind.claims.push(selected);
             to_bind.waiting.push(name);

@@ -7,8 +7,8 @@ use k8s_openapi::api::core::v1::Volume;
 use super::volumes::{names_claim, not_found};
 use crate::cluster::Cluster;
 use crate::framework::{
-    Action, ClusterEvent, CycleState, Filter, Hint, Interest, Plugin, Points, PreFilter, PreFilterExtensions, PreFilterOutcome, Rejection,
-    Resource, Verdict,
+    Action, ClusterEvent, CycleState, Filter, Hint, Interest, Plugin, Points, PreFilter, PreFilterExtensions,
+    PreFilterOutcome, Rejection, Resource, Verdict,
 };
 use crate::node::NodeInfo;
 use crate::objects::Object;
@@ -34,7 +34,10 @@ impl Exclusive {
 }
 
 fn is_restricted(volume: &Volume) -> bool {
-    volume.gce_persistent_disk.is_some() || volume.aws_elastic_block_store.is_some() || volume.rbd.is_some() || volume.iscsi.is_some()
+    volume.gce_persistent_disk.is_some()
+        || volume.aws_elastic_block_store.is_some()
+        || volume.rbd.is_some()
+        || volume.iscsi.is_some()
 }
 
 fn conflict(a: &Volume, b: &Volume) -> bool {
@@ -106,7 +109,12 @@ impl Plugin for VolumeRestrictions {
 }
 
 impl PreFilter for VolumeRestrictions {
-    fn pre_filter(&self, state: &mut CycleState, pod: &PodInfo, cluster: &Cluster) -> Result<PreFilterOutcome, Rejection> {
+    fn pre_filter(
+        &self,
+        state: &mut CycleState,
+        pod: &PodInfo,
+        cluster: &Cluster,
+    ) -> Result<PreFilterOutcome, Rejection> {
         let exclusive = state.get_or_default::<Exclusive>();
         exclusive.claims.clear();
         exclusive.conflicts = 0;

@@ -7,7 +7,8 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use super::volumes::{claim_class, names_claim, not_found, volume_name};
 use crate::cluster::Cluster;
 use crate::framework::{
-    Action, ClusterEvent, CycleState, Filter, Hint, Interest, Plugin, Points, PreFilter, PreFilterOutcome, Rejection, Resource, Verdict,
+    Action, ClusterEvent, CycleState, Filter, Hint, Interest, Plugin, Points, PreFilter, PreFilterOutcome, Rejection,
+    Resource, Verdict,
 };
 use crate::node::NodeInfo;
 use crate::objects::Object;
@@ -69,7 +70,9 @@ impl Plugin for VolumeZone {
 
     fn hint(&self, pod: &PodInfo, event: &ClusterEvent, _: &Cluster) -> Hint {
         let helps = match (&event.old, &event.new) {
-            (_, Some(Object::StorageClass(class))) => class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer"),
+            (_, Some(Object::StorageClass(class))) => {
+                class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer")
+            }
             (_, Some(Object::PersistentVolumeClaim(claim))) => names_claim(pod, claim, false),
             (Some(Object::PersistentVolume(old)), Some(Object::PersistentVolume(new))) => zones(old) != zones(new),
             _ => true,
@@ -79,7 +82,12 @@ impl Plugin for VolumeZone {
 }
 
 impl PreFilter for VolumeZone {
-    fn pre_filter(&self, state: &mut CycleState, pod: &PodInfo, cluster: &Cluster) -> Result<PreFilterOutcome, Rejection> {
+    fn pre_filter(
+        &self,
+        state: &mut CycleState,
+        pod: &PodInfo,
+        cluster: &Cluster,
+    ) -> Result<PreFilterOutcome, Rejection> {
         let wanted = &mut state.get_or_default::<Zones>().0;
         wanted.clear();
         let objects = &cluster.objects;
@@ -97,7 +105,11 @@ impl PreFilter for VolumeZone {
                     return Err(Rejection::unresolvable(not_found("storageclass.storage.k8s.io", name)));
                 };
                 match class.volume_binding_mode.as_deref() {
-                    None => return Err(Rejection::unresolvable(format!("VolumeBindingMode not set for StorageClass {name:?}"))),
+                    None => {
+                        return Err(Rejection::unresolvable(format!(
+                            "VolumeBindingMode not set for StorageClass {name:?}"
+                        )));
+                    }
                     Some("WaitForFirstConsumer") => continue,
                     Some(_) => return Err(Rejection::unresolvable("PersistentVolume had no name")),
                 }

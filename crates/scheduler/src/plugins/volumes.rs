@@ -92,6 +92,7 @@ pub fn is_for_pod(claim: &PersistentVolumeClaim, pod: &Pod) -> Result<(), String
 pub fn names_claim(pod: &PodInfo, claim: &PersistentVolumeClaim, ephemeral_too: bool) -> bool {
     claim.metadata.namespace.as_deref() == Some(pod.namespace())
         && pod.claim_names().any(|c| {
-            (ephemeral_too || matches!(c, ClaimRef::Named(_))) && Some(c.name().as_str()) == claim.metadata.name.as_deref()
+            (ephemeral_too || matches!(c, ClaimRef::Named(_)))
+                && Some(c.name().as_str()) == claim.metadata.name.as_deref()
         })
 }

@@ -197,8 +197,11 @@ impl Queue {
             }
             return;
         }
-        for (heap, is_active) in [(&mut self.active, true), (&mut self.backoff, false), (&mut self.error_backoff, false)] {
-            let removed = if is_active { heap.remove(&uid, &self.by_sort) } else { heap.remove(&uid, &self.by_backoff) };
+        for (heap, is_active) in
+            [(&mut self.active, true), (&mut self.backoff, false), (&mut self.error_backoff, false)]
+        {
+            let removed =
+                if is_active { heap.remove(&uid, &self.by_sort) } else { heap.remove(&uid, &self.by_backoff) };
             if let Some(mut pod) = removed {
                 pod.info = new.clone();
                 if is_active {
@@ -307,7 +310,13 @@ impl Queue {
     }
 
     /// Moves the unschedulable pods that an event may help.
-    pub fn on_event(&mut self, event: &ClusterEvent, judge: &dyn Judge, now: Timestamp, among: impl Fn(&PodInfo) -> bool) {
+    pub fn on_event(
+        &mut self,
+        event: &ClusterEvent,
+        judge: &dyn Judge,
+        now: Timestamp,
+        among: impl Fn(&PodInfo) -> bool,
+    ) {
         let interested = judge.interested(event);
         if interested.is_empty() && !event.is_wildcard() {
             return;
@@ -315,7 +324,10 @@ impl Queue {
         if !self.in_flight.is_empty() {
             self.record(event.clone());
         }
-        if !event.is_wildcard() && self.rejected_by[64] == 0 && interested.iter().all(|id| self.rejected_by[id.0 as usize] == 0) {
+        if !event.is_wildcard()
+            && self.rejected_by[64] == 0
+            && interested.iter().all(|id| self.rejected_by[id.0 as usize] == 0)
+        {
             return;
         }
         let helped: Vec<_> = self
@@ -402,7 +414,10 @@ impl Queue {
 
     /// Whether the pod is in any of the queues; under way does not count.
     pub fn contains(&self, uid: &str) -> bool {
-        self.active.contains(uid) || self.backoff.contains(uid) || self.error_backoff.contains(uid) || self.unschedulable.contains_key(uid)
+        self.active.contains(uid)
+            || self.backoff.contains(uid)
+            || self.error_backoff.contains(uid)
+            || self.unschedulable.contains_key(uid)
     }
 
     /// The plugin that keeps a pod gated.

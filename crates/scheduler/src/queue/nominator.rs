@@ -53,7 +53,8 @@ impl Nominator {
     /// Replaces a pod by its new version. A nomination that the API does not know yet survives.
     pub fn update(&mut self, old: &Pod, new: &Arc<PodInfo>) {
         let known = self.node_of.get(new.uid()).cloned();
-        let was_nominated = old.status.as_ref().and_then(|s| s.nominated_node_name.as_deref()).is_some_and(|n| !n.is_empty());
+        let was_nominated =
+            old.status.as_ref().and_then(|s| s.nominated_node_name.as_deref()).is_some_and(|n| !n.is_empty());
         let nomination = match known {
             Some(node) if !was_nominated && new.nominated_node().is_none() => Nomination::Set(node),
             _ => Nomination::Keep,

@@ -18,7 +18,8 @@ struct Rig {
 impl Rig {
     fn new() -> Self {
         let clock = Fake::at(Timestamp::UNIX_EPOCH);
-        let scheduler = Scheduler::new(&Configuration::default(), Registry::default(), Vec::new(), clock.clone(), 1).unwrap();
+        let scheduler =
+            Scheduler::new(&Configuration::default(), Registry::default(), Vec::new(), clock.clone(), 1).unwrap();
         Self { scheduler, clock }
     }
 
@@ -65,7 +66,9 @@ fn describe(effect: Effect) -> String {
                 None => format!("patch {name}: nominate {}", patch["status"]["nominatedNodeName"]),
             }
         }
-        Effect::Record(event) => format!("{} {}: {}", event.reason, event.pod.metadata.name.as_deref().unwrap_or_default(), event.note),
+        Effect::Record(event) => {
+            format!("{} {}: {}", event.reason, event.pod.metadata.name.as_deref().unwrap_or_default(), event.note)
+        }
     }
 }
 

@@ -16,7 +16,12 @@ use crate::scheduler::{Effect, Scheduler};
 use crate::testing::{node, pod, selector};
 
 /// The evicted pods in order and their node, or the message when there is no one to evict.
-fn preempt(nodes: impl IntoIterator<Item = Node>, placed: impl IntoIterator<Item = Pod>, others: Vec<Object>, incoming: Pod) -> Result<(String, Vec<String>), String> {
+fn preempt(
+    nodes: impl IntoIterator<Item = Node>,
+    placed: impl IntoIterator<Item = Pod>,
+    others: Vec<Object>,
+    incoming: Pod,
+) -> Result<(String, Vec<String>), String> {
     let clock = Fake::at(Timestamp::UNIX_EPOCH);
     let mut scheduler = Scheduler::new(&Configuration::default(), Registry::default(), Vec::new(), clock, 7).unwrap();
     for object in nodes.into_iter().map(|n| Object::Node(Arc::new(n))).chain(others) {
@@ -99,7 +104,9 @@ fn budget(name: &str, label: &str, allowed: i32) -> Object {
         metadata: ObjectMeta { name: Some(name.into()), namespace: Some("default".into()), ..Default::default() },
         spec: Some(PodDisruptionBudgetSpec { selector: Some(selector("app", label)), ..Default::default() }),
         status: Some(PodDisruptionBudgetStatus {
-            disruptions_allowed: Some(allowed), disrupted_pods: Some(BTreeMap::new()), ..Default::default()
+            disruptions_allowed: Some(allowed),
+            disrupted_pods: Some(BTreeMap::new()),
+            ..Default::default()
         }),
     }))
 }
@@ -121,23 +128,32 @@ fn budgets_are_respected_where_possible() {
     let incoming = pod("p").priority(100).cpu("500m").build();
     assert_eq!(victims(preempt([one_cpu("n")], placed, vec![budget("pdb", "g", 0)], incoming)).1, ["free"]);
     // When there is no other way, budgets are broken.
-    let result = preempt([one_cpu("n1")], [full("a", "n1", 1)], vec![budget("pdb", "a", 0)], pod("p").priority(100).cpu("1").build());
+    let result = preempt(
+        [one_cpu("n1")],
+        [full("a", "n1", 1)],
+        vec![budget("pdb", "a", 0)],
+        pod("p").priority(100).cpu("1").build(),
+    );
     assert_eq!(victims(result).1, ["a"]);
 }
 
 #[test]
 fn anti_affinity_is_resolved_by_evicting_the_cause() {
-    let placed = [
-        pod("cause").label("app", "x").priority(1).on("n").build(),
-        pod("bystander").priority(1).on("n").build(),
-    ];
+    let placed =
+        [pod("cause").label("app", "x").priority(1).on("n").build(), pod("bystander").priority(1).on("n").build()];
     let incoming = pod("p").priority(10).anti_affinity("app", "x", "kubernetes.io/hostname").build();
     assert_eq!(victims(preempt([one_cpu("n")], placed, vec![], incoming)).1, ["cause"]);
 }
 
 #[test]
 fn a_pod_whose_victims_are_leaving_waits() {
-    let leaving = pod("v").priority(1).cpu("1").terminating().condition("DisruptionTarget", "True", "PreemptionByScheduler").on("n").build();
+    let leaving = pod("v")
+        .priority(1)
+        .cpu("1")
+        .terminating()
+        .condition("DisruptionTarget", "True", "PreemptionByScheduler")
+        .on("n")
+        .build();
     let incoming = pod("p").priority(10).cpu("1").nominated("n").build();
     assert_eq!(
         preempt([one_cpu("n")], [leaving], vec![], incoming).unwrap_err(),

@@ -1,6 +1,6 @@
 use super::*;
-use crate::plugins::testing::{cluster, filter, passing, scores, with};
 use crate::objects::Object;
+use crate::plugins::testing::{cluster, filter, passing, scores, with};
 use crate::testing::{node, pod, selector};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -68,24 +68,39 @@ fn unwanted_company_excludes_its_domain_in_both_directions() {
 #[test]
 fn terms_reach_other_namespaces_by_name_and_by_label() {
     let namespace = Namespace {
-        metadata: ObjectMeta { name: Some("team".into()), labels: selector("kind", "db").match_labels, ..Default::default() },
+        metadata: ObjectMeta {
+            name: Some("team".into()),
+            labels: selector("kind", "db").match_labels,
+            ..Default::default()
+        },
         ..Default::default()
     };
     let placed = || [pod("db").namespace("team").label("app", "db").on("n3").build()];
     let world = || with(cluster(nodes(), placed()), [Object::Namespace(Arc::new(namespace.clone()))]);
     let own = pod("p").affinity_to("app", "db", "zone").build();
     assert!(passing(InterPodAffinity::default(), world(), own).is_empty());
-    let by_name = pod("p").affinity_to("app", "db", "zone").last_affinity(|t| t.namespaces = Some(vec!["team".into()])).build();
+    let by_name =
+        pod("p").affinity_to("app", "db", "zone").last_affinity(|t| t.namespaces = Some(vec!["team".into()])).build();
     assert_eq!(passing(InterPodAffinity::default(), world(), by_name), ["n3"]);
-    let by_label = pod("p").affinity_to("app", "db", "zone").last_affinity(|t| t.namespace_selector = Some(selector("kind", "db"))).build();
+    let by_label = pod("p")
+        .affinity_to("app", "db", "zone")
+        .last_affinity(|t| t.namespace_selector = Some(selector("kind", "db")))
+        .build();
     assert_eq!(passing(InterPodAffinity::default(), world(), by_label), ["n3"]);
-    let any = pod("p").affinity_to("app", "db", "zone").last_affinity(|t| t.namespace_selector = Some(Default::default())).build();
+    let any = pod("p")
+        .affinity_to("app", "db", "zone")
+        .last_affinity(|t| t.namespace_selector = Some(Default::default()))
+        .build();
     assert_eq!(passing(InterPodAffinity::default(), world(), any), ["n3"]);
 }
 
 #[test]
 fn preferences_of_both_sides_add_up() {
-    let incoming = pod("p").label("app", "web").prefers_near(10, "app", "db", "zone").prefers_away(5, "app", "noisy", "zone").build();
+    let incoming = pod("p")
+        .label("app", "web")
+        .prefers_near(10, "app", "db", "zone")
+        .prefers_away(5, "app", "noisy", "zone")
+        .build();
     let placed = [
         pod("db").label("app", "db").on("n1").build(),
         pod("noisy").label("app", "noisy").on("n3").build(),
@@ -105,6 +120,9 @@ fn required_affinity_of_placed_pods_draws_their_kind_near() {
     assert_eq!(result[2], ("n3".into(), 100));
     let weightless = InterPodAffinity::new(InterPodAffinityArgs { hard_pod_affinity_weight: 0, ..Default::default() });
     assert_eq!(scores(weightless, cluster(nodes(), placed()), incoming()), None);
-    let ignoring = InterPodAffinity::new(InterPodAffinityArgs { ignore_preferred_terms_of_existing_pods: true, ..Default::default() });
+    let ignoring = InterPodAffinity::new(InterPodAffinityArgs {
+        ignore_preferred_terms_of_existing_pods: true,
+        ..Default::default()
+    });
     assert_eq!(scores(ignoring, cluster(nodes(), placed()), incoming()), None);
 }

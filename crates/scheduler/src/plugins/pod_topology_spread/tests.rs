@@ -1,6 +1,6 @@
 use super::*;
-use crate::plugins::testing::{cluster, filter, passing, scores, with};
 use crate::objects::Object;
+use crate::plugins::testing::{cluster, filter, passing, scores, with};
 use crate::testing::{node, pod, selector};
 
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -22,7 +22,10 @@ fn a_domain_may_not_get_too_far_ahead() {
     let incoming = || pod("p").label("foo", "").spread(1, ZONE, "DoNotSchedule", "foo", "");
     // zone1 has three, zone2 has one: only zone2 may grow.
     let placed = || vec![foo("a1", "node-a"), foo("a2", "node-a"), foo("b1", "node-b"), foo("x1", "node-x")];
-    assert_eq!(passing(PodTopologySpread::default(), cluster(four_nodes(), placed()), incoming().build()), ["node-x", "node-y"]);
+    assert_eq!(
+        passing(PodTopologySpread::default(), cluster(four_nodes(), placed()), incoming().build()),
+        ["node-x", "node-y"]
+    );
     // More skew allowed: all may.
     let lax = incoming().last_spread(|c| c.max_skew = 3).build();
     assert_eq!(passing(PodTopologySpread::default(), cluster(four_nodes(), placed()), lax).len(), 4);
@@ -56,7 +59,11 @@ fn nodes_without_the_label_are_out_of_the_question() {
 #[test]
 fn too_few_domains_count_as_an_empty_one() {
     let incoming = |min| {
-        pod("p").label("foo", "").spread(1, ZONE, "DoNotSchedule", "foo", "").last_spread(|c| c.min_domains = Some(min)).build()
+        pod("p")
+            .label("foo", "")
+            .spread(1, ZONE, "DoNotSchedule", "foo", "")
+            .last_spread(|c| c.min_domains = Some(min))
+            .build()
     };
     let placed = || vec![foo("a1", "node-a"), foo("x1", "node-x")];
     assert_eq!(passing(PodTopologySpread::default(), cluster(four_nodes(), placed()), incoming(2)).len(), 4);
@@ -67,29 +74,51 @@ fn too_few_domains_count_as_an_empty_one() {
 fn nodes_that_affinity_excludes_are_not_counted_unless_told_so() {
     // zone2 is empty but unreachable: it must not hold zone1 back.
     let incoming = |policy: &str| {
-        pod("p").label("foo", "").node_selector(ZONE, "zone1").spread(1, ZONE, "DoNotSchedule", "foo", "")
-            .last_spread(|c| c.node_affinity_policy = Some(policy.into())).build()
+        pod("p")
+            .label("foo", "")
+            .node_selector(ZONE, "zone1")
+            .spread(1, ZONE, "DoNotSchedule", "foo", "")
+            .last_spread(|c| c.node_affinity_policy = Some(policy.into()))
+            .build()
     };
     let placed = || vec![foo("a1", "node-a"), foo("b1", "node-b")];
-    assert_eq!(passing(PodTopologySpread::default(), cluster(four_nodes(), placed()), incoming("Honor")), ["node-a", "node-x", "node-b", "node-y"]);
-    assert_eq!(passing(PodTopologySpread::default(), cluster(four_nodes(), placed()), incoming("Ignore")), ["node-x", "node-y"]);
+    assert_eq!(
+        passing(PodTopologySpread::default(), cluster(four_nodes(), placed()), incoming("Honor")),
+        ["node-a", "node-x", "node-b", "node-y"]
+    );
+    assert_eq!(
+        passing(PodTopologySpread::default(), cluster(four_nodes(), placed()), incoming("Ignore")),
+        ["node-x", "node-y"]
+    );
 }
 
 #[test]
 fn tainted_nodes_are_counted_unless_told_otherwise() {
-    let nodes = || vec![zoned("node-a", "zone1"), node("tainted").label(ZONE, "zone2").taint("k", "v", "NoSchedule").build()];
+    let nodes =
+        || vec![zoned("node-a", "zone1"), node("tainted").label(ZONE, "zone2").taint("k", "v", "NoSchedule").build()];
     let incoming = |policy: &str| {
-        pod("p").label("foo", "").spread(1, ZONE, "DoNotSchedule", "foo", "").last_spread(|c| c.node_taints_policy = Some(policy.into())).build()
+        pod("p")
+            .label("foo", "")
+            .spread(1, ZONE, "DoNotSchedule", "foo", "")
+            .last_spread(|c| c.node_taints_policy = Some(policy.into()))
+            .build()
     };
     let placed = || vec![foo("a1", "node-a")];
     assert_eq!(passing(PodTopologySpread::default(), cluster(nodes(), placed()), incoming("Ignore")), ["tainted"]);
-    assert_eq!(passing(PodTopologySpread::default(), cluster(nodes(), placed()), incoming("Honor")), ["node-a", "tainted"]);
+    assert_eq!(
+        passing(PodTopologySpread::default(), cluster(nodes(), placed()), incoming("Honor")),
+        ["node-a", "tainted"]
+    );
 }
 
 #[test]
 fn match_label_keys_narrow_the_selector_to_the_pods_own_revision() {
-    let incoming = pod("p").label("foo", "").label("rev", "2").spread(1, ZONE, "DoNotSchedule", "foo", "")
-        .last_spread(|c| c.match_label_keys = Some(vec!["rev".into(), "absent".into()])).build();
+    let incoming = pod("p")
+        .label("foo", "")
+        .label("rev", "2")
+        .spread(1, ZONE, "DoNotSchedule", "foo", "")
+        .last_spread(|c| c.match_label_keys = Some(vec!["rev".into(), "absent".into()]))
+        .build();
     let old_revision = ["a1", "a2"].map(|n| pod(n).label("foo", "").label("rev", "1").on("node-a").build());
     assert_eq!(passing(PodTopologySpread::default(), cluster(four_nodes(), old_revision), incoming).len(), 4);
 }
@@ -125,9 +154,14 @@ fn nodes_without_a_label_score_zero_for_the_pods_own_constraints() {
 fn workloads_are_spread_by_default() {
     let service = k8s_openapi::api::core::v1::Service {
         metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
-            name: Some("s".into()), namespace: Some("default".into()), ..Default::default()
+            name: Some("s".into()),
+            namespace: Some("default".into()),
+            ..Default::default()
         },
-        spec: Some(k8s_openapi::api::core::v1::ServiceSpec { selector: selector("foo", "").match_labels, ..Default::default() }),
+        spec: Some(k8s_openapi::api::core::v1::ServiceSpec {
+            selector: selector("foo", "").match_labels,
+            ..Default::default()
+        }),
         ..Default::default()
     };
     let placed = || vec![foo("a1", "node-a"), foo("a2", "node-a")];
@@ -136,5 +170,8 @@ fn workloads_are_spread_by_default() {
         scores(PodTopologySpread::default(), served, pod("p").label("foo", "").build()).unwrap().into_iter().collect();
     assert!(by_name["node-a"] < by_name["node-b"] && by_name["node-b"] < by_name["node-x"]);
     // Without a service or controller there is nothing to spread.
-    assert_eq!(scores(PodTopologySpread::default(), cluster(four_nodes(), placed()), pod("p").label("foo", "").build()), None);
+    assert_eq!(
+        scores(PodTopologySpread::default(), cluster(four_nodes(), placed()), pod("p").label("foo", "").build()),
+        None
+    );
 }

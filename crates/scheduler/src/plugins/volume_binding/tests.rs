@@ -1,8 +1,9 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{
-    Node, NodeSelector as ApiNodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PersistentVolumeClaimSpec, PersistentVolumeClaimStatus,
-    PersistentVolumeSpec, PersistentVolumeStatus, Pod, VolumeNodeAffinity, VolumeResourceRequirements,
+    Node, NodeSelector as ApiNodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PersistentVolumeClaimSpec,
+    PersistentVolumeClaimStatus, PersistentVolumeSpec, PersistentVolumeStatus, Pod, VolumeNodeAffinity,
+    VolumeResourceRequirements,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -121,7 +122,10 @@ fn waiting_claims_find_a_volume_or_are_provisioned() {
     // Provisioning has begun elsewhere.
     let mut selected = claim("c", WAIT, "");
     selected.metadata.annotations.get_or_insert_default().insert(SELECTED_NODE.into(), "n2".into());
-    assert_eq!(why(vec![class(WAIT, "WaitForFirstConsumer", "csi.example.com"), of(selected)], pod()), [BIND_CONFLICT, ""]);
+    assert_eq!(
+        why(vec![class(WAIT, "WaitForFirstConsumer", "csi.example.com"), of(selected)], pod()),
+        [BIND_CONFLICT, ""]
+    );
 }
 
 #[test]
@@ -140,7 +144,11 @@ fn capacity_is_checked_where_the_driver_reports_it() {
         }))
     };
     let objects = vec![
-        class(WAIT, "WaitForFirstConsumer", "csi.example.com"), driver, of(claim("c", WAIT, "")), capacity("1Gi", "n1"), capacity("10Gi", "n2"),
+        class(WAIT, "WaitForFirstConsumer", "csi.example.com"),
+        driver,
+        of(claim("c", WAIT, "")),
+        capacity("1Gi", "n1"),
+        capacity("10Gi", "n2"),
     ];
     assert_eq!(why(objects, pod("p").claim("c").build()), [NOT_ENOUGH_SPACE, ""]);
 }
@@ -151,7 +159,10 @@ fn a_promised_volume_is_not_promised_twice_until_given_back() {
     let mut world = with(
         cluster(nodes(), []),
         vec![
-            class(WAIT, "WaitForFirstConsumer", NO_PROVISIONER), of(claim("a", WAIT, "")), of(claim("b", WAIT, "")), volume("v", WAIT, "10Gi", "n1"),
+            class(WAIT, "WaitForFirstConsumer", NO_PROVISIONER),
+            of(claim("a", WAIT, "")),
+            of(claim("b", WAIT, "")),
+            volume("v", WAIT, "10Gi", "n1"),
         ],
     );
     let info = |name: &str, claim: &str| Arc::new(PodInfo::new(Arc::new(pod(name).claim(claim).build())));

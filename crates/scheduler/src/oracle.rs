@@ -1,0 +1,290 @@
+//! An oracle: scheduling once more, slowly and obviously, to check the fast one on random clusters.
+//!
+//! It shares nothing with the real thing but the parsing of selectors and quantities: no classes, no columns, no memory of
+//! earlier verdicts, just every placed pod looked at for every node. On small clusters all nodes are considered, so a
+//! placement must be legal and of the best score, and a failure must mean that no node was legal.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+
+use crate::plugins::taints::{any_tolerates, is_repelled};
+use crate::pod::{AffinityTerm, PodInfo, SpreadConstraint};
+use crate::resources::Resources;
+use crate::selector::NodeFacts;
+
+mod random;
+mod simulation;
+
+/// A cluster as lists.
+#[derive(Default, Clone)]
+struct World {
+    nodes: Vec<Arc<Node>>,
+    placed: Vec<(Arc<PodInfo>, String)>,
+}
+
+fn label<'a>(node: &'a Node, key: &str) -> Option<&'a String> {
+    node.labels().and_then(|l| l.get(key))
+}
+
+fn taints(node: &Node) -> &[k8s_openapi::api::core::v1::Taint] {
+    node.spec.as_ref().and_then(|s| s.taints.as_deref()).unwrap_or_default()
+}
+
+fn selects(term: &AffinityTerm, pod: &PodInfo) -> bool {
+    term.matches(pod.namespace(), None, pod.labels())
+}
+
+impl World {
+    fn node(&self, name: &str) -> Option<&Arc<Node>> {
+        self.nodes.iter().find(|n| n.name() == name)
+    }
+
+    fn on<'a>(&'a self, node: &'a Node) -> impl Iterator<Item = &'a Arc<PodInfo>> {
+        self.placed.iter().filter(|(_, on)| on == node.name()).map(|(pod, _)| pod)
+    }
+
+    /// Placed pods with the node they are on, leaving out those whose node is unknown.
+    fn all(&self) -> impl Iterator<Item = (&Arc<PodInfo>, &Arc<Node>)> {
+        self.placed.iter().filter_map(|(pod, on)| Some((pod, self.node(on)?)))
+    }
+
+    fn allocatable(node: &Node) -> (Resources, i64) {
+        Resources::from_list(node.status.as_ref().and_then(|s| s.allocatable.as_ref()))
+    }
+
+    fn requested(&self, node: &Node) -> Resources {
+        let mut sum = Resources::default();
+        self.on(node).for_each(|p| sum.add(p.requests(), 1));
+        sum
+    }
+
+    /// Why the node will not do, or nothing.
+    fn objection(&self, pod: &PodInfo, node: &Node) -> Option<&'static str> {
+        let cordoned = node.spec.as_ref().and_then(|s| s.unschedulable) == Some(true);
+        if cordoned {
+            return Some("unschedulable");
+        }
+        if is_repelled(taints(node), pod.tolerations()) {
+            return Some("taint");
+        }
+        if pod.required_node.as_ref().is_some_and(|r| !r.matches(node)) {
+            return Some("node affinity");
+        }
+        if self.on(node).flat_map(|p| &p.host_ports).any(|taken| pod.host_ports.iter().any(|p| p.conflicts(taken))) {
+            return Some("ports");
+        }
+        let (room, pods) = Self::allocatable(node);
+        let taken = self.requested(node);
+        if self.on(node).count() as i64 + 1 > pods {
+            return Some("pods");
+        }
+        for name in ["cpu", "memory"] {
+            let wanted = pod.requests().get(name);
+            if wanted > 0 && taken.get(name) + wanted > room.get(name) {
+                return Some("room");
+            }
+        }
+        if pod.spread.iter().any(|c| c.hard) && !self.spreads(pod, node) {
+            return Some("spread");
+        }
+        (!self.keeps_company(pod, node)).then_some("company")
+    }
+
+    fn included(constraint: &SpreadConstraint, pod: &PodInfo, node: &Node) -> bool {
+        (!constraint.honor_affinity || pod.required_node.as_ref().is_none_or(|r| r.matches(node)))
+            && !(constraint.honor_taints && is_repelled(taints(node), pod.tolerations()))
+    }
+
+    fn matching(&self, constraint: &SpreadConstraint, pod: &PodInfo, node: &Node) -> i64 {
+        let counted =
+            |p: &&Arc<PodInfo>| !p.is_terminating() && p.namespace() == pod.namespace() && constraint.selector.matches(p.labels());
+        self.on(node).filter(counted).count() as i64
+    }
+
+    fn spreads(&self, pod: &PodInfo, node: &Node) -> bool {
+        let hard: Vec<_> = pod.spread.iter().filter(|c| c.hard).collect();
+        hard.iter().all(|c| {
+            let Some(here) = label(node, &c.topology_key) else { return false };
+            let mut domains: BTreeMap<&String, i64> = BTreeMap::new();
+            for other in &self.nodes {
+                let has_all = hard.iter().all(|h| label(other, &h.topology_key).is_some());
+                if has_all && Self::included(c, pod, other) {
+                    let value = label(other, &c.topology_key).expect("it has all labels");
+                    *domains.entry(value).or_default() += self.matching(c, pod, other);
+                }
+            }
+            let too_few = (domains.len() as i32) < c.min_domains;
+            let fewest = if too_few { 0 } else { domains.values().min().copied().unwrap_or(i64::from(i32::MAX)) };
+            let own = i64::from(c.selector.matches(pod.labels()));
+            domains.get(here).copied().unwrap_or(0) + own - fewest <= i64::from(c.max_skew)
+        })
+    }
+
+    fn keeps_company(&self, pod: &PodInfo, node: &Node) -> bool {
+        let same = |key: &str, other: &Node| label(node, key).is_some() && label(node, key) == label(other, key);
+        // Placed pods that refuse the incoming one.
+        for (placed, on) in self.all() {
+            let refusals = placed.affinity.iter().flat_map(|a| &a.required_anti);
+            if refusals.into_iter().any(|t| selects(t, pod) && same(&t.topology_key, on)) {
+                return false;
+            }
+        }
+        let Some(affinity) = &pod.affinity else { return true };
+        for term in &affinity.required_anti {
+            if self.all().any(|(placed, on)| selects(term, placed) && same(&term.topology_key, on)) {
+                return false;
+            }
+        }
+        if affinity.required.is_empty() {
+            return true;
+        }
+        if affinity.required.iter().any(|t| label(node, &t.topology_key).is_none()) {
+            return false;
+        }
+        let wanted = |placed: &PodInfo| affinity.required.iter().all(|t| selects(t, placed));
+        let met = affinity.required.iter().all(|t| self.all().any(|(p, on)| wanted(p) && same(&t.topology_key, on)));
+        let counts = |on: &Node| affinity.required.iter().any(|t| label(on, &t.topology_key).is_some());
+        let none_anywhere = !self.all().any(|(p, on)| wanted(p) && counts(on));
+        met || (none_anywhere && wanted(pod))
+    }
+
+    /// The total scores of these nodes.
+    fn scores(&self, pod: &PodInfo, nodes: &[&Arc<Node>]) -> Vec<i64> {
+        let mut totals = vec![0; nodes.len()];
+        let mut add = |weight: i64, scores: Vec<i64>| totals.iter_mut().zip(scores).for_each(|(t, s)| *t += weight * s);
+        let raw = |f: &dyn Fn(&Node) -> i64| nodes.iter().map(|n| f(n)).collect::<Vec<_>>();
+
+        let discouraged = raw(&|n| {
+            let soft = taints(n).iter().filter(|t| t.effect == "PreferNoSchedule");
+            soft.filter(|t| !any_tolerates(pod.tolerations(), t)).count() as i64
+        });
+        let most = discouraged.iter().copied().max().unwrap_or(0);
+        add(3, discouraged.iter().map(|c| if most == 0 { 100 } else { 100 - 100 * c / most }).collect());
+
+        if !pod.preferred_nodes.is_empty() {
+            let liked = raw(&|n| pod.preferred_nodes.iter().filter(|t| t.term.matches(n)).map(|t| t.weight).sum());
+            let most = liked.iter().copied().max().unwrap_or(0);
+            add(2, liked.iter().map(|c| if most == 0 { *c } else { 100 * c / most }).collect());
+        }
+        add(1, raw(&|n| self.least_allocated(pod, n)));
+        if pod.requests().milli_cpu != 0 || pod.requests().memory != 0 {
+            add(1, raw(&|n| self.balance(pod, n)));
+        }
+        if let Some(scores) = self.soft_spread(pod, nodes) {
+            add(2, scores);
+        }
+        if let Some(scores) = self.attraction(pod, nodes) {
+            add(2, scores);
+        }
+        totals
+    }
+
+    fn least_allocated(&self, pod: &PodInfo, node: &Node) -> i64 {
+        let (room, _) = Self::allocatable(node);
+        let (cpu, memory) = self.on(node).fold(pod.scoring_requests(), |(c, m), p| {
+            let (pc, pm) = p.non_zero_requests();
+            (c + pc, m + pm)
+        });
+        let share = |requested: i64, room: i64| if requested > room { 0 } else { (room - requested) * 100 / room };
+        let shares: Vec<_> = [(cpu, room.milli_cpu), (memory, room.memory)].into_iter().filter(|(_, r)| *r != 0).collect();
+        if shares.is_empty() { 0 } else { shares.iter().map(|(q, r)| share(*q, *r)).sum::<i64>() / shares.len() as i64 }
+    }
+
+    fn balance(&self, pod: &PodInfo, node: &Node) -> i64 {
+        let (room, _) = Self::allocatable(node);
+        let taken = self.requested(node);
+        let score = |extra: bool| {
+            let mut fractions = Vec::new();
+            for name in ["cpu", "memory"] {
+                if room.get(name) != 0 {
+                    let requested = taken.get(name) + if extra { pod.requests().get(name) } else { 0 };
+                    fractions.push((requested as f64 / room.get(name) as f64).min(1.0));
+                }
+            }
+            let deviation = if let [a, b] = fractions[..] { ((a - b) / 2.0f64).abs() } else { 0.0 };
+            ((1.0 - deviation) * 100.0) as i64
+        };
+        50 + (50 + score(true) - score(false)) / 2
+    }
+
+    fn soft_spread(&self, pod: &PodInfo, nodes: &[&Arc<Node>]) -> Option<Vec<i64>> {
+        let soft: Vec<_> = pod.spread.iter().filter(|c| !c.hard).collect();
+        if soft.is_empty() {
+            return None;
+        }
+        let has_all = |n: &Node| soft.iter().all(|c| label(n, &c.topology_key).is_some());
+        let raw: Vec<Option<i64>> = nodes
+            .iter()
+            .map(|node| {
+                if !has_all(node) {
+                    return None;
+                }
+                let mut sum = 0.0;
+                for c in &soft {
+                    let here = label(node, &c.topology_key)?;
+                    let hostname = c.topology_key == "kubernetes.io/hostname";
+                    let candidates: Vec<_> = nodes.iter().filter(|n| has_all(n)).collect();
+                    let (count, size) = if hostname {
+                        (self.matching(c, pod, node), candidates.len())
+                    } else {
+                        let values: std::collections::BTreeSet<_> = candidates.iter().map(|n| label(n, &c.topology_key)).collect();
+                        let domain = self.nodes.iter().filter(|n| has_all(n) && label(n, &c.topology_key) == Some(here));
+                        let counted = domain.filter(|n| Self::included(c, pod, n));
+                        (counted.map(|n| self.matching(c, pod, n)).sum(), values.len())
+                    };
+                    sum += count as f64 * ((size + 2) as f64).ln() + f64::from(c.max_skew - 1);
+                }
+                Some(sum.round() as i64)
+            })
+            .collect();
+        let most = raw.iter().flatten().copied().max().unwrap_or(0);
+        let least = raw.iter().flatten().copied().min().unwrap_or(0);
+        Some(raw.iter().map(|r| r.map_or(0, |r| if most == 0 { 100 } else { 100 * (most + least - r) / most })).collect())
+    }
+
+    fn attraction(&self, pod: &PodInfo, nodes: &[&Arc<Node>]) -> Option<Vec<i64>> {
+        let mut any = false;
+        let mut pulls: Vec<(String, String, i64)> = Vec::new();
+        for (placed, on) in self.all() {
+            let mut pull = |term: &AffinityTerm, weight: i64| {
+                if let Some(value) = label(on, &term.topology_key) {
+                    any = true;
+                    pulls.push((term.topology_key.clone(), value.clone(), weight));
+                }
+            };
+            for (weight, term) in pod.affinity.iter().flat_map(|a| &a.preferred).filter(|(_, t)| selects(t, placed)) {
+                pull(term, i64::from(*weight));
+            }
+            for (weight, term) in pod.affinity.iter().flat_map(|a| &a.preferred_anti).filter(|(_, t)| selects(t, placed)) {
+                pull(term, -i64::from(*weight));
+            }
+            let Some(theirs) = &placed.affinity else { continue };
+            theirs.required.iter().filter(|t| selects(t, pod)).for_each(|t| pull(t, 1));
+            theirs.preferred.iter().filter(|(_, t)| selects(t, pod)).for_each(|(w, t)| pull(t, i64::from(*w)));
+            theirs.preferred_anti.iter().filter(|(_, t)| selects(t, pod)).for_each(|(w, t)| pull(t, -i64::from(*w)));
+        }
+        if !any {
+            return None;
+        }
+        let felt = |n: &Node| pulls.iter().filter(|(k, v, _)| label(n, k) == Some(v)).map(|(_, _, w)| w).sum::<i64>();
+        let raw: Vec<i64> = nodes.iter().map(|n| felt(n)).collect();
+        let (most, least) = (raw.iter().copied().max().unwrap_or(0), raw.iter().copied().min().unwrap_or(0));
+        let spread = (most - least) as f64;
+        Some(raw.iter().map(|r| if spread > 0.0 { (100.0 * ((r - least) as f64 / spread)) as i64 } else { 0 }).collect())
+    }
+
+    /// The legal nodes of the best score.
+    fn best(&self, pod: &PodInfo) -> Vec<String> {
+        let legal: Vec<_> = self.nodes.iter().filter(|n| self.objection(pod, n).is_none()).collect();
+        let scores = self.scores(pod, &legal);
+        let best = scores.iter().copied().max().unwrap_or(0);
+        let chosen = legal.iter().zip(&scores).filter(|(_, s)| **s == best || legal.len() == 1);
+        chosen.map(|(n, _)| n.name().to_owned()).collect()
+    }
+
+    fn place(&mut self, pod: Pod, node: &str) {
+        self.placed.push((Arc::new(PodInfo::new(Arc::new(pod))), node.to_owned()));
+    }
+}

@@ -1,0 +1,252 @@
+//! Nothing is lost: a simulated API with delays, failures and lost answers, and a scheduler that is killed now and then.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use informer::clock::Fake;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use super::World;
+use super::random::random_pod;
+use crate::api::ApiFailure;
+use crate::config::Configuration;
+use crate::objects::Object;
+use crate::pod::PodInfo;
+use crate::registry::Registry;
+use crate::scheduler::{BindJob, Effect, Scheduler};
+use crate::testing::node;
+
+/// The API server and everything between it and the scheduler.
+struct Simulation {
+    rng: SmallRng,
+    seed: u64,
+    clock: Arc<Fake>,
+    scheduler: Scheduler,
+    version: u64,
+    nodes: BTreeMap<String, Arc<Node>>,
+    pods: BTreeMap<String, Arc<Pod>>,
+    /// Changes on their way to the scheduler, in order.
+    watch: VecDeque<(Option<Object>, Option<Object>)>,
+    requests: Vec<BindJob>,
+    /// No more trouble from here on.
+    healed: bool,
+}
+
+impl Simulation {
+    fn new(seed: u64) -> Self {
+        let clock = Fake::at(Timestamp::UNIX_EPOCH);
+        let mut simulation = Self {
+            rng: SmallRng::seed_from_u64(seed),
+            seed,
+            scheduler: start(&clock, seed),
+            clock,
+            version: 0,
+            nodes: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            watch: VecDeque::new(),
+            requests: Vec::new(),
+            healed: false,
+        };
+        for index in 0..simulation.rng.random_range(2..6) {
+            simulation.add_node(index);
+        }
+        simulation
+    }
+
+    fn add_node(&mut self, index: usize) {
+        let node = Arc::new(node(&format!("n{index}")).cpu("4").memory("8Gi").pods(12).label(super::random::ZONE, "a").build());
+        self.nodes.insert(format!("n{index}"), node.clone());
+        self.watch.push_back((None, Some(Object::Node(node))));
+    }
+
+    fn write(&mut self, mut pod: Pod) {
+        self.version += 1;
+        pod.metadata.resource_version = Some(self.version.to_string());
+        let key = pod.metadata.name.clone().unwrap_or_default();
+        let pod = Arc::new(pod);
+        let old = self.pods.insert(key, pod.clone()).map(Object::Pod);
+        self.watch.push_back((old, Some(Object::Pod(pod))));
+    }
+
+    fn remove(&mut self, name: &str) {
+        if let Some(old) = self.pods.remove(name) {
+            self.watch.push_back((Some(Object::Pod(old)), None));
+        }
+    }
+
+    /// A new scheduler takes over with what the API has; the old one's requests may still arrive.
+    fn kill(&mut self) {
+        self.scheduler = start(&self.clock, self.seed + self.version);
+        self.watch.clear();
+        self.watch.extend(self.nodes.values().map(|n| (None, Some(Object::Node(n.clone())))));
+        self.watch.extend(self.pods.values().map(|p| (None, Some(Object::Pod(p.clone())))));
+    }
+
+    fn deliver(&mut self, count: usize) {
+        for _ in 0..count {
+            let Some((old, new)) = self.watch.pop_front() else { return };
+            self.scheduler.observe(old, new);
+        }
+    }
+
+    fn collect(&mut self) {
+        for effect in self.scheduler.take_effects() {
+            match effect {
+                Effect::Bind(job) => self.requests.push(job),
+                Effect::Preempt(job) => {
+                    for victim in &job.victims {
+                        self.remove(&victim.name().to_owned());
+                    }
+                    self.scheduler.preempted(&job.preemptor, false);
+                }
+                Effect::PatchStatus { pod, patch } => self.patch(&pod, &patch),
+                Effect::Record(_) => {}
+            }
+        }
+    }
+
+    fn patch(&mut self, pod: &Pod, patch: &serde_json::Value) {
+        let name = pod.metadata.name.as_deref().unwrap_or_default();
+        let Some(held) = self.pods.get(name).filter(|p| p.metadata.uid == pod.metadata.uid) else { return };
+        let mut held = (**held).clone();
+        if let Some(value) = patch["status"].get("nominatedNodeName") {
+            held.status.get_or_insert_default().nominated_node_name = value.as_str().map(str::to_owned);
+        }
+        self.write(held);
+    }
+
+    /// A binding reaches the API, is lost, or its answer is.
+    fn answer(&mut self, job: BindJob) {
+        let (uid, name) = (job.pod.uid().clone(), job.pod.name().to_owned());
+        let fate = if self.healed { 0 } else { self.rng.random_range(0..10) };
+        if fate == 1 {
+            return self.scheduler.bind_failed(&uid, &ApiFailure::Other("connection refused".into()));
+        }
+        let pod = self.pods.get(&name).filter(|p| p.metadata.uid.as_deref() == Some(&*uid)).cloned();
+        let Some(pod) = pod.filter(|_| self.nodes.contains_key(&*job.node)) else {
+            return self.scheduler.bind_failed(&uid, &ApiFailure::NotFound(format!("pods {name:?} not found")));
+        };
+        if pod.spec.as_ref().and_then(|s| s.node_name.as_ref()).is_some() {
+            // The API binds a pod once: this is what keeps two schedulers from doing harm.
+            return self.scheduler.bind_failed(&uid, &ApiFailure::Conflict(format!("pod {name} is already assigned")));
+        }
+        let mut bound = (*pod).clone();
+        bound.spec.get_or_insert_default().node_name = Some(job.node.to_string());
+        self.write(bound);
+        match fate {
+            2 => self.scheduler.bind_failed(&uid, &ApiFailure::Other("no answer in time".into())),
+            _ => self.scheduler.bound(&uid),
+        }
+    }
+
+    fn step(&mut self, next_pod: &mut usize) {
+        match self.rng.random_range(0..20) {
+            0..5 => {
+                let pod = random_pod(&mut self.rng, *next_pod);
+                *next_pod += 1;
+                self.write(pod);
+            }
+            5 if !self.pods.is_empty() => {
+                let position = self.rng.random_range(0..self.pods.len());
+                let name = self.pods.keys().nth(position).cloned().unwrap_or_default();
+                self.remove(&name);
+            }
+            6 if self.nodes.len() > 1 => {
+                let position = self.rng.random_range(0..self.nodes.len());
+                let name = self.nodes.keys().nth(position).cloned().unwrap_or_default();
+                let gone = self.nodes.remove(&name).expect("it was just found");
+                self.watch.push_back((Some(Object::Node(gone)), None));
+                let stranded: Vec<_> = self.pods.values().filter(|p| on(p) == Some(&name)).filter_map(|p| p.metadata.name.clone()).collect();
+                stranded.iter().for_each(|pod| self.remove(pod));
+            }
+            7 => {
+                let index = self.rng.random_range(0..8);
+                if !self.nodes.contains_key(&format!("n{index}")) {
+                    self.add_node(index);
+                }
+            }
+            8 if self.rng.random_bool(0.2) => self.kill(),
+            9..12 => {
+                let count = self.rng.random_range(0..6);
+                self.deliver(count);
+            }
+            12..15 => {
+                self.scheduler.schedule_one();
+            }
+            15..18 if !self.requests.is_empty() => {
+                let position = self.rng.random_range(0..self.requests.len());
+                let job = self.requests.swap_remove(position);
+                self.answer(job);
+            }
+            _ => {
+                self.clock.advance(Duration::from_millis(self.rng.random_range(0..3000)));
+                self.scheduler.tick();
+            }
+        }
+        self.collect();
+    }
+
+    fn settle(&mut self) {
+        self.healed = true;
+        // Long enough for every backoff and for the forgotten to be flushed twice.
+        for _ in 0..80 {
+            self.deliver(usize::MAX);
+            while self.scheduler.schedule_one() {
+                self.collect();
+            }
+            self.collect();
+            for job in std::mem::take(&mut self.requests) {
+                self.answer(job);
+            }
+            self.collect();
+            self.clock.advance(Duration::from_secs(11));
+            self.scheduler.tick();
+        }
+    }
+
+    fn check(&self) {
+        let mut world = World { nodes: self.nodes.values().cloned().collect(), placed: Vec::new() };
+        for pod in self.pods.values() {
+            if let Some(node) = on(pod) {
+                world.place((**pod).clone(), node);
+            }
+        }
+        for node in self.nodes.values() {
+            let (room, pods) = World::allocatable(node);
+            let taken = world.requested(node);
+            assert!(taken.milli_cpu <= room.milli_cpu && taken.memory <= room.memory, "seed {}: overcommitted", self.seed);
+            assert!(world.on(node).count() as i64 <= pods, "seed {}: too many pods", self.seed);
+        }
+        for pod in self.pods.values().filter(|p| on(p).is_none()) {
+            let info = PodInfo::new(pod.clone());
+            let legal = world.best(&info);
+            assert!(legal.is_empty(), "seed {}: pod {} is left over, but {legal:?} would do", self.seed, info.name());
+        }
+        self.scheduler.check_invariants().unwrap();
+    }
+}
+
+fn on(pod: &Pod) -> Option<&String> {
+    pod.spec.as_ref().and_then(|s| s.node_name.as_ref())
+}
+
+fn start(clock: &Arc<Fake>, seed: u64) -> Scheduler {
+    Scheduler::new(&Configuration::default(), Registry::default(), Vec::new(), clock.clone(), seed).unwrap()
+}
+
+#[test]
+fn every_schedulable_pod_ends_bound_and_no_node_is_overcommitted() {
+    for seed in 0..150 {
+        let mut simulation = Simulation::new(seed);
+        let mut next_pod = 0;
+        for _ in 0..200 {
+            simulation.step(&mut next_pod);
+        }
+        simulation.settle();
+        simulation.check();
+    }
+}
