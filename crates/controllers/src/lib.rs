@@ -10,16 +10,19 @@ mod context;
 mod error;
 mod registry;
 
+mod daemonset;
 mod deployment;
 mod endpoints;
 mod endpointslice;
 mod garbage;
+mod job;
 mod namespace;
 mod nodeipam;
 mod nodelifecycle;
 mod replicaset;
 mod rootca;
 mod serviceaccount;
+mod statefulset;
 mod tainteviction;
 
 pub use config::{CertificateRequest, Cidr, Config, Network, Signer};

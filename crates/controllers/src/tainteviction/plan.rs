@@ -6,6 +6,7 @@ use informer::clock;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod, Taint, Toleration};
 
+use crate::common::nodes::tolerates;
 use crate::common::pods;
 
 /// What becomes of a pod.
@@ -47,27 +48,4 @@ pub(super) fn fate(pod: &Pod, taints: &[Taint], now: Timestamp) -> Fate {
         Some(end) if end <= now => Fate::Goes,
         Some(end) => Fate::GoesIn(clock::since(end, now)),
     }
-}
-
-/// Whether a toleration covers a taint.
-fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
-    let filled = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
-    if filled(&toleration.effect).is_some_and(|effect| effect != taint.effect) {
-        return false;
-    }
-    if filled(&toleration.key).is_some_and(|key| key != taint.key) {
-        return false;
-    }
-    let value = taint.value.clone().unwrap_or_default();
-    match toleration.operator.as_deref().unwrap_or_default() {
-        "" | "Equal" => toleration.key.is_some() && toleration.value.clone().unwrap_or_default() == value,
-        "Exists" => true,
-        "Gt" => numbers(&value, &toleration.value).is_some_and(|(taint, bound)| taint > bound),
-        "Lt" => numbers(&value, &toleration.value).is_some_and(|(taint, bound)| taint < bound),
-        _ => false,
-    }
-}
-
-fn numbers(taint: &str, bound: &Option<String>) -> Option<(i64, i64)> {
-    Some((taint.parse().ok()?, bound.as_deref()?.parse().ok()?))
 }

@@ -2,6 +2,7 @@
 
 mod api;
 mod cascade;
+mod more_workloads;
 mod seeds;
 mod workloads;
 mod world;

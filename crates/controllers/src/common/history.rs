@@ -1,0 +1,121 @@
+//! ControllerRevisions: the templates that a DaemonSet or StatefulSet had, for updates and for `kubectl rollout undo`.
+
+use std::sync::Arc;
+
+use client::{Client, DeleteOptions, Kind};
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
+use serde_json::{Value, json};
+
+use super::meta::{MetaExt, controller_reference};
+use super::selector::Labels;
+use crate::Error;
+
+/// The label of pods and revisions that names a revision.
+pub(crate) const HASH_LABEL: &str = "controller-revision-hash";
+
+/// What a revision keeps: a patch that puts the template back.
+pub(crate) fn data(template: &PodTemplateSpec) -> Value {
+    let mut template = serde_json::to_value(template).unwrap_or_default();
+    template["$patch"] = json!("replace");
+    json!({"spec": {"template": template}})
+}
+
+/// The template that a revision keeps.
+pub(crate) fn template(revision: &ControllerRevision) -> Option<PodTemplateSpec> {
+    let mut template = revision.data.0.get("spec")?.get("template")?.clone();
+    template.as_object_mut()?.remove("$patch");
+    serde_json::from_value(template).ok()
+}
+
+/// Older before newer.
+pub(crate) fn sort(revisions: &mut [Arc<ControllerRevision>]) {
+    revisions.sort_by(|a, b| {
+        let age = |revision: &ControllerRevision| {
+            (
+                revision.revision.unwrap_or_default(),
+                revision.metadata.creation_timestamp.clone(),
+                revision.metadata.name.clone(),
+            )
+        };
+        age(a).cmp(&age(b))
+    });
+}
+
+/// What became of the present template.
+pub(crate) enum Present {
+    /// This is its revision.
+    Revision(Arc<ControllerRevision>),
+    /// Another template has the same hash: the owner's collision count must grow.
+    Collision,
+}
+
+/// The revision of the owner's present template, made or moved to the end as need be. `revisions` are the owner's own.
+pub(crate) async fn present<O: Kind>(
+    client: &Client,
+    owner: &O,
+    template: &PodTemplateSpec,
+    labels: &Labels,
+    hash: &str,
+    revisions: &[Arc<ControllerRevision>],
+) -> Result<Present, Error> {
+    let mut sorted = revisions.to_vec();
+    sort(&mut sorted);
+    let wanted = data(template);
+    let next = sorted.last().and_then(|last| last.revision).unwrap_or_default() + 1;
+    let same = sorted.iter().rfind(|revision| revision.data.0 == wanted);
+    if let Some(known) = same {
+        if sorted.last().is_some_and(|last| last.metadata.name == known.metadata.name) {
+            return Ok(Present::Revision(known.clone()));
+        }
+        // Rolled back to: it becomes the newest again.
+        let changed = ControllerRevision { revision: Some(next), ..ControllerRevision::clone(known) };
+        return Ok(Present::Revision(Arc::new(client.update(&changed).await?)));
+    }
+    let mut labels = labels.clone().unwrap_or_default();
+    labels.insert(HASH_LABEL.to_owned(), hash.to_owned());
+    let name = format!("{}-{hash}", owner.metadata().name().get(..223).unwrap_or(owner.metadata().name()));
+    let revision = ControllerRevision {
+        metadata: ObjectMeta {
+            name: Some(name.clone()),
+            namespace: owner.metadata().namespace.clone(),
+            labels: Some(labels),
+            owner_references: Some(vec![controller_reference(owner)]),
+            ..ObjectMeta::default()
+        },
+        data: RawExtension(wanted.clone()),
+        revision: Some(next),
+    };
+    match client.create(&revision).await {
+        Ok(created) => Ok(Present::Revision(Arc::new(created))),
+        Err(error) if error.is_already_exists() => {
+            let live = client.get::<ControllerRevision>(owner.metadata().namespace(), &name).await?;
+            let owned = live.metadata.controller().is_some_and(|controller| controller.uid == owner.metadata().uid());
+            if owned && live.data.0 == wanted { Ok(Present::Revision(Arc::new(live))) } else { Ok(Present::Collision) }
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Deletes the oldest revisions beyond the limit that no pod and no status names.
+pub(crate) async fn truncate(
+    client: &Client,
+    revisions: &[Arc<ControllerRevision>],
+    limit: Option<i32>,
+    in_use: impl Fn(&ControllerRevision) -> bool,
+) -> Result<(), Error> {
+    let mut unused: Vec<Arc<ControllerRevision>> =
+        revisions.iter().filter(|revision| !in_use(revision)).cloned().collect();
+    sort(&mut unused);
+    let surplus = unused.len().saturating_sub(usize::try_from(limit.unwrap_or(10)).unwrap_or_default());
+    for revision in unused.iter().take(surplus) {
+        let (namespace, name) = (revision.metadata.namespace(), revision.metadata.name());
+        match client.delete::<ControllerRevision>(namespace, name, &DeleteOptions::default()).await {
+            Err(error) if !error.is_not_found() => return Err(error.into()),
+            _ => {}
+        }
+    }
+    Ok(())
+}

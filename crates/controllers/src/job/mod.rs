@@ -1,0 +1,273 @@
+//! Job: runs pods until enough of them succeeded.
+//!
+//! `tally` counts, `plan` decides, `status` reports; all are pure. Every pod carries a finalizer until it is counted, so that none is lost when somebody deletes
+//! it, and none is counted twice. Upstream: job controller.
+
+mod failure_policy;
+mod indexes;
+mod plan;
+mod pod;
+mod status;
+mod tally;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use client::{Client, Patch};
+use informer::{Action, Change, Clock, Echoes, EventType, Expectations, Informer, Key, Reconciler, WorkQueue};
+use k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus};
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::json;
+
+use crate::Error;
+use crate::common::meta::{MetaExt, controller_key};
+use crate::common::pod_control::{PodControl, namespace_ends};
+use crate::common::{batch, claim, selector};
+use crate::context::Context;
+use failure_policy::Verdict;
+use plan::Plan;
+use status::Seen;
+use tally::{Tally, tally};
+
+const WORKERS: usize = 5;
+/// For the case that an echo never comes.
+const UNMET: Duration = Duration::from_secs(60);
+/// Jobs that somebody else runs say so.
+const MANAGER: &str = "kubernetes.io/job-controller";
+
+/// Runs the controller.
+pub(crate) async fn start(context: Context) {
+    let (pods, jobs) = (context.informers.of(), context.informers.of());
+    let controller = Jobs {
+        client: context.client.clone(),
+        control: context.pod_control(),
+        clock: context.clock.clone(),
+        expectations: Arc::new(Expectations::new(context.clock.clone())),
+        pod_echoes: Echoes::new(&pods, context.clock.clone()),
+        job_echoes: Echoes::new(&jobs, context.clock.clone()),
+        jobs,
+        pods,
+    };
+    claim::index_orphans(&controller.pods);
+    let queue = context.queue();
+    controller.listen(&queue);
+    futures::join!(controller.jobs.synced(), controller.pods.synced());
+    context.run(controller, queue, WORKERS).await;
+}
+
+struct Jobs {
+    client: Client,
+    control: PodControl,
+    clock: Arc<dyn Clock>,
+    expectations: Arc<Expectations>,
+    /// A pod that was let go must be seen so before it could be counted again.
+    pod_echoes: Echoes<Pod>,
+    job_echoes: Echoes<Job>,
+    jobs: Informer<Job>,
+    pods: Informer<Pod>,
+}
+
+impl Jobs {
+    fn listen(&self, queue: &WorkQueue<Key>) {
+        informer::feed(&self.jobs, queue, |change| [change.object().metadata.key()]);
+        let expectations = self.expectations.clone();
+        informer::feed(&self.pods, queue, move |change| {
+            let pod = change.object();
+            let key = controller_key::<Job>(&pod.metadata)?;
+            match change {
+                Change::Added(_) if !pod.metadata.is_deleting() => expectations.creation_observed(&key),
+                Change::Modified { .. } if !pod.metadata.is_deleting() => {}
+                _ => expectations.deletion_observed(&key, pod.metadata.uid()),
+            }
+            Some(key)
+        });
+    }
+}
+
+impl Reconciler for Jobs {
+    type Error = Error;
+
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+        let Some(job) = self.jobs.get(key) else {
+            self.expectations.forget(key);
+            return self.let_orphans_go(key).await;
+        };
+        let Some(spec) = job.spec.clone() else { return Ok(Action::Done) };
+        if spec.managed_by.as_deref().is_some_and(|manager| manager != MANAGER) {
+            return Ok(Action::Done);
+        }
+        if !self.expectations.met(key) || !self.pod_echoes.heard(key) || !self.job_echoes.heard(key) {
+            return Ok(Action::After(UNMET));
+        }
+        let known = job.status.clone().unwrap_or_default();
+        let selector = selector::parse_optional(spec.selector.as_ref());
+        let own = claim::claim(&self.client, &*job, &selector, claim::candidates(&self.pods, &*job)).await?;
+        if tally::is_finished(&known) {
+            self.let_go(&job, own.iter().filter(|pod| pod::is_tracked(pod))).await?;
+            return Ok(Action::Done);
+        }
+        self.turn(&job, &spec, &known, &own).await
+    }
+
+    fn uid(&self, key: &Key) -> Option<String> {
+        self.jobs.get(key)?.metadata.uid.clone()
+    }
+}
+
+impl Jobs {
+    async fn turn(&self, job: &Job, spec: &JobSpec, known: &JobStatus, own: &[Arc<Pod>]) -> Result<Action, Error> {
+        let now = self.clock.now();
+        let tally = self.confirmed(tally(spec, known, own, now)).await?;
+        let outcome = plan::outcome(spec, known, &tally, now);
+        let plan = if job.metadata.is_deleting() {
+            Plan::default()
+        } else {
+            plan::plan(spec, known, &tally, outcome.is_some(), now)
+        };
+        let (created, applied) = self.apply(job, &plan).await;
+        let uncounted = known.uncounted_terminated_pods.clone().unwrap_or_default();
+        let listed = uncounted.succeeded.iter().flatten().chain(uncounted.failed.iter().flatten());
+        let held = |uid: &str| own.iter().any(|pod| pod.metadata.uid() == uid && pod::is_tracked(pod));
+        let released: BTreeSet<String> = listed.filter(|uid| !held(uid)).cloned().collect();
+        let judged = |pod: &Arc<Pod>| failure_policy::judge(spec.pod_failure_policy.as_ref(), pod) == Verdict::Ignore;
+        let ignored: BTreeSet<String> =
+            own.iter().filter(|pod| judged(pod)).map(|pod| pod.metadata.uid().to_owned()).collect();
+        let status = status::status(
+            known,
+            &Seen {
+                spec,
+                tally: &tally,
+                released: &released,
+                ignored: &ignored,
+                outcome: outcome.as_ref(),
+                created,
+                deleted: if applied.is_ok() { plan.delete.len() } else { 0 },
+                now,
+            },
+        );
+        if job.status.as_ref() != Some(&status) {
+            let changed = Job { status: Some(status.clone()), ..job.clone() };
+            let written = self.client.update_status(&changed).await?;
+            self.job_echoes.wrote(&job.metadata.key(), &written);
+            self.tell(job, known, &status);
+        }
+        // Only after the status that names them is written may they be let go.
+        let uncounted = status.uncounted_terminated_pods.clone().unwrap_or_default();
+        let noted = |pod: &Pod| {
+            let mut uids = uncounted.succeeded.iter().flatten().chain(uncounted.failed.iter().flatten());
+            uids.any(|uid| uid == pod.metadata.uid())
+        };
+        self.let_go(job, own.iter().filter(|pod| pod::is_tracked(pod) && noted(pod))).await?;
+        applied?;
+        Ok(Action::after(plan.again))
+    }
+
+    /// A cache of pods may be older than the cache of Jobs, above all after a restart, and show a pod that was counted long ago as one to be counted. So
+    /// the API server is asked about those, and only those.
+    async fn confirmed(&self, mut tally: Tally) -> Result<Tally, Error> {
+        for list in [&mut tally.newly_succeeded, &mut tally.newly_failed] {
+            let mut confirmed = Vec::with_capacity(list.len());
+            for pod in list.drain(..) {
+                match self.client.get::<Pod>(pod.metadata.namespace(), pod.metadata.name()).await {
+                    Ok(live) if live.metadata.uid == pod.metadata.uid && pod::is_tracked(&live) => confirmed.push(pod),
+                    Ok(_) => {}
+                    Err(error) if error.is_not_found() => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            *list = confirmed;
+        }
+        Ok(tally)
+    }
+
+    async fn apply(&self, job: &Job, plan: &Plan) -> (usize, Result<(), Error>) {
+        let key = job.metadata.key();
+        self.expectations.expect_deletions(&key, plan.delete.iter().map(|pod| pod.metadata.uid().to_owned()));
+        let deleted = batch::all(&plan.delete, |pod| async {
+            let answer = self.control.delete(job, pod).await;
+            if answer.is_err() || self.pods.get(&pod.metadata.key()).is_none() {
+                self.expectations.deletion_observed(&key, pod.metadata.uid());
+            }
+            answer
+        })
+        .await;
+        self.expectations.expect_creations(&key, plan.create.len());
+        let (created, answer) = batch::slow_start(plan.create.len(), |at| {
+            let new = plan.create[at];
+            let pod = pod::new_pod(job, new.index, new.failures);
+            let key = &key;
+            async move {
+                match self.control.create(job, &pod).await {
+                    Err(error) if namespace_ends(&error) => {
+                        self.expectations.creation_observed(key);
+                        Ok(())
+                    }
+                    answer => answer.map(drop),
+                }
+            }
+        })
+        .await;
+        for _ in created..plan.create.len() {
+            self.expectations.creation_observed(&key);
+        }
+        (created, deleted.and(answer).map_err(Error::from))
+    }
+
+    /// Takes the finalizer from pods.
+    async fn let_go<'a>(&self, job: &Job, pods: impl Iterator<Item = &'a Arc<Pod>>) -> Result<(), Error> {
+        let key = job.metadata.key();
+        batch::all(pods, |pod| async { self.release(&key, pod).await }).await
+    }
+
+    async fn release(&self, key: &Key, pod: &Pod) -> Result<(), Error> {
+        let patch =
+            json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [pod::FINALIZER], "uid": pod.metadata.uid}});
+        match self.client.patch::<Pod>(pod.metadata.namespace(), pod.metadata.name(), &Patch::Strategic(patch)).await {
+            Ok(written) => {
+                // A pod that was being deleted is gone with its last finalizer; then its end is the echo.
+                if !written.metadata.is_deleting() {
+                    self.pod_echoes.wrote(key, &written);
+                }
+                Ok(())
+            }
+            Err(error) if error.is_not_found() || error.is_conflict() || error.is_invalid() => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Pods whose Job is gone are nobody's to count.
+    async fn let_orphans_go(&self, key: &Key) -> Result<Action, Error> {
+        let pods = self.pods.by_namespace(&key.namespace);
+        let orphans = pods
+            .iter()
+            .filter(|pod| pod::is_tracked(pod) && controller_key::<Job>(&pod.metadata).as_ref() == Some(key));
+        batch::all(orphans, |pod| async { self.release(key, pod).await }).await?;
+        Ok(Action::Done)
+    }
+
+    fn tell(&self, job: &Job, before: &JobStatus, after: &JobStatus) {
+        let has = |status: &JobStatus, type_: &str, value: &str| {
+            status.conditions.iter().flatten().any(|condition| condition.type_ == type_ && condition.status == value)
+        };
+        let became = |type_: &str, value: &str| has(after, type_, value) && !has(before, type_, value);
+        let recorder = &self.control.recorder;
+        if became("Suspended", "True") {
+            recorder.event(job, EventType::Normal, "Suspended", "Job suspended");
+        }
+        if became("Suspended", "False") {
+            recorder.event(job, EventType::Normal, "Resumed", "Job resumed");
+        }
+        if became("Complete", "True") {
+            recorder.event(job, EventType::Normal, "Completed", "Job completed");
+        }
+        let failed = after.conditions.iter().flatten().find(|condition| condition.type_ == "Failed");
+        if let Some(failed) = failed.filter(|_| became("Failed", "True")) {
+            let (reason, message) =
+                (failed.reason.clone().unwrap_or_default(), failed.message.clone().unwrap_or_default());
+            recorder.event(job, EventType::Warning, &reason, message);
+        }
+    }
+}
