@@ -4,6 +4,7 @@
 //! is the revision of the write, known only after it. It is spliced in when the object is sent, at an offset found once.
 //! So the bytes in the store, in the watch cache and on the wire are the same bytes.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -323,7 +324,7 @@ impl<'de> Visitor<'de> for Level<'_> {
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
         let at_metadata = self.path.keys() == ["metadata"];
-        while let Some(key) = map.next_key::<std::borrow::Cow<'de, str>>()? {
+        while let Some(key) = map.next_key_seed(Key)? {
             if at_metadata && self.metadata(&key, &mut map)? {
                 continue;
             }
@@ -382,6 +383,33 @@ impl<'de> Visitor<'de> for Level<'_> {
         }
         while seq.next_element::<IgnoredAny>()?.is_some() {}
         Ok(())
+    }
+}
+
+/// A key, borrowed from the encoding unless it has escapes: most keys are only looked at and skipped.
+struct Key;
+
+impl<'de> DeserializeSeed<'de> for Key {
+    type Value = Cow<'de, str>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Key {
+    type Value = Cow<'de, str>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_borrowed_str<E: serde::de::Error>(self, key: &'de str) -> Result<Self::Value, E> {
+        Ok(Cow::Borrowed(key))
+    }
+
+    fn visit_str<E: serde::de::Error>(self, key: &str) -> Result<Self::Value, E> {
+        Ok(Cow::Owned(key.to_owned()))
     }
 }
 

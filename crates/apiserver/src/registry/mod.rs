@@ -53,6 +53,7 @@ pub struct Registry {
     /// By plural; few plurals are in several groups or versions.
     served: HashMap<&'static str, Vec<Served>>,
     stored: Vec<Arc<Resource>>,
+    stored_by_plural: HashMap<&'static str, Vec<Arc<Resource>>>,
 }
 
 /// Which group versions are served: the stable ones, and what `--runtime-config` says.
@@ -107,7 +108,7 @@ impl Registry {
     /// Everything that the configuration serves, on these caches.
     pub fn new(config: &RuntimeConfig, caches: &Caches, event_ttl: u64) -> Self {
         let mut by_prefix: HashMap<String, Arc<Resource>> = HashMap::new();
-        let mut registry = Self { served: HashMap::new(), stored: Vec::new() };
+        let mut registry = Self { served: HashMap::new(), stored: Vec::new(), stored_by_plural: HashMap::new() };
         for facts in enabled(config) {
             let resource = is_stored(facts).then(|| {
                 let prefix = prefix(facts);
@@ -122,6 +123,7 @@ impl Registry {
                         prefix: prefix.clone(),
                     });
                     registry.stored.push(resource.clone());
+                    registry.stored_by_plural.entry(&storage.plural).or_default().push(resource.clone());
                     resource
                 };
                 by_prefix.entry(prefix.clone()).or_insert_with(make).clone()
@@ -141,7 +143,7 @@ impl Registry {
 
     /// The stored resource of this group and plural, in whatever version.
     pub fn stored(&self, group: &str, plural: &str) -> Option<&Arc<Resource>> {
-        self.stored.iter().find(|resource| resource.name.group == group && resource.name.resource == plural)
+        self.stored_by_plural.get(plural)?.iter().find(|resource| resource.name.group == group)
     }
 
     /// Every stored resource.
