@@ -92,17 +92,23 @@ pub async fn run(options: Options) -> Result<(), Error> {
     if options.https_port != 0 {
         write_kubeconfig(&data_dir, address, &keys)?;
     }
-    let tls = pki::server_config(&keys.server, &keys.authority_pem())?;
-    let token_key = pki::PrivateKey::from_pem(keys.service_account_key.to_pem())?;
-    let kubelet_client = pki::client_config(&keys.kubelet_client, &keys.authority_pem())?;
-    let mut config = apiserver::Config::new(opened.store, tls, kubelet_client, token_key);
-    config.address = address;
-    config.advertise = advertise;
-    config.runtime_config = runtime_config;
-    config.service_range.clone_from(&options.service_cluster_ip_range);
-    config.node_ports = options.service_node_port_range.0..=options.service_node_port_range.1;
-    config.event_ttl = options.event_ttl;
-    let server = apiserver::Server::start(config).await?;
+    let start = async || {
+        let mut config = base_config(Arc::clone(&opened.store), &keys)?;
+        config.address = address;
+        config.advertise = advertise;
+        config.runtime_config = runtime_config.clone();
+        config.service_range.clone_from(&options.service_cluster_ip_range);
+        config.node_ports = options.service_node_port_range.0..=options.service_node_port_range.1;
+        config.event_ttl = options.event_ttl;
+        Ok(apiserver::Server::start(config).await?)
+    };
+    let server = tokio::select! {
+        server = start_patiently(start) => server?,
+        name = signals.next() => {
+            tracing::info!("{name}: stopped before the server was ready");
+            return Ok(());
+        }
+    };
     if options.https_port == 0 {
         write_kubeconfig(&data_dir, server.address, &keys)?;
     }
@@ -129,6 +135,39 @@ pub async fn run(options: Options) -> Result<(), Error> {
         name = signals.next() => tracing::warn!("{name} again: leaving at once"),
     }
     Ok(())
+}
+
+/// The settings that come from the certificates.
+fn base_config(store: Arc<dyn store::Store>, keys: &pki::Cluster) -> Result<apiserver::Config, Error> {
+    let tls = pki::server_config(&keys.server, &keys.authority_pem())?;
+    let kubelet_client = pki::client_config(&keys.kubelet_client, &keys.authority_pem())?;
+    let token_key = pki::PrivateKey::from_pem(keys.service_account_key.to_pem())?;
+    Ok(apiserver::Config::new(store, tls, kubelet_client, token_key))
+}
+
+/// Starts the API server. A store that is not there yet, as an etcd may be, is waited for: the machines of a cluster come up
+/// in any order.
+async fn start_patiently(
+    start: impl AsyncFn() -> Result<apiserver::Server, Error>,
+) -> Result<apiserver::Server, Error> {
+    let mut delay = Duration::from_millis(100);
+    loop {
+        let error = match start().await {
+            Err(Error::ApiServer(error)) if is_unavailable(&error) => error,
+            outcome => return outcome,
+        };
+        tracing::warn!("{error}; trying again in {delay:?}");
+        tokio::time::sleep(delay).await;
+        delay = (delay * 2).min(Duration::from_secs(2));
+    }
+}
+
+fn is_unavailable(error: &apiserver::Error) -> bool {
+    match error {
+        apiserver::Error::Load(error) => matches!(error, store::Error::Unavailable(_)),
+        apiserver::Error::Bootstrap(error) => error.code == 503,
+        _ => false,
+    }
 }
 
 /// Starts what watches the API. An embedded store has one server, so nobody can contest its parts; an etcd may have many.

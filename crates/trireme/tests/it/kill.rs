@@ -64,7 +64,7 @@ async fn run(mut etcd: Option<Etcd>) {
             writers.spawn(write(client, Arc::clone(&histories), Arc::clone(&keys), seed, stop.clone()));
         }
         let before = histories.acknowledged();
-        progress(&histories, before + random.random_range(50..400)).await;
+        progress(&server, &histories, before + random.random_range(50..400), seed).await;
         match &mut etcd {
             Some(etcd) if random.random_bool(0.5) => {
                 etcd.kill().await;
@@ -81,7 +81,7 @@ async fn run(mut etcd: Option<Etcd>) {
         }
         server.ready().await;
         let after = histories.acknowledged();
-        progress(&histories, after + 50).await;
+        progress(&server, &histories, after + 50, seed).await;
         stop.cancel();
         while let Some(writer) = writers.join_next().await {
             writer.expect("a writer that does not panic");
@@ -105,12 +105,15 @@ async fn run(mut etcd: Option<Etcd>) {
 }
 
 /// Waits until so many writes were acknowledged.
-async fn progress(histories: &Histories, wanted: usize) {
+async fn progress(server: &Server, histories: &Histories, wanted: usize, seed: u64) {
     let reached = async {
         while histories.acknowledged() < wanted {
             // The load is the clock here: how long it takes is the server's affair.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    eventually("writers make progress", reached).await;
+    if tokio::time::timeout(Duration::from_secs(60), reached).await.is_err() {
+        let (count, refusal) = (histories.acknowledged(), histories.last_failure());
+        panic!("seed {seed}: writers are stuck at {count} of {wanted}; last failure: {refusal}\n{}", server.log_text());
+    }
 }

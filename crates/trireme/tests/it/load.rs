@@ -28,6 +28,7 @@ pub struct Histories {
     next_value: AtomicU64,
     operations: Mutex<HashMap<String, Vec<Recorded<Operation>>>>,
     acknowledged: Mutex<Vec<(u64, String, u64)>>,
+    failure: Mutex<String>,
 }
 
 impl Histories {
@@ -37,6 +38,7 @@ impl Histories {
             next_value: AtomicU64::new(1),
             operations: Mutex::default(),
             acknowledged: Mutex::default(),
+            failure: Mutex::default(),
         })
     }
 
@@ -59,6 +61,15 @@ impl Histories {
                 history.len()
             );
         }
+    }
+
+    /// What last went wrong, for whoever finds that nothing goes right any more.
+    pub fn last_failure(&self) -> String {
+        self.failure.lock().clone()
+    }
+
+    fn fail(&self, what: &str, error: &Error) {
+        *self.failure.lock() = format!("{what}: {error:?}");
     }
 
     /// How many writes were acknowledged so far.
@@ -93,7 +104,10 @@ async fn read_seen(client: &Client, histories: &Histories, key: &str) -> Option<
     let held = match client.get::<ConfigMap>("default", key).await {
         Ok(map) => Some(seen(&map)),
         Err(error) if error.is_not_found() => None,
-        Err(_) => return None,
+        Err(error) => {
+            histories.fail("read", &error);
+            return None;
+        }
     };
     histories.record(key, called, Operation::Read(held.as_ref().map(|seen| seen.value)), true);
     Some(held)
@@ -127,7 +141,10 @@ pub async fn write(client: Client, histories: Arc<Histories>, keys: Arc<[String]
         let outcome = match &result {
             Ok(_) => Outcome::Done,
             Err(error) if refused(error) => Outcome::Refused,
-            Err(_) => Outcome::Unknown,
+            Err(error) => {
+                histories.fail("write", error);
+                Outcome::Unknown
+            }
         };
         let swap = Operation::Swap { expected: held.map(|seen| seen.value), new: (!delete).then_some(value), outcome };
         histories.record(key, called, swap, outcome != Outcome::Unknown);

@@ -1,0 +1,133 @@
+//! `make bench`: figures of this build as JSON lines, or of another API server with `PEER_KUBECONFIG`.
+//!
+//! The client is ours, over TLS and HTTP/2, and shares the machine with the server. It sends bodies that were encoded
+//! beforehand and does not decode answers, so that it measures the server and not itself. `BENCH_SCALE=0.1` is a quick look.
+
+mod load;
+mod pods;
+mod report;
+mod watches;
+
+use std::time::Duration;
+
+use client::{Client, Config, DeleteOptions};
+use k8s_openapi::api::core::v1::Namespace;
+use testkit::{Server, ServerOptions};
+
+use report::{Line, resident_megabytes};
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// Where the figures come from.
+pub struct Target {
+    /// One client is one connection.
+    clients: Vec<Client>,
+    config: Config,
+    /// Whose memory can be read; none for another server.
+    process: Option<u32>,
+    scale: f64,
+}
+
+/// Connections of the load. One would make HTTP/2's framing of a single connection the limit.
+const CONNECTIONS: usize = 8;
+
+impl Target {
+    fn new(kubeconfig: &std::path::Path, process: Option<u32>) -> Result<Self, Failure> {
+        let config = Config::from_kubeconfig(kubeconfig)?;
+        let clients: Result<_, _> = (0..CONNECTIONS).map(|_| Client::https(config.clone())).collect();
+        let scale = std::env::var("BENCH_SCALE").ok().and_then(|scale| scale.parse().ok()).unwrap_or(1.0);
+        Ok(Self { clients: clients?, config, process, scale })
+    }
+
+    fn client(&self) -> &Client {
+        &self.clients[0]
+    }
+
+    fn scaled(&self, count: usize) -> usize {
+        // At least enough for a percentile to mean something.
+        ((count as f64 * self.scale) as usize).max(100)
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Failure> {
+    if let Some(kubeconfig) = std::env::var_os("PEER_KUBECONFIG") {
+        let target = Target::new(std::path::Path::new(&kubeconfig), None)?;
+        return requests(&target).await;
+    }
+    whole_control_plane().await?;
+    api_server().await
+}
+
+fn binary() -> std::path::PathBuf {
+    // Examples lie in target/<profile>/examples, the binary beside that directory.
+    let here = std::env::current_exe().expect("a program knows where it is");
+    here.ancestors().nth(2).expect("examples lie two levels deep").join("trireme")
+}
+
+fn start(arguments: &[&str]) -> ServerOptions {
+    ServerOptions { binary: binary(), arguments: arguments.iter().map(|&argument| argument.to_owned()).collect() }
+}
+
+/// Start-up and idle memory of everything in one process.
+async fn whole_control_plane() -> Result<(), Failure> {
+    let begun = std::time::Instant::now();
+    let mut server = Server::start(start(&["--disable-agent"])).await;
+    Line::new("ready_empty").figure("ms", begun.elapsed().as_secs_f64() * 1e3).at_most("ms", 200.0).print();
+    // Idle is what is left after start-up's own garbage went back to the system.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let id = server.id().ok_or("the server is gone")?;
+    Line::new("idle_memory").figure("megabytes", resident_megabytes(id)?).at_most("megabytes", 40.0).print();
+    server.stop().await;
+    Ok(())
+}
+
+/// Requests, watches and memory of the API server and its store.
+async fn api_server() -> Result<(), Failure> {
+    let alone = ["--disable-agent", "--disable-controller-manager", "--disable-scheduler"];
+    let mut server = Server::start(start(&alone)).await;
+    let target = Target::new(&server.kubeconfig(), server.id())?;
+    requests(&target).await?;
+    watches::idle(&target).await?;
+
+    let count = target.scaled(100_000);
+    pods::fill(&target, "full", count).await?;
+    let id = server.id().ok_or("the server is gone")?;
+    // Freed pages go back within a second or two.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    Line::new("memory_full")
+        .figure("pods", count as f64)
+        .figure("megabytes", resident_megabytes(id)?)
+        .at_most("megabytes", 600.0)
+        .print();
+    drop(target);
+    server.stop().await;
+    let begun = std::time::Instant::now();
+    server.spawn();
+    server.ready().await;
+    Line::new("ready_full")
+        .figure("pods", count as f64)
+        .figure("ms", begun.elapsed().as_secs_f64() * 1e3)
+        .at_most("ms", 1000.0)
+        .print();
+    server.stop().await;
+    Ok(())
+}
+
+/// What can be measured of any API server.
+async fn requests(target: &Target) -> Result<(), Failure> {
+    let spaces = ["bench-create", "bench-list", "bench-watch", "bench-idle", "full"];
+    for space in spaces {
+        pods::space(target.client(), space).await?;
+    }
+    pods::creates(target, "bench-create").await?;
+    pods::gets(target, "bench-create").await?;
+    pods::lists(target, "bench-list").await?;
+    watches::fan_out(target, "bench-watch").await?;
+    if target.process.is_none() {
+        for space in spaces {
+            target.client().delete::<Namespace>("", space, &DeleteOptions::default()).await?;
+        }
+    }
+    Ok(())
+}
