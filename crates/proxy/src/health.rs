@@ -4,24 +4,16 @@
 //! before they would be dropped.
 
 use std::collections::HashMap;
-use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
-use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
+use crate::http;
 use crate::model::ServiceName;
-
-/// Load balancers ask a few at a time; whoever opens more waits.
-const CONNECTIONS: usize = 64;
+use crate::state::State;
 
 /// A port that could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +31,7 @@ pub struct Error {
 pub struct HealthServers {
     node: String,
     addresses: Vec<IpAddr>,
-    healthy: Arc<AtomicBool>,
+    state: Arc<State>,
     servers: HashMap<ServiceName, Server>,
 }
 
@@ -57,10 +49,9 @@ impl Drop for Server {
 }
 
 impl HealthServers {
-    /// No server yet; later ones listen on these addresses (on every address, if there are none) and report the
-    /// proxy as healthy as long as `healthy` is set.
-    pub fn new(node: &str, addresses: Vec<IpAddr>, healthy: Arc<AtomicBool>) -> Self {
-        Self { node: node.to_owned(), addresses, healthy, servers: HashMap::new() }
+    /// No server yet; later ones listen on these addresses, on every address if there are none.
+    pub fn new(node: &str, addresses: Vec<IpAddr>, state: Arc<State>) -> Self {
+        Self { node: node.to_owned(), addresses, state, servers: HashMap::new() }
     }
 
     /// Makes the server of a Service what it should be: on `port` with so many endpoints, or not there.
@@ -84,8 +75,9 @@ impl HealthServers {
                 port,
                 source,
             })?;
-            let answer = Answer { service: service.clone(), endpoints: count.clone(), healthy: self.healthy.clone() };
-            server.tasks.push(tokio::spawn(serve(listener, answer)).abort_handle());
+            let (service, count, state) = (service.clone(), count.clone(), self.state.clone());
+            let respond = move |_: &str| answer(&service, count.load(Ordering::Relaxed), state.is_healthy());
+            server.tasks.push(tokio::spawn(http::serve(listener, respond)).abort_handle());
         }
         self.servers.insert(service.clone(), server);
         Ok(())
@@ -97,58 +89,14 @@ impl HealthServers {
     }
 }
 
-#[derive(Clone)]
-struct Answer {
-    service: ServiceName,
-    endpoints: Arc<AtomicUsize>,
-    healthy: Arc<AtomicBool>,
-}
-
-impl Answer {
-    fn response(&self) -> Response<Full<Bytes>> {
-        let endpoints = self.endpoints.load(Ordering::Relaxed);
-        let healthy = self.healthy.load(Ordering::Relaxed);
-        let status = if endpoints > 0 && healthy { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-        let body = format!(
-            "{{\n\t\"service\": {{\n\t\t\"namespace\": \"{}\",\n\t\t\"name\": \"{}\"\n\t}},\n\t\"localEndpoints\": {endpoints},\n\
-             \t\"serviceProxyHealthy\": {healthy}\n}}",
-            self.service.namespace, self.service.name
-        );
-        Response::builder()
-            .status(status)
-            .header("Content-Type", "application/json")
-            .header("X-Content-Type-Options", "nosniff")
-            .header("X-Load-Balancing-Endpoint-Weight", endpoints)
-            .body(Full::new(Bytes::from(body)))
-            .expect("every header is a constant or a number")
-    }
-}
-
-async fn serve(listener: TcpListener, answer: Answer) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
-    loop {
-        let Ok(permit) = room.clone().acquire_owned().await else { return };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            // Out of file descriptors, most likely: the next connection is no better before others end.
-            Err(_) => {
-                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-                continue;
-            }
-        };
-        let answer = answer.clone();
-        tokio::spawn(async move {
-            let respond = service_fn(move |_: Request<Incoming>| {
-                let response = answer.response();
-                async move { Ok::<_, Infallible>(response) }
-            });
-            let io = TokioIo::new(stream);
-            let connection = hyper::server::conn::http1::Builder::new().keep_alive(false).serve_connection(io, respond);
-            // A client that does not ask in time gives up its place.
-            let _ = tokio::time::timeout(std::time::Duration::from_secs(10), connection).await;
-            drop(permit);
-        });
-    }
+fn answer(service: &ServiceName, endpoints: usize, healthy: bool) -> http::Answer {
+    let weight = [("X-Load-Balancing-Endpoint-Weight", endpoints.to_string())];
+    let body = format!(
+        "{{\n\t\"service\": {{\n\t\t\"namespace\": \"{}\",\n\t\t\"name\": \"{}\"\n\t}},\n\t\"localEndpoints\": {endpoints},\n\
+         \t\"serviceProxyHealthy\": {healthy}\n}}",
+        service.namespace, service.name
+    );
+    http::json(endpoints > 0 && healthy, &weight, body)
 }
 
 #[cfg(test)]
@@ -167,8 +115,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_node_with_endpoints_answers_ok_and_without_them_unavailable() {
-        let healthy = Arc::new(AtomicBool::new(true));
-        let mut servers = HealthServers::new("n1", vec![[127, 0, 0, 1].into()], healthy.clone());
+        let state = Arc::new(State::default());
+        state.written(true, std::time::Duration::ZERO);
+        let mut servers = HealthServers::new("n1", vec![[127, 0, 0, 1].into()], state.clone());
         let name = ServiceName { namespace: "ns".into(), name: "web".into() };
         // Somebody may take the free port first; then the next one is tried.
         let port = loop {
@@ -184,7 +133,7 @@ mod tests {
         servers.set(&name, Some((port, 0))).await.unwrap();
         assert!(get(port).await.starts_with("HTTP/1.1 503"));
         servers.set(&name, Some((port, 1))).await.unwrap();
-        healthy.store(false, Ordering::Relaxed);
+        state.failed(true);
         assert!(get(port).await.starts_with("HTTP/1.1 503"));
 
         let other = ServiceName { name: "other".into(), ..name.clone() };

@@ -5,18 +5,24 @@
 //! Services make one table and what an update changes in it, `render` the text of it. `sync` watches and applies;
 //! `health` and `conntrack` are what a Service needs besides rules.
 //!
+//! [`balancer`] is not part of a node's proxy: one in the cluster tells Services of type LoadBalancer the nodes' addresses.
+//!
 //! The rules live in the kernel: they outlive this process, and the next one replaces them in one transaction.
 //!
 //! Deliberately absent: `route_localnet` (node ports do not answer on loopback), a rule per Service (a packet costs the
 //! same look-ups however many Services there are), and any state that is not in the kernel's table or the API.
 
+pub mod balancer;
 mod choose;
+mod clients;
 mod conntrack;
 mod health;
+mod http;
 mod model;
 mod plan;
 mod render;
 pub mod rules;
+mod state;
 mod sync;
 mod table;
 #[cfg(test)]
@@ -25,7 +31,7 @@ mod testing;
 mod tests;
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use informer::Informers;
 use ipnet::IpNet;
@@ -50,6 +56,10 @@ pub struct Config {
     pub masquerade_all: bool,
     /// The bit of the packet mark that asks for masquerading.
     pub masquerade_bit: u8,
+    /// Where `/healthz` and `/livez` are answered, usually on port 10256.
+    pub healthz_address: Option<SocketAddr>,
+    /// Where `/metrics` is answered, usually on loopback, port 10249.
+    pub metrics_address: Option<SocketAddr>,
 }
 
 impl Config {
@@ -63,6 +73,8 @@ impl Config {
             served_here: BTreeSet::new(),
             masquerade_all: false,
             masquerade_bit: 14,
+            healthz_address: None,
+            metrics_address: None,
         }
     }
 }
@@ -76,6 +88,14 @@ pub enum Error {
     /// The node's addresses cannot be read.
     #[error(transparent)]
     Addresses(#[from] node::net::Error),
+    /// Health or metrics cannot be served.
+    #[error("listen on {address}: {source}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
 }
 
 /// Keeps the rules of this node until told to end. The rules stay.

@@ -10,6 +10,7 @@ use std::fmt::Write as _;
 
 use ipnet::IpNet;
 
+use crate::clients::Clients;
 use crate::model::{Family, NodeView, Protocol};
 use crate::plan::{Dispatch, Frontend, Key, Scope, Value, Verdict, family_word};
 use crate::table::{Changes, Pick, Table};
@@ -21,13 +22,21 @@ const ROUTE_PROTOCOL: u8 = 85;
 /// So many elements go on one line: `nft` parses one command at a time.
 const ELEMENTS_PER_LINE: usize = 512;
 
-/// The whole table as one transaction, which also replaces whatever was there under its name.
-pub fn replace(table: &Table, node: &NodeView) -> String {
+/// The whole table as one transaction, which also replaces whatever was there under its name; these clients stay with
+/// their endpoints.
+pub fn replace(table: &Table, node: &NodeView, clients: &Clients) -> String {
     let family = table.family();
     let ip = family_word(family);
     let mut out = format!("add table {ip} {TABLE}\ndelete table {ip} {TABLE}\n");
     out.push_str(&fixed(family, node));
-    out.push_str(&update(family, &table.all()));
+    let all = table.all();
+    out.push_str(&update(family, &all));
+    for (set, seconds) in &all.new_clients {
+        let known = clients.get(set).into_iter().flatten().map(|(address, left)| {
+            format!("{address} timeout {seconds}s expires {}s", (*left).min(u64::from(*seconds)))
+        });
+        elements(&mut out, "add", ip, known.map(|element| (Cow::Owned(set.clone()), element)));
+    }
     out
 }
 

@@ -3,6 +3,7 @@
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 
+use crate::clients;
 use crate::model::{Endpoints, Family, NodeView, ServiceName, ServicePort};
 use crate::plan::{Contribution, plan};
 use crate::render;
@@ -66,7 +67,18 @@ impl Rules {
 
     /// One transaction that makes the rules exactly these, whatever was there.
     pub fn replacement(&self) -> String {
-        self.tables.iter().map(|table| render::replace(table, &self.node)).collect()
+        self.replacement_keeping(&Default::default())
+    }
+
+    /// As [`Rules::replacement`], with the clients that stick to an endpoint, by family: what `nft -j list table` shows.
+    pub fn replacement_keeping(&self, listed: &[Vec<u8>; 2]) -> String {
+        let tables = self.tables.iter().zip(listed);
+        tables.map(|(table, listed)| render::replace(table, &self.node, &clients::of_table(listed))).collect()
+    }
+
+    /// Whether any Service remembers its clients.
+    pub fn has_affinity(&self) -> bool {
+        self.tables.iter().any(Table::has_affinity)
     }
 
     /// Commands for `ip -batch` that give Service addresses a route on this node.

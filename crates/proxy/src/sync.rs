@@ -6,9 +6,10 @@
 //! transaction as well.
 
 use std::collections::HashSet;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use informer::{Change, EventType, Filter, Informer, Informers, Key, Recorder};
 use ipnet::IpNet;
@@ -17,20 +18,27 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::ServiceCIDR;
 use node::{nft, run};
 use parking_lot::Mutex;
+use tokio::net::TcpListener;
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::conntrack::{self, Serving};
 use crate::health::HealthServers;
+use crate::http;
 use crate::model::{Endpoints, Family, NodeView, ServiceName, ServicePort, health_check_port};
+use crate::plan::family_word;
 use crate::render;
 use crate::rules::{Changed, Rules};
+use crate::state::State;
 use crate::{Config, Error};
 
 /// The index of slices by their Service.
 const BY_SERVICE: &str = "service";
 /// First and longest wait before a refused full write is tried again.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
+/// How long listing a table may take.
+const LISTING: Duration = Duration::from_secs(30);
 /// How long `ip` may take.
 const ROUTING: Duration = Duration::from_secs(10);
 
@@ -82,7 +90,7 @@ pub(crate) struct Proxy {
     ranges: Informer<ServiceCIDR>,
     noted: Arc<Noted>,
     recorder: Recorder,
-    healthy: Arc<AtomicBool>,
+    state: Arc<State>,
     health: HealthServers,
     rules: Rules,
     /// Deletions the kernel refused; harmless, and tried once more.
@@ -113,15 +121,25 @@ impl Proxy {
         let recorder =
             Recorder::new(informers.client().clone(), "kube-proxy", Some(&config.node_name), informers.clock().clone());
         let view = view(&config, None, &[]).await?;
-        let healthy = Arc::new(AtomicBool::new(false));
+        let state = Arc::new(State::default());
         let listen = view.node_port_addresses.iter().flatten().copied().collect();
-        let health = HealthServers::new(&config.node_name, listen, healthy.clone());
+        let health = HealthServers::new(&config.node_name, listen, state.clone());
         let rules = Rules::new(view);
         let unswept = String::new();
-        Ok(Self { config, services, slices, nodes, ranges, noted, recorder, healthy, health, rules, unswept })
+        Ok(Self { config, services, slices, nodes, ranges, noted, recorder, state, health, rules, unswept })
     }
 
     pub(crate) async fn run(mut self, shutdown: CancellationToken) -> Result<(), Error> {
+        // Ends with this function, however it ends.
+        let mut servers = JoinSet::new();
+        if let Some(address) = self.config.healthz_address {
+            let state = self.state.clone();
+            servers.spawn(http::serve(listen(address).await?, move |path| state.health(path)));
+        }
+        if let Some(address) = self.config.metrics_address {
+            let state = self.state.clone();
+            servers.spawn(http::serve(listen(address).await?, move |path| state.metrics(path)));
+        }
         // Until the Services are known, their addresses must not leave the machine; rules of an earlier run do better.
         if nft::list_table(nft::Family::Ip, render::TABLE).await?.is_empty() {
             nft::apply(&self.rules.replacement()).await?;
@@ -153,7 +171,7 @@ impl Proxy {
         let names: Vec<ServiceName> = self.noted.services.lock().drain().collect();
         let node_changed = self.noted.node.swap(false, Ordering::Relaxed);
         if node_changed
-            && let Some(view) = self.view().await.filter(|view| view != self.rules.node() || !self.is_healthy())
+            && let Some(view) = self.view().await.filter(|view| view != self.rules.node() || !self.state.is_healthy())
         {
             self.rewrite(view).await;
         } else {
@@ -161,13 +179,9 @@ impl Proxy {
         }
     }
 
-    fn is_healthy(&self) -> bool {
-        self.healthy.load(Ordering::Relaxed)
-    }
-
     /// Applies what the named Services are now.
     async fn apply(&mut self, names: &[ServiceName]) {
-        let timer = hops::start(hops::Hop::Endpoint, "apply");
+        let (timer, begun) = (hops::start(hops::Hop::Endpoint, "apply"), Instant::now());
         let current: Vec<Current> = names.iter().map(|name| self.current(name)).collect();
         let changed: Vec<Changed<'_>> = current.iter().map(Current::changed).collect();
         let transaction = self.rules.update(&changed);
@@ -180,9 +194,11 @@ impl Proxy {
         if !transaction.update.is_empty() {
             if let Err(error) = nft::apply(&transaction.update).await {
                 tracing::warn!(%error, "the kernel's rules are not what they were; writing all of them");
+                self.state.failed(false);
                 self.rewrite(self.rules.node().clone()).await;
                 return;
             }
+            self.state.written(false, begun.elapsed());
             if let Some(service) = current.iter().find_map(|current| current.service.as_ref()) {
                 let meta = &service.metadata;
                 let revision = meta.resource_version.as_ref().and_then(|r| r.parse().ok()).unwrap_or(0);
@@ -197,6 +213,7 @@ impl Proxy {
 
     /// Computes everything from the caches and writes it as one transaction, until the kernel takes it.
     async fn rewrite(&mut self, view: NodeView) {
+        let begun = Instant::now();
         let mut wait = RETRY.0;
         loop {
             self.noted.services.lock().clear();
@@ -204,15 +221,16 @@ impl Proxy {
             let slices = self.slices.list();
             self.rules = Rules::build(services.iter().map(Arc::as_ref), slices.iter().map(Arc::as_ref), view.clone());
             self.unswept.clear();
-            match nft::apply(&self.rules.replacement()).await {
+            let replacement = self.rules.replacement_keeping(&self.listed().await);
+            match nft::apply(&replacement).await {
                 Ok(()) => break,
                 Err(error) => tracing::error!(%error, ?wait, "cannot write the service rules"),
             }
-            self.healthy.store(false, Ordering::Relaxed);
+            self.state.failed(true);
             tokio::time::sleep(wait).await;
             wait = (wait * 2).min(RETRY.1);
         }
-        self.healthy.store(true, Ordering::Relaxed);
+        self.state.written(true, begun.elapsed());
         self.route().await;
         let names: Vec<ServiceName> =
             self.services.list().iter().filter_map(|service| ServiceName::of(service)).collect();
@@ -220,6 +238,18 @@ impl Proxy {
         let known: HashSet<&ServiceName> = names.iter().collect();
         self.health.keep(|name| known.contains(name));
         self.follow_up(&current).await;
+    }
+
+    /// The tables as they are, where a Service needs to know which clients it has. Not there is no error.
+    async fn listed(&self) -> [Vec<u8>; 2] {
+        let mut listed = [Vec::new(), Vec::new()];
+        if self.rules.has_affinity() {
+            for (listed, family) in listed.iter_mut().zip(Family::ALL) {
+                let args = ["-j", "list", "table", family_word(family), render::TABLE];
+                *listed = run::output("nft", &args, b"", LISTING).await.unwrap_or_default();
+            }
+        }
+        listed
     }
 
     /// Gives Service addresses a route. A refusal is only a warning: where there is a default route, all goes on as before.
@@ -254,7 +284,10 @@ impl Proxy {
         for (serving, family) in serving.iter().zip(Family::ALL).filter(|(serving, _)| !serving.is_empty()) {
             match conntrack::clear(serving, family).await {
                 Ok(0) => {}
-                Ok(count) => tracing::debug!(count, ?family, "forgot stale datagram flows"),
+                Ok(count) => {
+                    tracing::debug!(count, ?family, "forgot stale datagram flows");
+                    self.state.forgot(count);
+                }
                 Err(error) => tracing::warn!(%error, "cannot clear stale datagram flows"),
             }
         }
@@ -270,6 +303,7 @@ impl Proxy {
 
     async fn view(&self) -> Option<NodeView> {
         let node = self.nodes.get(&Key::cluster(&self.config.node_name));
+        self.state.observe(node.as_deref());
         let ranges: Vec<IpNet> = self
             .ranges
             .list()
@@ -285,6 +319,10 @@ impl Proxy {
             }
         }
     }
+}
+
+async fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
+    TcpListener::bind(address).await.map_err(|source| Error::Listen { address, source })
 }
 
 /// Configuration and observation as the rules see them.

@@ -81,6 +81,11 @@ impl Table {
         self.family
     }
 
+    /// Whether any Service in it remembers its clients.
+    pub fn has_affinity(&self) -> bool {
+        self.contributions.values().any(|(_, contribution)| !contribution.clients.is_empty())
+    }
+
     /// Everything in it, as changes to an empty table.
     pub fn all(&self) -> Changes {
         let mut all = Changes { new_picks: self.picks.keys().copied().collect(), ..Changes::default() };

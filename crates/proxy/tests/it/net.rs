@@ -94,6 +94,12 @@ impl Net {
         run(Command::new("ip").args(["netns", "exec", &self.name("node"), "nft", "-f", "-"]), script);
     }
 
+    /// The proxy's table as `nft -j` shows it.
+    pub fn listed(&self, family: &str) -> Vec<u8> {
+        let args = ["netns", "exec", &self.name("node"), "nft", "-j", "list", "table", family, "trireme-proxy"];
+        run(Command::new("ip").args(args), "").into_bytes()
+    }
+
     /// The node's rules as JSON.
     pub fn ruleset(&self) -> serde_json::Value {
         let args = ["netns", "exec", &self.name("node"), "nft", "-j", "list", "ruleset"];

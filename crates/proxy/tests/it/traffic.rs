@@ -187,6 +187,11 @@ fn a_client_with_affinity_keeps_its_endpoint_until_that_one_goes() {
     // Another endpoint's return moves nobody.
     cluster.set("web", sticky, &all);
     assert_eq!(net.ask_all("out", "10.96.0.1:80", 20), [second.as_str()]);
+    // Nor does a rewrite of everything, as after a restart.
+    for _ in 0..3 {
+        net.nft(&cluster.rules.replacement_keeping(&[net.listed("ip"), net.listed("ip6")]));
+        assert_eq!(net.ask_all("out", "10.96.0.1:80", 5), [second.as_str()]);
+    }
     cluster.remove("web");
     assert_eq!(net.ask("pod0", "10.96.0.1:80"), "refused");
 }
