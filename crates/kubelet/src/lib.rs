@@ -1,5 +1,18 @@
 //! The kubelet: it makes the pods that are bound to this node run, and reports what became of them.
+//!
+//! ```text
+//! API: pods of this node ─► pods ─► worker (one per pod) ─► node::cri ─► containers
+//!                                     │  plan, status: pure             │
+//! API: pod status ◄── writer ◄────────┘ ◄──── events ◄──────────────────┘
+//! API: node, lease ◄── registration ◄── machine, runtime
+//! ```
+//! Decisions are pure functions: [`pod::plan`], [`status`], [`config`], [`volumes::payload`], [`admission`],
+//! [`registration::status`]. What acts on them can be killed at any point: everything is read again from the API and the
+//! runtime.
+//!
+//! Deliberately absent: system calls and other programs, which are in the crate `node`; any loop that looks for work.
 
+pub mod admission;
 mod backoff;
 pub mod config;
 mod hooks;
@@ -7,7 +20,10 @@ pub mod http_get;
 pub mod images;
 mod objects;
 pub mod pod;
+mod pods;
 pub mod probes;
+pub mod registration;
+mod run;
 pub mod runtime;
 mod shared;
 pub mod status;
@@ -15,3 +31,8 @@ mod tokens;
 pub mod volumes;
 mod worker;
 mod writer;
+
+pub use run::{Config, Network, run};
+
+/// The Kubernetes version whose behaviour this kubelet has.
+pub const VERSION: &str = "v1.37.0";

@@ -1,0 +1,240 @@
+//! All pods of this node: one worker for each, started, told and forgotten as the API and the runtime say.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use informer::Informer;
+use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use node::cri::{EventKind, labels, v1};
+use parking_lot::Mutex;
+
+use crate::admission;
+use crate::pod::spec;
+use crate::shared::Shared;
+use crate::status::Verdict;
+use crate::volumes;
+use crate::worker::{self, End, Handle, Order};
+
+/// How often everything is looked at though nothing was announced: events can be lost.
+const RELIST: Duration = Duration::from_secs(300);
+
+/// The workers, by uid.
+#[derive(Clone)]
+pub struct Pods {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    workers: Arc<Mutex<HashMap<String, Handle>>>,
+    shared: Arc<Shared>,
+    me: Informer<Node>,
+}
+
+/// Tells a worker that an object its pod refers to changed. Made before the workers are.
+pub fn teller(workers: &Arc<Mutex<HashMap<String, Handle>>>) -> crate::objects::Told {
+    let workers = workers.clone();
+    Arc::new(move |uid: &str| {
+        if let Some(handle) = workers.lock().get(uid) {
+            handle.references_changed();
+        }
+    })
+}
+
+impl Pods {
+    /// No pods yet.
+    pub fn new(workers: Arc<Mutex<HashMap<String, Handle>>>, shared: Arc<Shared>, me: Informer<Node>) -> Self {
+        Self { inner: Arc::new(Inner { workers, shared, me }) }
+    }
+
+    /// Follows the API's pods of this node.
+    pub fn follow(&self, pods: &Informer<Pod>) {
+        let me = self.clone();
+        pods.subscribe(move |change| match change.after() {
+            Some(pod) => me.set(pod.clone()),
+            None => me.gone(change.object()),
+        });
+    }
+
+    /// A pod is to run here, or changed.
+    pub fn set(&self, pod: Arc<Pod>) {
+        // The image of a static pod runs nothing; what it shows is another pod's.
+        if spec::is_mirror(&pod) {
+            return;
+        }
+        let uid = spec::uid(&pod).to_owned();
+        let mut workers = self.inner.workers.lock();
+        if let Some(handle) = workers.get(&uid) {
+            handle.orders.send_modify(|order| order.pod = pod);
+            return;
+        }
+        let end = self.refusal(&pod, &workers).map(|verdict| {
+            self.inner.shared.event(&pod, informer::EventType::Warning, &verdict.reason, verdict.message.clone());
+            End {
+                verdict: Verdict { message: format!("Pod was rejected: {}", verdict.message), ..verdict },
+                grace: None,
+            }
+        });
+        let handle = worker::start(self.inner.shared.clone(), Order { pod, end, gone: false });
+        workers.insert(uid, handle);
+    }
+
+    /// Why a new pod cannot run here. One that was here before was admitted already.
+    fn refusal(&self, pod: &Pod, workers: &HashMap<String, Handle>) -> Option<Verdict> {
+        let known = pod.status.as_ref().is_some_and(|status| status.start_time.is_some());
+        if known || spec::is_deleting(pod) || spec::is_finished(pod) {
+            return None;
+        }
+        let others: Vec<Arc<Pod>> = workers
+            .values()
+            .filter(|handle| {
+                let phase = handle.status.borrow().phase.clone();
+                !matches!(phase.as_deref(), Some("Succeeded" | "Failed")) && handle.orders.borrow().end.is_none()
+            })
+            .map(|handle| handle.orders.borrow().pod.clone())
+            .collect();
+        let node = self.inner.me.get(&informer::Key::cluster(&self.inner.shared.facts().node_name));
+        admission::refusal(pod, &others, node.as_deref())
+    }
+
+    /// The API does not have the pod any more.
+    fn gone(&self, pod: &Pod) {
+        if let Some(handle) = self.inner.workers.lock().remove(spec::uid(pod)) {
+            handle.orders.send_modify(|order| order.gone = true);
+        }
+    }
+
+    /// Ends a pod for a reason of the node's own.
+    pub fn end(&self, uid: &str, end: End) {
+        if let Some(handle) = self.inner.workers.lock().get(uid) {
+            handle.orders.send_modify(|order| {
+                order.end.get_or_insert(end);
+            });
+        }
+    }
+
+    /// The worker of a pod.
+    pub fn handle(&self, uid: &str) -> Option<Handle> {
+        self.inner.workers.lock().get(uid).cloned()
+    }
+
+    /// All pods, with the status last made of each.
+    pub fn all(&self) -> Vec<Pod> {
+        let handles: Vec<Handle> = self.inner.workers.lock().values().cloned().collect();
+        let mut pods: Vec<Pod> = handles
+            .iter()
+            .map(|handle| {
+                let mut pod = Pod::clone(&handle.orders.borrow().pod);
+                pod.status = Some((**handle.status.borrow()).clone());
+                pod
+            })
+            .collect();
+        pods.sort_by(|a, b| (spec::namespace(a), spec::name(a)).cmp(&(spec::namespace(b), spec::name(b))));
+        pods
+    }
+
+    /// The pod with this name.
+    pub fn find(&self, namespace: &str, name: &str) -> Option<Pod> {
+        self.all().into_iter().find(|pod| spec::namespace(pod) == namespace && spec::name(pod) == name)
+    }
+
+    /// Passes the runtime's events on, for ever.
+    pub async fn listen(self) {
+        let mut backoff = informer::Backoff::new(Duration::from_millis(50), Duration::from_secs(5), 0.2);
+        loop {
+            match self.inner.shared.runtime.events().await {
+                Ok(mut events) => {
+                    // Whatever happened before the stream began is seen by looking.
+                    self.ring_all();
+                    loop {
+                        match tokio::time::timeout(RELIST, events.next()).await {
+                            Ok(Some(Ok(event))) => {
+                                backoff.reset();
+                                self.tell(&event.id, event.kind);
+                            }
+                            Ok(Some(Err(error))) => {
+                                tracing::warn!(%error, "runtime's event stream broke");
+                                break;
+                            }
+                            Ok(None) => break,
+                            Err(_) => self.ring_all(),
+                        }
+                    }
+                }
+                Err(error) => tracing::warn!(%error, "no event stream from the runtime"),
+            }
+            self.ring_all();
+            tokio::time::sleep(backoff.delay()).await;
+        }
+    }
+
+    fn tell(&self, id: &str, kind: EventKind) {
+        let Some(uid) = self.inner.shared.owners.lock().get(id).cloned() else { return };
+        let Some(handle) = self.handle(&uid) else { return };
+        match kind {
+            EventKind::Exited => handle.exited(id),
+            // The worker started it itself, and looks.
+            EventKind::Started => {}
+            EventKind::OutOfMemory | EventKind::Removed => handle.ring(),
+        }
+    }
+
+    fn ring_all(&self) {
+        self.inner.workers.lock().values().for_each(Handle::ring);
+    }
+
+    /// Ends and removes what the runtime or the disk still has of pods that the API does not know. Only after the API's
+    /// pods were read.
+    pub async fn sweep(&self) {
+        let shared = &self.inner.shared;
+        let sandboxes = match shared.runtime.list_sandboxes(v1::PodSandboxFilter::default()).await {
+            Ok(sandboxes) => sandboxes,
+            Err(error) => {
+                tracing::warn!(%error, "runtime not readable; leftovers stay until the next start");
+                return;
+            }
+        };
+        let known: HashSet<String> = self.inner.workers.lock().keys().cloned().collect();
+        let mut seen = HashSet::new();
+        for sandbox in sandboxes {
+            let label = |key: &str| sandbox.labels.get(key).cloned().unwrap_or_default();
+            let uid = label(labels::POD_UID);
+            if uid.is_empty() || known.contains(&uid) || !seen.insert(uid.clone()) {
+                continue;
+            }
+            tracing::info!(uid, pod = label(labels::POD_NAME), "ending a pod that the API does not have");
+            let pod = Pod {
+                metadata: ObjectMeta {
+                    name: Some(label(labels::POD_NAME)),
+                    namespace: Some(label(labels::POD_NAMESPACE)),
+                    uid: Some(uid.clone()),
+                    ..ObjectMeta::default()
+                },
+                spec: Some(PodSpec::default()),
+                ..Pod::default()
+            };
+            let order = Order { pod: Arc::new(pod), end: None, gone: true };
+            // It needs no handle: nothing can change about it any more.
+            worker::start(shared.clone(), order);
+        }
+        for uid in volumes::pods_on_disk(&shared.settings.root) {
+            if !known.contains(&uid) && !seen.contains(&uid) {
+                if let Err(error) = volumes::remove(&shared.settings.root, &uid) {
+                    tracing::warn!(%error, uid, "leftover volumes not removed");
+                }
+                self.sweep_cgroups(&uid).await;
+            }
+        }
+    }
+
+    async fn sweep_cgroups(&self, uid: &str) {
+        let Some(cgroups) = &self.inner.shared.cgroups else { return };
+        for name in self.inner.shared.possible_cgroups(uid) {
+            if let Err(error) = cgroups.remove(&name).await {
+                tracing::warn!(%error, uid, "leftover cgroup not removed");
+            }
+        }
+    }
+}

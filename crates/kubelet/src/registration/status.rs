@@ -1,0 +1,329 @@
+//! The node's status: a pure function of the machine, the runtime and the status before.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{
+    ContainerImage, DaemonEndpoint, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeStatus, NodeSystemInfo,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use node::cri::v1;
+use serde_json::{Value, json};
+
+use super::Config;
+use super::machine::Machine;
+use crate::status::seconds;
+
+/// Pods are evicted when less memory than this is left, so they are not promised it.
+const EVICTION_MEMORY: i64 = 100 << 20;
+/// Images the status lists at most, the largest first.
+const IMAGES: usize = 50;
+/// Names of one image the status lists at most.
+const NAMES: usize = 5;
+
+/// What was read of machine and runtime.
+#[derive(Debug, Clone, Default)]
+pub struct Reading {
+    /// The machine.
+    pub machine: Machine,
+    /// Why the node cannot run pods; empty when it can.
+    pub problems: Vec<String>,
+    /// The runtime, if it answers.
+    pub runtime: Option<v1::VersionResponse>,
+    /// Its images.
+    pub images: Vec<v1::Image>,
+}
+
+/// An amount of each resource.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Amounts {
+    /// Thousandths of a processor.
+    pub cpu_milli: i64,
+    /// Bytes.
+    pub memory: i64,
+    /// Bytes.
+    pub ephemeral_storage: i64,
+}
+
+/// What the node has, and what of it pods may use.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Capacity {
+    /// All.
+    pub capacity: Amounts,
+    /// For pods.
+    pub allocatable: Amounts,
+}
+
+/// What the node has, and what of it pods may use.
+pub fn capacity(config: &Config, machine: &Machine) -> Capacity {
+    let capacity =
+        Amounts { cpu_milli: machine.processors * 1000, memory: machine.memory, ephemeral_storage: machine.disk };
+    let huge: i64 = machine.hugepages.iter().map(|(_, bytes)| bytes).sum();
+    let allocatable = Amounts {
+        cpu_milli: (capacity.cpu_milli - config.reserved_cpu_milli).max(0),
+        memory: (capacity.memory - config.reserved_memory - EVICTION_MEMORY - huge).max(0),
+        // A tenth is kept free for images and logs.
+        ephemeral_storage: capacity.ephemeral_storage / 10 * 9,
+    };
+    Capacity { capacity, allocatable }
+}
+
+/// The status.
+pub fn status(config: &Config, reading: &Reading, old: &NodeStatus, now: Timestamp) -> NodeStatus {
+    let machine = &reading.machine;
+    let amounts = capacity(config, machine);
+    let runtime = reading.runtime.as_ref();
+    let mut addresses: Vec<NodeAddress> = config
+        .addresses
+        .iter()
+        .map(|address| NodeAddress { address: address.clone(), type_: "InternalIP".to_owned() })
+        .collect();
+    addresses.push(NodeAddress { address: config.hostname.clone(), type_: "Hostname".to_owned() });
+    NodeStatus {
+        addresses: Some(addresses),
+        capacity: Some(quantities(&amounts.capacity, config, machine, false)),
+        allocatable: Some(quantities(&amounts.allocatable, config, machine, true)),
+        conditions: Some(conditions(reading, old, now)),
+        daemon_endpoints: Some(NodeDaemonEndpoints {
+            kubelet_endpoint: Some(DaemonEndpoint { port: i32::from(config.port) }),
+        }),
+        images: Some(images(&reading.images)),
+        node_info: Some(NodeSystemInfo {
+            architecture: node::oci::architecture().to_owned(),
+            boot_id: machine.boot_id.clone(),
+            container_runtime_version: runtime
+                .map(|r| format!("{}://{}", r.runtime_name, r.runtime_version))
+                .unwrap_or_default(),
+            kernel_version: machine.kernel.clone(),
+            kube_proxy_version: String::new(),
+            kubelet_version: crate::VERSION.to_owned(),
+            machine_id: machine.machine_id.clone(),
+            operating_system: "linux".to_owned(),
+            os_image: machine.os_image.clone(),
+            system_uuid: machine.system_uuid.clone(),
+            ..NodeSystemInfo::default()
+        }),
+        volumes_attached: old.volumes_attached.clone(),
+        volumes_in_use: old.volumes_in_use.clone(),
+        ..NodeStatus::default()
+    }
+}
+
+fn quantities(amounts: &Amounts, config: &Config, machine: &Machine, allocatable: bool) -> BTreeMap<String, Quantity> {
+    let cpu = if amounts.cpu_milli % 1000 == 0 {
+        (amounts.cpu_milli / 1000).to_string()
+    } else {
+        format!("{}m", amounts.cpu_milli)
+    };
+    let disk = if allocatable {
+        amounts.ephemeral_storage.to_string()
+    } else {
+        format!("{}Ki", amounts.ephemeral_storage / 1024)
+    };
+    let mut list = BTreeMap::from([
+        ("cpu".to_owned(), Quantity(cpu)),
+        ("memory".to_owned(), Quantity(format!("{}Ki", amounts.memory / 1024))),
+        ("ephemeral-storage".to_owned(), Quantity(disk)),
+        ("pods".to_owned(), Quantity(config.max_pods.to_string())),
+    ]);
+    for (size, bytes) in &machine.hugepages {
+        let unit = if size % (1 << 30) == 0 {
+            format!("{}Gi", size >> 30)
+        } else if size % (1 << 20) == 0 {
+            format!("{}Mi", size >> 20)
+        } else {
+            format!("{}Ki", size >> 10)
+        };
+        list.insert(format!("hugepages-{unit}"), Quantity(bytes.to_string()));
+    }
+    list
+}
+
+fn conditions(reading: &Reading, old: &NodeStatus, now: Timestamp) -> Vec<NodeCondition> {
+    let machine = &reading.machine;
+    let memory = machine.memory_available < EVICTION_MEMORY;
+    let disk = machine.disk_available < machine.disk / 10 || machine.inodes_free < machine.inodes / 20;
+    let pids = machine.processes.0 > 0 && machine.processes.1 > machine.processes.0 / 10 * 9;
+    let word = |bad: bool, no: &'static str, yes: &'static str| if bad { yes } else { no };
+    let pressure = |name: &str, bad: bool, reason: &str, message: &str| {
+        (name.to_owned(), bad, reason.to_owned(), message.to_owned())
+    };
+    let list = [
+        pressure(
+            "MemoryPressure",
+            memory,
+            word(memory, "KubeletHasSufficientMemory", "KubeletHasInsufficientMemory"),
+            word(memory, "kubelet has sufficient memory available", "kubelet has insufficient memory available"),
+        ),
+        pressure(
+            "DiskPressure",
+            disk,
+            word(disk, "KubeletHasNoDiskPressure", "KubeletHasDiskPressure"),
+            word(disk, "kubelet has no disk pressure", "kubelet has disk pressure"),
+        ),
+        pressure(
+            "PIDPressure",
+            pids,
+            word(pids, "KubeletHasSufficientPID", "KubeletHasInsufficientPID"),
+            word(pids, "kubelet has sufficient PID available", "kubelet has insufficient PID available"),
+        ),
+        if reading.problems.is_empty() {
+            pressure("Ready", true, "KubeletReady", "kubelet is posting ready status")
+        } else {
+            let all = if reading.problems.len() == 1 {
+                reading.problems[0].clone()
+            } else {
+                format!("[{}]", reading.problems.join(", "))
+            };
+            pressure("Ready", false, "KubeletNotReady", &all)
+        },
+    ];
+    list.into_iter()
+        .map(|(name, holds, reason, message)| {
+            let status = if holds { "True" } else { "False" };
+            let before = condition(old, &name).filter(|before| before.status == status);
+            NodeCondition {
+                last_heartbeat_time: Some(seconds(now)),
+                last_transition_time: before
+                    .and_then(|before| before.last_transition_time.clone())
+                    .or_else(|| Some(seconds(now))),
+                status: status.to_owned(),
+                type_: name,
+                reason: Some(reason),
+                message: Some(message),
+            }
+        })
+        .collect()
+}
+
+fn condition<'a>(status: &'a NodeStatus, name: &str) -> Option<&'a NodeCondition> {
+    status.conditions.iter().flatten().find(|condition| condition.type_ == name)
+}
+
+fn images(images: &[v1::Image]) -> Vec<ContainerImage> {
+    let mut sorted: Vec<&v1::Image> = images.iter().collect();
+    sorted.sort_by(|a, b| b.size.cmp(&a.size).then_with(|| a.id.cmp(&b.id)));
+    sorted
+        .into_iter()
+        .take(IMAGES)
+        .map(|image| ContainerImage {
+            names: Some(image.repo_digests.iter().chain(&image.repo_tags).take(NAMES).cloned().collect()),
+            size_bytes: i64::try_from(image.size).ok(),
+        })
+        .collect()
+}
+
+/// Whether two statuses say the same, but for the time they were made.
+pub fn same(a: &NodeStatus, b: &NodeStatus) -> bool {
+    let timeless = |status: &NodeStatus| {
+        let mut status = status.clone();
+        for condition in status.conditions.iter_mut().flatten() {
+            condition.last_heartbeat_time = None;
+        }
+        // Others' conditions are none of our business.
+        if let Some(list) = &mut status.conditions {
+            list.retain(|c| ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"].contains(&c.type_.as_str()));
+            list.sort_by(|a, b| a.type_.cmp(&b.type_));
+        }
+        status.volumes_attached = None;
+        status.volumes_in_use = None;
+        status
+    };
+    timeless(a) == timeless(b)
+}
+
+/// What turns one status into the other, as a strategic merge patch.
+pub fn patch(old: &NodeStatus, new: &NodeStatus) -> Value {
+    let (before, after) = (json!(old), json!(new));
+    let mut status = serde_json::Map::new();
+    for (field, value) in after.as_object().into_iter().flatten() {
+        // Conditions are merged by type and carry the time of this report; attached volumes are the controller's.
+        if field == "conditions" || (before.get(field) != Some(value) && field != "volumesAttached") {
+            let value = match (field.as_str(), value.as_array()) {
+                // Addresses would be merged by type, and a node may have several of one type.
+                ("addresses", Some(list)) => {
+                    Value::Array(list.iter().cloned().chain([json!({"$patch": "replace"})]).collect())
+                }
+                _ => value.clone(),
+            };
+            status.insert(field.clone(), value);
+        }
+    }
+    json!({"status": status})
+}
+
+/// Events for the conditions that changed.
+pub fn changes(old: &NodeStatus, new: &NodeStatus) -> Vec<&'static str> {
+    let events = [
+        ("MemoryPressure", "NodeHasSufficientMemory", "NodeHasInsufficientMemory"),
+        ("DiskPressure", "NodeHasNoDiskPressure", "NodeHasDiskPressure"),
+        ("PIDPressure", "NodeHasSufficientPID", "NodeHasInsufficientPID"),
+        ("Ready", "NodeNotReady", "NodeReady"),
+    ];
+    let holds = |status: &NodeStatus, name| condition(status, name).map(|c| c.status == "True");
+    events
+        .into_iter()
+        .filter(|(name, ..)| holds(old, name) != holds(new, name))
+        .map(|(name, no, yes)| if holds(new, name) == Some(true) { yes } else { no })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> Config {
+        Config {
+            name: "n".into(),
+            hostname: "h".into(),
+            addresses: vec!["192.168.1.1".into()],
+            labels: BTreeMap::new(),
+            taints: vec![],
+            max_pods: 110,
+            reserved_cpu_milli: 100,
+            reserved_memory: 0,
+            port: 10250,
+            root: "/".into(),
+        }
+    }
+
+    fn reading(problems: &[&str]) -> Reading {
+        let machine = Machine {
+            processors: 2,
+            memory: 1 << 30,
+            memory_available: 1 << 29,
+            disk: 1 << 40,
+            disk_available: 1 << 39,
+            hugepages: vec![(2 << 20, 0)],
+            ..Machine::default()
+        };
+        Reading { machine, problems: problems.iter().map(|p| (*p).to_owned()).collect(), ..Reading::default() }
+    }
+
+    #[test]
+    fn capacity_is_told_in_the_usual_units() {
+        let status = status(&config(), &reading(&[]), &NodeStatus::default(), Timestamp::UNIX_EPOCH);
+        let get = |list: &Option<BTreeMap<String, Quantity>>, name: &str| list.as_ref().unwrap()[name].0.clone();
+        assert_eq!(get(&status.capacity, "cpu"), "2");
+        assert_eq!(get(&status.allocatable, "cpu"), "1900m");
+        assert_eq!(get(&status.capacity, "memory"), "1048576Ki");
+        assert_eq!(get(&status.allocatable, "memory"), "946176Ki");
+        assert_eq!(get(&status.capacity, "hugepages-2Mi"), "0");
+        assert_eq!(get(&status.capacity, "pods"), "110");
+    }
+
+    #[test]
+    fn a_condition_keeps_its_time_until_it_changes() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let first = status(&config(), &reading(&[]), &NodeStatus::default(), at(1));
+        let second = status(&config(), &reading(&[]), &first, at(2));
+        assert!(same(&first, &second) && first != second);
+        assert_eq!(condition(&second, "Ready").unwrap().last_transition_time, Some(seconds(at(1))));
+        let third = status(&config(), &reading(&["container runtime is down"]), &second, at(3));
+        let ready = condition(&third, "Ready").unwrap();
+        assert_eq!((ready.status.as_str(), ready.message.as_deref()), ("False", Some("container runtime is down")));
+        assert_eq!(changes(&second, &third), ["NodeNotReady"]);
+        let patch = patch(&second, &third);
+        assert_eq!(patch["status"].as_object().unwrap().keys().collect::<Vec<_>>(), ["conditions"]);
+    }
+}

@@ -1,0 +1,7 @@
+//! The kubelet on the real thing: a real API server, our own containerd, real containers.
+//!
+//! Needs root, `containerd`, `runc`, `ctr` and the CNI plugins. Every test has its own cluster, directory, bridge, range and
+//! cgroup, and refuses the range first, so that no packet can leave the machine.
+
+mod lifecycle;
+mod rig;
