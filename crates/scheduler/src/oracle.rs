@@ -17,6 +17,12 @@ use crate::selector::NodeFacts;
 mod random;
 mod simulation;
 
+/// How many seeds to try: `SEEDS=5000 cargo test -p scheduler oracle` tries more than the every-day number.
+fn seeds(usual: u64) -> std::ops::Range<u64> {
+    let asked = std::env::var("SEEDS").ok().and_then(|s| s.parse().ok());
+    0..asked.unwrap_or(usual)
+}
+
 /// A cluster as lists.
 #[derive(Default, Clone)]
 struct World {
@@ -98,8 +104,9 @@ impl World {
     }
 
     fn matching(&self, constraint: &SpreadConstraint, pod: &PodInfo, node: &Node) -> i64 {
-        let counted =
-            |p: &&Arc<PodInfo>| !p.is_terminating() && p.namespace() == pod.namespace() && constraint.selector.matches(p.labels());
+        let counted = |p: &&Arc<PodInfo>| {
+            !p.is_terminating() && p.namespace() == pod.namespace() && constraint.selector.matches(p.labels())
+        };
         self.on(node).filter(counted).count() as i64
     }
 
@@ -188,7 +195,8 @@ impl World {
             (c + pc, m + pm)
         });
         let share = |requested: i64, room: i64| if requested > room { 0 } else { (room - requested) * 100 / room };
-        let shares: Vec<_> = [(cpu, room.milli_cpu), (memory, room.memory)].into_iter().filter(|(_, r)| *r != 0).collect();
+        let shares: Vec<_> =
+            [(cpu, room.milli_cpu), (memory, room.memory)].into_iter().filter(|(_, r)| *r != 0).collect();
         if shares.is_empty() { 0 } else { shares.iter().map(|(q, r)| share(*q, *r)).sum::<i64>() / shares.len() as i64 }
     }
 
@@ -229,8 +237,10 @@ impl World {
                     let (count, size) = if hostname {
                         (self.matching(c, pod, node), candidates.len())
                     } else {
-                        let values: std::collections::BTreeSet<_> = candidates.iter().map(|n| label(n, &c.topology_key)).collect();
-                        let domain = self.nodes.iter().filter(|n| has_all(n) && label(n, &c.topology_key) == Some(here));
+                        let values: std::collections::BTreeSet<_> =
+                            candidates.iter().map(|n| label(n, &c.topology_key)).collect();
+                        let domain =
+                            self.nodes.iter().filter(|n| has_all(n) && label(n, &c.topology_key) == Some(here));
                         let counted = domain.filter(|n| Self::included(c, pod, n));
                         (counted.map(|n| self.matching(c, pod, n)).sum(), values.len())
                     };
@@ -241,7 +251,11 @@ impl World {
             .collect();
         let most = raw.iter().flatten().copied().max().unwrap_or(0);
         let least = raw.iter().flatten().copied().min().unwrap_or(0);
-        Some(raw.iter().map(|r| r.map_or(0, |r| if most == 0 { 100 } else { 100 * (most + least - r) / most })).collect())
+        Some(
+            raw.iter()
+                .map(|r| r.map_or(0, |r| if most == 0 { 100 } else { 100 * (most + least - r) / most }))
+                .collect(),
+        )
     }
 
     fn attraction(&self, pod: &PodInfo, nodes: &[&Arc<Node>]) -> Option<Vec<i64>> {
@@ -257,7 +271,9 @@ impl World {
             for (weight, term) in pod.affinity.iter().flat_map(|a| &a.preferred).filter(|(_, t)| selects(t, placed)) {
                 pull(term, i64::from(*weight));
             }
-            for (weight, term) in pod.affinity.iter().flat_map(|a| &a.preferred_anti).filter(|(_, t)| selects(t, placed)) {
+            for (weight, term) in
+                pod.affinity.iter().flat_map(|a| &a.preferred_anti).filter(|(_, t)| selects(t, placed))
+            {
                 pull(term, -i64::from(*weight));
             }
             let Some(theirs) = &placed.affinity else { continue };
@@ -272,7 +288,9 @@ impl World {
         let raw: Vec<i64> = nodes.iter().map(|n| felt(n)).collect();
         let (most, least) = (raw.iter().copied().max().unwrap_or(0), raw.iter().copied().min().unwrap_or(0));
         let spread = (most - least) as f64;
-        Some(raw.iter().map(|r| if spread > 0.0 { (100.0 * ((r - least) as f64 / spread)) as i64 } else { 0 }).collect())
+        Some(
+            raw.iter().map(|r| if spread > 0.0 { (100.0 * ((r - least) as f64 / spread)) as i64 } else { 0 }).collect(),
+        )
     }
 
     /// The legal nodes of the best score.

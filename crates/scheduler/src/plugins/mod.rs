@@ -21,6 +21,8 @@ pub mod taint_toleration;
 pub mod taints;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 pub mod volume_binding;
 pub mod volume_restrictions;
 pub mod volume_zone;
