@@ -37,7 +37,7 @@ use tokio::task::JoinHandle;
 use admission::Admission;
 use cache::Caches;
 use gates::authentication::{Authenticator, service_accounts::ServiceAccounts};
-use gates::authorization::{Masters, Union, rbac::Rbac};
+use gates::authorization;
 use gates::flow_control::FlowControl;
 use gates::{Chain, Documents};
 use health::Health;
@@ -82,6 +82,8 @@ pub struct Config {
     pub kubelet_client: Arc<rustls::ClientConfig>,
     /// Signs the tokens of service accounts.
     pub service_account_key: pki::PrivateKey,
+    /// Who decides what is allowed.
+    pub authorization: authorization::Settings,
     /// `--runtime-config`.
     pub runtime_config: RuntimeConfig,
     /// Cluster IPs.
@@ -109,6 +111,7 @@ impl Config {
             tls,
             kubelet_client,
             service_account_key,
+            authorization: authorization::Settings::default(),
             runtime_config: RuntimeConfig::default(),
             service_range: "10.96.0.0/16".to_owned(),
             node_ports: 30000..=32767,
@@ -141,17 +144,15 @@ impl Server {
         let caches = Caches::start(config.store.clone(), Registry::layout(&config.runtime_config)).await?;
         let registry = Registry::new(&config.runtime_config, &caches, config.event_ttl);
         let health = Arc::new(Health::new(caches.clone()));
-        let mut authorizers: Vec<Box<dyn gates::authorization::Authorizer>> = vec![Box::new(Masters)];
-        if let Some(rbac) = Rbac::new(&registry) {
-            authorizers.push(Box::new(rbac));
-        }
+        let authorizers = config.authorization.build(&registry, &config.clock);
+        let authorizers = Arc::new(authorizers.map_err(|error| Error::Setting(error.to_string()))?);
         let service_accounts = Arc::new(ServiceAccounts::new(config.service_account_key, config.clock.clone()));
         let api = Arc::new(Api {
             service_accounts: service_accounts.clone(),
             registry,
             caches,
             store: config.store,
-            admission: Admission::default(),
+            admission: Admission::new(authorizers.clone()),
             allocator: Allocator { service_range, node_ports: config.node_ports },
             clock: config.clock,
         });
@@ -160,7 +161,7 @@ impl Server {
         let chain = Arc::new(Chain {
             authenticator: Authenticator { service_accounts },
             flow_control: FlowControl::new(400, 200),
-            authorizer: Arc::new(Union(authorizers)),
+            authorizers,
             api: api.clone(),
             proxy: Proxy::new(config.kubelet_client),
             documents: Documents {

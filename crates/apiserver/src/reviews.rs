@@ -1,17 +1,21 @@
-//! Resources that are asked and answered, and never stored: access reviews, self reviews, component statuses, bindings.
+//! Resources that are asked and answered, and never stored: access reviews, self reviews, component statuses.
 
 use std::sync::Arc;
 
 use http::{HeaderMap, StatusCode};
 use machinery::rest::{Body, Response, User};
-use machinery::status::ApiError;
+use machinery::selector::field::FieldSelector;
+use machinery::selector::label::{LabelSelector, Operator, Requirement};
+use machinery::status::{ApiError, FieldError};
 use machinery::{Value, value};
 use serde_json::json;
 
 use crate::gates::Chain;
-use crate::gates::authorization::{Attributes, Verdict};
+use crate::gates::authorization::{Attributes, Decision, Selectors};
 use crate::rest::{read_value, value_response};
 use crate::route::RequestInfo;
+
+const COMPONENTS: [&str; 3] = ["controller-manager", "scheduler", "etcd-0"];
 
 /// Answers one.
 pub async fn answer(
@@ -24,39 +28,32 @@ pub async fn answer(
 ) -> Result<Response, ApiError> {
     match (&*facts.kind, info.verb) {
         ("ComponentStatus", "list") => {
-            let items: Vec<Value> = ["controller-manager", "scheduler", "etcd-0"].into_iter().map(component).collect();
+            let items: Vec<Value> = COMPONENTS.into_iter().map(component).collect();
             let list = json!({"kind": "ComponentStatusList", "apiVersion": "v1", "metadata": {}, "items": items});
             return Ok(value_response(StatusCode::OK, list));
         }
+        ("ComponentStatus", "get") if COMPONENTS.contains(&info.name.as_str()) => {
+            return Ok(value_response(StatusCode::OK, component(&info.name)));
+        }
         ("ComponentStatus", "get") => {
-            return if ["controller-manager", "scheduler", "etcd-0"].contains(&info.name.as_str()) {
-                Ok(value_response(StatusCode::OK, component(&info.name)))
-            } else {
-                let resource = machinery::gvk::GroupResource::new("", "componentstatuses");
-                Err(ApiError::not_found(&resource, &info.name))
-            };
+            let resource = machinery::gvk::GroupResource::new("", "componentstatuses");
+            return Err(ApiError::not_found(&resource, &info.name));
         }
         _ => {}
     }
     let (mut review, _) = read_value(headers, body).await?;
     crate::rest::check_kind(&mut review, &facts.group, &facts.version, &facts.kind)?;
-    match &*facts.kind {
+    review["status"] = match &*facts.kind {
         "SelfSubjectAccessReview" | "SubjectAccessReview" | "LocalSubjectAccessReview" => {
-            let subject = if facts.kind == "SelfSubjectAccessReview" { user.clone() } else { subject(&review) };
-            let asked = asked(&review)?;
-            let verdict = chain.authorizer.authorize(&Attributes { user: &subject, info: &asked });
-            let status = match verdict {
-                Verdict::Allow => json!({"allowed": true}),
-                Verdict::Deny(_) => json!({"allowed": false, "denied": true}),
-                Verdict::NoOpinion(_) => json!({"allowed": false}),
-            };
-            review["status"] = status;
+            if facts.kind == "LocalSubjectAccessReview" {
+                value::set_default(&mut review, "metadata.namespace", info.namespace.as_str());
+            }
+            access(chain, &facts.kind, &review, user).await?
         }
-        "SelfSubjectReview" => {
-            review["status"] = json!({"userInfo": user_info(user)});
-        }
+        "SelfSubjectRulesReview" => rules(chain, &review, user)?,
+        "SelfSubjectReview" => json!({"userInfo": user_info(user)}),
         _ => return Err(ApiError::no_such_path()),
-    }
+    };
     value::set_default(&mut review, "metadata", json!({}));
     Ok(value_response(StatusCode::CREATED, review))
 }
@@ -66,6 +63,81 @@ fn component(name: &str) -> Value {
         "kind": "ComponentStatus", "apiVersion": "v1", "metadata": {"name": name},
         "conditions": [{"type": "Healthy", "status": "True", "message": "ok"}],
     })
+}
+
+/// May they?
+async fn access(chain: &Chain, kind: &str, review: &Value, user: &Arc<User>) -> Result<Value, ApiError> {
+    let errors = invalid(kind, review);
+    if !errors.is_empty() {
+        return Err(ApiError::invalid("authorization.k8s.io", kind, "", &errors));
+    }
+    let subject = if kind == "SelfSubjectAccessReview" { user.clone() } else { subject(review) };
+    let (selectors, wrong) = selectors(review);
+    let attributes = attributes(&subject, review, &selectors);
+    let verdict = chain.authorizers.authorize(&attributes).await;
+    let mut status = json!({"allowed": verdict.allows()});
+    if verdict.decision == Decision::Deny {
+        status["denied"] = json!(true);
+    }
+    if !verdict.reason().is_empty() {
+        status["reason"] = json!(verdict.reason());
+    }
+    if !wrong.is_empty() {
+        status["evaluationError"] = json!(wrong.join(", "));
+    }
+    Ok(status)
+}
+
+/// Everything wrong with an access review.
+fn invalid(kind: &str, review: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let resource = value::at(review, "spec.resourceAttributes").filter(|tree| !tree.is_null());
+    let path = value::at(review, "spec.nonResourceAttributes").filter(|tree| !tree.is_null());
+    if resource.is_some() == path.is_some() {
+        let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+        errors.push(FieldError::invalid("spec", path.cloned().unwrap_or_default(), why));
+    }
+    if kind != "SelfSubjectAccessReview" {
+        let groups = value::list(review, "spec.groups");
+        if value::text(review, "spec.user").is_empty() && groups.is_empty() {
+            errors.push(FieldError::invalid("spec.user", "", "at least one of user or group must be specified"));
+        }
+    }
+    for selector in ["fieldSelector", "labelSelector"] {
+        let at = format!("spec.resourceAttributes.{selector}");
+        let Some(tree) = value::at(review, &at).filter(|tree| tree.is_object()) else { continue };
+        let raw = value::text(tree, "rawSelector");
+        match (raw.is_empty(), value::list(tree, "requirements").is_empty()) {
+            (false, false) => {
+                let why = "may not specified at the same time as requirements";
+                errors.push(FieldError::invalid(format!("{at}.rawSelector"), raw, why));
+            }
+            (true, true) => {
+                let why = format!("when {at} is specified, requirements or rawSelector is required");
+                errors.push(FieldError::required(format!("{at}.requirements"), why));
+            }
+            _ => {}
+        }
+    }
+    let allowed: &[&str] = if kind == "LocalSubjectAccessReview" { &["namespace", "managedFields"] } else { &["managedFields"] };
+    let metadata = review.get("metadata").and_then(Value::as_object);
+    let said = metadata.into_iter().flatten().any(|(key, text)| !allowed.contains(&key.as_str()) && !text.is_null());
+    if said {
+        let why = if kind == "LocalSubjectAccessReview" { "must be empty except for namespace" } else { "must be empty" };
+        errors.push(FieldError::invalid("metadata", review["metadata"].clone(), why));
+    }
+    if kind == "LocalSubjectAccessReview" {
+        let asked = value::text(review, "spec.resourceAttributes.namespace");
+        if resource.is_some() && asked != value::text(review, "metadata.namespace") {
+            let why = "must match metadata.namespace";
+            errors.push(FieldError::invalid("spec.resourceAttributes.namespace", asked, why));
+        }
+        if let Some(path) = path {
+            let why = "disallowed on this kind of request";
+            errors.push(FieldError::invalid("spec.nonResourceAttributes", path.clone(), why));
+        }
+    }
+    errors
 }
 
 /// Whom a review asks about.
@@ -78,46 +150,137 @@ fn subject(review: &Value) -> Arc<User> {
         name: value::text(review, "spec.user").to_owned(),
         uid: value::text(review, "spec.uid").to_owned(),
         groups: strings(&review["spec"]["groups"]),
-        extra: extra.map(|(key, values)| (key.clone(), strings(values))).collect(),
+        extra: extra.map(|(key, values)| (key.to_ascii_lowercase(), strings(values))).collect(),
     })
 }
 
 /// What a review asks about.
-fn asked(review: &Value) -> Result<RequestInfo, ApiError> {
-    let text = |path: &str| value::text(review, path).to_owned();
-    let resource = value::at(review, "spec.resourceAttributes").is_some();
-    let path = value::at(review, "spec.nonResourceAttributes").is_some();
-    if resource == path {
-        let kind = value::text(review, "kind");
-        let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
-        let error = machinery::status::FieldError::invalid("spec.resourceAttributes", Value::Null, why);
-        return Err(ApiError::invalid("authorization.k8s.io", kind, "", &[error]));
+fn attributes<'a>(user: &'a User, review: &'a Value, selectors: &'a Selectors) -> Attributes<'a> {
+    let text = |field: &str| value::at(review, "spec.resourceAttributes").map_or("", |tree| value::text(tree, field));
+    let path = value::at(review, "spec.nonResourceAttributes").filter(|tree| tree.is_object());
+    Attributes {
+        user,
+        verb: path.map_or_else(|| text("verb"), |path| value::text(path, "verb")),
+        is_resource: path.is_none(),
+        group: text("group"),
+        version: if text("version").is_empty() { "*" } else { text("version") },
+        namespace: text("namespace"),
+        resource: text("resource"),
+        subresource: text("subresource"),
+        name: text("name"),
+        path: path.map_or("", |path| value::text(path, "path")),
+        selectors: Some(selectors),
     }
-    let verb = text(if resource { "spec.resourceAttributes.verb" } else { "spec.nonResourceAttributes.verb" });
-    Ok(RequestInfo {
-        is_resource: resource,
-        verb: intern(&verb),
-        path: text("spec.nonResourceAttributes.path"),
-        group: text("spec.resourceAttributes.group"),
-        version: text("spec.resourceAttributes.version"),
-        namespace: text("spec.resourceAttributes.namespace"),
-        resource: text("spec.resourceAttributes.resource"),
-        subresource: text("spec.resourceAttributes.subresource"),
-        name: text("spec.resourceAttributes.name"),
-        ..RequestInfo::default()
-    })
 }
 
-/// The verbs rules name; any other verb is granted only by `*`, for which all unknown verbs are alike.
-fn intern(verb: &str) -> &'static str {
-    const VERBS: [&str; 19] = [
-        "get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "proxy", "bind", "escalate",
-        "impersonate", "approve", "sign", "attest", "use", "post", "put", "head",
-    ];
-    VERBS.into_iter().find(|known| *known == verb).unwrap_or("\u{0}other")
+/// The selectors of a review. What cannot be read narrows nothing, and is told.
+fn selectors(review: &Value) -> (Selectors, Vec<String>) {
+    let mut wrong = Vec::new();
+    let mut selectors = Selectors::default();
+    let at = |path: &str| value::at(review, &format!("spec.resourceAttributes.{path}"));
+    match at("fieldSelector.rawSelector").and_then(Value::as_str).filter(|raw| !raw.is_empty()) {
+        Some(raw) => match FieldSelector::parse(raw) {
+            Ok(fields) => selectors.fields = Some(fields),
+            Err(error) => wrong.push(error),
+        },
+        None => {
+            let list = at("fieldSelector.requirements").and_then(Value::as_array);
+            let terms: Vec<String> = list.into_iter().flatten().filter_map(|one| field(one, &mut wrong)).collect();
+            selectors.fields = FieldSelector::parse(&terms.join(",")).ok().filter(|fields| !fields.is_empty());
+        }
+    }
+    match at("labelSelector.rawSelector").and_then(Value::as_str).filter(|raw| !raw.is_empty()) {
+        Some(raw) => match LabelSelector::parse(raw) {
+            Ok(labels) => selectors.labels = Some(labels),
+            Err(error) => wrong.push(error),
+        },
+        None => {
+            let list = at("labelSelector.requirements").and_then(Value::as_array);
+            let read: Vec<Requirement> = list.into_iter().flatten().filter_map(|one| label(one, &mut wrong)).collect();
+            selectors.labels = (!read.is_empty()).then(|| LabelSelector::new(read));
+        }
+    }
+    (selectors, wrong)
 }
 
-fn user_info(user: &User) -> Value {
+fn field(one: &Value, wrong: &mut Vec<String>) -> Option<String> {
+    let values = value::list(one, "values");
+    let key = value::text(one, "key");
+    let sign = match (value::text(one, "operator"), values) {
+        (_, [_, _, ..]) => {
+            wrong.push("fieldSelectors do not yet support multiple values".to_owned());
+            return None;
+        }
+        ("In", [_]) => "=",
+        ("NotIn", [_]) => "!=",
+        ("In", _) => {
+            wrong.push("fieldSelectors in must have one value".to_owned());
+            return None;
+        }
+        ("NotIn", _) => {
+            wrong.push("fieldSelectors not in must have one value".to_owned());
+            return None;
+        }
+        (operator @ ("Exists" | "DoesNotExist"), _) => {
+            wrong.push(format!("fieldSelectors do not yet support {operator}"));
+            return None;
+        }
+        (operator, _) => {
+            wrong.push(format!("{operator:?} is not a valid field selector operator"));
+            return None;
+        }
+    };
+    let text = values.first().and_then(Value::as_str).unwrap_or_default();
+    let escaped = text.replace('\\', "\\\\").replace(',', "\\,").replace('=', "\\=");
+    Some(format!("{key}{sign}{escaped}"))
+}
+
+fn label(one: &Value, wrong: &mut Vec<String>) -> Option<Requirement> {
+    let operator = match value::text(one, "operator") {
+        "In" => Operator::In,
+        "NotIn" => Operator::NotIn,
+        "Exists" => Operator::Exists,
+        "DoesNotExist" => Operator::DoesNotExist,
+        other => {
+            wrong.push(format!("{other:?} is not a valid label selector operator"));
+            return None;
+        }
+    };
+    let values = value::list(one, "values").iter().filter_map(Value::as_str).map(str::to_owned).collect();
+    match Requirement::new(value::text(one, "key").to_owned(), operator, values) {
+        Ok(requirement) => Some(requirement),
+        Err(error) => {
+            wrong.push(error);
+            None
+        }
+    }
+}
+
+/// What may they?
+fn rules(chain: &Chain, review: &Value, user: &User) -> Result<Value, ApiError> {
+    let namespace = value::text(review, "spec.namespace");
+    if namespace.is_empty() {
+        return Err(ApiError::bad_request("no namespace on request"));
+    }
+    let found = chain.authorizers.rules(user, namespace);
+    let list = |urls: bool| -> Vec<Value> {
+        let mut seen = Vec::new();
+        for rule in found.rules.iter().filter(|rule| if urls { !rule.urls.is_empty() } else { !rule.resources.is_empty() }) {
+            seen.push(rule.to_value());
+        }
+        seen
+    };
+    let mut status = json!({"resourceRules": list(false), "nonResourceRules": list(true), "incomplete": found.incomplete});
+    match found.errors.as_slice() {
+        [] => {}
+        [one] => status["evaluationError"] = json!(one),
+        several => status["evaluationError"] = json!(format!("[{}]", several.join(", "))),
+    }
+    Ok(status)
+}
+
+/// A user as reviews show it.
+pub fn user_info(user: &User) -> Value {
     let mut info = json!({"username": user.name, "groups": user.groups});
     if !user.uid.is_empty() {
         info["uid"] = json!(user.uid);
@@ -126,4 +289,40 @@ fn user_info(user: &User) -> Value {
         info["extra"] = json!(user.extra);
     }
     info
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn selectors_are_read_and_what_cannot_be_is_told() {
+        let review = json!({"spec": {"resourceAttributes": {
+            "fieldSelector": {"requirements": [
+                {"key": "spec.nodeName", "operator": "In", "values": ["a,b"]},
+                {"key": "x", "operator": "Exists"}]},
+            "labelSelector": {"rawSelector": "app=web"},
+        }}});
+        let (selectors, wrong) = selectors(&review);
+        assert!(selectors.require("spec.nodeName", "a,b"));
+        assert_eq!(selectors.labels.map(|labels| labels.to_string()).as_deref(), Some("app=web"));
+        assert_eq!(wrong, ["fieldSelectors do not yet support Exists"]);
+    }
+
+    #[test]
+    fn reviews_that_ask_nothing_or_both_are_invalid() {
+        let check = |kind: &str, review: Value, expect: &[&str]| {
+            let found: Vec<String> = invalid(kind, &review).iter().map(|error| error.path.clone()).collect();
+            assert_eq!(found, expect, "{kind} {review}");
+        };
+        check("SelfSubjectAccessReview", json!({"spec": {}}), &["spec"]);
+        check("SubjectAccessReview", json!({"spec": {"resourceAttributes": {}}}), &["spec.user"]);
+        check("SubjectAccessReview", json!({"spec": {"user": "u", "resourceAttributes": {}, "nonResourceAttributes": {}}}), &["spec"]);
+        check(
+            "LocalSubjectAccessReview",
+            json!({"metadata": {"namespace": "a"}, "spec": {"user": "u", "resourceAttributes": {"namespace": "b"}}}),
+            &["spec.resourceAttributes.namespace"],
+        );
+        check("SelfSubjectAccessReview", json!({"metadata": {"name": "x"}, "spec": {"resourceAttributes": {}}}), &["metadata"]);
+    }
 }

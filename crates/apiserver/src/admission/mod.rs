@@ -5,6 +5,7 @@
 
 mod namespace_lifecycle;
 mod priority;
+mod rbac_escalation;
 mod service_account;
 mod tolerations;
 
@@ -15,6 +16,7 @@ use machinery::Value;
 use machinery::rest::User;
 use machinery::status::ApiError;
 
+use crate::gates::authorization::Authorizers;
 use crate::registry::Resource;
 use crate::rest::Api;
 use crate::route::RequestInfo;
@@ -66,10 +68,16 @@ impl Request<'_> {
 }
 
 /// The chain.
-#[derive(Debug, Default)]
-pub struct Admission {}
+pub struct Admission {
+    authorizers: Arc<Authorizers>,
+}
 
 impl Admission {
+    /// With somebody to ask what else a user may do.
+    pub fn new(authorizers: Arc<Authorizers>) -> Self {
+        Self { authorizers }
+    }
+
     /// Lets every mutating plug-in change the new object.
     pub async fn mutate(
         &self,
@@ -95,6 +103,7 @@ impl Admission {
         old: Option<&Value>,
     ) -> Result<(), ApiError> {
         let hop = hops::start(Hop::Admit, request.operation.verb());
+        rbac_escalation::validate(&self.authorizers, request, new, old).await?;
         namespace_lifecycle::validate(api, request)?;
         let uid = new.or(old).map_or("", |object| machinery::value::text(object, "metadata.uid"));
         hop.end(uid, "", 0);

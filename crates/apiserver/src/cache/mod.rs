@@ -8,6 +8,7 @@
 
 mod changes;
 mod filter;
+mod since;
 
 use std::collections::BTreeMap;
 use std::collections::HashMap;
@@ -26,6 +27,7 @@ use tokio::sync::{mpsc, watch};
 
 pub use changes::{Change, Ring};
 pub use filter::{Filter, Scope, Trigger};
+pub use since::{News, Place};
 
 /// How many objects one page of the initial load has.
 const LOAD_PAGE: usize = 10_000;

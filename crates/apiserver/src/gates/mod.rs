@@ -7,7 +7,10 @@
 
 pub mod authentication;
 pub mod authorization;
+pub mod context;
+pub mod expiring;
 pub mod flow_control;
+pub mod outbound;
 mod routes;
 
 use std::panic::AssertUnwindSafe;
@@ -28,7 +31,7 @@ use crate::query::Query;
 use crate::rest::Api;
 use crate::route::RequestInfo;
 use authentication::Authenticator;
-use authorization::{Attributes, Authorizer};
+use authorization::{Attributes, Authorizers, Selectors};
 use flow_control::FlowControl;
 pub use routes::{Documents, bytes, tagged, text};
 
@@ -44,7 +47,7 @@ pub struct Chain {
     /// May they now?
     pub flow_control: FlowControl,
     /// May they?
-    pub authorizer: Arc<dyn Authorizer>,
+    pub authorizers: Arc<Authorizers>,
     /// The resources.
     pub api: Arc<Api>,
     /// Requests that a kubelet, a pod or a Service answers.
@@ -58,7 +61,7 @@ impl Handler for Chain {
         Box::pin(async move {
             let audit_id = audit_id(request.headers());
             // A bug in one request must not take the server down, nor leave the client without an answer.
-            let outcome = AssertUnwindSafe(self.pass_in_time(request)).catch_unwind().await;
+            let outcome = AssertUnwindSafe(context::scope(self.pass_in_time(request))).catch_unwind().await;
             let mut response = match outcome {
                 Ok(Ok(response)) => response,
                 Ok(Err(error)) => refusal(&error),
@@ -100,7 +103,12 @@ impl Chain {
         hop.end("", "", 0);
 
         let hop = hops::start(Hop::Authorize, info.verb);
-        self.authorizer.authorize(&Attributes { user: &user, info: &info }).into_result()?;
+        let selectors = Selectors::of(&info, &query);
+        let attributes = Attributes { selectors: Some(&selectors), ..Attributes::of(&user, &info) };
+        let verdict = self.authorizers.authorize(&attributes).await;
+        if !verdict.allows() {
+            return Err(authorization::forbidden(&attributes, verdict.reason()));
+        }
         hop.end("", "", 0);
 
         if !info.is_resource {

@@ -1,6 +1,14 @@
 //! May they? A chain of authorizers; who is not allowed by any is refused.
+//!
+//! Authorizers in memory decide at once, from indexes that follow the caches; one that asks somebody else (a webhook)
+//! is waited for, and only when nobody before it has decided.
 
+pub mod abac;
+mod attributes;
+pub mod node;
 pub mod rbac;
+pub mod settings;
+pub mod webhook;
 
 use std::sync::Arc;
 
@@ -8,41 +16,133 @@ use machinery::gvk::GroupResource;
 use machinery::rest::User;
 use machinery::status::ApiError;
 
-use crate::route::RequestInfo;
-
-/// What an authorizer decides by.
-pub struct Attributes<'a> {
-    /// Who.
-    pub user: &'a Arc<User>,
-    /// What, on what.
-    pub info: &'a RequestInfo,
-}
+pub use attributes::{Attributes, Selectors};
+use rbac::Rule;
+pub use settings::{Mode, Settings};
+use webhook::Webhook;
 
 /// An authorizer's word.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
     /// Yes.
     Allow,
     /// No, whatever the others say.
-    Deny(ApiError),
+    Deny,
     /// Not mine to decide.
-    NoOpinion(ApiError),
+    NoOpinion,
+}
+
+/// An authorizer's word and its reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// The word.
+    pub decision: Decision,
+    /// Why, if there is something to say.
+    pub reason: Option<Arc<str>>,
 }
 
 impl Verdict {
-    /// Deny by default.
-    pub fn into_result(self) -> Result<(), ApiError> {
-        match self {
-            Self::Allow => Ok(()),
-            Self::Deny(error) | Self::NoOpinion(error) => Err(error),
-        }
+    /// Yes, without a word.
+    pub const ALLOW: Self = Self { decision: Decision::Allow, reason: None };
+    /// Not mine to decide, without a word.
+    pub const NO_OPINION: Self = Self { decision: Decision::NoOpinion, reason: None };
+
+    /// Not mine to decide.
+    pub fn no_opinion(reason: impl AsRef<str>) -> Self {
+        Self { decision: Decision::NoOpinion, reason: Some(reason.as_ref().into()) }
+    }
+
+    /// Whether it is a yes.
+    pub fn allows(&self) -> bool {
+        self.decision == Decision::Allow
+    }
+
+    /// The reason as text.
+    pub fn reason(&self) -> &str {
+        self.reason.as_deref().unwrap_or_default()
     }
 }
 
-/// Somebody who decides.
+/// What a user may do, as far as an authorizer can list it.
+#[derive(Debug, Default)]
+pub struct Rules {
+    /// Rules about resources and paths.
+    pub rules: Vec<Arc<Rule>>,
+    /// Whether there may be more.
+    pub incomplete: bool,
+    /// What went wrong on the way.
+    pub errors: Vec<String>,
+}
+
+/// Somebody who decides from memory.
 pub trait Authorizer: Send + Sync {
-    /// Decides one request, from memory.
+    /// Decides one request.
     fn authorize(&self, attributes: &Attributes<'_>) -> Verdict;
+
+    /// Lists what a user may do in a namespace.
+    fn rules(&self, user: &User, namespace: &str, rules: &mut Rules);
+}
+
+/// One of the chain.
+pub enum Step {
+    /// Decides from memory.
+    Local(Box<dyn Authorizer>),
+    /// Asks somebody else.
+    Remote(Webhook),
+}
+
+/// The chain: the first Allow or Deny counts.
+pub struct Authorizers {
+    steps: Vec<Step>,
+    /// Roles and bindings, for the checks on writes to them; there even when RBAC is not one of the steps.
+    pub rbac: Option<Arc<rbac::Rbac>>,
+}
+
+impl Authorizers {
+    /// In this order.
+    pub fn new(steps: Vec<Step>, rbac: Option<Arc<rbac::Rbac>>) -> Self {
+        Self { steps, rbac }
+    }
+
+    /// Decides one request.
+    pub async fn authorize(&self, attributes: &Attributes<'_>) -> Verdict {
+        // The reasons of those without an opinion are told together, one per line.
+        let mut reasons: Option<Arc<str>> = None;
+        for step in &self.steps {
+            let verdict = match step {
+                Step::Local(local) => local.authorize(attributes),
+                Step::Remote(remote) => remote.authorize(attributes).await,
+            };
+            if verdict.decision != Decision::NoOpinion {
+                return verdict;
+            }
+            reasons = match (reasons, verdict.reason) {
+                (Some(before), Some(reason)) => Some(format!("{before}\n{reason}").into()),
+                (before, reason) => before.or(reason),
+            };
+        }
+        Verdict { decision: Decision::NoOpinion, reason: reasons }
+    }
+
+    /// Whether a request is allowed.
+    pub async fn allows(&self, attributes: &Attributes<'_>) -> bool {
+        self.authorize(attributes).await.allows()
+    }
+
+    /// What a user may do in a namespace, as far as it can be listed.
+    pub fn rules(&self, user: &User, namespace: &str) -> Rules {
+        let mut rules = Rules::default();
+        for step in &self.steps {
+            match step {
+                Step::Local(local) => local.rules(user, namespace, &mut rules),
+                Step::Remote(_) => {
+                    rules.incomplete = true;
+                    rules.errors.push("webhook authorizer does not support user rule resolution".to_owned());
+                }
+            }
+        }
+        rules
+    }
 }
 
 /// Members of `system:masters` may do everything, so that a broken policy can be mended.
@@ -50,49 +150,102 @@ pub struct Masters;
 
 impl Authorizer for Masters {
     fn authorize(&self, attributes: &Attributes<'_>) -> Verdict {
-        if attributes.user.groups.iter().any(|group| group == "system:masters") {
-            Verdict::Allow
-        } else {
-            Verdict::NoOpinion(forbidden(attributes, ""))
-        }
+        if is_master(attributes.user) { Verdict::ALLOW } else { Verdict::NO_OPINION }
+    }
+
+    fn rules(&self, _: &User, _: &str, _: &mut Rules) {}
+}
+
+/// Everybody may do everything.
+pub struct AlwaysAllow;
+
+impl Authorizer for AlwaysAllow {
+    fn authorize(&self, _: &Attributes<'_>) -> Verdict {
+        Verdict::ALLOW
+    }
+
+    fn rules(&self, _: &User, _: &str, rules: &mut Rules) {
+        rules.rules.extend(Rule::everything().map(Arc::new));
     }
 }
 
-/// Several authorizers: the first Allow or Deny counts.
-pub struct Union(pub Vec<Box<dyn Authorizer>>);
+/// Nobody but masters may do anything.
+pub struct AlwaysDeny;
 
-impl Authorizer for Union {
-    fn authorize(&self, attributes: &Attributes<'_>) -> Verdict {
-        let mut last = Verdict::NoOpinion(forbidden(attributes, ""));
-        for authorizer in &self.0 {
-            match authorizer.authorize(attributes) {
-                verdict @ (Verdict::Allow | Verdict::Deny(_)) => return verdict,
-                verdict => last = verdict,
-            }
-        }
-        last
+impl Authorizer for AlwaysDeny {
+    fn authorize(&self, _: &Attributes<'_>) -> Verdict {
+        Verdict::no_opinion("Everything is forbidden.")
     }
+
+    fn rules(&self, _: &User, _: &str, _: &mut Rules) {}
+}
+
+/// Whether the user is above every policy.
+pub fn is_master(user: &User) -> bool {
+    user.groups.iter().any(|group| group == "system:masters")
 }
 
 /// The refusal in upstream's words.
 pub fn forbidden(attributes: &Attributes<'_>, reason: &str) -> ApiError {
-    let (user, info) = (&attributes.user.name, attributes.info);
+    let user = &attributes.user.name;
     let because = if reason.is_empty() { String::new() } else { format!(": {reason}") };
-    if !info.is_resource {
-        let why = format!("User {user:?} cannot {} path {:?}{because}", info.verb, info.path);
-        return ApiError::forbidden(&GroupResource::new("", ""), "", &why);
+    if !attributes.is_resource {
+        let why = harmless(&format!("User {user:?} cannot {} path {:?}", attributes.verb, attributes.path));
+        return ApiError::forbidden(&GroupResource::new("", ""), "", &format!("{why}{because}"));
     }
-    let resource = match info.subresource.as_str() {
-        "" => info.resource.clone(),
-        subresource => format!("{}/{subresource}", info.resource),
+    let resource = match attributes.subresource {
+        "" => attributes.resource.to_owned(),
+        subresource => format!("{}/{subresource}", attributes.resource),
     };
-    let place = match info.namespace.as_str() {
+    let place = match attributes.namespace {
         "" => "at the cluster scope".to_owned(),
         namespace => format!("in the namespace {namespace:?}"),
     };
-    let why = format!(
-        "User {user:?} cannot {} resource {resource:?} in API group {:?} {place}{because}",
-        info.verb, info.group
-    );
-    ApiError::forbidden(&GroupResource::new(&*info.group, &*info.resource), &info.name, &why)
+    let why = harmless(&format!(
+        "User {user:?} cannot {} resource {resource:?} in API group {:?} {place}",
+        attributes.verb, attributes.group
+    ));
+    let subject = GroupResource::new(attributes.group, attributes.resource);
+    ApiError::forbidden(&subject, attributes.name, &format!("{why}{because}"))
+}
+
+/// Names come from the client and may end in somebody's browser.
+fn harmless(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(attributes: Attributes<'_>, reason: &str, expect: &str) {
+        assert_eq!(forbidden(&attributes, reason).message, expect);
+    }
+
+    #[test]
+    fn refusals_read_as_upstreams() {
+        let user = User::new("jane", []);
+        let pods = Attributes::question(&user, "list", "", "pods", "").in_namespace("a");
+        check(pods, "", r#"pods is forbidden: User "jane" cannot list resource "pods" in API group "" in the namespace "a""#);
+        let scale = Attributes::question(&user, "get", "apps", "deployments", "web").of_subresource("scale");
+        check(
+            scale,
+            "why",
+            r#"deployments.apps "web" is forbidden: User "jane" cannot get resource "deployments/scale" in API group "apps" at the cluster scope: why"#,
+        );
+        let path = Attributes { is_resource: false, path: "/<x>", ..scale };
+        check(path, "", r#"forbidden: User "jane" cannot get path "/&lt;x&gt;""#);
+    }
+
+    #[tokio::test]
+    async fn the_first_word_counts_and_silence_is_a_refusal() {
+        let user = User::new("jane", []);
+        let question = Attributes::question(&user, "get", "", "pods", "");
+        let chain = |steps: Vec<Box<dyn Authorizer>>| Authorizers::new(steps.into_iter().map(Step::Local).collect(), None);
+        assert!(!chain(vec![]).allows(&question).await);
+        assert!(!chain(vec![Box::new(Masters)]).allows(&question).await);
+        assert!(chain(vec![Box::new(Masters), Box::new(AlwaysAllow)]).allows(&question).await);
+        let verdict = chain(vec![Box::new(AlwaysDeny), Box::new(Masters)]).authorize(&question).await;
+        assert_eq!(verdict, Verdict::no_opinion("Everything is forbidden."));
+    }
 }

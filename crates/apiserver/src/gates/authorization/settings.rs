@@ -1,0 +1,259 @@
+//! Which authorizers there are and in which order: `--authorization-mode`, or an `AuthorizationConfiguration` file.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use machinery::{Value, codec, value};
+
+use super::node::Node;
+use super::rbac::{self, Rbac};
+use super::webhook::{self, Webhook};
+use super::{AlwaysAllow, AlwaysDeny, Authorizers, Decision, Masters, Step, abac};
+use crate::gates::outbound::{self, Remote};
+use crate::registry::Registry;
+use crate::rest::Clock;
+
+/// Why the settings cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no such mode.
+    #[error("authorization-mode {0:?} is not a valid mode")]
+    Mode(String),
+    /// A mode is named twice.
+    #[error("authorization-mode {0:?} has mode specified more than once")]
+    Twice(String),
+    /// The file cannot be read.
+    #[error("cannot read {path}: {why}")]
+    File {
+        /// The file.
+        path: String,
+        /// Why.
+        why: String,
+    },
+    /// The ABAC policies cannot be used.
+    #[error(transparent)]
+    Abac(#[from] abac::Error),
+    /// The webhook cannot be used.
+    #[error(transparent)]
+    Webhook(#[from] outbound::Error),
+}
+
+/// One authorizer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mode {
+    /// Everybody may do everything.
+    AlwaysAllow,
+    /// Nobody may do anything.
+    AlwaysDeny,
+    /// By the file of `--authorization-policy-file`.
+    Abac(PathBuf),
+    /// By roles and bindings.
+    Rbac,
+    /// For kubelets.
+    Node,
+    /// Somebody else decides.
+    Webhook(Remoteness),
+}
+
+/// Who else decides, and how they are asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remoteness {
+    /// A kubeconfig that says where.
+    pub kubeconfig: PathBuf,
+    /// `v1` or `v1beta1`.
+    pub version: String,
+    /// How long a yes is remembered.
+    pub authorized_ttl: Duration,
+    /// How long a no is remembered.
+    pub unauthorized_ttl: Duration,
+    /// How long one call may take.
+    pub timeout: Duration,
+    /// Whether a failure refuses the request, instead of leaving it to the others.
+    pub fails_closed: bool,
+}
+
+impl Remoteness {
+    /// As `--authorization-webhook-config-file` alone says it.
+    pub fn at(kubeconfig: PathBuf) -> Self {
+        Self {
+            kubeconfig,
+            version: "v1beta1".to_owned(),
+            authorized_ttl: Duration::from_secs(300),
+            unauthorized_ttl: Duration::from_secs(30),
+            timeout: Duration::from_secs(30),
+            fails_closed: false,
+        }
+    }
+}
+
+/// The chain as it is configured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// In order.
+    pub modes: Vec<Mode>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { modes: vec![Mode::Node, Mode::Rbac] }
+    }
+}
+
+impl Settings {
+    /// Reads `--authorization-mode`, such as `Node,RBAC`, with the files that ABAC and Webhook need.
+    pub fn parse(modes: &str, policy: Option<&Path>, webhook: Option<&Remoteness>) -> Result<Self, Error> {
+        let mut read: Vec<Mode> = Vec::new();
+        for word in modes.split(',').filter(|word| !word.is_empty()) {
+            let missing = |flag: &str| Error::File { path: flag.to_owned(), why: format!("authorization-mode {word} needs it") };
+            let mode = match word {
+                "AlwaysAllow" => Mode::AlwaysAllow,
+                "AlwaysDeny" => Mode::AlwaysDeny,
+                "RBAC" => Mode::Rbac,
+                "Node" => Mode::Node,
+                "ABAC" => Mode::Abac(policy.ok_or_else(|| missing("--authorization-policy-file"))?.to_owned()),
+                "Webhook" => {
+                    Mode::Webhook(webhook.ok_or_else(|| missing("--authorization-webhook-config-file"))?.clone())
+                }
+                other => return Err(Error::Mode(other.to_owned())),
+            };
+            if read.contains(&mode) {
+                return Err(Error::Twice(word.to_owned()));
+            }
+            read.push(mode);
+        }
+        Ok(Self { modes: read })
+    }
+
+    /// Reads the file of `--authorization-config`.
+    pub fn load(path: &Path) -> Result<Self, Error> {
+        let failed = |why: String| Error::File { path: path.display().to_string(), why };
+        let bytes = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
+        let tree = codec::yaml::decode(&bytes, codec::Limits::default()).map_err(|error| failed(error.message))?.value;
+        if value::text(&tree, "kind") != "AuthorizationConfiguration" {
+            return Err(failed("it is no AuthorizationConfiguration".to_owned()));
+        }
+        let beside = path.parent().unwrap_or(Path::new(""));
+        let modes = value::list(&tree, "authorizers").iter().map(|entry| read(entry, beside).map_err(&failed));
+        Ok(Self { modes: modes.collect::<Result<_, _>>()? })
+    }
+
+    /// The authorizers. Masters come first, so that a broken policy can be mended.
+    pub fn build(&self, registry: &Registry, clock: &Clock) -> Result<Authorizers, Error> {
+        let rbac = Rbac::new(registry).map(Arc::new);
+        let mut steps = vec![Step::Local(Box::new(Masters))];
+        for mode in &self.modes {
+            steps.push(match mode {
+                Mode::AlwaysAllow => Step::Local(Box::new(AlwaysAllow)),
+                Mode::AlwaysDeny => Step::Local(Box::new(AlwaysDeny)),
+                Mode::Abac(path) => Step::Local(Box::new(abac::Abac::load(path)?)),
+                Mode::Rbac => match &rbac {
+                    Some(rbac) => Step::Local(Box::new(rbac::Shared(rbac.clone()))),
+                    None => continue,
+                },
+                Mode::Node => match Node::new(registry) {
+                    Some(node) => Step::Local(Box::new(node)),
+                    None => continue,
+                },
+                Mode::Webhook(how) => Step::Remote(Webhook::new(
+                    webhook::Settings {
+                        remote: Remote::from_kubeconfig(&how.kubeconfig)?,
+                        version: how.version.clone(),
+                        authorized_ttl: how.authorized_ttl,
+                        unauthorized_ttl: how.unauthorized_ttl,
+                        timeout: how.timeout,
+                        on_error: if how.fails_closed { Decision::Deny } else { Decision::NoOpinion },
+                    },
+                    clock.clone(),
+                )),
+            });
+        }
+        // The checks on writes to roles count only where roles do.
+        let counts = self.modes.contains(&Mode::Rbac);
+        Ok(Authorizers::new(steps, rbac.filter(|_| counts)))
+    }
+}
+
+fn read(entry: &Value, beside: &Path) -> Result<Mode, String> {
+    match value::text(entry, "type") {
+        "AlwaysAllow" => Ok(Mode::AlwaysAllow),
+        "AlwaysDeny" => Ok(Mode::AlwaysDeny),
+        "RBAC" => Ok(Mode::Rbac),
+        "Node" => Ok(Mode::Node),
+        "Webhook" => {
+            if !value::list(entry, "webhook.matchConditions").is_empty() {
+                return Err("webhook.matchConditions are not supported".to_owned());
+            }
+            let kubeconfig = value::text(entry, "webhook.connectionInfo.kubeConfigFile");
+            if kubeconfig.is_empty() {
+                return Err("webhook.connectionInfo.kubeConfigFile: Required value".to_owned());
+            }
+            let mut how = Remoteness::at(beside.join(kubeconfig));
+            let period = |field: &str, default: Duration| match value::text(entry, &format!("webhook.{field}")) {
+                "" => Ok(default),
+                text => duration(text).ok_or_else(|| format!("webhook.{field}: Invalid value: {text:?}")),
+            };
+            how.authorized_ttl = period("authorizedTTL", how.authorized_ttl)?;
+            how.unauthorized_ttl = period("unauthorizedTTL", how.unauthorized_ttl)?;
+            how.timeout = period("timeout", how.timeout)?;
+            how.fails_closed = value::text(entry, "webhook.failurePolicy") == "Deny";
+            if let version @ ("v1" | "v1beta1") = value::text(entry, "webhook.subjectAccessReviewVersion") {
+                version.clone_into(&mut how.version);
+            }
+            Ok(Mode::Webhook(how))
+        }
+        other => Err(format!("authorizers.type: Unsupported value: {other:?}")),
+    }
+}
+
+/// A duration as Go writes it, such as `1m30s` or `200ms`.
+pub fn duration(text: &str) -> Option<Duration> {
+    if text == "0" {
+        return Some(Duration::ZERO);
+    }
+    let mut total = Duration::ZERO;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let digits = rest.find(|character: char| !character.is_ascii_digit() && character != '.')?;
+        let number: f64 = rest[..digits].parse().ok()?;
+        rest = &rest[digits..];
+        let end = rest.find(|character: char| character.is_ascii_digit()).unwrap_or(rest.len());
+        let seconds = match &rest[..end] {
+            "ns" => 1e-9,
+            "us" | "µs" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            _ => return None,
+        };
+        total += Duration::try_from_secs_f64(number * seconds).ok()?;
+        rest = &rest[end..];
+    }
+    (!text.is_empty()).then_some(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_are_read_in_order_and_nonsense_is_refused() {
+        assert_eq!(Settings::parse("Node,RBAC", None, None).expect("modes"), Settings::default());
+        for (modes, expect) in [
+            ("Nonsense", "authorization-mode \"Nonsense\" is not a valid mode"),
+            ("RBAC,RBAC", "authorization-mode \"RBAC\" has mode specified more than once"),
+            ("ABAC", "cannot read --authorization-policy-file: authorization-mode ABAC needs it"),
+        ] {
+            assert_eq!(Settings::parse(modes, None, None).expect_err(modes).to_string(), expect);
+        }
+    }
+
+    #[test]
+    fn durations_are_gos() {
+        let cases = [("30s", Some(30.0)), ("1m30s", Some(90.0)), ("1.5h", Some(5400.0)), ("200ms", Some(0.2)), ("0", Some(0.0)), ("", None), ("5", None), ("x", None)];
+        for (text, expect) in cases {
+            assert_eq!(duration(text).map(|duration| duration.as_secs_f64()), expect, "{text}");
+        }
+    }
+}

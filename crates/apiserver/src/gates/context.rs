@@ -1,0 +1,107 @@
+//! What is known of the request under way besides its answer: warnings for the client, annotations for the audit log.
+//!
+//! Kept with the task, so that a rule deep in admission can speak up without a parameter through every layer between.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::future::Future;
+
+use http::HeaderMap;
+use http::header::{HeaderName, HeaderValue};
+
+/// The most bytes of warnings that one answer carries.
+const MAX_WARNINGS: usize = 4 * 1024;
+/// The most bytes of one warning.
+const MAX_WARNING: usize = 256;
+
+tokio::task_local! {
+    static CONTEXT: Context;
+}
+
+/// Of one request.
+#[derive(Debug, Default)]
+pub struct Context {
+    warnings: RefCell<Vec<String>>,
+    annotations: RefCell<BTreeMap<String, String>>,
+}
+
+/// Runs a request in a context of its own.
+pub async fn scope<F: Future>(future: F) -> F::Output {
+    CONTEXT.scope(Context::default(), future).await
+}
+
+/// Tells the client something besides the answer, once.
+pub fn warn(text: impl Into<String>) {
+    let text = text.into();
+    with(|context| {
+        let mut warnings = context.warnings.borrow_mut();
+        if !warnings.contains(&text) {
+            warnings.push(text);
+        }
+    });
+}
+
+/// Adds to the audit event of the request; the first word for a key counts.
+pub fn annotate(key: impl Into<String>, text: impl Into<String>) {
+    with(|context| {
+        context.annotations.borrow_mut().entry(key.into()).or_insert(text.into());
+    });
+}
+
+/// The annotations, taken.
+pub fn take_annotations() -> BTreeMap<String, String> {
+    let mut taken = BTreeMap::new();
+    with(|context| taken = context.annotations.take());
+    taken
+}
+
+/// Writes the warnings as RFC 7234 `Warning: 299 - "..."` headers, shortened where they would be too many.
+pub fn write_warnings(headers: &mut HeaderMap) {
+    let mut warnings = Vec::new();
+    with(|context| warnings = context.warnings.take());
+    let whole: usize = warnings.iter().map(String::len).sum();
+    let mut left = MAX_WARNINGS;
+    for text in warnings {
+        let bound = if whole > MAX_WARNINGS { MAX_WARNING.min(left) } else { left };
+        let mut end = text.len().min(bound);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        left -= end;
+        if end == 0 {
+            break;
+        }
+        let quoted = text[..end].replace('\\', "\\\\").replace('"', "\\\"");
+        let clean: String = quoted.chars().filter(|character| !character.is_control()).collect();
+        if let Ok(header) = HeaderValue::from_bytes(format!("299 - \"{clean}\"").as_bytes()) {
+            headers.append(HeaderName::from_static("warning"), header);
+        }
+    }
+}
+
+fn with(act: impl FnOnce(&Context)) {
+    // Outside a request (at start-up) there is nobody to tell.
+    let _ = CONTEXT.try_with(act);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn warnings_are_said_once_and_quoted() {
+        scope(async {
+            warn("a \"b\"");
+            warn("a \"b\"");
+            annotate("k", "first");
+            annotate("k", "second");
+            let mut headers = HeaderMap::new();
+            write_warnings(&mut headers);
+            let all: Vec<_> = headers.get_all("warning").iter().collect();
+            assert_eq!(all, ["299 - \"a \\\"b\\\"\""]);
+            assert_eq!(take_annotations().remove("k").as_deref(), Some("first"));
+        })
+        .await;
+        warn("nobody hears this");
+    }
+}

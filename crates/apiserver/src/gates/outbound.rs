@@ -1,0 +1,322 @@
+//! Calls from the gates to others: webhooks that authenticate, authorize, admit or take audit events, and issuers of tokens.
+//!
+//! One small client for all of them: HTTPS with the roots it was given, JSON both ways, a bound on time and on size, a few
+//! connections kept open, and never a redirect followed: an answer that points elsewhere is a failure, so nobody can make
+//! the server fetch what they may not see.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT};
+use http::{Method, StatusCode, Uri};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use machinery::{Value, codec, value};
+use parking_lot::Mutex;
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+/// The largest answer that is read.
+const MAX_ANSWER: usize = 3 * 1024 * 1024;
+/// Connections that are kept open while nobody uses them.
+const MAX_IDLE: usize = 16;
+/// Where systems keep the authorities they trust.
+const SYSTEM_ROOTS: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The address makes no sense.
+    #[error("{0:?} is no address of a webhook")]
+    Address(String),
+    /// A file cannot be read.
+    #[error("cannot read {path}: {source}")]
+    File {
+        /// The file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A kubeconfig or a certificate cannot be used.
+    #[error("{0}")]
+    Setting(String),
+    /// No answer in time.
+    #[error("context deadline exceeded")]
+    Timeout,
+    /// The connection failed.
+    #[error("{0}")]
+    Connection(String),
+    /// The answer is not a success.
+    #[error("the server responded with the status code {0} but did not return more information")]
+    Status(u16),
+    /// The answer cannot be read.
+    #[error("{0}")]
+    Answer(String),
+}
+
+/// Whom to trust and what to show.
+#[derive(Debug, Clone, Default)]
+pub struct Trust {
+    /// Authorities in PEM; none is what the system trusts.
+    pub roots: Option<String>,
+    /// Chain and key in PEM.
+    pub certificate: Option<(String, String)>,
+}
+
+impl Trust {
+    /// TLS by it.
+    pub fn tls(&self) -> Result<Arc<ClientConfig>, Error> {
+        let setting = |error: &dyn std::fmt::Display| Error::Setting(error.to_string());
+        let mut roots = RootCertStore::empty();
+        let pem = match &self.roots {
+            Some(pem) => pem.clone(),
+            None => SYSTEM_ROOTS.iter().find_map(|path| std::fs::read_to_string(path).ok()).unwrap_or_default(),
+        };
+        for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()).flatten() {
+            match (roots.add(certificate), &self.roots) {
+                // One odd authority of the system's must not spoil the others.
+                (Ok(()), _) | (Err(_), None) => {}
+                (Err(error), Some(_)) => return Err(setting(&error)),
+            }
+        }
+        if roots.is_empty() && self.roots.is_some() {
+            return Err(Error::Setting("unable to load root certificates: no certificate in the bundle".to_owned()));
+        }
+        let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| setting(&error))?
+            .with_root_certificates(roots);
+        let config = match &self.certificate {
+            None => builder.with_no_client_auth(),
+            Some((chain, key)) => {
+                let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain.as_bytes()).collect();
+                let key = PrivateKeyDer::from_pem_slice(key.as_bytes());
+                match (chain, key) {
+                    (Ok(chain), Ok(key)) => builder.with_client_auth_cert(chain, key).map_err(|error| setting(&error))?,
+                    _ => return Err(Error::Setting("the client certificate or its key is not PEM".to_owned())),
+                }
+            }
+        };
+        Ok(Arc::new(config))
+    }
+}
+
+/// Somebody else's server.
+pub struct Remote {
+    uri: Uri,
+    /// Where to connect to, when that is not what the address says: an endpoint of a Service.
+    dial: Option<String>,
+    tls: Arc<ClientConfig>,
+    server_name: Option<String>,
+    authorization: Option<HeaderValue>,
+    idle: Mutex<Vec<SendRequest<Full<Bytes>>>>,
+}
+
+impl Remote {
+    /// At this `https` address (`http` on the loopback only).
+    pub fn new(address: &str, trust: &Trust) -> Result<Self, Error> {
+        let uri: Uri = address.parse().map_err(|_| Error::Address(address.to_owned()))?;
+        let host = uri.host().ok_or_else(|| Error::Address(address.to_owned()))?;
+        let loopback = matches!(host, "localhost" | "127.0.0.1" | "[::1]");
+        if uri.scheme_str() != Some("https") && !(uri.scheme_str() == Some("http") && loopback) {
+            return Err(Error::Address(address.to_owned()));
+        }
+        let tls = trust.tls()?;
+        Ok(Self { uri, dial: None, tls, server_name: None, authorization: None, idle: Mutex::default() })
+    }
+
+    /// The same, reached at another address.
+    pub fn dialled_at(self, address: String) -> Self {
+        Self { dial: Some(address), ..self }
+    }
+
+    /// The server that a kubeconfig's current context names: how webhooks are configured by file.
+    pub fn from_kubeconfig(path: &Path) -> Result<Self, Error> {
+        let file = |path: &Path| {
+            std::fs::read(path).map_err(|source| Error::File { path: path.display().to_string(), source })
+        };
+        let text = file(path)?;
+        let tree = codec::yaml::decode(&text, codec::Limits::default())
+            .map_err(|error| Error::Setting(format!("{}: {}", path.display(), error.message)))?
+            .value;
+        let find = |list: &str, name: &str| {
+            value::list(&tree, list).iter().find(|entry| name.is_empty() || value::text(entry, "name") == name).cloned()
+        };
+        let context = find("contexts", value::text(&tree, "current-context")).unwrap_or_default();
+        let cluster = find("clusters", value::text(&context, "context.cluster"))
+            .ok_or_else(|| Error::Setting(format!("{}: no cluster is named", path.display())))?;
+        let user = find("users", value::text(&context, "context.user")).unwrap_or_default();
+        let beside = |named: &str| path.parent().unwrap_or(Path::new("")).join(named);
+        // Either a file or the thing itself in base64.
+        let read = |tree: &Value, key: &str| -> Result<Option<String>, Error> {
+            let data = value::text(tree, &format!("{key}-data"));
+            let bytes = match (data, value::text(tree, key)) {
+                ("", "") => return Ok(None),
+                ("", named) => file(&beside(named))?,
+                (data, _) => STANDARD.decode(data).map_err(|_| Error::Setting(format!("{key}-data is not base64")))?,
+            };
+            Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+        };
+        let cluster = cluster.get("cluster").cloned().unwrap_or_default();
+        let user = user.get("user").cloned().unwrap_or_default();
+        let certificate = read(&user, "client-certificate")?.zip(read(&user, "client-key")?);
+        let trust = Trust { roots: read(&cluster, "certificate-authority")?, certificate };
+        let mut remote = Self::new(value::text(&cluster, "server"), &trust)?;
+        remote.server_name = Some(value::text(&cluster, "tls-server-name").to_owned()).filter(|name| !name.is_empty());
+        let token = match (value::text(&user, "token"), value::text(&user, "tokenFile")) {
+            ("", "") => None,
+            ("", named) => Some(String::from_utf8_lossy(&file(&beside(named))?).trim().to_owned()),
+            (token, _) => Some(token.to_owned()),
+        };
+        if let Some(token) = token {
+            let mut header = HeaderValue::from_str(&format!("Bearer {token}"))
+                .map_err(|_| Error::Setting("the token is not plain text".to_owned()))?;
+            header.set_sensitive(true);
+            remote.authorization = Some(header);
+        }
+        Ok(remote)
+    }
+
+    /// The address.
+    pub fn address(&self) -> String {
+        self.uri.to_string()
+    }
+
+    /// Sends a tree, and reads the tree that comes back.
+    pub async fn post(&self, tree: &Value, timeout: Duration) -> Result<Value, Error> {
+        self.exchange(Method::POST, Bytes::from(tree.to_string()), timeout).await
+    }
+
+    /// Reads a tree.
+    pub async fn get(&self, timeout: Duration) -> Result<Value, Error> {
+        self.exchange(Method::GET, Bytes::new(), timeout).await
+    }
+
+    /// Sends a tree; whatever comes back with a success is fine.
+    pub async fn tell(&self, tree: &Value, timeout: Duration) -> Result<(), Error> {
+        self.call(Method::POST, Bytes::from(tree.to_string()), timeout).await.map(|_| ())
+    }
+
+    async fn exchange(&self, method: Method, body: Bytes, timeout: Duration) -> Result<Value, Error> {
+        let bytes = self.call(method, body, timeout).await?;
+        let decoded = codec::json::decode(&bytes, codec::Limits::default());
+        decoded.map(|decoded| decoded.value).map_err(|error| Error::Answer(error.message))
+    }
+
+    async fn call(&self, method: Method, body: Bytes, timeout: Duration) -> Result<Bytes, Error> {
+        match tokio::time::timeout(timeout, self.attempt(&method, &body)).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(Error::Timeout),
+        }
+    }
+
+    async fn attempt(&self, method: &Method, body: &Bytes) -> Result<Bytes, Error> {
+        // A connection that was kept may have been closed by the other side meanwhile: then a new one is made, once.
+        let kept = self.idle.lock().pop();
+        if let Some(mut sender) = kept
+            && sender.ready().await.is_ok()
+            && let Ok(response) = sender.send_request(self.request(method, body)?).await
+        {
+            return self.finish(sender, response).await;
+        }
+        let mut sender = self.connect().await?;
+        let sent = sender.send_request(self.request(method, body)?).await;
+        let response = sent.map_err(|error| Error::Connection(error.to_string()))?;
+        self.finish(sender, response).await
+    }
+
+    async fn finish(
+        &self,
+        sender: SendRequest<Full<Bytes>>,
+        response: http::Response<hyper::body::Incoming>,
+    ) -> Result<Bytes, Error> {
+        let status = response.status();
+        let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
+        let body = body.map_err(|error| Error::Answer(error.to_string()))?.to_bytes();
+        let mut idle = self.idle.lock();
+        if idle.len() < MAX_IDLE {
+            idle.push(sender);
+        }
+        drop(idle);
+        match status {
+            StatusCode::OK | StatusCode::CREATED | StatusCode::ACCEPTED | StatusCode::NO_CONTENT => Ok(body),
+            other => Err(Error::Status(other.as_u16())),
+        }
+    }
+
+    fn request(&self, method: &Method, body: &Bytes) -> Result<http::Request<Full<Bytes>>, Error> {
+        let path = self.uri.path_and_query().map_or("/", |path| path.as_str());
+        let mut request = http::Request::new(Full::new(body.clone()));
+        *request.method_mut() = method.clone();
+        *request.uri_mut() = path.parse().map_err(|_| Error::Address(self.address()))?;
+        let headers = request.headers_mut();
+        let authority = self.uri.authority().map_or("", |authority| authority.as_str());
+        headers.insert(HOST, HeaderValue::from_str(authority).map_err(|_| Error::Address(self.address()))?);
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        headers.insert(USER_AGENT, HeaderValue::from_static("kube-apiserver-admission"));
+        if *method == Method::POST {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        if let Some(authorization) = &self.authorization {
+            headers.insert(AUTHORIZATION, authorization.clone());
+        }
+        Ok(request)
+    }
+
+    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, Error> {
+        let failed = |error: &dyn std::fmt::Display| Error::Connection(error.to_string());
+        let secure = self.uri.scheme_str() == Some("https");
+        let host = self.uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+        let port = self.uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
+        let stream = match &self.dial {
+            Some(address) => TcpStream::connect(address).await,
+            None => TcpStream::connect((host.as_str(), port)).await,
+        };
+        let stream = stream.map_err(|error| {
+            let at = self.dial.clone().unwrap_or_else(|| format!("{host}:{port}"));
+            Error::Connection(format!("dial tcp {at}: {error}"))
+        })?;
+        stream.set_nodelay(true).map_err(|error| failed(&error))?;
+        if !secure {
+            return handshake(TokioIo::new(stream)).await;
+        }
+        let name = self.server_name.clone().unwrap_or(host);
+        let name = ServerName::try_from(name).map_err(|error| failed(&error))?;
+        let stream = TlsConnector::from(self.tls.clone()).connect(name, stream).await;
+        handshake(TokioIo::new(stream.map_err(|error| Error::Connection(format!("tls: {error}")))?)).await
+    }
+}
+
+async fn handshake<S>(stream: TokioIo<S>) -> Result<SendRequest<Full<Bytes>>, Error>
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
+{
+    let shaken = http1::handshake(stream).await;
+    let (sender, connection) = shaken.map_err(|error| Error::Connection(error.to_string()))?;
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "a connection to a webhook ended");
+        }
+    });
+    Ok(sender)
+}
+
+impl std::fmt::Debug for Remote {
+    /// Without the credentials.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Remote({})", self.uri)
+    }
+}
