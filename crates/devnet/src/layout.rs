@@ -1,0 +1,181 @@
+//! Names, addresses and commands of the machines of a development cluster: pure.
+
+use std::fmt::Write as _;
+use std::net::Ipv4Addr;
+
+use ipnet::Ipv4Net;
+
+/// So many machines fit: the first address of the range is the host's, the last one nobody's.
+pub const MOST: u8 = 100;
+/// The first machine's place in the range; before it is room for the host and for what users put there.
+const FIRST: u32 = 10;
+
+/// Why there can be no such cluster.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Names become part of interface names, which are short.
+    #[error("cluster name {0:?} is not one to seven lower-case letters or digits")]
+    Name(String),
+    /// Too many or none.
+    #[error("{0} nodes: a development cluster has 1 to {MOST}")]
+    Nodes(u8),
+    /// Too small.
+    #[error("{0} is too small a range for a development cluster")]
+    Range(Ipv4Net),
+}
+
+/// One machine: a network namespace with one link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Machine {
+    /// Its node's name.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// The host's end of its link; inside it is `eth0`.
+    pub link: String,
+    /// Its address.
+    pub address: Ipv4Addr,
+}
+
+/// All machines of a cluster, on one bridge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layout {
+    /// The cluster's name.
+    pub name: String,
+    /// The bridge.
+    pub bridge: String,
+    /// The range of the machines' addresses.
+    pub range: Ipv4Net,
+    /// The machines.
+    pub machines: Vec<Machine>,
+    /// Whether they may reach what is outside this host, by the host's own address.
+    pub outside: bool,
+}
+
+impl Layout {
+    /// Lays out a cluster.
+    pub fn new(name: &str, nodes: u8, range: Ipv4Net, outside: bool) -> Result<Self, Error> {
+        let sound = (1..=7).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+        if !sound {
+            return Err(Error::Name(name.to_owned()));
+        }
+        if !(1..=MOST).contains(&nodes) {
+            return Err(Error::Nodes(nodes));
+        }
+        if range.prefix_len() > 24 {
+            return Err(Error::Range(range));
+        }
+        let machine = |number: u8| Machine {
+            name: format!("{name}-{number}"),
+            namespace: format!("trireme-{name}-{number}"),
+            link: format!("{}-{number}", bridge(name)),
+            address: Ipv4Addr::from_bits(range.network().to_bits() + FIRST + u32::from(number)),
+        };
+        let machines = (1..=nodes).map(machine).collect();
+        Ok(Self { name: name.to_owned(), bridge: bridge(name), range: range.trunc(), machines, outside })
+    }
+
+    /// The host's address on the bridge.
+    pub fn host(&self) -> Ipv4Addr {
+        Ipv4Addr::from_bits(self.range.network().to_bits() + 1)
+    }
+
+    /// Makes bridge, namespaces and links; for `ip -batch`.
+    pub(crate) fn make(&self) -> String {
+        let (bridge, prefix) = (&self.bridge, self.range.prefix_len());
+        let mut out = format!("link add {bridge} type bridge\naddr add {}/{prefix} dev {bridge}\n", self.host());
+        let _ = writeln!(out, "link set {bridge} up");
+        for Machine { namespace, link, .. } in &self.machines {
+            let _ = writeln!(
+                out,
+                "netns add {namespace}\nlink add {link} type veth peer name eth0 netns {namespace}\n\
+                 link set {link} master {bridge} up"
+            );
+        }
+        out
+    }
+
+    /// Sets up a machine from inside; for `ip -netns … -batch`.
+    pub(crate) fn furnish(&self, machine: &Machine) -> String {
+        let mut out = format!(
+            "link set lo up\nlink set eth0 up\naddr add {}/{} dev eth0\n",
+            machine.address,
+            self.range.prefix_len()
+        );
+        if self.outside {
+            let _ = writeln!(out, "route add default via {}", self.host());
+        }
+        out
+    }
+
+    /// The host's rules: machines reach what is outside by the host's address, if they may.
+    pub(crate) fn rules(&self) -> String {
+        let table = rules_table(&self.name);
+        let mut out = format!("add table ip {table}\ndelete table ip {table}\n");
+        if self.outside {
+            let (bridge, range) = (&self.bridge, self.range);
+            let _ = writeln!(
+                out,
+                "table ip {table} {{\nchain postrouting {{\ntype nat hook postrouting priority 100; policy accept;\n\
+                 ip saddr {range} oifname != \"{bridge}\" masquerade\n}}\n}}"
+            );
+        }
+        out
+    }
+}
+
+/// The bridge of a cluster.
+pub(crate) fn bridge(cluster: &str) -> String {
+    format!("tri-{cluster}")
+}
+
+/// The namespaces of a cluster begin with this.
+pub(crate) fn namespace_prefix(cluster: &str) -> String {
+    format!("trireme-{cluster}-")
+}
+
+/// The host's table for a cluster.
+pub(crate) fn rules_table(cluster: &str) -> String {
+    format!("trireme-devnet-{cluster}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn machines_have_names_and_addresses_of_their_own() {
+        let layout = Layout::new("dev", 2, "198.18.7.0/24".parse().unwrap(), false).unwrap();
+        assert_eq!(layout.host().to_string(), "198.18.7.1");
+        let second = &layout.machines[1];
+        assert_eq!((second.name.as_str(), second.address.to_string().as_str()), ("dev-2", "198.18.7.12"));
+        assert!(
+            Layout::new("abcdefg", 100, "198.18.0.0/24".parse().unwrap(), false)
+                .unwrap()
+                .machines
+                .iter()
+                .all(|m| m.link.len() <= 15)
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let check =
+            |name: &str, nodes, range: &str| Layout::new(name, nodes, range.parse().unwrap(), false).unwrap_err();
+        assert_eq!(check("", 1, "198.18.0.0/24"), Error::Name(String::new()));
+        assert_eq!(check("too-long!", 1, "198.18.0.0/24"), Error::Name("too-long!".into()));
+        assert_eq!(check("dev", 0, "198.18.0.0/24"), Error::Nodes(0));
+        assert_eq!(check("dev", 101, "198.18.0.0/24"), Error::Nodes(101));
+        assert!(matches!(check("dev", 1, "198.18.0.0/25"), Error::Range(_)));
+    }
+
+    #[test]
+    fn nothing_leads_outside_unless_it_may() {
+        let layout = |outside| Layout::new("dev", 1, "198.18.0.0/24".parse().unwrap(), outside).unwrap();
+        let closed = layout(false);
+        assert!(!closed.furnish(&closed.machines[0]).contains("default") && !closed.rules().contains("masquerade"));
+        let open = layout(true);
+        assert!(open.furnish(&open.machines[0]).contains("default via 198.18.0.1"));
+        assert!(open.rules().contains("masquerade"));
+    }
+}

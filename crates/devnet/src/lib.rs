@@ -1,0 +1,197 @@
+//! Several machines on one: network namespaces as the nodes of a development cluster.
+//!
+//! A machine is a namespace with one link to a bridge on the host, and the processes started in it. It can be cut off
+//! and joined again by its link, stopped and started by its processes. Machines reach each other and the host, and
+//! nothing beyond it unless asked: without a default route no packet finds a way out.
+//!
+//! Nothing is remembered here but what the kernel shows and pid files say, so any later process can list, change and
+//! remove what an earlier one made.
+
+mod layout;
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use node::process::{Process, spawn_detached};
+use node::{nft, run};
+
+pub use layout::{Error as LayoutError, Layout, MOST, Machine};
+
+const LIMIT: Duration = Duration::from_secs(30);
+/// How long a process has to end by itself.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// Why the machines are not as asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A command failed.
+    #[error(transparent)]
+    Command(#[from] run::Error),
+    /// The host's rules were refused.
+    #[error(transparent)]
+    Rules(#[from] nft::Error),
+    /// `ip` said something unexpected.
+    #[error("read links and namespaces: {0}")]
+    Read(#[from] serde_json::Error),
+    /// A process could not be started or stopped.
+    #[error("{operation} {program} on {machine}: {source}")]
+    Process {
+        /// What was tried.
+        operation: &'static str,
+        /// Which program.
+        program: String,
+        /// Where.
+        machine: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// A machine as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// Its namespace.
+    pub namespace: String,
+    /// Whether its link is up.
+    pub connected: bool,
+}
+
+/// Makes the machines. What was there under the same cluster name is removed first.
+pub async fn make(layout: &Layout) -> Result<(), Error> {
+    remove(&layout.name).await?;
+    ip(&["-batch", "-"], &layout.make()).await?;
+    for machine in &layout.machines {
+        ip(&["-netns", &machine.namespace, "-batch", "-"], &layout.furnish(machine)).await?;
+    }
+    Ok(nft::apply(&layout.rules()).await?)
+}
+
+/// Removes the machines of a cluster; their processes have to be stopped before. None there is no error.
+pub async fn remove(cluster: &str) -> Result<(), Error> {
+    let mut batch = String::new();
+    let bridge = layout::bridge(cluster);
+    let ours = |name: &str| name == bridge || name.strip_prefix(&bridge).is_some_and(|rest| rest.starts_with('-'));
+    // Links first: those of a namespace that goes would go with it, but only some time later.
+    for link in links().await?.iter().filter(|link| ours(&link.ifname)) {
+        batch.push_str(&format!("link del {}\n", link.ifname));
+    }
+    for seen in list(cluster).await? {
+        batch.push_str(&format!("netns del {}\n", seen.namespace));
+    }
+    if !batch.is_empty() {
+        ip(&["-batch", "-"], &batch).await?;
+    }
+    let table = layout::rules_table(cluster);
+    Ok(nft::apply(&format!("add table ip {table}\ndelete table ip {table}\n")).await?)
+}
+
+#[derive(serde::Deserialize)]
+struct Namespace {
+    name: String,
+}
+
+#[derive(serde::Deserialize)]
+struct Link {
+    ifname: String,
+    flags: Vec<String>,
+}
+
+/// The machines of a cluster, in order.
+pub async fn list(cluster: &str) -> Result<Vec<Seen>, Error> {
+    let text = ip(&["-j", "netns", "list"], "").await?;
+    // Without any namespace it says nothing at all.
+    let namespaces: Vec<Namespace> = if text.is_empty() { Vec::new() } else { serde_json::from_slice(&text)? };
+    let links = links().await?;
+    let prefix = layout::namespace_prefix(cluster);
+    let mut seen: Vec<(u8, Seen)> = namespaces
+        .into_iter()
+        .filter_map(|namespace| {
+            let number: u8 = namespace.name.strip_prefix(&prefix)?.parse().ok()?;
+            let link = format!("{}-{number}", layout::bridge(cluster));
+            let up = |l: &Link| l.ifname == link && l.flags.iter().any(|flag| flag == "UP");
+            Some((number, Seen { namespace: namespace.name, connected: links.iter().any(up) }))
+        })
+        .collect();
+    seen.sort_by_key(|(number, _)| *number);
+    Ok(seen.into_iter().map(|(_, seen)| seen).collect())
+}
+
+async fn links() -> Result<Vec<Link>, Error> {
+    Ok(serde_json::from_slice(&ip(&["-j", "link", "show"], "").await?)?)
+}
+
+/// Cuts a machine off the others, or joins it again.
+pub async fn connect(machine: &Machine, connected: bool) -> Result<(), Error> {
+    let state = if connected { "up" } else { "down" };
+    ip(&["link", "set", &machine.link, state], "").await.map(drop)
+}
+
+/// A program that runs on a machine, known again by its pid file.
+#[derive(Debug, Clone)]
+pub struct Program {
+    /// What is run.
+    pub path: PathBuf,
+    /// With what.
+    pub arguments: Vec<String>,
+    /// Where its pid file and its log are.
+    pub directory: PathBuf,
+}
+
+impl Program {
+    fn name(&self) -> String {
+        self.path.file_name().unwrap_or(self.path.as_os_str()).to_string_lossy().into_owned()
+    }
+
+    fn pid_file(&self) -> PathBuf {
+        self.directory.join(format!("{}.pid", self.name()))
+    }
+
+    /// Its log.
+    pub fn log(&self) -> PathBuf {
+        self.directory.join(format!("{}.log", self.name()))
+    }
+
+    /// Starts it on a machine; it outlives this process. Running already is no error.
+    pub async fn start(&self, machine: &Machine) -> Result<(), Error> {
+        if self.running().is_some() {
+            return Ok(());
+        }
+        let failed = |source| self.failed("start", machine, source);
+        std::fs::create_dir_all(&self.directory).map_err(failed)?;
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.log()).map_err(failed)?;
+        let mut command = tokio::process::Command::new("ip");
+        // `ip` becomes the program, so its process id is the program's.
+        command.args(["netns", "exec", &machine.namespace]).arg(&self.path).args(&self.arguments);
+        command.stdin(Stdio::null()).stdout(log.try_clone().map_err(failed)?).stderr(log);
+        let child = spawn_detached(&mut command).map_err(failed)?;
+        let pid = child.id().ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))?;
+        Process::open(pid).and_then(|process| process.write_pid_file(&self.pid_file())).map_err(failed)
+    }
+
+    /// The process, if it runs.
+    pub fn running(&self) -> Option<Process> {
+        Process::from_pid_file(&self.pid_file())
+    }
+
+    /// Stops it and waits for its end. Not running is no error.
+    pub async fn stop(&self, machine: &Machine) -> Result<(), Error> {
+        match self.running() {
+            Some(process) => process.stop(GRACE).await.map_err(|source| self.failed("stop", machine, source)),
+            None => Ok(()),
+        }
+    }
+
+    fn failed(&self, operation: &'static str, machine: &Machine, source: std::io::Error) -> Error {
+        Error::Process { operation, program: self.name(), machine: machine.name.clone(), source }
+    }
+}
+
+/// Where a machine's files are, below a cluster's directory.
+pub fn directory(cluster: &Path, machine: &Machine) -> PathBuf {
+    cluster.join(&machine.name)
+}
+
+async fn ip(args: &[&str], input: &str) -> Result<Vec<u8>, Error> {
+    Ok(run::output("ip", args, input.as_bytes(), LIMIT).await?)
+}

@@ -1,0 +1,90 @@
+//! Real namespaces, removed however a test ends.
+
+use std::process::Command;
+use std::time::Duration;
+
+use devnet::{Layout, Machine, Program};
+
+/// A cluster whose machines go with it.
+struct Made(Layout);
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        for machine in &self.0.machines {
+            let _ = Command::new("ip").args(["netns", "del", &machine.namespace]).output();
+        }
+        let _ = Command::new("ip").args(["link", "del", &self.0.bridge]).output();
+    }
+}
+
+/// Whether one machine reaches an address: a port nobody listens on is refused by whoever has the address.
+fn reaches(from: &Machine, to: &str) -> bool {
+    let connect = format!("exec 3<>/dev/tcp/{to}/9");
+    let probe = ["netns", "exec", &from.namespace, "timeout", "1", "bash", "-c", &connect];
+    String::from_utf8_lossy(&Command::new("ip").args(probe).output().unwrap().stderr).contains("refused")
+}
+
+#[tokio::test]
+async fn machines_come_are_cut_off_come_back_and_go() {
+    let name = format!("t{}", std::process::id() % 100_000);
+    let range = format!("198.18.{}.0/24", std::process::id() % 250);
+    let layout = Layout::new(&name, 3, range.parse().unwrap(), false).unwrap();
+    let made = Made(layout.clone());
+    devnet::make(&layout).await.unwrap();
+    let [first, second, third] = &layout.machines[..] else { panic!("three machines") };
+    assert!(reaches(first, &second.address.to_string()));
+    assert!(reaches(first, &layout.host().to_string()));
+    // A documentation address: without a route nothing is sent.
+    assert!(!reaches(first, "203.0.113.1"));
+
+    devnet::connect(second, false).await.unwrap();
+    assert!(!reaches(first, &second.address.to_string()));
+    assert!(reaches(first, &third.address.to_string()));
+    let connected = |seen: Vec<devnet::Seen>| seen.iter().map(|s| s.connected).collect::<Vec<_>>();
+    assert_eq!(connected(devnet::list(&name).await.unwrap()), [true, false, true]);
+    devnet::connect(second, true).await.unwrap();
+    assert!(reaches(first, &second.address.to_string()));
+
+    // Made again: the old ones go first.
+    devnet::make(&layout).await.unwrap();
+    assert_eq!(devnet::list(&name).await.unwrap().len(), 3);
+    devnet::remove(&name).await.unwrap();
+    assert!(devnet::list(&name).await.unwrap().is_empty());
+    devnet::remove(&name).await.unwrap();
+    drop(made);
+}
+
+#[tokio::test]
+async fn programs_run_inside_outlive_their_starter_and_are_found_again() {
+    let name = format!("p{}", std::process::id() % 100_000);
+    let range = format!("198.19.{}.0/24", std::process::id() % 250);
+    let made = Made(Layout::new(&name, 1, range.parse().unwrap(), false).unwrap());
+    devnet::make(&made.0).await.unwrap();
+    let machine = &made.0.machines[0];
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program {
+        path: "sh".into(),
+        arguments: vec!["-c".into(), "ip -o -4 addr show eth0; exec sleep 600".into()],
+        directory: devnet::directory(directory.path(), machine),
+    };
+    program.start(machine).await.unwrap();
+    let pid = program.running().unwrap().pid();
+    program.start(machine).await.unwrap();
+    assert_eq!(program.running().unwrap().pid(), pid);
+    let inside = async {
+        while !std::fs::read_to_string(program.log()).unwrap().contains(&machine.address.to_string()) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), inside).await.expect("its own address in its log");
+    program.stop(machine).await.unwrap();
+    // It is a child of this test, and counts as running until its end was taken note of.
+    let gone = async {
+        while program.running().is_some() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), gone).await.expect("no process left");
+    program.stop(machine).await.unwrap();
+    devnet::remove(&name).await.unwrap();
+}
