@@ -10,8 +10,12 @@ mod context;
 mod error;
 mod registry;
 
+mod certificates;
+mod clusterrole;
+mod cronjob;
 mod daemonset;
 mod deployment;
+mod disruption;
 mod endpoints;
 mod endpointslice;
 mod garbage;
@@ -19,11 +23,13 @@ mod job;
 mod namespace;
 mod nodeipam;
 mod nodelifecycle;
+mod podgc;
 mod replicaset;
 mod rootca;
 mod serviceaccount;
 mod statefulset;
 mod tainteviction;
+mod ttlafterfinished;
 
 pub use config::{CertificateRequest, Cidr, Config, Network, Signer};
 pub use error::Error;

@@ -33,8 +33,12 @@ fn bind_daemons(world: &World) {
     for pod in world.list::<Pod>("default") {
         let meta = pod.metadata;
         let spec = pod.spec.unwrap_or_default();
-        let terms = spec.affinity.and_then(|affinity| affinity.node_affinity?.required_during_scheduling_ignored_during_execution);
-        let node = terms.and_then(|terms| terms.node_selector_terms.first()?.match_fields.as_ref()?.first()?.values.as_ref()?.first().cloned());
+        let terms = spec
+            .affinity
+            .and_then(|affinity| affinity.node_affinity?.required_during_scheduling_ignored_during_execution);
+        let node = terms.and_then(|terms| {
+            terms.node_selector_terms.first()?.match_fields.as_ref()?.first()?.values.as_ref()?.first().cloned()
+        });
         if let (None, Some(node)) = (spec.node_name, node) {
             world.edit::<Pod>("default", &meta.name.unwrap_or_default(), |pod| pod["spec"]["nodeName"] = json!(node));
         }
@@ -67,7 +71,10 @@ async fn a_daemon_set_runs_on_every_node_it_fits_and_rolls() {
     }));
     settle_daemons(&mut world).await;
     let status = world.get::<DaemonSet>("default", "d").and_then(|set| set.status).expect("a status");
-    assert_eq!((status.desired_number_scheduled, status.number_ready, status.updated_number_scheduled), (2, 2, Some(2)));
+    assert_eq!(
+        (status.desired_number_scheduled, status.number_ready, status.updated_number_scheduled),
+        (2, 2, Some(2))
+    );
 
     world.edit::<Node>("", "n2", |node| node["metadata"]["labels"] = json!({}));
     settle_daemons(&mut world).await;
@@ -162,7 +169,8 @@ fn end_pods(world: &World, phase: &str) {
         if pod.status.and_then(|status| status.phase).as_deref() == Some("Running") {
             world.edit::<Pod>("default", &pod.metadata.name.unwrap_or_default(), |pod| {
                 pod["status"]["phase"] = json!(phase);
-                pod["status"]["conditions"] = json!([{"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+                pod["status"]["conditions"] =
+                    json!([{"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
             });
         }
     }
@@ -171,7 +179,9 @@ fn end_pods(world: &World, phase: &str) {
 fn conditions(world: &World) -> Vec<String> {
     let status = world.get::<Job>("default", "j").and_then(|job| job.status).unwrap_or_default();
     let conditions = status.conditions.unwrap_or_default().into_iter();
-    conditions.map(|condition| format!("{}={} {}", condition.type_, condition.status, condition.reason.unwrap_or_default())).collect()
+    conditions
+        .map(|condition| format!("{}={} {}", condition.type_, condition.status, condition.reason.unwrap_or_default()))
+        .collect()
 }
 
 #[tokio::test(start_paused = true)]

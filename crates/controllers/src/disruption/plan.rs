@@ -1,0 +1,162 @@
+//! The numbers of a budget.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use informer::clock;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use machinery::selector::label::LabelSelector;
+
+use crate::common::intstr::{Round, scaled};
+use crate::common::meta::MetaExt;
+use crate::common::{pods, selector};
+
+/// How long an eviction may take from its acceptance to the pod's deletion timestamp.
+const DELETION_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// How many pods there should be, and how many healthy ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Expected {
+    pub(super) count: i32,
+    pub(super) healthy: i32,
+}
+
+/// An absent selector picks no pod, an empty one every pod.
+pub(super) fn selector(budget: &PodDisruptionBudget) -> LabelSelector {
+    selector::parse_optional(budget.spec.as_ref().and_then(|spec| spec.selector.as_ref()))
+}
+
+/// Whether the sizes of the workloads matter: they do unless a plain number of healthy pods is asked for.
+pub(super) fn needs_scale(budget: &PodDisruptionBudget) -> bool {
+    let Some(spec) = &budget.spec else { return false };
+    spec.max_unavailable.is_some() || matches!(spec.min_available, Some(IntOrString::String(_)))
+}
+
+pub(super) fn expected(budget: &PodDisruptionBudget, count: i32) -> Expected {
+    let Some(spec) = &budget.spec else { return Expected { count: 0, healthy: 0 } };
+    let healthy = if let Some(value) = &spec.max_unavailable {
+        (count - scaled(value, count, Round::Up).unwrap_or_default()).max(0)
+    } else if let Some(value) = &spec.min_available {
+        scaled(value, count, Round::Up).unwrap_or_default()
+    } else {
+        0
+    };
+    Expected { count, healthy }
+}
+
+/// The status, and when evictions that were accepted and did not happen are to be forgotten.
+pub(super) fn status(
+    budget: &PodDisruptionBudget,
+    all: &[Arc<Pod>],
+    expected: Expected,
+    now: Timestamp,
+) -> (PodDisruptionBudgetStatus, Option<Duration>) {
+    let known = budget.status.clone().unwrap_or_default();
+    let (disrupted, again) = still_disrupted(&known.disrupted_pods.clone().unwrap_or_default(), all, now);
+    let is_healthy = |pod: &Arc<Pod>| {
+        !pod.metadata.is_deleting() && !disrupted.contains_key(pod.metadata.name()) && pods::is_ready(pod)
+    };
+    let current = i32::try_from(all.iter().filter(|pod| is_healthy(pod)).count()).unwrap_or(i32::MAX);
+    let allowed = if expected.count <= 0 { 0 } else { (current - expected.healthy).max(0) };
+    let (value, reason) = if allowed > 0 { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
+    let status = PodDisruptionBudgetStatus {
+        current_healthy: Some(current),
+        desired_healthy: Some(expected.healthy),
+        expected_pods: Some(expected.count),
+        disruptions_allowed: Some(allowed),
+        disrupted_pods: (!disrupted.is_empty()).then_some(disrupted),
+        observed_generation: budget.metadata.generation,
+        conditions: Some(with_condition(&known, budget, value, reason, "", now)),
+    };
+    (status, again)
+}
+
+/// The status when the numbers cannot be known: nothing may be evicted.
+pub(super) fn failed(budget: &PodDisruptionBudget, why: &str, now: Timestamp) -> PodDisruptionBudgetStatus {
+    let known = budget.status.clone().unwrap_or_default();
+    let conditions = with_condition(&known, budget, "False", "SyncFailed", why, now);
+    PodDisruptionBudgetStatus {
+        disruptions_allowed: Some(0),
+        observed_generation: budget.metadata.generation,
+        conditions: Some(conditions),
+        ..known
+    }
+}
+
+fn with_condition(
+    known: &PodDisruptionBudgetStatus,
+    budget: &PodDisruptionBudget,
+    value: &str,
+    reason: &str,
+    message: &str,
+    now: Timestamp,
+) -> Vec<Condition> {
+    let mut conditions = known.conditions.clone().unwrap_or_default();
+    let old = conditions.iter().find(|condition| condition.type_ == "DisruptionAllowed");
+    let since = old.filter(|old| old.status == value).map_or(Time(now), |old| old.last_transition_time.clone());
+    let new = Condition {
+        type_: "DisruptionAllowed".to_owned(),
+        status: value.to_owned(),
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        observed_generation: budget.metadata.generation,
+        last_transition_time: since,
+    };
+    conditions.retain(|condition| condition.type_ != "DisruptionAllowed");
+    conditions.push(new);
+    conditions
+}
+
+/// Evictions that were accepted and whose pods are not being deleted yet.
+fn still_disrupted(
+    known: &BTreeMap<String, Time>,
+    all: &[Arc<Pod>],
+    now: Timestamp,
+) -> (BTreeMap<String, Time>, Option<Duration>) {
+    let mut disrupted = BTreeMap::new();
+    let mut again: Option<Duration> = None;
+    for (name, at) in known {
+        let waits = all.iter().any(|pod| pod.metadata.name() == name && !pod.metadata.is_deleting());
+        let left = clock::since(clock::add(at.0, DELETION_TIMEOUT), now);
+        if waits && !left.is_zero() {
+            disrupted.insert(name.clone(), at.clone());
+            again = Some(again.map_or(left, |known| known.min(left)));
+        }
+    }
+    (disrupted, again)
+}
+
+/// The time a disruption condition has left before it is stale; `None` if there is none that could be.
+fn condition_left(pod: &Pod, now: Timestamp, stale: Duration) -> Option<Duration> {
+    if pod.metadata.is_deleting() || pods::is_terminal(pod) {
+        return None;
+    }
+    let condition = pods::condition(pod, "DisruptionTarget")?;
+    let ours = condition.status == "True" && condition.reason.as_deref() != Some("TerminationByKubelet");
+    let since = condition.last_transition_time.as_ref()?.0;
+    ours.then(|| clock::since(clock::add(since, stale), now))
+}
+
+/// A pod was to be disrupted and never was.
+pub(super) fn stale_condition(pod: &Pod, now: Timestamp, stale: Duration) -> bool {
+    condition_left(pod, now, stale).is_some_and(|left| left.is_zero())
+}
+
+/// When that could be said of it.
+pub(super) fn stale_in(pod: &Pod, now: Timestamp, stale: Duration) -> Option<Duration> {
+    condition_left(pod, now, stale).filter(|left| !left.is_zero())
+}
+
+/// The status that says it is not disrupted after all.
+pub(super) fn without_condition(pod: &Pod, now: Timestamp) -> Option<PodStatus> {
+    let mut status = pod.status.clone()?;
+    let condition = status.conditions.iter_mut().flatten().find(|condition| condition.type_ == "DisruptionTarget")?;
+    condition.status = "False".to_owned();
+    condition.last_transition_time = Some(Time(now));
+    Some(status)
+}
