@@ -92,6 +92,22 @@ pub trait Strategy: Send + Sync {
         Vec::new()
     }
 
+    /// Keeps what a change through a subresource of its own may not change, and only that: `ephemeralcontainers`, `resize`,
+    /// `approval`.
+    fn prepare_for_subresource_update(&self, _subresource: &str, new: &mut Value, old: &Value) {
+        self.prepare_for_update(new, old);
+    }
+
+    /// Everything wrong with a change through a subresource of its own.
+    fn validate_subresource_update(&self, _subresource: &str, new: &Value, old: &Value) -> Vec<FieldError> {
+        self.validate_update(new, old)
+    }
+
+    /// What is allowed, and the client should be told about all the same. `old` is there for a change.
+    fn warnings(&self, _new: &Value, _old: Option<&Value>) -> Vec<String> {
+        Vec::new()
+    }
+
     /// How long a deletion waits for somebody to finish the object. `asked` is `gracePeriodSeconds`, if given.
     fn grace(&self, _object: &Value, _asked: Option<i64>) -> Grace {
         Grace::None

@@ -120,20 +120,6 @@ impl Strategy for PersistentVolumes {
     }
 }
 
-/// PersistentVolumeClaims.
-pub struct PersistentVolumeClaims;
-
-impl Strategy for PersistentVolumeClaims {
-    fn default(&self, claim: &mut Value) {
-        value::set_default(claim, "spec.volumeMode", "Filesystem");
-        value::set_default(claim, "status.phase", "Pending");
-    }
-
-    fn prepare_for_create(&self, claim: &mut Value) {
-        value::set(claim, "status", json!({"phase": "Pending"}));
-    }
-}
-
 /// CertificateSigningRequests: their spec is what was asked for, by whom, and never changes.
 pub struct CertificateSigningRequests;
 

@@ -2,11 +2,14 @@
 
 mod apps;
 mod batch;
+mod claim;
 mod cluster;
+mod common;
+mod cron;
+mod names;
 mod namespace;
 mod node;
 mod pod;
-mod pod_spec;
 mod service;
 
 use super::strategy::{NameRule, Plain, Strategy};
@@ -23,7 +26,8 @@ pub fn strategy(group: &str, kind: &str) -> &'static dyn Strategy {
         ("", "Secret") => &cluster::Secrets,
         ("", "Event") => &cluster::Events,
         ("", "PersistentVolume") => &cluster::PersistentVolumes,
-        ("", "PersistentVolumeClaim") => &cluster::PersistentVolumeClaims,
+        ("", "PersistentVolumeClaim") => &claim::PersistentVolumeClaims,
+        ("apps", "ControllerRevision") => &apps::ControllerRevisions,
         ("apps", "DaemonSet") => &apps::DaemonSets,
         ("apps", "Deployment") => &apps::Deployments,
         ("apps", "ReplicaSet") => &apps::ReplicaSets,

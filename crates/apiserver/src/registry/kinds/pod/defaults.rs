@@ -1,7 +1,7 @@
-//! Defaults of a pod's spec, wherever one is written: in pods and in every template.
+//! Defaults of a pod's spec, wherever one is written: in pods and in every template. Some are for pods alone.
 
-use machinery::status::FieldError;
-use machinery::{Value, names, value};
+use machinery::quantity::Quantity;
+use machinery::{Value, value};
 use serde_json::json;
 
 /// Fills in the spec at `path` of an object.
@@ -16,10 +16,17 @@ pub fn default(object: &mut Value, path: &str) {
     ] {
         value::set_default(spec, field, filling);
     }
-    let host_network = value::flag(spec, "hostNetwork");
     for list in ["containers", "initContainers", "ephemeralContainers"] {
         for container in value::list_mut(spec, list) {
-            default_container(container, host_network);
+            default_container(container);
+        }
+    }
+    if let Some(overhead) = spec.get_mut("overhead") {
+        round_up(overhead);
+    }
+    for kind in ["resources.requests", "resources.limits"] {
+        if let Some(list) = value::at_mut(spec, kind) {
+            round_up(list);
         }
     }
     for volume in value::list_mut(spec, "volumes") {
@@ -35,7 +42,53 @@ pub fn default(object: &mut Value, path: &str) {
     }
 }
 
-fn default_container(container: &mut Value, host_network: bool) {
+/// What pods get and templates do not: requests where there are limits, and ports of the host on its network.
+pub fn default_pod(pod: &mut Value) {
+    default(pod, "spec");
+    let Some(spec) = pod.get_mut("spec").filter(|spec| spec.is_object()) else { return };
+    if value::int(spec, "terminationGracePeriodSeconds").is_some_and(|seconds| seconds < 0) {
+        value::set(spec, "terminationGracePeriodSeconds", 1);
+    }
+    value::set_default(spec, "enableServiceLinks", true);
+    let host_network = value::flag(spec, "hostNetwork");
+    for list in ["containers", "initContainers"] {
+        for container in value::list_mut(spec, list) {
+            default_requests(container);
+            for port in value::list_mut(container, "ports") {
+                if host_network && value::int(port, "hostPort").unwrap_or(0) == 0 {
+                    let number = value::int(port, "containerPort").unwrap_or(0);
+                    value::set(port, "hostPort", number);
+                }
+            }
+        }
+    }
+    default_addresses(pod);
+}
+
+/// The one address and the list of all of them say the same; an older kubelet knows only the one.
+fn default_addresses(pod: &mut Value) {
+    let one = value::text(pod, "status.podIP").to_owned();
+    let first = value::list(pod, "status.podIPs").first().map(|address| value::text(address, "ip").to_owned());
+    match first {
+        Some(first) if one.is_empty() => value::set(pod, "status.podIP", first),
+        Some(first) if first == one => {}
+        _ if !one.is_empty() => value::set(pod, "status.podIPs", json!([{"ip": one}])),
+        _ => {}
+    }
+}
+
+/// Amounts finer than a thousandth are rounded up to one.
+pub fn round_up(list: &mut Value) {
+    for amount in list.as_object_mut().into_iter().flat_map(|list| list.values_mut()) {
+        let Some(Ok(quantity)) = Quantity::from_value(amount) else { continue };
+        let rounded = Quantity::milli(quantity.milli_value(), quantity.format());
+        if rounded != quantity {
+            *amount = rounded.to_string().into();
+        }
+    }
+}
+
+fn default_container(container: &mut Value) {
     value::set_default(container, "terminationMessagePath", "/dev/termination-log");
     value::set_default(container, "terminationMessagePolicy", "File");
     value::set_default(container, "resources", json!({}));
@@ -45,10 +98,6 @@ fn default_container(container: &mut Value, host_network: bool) {
     }
     for port in value::list_mut(container, "ports") {
         value::set_default(port, "protocol", "TCP");
-        if host_network && value::int(port, "hostPort").unwrap_or(0) == 0 {
-            let number = value::int(port, "containerPort").unwrap_or(0);
-            value::set(port, "hostPort", number);
-        }
     }
     for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
         if let Some(probe) = value::at_mut(container, probe).filter(|probe| probe.is_object()) {
@@ -62,8 +111,15 @@ fn default_container(container: &mut Value, host_network: bool) {
         if value::at(variable, "valueFrom.fieldRef").is_some() {
             value::set_default(variable, "valueFrom.fieldRef.apiVersion", "v1");
         }
+        if value::at(variable, "valueFrom.fileKeyRef").is_some() {
+            value::set_default(variable, "valueFrom.fileKeyRef.optional", false);
+        }
     }
-    default_requests(container);
+    for kind in ["resources.requests", "resources.limits"] {
+        if let Some(list) = value::at_mut(container, kind) {
+            round_up(list);
+        }
+    }
 }
 
 /// A limit without a request is a request too.
@@ -128,8 +184,32 @@ fn default_volume(volume: &mut Value) {
             default_field_ref(item);
         }
     }
+    for path in ["iscsi", "rbd", "scaleIO", "azureDisk"] {
+        default_disk(volume, path);
+    }
+    if value::at(volume, "image").is_some_and(Value::is_object) && value::text(volume, "image.pullPolicy").is_empty() {
+        let policy = if is_latest(value::text(volume, "image.reference")) { "Always" } else { "IfNotPresent" };
+        value::set(volume, "image.pullPolicy", policy);
+    }
     if value::at(volume, "ephemeral.volumeClaimTemplate.spec").is_some_and(Value::is_object) {
         value::set_default(volume, "ephemeral.volumeClaimTemplate.spec.volumeMode", "Filesystem");
+    }
+}
+
+/// What a disk is taken for, unless it says otherwise. Persistent volumes have the same kinds of disks.
+pub fn default_disk(parent: &mut Value, kind: &str) {
+    let fillings: &[(&str, Value)] = match kind {
+        "iscsi" => &[("iscsiInterface", json!("default"))],
+        "rbd" => &[("pool", json!("rbd")), ("user", json!("admin")), ("keyring", json!("/etc/ceph/keyring"))],
+        "scaleIO" => &[("storageMode", json!("ThinProvisioned")), ("fsType", json!("xfs"))],
+        _ => &[
+            ("cachingMode", json!("ReadWrite")), ("kind", json!("Shared")), ("fsType", json!("ext4")), ("readOnly", json!(false)),
+        ],
+    };
+    if let Some(disk) = value::at_mut(parent, kind).filter(|disk| disk.is_object()) {
+        for (field, filling) in fillings {
+            value::set_default(disk, field, filling.clone());
+        }
     }
 }
 
@@ -146,47 +226,6 @@ fn is_latest(image: &str) -> bool {
     }
     let last = image.rsplit('/').next().unwrap_or(image);
     last.rsplit_once(':').is_none_or(|(_, tag)| tag == "latest")
-}
-
-/// What makes a spec unusable: no containers, or containers without a name or an image.
-pub fn validate(object: &Value, path: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let empty = Value::Null;
-    let spec = value::at(object, path).unwrap_or(&empty);
-    if value::list(spec, "containers").is_empty() {
-        errors.push(FieldError::required(format!("{path}.containers"), ""));
-    }
-    let mut names: Vec<&str> = Vec::new();
-    for list in ["containers", "initContainers"] {
-        for (index, container) in value::list(spec, list).iter().enumerate() {
-            let at = |field: &str| format!("{path}.{list}[{index}].{field}");
-            let name = value::text(container, "name");
-            if name.is_empty() {
-                errors.push(FieldError::required(at("name"), ""));
-            } else if names.contains(&name) {
-                errors.push(FieldError::duplicate(at("name"), name));
-            } else {
-                let problems = names::is_dns1123_label(name);
-                errors.extend(problems.into_iter().map(|problem| FieldError::invalid(at("name"), name, problem)));
-            }
-            names.push(name);
-            if value::text(container, "image").is_empty() {
-                errors.push(FieldError::required(at("image"), ""));
-            }
-            for (place, mount) in value::list(container, "volumeMounts").iter().enumerate() {
-                let name = value::text(mount, "name");
-                if !value::list(spec, "volumes").iter().any(|volume| value::text(volume, "name") == name) {
-                    errors.push(FieldError::not_found(at(&format!("volumeMounts[{place}].name")), name));
-                }
-            }
-        }
-    }
-    let policy = value::text(spec, "restartPolicy");
-    if !matches!(policy, "Always" | "OnFailure" | "Never") {
-        let at = format!("{path}.restartPolicy");
-        errors.push(FieldError::not_supported(at, policy, ["Always", "OnFailure", "Never"]));
-    }
-    errors
 }
 
 #[cfg(test)]
@@ -211,7 +250,7 @@ mod tests {
                 "resources": {"limits": {"cpu": "1"}}, "livenessProbe": {"httpGet": {"port": 80}}}],
             "volumes": [{"name": "v"}, {"name": "s", "secret": {"secretName": "x"}}],
         }});
-        default(&mut pod, "spec");
+        default_pod(&mut pod);
         let spec = &pod["spec"];
         assert_eq!(spec["restartPolicy"], "Never");
         assert_eq!(spec["dnsPolicy"], "ClusterFirst");

@@ -1,0 +1,59 @@
+//! Names that only a few kinds have: signers and the bundles of their roots.
+
+use machinery::names::{self, Problems};
+
+use super::common::{At, Errors};
+
+/// Whether a signer belongs to Kubernetes itself.
+pub fn is_kubernetes_signer(name: &str) -> bool {
+    let host = name.split_once('/').map_or(name, |(host, _)| host);
+    host == "kubernetes.io" || host.ends_with(".kubernetes.io")
+}
+
+/// The name of a signer: a domain and a path below it.
+pub fn signer_name(at: &At<'_, '_>, errors: &mut Errors) {
+    const MOST_DOMAIN: usize = 253;
+    const MOST: usize = MOST_DOMAIN + 1 + 253 + 63 + 1;
+    if !errors.required_text(at) {
+        return;
+    }
+    let mut segments = at.text().split('/');
+    let (Some(domain), Some(path), None) = (segments.next(), segments.next(), segments.next()) else {
+        let detail = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
+        return errors.invalid_text(at, detail);
+    };
+    if domain.len() > MOST_DOMAIN {
+        errors.too_long(at, MOST_DOMAIN);
+    }
+    first_wrong(at, domain, names::is_dns1123_label, errors);
+    if !domain.contains('.') {
+        errors.invalid_value(at, domain, "should be a domain with at least two segments separated by dots");
+    }
+    first_wrong(at, path, names::is_dns1123_subdomain, errors);
+    if at.text().len() > MOST {
+        errors.too_long(at, MOST);
+    }
+}
+
+/// Only the first wrong label is spoken of: the others could not be told from it.
+fn first_wrong(at: &At<'_, '_>, segment: &str, check: fn(&str) -> Problems, errors: &mut Errors) {
+    let wrong = segment.split('.').map(|label| (label, check(label))).find(|(_, problems)| !problems.is_empty());
+    for (label, problem) in wrong.into_iter().flat_map(|(label, problems)| problems.into_iter().map(move |problem| (label, problem))) {
+        errors.invalid_value(at, segment, format!("validating label {label:?}: {problem}"));
+    }
+}
+
+/// The name of a ClusterTrustBundle, which begins with its signer, if it has one.
+pub fn trust_bundle_name(signer: &str, name: &str) -> Problems {
+    if signer.is_empty() {
+        if name.contains(':') {
+            return vec!["ClusterTrustBundle without signer name must not have \":\" in its name".to_owned()];
+        }
+        return names::name_is_dns_subdomain(name, false);
+    }
+    let prefix = format!("{}:", signer.replace('/', ":"));
+    match name.strip_prefix(&prefix) {
+        None => vec![format!("ClusterTrustBundle for signerName {signer} must be named with prefix {prefix}")],
+        Some(rest) => names::name_is_dns_subdomain(rest, false),
+    }
+}

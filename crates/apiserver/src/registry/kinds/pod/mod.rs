@@ -1,0 +1,222 @@
+//! Pods and pod templates.
+//!
+//! `defaults` fills in, `spec` and the files it calls check what is written, `update` and `status` check what changes, and
+//! `warnings` says what is allowed and still odd.
+
+mod container;
+pub mod defaults;
+pub mod resources;
+pub mod scheduling;
+mod security;
+pub mod spec;
+mod status;
+#[cfg(test)]
+mod tests;
+mod update;
+pub mod volumes;
+pub mod warnings;
+
+use machinery::quantity::Quantity;
+use machinery::status::FieldError;
+use machinery::{Value, value};
+use serde_json::json;
+
+use super::super::strategy::{Grace, Strategy};
+use super::common::{At, Errors};
+use crate::rest::keep;
+
+/// Pods.
+pub struct Pods;
+
+impl Strategy for Pods {
+    fn fields(&self) -> &'static [&'static str] {
+        &[
+            "spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork",
+            "status.phase", "status.podIP", "status.podIPs", "status.nominatedNodeName",
+        ]
+    }
+
+    fn counts_generations(&self) -> bool {
+        true
+    }
+
+    fn default(&self, pod: &mut Value) {
+        defaults::default_pod(pod);
+    }
+
+    fn prepare_for_create(&self, pod: &mut Value) {
+        drop_disabled(value::at_mut(pod, "spec"));
+        scheduling::apply_label_keys(pod);
+        update::default_pod_level(pod);
+        let class = quality(pod);
+        let mut status = json!({"phase": "Pending", "qosClass": class});
+        if !value::list(pod, "spec.schedulingGates").is_empty() {
+            status["conditions"] = json!([{
+                "type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "lastProbeTime": null,
+                "lastTransitionTime": null, "message": "Scheduling is blocked due to non-empty scheduling gates",
+            }]);
+        }
+        value::set(pod, "status", status);
+    }
+
+    fn prepare_for_update(&self, new: &mut Value, old: &Value) {
+        keep(new, old, "status");
+        if !value::at(new, "spec.resources").is_some_and(Value::is_object) {
+            keep(new, old, "spec.resources");
+        }
+        drop_disabled(value::at_mut(new, "spec"));
+    }
+
+    fn prepare_for_status_update(&self, new: &mut Value, old: &Value) {
+        keep(new, old, "metadata.ownerReferences");
+        if value::text(new, "status.qosClass").is_empty() {
+            keep(new, old, "status.qosClass");
+        }
+        // An older kubelet does not know of these and must not clear them.
+        for path in ["status.resourceClaimStatuses", "status.extendedResourceClaimStatus"] {
+            if value::at(new, path).is_none_or(Value::is_null) && value::at(old, path).is_some() {
+                keep(new, old, path);
+            }
+        }
+        status::keep_generations(new, old);
+    }
+
+    fn prepare_for_subresource_update(&self, subresource: &str, new: &mut Value, old: &Value) {
+        match subresource {
+            "ephemeralcontainers" => {
+                let containers = value::at(new, "spec.ephemeralContainers").cloned();
+                keep(new, old, "spec");
+                keep(new, old, "status");
+                match containers {
+                    Some(containers) => value::set(new, "spec.ephemeralContainers", containers),
+                    None => {
+                        value::remove(new, "spec.ephemeralContainers");
+                    }
+                }
+            }
+            "resize" => keep(new, old, "status"),
+            _ => self.prepare_for_update(new, old),
+        }
+    }
+
+    fn validate(&self, pod: &Value) -> Vec<FieldError> {
+        let mut errors = Errors::new();
+        let at = At::root(pod);
+        spec::validate_pod(&at, &mut errors);
+        let spec = at.at("spec");
+        if !spec.at("ephemeralContainers").is_empty() {
+            errors.forbidden(&spec.at("ephemeralContainers"), "cannot be set on create");
+        }
+        if !spec.text_at("nodeName").is_empty() && !spec.at("schedulingGates").is_empty() {
+            errors.forbidden(&spec.at("nodeName"), "cannot be set until all schedulingGates have been cleared");
+        }
+        security::annotations(&at.at("metadata"), &spec, &mut errors);
+        errors.into_vec()
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+        update::validate(new, old)
+    }
+
+    fn validate_status_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+        status::validate(new, old)
+    }
+
+    fn validate_subresource_update(&self, subresource: &str, new: &Value, old: &Value) -> Vec<FieldError> {
+        match subresource {
+            "ephemeralcontainers" => update::validate_ephemeral_containers(new, old),
+            "resize" => update::validate_resize(new, old),
+            _ => self.validate_update(new, old),
+        }
+    }
+
+    /// Programs, not people, change pods: they are told nothing.
+    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
+        if old.is_some() { Vec::new() } else { warnings::of_pod(new) }
+    }
+
+    fn grace(&self, pod: &Value, asked: Option<i64>) -> Grace {
+        let unscheduled = value::text(pod, "spec.nodeName").is_empty();
+        let terminated = matches!(value::text(pod, "status.phase"), "Failed" | "Succeeded");
+        if unscheduled || terminated {
+            return Grace::Seconds(0);
+        }
+        let own = value::int(pod, "spec.terminationGracePeriodSeconds").unwrap_or(0);
+        let seconds = asked.unwrap_or(own);
+        Grace::Seconds(if seconds < 0 { 1 } else { seconds })
+    }
+}
+
+/// Drops the fields of features that are off, as upstream's defaults have them.
+pub fn drop_disabled(spec: Option<&mut Value>) {
+    let Some(spec) = spec else { return };
+    for field in ["schedulingGroup", "evictionResponders"] {
+        value::remove(spec, field);
+    }
+    for list in ["containers", "initContainers", "ephemeralContainers"] {
+        for container in value::list_mut(spec, list) {
+            value::remove(container, "lifecycle.stopSignal");
+        }
+    }
+}
+
+/// The quality-of-service class: what the pod asked for, and what it may use at most.
+pub fn quality(pod: &Value) -> &'static str {
+    let whole = value::at(pod, "spec.resources").unwrap_or(&Value::Null);
+    if ["requests", "limits"].iter().any(|kind| value::at(whole, kind).and_then(Value::as_object).is_some_and(|list| !list.is_empty())) {
+        return quality_of(whole);
+    }
+    let containers = ["spec.initContainers", "spec.containers"];
+    let mut classes = containers
+        .iter()
+        .flat_map(|path| value::list(pod, path))
+        .map(|container| quality_of(value::at(container, "resources").unwrap_or(&Value::Null)));
+    let first = classes.next().unwrap_or("BestEffort");
+    if classes.all(|class| class == first) { first } else { "Burstable" }
+}
+
+fn quality_of(resources: &Value) -> &'static str {
+    let amount = |kind: &str, resource: &str| {
+        let found = resources.get(kind).and_then(|list| list.get(resource)).and_then(Quantity::from_value)?;
+        found.ok().filter(|quantity| !quantity.is_zero())
+    };
+    let of = |resource: &str| match (amount("requests", resource), amount("limits", resource)) {
+        (None, None) => "BestEffort",
+        (request, limit) if request == limit => "Guaranteed",
+        _ => "Burstable",
+    };
+    let (cpu, memory) = (of("cpu"), of("memory"));
+    if cpu == memory { cpu } else { "Burstable" }
+}
+
+/// Pod templates.
+pub struct PodTemplates;
+
+impl Strategy for PodTemplates {
+    fn counts_generations(&self) -> bool {
+        true
+    }
+
+    fn default(&self, object: &mut Value) {
+        defaults::default(object, "template.spec");
+    }
+
+    fn prepare_for_create(&self, new: &mut Value) {
+        drop_disabled(value::at_mut(new, "template.spec"));
+    }
+
+    fn validate(&self, object: &Value) -> Vec<FieldError> {
+        let mut errors = Errors::new();
+        let at = At::root(object);
+        spec::validate_template(&at.at("template"), &mut errors);
+        errors.into_vec()
+    }
+
+    fn validate_update(&self, new: &Value, _old: &Value) -> Vec<FieldError> {
+        self.validate(new)
+    }
+
+    fn warnings(&self, new: &Value, _old: Option<&Value>) -> Vec<String> {
+        warnings::of_template(new, "template")
+    }
+}

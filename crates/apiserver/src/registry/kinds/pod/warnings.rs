@@ -1,0 +1,329 @@
+//! What is allowed in a pod and still a mistake more often than not.
+
+use machinery::quantity::Quantity;
+use machinery::{Value, names, value};
+
+use super::super::common::At;
+use super::security::{APP_ARMOR, SECCOMP_CONTAINER, SECCOMP_POD};
+use super::spec::each_container;
+
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+
+/// Volume types that are no more, and what became of them.
+const GONE: [(&str, &str, &str); 9] = [
+    ("photonPersistentDisk", "photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
+    ("gitRepo", "gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
+    ("scaleIO", "scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
+    ("flocker", "flocker", "deprecated in v1.22, non-functional in v1.25+"),
+    ("storageos", "storageOS", "deprecated in v1.22, non-functional in v1.25+"),
+    ("quobyte", "quobyte", "deprecated in v1.22, non-functional in v1.25+"),
+    ("glusterfs", "glusterfs", "deprecated in v1.25, non-functional in v1.26+"),
+    ("cephfs", "cephfs", "deprecated in v1.28, non-functional in v1.31+"),
+    ("rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"),
+];
+
+const OLD_ANNOTATIONS: [(&str, &str); 3] = [
+    ("scheduler.alpha.kubernetes.io/critical-pod", "non-functional in v1.16+; use the \"priorityClassName\" field instead"),
+    ("security.alpha.kubernetes.io/sysctls", "non-functional in v1.11+; use the \"sysctls\" field instead"),
+    ("security.alpha.kubernetes.io/unsafe-sysctls", "non-functional in v1.11+; use the \"sysctls\" field instead"),
+];
+
+/// What became of a label of nodes.
+pub fn deprecated_label(key: &str) -> Option<&'static str> {
+    Some(match key {
+        "beta.kubernetes.io/arch" => "deprecated since v1.14; use \"kubernetes.io/arch\" instead",
+        "beta.kubernetes.io/os" => "deprecated since v1.14; use \"kubernetes.io/os\" instead",
+        "failure-domain.beta.kubernetes.io/region" => "deprecated since v1.17; use \"topology.kubernetes.io/region\" instead",
+        "failure-domain.beta.kubernetes.io/zone" => "deprecated since v1.17; use \"topology.kubernetes.io/zone\" instead",
+        "beta.kubernetes.io/instance-type" => "deprecated since v1.17; use \"node.kubernetes.io/instance-type\" instead",
+        "app.kubernetes.io/created-by" => "deprecated since v1.9",
+        "scheduler.alpha.kubernetes.io/preferAvoidPods" => "deprecated since v1.22; use Taints and Tolerations instead",
+        "node-role.kubernetes.io/master" => "use \"node-role.kubernetes.io/control-plane\" instead",
+        _ => return None,
+    })
+}
+
+/// About a new pod.
+pub fn of_pod(pod: &Value) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let problems = names::is_dns1123_label(value::text(pod, "metadata.name"));
+    if !problems.is_empty() {
+        let detail = "this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended";
+        warnings.push(format!("metadata.name: {detail}: [{}]", problems.join(" ")));
+    }
+    of(&At::root(pod), false, &mut warnings);
+    warnings
+}
+
+/// About a template of pods at a path.
+pub fn of_template(object: &Value, path: &str) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let root = At::root(object);
+    of(&root.at(path), true, &mut warnings);
+    warnings
+}
+
+fn of(at: &At<'_, '_>, in_template: bool, warnings: &mut Vec<String>) {
+    let spec = at.at("spec");
+    placement(&spec, warnings);
+    annotations(at, &spec, in_template, warnings);
+    volumes(&spec.at("volumes"), warnings);
+    duplicates(&spec, warnings);
+    let overhead = spec.at("overhead");
+    fractions(&overhead, warnings);
+    each_container(&spec, |container| {
+        for kind in ["limits", "requests"] {
+            let resources = container.at("resources");
+            fractions(&resources.at(kind), warnings);
+        }
+        hidden_variables(&container.at("env"), warnings);
+    });
+    ports(&spec, warnings);
+    let grace = spec.at("terminationGracePeriodSeconds");
+    if grace.int().is_some_and(|seconds| seconds < 0) {
+        warnings.push(format!("{grace}: must be >= 0; negative values are invalid and will be treated as 1"));
+    }
+}
+
+fn placement(spec: &At<'_, '_>, warnings: &mut Vec<String>) {
+    for (key, entry) in spec.at("nodeSelector").entries() {
+        if let Some(message) = deprecated_label(key) {
+            warnings.push(format!("{entry}: {message}"));
+        }
+    }
+    let nodes = spec.at("affinity.nodeAffinity");
+    let required = nodes.at(REQUIRED);
+    for term in required.at("nodeSelectorTerms").items() {
+        expressions(&term, warnings);
+    }
+    for term in nodes.at(PREFERRED).items() {
+        expressions(&term.at("preference"), warnings);
+    }
+    for constraint in spec.at("topologySpreadConstraints").items() {
+        let key = constraint.at("topologyKey");
+        if let Some(message) = deprecated_label(key.text()) {
+            warnings.push(format!("{key}: {} is {message}", key.text()));
+        }
+        null_selector(&constraint.at("labelSelector"), warnings);
+    }
+    for kind in ["podAffinity", "podAntiAffinity"] {
+        let affinity = spec.at("affinity");
+        let pods = affinity.at(kind);
+        for term in pods.at(REQUIRED).items() {
+            null_selector(&term.at("labelSelector"), warnings);
+        }
+        for term in pods.at(PREFERRED).items() {
+            null_selector(&term.at("podAffinityTerm.labelSelector"), warnings);
+        }
+    }
+}
+
+fn expressions(term: &At<'_, '_>, warnings: &mut Vec<String>) {
+    for expression in term.at("matchExpressions").items() {
+        let key = expression.at("key");
+        if let Some(message) = deprecated_label(key.text()) {
+            warnings.push(format!("{key}: {} is {message}", key.text()));
+        }
+    }
+}
+
+fn null_selector(at: &At<'_, '_>, warnings: &mut Vec<String>) {
+    if !at.is_set() {
+        warnings.push(format!("{at}: a null labelSelector results in matching no pod"));
+    }
+}
+
+fn annotations(at: &At<'_, '_>, spec: &At<'_, '_>, in_template: bool, warnings: &mut Vec<String>) {
+    let all = at.at("metadata.annotations");
+    for (key, message) in OLD_ANNOTATIONS {
+        if all.key(key).is_set() {
+            warnings.push(format!("{}: {message}", all.key(key)));
+        }
+    }
+    const SECCOMP: &str = "non-functional in v1.27+; use the \"seccompProfile\" field instead";
+    if all.key(SECCOMP_POD).is_set() && !spec.has("securityContext.seccompProfile") {
+        warnings.push(format!("{}: {SECCOMP}", all.key(SECCOMP_POD)));
+    }
+    each_container(spec, |container| {
+        let name = container.text_at("name");
+        let key = format!("{SECCOMP_CONTAINER}{name}");
+        if all.key(&key).is_set() && !container.has("securityContext.seccompProfile") {
+            warnings.push(format!("{}: {SECCOMP}", all.key(&key)));
+        }
+        let key = format!("{APP_ARMOR}{name}");
+        if in_template && all.key(&key).is_set() && !container.has("securityContext.appArmorProfile") {
+            warnings.push(format!("{}: deprecated since v1.30; use the \"appArmorProfile\" field instead", all.key(&key)));
+        }
+    });
+}
+
+fn volumes(list: &At<'_, '_>, warnings: &mut Vec<String>) {
+    for volume in list.items() {
+        for (field, shown, message) in GONE {
+            if volume.has(field) {
+                warnings.push(format!("{}: {message}", volume.named(shown, field)));
+            }
+        }
+        fractional_storage(&volume.at("ephemeral.volumeClaimTemplate.spec"), warnings);
+    }
+    for volume in list.items() {
+        overlaps(&volume, warnings);
+    }
+}
+
+/// Requests and limits of a claim that are not whole bytes.
+pub fn fractional_storage(spec: &At<'_, '_>, warnings: &mut Vec<String>) {
+    for kind in ["requests", "limits"] {
+        let list = spec.at("resources");
+        let list = list.at(kind);
+        let storage = list.key("storage");
+        if let Some(quantity) = storage.quantity().filter(is_fraction) {
+            warnings.push(format!("{storage}: fractional byte value {:?} is invalid, must be an integer", quantity.to_string()));
+        }
+    }
+}
+
+fn is_fraction(quantity: &Quantity) -> bool {
+    quantity.milli_value() % 1000 != 0
+}
+
+fn fractions(list: &At<'_, '_>, warnings: &mut Vec<String>) {
+    for resource in ["memory", "ephemeral-storage"] {
+        let amount = list.key(resource);
+        if let Some(quantity) = amount.quantity().filter(is_fraction) {
+            warnings.push(format!("{amount}: fractional byte value {:?} is invalid, must be an integer", quantity.to_string()));
+        }
+    }
+}
+
+/// Files of one volume that would lie upon each other.
+fn overlaps(volume: &At<'_, '_>, warnings: &mut Vec<String>) {
+    let name = volume.text_at("name");
+    let paths = |list: &At<'_, '_>, source: &str| -> Vec<(String, String)> {
+        list.items().map(|item| (item.text_at("path").to_owned(), source.to_owned())).collect()
+    };
+    let mut report = |kind: &str, files: Vec<(String, String)>| {
+        let mut seen: Vec<(String, String)> = Vec::new();
+        for (path, source) in files {
+            let path = path.trim_end_matches('/').to_owned();
+            for other in seen.iter().filter(|(other, _)| overlap(other, &path)) {
+                let body = format!("{} with {}", shown(&path, &source), shown(&other.0, &other.1));
+                warnings.push(format!("volume {name:?} ({kind}): overlapping paths: {body}"));
+            }
+            seen.push((path, source));
+        }
+    };
+    if volume.has("configMap.items") {
+        report(&format!("ConfigMap {:?}", volume.text_at("configMap.name")), paths(&volume.at("configMap.items"), ""));
+    }
+    if volume.has("secret.items") {
+        report(&format!("Secret {:?}", volume.text_at("secret.secretName")), paths(&volume.at("secret.items"), ""));
+    }
+    if volume.has("downwardAPI.items") {
+        report("DownwardAPI", paths(&volume.at("downwardAPI.items"), ""));
+    }
+    let mut all = Vec::new();
+    for source in volume.at("projected.sources").items() {
+        if source.has("configMap.items") {
+            all.extend(paths(&source.at("configMap.items"), &format!("ConfigMap {:?}", source.text_at("configMap.name"))));
+        } else if source.has("secret.items") {
+            all.extend(paths(&source.at("secret.items"), &format!("Secret {:?}", source.text_at("secret.name"))));
+        } else if source.has("downwardAPI.items") {
+            all.extend(paths(&source.at("downwardAPI.items"), "DownwardAPI"));
+        } else if source.has("serviceAccountToken") {
+            all.push((source.text_at("serviceAccountToken.path").to_owned(), "ServiceAccountToken".to_owned()));
+        } else if source.has("clusterTrustBundle") {
+            let by_name = source.text_at("clusterTrustBundle.name");
+            let bundle = if by_name.is_empty() { source.text_at("clusterTrustBundle.signerName") } else { by_name };
+            all.push((source.text_at("clusterTrustBundle.path").to_owned(), format!("ClusterTrustBundle {bundle:?}")));
+        }
+    }
+    report("Projected", all);
+}
+
+fn shown(path: &str, source: &str) -> String {
+    if source.is_empty() { format!("{path:?}") } else { format!("{path:?} ({source})") }
+}
+
+/// Whether two paths are the same, or one lies below the other.
+fn overlap(a: &str, b: &str) -> bool {
+    let below = |inner: &str, outer: &str| inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('/'));
+    !b.is_empty() && (a == b || below(a, b) || below(b, a))
+}
+
+fn duplicates(spec: &At<'_, '_>, warnings: &mut Vec<String>) {
+    for (list, field, what) in [("hostAliases", "ip", "ip"), ("imagePullSecrets", "name", "name")] {
+        let mut seen: Vec<&str> = Vec::new();
+        for item in spec.at(list).items() {
+            let key = item.at(field);
+            if seen.contains(&key.text()) {
+                warnings.push(format!("{key}: duplicate {what} {:?}", key.text()));
+            } else {
+                seen.push(key.text());
+            }
+        }
+    }
+    for secret in spec.at("imagePullSecrets").items() {
+        let name = secret.at("name");
+        if name.text().is_empty() {
+            warnings.push(format!("{name}: invalid empty name \"\""));
+        }
+    }
+}
+
+/// A variable that is given twice, the second time without the first.
+fn hidden_variables(list: &At<'_, '_>, warnings: &mut Vec<String>) {
+    let mut seen: Vec<&str> = Vec::new();
+    for variable in list.items() {
+        let name = variable.text_at("name");
+        if !seen.contains(&name) {
+            seen.push(name);
+            continue;
+        }
+        let reference = format!("$({name})");
+        let given = variable.text_at("value");
+        if variable.has("valueFrom") || given == reference || !given.contains(&reference) {
+            warnings.push(format!("{variable}: hides previous definition of {name:?}, which may be dropped when using apply"));
+        }
+    }
+}
+
+fn ports(spec: &At<'_, '_>, warnings: &mut Vec<String>) {
+    struct Known {
+        at: String,
+        key: (i64, String),
+        host: (i64, String),
+    }
+    let mut all: Vec<Known> = Vec::new();
+    let mut named: Vec<(String, String)> = Vec::new();
+    let mut by_name = Vec::new();
+    each_container(spec, |container| {
+        for port in container.at("ports").items() {
+            let number = |field: &str| port.at(field).int().unwrap_or(0);
+            let key = (number("containerPort"), port.text_at("protocol").to_owned());
+            let host = (number("hostPort"), port.text_at("hostIP").to_owned());
+            for other in all.iter().filter(|other| other.key == key) {
+                if host == other.host {
+                    warnings.push(format!("{port}: duplicate port definition with {}", other.at));
+                } else if host.0 == 0 || other.host.0 == 0 {
+                    warnings.push(format!("{port}: overlapping port definition with {}", other.at));
+                } else if host.0 == other.host.0 && host.1.is_empty() != other.host.1.is_empty() {
+                    warnings.push(format!("{port}: dangerously ambiguous port definition with {}", other.at));
+                }
+            }
+            all.push(Known { at: port.to_string(), key, host });
+            let name = port.text_at("name");
+            if name.is_empty() {
+                continue;
+            }
+            match named.iter().find(|(known, _)| known == name) {
+                Some((_, first)) => by_name.push(format!(
+                    "{port}: duplicate port name {name:?} with {first}, services and probes that select ports by name will use {first}"
+                )),
+                None => named.push((name.to_owned(), port.to_string())),
+            }
+        }
+    });
+    warnings.append(&mut by_name);
+}
