@@ -120,6 +120,11 @@ pub fn sha256(bytes: &[u8]) -> String {
     format!("sha256:{hex}")
 }
 
+/// The old digest that the WebSocket handshake is defined with.
+pub fn sha1(bytes: &[u8]) -> Vec<u8> {
+    digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, bytes).as_ref().to_vec()
+}
+
 /// This machine's architecture in the words of image indexes.
 pub fn architecture() -> &'static str {
     match std::env::consts::ARCH {
