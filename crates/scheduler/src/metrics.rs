@@ -68,6 +68,7 @@ impl Histogram {
 struct Inner {
     attempts: BTreeMap<(String, Attempt), Histogram>,
     sli: BTreeMap<String, Histogram>,
+    algorithm: Histogram,
     attempts_per_pod: Histogram,
     victims: Histogram,
     preemption_attempts: u64,
@@ -83,6 +84,7 @@ impl Default for Metrics {
         Self(Mutex::new(Inner {
             attempts: BTreeMap::new(),
             sli: BTreeMap::new(),
+            algorithm: Histogram::new(0.001, 2.0, 15),
             attempts_per_pod: Histogram::new(1.0, 2.0, 5),
             victims: Histogram::new(1.0, 2.0, 7),
             preemption_attempts: 0,
@@ -103,6 +105,11 @@ impl Metrics {
                 inner.attempts.insert((profile.to_owned(), result), histogram);
             }
         }
+    }
+
+    /// A cycle took so long to find a node, or none.
+    pub fn algorithm(&self, seconds: f64) {
+        self.0.lock().algorithm.observe(seconds);
     }
 
     /// A pod was scheduled, after so many attempts.
@@ -149,6 +156,8 @@ impl Metrics {
             let labels = format!("profile=\"{profile}\",result=\"{}\"", result.label());
             histogram.write(&mut out, "scheduler_scheduling_attempt_duration_seconds", &labels);
         }
+        head(&mut out, "scheduler_scheduling_algorithm_duration_seconds", "histogram");
+        inner.algorithm.write(&mut out, "scheduler_scheduling_algorithm_duration_seconds", "");
         head(&mut out, "scheduler_pod_scheduling_sli_duration_seconds", "histogram");
         for (attempts, histogram) in &inner.sli {
             histogram.write(

@@ -101,7 +101,7 @@ impl Simulation {
                 Effect::Bind(job) => self.requests.push(job),
                 Effect::Preempt(job) => {
                     for victim in &job.victims {
-                        self.remove(&victim.name().to_owned());
+                        self.remove(victim.name());
                     }
                     self.scheduler.preempted(&job.preemptor, false);
                 }

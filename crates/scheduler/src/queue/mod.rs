@@ -8,6 +8,7 @@
 
 mod heap;
 mod nominator;
+mod pod;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,51 +23,11 @@ use crate::objects::Object;
 use crate::pod::PodInfo;
 use heap::{Heap, Order};
 pub use nominator::{Nomination, Nominator};
+pub use pod::QueuedPod;
+use pod::{WINDOW, forgotten_at, is_backing_off, later};
 
-/// Backoff ends at whole seconds, so that pods which end theirs together are ordered by priority.
-const WINDOW: Duration = Duration::from_secs(1);
 /// Events remembered for pods under way. Beyond that, such a pod is simply tried again.
 const MAX_IN_FLIGHT_EVENTS: usize = 10_000;
-
-/// A pod in the queue, with the history that decides when it is tried again.
-#[derive(Debug, Clone)]
-pub struct QueuedPod {
-    /// The pod.
-    pub info: Arc<PodInfo>,
-    /// When it came into the queue, or when its last attempt ended.
-    pub timestamp: Timestamp,
-    /// How often it was tried.
-    pub attempts: u32,
-    /// When it first became active.
-    pub first_active: Option<Timestamp>,
-    /// Plugins that rejected it.
-    pub rejectors: PluginSet,
-    /// Plugins that it waits for.
-    pub pending: PluginSet,
-    unschedulable_count: u32,
-    consecutive_errors: u32,
-    backoff_until: Option<Timestamp>,
-    gated_by: Option<PluginId>,
-    flushed_at: Option<Timestamp>,
-}
-
-impl QueuedPod {
-    fn new(info: Arc<PodInfo>, now: Timestamp) -> Self {
-        Self {
-            info,
-            timestamp: now,
-            attempts: 0,
-            first_active: None,
-            rejectors: PluginSet::default(),
-            pending: PluginSet::default(),
-            unschedulable_count: 0,
-            consecutive_errors: 0,
-            backoff_until: None,
-            gated_by: None,
-            flushed_at: None,
-        }
-    }
-}
 
 /// What the queue asks of the profiles and the cluster.
 pub trait Judge {
@@ -143,6 +104,9 @@ pub struct Queue {
     unschedulable: FxHashMap<Arc<str>, QueuedPod>,
     /// How many unschedulable pods each plugin rejected; the last element counts those that none did.
     rejected_by: [usize; 65],
+    gated: usize,
+    /// No unschedulable pod is forgotten before this; pods that left may have been the reason for it.
+    none_forgotten_before: Option<Timestamp>,
     /// Pods under way, with the number of the first event they have not seen.
     in_flight: FxHashMap<Arc<str>, u64>,
     events: VecDeque<ClusterEvent>,
@@ -163,6 +127,8 @@ impl Queue {
             error_backoff: Heap::default(),
             unschedulable: FxHashMap::default(),
             rejected_by: [0; 65],
+            gated: 0,
+            none_forgotten_before: None,
             in_flight: FxHashMap::default(),
             events: VecDeque::new(),
             first_event: 0,
@@ -277,7 +243,7 @@ impl Queue {
             pod.consecutive_errors = 0;
         }
         pod.timestamp = now;
-        pod.backoff_until = self.backoff_of(&pod);
+        pod.backoff_until = pod.backoff(&self.config);
         pod.flushed_at = None;
         let strategy = self.missed(&pod, seen, judge);
         self.done(&uid);
@@ -361,6 +327,9 @@ impl Queue {
 
     /// Tries again the pods that have waited too long for an event.
     pub fn flush_forgotten(&mut self, judge: &dyn Judge, now: Timestamp) {
+        if self.none_forgotten_before.is_none_or(|bound| now <= bound) {
+            return;
+        }
         let due: Vec<_> = self
             .unschedulable
             .values()
@@ -373,6 +342,8 @@ impl Queue {
                 self.requeue(pod, Requeue::AfterBackoff, judge, now);
             }
         }
+        let remaining = self.unschedulable.values().map(|pod| forgotten_at(pod, self.config.max_unschedulable));
+        self.none_forgotten_before = remaining.min();
     }
 
     /// Moves pods whose backoff is over to the active queue. PreEnqueue let them into backoff already.
@@ -390,9 +361,11 @@ impl Queue {
     pub fn next_deadline(&self) -> Option<Timestamp> {
         let backoffs = [&self.backoff, &self.error_backoff];
         let backoff = backoffs.iter().filter_map(|h| h.peek()?.backoff_until).map(|t| later(t, WINDOW)).min();
-        let forgotten = self.unschedulable.values().map(|pod| forgotten_at(pod, self.config.max_unschedulable)).min();
         // Strictly after the limit, hence the millisecond.
-        let forgotten = forgotten.map(|t| later(t, Duration::from_millis(1)));
+        let forgotten = self
+            .none_forgotten_before
+            .filter(|_| !self.unschedulable.is_empty())
+            .map(|t| later(t, Duration::from_millis(1)));
         backoff.into_iter().chain(forgotten).min()
     }
 
@@ -403,12 +376,11 @@ impl Queue {
 
     /// How many pods are where.
     pub fn pending(&self) -> Pending {
-        let gated = self.unschedulable.values().filter(|pod| pod.gated_by.is_some()).count();
         Pending {
             active: self.active.len(),
             backoff: self.backoff.len() + self.error_backoff.len(),
-            unschedulable: self.unschedulable.len() - gated,
-            gated,
+            unschedulable: self.unschedulable.len() - self.gated,
+            gated: self.gated,
         }
     }
 
@@ -474,6 +446,8 @@ impl Queue {
 
     fn keep_unschedulable(&mut self, pod: QueuedPod) {
         self.count_rejectors(&pod, true);
+        let forgotten = forgotten_at(&pod, self.config.max_unschedulable);
+        self.none_forgotten_before = Some(self.none_forgotten_before.map_or(forgotten, |bound| bound.min(forgotten)));
         self.unschedulable.insert(pod.info.uid().clone(), pod);
     }
 
@@ -486,6 +460,9 @@ impl Queue {
     fn count_rejectors(&mut self, pod: &QueuedPod, up: bool) {
         let rejectors = pod.rejectors.union(pod.pending);
         let step = |count: &mut usize| if up { *count += 1 } else { *count -= 1 };
+        if pod.gated_by.is_some() {
+            step(&mut self.gated);
+        }
         if rejectors.is_empty() {
             step(&mut self.rejected_by[64]);
         }
@@ -500,16 +477,6 @@ impl Queue {
             self.first_event += 1;
         }
         self.events.push_back(event);
-    }
-
-    fn backoff_of(&self, pod: &QueuedPod) -> Option<Timestamp> {
-        let count = if pod.consecutive_errors > 0 { pod.consecutive_errors } else { pod.unschedulable_count };
-        if self.config.max_backoff.is_zero() || count == 0 {
-            return None;
-        }
-        let factor = 1u32.checked_shl(count - 1).unwrap_or(u32::MAX);
-        let backoff = self.config.initial_backoff.saturating_mul(factor).min(self.config.max_backoff);
-        Some(window(later(pod.timestamp, backoff)))
     }
 }
 
@@ -530,22 +497,6 @@ fn worth(pod: &QueuedPod, event: &ClusterEvent, judge: &dyn Judge) -> Requeue {
         Some(true) => Requeue::Immediately,
         Some(false) => Requeue::AfterBackoff,
     }
-}
-
-fn is_backing_off(pod: &QueuedPod, now: Timestamp) -> bool {
-    pod.backoff_until.is_some_and(|until| until >= window(now))
-}
-
-fn forgotten_at(pod: &QueuedPod, limit: Duration) -> Timestamp {
-    later(pod.flushed_at.map_or(pod.timestamp, |t| t.max(pod.timestamp)), limit)
-}
-
-fn window(time: Timestamp) -> Timestamp {
-    Timestamp::from_second(time.as_second()).unwrap_or(time)
-}
-
-fn later(time: Timestamp, by: Duration) -> Timestamp {
-    time.saturating_add(by).unwrap_or(Timestamp::MAX)
 }
 
 /// The event for a change of an object that is neither pod nor node.

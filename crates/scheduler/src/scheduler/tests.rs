@@ -7,6 +7,8 @@ use informer::clock::Fake;
 use k8s_openapi::api::core::v1::{Node, Pod};
 
 use super::*;
+use crate::api::ApiFailure;
+use crate::objects::Object;
 use crate::testing::{node, pod};
 
 /// A scheduler of the default configuration, with its clock.
