@@ -309,3 +309,115 @@ fn fit(
     let scorer = ResourceScorer::new(strategy, resources(&scoring.resources));
     Ok(plugins::node_resources_fit::NodeResourcesFit::new(ignored, args.ignored_resource_groups, scorer))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn profile(plugins: serde_json::Value, config: serde_json::Value) -> Result<Arc<Profile>, String> {
+        let text = json!({
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "profiles": [{ "plugins": plugins, "pluginConfig": config }],
+        });
+        let configuration = Configuration::parse(text).map_err(|e| e.to_string())?;
+        Registry::default().profiles(&configuration).map(|mut p| p.remove(0)).map_err(|e| e.to_string())
+    }
+
+    fn filters(profile: &Profile) -> Vec<&'static str> {
+        profile.filter.iter().map(|at| at.name).collect()
+    }
+
+    fn weights(profile: &Profile) -> Vec<(&'static str, i64)> {
+        profile.score.iter().map(|at| (at.name, at.weight)).collect()
+    }
+
+    #[test]
+    fn the_default_profile_is_upstreams() {
+        let profile = profile(json!({}), json!([])).unwrap();
+        assert_eq!(
+            filters(&profile),
+            [
+                "NodeName",
+                "NodeUnschedulable",
+                "TaintToleration",
+                "NodeAffinity",
+                "NodePorts",
+                "NodeResourcesFit",
+                "VolumeRestrictions",
+                "NodeVolumeLimits",
+                "VolumeBinding",
+                "VolumeZone",
+                "PodTopologySpread",
+                "InterPodAffinity",
+            ]
+        );
+        assert_eq!(
+            weights(&profile),
+            [
+                ("TaintToleration", 3),
+                ("NodeAffinity", 2),
+                ("NodeResourcesFit", 1),
+                ("VolumeBinding", 1),
+                ("PodTopologySpread", 2),
+                ("InterPodAffinity", 2),
+                ("NodeResourcesBalancedAllocation", 1),
+                ("ImageLocality", 1),
+            ]
+        );
+    }
+
+    #[test]
+    fn plugins_are_switched_off_everywhere_or_at_one_point() {
+        let off = |list: &str| json!({ list: { "disabled": [{ "name": "NodeResourcesFit" }] } });
+        let everywhere = profile(off("multiPoint"), json!([])).unwrap();
+        assert!(!filters(&everywhere).contains(&"NodeResourcesFit"));
+        assert!(!weights(&everywhere).iter().any(|(name, _)| *name == "NodeResourcesFit"));
+        let scoring_only = profile(off("score"), json!([])).unwrap();
+        assert!(filters(&scoring_only).contains(&"NodeResourcesFit"));
+        assert!(!weights(&scoring_only).iter().any(|(name, _)| *name == "NodeResourcesFit"));
+        let only_one = json!({ "score": { "disabled": [{ "name": "*" }], "enabled": [{ "name": "ImageLocality", "weight": 7 }] } });
+        assert_eq!(weights(&profile(only_one, json!([])).unwrap()), [("ImageLocality", 7)]);
+    }
+
+    #[test]
+    fn weights_are_overridden_and_what_is_given_at_a_point_goes_first() {
+        let general = json!({ "multiPoint": { "enabled": [{ "name": "NodeAffinity", "weight": 9 }] } });
+        assert!(weights(&profile(general, json!([])).unwrap()).contains(&("NodeAffinity", 9)));
+        let at_point = json!({ "score": { "enabled": [{ "name": "ImageLocality", "weight": 5 }] } });
+        assert_eq!(weights(&profile(at_point, json!([])).unwrap())[0], ("ImageLocality", 5));
+    }
+
+    #[test]
+    fn arguments_are_read_and_checked() {
+        let with_args =
+            |name: &str, args: serde_json::Value| profile(json!({}), json!([{ "name": name, "args": args }]));
+        let typed = json!({ "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "NodeResourcesFitArgs",
+            "scoringStrategy": { "type": "MostAllocated", "resources": [{ "name": "cpu", "weight": 2 }] } });
+        assert!(with_args("NodeResourcesFit", typed).is_ok());
+        for (name, args, part) in [
+            ("NodeResourcesFit", json!({ "scoringStrategy": { "type": "Nonsense" } }), "Nonsense is not supported"),
+            ("InterPodAffinity", json!({ "hardPodAffinityWeight": 101 }), "hardPodAffinityWeight"),
+            ("DefaultPreemption", json!({ "minCandidateNodesPercentage": -1 }), "minCandidateNodesPercentage"),
+            ("PodTopologySpread", json!({ "defaultingType": "Sometimes" }), "Unsupported value"),
+            ("NodeAffinity", json!({ "unknown": 1 }), "unknown field"),
+        ] {
+            let error = with_args(name, args).err().expect("wrong arguments are refused");
+            assert!(error.contains(part), "{name}: {error}");
+        }
+    }
+
+    #[test]
+    fn profiles_need_an_order_and_a_binder_and_know_their_plugins() {
+        for (plugins, part) in [
+            (json!({ "multiPoint": { "disabled": [{ "name": "PrioritySort" }] } }), "queue sort"),
+            (json!({ "multiPoint": { "disabled": [{ "name": "DefaultBinder" }] } }), "bind plugin"),
+            (json!({ "filter": { "enabled": [{ "name": "NoSuchPlugin" }] } }), "does not exist"),
+        ] {
+            let error = profile(plugins, json!([])).err().expect("it is refused");
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}

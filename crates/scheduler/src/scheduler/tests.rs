@@ -199,3 +199,159 @@ fn a_pod_that_names_its_node_goes_nowhere_else() {
         ]
     );
 }
+
+/// A Permit plugin that makes every pod wait for a minute.
+struct Hold;
+
+impl crate::framework::Plugin for Hold {
+    fn name(&self) -> &'static str {
+        "Hold"
+    }
+
+    fn points(self: Arc<Self>) -> crate::framework::Points {
+        crate::framework::Points { permit: Some(self), ..Default::default() }
+    }
+}
+
+impl crate::framework::Permit for Hold {
+    fn permit(
+        &self,
+        _: &crate::framework::CycleState,
+        _: &Arc<PodInfo>,
+        _: &crate::node::NodeInfo,
+    ) -> crate::framework::PermitOutcome {
+        crate::framework::PermitOutcome::Wait(Duration::from_secs(60))
+    }
+}
+
+fn holding() -> (Rig, PluginId) {
+    let mut registry = Registry::default();
+    registry.add("Hold", Box::new(|_| Ok(Arc::new(Hold))));
+    let plugin = registry.id("Hold").unwrap();
+    let mut configuration = Configuration::default();
+    let enabled = crate::config::PluginRef { name: "Hold".into(), weight: 0 };
+    configuration.profiles[0].plugins.permit.enabled.push(enabled);
+    let clock = Fake::at(Timestamp::UNIX_EPOCH);
+    let scheduler = Scheduler::new(&configuration, registry, Vec::new(), clock.clone(), 1).unwrap();
+    (Rig { scheduler, clock }, plugin)
+}
+
+#[test]
+fn a_pod_waits_for_permission_and_keeps_its_room_meanwhile() {
+    let (mut rig, plugin) = holding();
+    rig.node(node("n").cpu("1").build()).pod(pod("p").cpu("1").build());
+    assert_eq!(rig.run(), ["patch p: nominate \"n\""]);
+    rig.pod(pod("q").cpu("1").build());
+    assert!(rig.run()[0].contains("1 Insufficient cpu"));
+    rig.scheduler.allow("uid-p", plugin);
+    assert_eq!(rig.run(), ["bind p to n"]);
+}
+
+#[test]
+fn permission_that_does_not_come_in_time_is_refused() {
+    let (mut rig, _) = holding();
+    rig.node(node("n").cpu("1").build()).pod(pod("p").cpu("1").build());
+    rig.run();
+    assert!(rig.scheduler.next_deadline().is_some());
+    rig.clock.advance(Duration::from_secs(61));
+    rig.scheduler.tick();
+    let told = rig.run();
+    assert_eq!(
+        told[0],
+        "FailedScheduling p: 0/1 nodes are available: 1 rejected due to timeout after waiting at plugin Hold."
+    );
+}
+
+/// An extender that knows one good node.
+struct Picky;
+
+impl Extender for Picky {
+    fn name(&self) -> &str {
+        "picky"
+    }
+
+    fn is_interested(&self, pod: &PodInfo) -> bool {
+        pod.labels().is_some()
+    }
+
+    fn is_ignorable(&self) -> bool {
+        false
+    }
+
+    fn filters(&self) -> bool {
+        true
+    }
+
+    fn prioritizes(&self) -> bool {
+        true
+    }
+
+    fn preempts(&self) -> bool {
+        false
+    }
+
+    fn filter(&self, _: &PodInfo, nodes: &[&crate::node::NodeInfo]) -> Result<crate::extender::Extended, ApiFailure> {
+        let (good, bad): (Vec<_>, Vec<_>) = nodes.iter().map(|n| n.name().to_owned()).partition(|n| n != "bad");
+        let unresolvable = bad.into_iter().map(|n| (n, "the extender says no".to_owned())).collect();
+        Ok(crate::extender::Extended { nodes: good, failed: Vec::new(), unresolvable })
+    }
+
+    fn prioritize(
+        &self,
+        _: &PodInfo,
+        nodes: &[&crate::node::NodeInfo],
+    ) -> Result<(Vec<(String, i64)>, i64), ApiFailure> {
+        Ok((nodes.iter().map(|n| (n.name().to_owned(), if n.name() == "best" { 10 } else { 0 })).collect(), 5))
+    }
+
+    fn preempt(
+        &self,
+        _: &PodInfo,
+        victims: crate::extender::VictimsByNode,
+    ) -> Result<crate::extender::VictimsByNode, ApiFailure> {
+        Ok(victims)
+    }
+
+    fn bind(&self, _: &Arc<PodInfo>, _: &str) -> Option<Work> {
+        None
+    }
+}
+
+#[test]
+fn extenders_filter_and_score_the_pods_that_concern_them() {
+    let clock = Fake::at(Timestamp::UNIX_EPOCH);
+    let scheduler =
+        Scheduler::new(&Configuration::default(), Registry::default(), vec![Arc::new(Picky)], clock.clone(), 1)
+            .unwrap();
+    let mut rig = Rig { scheduler, clock };
+    for name in ["bad", "good", "best"] {
+        rig.node(node(name).cpu("4").build());
+    }
+    rig.pod(pod("p").label("a", "b").build());
+    assert_eq!(rig.run(), ["bind p to best"]);
+    rig.pod(pod("q").label("a", "b").node_field("In", &["bad"]).build());
+    assert!(rig.run()[0].starts_with(
+        "FailedScheduling q: 0/3 nodes are available: 1 the extender says no, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]."
+    ));
+    rig.pod(pod("r").node_field("In", &["bad"]).build());
+    assert_eq!(rig.run(), ["bind r to bad"], "a pod that does not concern the extender");
+}
+
+#[test]
+fn preemption_makes_room_and_holds_it_for_the_preemptor() {
+    let mut rig = Rig::new();
+    let low = pod("low").priority(1).cpu("1").on("n").build();
+    rig.node(node("n").cpu("1").build()).pod(low.clone());
+    rig.pod(pod("high").priority(10).cpu("1").build());
+    let told = rig.run();
+    assert_eq!(told[0], "preempt low on n for high");
+    assert!(told[1].ends_with("preemption: found a potential placement for pod on node n, preempting 1 victims"));
+    // The victim goes while the evictions are still under way: the pod is not tried before they are done.
+    rig.delete(low);
+    assert!(rig.run().is_empty());
+    rig.pod(pod("sneaky").priority(1).cpu("1").build());
+    assert!(rig.run()[0].starts_with("FailedScheduling sneaky"), "the room is promised to another");
+    let preemptor = Arc::new(PodInfo::new(Arc::new(pod("high").priority(10).cpu("1").build())));
+    rig.scheduler.preempted(&preemptor, false);
+    assert_eq!(rig.run(), ["bind high to n"]);
+}
