@@ -55,6 +55,28 @@ impl Net {
         net
     }
 
+    /// A node whose pods are behind one bridge, as CNI's bridge plugin makes it.
+    pub fn bridged(pods: u8) -> Self {
+        let mut net = Self::new(0);
+        net.ip("node", "link add cni0 type bridge");
+        net.ip("node", "link set cni0 up");
+        net.ip("node", "addr add 10.1.0.1/24 dev cni0");
+        // What crosses the bridge must meet the rules too: an answer has to be turned back where the question was turned.
+        net.set("node", "net/bridge/bridge-nf-call-iptables", "1");
+        for pod in 0..pods {
+            let name = format!("pod{pod}");
+            net.add(&name);
+            net.ip("node", &format!("link add {name} type veth peer name eth0 netns {}", net.name(&name)));
+            net.ip("node", &format!("link set {name} master cni0 up"));
+            net.ip("node", &format!("link set {name} type bridge_slave hairpin on"));
+            net.ip(&name, "link set lo up");
+            net.ip(&name, "link set eth0 up");
+            net.ip(&name, &format!("addr add 10.1.0.{}/24 dev eth0", pod + 2));
+            net.ip(&name, "route add default via 10.1.0.1");
+        }
+        net
+    }
+
     fn add(&mut self, name: &str) {
         let namespace = self.name(name);
         run(Command::new("ip").args(["netns", "add", &namespace]), "");

@@ -69,6 +69,21 @@ fn a_pod_reaches_itself_through_its_service() {
 }
 
 #[test]
+fn pods_behind_one_bridge_reach_each_other_and_themselves_through_a_service() {
+    let net = Net::bridged(3);
+    for pod in 0..2 {
+        net.serve(&format!("pod{pod}"), &format!("10.1.0.{}:8080", pod + 2));
+    }
+    let mut cluster = Cluster::new(&net);
+    cluster.set("web", tcp("10.96.0.1"), &["10.1.0.2@node", "10.1.0.3@node"]);
+    assert_eq!(net.ask_all("pod2", "10.96.0.1:80", 20), ["pod0", "pod1"]);
+    assert!(net.ask("pod2", "10.96.0.1:80").ends_with(" 10.1.0.4"));
+    assert_eq!(net.ask_all("pod0", "10.96.0.1:80", 20), ["pod0", "pod1"]);
+    assert_eq!(net.ask_all("node", "10.96.0.1:80", 20), ["pod0", "pod1"]);
+    assert_eq!(net.ask("pod2", "10.96.0.9:80"), "refused");
+}
+
+#[test]
 fn what_nobody_answers_is_refused_here() {
     let net = three_pods();
     let mut cluster = Cluster::new(&net);
