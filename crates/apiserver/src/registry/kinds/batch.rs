@@ -8,6 +8,7 @@ use super::super::strategy::Strategy;
 use super::apps::template_warnings;
 use super::common::{At, Errors, selector};
 use super::cron;
+use super::names::domain_prefixed_path;
 use super::pod::{self, defaults, spec as pod_spec};
 
 /// The labels that tie pods to their job: the new ones and the ones from before.
@@ -255,22 +256,7 @@ fn managed_by(at: &At<'_, '_>, errors: &mut Errors) {
     if !at.is_set() {
         return;
     }
-    match at.text().split_once('/') {
-        _ if at.text().is_empty() => errors.required(at, ""),
-        None => errors.invalid(at, "must be a domain-prefixed path (such as \"acme.io/foo\")"),
-        Some((domain, path)) if domain.is_empty() || path.is_empty() => {
-            errors.invalid(at, "must be a domain-prefixed path (such as \"acme.io/foo\")");
-        }
-        Some((domain, path)) => {
-            for problem in names::is_dns1123_subdomain(domain) {
-                errors.invalid_value(at, domain, problem);
-            }
-            let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte);
-            if !path.bytes().all(legal) {
-                errors.invalid_value(at, path, "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')");
-            }
-        }
-    }
+    domain_prefixed_path(at, errors);
     if at.text().len() > MOST {
         errors.too_long(at, MOST);
     }

@@ -57,3 +57,51 @@ pub fn trust_bundle_name(signer: &str, name: &str) -> Problems {
         Some(rest) => names::name_is_dns_subdomain(rest, false),
     }
 }
+
+/// A domain and a path below it: who takes care of something.
+pub fn domain_prefixed_path(at: &At<'_, '_>, errors: &mut Errors) {
+    if !errors.required_text(at) {
+        return;
+    }
+    let Some((domain, path)) = at.text().split_once('/').filter(|(domain, path)| !domain.is_empty() && !path.is_empty()) else {
+        return errors.invalid(at, "must be a domain-prefixed path (such as \"acme.io/foo\")");
+    };
+    for problem in names::is_dns1123_subdomain(domain) {
+        errors.invalid_value(at, domain, problem);
+    }
+    let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte);
+    if !path.bytes().all(legal) {
+        errors.invalid_value(at, path, names::regex("Invalid path", "[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+", &[]));
+    }
+}
+
+/// Something else that is named by group, kind and name.
+pub fn typed_reference(at: &At<'_, '_>, kind: &str, errors: &mut Errors) {
+    for field in [kind, "name"] {
+        let part = at.at(field);
+        if errors.required_text(&part) {
+            errors.problems(&part, names::is_path_segment_name(part.text()));
+        }
+    }
+}
+
+/// A domain name with at least two parts.
+pub fn qualified_domain(at: &At<'_, '_>, errors: &mut Errors) {
+    if !errors.required_text(at) {
+        return;
+    }
+    let name = at.text().strip_suffix('.').unwrap_or(at.text());
+    let problems = names::is_dns1123_subdomain(name);
+    if !problems.is_empty() {
+        return errors.invalid_value(at, name, problems.join(","));
+    }
+    if !name.contains('.') {
+        return errors.invalid_value(at, name, "should be a domain with at least two segments separated by dots");
+    }
+    for label in name.split('.') {
+        let problems = names::is_dns1123_label(label);
+        if !problems.is_empty() {
+            return errors.invalid_value(at, label, problems.join(","));
+        }
+    }
+}

@@ -1,9 +1,12 @@
 //! Namespaces: held back by finalizers of their own until what is in them is gone.
 
+use machinery::names;
+use machinery::status::FieldError;
 use machinery::{Value, value};
 use serde_json::json;
 
 use super::super::strategy::{NameRule, Strategy};
+use super::common::{At, Errors};
 use crate::rest::keep;
 
 /// The finalizer of the namespace controller.
@@ -45,6 +48,33 @@ impl Strategy for Namespaces {
     fn prepare_for_update(&self, new: &mut Value, old: &Value) {
         keep(new, old, "spec.finalizers");
         keep(new, old, "status");
+    }
+
+    fn validate(&self, namespace: &Value) -> Vec<FieldError> {
+        let mut errors = Errors::new();
+        let root = At::root(namespace);
+        let list = root.at("spec.finalizers");
+        for finalizer in list.items() {
+            for problem in names::is_qualified_name(finalizer.text()) {
+                errors.invalid_value(&list, finalizer.text(), problem);
+            }
+            if !finalizer.text().contains('/') && !matches!(finalizer.text(), KUBERNETES | "orphan" | "foregroundDeletion") {
+                let detail = "name is neither a standard finalizer name nor is it fully qualified";
+                errors.invalid_value(&list, finalizer.text(), detail);
+            }
+        }
+        errors.into_vec()
+    }
+
+    fn validate_status_update(&self, new: &Value, _old: &Value) -> Vec<FieldError> {
+        let deleting = value::at(new, "metadata.deletionTimestamp").is_some_and(|time| !time.is_null());
+        let (wanted, detail) = if deleting {
+            ("Terminating", "may only be 'Terminating' if `deletionTimestamp` is not empty")
+        } else {
+            ("Active", "may only be 'Active' if `deletionTimestamp` is empty")
+        };
+        let phase = value::text(new, "status.phase");
+        (phase != wanted).then(|| FieldError::invalid("status.Phase", phase, detail)).into_iter().collect()
     }
 
     fn holds(&self, namespace: &Value) -> bool {

@@ -68,7 +68,8 @@ pub fn name(name: &str, at: &At<'_, '_>, errors: &mut Errors) -> bool {
     good
 }
 
-fn container_name(resource: &str, at: &At<'_, '_>, errors: &mut Errors) {
+/// The name of a resource that a container can ask for.
+pub fn container_name(resource: &str, at: &At<'_, '_>, errors: &mut Errors) {
     name(resource, at, errors);
     if !resource.contains('/') {
         if !matches!(resource, "cpu" | "memory" | "ephemeral-storage") && !is_huge_page(resource) {
