@@ -9,6 +9,8 @@ mod config;
 mod context;
 mod error;
 mod registry;
+#[cfg(test)]
+mod testing;
 
 mod certificates;
 mod clusterrole;
@@ -20,17 +22,22 @@ mod endpoints;
 mod endpointslice;
 mod garbage;
 mod job;
+mod localpath;
 mod namespace;
 mod nodeipam;
 mod nodelifecycle;
 mod podgc;
 mod replicaset;
+mod resourcequota;
 mod rootca;
 mod serviceaccount;
 mod statefulset;
 mod tainteviction;
 mod ttlafterfinished;
+mod volumebinder;
+mod volumeprotection;
 
 pub use config::{CertificateRequest, Cidr, Config, Network, Signer};
 pub use error::Error;
+pub use localpath::default_storage_class;
 pub use registry::{names, run};

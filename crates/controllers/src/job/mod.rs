@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::{Client, Patch};
+use client::{Client, ListParams, Patch};
 use informer::{Action, Change, Clock, Echoes, EventType, Expectations, Informer, Key, Reconciler, WorkQueue};
 use k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus};
 use k8s_openapi::api::core::v1::Pod;
@@ -171,11 +171,12 @@ impl Jobs {
         for list in [&mut tally.newly_succeeded, &mut tally.newly_failed] {
             let mut confirmed = Vec::with_capacity(list.len());
             for pod in list.drain(..) {
-                match self.client.get::<Pod>(pod.metadata.namespace(), pod.metadata.name()).await {
-                    Ok(live) if live.metadata.uid == pod.metadata.uid && pod::is_tracked(&live) => confirmed.push(pod),
-                    Ok(_) => {}
-                    Err(error) if error.is_not_found() => {}
-                    Err(error) => return Err(error.into()),
+                // By a list, because the controller's role may list pods and not get them.
+                let field_selector = format!("metadata.name={}", pod.metadata.name());
+                let only = ListParams { field_selector, ..ListParams::default() };
+                let live = self.client.list::<Pod>(pod.metadata.namespace(), &only).await?;
+                if live.items.iter().any(|live| live.metadata.uid == pod.metadata.uid && pod::is_tracked(live)) {
+                    confirmed.push(pod);
                 }
             }
             *list = confirmed;

@@ -245,11 +245,9 @@ impl StatefulSets {
         for wanted in identity::claims(set, pod.metadata.name()) {
             let Some(claim) = self.claims.get(&wanted.metadata.key()) else { continue };
             let Some(owners) = identity::claim_owners(set, pod, &claim) else { continue };
-            let patch = Patch::Merge(
-                json!({"metadata": {"ownerReferences": owners, "resourceVersion": claim.metadata.resource_version}}),
-            );
-            let (namespace, name) = (claim.metadata.namespace(), claim.metadata.name());
-            match self.client.patch::<PersistentVolumeClaim>(namespace, name, &patch).await {
+            let mut changed = PersistentVolumeClaim::clone(&claim);
+            changed.metadata.owner_references = Some(owners);
+            match self.client.update(&changed).await {
                 Err(error) if !error.is_not_found() => return Err(error.into()),
                 _ => {}
             }

@@ -10,7 +10,10 @@ use crate::api::Faults;
 use crate::workloads::deployment;
 use crate::world::World;
 
-const SEEDS: u64 = 60;
+/// How many seeds are tried; `CONTROLLERS_SEEDS` asks for more.
+fn seeds() -> u64 {
+    std::env::var("CONTROLLERS_SEEDS").ok().and_then(|count| count.parse().ok()).unwrap_or(60)
+}
 
 fn choose(state: &mut u64, among: u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -69,7 +72,7 @@ async fn rollout(seed: u64) {
 
 #[test]
 fn rollouts_converge_whatever_happens_and_never_exceed_the_surge() {
-    for seed in 1..=SEEDS {
+    for seed in 1..=seeds() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
         runtime.expect("a runtime").block_on(rollout(seed));
     }
