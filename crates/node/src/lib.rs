@@ -4,7 +4,7 @@
 //! calls by itself, so what Trireme can do to a machine is readable here and nowhere else.
 //!
 //! - [`cri`] speaks to a container runtime; [`containerd`] keeps one of our own; [`oci`], [`tar`] and [`elf`] make images;
-//! - [`cgroups`], [`mounts`], [`files`] and [`process`] are the kernel's objects a pod is made of; [`inotify`] watches files;
+//! - [`cgroups`], [`mounts`], [`files`] and [`process`] are the kernel's objects a pod is made of;
 //! - [`cni`], [`net`] and [`nft`] are its network; [`run`] runs other programs.
 
 pub mod cgroups;
@@ -13,7 +13,6 @@ pub mod containerd;
 pub mod cri;
 pub mod elf;
 pub mod files;
-pub mod inotify;
 pub mod mounts;
 pub mod net;
 pub mod nft;

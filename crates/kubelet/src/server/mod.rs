@@ -1,0 +1,282 @@
+//! The kubelet's HTTPS API: logs, exec, attach, port-forward, pods, figures and health.
+//!
+//! ```text
+//! TLS ─► auth (certificate or TokenReview ▸ SubjectAccessReview) ─► route ─► logs      the runtime's log files
+//!                                                                        ├► streaming  the runtime's streaming server
+//!                                                                        ├► listing    Pods, the runtime
+//!                                                                        └► stats ▸ metrics  runtime, cgroups, kernel
+//! ```
+//! Every request passes authentication and authorization, health checks included. The server holds no state of pods: what
+//! it needs to know it asks of [`Pods`] and of the runtime at the moment it is asked. Nothing here runs while nobody asks.
+//!
+//! Deliberately absent: anonymous access, an unencrypted port, the debugging handlers of profiles and flags.
+
+mod answer;
+mod auth;
+mod health;
+mod listener;
+mod listing;
+mod logs;
+mod metrics;
+mod pods;
+mod query;
+mod route;
+mod stats;
+mod streaming;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use client::Client;
+use http::header::{ALLOW, HeaderValue};
+use http::{Request, StatusCode};
+use hyper::body::Incoming;
+use informer::Clock;
+use node::cgroups::{Cgroups, Name};
+use node::cri::Runtime;
+use rustls::ServerConfig;
+use rustls::pki_types::CertificateDer;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use answer::Answer;
+use auth::{Auth, Refusal};
+use listing::PodList;
+use metrics::{Requests, Text};
+pub use pods::Pods;
+use query::Query;
+use route::Route;
+use stats::{Rates, Stats};
+use streaming::What;
+
+/// The most followed logs and streams at once.
+const MAX_OPEN: usize = 1_000;
+const TOO_MANY: &str = "too many streams are open on this node";
+
+/// What the server needs.
+pub struct Config {
+    /// Where to listen; port 0 takes any. Upstream's port is 10250.
+    pub address: SocketAddr,
+    /// The node's name.
+    pub node_name: String,
+    /// The serving certificate; connections made after it changed see the new one.
+    pub certificate: watch::Receiver<pki::Pair>,
+    /// The authority of client certificates, in PEM.
+    pub client_authority: String,
+    /// Asks the API server who somebody is and what they may do. Its identity must be allowed to create TokenReviews and
+    /// SubjectAccessReviews, as every node's is.
+    pub client: Client,
+    /// The container runtime.
+    pub runtime: Arc<dyn Runtime>,
+    /// The pods of this node.
+    pub pods: Arc<dyn Pods>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Groups of processes, where there are any.
+    pub cgroups: Option<Cgroups>,
+    /// The group of all pods.
+    pub cgroup_root: Name,
+    /// Where pods' volumes are.
+    pub root: PathBuf,
+    /// Where the runtime writes logs.
+    pub log_dir: PathBuf,
+    /// The configuration in force, for `/configz`.
+    pub configuration: serde_json::Value,
+}
+
+/// Why the server does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The address cannot be had.
+    #[error("listen on {address}: {source}")]
+    Listen {
+        /// Which.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The certificates cannot be used.
+    #[error("serving certificate: {0}")]
+    Certificate(#[from] pki::Error),
+}
+
+/// The server.
+pub struct Server;
+
+impl Server {
+    /// Starts to serve.
+    pub async fn start(config: Config) -> Result<Running, Error> {
+        let listen = |source| Error::Listen { address: config.address, source };
+        let socket = TcpListener::bind(config.address).await.map_err(listen)?;
+        let address = socket.local_addr().map_err(listen)?;
+        let tls = follow_certificate(config.certificate, config.client_authority)?;
+        let stop = CancellationToken::new();
+        let inner = Arc::new(Inner {
+            auth: Auth::new(config.node_name.clone(), config.client, config.clock.clone()),
+            stats: Stats {
+                node: config.node_name.clone(),
+                root: config.root,
+                log_dir: config.log_dir,
+                cgroups: config.cgroups,
+                cgroup_root: config.cgroup_root,
+                rates: Rates::default(),
+            },
+            node_name: config.node_name,
+            runtime: config.runtime,
+            pods: config.pods,
+            clock: config.clock,
+            configuration: config.configuration,
+            requests: Requests::default(),
+            streams: Arc::new(Semaphore::new(MAX_OPEN)),
+            stop: stop.clone(),
+        });
+        let task = tokio::spawn(listener::serve(socket, tls, inner, stop.clone()));
+        Ok(Running { address, stop, task })
+    }
+}
+
+/// The server's side of TLS, made anew whenever the certificate changes.
+fn follow_certificate(
+    mut certificate: watch::Receiver<pki::Pair>,
+    authority: String,
+) -> Result<watch::Receiver<Arc<ServerConfig>>, Error> {
+    let first = pki::server_config(&certificate.borrow_and_update(), &authority)?;
+    let (current, seen) = watch::channel(first);
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                () = current.closed() => return,
+                changed = certificate.changed() => if changed.is_err() { return },
+            }
+            match pki::server_config(&certificate.borrow_and_update(), &authority) {
+                Ok(config) => drop(current.send(config)),
+                // The one in use may still be good for a while.
+                Err(error) => tracing::error!(%error, "a new serving certificate cannot be used"),
+            }
+        }
+    });
+    Ok(seen)
+}
+
+/// A server that serves. Dropping it stops it at once.
+pub struct Running {
+    address: SocketAddr,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Stops it: streams are cut, other requests under way may finish.
+    pub async fn stop(mut self) {
+        self.stop.cancel();
+        // It only ends by itself, so there is nothing to learn from how it ended.
+        let _ = (&mut self.task).await;
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// Everything a request may need.
+struct Inner {
+    node_name: String,
+    auth: Auth,
+    runtime: Arc<dyn Runtime>,
+    pods: Arc<dyn Pods>,
+    stats: Stats,
+    clock: Arc<dyn Clock>,
+    configuration: serde_json::Value,
+    requests: Requests,
+    streams: Arc<Semaphore>,
+    stop: CancellationToken,
+}
+
+impl Inner {
+    /// Answers a request of whoever showed these certificates.
+    async fn handle(&self, certificates: &[CertificateDer<'static>], request: Request<Incoming>) -> Answer {
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let _under_way = self.requests.begin(&method, route::bucket(&path));
+        if let Err(refusal) = self.auth.check(certificates, request.headers(), &method, &path).await {
+            let status = match refusal {
+                Refusal::Unauthorized => StatusCode::UNAUTHORIZED,
+                Refusal::Forbidden { .. } => StatusCode::FORBIDDEN,
+                Refusal::Unknown { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+            };
+            return answer::text(status, refusal.to_string());
+        }
+        let Some(route) = Route::of(&path) else {
+            return answer::text(StatusCode::NOT_FOUND, "404: Page Not Found");
+        };
+        if !route.allows(&method) {
+            let mut answer = answer::text(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed");
+            answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
+            return answer;
+        }
+        let query = Query::parse(request.uri().query().unwrap_or_default());
+        match route {
+            Route::Healthz(check) => {
+                let checks = [("ping", Ok(())), ("log", Ok(())), ("syncloop", self.pods.check())];
+                health::answer(&checks, check.as_deref(), query.get("verbose").is_some())
+            }
+            Route::Pods => answer::json(&PodList::new(self.pods.all())),
+            Route::RunningPods => match listing::running(&*self.runtime).await {
+                Ok(pods) => answer::json(&PodList::new(pods)),
+                Err(error) => answer::text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+            },
+            Route::Summary => {
+                let brief = query.flag("only_cpu_and_memory");
+                match self.summary(brief).await {
+                    Ok(summary) => answer::json(&summary),
+                    Err(error) => answer::text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+                }
+            }
+            Route::Metrics => answer::figures(self.own_figures()),
+            Route::ResourceMetrics => {
+                let summary = self.summary(true).await.inspect_err(|error| tracing::warn!(%error, "no figures"));
+                answer::figures(metrics::resource(summary.ok().as_ref()))
+            }
+            Route::CadvisorMetrics => match self.summary(false).await {
+                Ok(summary) => {
+                    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+                    answer::figures(metrics::cadvisor(&summary, processors, stats::memory_total()))
+                }
+                Err(error) => answer::text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+            },
+            Route::ProbeMetrics => {
+                let mut text = String::new();
+                self.pods.probe_metrics(&mut text);
+                answer::figures(text)
+            }
+            Route::Configz => answer::json(&serde_json::json!({"kubeletconfig": self.configuration})),
+            Route::ContainerLogs(place) => logs::answer(self, &place, &query).await,
+            Route::Exec(place) => streaming::answer(self, What::Exec, &place, &query, request).await,
+            Route::Attach(place) => streaming::answer(self, What::Attach, &place, &query, request).await,
+            Route::PortForward(place) => streaming::answer(self, What::PortForward, &place, &query, request).await,
+        }
+    }
+
+    async fn summary(&self, brief: bool) -> Result<stats::types::Summary, node::cri::Error> {
+        self.stats.summary(&*self.runtime, &*self.pods, self.clock.now(), brief).await
+    }
+
+    fn own_figures(&self) -> String {
+        let mut text = Text::default();
+        text.family("kubelet_node_name", "gauge", "[ALPHA] The node's name. The count is always 1.");
+        text.sample(&[("node", &self.node_name)], 1.0, None);
+        metrics::count_pods(&mut text, &self.pods.all());
+        self.requests.render(&mut text);
+        self.pods.metrics(text.raw());
+        text.finish()
+    }
+}

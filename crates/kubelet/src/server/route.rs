@@ -1,0 +1,171 @@
+//! Which request is which: a pure function of path and method.
+
+use http::Method;
+
+use super::query::segments;
+
+/// A pod's container, as a streaming request names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The pod's namespace.
+    pub namespace: String,
+    /// The pod's name.
+    pub pod: String,
+    /// Its uid, where the request insists on one.
+    pub uid: Option<String>,
+    /// The container; empty for requests about the whole pod.
+    pub container: String,
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Route {
+    /// Whether all is well, or one check of it.
+    Healthz(Option<String>),
+    /// Pods of this node as the API has them.
+    Pods,
+    /// Pods of this node as the runtime has them.
+    RunningPods,
+    /// The summary of all figures.
+    Summary,
+    /// The kubelet's own figures.
+    Metrics,
+    /// What pods and containers use, for autoscaling.
+    ResourceMetrics,
+    /// What containers use, in detail.
+    CadvisorMetrics,
+    /// What probes came to.
+    ProbeMetrics,
+    /// The configuration in force.
+    Configz,
+    /// A container's log.
+    ContainerLogs(Place),
+    /// A command in a container.
+    Exec(Place),
+    /// A container's own streams.
+    Attach(Place),
+    /// Ports of a pod.
+    PortForward(Place),
+}
+
+impl Route {
+    /// The route of a path.
+    pub fn of(path: &str) -> Option<Self> {
+        let segments = segments(path);
+        let words: Vec<&str> = segments.iter().map(String::as_str).collect();
+        let place = |namespace: &str, pod: &str, uid: Option<&str>, container: &str| Place {
+            namespace: namespace.to_owned(),
+            pod: pod.to_owned(),
+            uid: uid.map(str::to_owned),
+            container: container.to_owned(),
+        };
+        Some(match words.as_slice() {
+            ["healthz"] => Self::Healthz(None),
+            ["healthz", check] => Self::Healthz(Some((*check).to_owned())),
+            ["pods"] => Self::Pods,
+            ["runningpods"] => Self::RunningPods,
+            ["stats", "summary"] => Self::Summary,
+            ["metrics"] => Self::Metrics,
+            ["metrics", "resource"] => Self::ResourceMetrics,
+            ["metrics", "cadvisor"] => Self::CadvisorMetrics,
+            ["metrics", "probes"] => Self::ProbeMetrics,
+            ["configz"] => Self::Configz,
+            ["containerLogs", namespace, pod, container] => Self::ContainerLogs(place(namespace, pod, None, container)),
+            ["exec", namespace, pod, container] => Self::Exec(place(namespace, pod, None, container)),
+            ["exec", namespace, pod, uid, container] => Self::Exec(place(namespace, pod, Some(uid), container)),
+            ["attach", namespace, pod, container] => Self::Attach(place(namespace, pod, None, container)),
+            ["attach", namespace, pod, uid, container] => Self::Attach(place(namespace, pod, Some(uid), container)),
+            ["portForward", namespace, pod] => Self::PortForward(place(namespace, pod, None, "")),
+            ["portForward", namespace, pod, uid] => Self::PortForward(place(namespace, pod, Some(uid), "")),
+            _ => return None,
+        })
+    }
+
+    /// Whether the method fits. Streams may be asked for by `POST` too: that is how SPDY clients come.
+    pub fn allows(&self, method: &Method) -> bool {
+        let streams = matches!(self, Self::Exec(_) | Self::Attach(_) | Self::PortForward(_));
+        method == Method::GET || (streams && method == Method::POST)
+    }
+}
+
+/// Under which name requests to a path are counted; a fixed set, whatever is asked for.
+pub fn bucket(path: &str) -> &'static str {
+    const BUCKETS: [&str; 13] = [
+        "attach",
+        "configz",
+        "containerLogs",
+        "exec",
+        "healthz",
+        "metrics",
+        "metrics/cadvisor",
+        "metrics/probes",
+        "metrics/resource",
+        "pods",
+        "portForward",
+        "runningpods",
+        "stats",
+    ];
+    let path = path.strip_prefix('/').unwrap_or(path);
+    let mut words = path.splitn(3, '/');
+    let first = words.next().unwrap_or_default();
+    let root = match words.next() {
+        Some(second) if first == "metrics" => &path[..first.len() + 1 + second.len()],
+        _ => first,
+    };
+    BUCKETS.into_iter().find(|known| *known == root).unwrap_or("other")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_lead_where_they_should() {
+        let place = |uid: Option<&str>, container: &str| Place {
+            namespace: "ns".into(),
+            pod: "p".into(),
+            uid: uid.map(str::to_owned),
+            container: container.into(),
+        };
+        let table = [
+            ("/healthz", Some(Route::Healthz(None))),
+            ("/healthz/ping", Some(Route::Healthz(Some("ping".into())))),
+            ("/pods", Some(Route::Pods)),
+            ("/pods/", Some(Route::Pods)),
+            ("/runningpods/", Some(Route::RunningPods)),
+            ("/stats/summary", Some(Route::Summary)),
+            ("/metrics", Some(Route::Metrics)),
+            ("/metrics/resource", Some(Route::ResourceMetrics)),
+            ("/configz", Some(Route::Configz)),
+            ("/containerLogs/ns/p/c", Some(Route::ContainerLogs(place(None, "c")))),
+            ("/containerLogs/ns/p", None),
+            ("/exec/ns/p/c", Some(Route::Exec(place(None, "c")))),
+            ("/exec/ns/p/u/c", Some(Route::Exec(place(Some("u"), "c")))),
+            ("/attach/ns/p/c", Some(Route::Attach(place(None, "c")))),
+            ("/portForward/ns/p", Some(Route::PortForward(place(None, "")))),
+            ("/portForward/ns/p/u", Some(Route::PortForward(place(Some("u"), "")))),
+            ("/", None),
+            ("/podsx", None),
+        ];
+        for (path, route) in table {
+            assert_eq!(Route::of(path), route, "{path}");
+        }
+        assert!(Route::Exec(place(None, "c")).allows(&Method::POST));
+        assert!(!Route::Pods.allows(&Method::POST));
+    }
+
+    #[test]
+    fn requests_are_counted_under_few_names() {
+        let table = [
+            ("/metrics/cadvisor", "metrics/cadvisor"),
+            ("/metrics", "metrics"),
+            ("/metrics/other", "other"),
+            ("/exec/a/b/c", "exec"),
+            ("/whatever", "other"),
+            ("", "other"),
+        ];
+        for (path, name) in table {
+            assert_eq!(bucket(path), name, "{path}");
+        }
+    }
+}
