@@ -22,8 +22,12 @@ async fn a_finalizer_holds_an_object_and_its_removal_lets_it_go() {
     assert_eq!((code, &marked["kind"]), (200, &json!("ConfigMap")));
     assert!(marked["metadata"]["deletionTimestamp"].is_string());
     let (_, again) = delete(&client, &path, None).await;
-    assert_eq!(again["metadata"]["resourceVersion"], marked["metadata"]["resourceVersion"], "a second delete changes nothing");
-    let (code, error) = merge(&client, &path, json!({"metadata": {"finalizers": ["example.com/other", "example.com/hold"]}})).await;
+    assert_eq!(
+        again["metadata"]["resourceVersion"], marked["metadata"]["resourceVersion"],
+        "a second delete changes nothing"
+    );
+    let (code, error) =
+        merge(&client, &path, json!({"metadata": {"finalizers": ["example.com/other", "example.com/hold"]}})).await;
     assert_eq!(code, 422, "a finalizer cannot be added to what is going: {error}");
     assert_eq!(merge(&client, &path, json!({"metadata": {"finalizers": null}})).await.0, 200);
     assert_eq!(get(&client, &path).await.0, 404);
@@ -36,7 +40,8 @@ async fn propagation_policies_become_the_collectors_finalizers() {
     let client = cluster.client();
     for (name, policy, finalizer) in [("o", "Orphan", "orphan"), ("f", "Foreground", "foregroundDeletion")] {
         post(&client, MAPS, map(name, &[])).await;
-        let (code, marked) = delete(&client, &format!("{MAPS}/{name}"), Some(json!({"propagationPolicy": policy}))).await;
+        let (code, marked) =
+            delete(&client, &format!("{MAPS}/{name}"), Some(json!({"propagationPolicy": policy}))).await;
         assert_eq!(code, 200);
         assert_eq!(marked["metadata"]["finalizers"], json!([finalizer]), "{policy}");
     }
@@ -80,7 +85,10 @@ async fn a_pod_on_a_node_gets_its_grace_which_may_only_shrink() {
     assert_eq!(post(&client, &format!("{PODS}/bound/binding"), binding.clone()).await.0, 201);
     let (code, error) = post(&client, &format!("{PODS}/bound/binding"), binding).await;
     assert_eq!(code, 409);
-    assert_eq!(error["message"], "Operation cannot be fulfilled on pods/binding \"bound\": pod bound is already assigned to node \"n1\"");
+    assert_eq!(
+        error["message"],
+        "Operation cannot be fulfilled on pods/binding \"bound\": pod bound is already assigned to node \"n1\""
+    );
     let path = format!("{PODS}/bound");
     let (_, marked) = delete(&client, &path, None).await;
     assert_eq!(marked["metadata"]["deletionGracePeriodSeconds"], 30);
@@ -106,12 +114,19 @@ async fn a_namespace_on_its_way_out_takes_nothing_new_and_goes_with_its_last_fin
     let (code, error) = post(&client, "/api/v1/namespaces/n/configmaps", map("a", &[])).await;
     assert_eq!(code, 403);
     assert_eq!(error["details"]["causes"][0]["reason"], "NamespaceTerminating");
-    assert_eq!(error["message"], "configmaps \"a\" is forbidden: unable to create new content in namespace n because it is being terminated");
-    let (code, _) = put(&client, &format!("{path}/finalize"), json!({"metadata": {"name": "n"}, "spec": {"finalizers": []}})).await;
+    assert_eq!(
+        error["message"],
+        "configmaps \"a\" is forbidden: unable to create new content in namespace n because it is being terminated"
+    );
+    let (code, _) =
+        put(&client, &format!("{path}/finalize"), json!({"metadata": {"name": "n"}, "spec": {"finalizers": []}})).await;
     assert_eq!(code, 200);
     assert_eq!(get(&client, path).await.0, 404);
     let (code, error) = delete(&client, "/api/v1/namespaces/kube-system", None).await;
-    assert_eq!((code, &error["message"]), (403, &json!("namespaces \"kube-system\" is forbidden: this namespace may not be deleted")));
+    assert_eq!(
+        (code, &error["message"]),
+        (403, &json!("namespaces \"kube-system\" is forbidden: this namespace may not be deleted"))
+    );
     cluster.stop().await;
 }
 
@@ -125,7 +140,8 @@ async fn a_collection_is_deleted_by_selector() {
     let (code, _) = delete(&client, &format!("{MAPS}?labelSelector=tier%3Dx"), None).await;
     assert_eq!(code, 200);
     let (_, left) = get(&client, &format!("{MAPS}?labelSelector=tier")).await;
-    let names: Vec<&str> = left["items"].as_array().unwrap().iter().filter_map(|item| item["metadata"]["name"].as_str()).collect();
+    let names: Vec<&str> =
+        left["items"].as_array().unwrap().iter().filter_map(|item| item["metadata"]["name"].as_str()).collect();
     assert_eq!(names, ["c"]);
     cluster.stop().await;
 }

@@ -1,6 +1,7 @@
 //! Tests of a whole API server: with our client on both transports, with a real kubectl, and with bad input.
 
 mod bad_input;
+mod bad_transport;
 mod client_contract;
 mod deletion;
 mod http;

@@ -47,12 +47,21 @@ async fn pages_are_of_one_snapshot_even_while_it_changes() {
     let mut names = Vec::new();
     let mut page = first;
     loop {
-        names.extend(page["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()));
+        names.extend(
+            page["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()),
+        );
         let Some(token) = page["metadata"]["continue"].as_str().map(str::to_owned) else { break };
         page = get(&client, &format!("{MAPS}?limit=3&labelSelector=tier&continue={token}")).await.1;
     }
     assert_eq!(names, ["m0", "m1", "m2", "m3", "m4", "m5", "m6"]);
-    for bad in ["continue=garbage", "resourceVersion=x", "resourceVersionMatch=Exact", "resourceVersion=0&resourceVersionMatch=Exact", "labelSelector=%3D%3D", "fieldSelector=spec.what%3Da"] {
+    for bad in [
+        "continue=garbage",
+        "resourceVersion=x",
+        "resourceVersionMatch=Exact",
+        "resourceVersion=0&resourceVersionMatch=Exact",
+        "labelSelector=%3D%3D",
+        "fieldSelector=spec.what%3Da",
+    ] {
         let (code, error) = get(&client, &format!("{MAPS}?{bad}")).await;
         assert!(matches!(code, 400 | 422), "{bad}: {code} {error}");
     }
@@ -129,7 +138,8 @@ async fn watchers_resume_after_a_restart_without_a_relist() {
     cluster.restart().await;
     let client = cluster.client();
     make(&client, "c", "x").await;
-    let params = WatchParams { label_selector: "tier".to_owned(), resource_version: Some(seen), ..WatchParams::default() };
+    let params =
+        WatchParams { label_selector: "tier".to_owned(), resource_version: Some(seen), ..WatchParams::default() };
     let mut events = client.watch::<ConfigMap>("default", &params).await.expect("a watch");
     for expect in ["ADDED b", "DELETED a", "ADDED c"] {
         assert_eq!(next(&mut events).await, expect);

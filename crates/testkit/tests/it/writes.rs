@@ -12,7 +12,8 @@ const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 async fn system_fields_are_the_servers_and_names_can_be_generated() {
     let cluster = Cluster::start().await;
     let client = cluster.client();
-    let wish = json!({"metadata": {"generateName": "web-", "uid": "mine", "deletionTimestamp": "2020-01-01T00:00:00Z"}});
+    let wish =
+        json!({"metadata": {"generateName": "web-", "uid": "mine", "deletionTimestamp": "2020-01-01T00:00:00Z"}});
     let (code, made) = post(&client, MAPS, wish).await;
     assert_eq!(code, 201);
     let metadata = &made["metadata"];
@@ -87,14 +88,18 @@ async fn status_and_spec_are_written_apart_and_intent_is_counted() {
     assert!(made["status"]["replicas"].is_null(), "a create says nothing about status");
     assert_eq!(made["metadata"]["generation"], 1);
     let path = format!("{sets}/w");
-    let (_, after) = merge(&client, &format!("{path}/status"), json!({"status": {"replicas": 3}, "spec": {"replicas": 7}})).await;
+    let (_, after) =
+        merge(&client, &format!("{path}/status"), json!({"status": {"replicas": 3}, "spec": {"replicas": 7}})).await;
     assert_eq!((&after["status"]["replicas"], &after["spec"]["replicas"]), (&json!(3), &json!(1)));
     assert_eq!(after["metadata"]["generation"], 1);
     let (_, after) = merge(&client, &path, json!({"status": {"replicas": 0}, "spec": {"replicas": 2}})).await;
     assert_eq!((&after["status"]["replicas"], &after["spec"]["replicas"]), (&json!(3), &json!(2)));
     assert_eq!(after["metadata"]["generation"], 2);
     let (_, scale) = get(&client, &format!("{path}/scale")).await;
-    assert_eq!((&scale["kind"], &scale["spec"]["replicas"], &scale["status"]["selector"]), (&json!("Scale"), &json!(2), &json!("app=w")));
+    assert_eq!(
+        (&scale["kind"], &scale["spec"]["replicas"], &scale["status"]["selector"]),
+        (&json!("Scale"), &json!(2), &json!("app=w"))
+    );
     let (code, scale) = merge(&client, &format!("{path}/scale"), json!({"spec": {"replicas": 5}})).await;
     assert_eq!((code, &scale["spec"]["replicas"]), (200, &json!(5)));
     assert_eq!(get(&client, &path).await.1["metadata"]["generation"], 3);
@@ -110,7 +115,10 @@ async fn unknown_fields_are_refused_told_or_dropped_as_asked() {
     let wish = |name: &str| json!({"metadata": {"name": name}, "dta": {"k": "v"}});
     let (code, error) = post(&client, &format!("{MAPS}?fieldValidation=Strict"), wish("a")).await;
     assert_eq!(code, 400);
-    assert_eq!(error["message"], "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: unknown field \"dta\"");
+    assert_eq!(
+        error["message"],
+        "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: unknown field \"dta\""
+    );
     let (code, made) = post(&client, &format!("{MAPS}?fieldValidation=Ignore"), wish("b")).await;
     assert_eq!(code, 201);
     assert!(made["dta"].is_null());
@@ -138,7 +146,11 @@ async fn appliers_own_what_they_state_and_conflict_over_what_others_own() {
     let (code, _) = apply("two", true, json!({"k": "2"})).await;
     assert_eq!(code, 200);
     let (_, after) = apply("one", false, json!({"other": "y"})).await;
-    assert_eq!(after["data"], json!({"k": "2", "other": "y"}), "what is no longer applied goes, what others took stays");
+    assert_eq!(
+        after["data"],
+        json!({"k": "2", "other": "y"}),
+        "what is no longer applied goes, what others took stays"
+    );
     let (code, error) = call_as(&client, Method::PATCH, &path, "application/apply-patch+yaml", Some(json!({}))).await;
     assert_eq!(code, 422, "{error}");
     cluster.stop().await;
@@ -149,7 +161,8 @@ async fn services_get_addresses_and_ports_that_nobody_else_has() {
     let cluster = Cluster::start().await;
     let client = cluster.client();
     let services = "/api/v1/namespaces/default/services";
-    let wish = |name: &str, kind: &str| json!({"metadata": {"name": name}, "spec": {"type": kind, "ports": [{"port": 80}]}});
+    let wish =
+        |name: &str, kind: &str| json!({"metadata": {"name": name}, "spec": {"type": kind, "ports": [{"port": 80}]}});
     let (code, first) = post(&client, services, wish("a", "NodePort")).await;
     assert_eq!(code, 201, "{first}");
     let ip = first["spec"]["clusterIP"].as_str().unwrap().to_owned();
@@ -159,12 +172,22 @@ async fn services_get_addresses_and_ports_that_nobody_else_has() {
     taken["spec"]["clusterIP"] = json!(ip);
     let (code, error) = post(&client, services, taken).await;
     assert_eq!(code, 422);
-    assert_eq!(error["message"], format!("Service \"b\" is invalid: spec.clusterIPs: Invalid value: [\"{ip}\"]: failed to allocate IP {ip}: provided IP is already allocated"));
+    assert_eq!(
+        error["message"],
+        format!(
+            "Service \"b\" is invalid: spec.clusterIPs: Invalid value: [\"{ip}\"]: failed to allocate IP {ip}: provided IP is already allocated"
+        )
+    );
     let mut taken = wish("b", "NodePort");
     taken["spec"]["ports"][0]["nodePort"] = json!(port);
     let (code, error) = post(&client, services, taken).await;
     assert_eq!(code, 422);
-    assert_eq!(error["message"], format!("Service \"b\" is invalid: spec.ports[0].nodePort: Invalid value: {port}: provided port is already allocated"));
+    assert_eq!(
+        error["message"],
+        format!(
+            "Service \"b\" is invalid: spec.ports[0].nodePort: Invalid value: {port}: provided port is already allocated"
+        )
+    );
     let (code, _) = crate::http::delete(&client, &format!("{services}/a"), None).await;
     assert_eq!(code, 200);
     let mut again = wish("c", "NodePort");

@@ -1,5 +1,6 @@
 //! Tests of the real binary as a user starts it.
 
 mod command;
+mod etcd;
 mod kill;
 mod load;
