@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Kubernetes in one binary.
 ///
-/// Trireme runs a whole Kubernetes control plane in one small process. Every Kubernetes client works with it unchanged:
+/// Trireme runs a whole Kubernetes cluster in one small process. Every Kubernetes client works with it unchanged:
 /// point kubectl at the admin.kubeconfig that the server writes into its data directory.
 #[derive(Debug, Parser)]
 #[command(name = "trireme", version, max_term_width = 120, arg_required_else_help = true)]
@@ -23,7 +23,7 @@ pub struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run the control plane in the foreground.
+    /// Run the control plane, and a node, in the foreground.
     ///
     /// At first start it makes its certificates and its store in the data directory; later starts continue from there.
     /// SIGTERM or SIGINT stop it cleanly. Killing it at any time loses nothing that was acknowledged.
@@ -35,6 +35,9 @@ pub enum Command {
     /// Back up, restore or check a store.
     #[command(subcommand)]
     Store(crate::store::Command),
+    /// Make images without a registry.
+    #[command(subcommand)]
+    Image(crate::image::Command),
     /// Say which version this is.
     Version,
 }
@@ -84,6 +87,12 @@ pub struct Server {
     /// A KubeSchedulerConfiguration.
     #[arg(long, value_name = "FILE")]
     pub scheduler_config: Option<PathBuf>,
+    /// Where cluster DNS answers [default: the tenth address for Services].
+    #[arg(long, value_name = "ADDRESS")]
+    pub cluster_dns: Option<IpAddr>,
+    /// What this machine's node is told.
+    #[command(flatten)]
+    pub agent: crate::parts::agent::Options,
     /// What the controllers are told.
     #[command(flatten)]
     pub controllers: crate::parts::controllers::Options,

@@ -2,6 +2,7 @@
 
 mod cli;
 mod component;
+mod image;
 mod logging;
 mod parts;
 mod server;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         }
         Command::Scheduler(options) => runtime().and_then(|runtime| runtime.block_on(standalone::scheduler(*options))),
         Command::Store(command) => store::run(&command).map_err(Into::into),
+        Command::Image(command) => image::run(&command),
         Command::Version => {
             println!("trireme {} (Kubernetes {})", env!("CARGO_PKG_VERSION"), apiserver::version::KUBERNETES);
             Ok(())

@@ -20,6 +20,16 @@ impl Identities {
         self.client(name, || User::new(format!("system:{name}"), []))
     }
 
+    /// Who may do everything: for what a cluster of ours has from the beginning.
+    pub fn administrator(&self) -> Client {
+        self.client("trireme", || User::new("system:trireme", ["system:masters"]))
+    }
+
+    /// The kubelet of a node.
+    pub fn node(&self, name: &str) -> Client {
+        self.client("kubelet", || User::new(format!("system:node:{name}"), ["system:nodes"]))
+    }
+
     /// A controller with a service account of its own in `kube-system`.
     pub fn controller(&self, name: &str) -> Client {
         let groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system"];

@@ -1,5 +1,7 @@
 //! How each part of the control plane is wired, whether it runs beside the API server or in a process of its own.
 
+pub mod addons;
+pub mod agent;
 pub mod controllers;
 mod identity;
 pub mod scheduler;

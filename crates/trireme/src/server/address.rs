@@ -22,6 +22,19 @@ pub fn advertised(bind: IpAddr) -> IpAddr {
     if bind.is_unspecified() { host_address().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)) } else { bind }
 }
 
+/// The address of a node on this machine: where others reach it, or, where nobody does, where pods can.
+pub fn of_node(advertised: IpAddr) -> IpAddr {
+    if advertised.is_loopback() { host_address().unwrap_or(advertised) } else { advertised }
+}
+
+/// The address of cluster DNS, counted from the first usable address for Services.
+pub fn tenth_service_address(first: IpAddr) -> IpAddr {
+    match first {
+        IpAddr::V4(first) => IpAddr::V4(Ipv4Addr::from(u32::from(first) + 9)),
+        other => other,
+    }
+}
+
 /// The address the kernel would send from. Connecting a datagram socket asks the routing table and sends nothing.
 fn host_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;

@@ -6,7 +6,7 @@
 
 mod address;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -120,7 +120,13 @@ pub async fn run(options: Options) -> Result<(), Error> {
     );
 
     let mut components = Components::default();
-    start_parts(&mut components, &options, &Identities::InProcess(server.handler()), &keys);
+    let identities = Identities::InProcess(server.handler());
+    start_parts(&mut components, &options, &identities, &keys);
+    if !options.disable_agent {
+        let node_address = options.agent.node_ip.unwrap_or_else(|| address::of_node(advertise));
+        let cluster = agent_cluster(&options, service_address)?;
+        start_agent(&mut components, &options, node_address, cluster, &identities);
+    }
     let name = signals.next().await;
     tracing::info!("{name}: stopping");
     let stop = async {
@@ -187,6 +193,45 @@ fn start_parts(components: &mut Components, options: &Options, identities: &Iden
             parts::scheduler::run(file.clone(), identities.clone(), contested, stop)
         });
     }
+}
+
+/// The cluster's networks, as the node on this machine needs to know them.
+fn agent_cluster(options: &Options, service_address: IpAddr) -> Result<parts::agent::Cluster, Error> {
+    let range = |option: &'static str, text: &str| {
+        let bad = |_| Error::Option { option, message: format!("\"{text}\" is not a range such as 10.244.0.0/16") };
+        text.parse::<ipnet::IpNet>().map_err(bad)
+    };
+    let dns = options.cluster_dns.unwrap_or_else(|| address::tenth_service_address(service_address));
+    Ok(parts::agent::Cluster {
+        pods: range("cluster-cidr", &options.controllers.cluster_cidr)?,
+        services: range("service-cluster-ip-range", &options.service_cluster_ip_range)?,
+        dns,
+        domain: options.cluster_domain.clone(),
+    })
+}
+
+/// Starts this machine's node, and what its pods expect of the cluster.
+fn start_agent(
+    components: &mut Components,
+    options: &Options,
+    address: IpAddr,
+    cluster: parts::agent::Cluster,
+    identities: &Identities,
+) {
+    let (identities, agent, data_dir) = (identities.clone(), options.agent.clone(), options.data_dir.clone());
+    components.start("agent", move |stop| {
+        let clients = parts::agent::Clients {
+            kubelet: identities.node(&agent.name()),
+            proxy: identities.component("kube-proxy"),
+            dns: identities.component("coredns"),
+        };
+        let addons = identities.administrator();
+        let (agent, data_dir, cluster) = (agent.clone(), data_dir.clone(), cluster.clone());
+        async move {
+            parts::addons::ensure_dns(&addons, cluster.dns).await?;
+            parts::agent::run(agent, address, data_dir, cluster, clients, stop).await
+        }
+    });
 }
 
 async fn open_store(options: &StoreOptions, data_dir: &Path) -> Result<Opened, Error> {

@@ -1,0 +1,52 @@
+//! What a cluster of ours has besides what every Kubernetes has: the Service of cluster DNS, and what DNS may read.
+
+use std::net::IpAddr;
+
+use client::Client;
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use serde_json::json;
+
+use crate::component::Failure;
+
+/// Makes the `kube-dns` Service where it is missing. It has no selector: every node answers at its address itself.
+pub async fn ensure_dns(client: &Client, address: IpAddr) -> Result<(), Failure> {
+    let port = |name: &str, protocol: &str| json!({"name": name, "protocol": protocol, "port": 53, "targetPort": 53});
+    let service: Service = serde_json::from_value(json!({
+        "metadata": {
+            "name": "kube-dns", "namespace": "kube-system",
+            "labels": {"k8s-app": "kube-dns", "kubernetes.io/name": "CoreDNS", "kubernetes.io/cluster-service": "true"},
+        },
+        "spec": {"clusterIP": address, "ports": [port("dns", "UDP"), port("dns-tcp", "TCP")]},
+    }))?;
+    let role: ClusterRole = serde_json::from_value(json!({
+        "metadata": {"name": "system:coredns"},
+        "rules": [
+            {"apiGroups": [""], "resources": ["endpoints", "services", "pods", "namespaces"], "verbs": ["list", "watch"]},
+            {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]},
+        ],
+    }))?;
+    let binding: ClusterRoleBinding = serde_json::from_value(json!({
+        "metadata": {"name": "system:coredns"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:coredns"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "system:coredns"}],
+    }))?;
+    made(client.create(&role).await)?;
+    made(client.create(&binding).await)?;
+    match client.create(&service).await {
+        // The address is taken: by the very Service, made by another server at the same moment, or by a user's choice.
+        Err(client::Error::Api(error)) if error.code == 422 => {
+            tracing::debug!("kube-dns: {error}");
+            Ok(())
+        }
+        outcome => made(outcome),
+    }
+}
+
+/// There already is as good as made.
+fn made<K>(outcome: Result<K, client::Error>) -> Result<(), Failure> {
+    match outcome {
+        Err(error) if error.is_already_exists() => Ok(()),
+        outcome => Ok(outcome.map(|_| ())?),
+    }
+}

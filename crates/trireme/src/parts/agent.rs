@@ -1,0 +1,236 @@
+//! The node: a container runtime, the kubelet on it, the service proxy, cluster DNS and the pod network.
+//!
+//! They reach the API server through the clients they are given: in its process, or over HTTPS from another machine.
+//! Containers, and what the kernel was told about Services and routes, outlive this process; the next start takes them over.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use client::Client;
+use informer::Informers;
+use ipnet::IpNet;
+use node::cgroups::{Cgroups, Driver, Name};
+use node::containerd::{self, Containerd};
+use tokio_util::sync::CancellationToken;
+
+use super::host_name;
+use crate::component::Failure;
+
+/// The image of every pod's first process.
+const PAUSE: &str = "registry.trireme.local/pause:1";
+/// The bridge that pods hang on.
+const BRIDGE: &str = "cni0";
+/// Where the kubelet serves, unless told otherwise.
+pub const KUBELET_PORT: u16 = 10250;
+/// Where the proxy tells whether the node takes Service traffic.
+const PROXY_HEALTH_PORT: u16 = 10256;
+
+/// What the node is told by its administrator.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Node")]
+#[group(id = "node")]
+pub struct Options {
+    /// The node's name [default: the host's].
+    #[arg(long, value_name = "NAME")]
+    pub node_name: Option<String>,
+    /// The node's address [default: the one by which the host reaches others].
+    #[arg(long, value_name = "ADDRESS")]
+    pub node_ip: Option<IpAddr>,
+    /// Further labels of the node.
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
+    pub node_labels: Vec<String>,
+    /// Use this container runtime instead of a containerd of our own.
+    #[arg(long, value_name = "SOCKET")]
+    pub container_runtime_endpoint: Option<PathBuf>,
+    /// How pods on other nodes are reached.
+    #[arg(long, value_name = "HOW", default_value = "host-gw")]
+    pub pod_network: PodNetwork,
+    /// The most pods on this node.
+    #[arg(long, value_name = "NUMBER", default_value_t = 110)]
+    pub max_pods: u32,
+    /// The port of the kubelet's API.
+    #[arg(long, value_name = "PORT", default_value_t = KUBELET_PORT)]
+    pub kubelet_port: u16,
+}
+
+/// How pods on other nodes are reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum PodNetwork {
+    /// By routes to the nodes: they share a link.
+    HostGw,
+    /// By a VXLAN between the nodes.
+    Vxlan,
+    /// Somebody else's CNI sees to it.
+    None,
+}
+
+/// What the cluster says about its networks.
+#[derive(Debug, Clone)]
+pub struct Cluster {
+    /// Addresses of all pods.
+    pub pods: IpNet,
+    /// Addresses of Services.
+    pub services: IpNet,
+    /// Where cluster DNS answers.
+    pub dns: IpAddr,
+    /// The domain of Services.
+    pub domain: String,
+}
+
+/// The identities of the node's parts.
+#[derive(Clone)]
+pub struct Clients {
+    /// The kubelet's: `system:node:NAME`.
+    pub kubelet: Client,
+    /// The proxy's, which the pod network shares: both only read.
+    pub proxy: Client,
+    /// That of cluster DNS, which only reads too.
+    pub dns: Client,
+}
+
+impl Options {
+    /// The node's name.
+    pub fn name(&self) -> String {
+        self.node_name.clone().unwrap_or_else(own_name)
+    }
+}
+
+fn own_name() -> String {
+    host_name().unwrap_or_else(|| "localhost".to_owned())
+}
+
+/// Runs the node until told to stop.
+pub async fn run(
+    options: Options,
+    address: IpAddr,
+    data_dir: PathBuf,
+    cluster: Cluster,
+    clients: Clients,
+    stop: CancellationToken,
+) -> Result<(), Failure> {
+    let name = options.name();
+    let dir = data_dir.join("agent");
+    let conf_dir = dir.join("cni");
+    std::fs::create_dir_all(&conf_dir)?;
+    let (runtime, supervised) = runtime(&options, &dir, &conf_dir, &data_dir.join("images")).await?;
+    let cgroups = Cgroups::detect(Driver::detect())
+        .inspect_err(|error| tracing::warn!("pods run without limits of their own: {error}"))
+        .ok();
+
+    let informers = Informers::new(clients.proxy.clone());
+    let proxy = proxy::Config {
+        cluster_cidrs: vec![cluster.pods],
+        service_cidrs: vec![cluster.services],
+        served_here: BTreeSet::from([cluster.dns]),
+        healthz_address: Some(SocketAddr::new(address, PROXY_HEALTH_PORT)),
+        ..proxy::Config::new(&name)
+    };
+    let dns = dns::Config {
+        domain: cluster.domain.clone(),
+        claim: true,
+        upstreams: upstreams(cluster.dns),
+        ranges: vec![cluster.pods, cluster.services],
+        ..dns::Config::new(vec![SocketAddr::new(cluster.dns, 53)])
+    };
+    let mode = match options.pod_network {
+        PodNetwork::HostGw => podnet::Mode::HostGw,
+        PodNetwork::Vxlan => podnet::Mode::Vxlan,
+        PodNetwork::None => podnet::Mode::None,
+    };
+    let podnet = podnet::Config { node_name: name.clone(), mode, cluster_cidrs: vec![cluster.pods] };
+    let kubelet = kubelet::Config {
+        node: kubelet::registration::Config {
+            hostname: own_name(),
+            addresses: vec![address.to_string()],
+            labels: labels(&options.node_labels)?,
+            taints: Vec::new(),
+            max_pods: options.max_pods,
+            reserved_cpu_milli: 0,
+            reserved_memory: 0,
+            port: options.kubelet_port,
+            root: dir.join("kubelet"),
+            name,
+        },
+        log_dir: dir.join("logs"),
+        seccomp_dir: dir.join("seccomp"),
+        cluster_dns: vec![cluster.dns.to_string()],
+        cluster_domain: cluster.domain,
+        resolv_conf: PathBuf::from("/etc/resolv.conf"),
+        cgroup_root: Name::new(["kubepods"]),
+        pod_pids: None,
+        parallel_pulls: 4,
+        network: (options.pod_network != PodNetwork::None).then(|| kubelet::Network {
+            conf_dir,
+            bridge: BRIDGE.to_owned(),
+            mtu: None,
+            ipam_dir: dir.join("ipam"),
+            ranges: Vec::new(),
+        }),
+    };
+    let ended = tokio::try_join!(
+        async { podnet::run(podnet, &informers, stop.clone()).await.map_err(Failure::from) },
+        async { proxy::run(proxy, &informers, stop.clone()).await.map_err(Failure::from) },
+        async { dns::run(dns, &Informers::new(clients.dns), stop.clone()).await.map_err(Failure::from) },
+        async {
+            kubelet::run(kubelet, clients.kubelet, runtime, cgroups, stop.clone()).await;
+            Ok(())
+        },
+    );
+    if let Some(containerd) = supervised {
+        containerd.release();
+    }
+    ended.map(|_| ())
+}
+
+/// The container runtime: the one that is named, or a containerd of our own with the images it needs.
+async fn runtime(
+    options: &Options,
+    dir: &Path,
+    conf_dir: &Path,
+    images: &Path,
+) -> Result<(Arc<dyn node::cri::Runtime>, Option<Containerd>), Failure> {
+    if let Some(socket) = &options.container_runtime_endpoint {
+        let socket = socket.to_string_lossy();
+        let client = node::cri::Client::new(socket.strip_prefix("unix://").unwrap_or(&socket))?;
+        return Ok((Arc::new(client), None));
+    }
+    let own = dir.join("containerd");
+    std::fs::create_dir_all(&own)?;
+    let plugins = node::cni::plugin_dir().ok_or(
+        "no CNI plugins on this machine: install Debian's containernetworking-plugins, or put them into /opt/cni/bin",
+    )?;
+    let config = containerd::Config {
+        sandbox_image: PAUSE.to_owned(),
+        cni_conf_dir: conf_dir.to_owned(),
+        cni_bin_dir: plugins,
+        registry_dir: dir.join("registries"),
+        cgroup_driver: Driver::detect(),
+        snapshotter: containerd::snapshotter(&own),
+        restrict_oom_score_adj: !node::process::has_capability(node::process::CAP_SYS_RESOURCE),
+        dir: own,
+    };
+    let containerd = Containerd::start(config).await?;
+    let pause = || node::oci::pause(PAUSE).unwrap_or_default();
+    containerd.import_bytes("pause", pause).await?;
+    std::fs::create_dir_all(images)?;
+    containerd.import_directory(images).await?;
+    Ok((Arc::new(containerd.client()), Some(containerd)))
+}
+
+/// The host's own name servers, without ourselves.
+fn upstreams(own: IpAddr) -> Vec<SocketAddr> {
+    let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+    dns::nameservers(&text).into_iter().filter(|server| server.ip() != own).collect()
+}
+
+fn labels(pairs: &[String]) -> Result<BTreeMap<String, String>, Failure> {
+    pairs
+        .iter()
+        .map(|pair| match pair.split_once('=') {
+            Some((key, value)) => Ok((key.to_owned(), value.to_owned())),
+            None => Err(format!("--node-labels: {pair:?} is not of the form key=value").into()),
+        })
+        .collect()
+}
