@@ -90,8 +90,9 @@ async fn api_server() -> Result<(), Failure> {
     requests(&target).await?;
     watches::idle(&target).await?;
 
+    // Together with those of the benches before.
     let count = target.scaled(100_000);
-    pods::fill(&target, "full", count).await?;
+    pods::fill(&target, "full", count - target.scaled(pods::CREATES) - target.scaled(pods::LISTED)).await?;
     let id = server.id().ok_or("the server is gone")?;
     // Freed pages go back within a second or two.
     tokio::time::sleep(Duration::from_secs(3)).await;

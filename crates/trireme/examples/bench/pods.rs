@@ -13,6 +13,10 @@ use crate::load::{self, CONCURRENCY};
 use crate::report::Line;
 use crate::{Failure, Target};
 
+/// How many pods the benches of creates and lists leave behind.
+pub const CREATES: usize = 40_000;
+pub const LISTED: usize = 10_000;
+
 /// Makes a namespace in which pods can be made. A controller may be faster, or may not be there.
 pub async fn space(client: &Client, name: &str) -> Result<(), Failure> {
     client.create(&namespace(name)).await?;
@@ -57,7 +61,7 @@ pub async fn fill(target: &Target, space: &str, count: usize) -> Result<load::Ru
 
 /// Durable creates.
 pub async fn creates(target: &Target, space: &str) -> Result<(), Failure> {
-    let mut run = fill(target, space, target.scaled(40_000)).await?;
+    let mut run = fill(target, space, target.scaled(CREATES)).await?;
     Line::new("pod_creates")
         .figure("concurrency", CONCURRENCY as f64)
         .figure("per_second", run.per_second())
@@ -70,7 +74,7 @@ pub async fn creates(target: &Target, space: &str) -> Result<(), Failure> {
 
 /// Reads of single pods.
 pub async fn gets(target: &Target, space: &str) -> Result<(), Failure> {
-    let (path, present) = (pods(space), target.scaled(40_000));
+    let (path, present) = (pods(space), target.scaled(CREATES));
     let make = move |number: usize| (Method::GET, format!("{path}/p{}", number * 7919 % present), None);
     let mut run = load::run(target, target.scaled(100_000), Arc::new(make)).await?;
     Line::new("pod_gets")
@@ -84,7 +88,7 @@ pub async fn gets(target: &Target, space: &str) -> Result<(), Failure> {
 
 /// Full lists of a namespace.
 pub async fn lists(target: &Target, space: &str) -> Result<(), Failure> {
-    let count = target.scaled(10_000);
+    let count = target.scaled(LISTED);
     fill(target, space, count).await?;
     let path = pods(space);
     let mut latencies: Vec<Duration> = Vec::new();
