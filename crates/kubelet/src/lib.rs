@@ -25,14 +25,16 @@ pub mod probes;
 pub mod registration;
 mod run;
 pub mod runtime;
+pub mod server;
 mod shared;
+mod static_pods;
 pub mod status;
 mod tokens;
 pub mod volumes;
 mod worker;
 mod writer;
 
-pub use run::{Config, Network, run};
+pub use run::{Config, Error, Network, Serving, run};
 
 /// The Kubernetes version whose behaviour this kubelet has.
 pub const VERSION: &str = "v1.37.0";

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use informer::Informer;
-use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{Node, Pod, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use node::cgroups::Name;
 use node::cri::{EventKind, labels, v1};
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use crate::admission;
 use crate::pod::spec;
@@ -101,7 +103,12 @@ impl Pods {
 
     /// The API does not have the pod any more.
     fn gone(&self, pod: &Pod) {
-        if let Some(handle) = self.inner.workers.lock().remove(spec::uid(pod)) {
+        self.remove(spec::uid(pod));
+    }
+
+    /// Nobody wants the pod any more.
+    pub fn remove(&self, uid: &str) {
+        if let Some(handle) = self.inner.workers.lock().remove(uid) {
             handle.orders.send_modify(|order| order.gone = true);
         }
     }
@@ -118,26 +125,6 @@ impl Pods {
     /// The worker of a pod.
     pub fn handle(&self, uid: &str) -> Option<Handle> {
         self.inner.workers.lock().get(uid).cloned()
-    }
-
-    /// All pods, with the status last made of each.
-    pub fn all(&self) -> Vec<Pod> {
-        let handles: Vec<Handle> = self.inner.workers.lock().values().cloned().collect();
-        let mut pods: Vec<Pod> = handles
-            .iter()
-            .map(|handle| {
-                let mut pod = Pod::clone(&handle.orders.borrow().pod);
-                pod.status = Some((**handle.status.borrow()).clone());
-                pod
-            })
-            .collect();
-        pods.sort_by(|a, b| (spec::namespace(a), spec::name(a)).cmp(&(spec::namespace(b), spec::name(b))));
-        pods
-    }
-
-    /// The pod with this name.
-    pub fn find(&self, namespace: &str, name: &str) -> Option<Pod> {
-        self.all().into_iter().find(|pod| spec::namespace(pod) == namespace && spec::name(pod) == name)
     }
 
     /// Passes the runtime's events on, for ever.
@@ -237,4 +224,36 @@ impl Pods {
             }
         }
     }
+}
+
+impl crate::server::Pods for Pods {
+    fn all(&self) -> Vec<Pod> {
+        let handles: Vec<Handle> = self.inner.workers.lock().values().cloned().collect();
+        let mut pods: Vec<Pod> = handles.iter().map(with_status).collect();
+        pods.sort_by(|a, b| (spec::namespace(a), spec::name(a)).cmp(&(spec::namespace(b), spec::name(b))));
+        pods
+    }
+
+    fn find(&self, namespace: &str, name: &str) -> Option<Pod> {
+        let named = |handle: &&Handle| {
+            let pod = &handle.orders.borrow().pod;
+            spec::namespace(pod) == namespace && spec::name(pod) == name
+        };
+        self.inner.workers.lock().values().find(named).map(with_status)
+    }
+
+    fn status(&self, uid: &str) -> Option<watch::Receiver<Arc<PodStatus>>> {
+        Some(self.handle(uid)?.status)
+    }
+
+    fn cgroup(&self, pod: &Pod) -> Option<Name> {
+        self.inner.shared.cgroups.as_ref().map(|_| self.inner.shared.cgroup(pod))
+    }
+}
+
+/// A worker's pod, with the status last made of it.
+fn with_status(handle: &Handle) -> Pod {
+    let mut pod = Pod::clone(&handle.orders.borrow().pod);
+    pod.status = Some(PodStatus::clone(&handle.status.borrow()));
+    pod
 }

@@ -1,6 +1,7 @@
 //! Putting the kubelet together and running it.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -18,7 +19,9 @@ use crate::images::Images;
 use crate::objects::Objects;
 use crate::pods::{self, Pods};
 use crate::registration::{self, Registration};
+use crate::server;
 use crate::shared::{Settings, Shared};
+use crate::static_pods;
 use crate::tokens::Tokens;
 
 /// What the kubelet is told by its administrator.
@@ -42,8 +45,31 @@ pub struct Config {
     pub pod_pids: Option<i64>,
     /// Pulls at a time.
     pub parallel_pulls: usize,
+    /// A directory of pods that run without the API having been asked; nothing for none.
+    pub static_pods: Option<PathBuf>,
     /// The pod network this kubelet configures; nothing when somebody else does.
     pub network: Option<Network>,
+    /// How the kubelet's own API is served; nothing for not at all.
+    pub serving: Option<Serving>,
+}
+
+/// How the kubelet's own API is served.
+#[derive(Debug, Clone)]
+pub struct Serving {
+    /// Where to listen; port 0 takes any free one.
+    pub address: SocketAddr,
+    /// The serving certificate, and its successors.
+    pub certificate: watch::Receiver<pki::Pair>,
+    /// The authority of client certificates, in PEM.
+    pub client_authority: String,
+}
+
+/// Why the kubelet does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Its own API cannot be served.
+    #[error(transparent)]
+    Server(#[from] server::Error),
 }
 
 /// A pod network that the kubelet writes CNI configuration for.
@@ -63,12 +89,12 @@ pub struct Network {
 
 /// Runs the kubelet until told to stop. Pods keep running; the next start takes them over.
 pub async fn run(
-    config: Config,
+    mut config: Config,
     client: Client,
     runtime: Arc<dyn Runtime>,
     cgroups: Option<Cgroups>,
     stop: CancellationToken,
-) {
+) -> Result<(), Error> {
     let informers = Informers::new(client.clone());
     let clock = informers.clock().clone();
     let recorder = Recorder::new(client.clone(), "kubelet", Some(&config.node.name), clock.clone());
@@ -105,6 +131,13 @@ pub async fn run(
     let name = config.node.name.clone();
     let me = informers.filtered::<Node>(Filter::fields(format!("metadata.name={name}")));
     let pods = Pods::new(workers, shared.clone(), me);
+    let serving = match config.serving.clone() {
+        Some(serving) => Some(serve(serving, &config, &shared, &pods).await?),
+        None => None,
+    };
+    if let Some(running) = &serving {
+        config.node.port = running.address().port();
+    }
     let registration = Registration {
         config: config.node.clone(),
         informers: informers.clone(),
@@ -134,12 +167,57 @@ pub async fn run(
     }
     let assigned = informers.filtered::<Pod>(Filter::fields(format!("spec.nodeName={name}")));
     pods.follow(&assigned);
+    if let Some(dir) = config.static_pods {
+        tasks.spawn(static_pods::run(dir, shared.clone(), pods.clone(), assigned.clone(), stop.clone()));
+    }
     tokio::select! {
         () = assigned.synced() => pods.sweep().await,
         () = stop.cancelled() => {}
     }
     stop.cancelled().await;
     tasks.abort_all();
+    if let Some(running) = serving {
+        running.stop().await;
+    }
+    Ok(())
+}
+
+async fn serve(
+    serving: Serving,
+    config: &Config,
+    shared: &Arc<Shared>,
+    pods: &Pods,
+) -> Result<server::Running, server::Error> {
+    server::Server::start(server::Config {
+        address: serving.address,
+        node_name: config.node.name.clone(),
+        certificate: serving.certificate,
+        client_authority: serving.client_authority,
+        client: shared.client.clone(),
+        runtime: shared.runtime.clone(),
+        pods: Arc::new(pods.clone()),
+        clock: shared.clock.clone(),
+        cgroups: shared.cgroups.clone(),
+        cgroup_root: config.cgroup_root.clone(),
+        root: config.node.root.clone(),
+        log_dir: config.log_dir.clone(),
+        configuration: configz(config),
+    })
+    .await
+}
+
+/// What `/configz` shows.
+fn configz(config: &Config) -> serde_json::Value {
+    serde_json::json!({"kubeletconfig": {
+        "kind": "KubeletConfiguration",
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "maxPods": config.node.max_pods,
+        "podPidsLimit": config.pod_pids.unwrap_or(-1),
+        "clusterDNS": config.cluster_dns,
+        "clusterDomain": config.cluster_domain,
+        "maxParallelImagePulls": config.parallel_pulls,
+        "staticPodPath": config.static_pods,
+    }})
 }
 
 fn facts(config: &Config) -> Facts {

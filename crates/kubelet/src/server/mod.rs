@@ -83,7 +83,7 @@ pub struct Config {
     pub root: PathBuf,
     /// Where the runtime writes logs.
     pub log_dir: PathBuf,
-    /// The configuration in force, for `/configz`.
+    /// The whole document of `/configz`: `{"kubeletconfig": …}`, the configuration in force.
     pub configuration: serde_json::Value,
 }
 
@@ -258,7 +258,7 @@ impl Inner {
                 self.pods.probe_metrics(&mut text);
                 answer::figures(text)
             }
-            Route::Configz => answer::json(&serde_json::json!({"kubeletconfig": self.configuration})),
+            Route::Configz => answer::json(&self.configuration),
             Route::ContainerLogs(place) => logs::answer(self, &place, &query).await,
             Route::Exec(place) => streaming::answer(self, What::Exec, &place, &query, request).await,
             Route::Attach(place) => streaming::answer(self, What::Attach, &place, &query, request).await,

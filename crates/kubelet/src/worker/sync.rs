@@ -47,6 +47,7 @@ impl Worker {
                 Step::Wait(delay) => {
                     // What could not be started is part of the status.
                     self.report(false);
+                    self.prune().await;
                     return Turn::Wait(self.sooner(delay));
                 }
             }
@@ -153,6 +154,27 @@ impl Worker {
             return Step::Again;
         }
         self.start_all(&plan.start).await
+    }
+
+    /// Removes containers and sandboxes nobody will ask for any more: of every container the newest two are kept, for its
+    /// status and for the log before the present one.
+    async fn prune(&self) {
+        let mut seen: std::collections::HashMap<&str, u32> = std::collections::HashMap::new();
+        let mut kept = Vec::new();
+        for container in &self.state.containers {
+            let count = seen.entry(container.name.as_str()).or_default();
+            *count += 1;
+            if *count <= 2 || matches!(container.life, Life::Running | Life::Unknown) {
+                kept.push(&container.sandbox);
+            } else if let Err(error) = self.shared.runtime.remove_container(&container.id).await {
+                tracing::debug!(%error, container = container.id, "old container not removed");
+            }
+        }
+        for sandbox in self.state.sandboxes.iter().skip(1).filter(|s| !s.ready && !kept.contains(&&s.id)) {
+            if let Err(error) = self.shared.runtime.remove_sandbox(&sandbox.id).await {
+                tracing::debug!(%error, sandbox = sandbox.id, "old sandbox not removed");
+            }
+        }
     }
 
     fn no_network(&self) -> Option<String> {

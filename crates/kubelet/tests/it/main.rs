@@ -5,3 +5,4 @@
 
 mod lifecycle;
 mod rig;
+mod serving;

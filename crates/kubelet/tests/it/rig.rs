@@ -91,6 +91,7 @@ impl Rig {
             cgroup_root: cgroup.clone(),
             pod_pids: Some(1000),
             parallel_pulls: 3,
+            static_pods: Some(at("manifests")),
             network: Some(Network {
                 conf_dir: at("cni"),
                 bridge: bridge.clone(),
@@ -98,8 +99,17 @@ impl Rig {
                 ipam_dir: at("ipam"),
                 ranges: vec![range.to_string()],
             }),
+            serving: None,
         };
+        let mut config = config;
+        let pair = cluster.keys().node_server(NODE, &["127.0.0.1".to_owned()]).unwrap();
+        config.serving = Some(kubelet::Serving {
+            address: "127.0.0.1:0".parse().unwrap(),
+            certificate: tokio::sync::watch::channel(pair).1,
+            client_authority: cluster.keys().authority_pem(),
+        });
         std::fs::create_dir_all(at("kubelet")).unwrap();
+        std::fs::create_dir_all(at("manifests")).unwrap();
         let admin = cluster.in_process();
         let mut rig = Self {
             cluster,
@@ -127,7 +137,7 @@ impl Rig {
         let cgroups = Cgroups::detect(Driver::Cgroupfs).unwrap();
         let client = self.cluster.node_client(NODE);
         let run = kubelet::run(self.config.clone(), client, runtime, Some(cgroups), stop.clone());
-        self.kubelet = Some((stop, tokio::spawn(run)));
+        self.kubelet = Some((stop, tokio::spawn(async move { run.await.unwrap() })));
     }
 
     /// Stops the kubelet as a crash would: between any two instructions.
@@ -183,6 +193,28 @@ impl Rig {
                 )
             }
         }
+    }
+
+    /// Waits until something is so, looking more and more rarely.
+    pub async fn eventually(&self, what: &str, wanted: impl Fn() -> bool) {
+        let wait = async {
+            let mut pause = Duration::from_millis(5);
+            while !wanted() {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(Duration::from_millis(200));
+            }
+        };
+        tokio::time::timeout(SOON, wait).await.unwrap_or_else(|_| panic!("{what}: not in time"));
+    }
+
+    /// Kills containerd, and waits until another one serves.
+    pub async fn crash_containerd(&self) {
+        let mut serving = self.containerd.as_ref().unwrap().serving();
+        let pid = *serving.borrow();
+        let killed = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap();
+        assert!(killed.success());
+        let back = serving.wait_for(|now| *now != pid && *now != 0);
+        tokio::time::timeout(SOON, back).await.expect("containerd comes back").unwrap();
     }
 
     pub async fn ready(&self, name: &str) -> Pod {

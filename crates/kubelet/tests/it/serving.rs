@@ -1,0 +1,185 @@
+//! The kubelet's own API as users meet it: a real kubectl, through the API server, to real containers.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
+use tokio::process::Command;
+
+use crate::rig::{NODE, Rig, sh};
+
+const SOON: Duration = Duration::from_secs(30);
+const LOOP: &str = "trap 'exit 0' TERM; while :; do sleep 0.1; done";
+
+/// What a command said, both outputs, and its exit code.
+async fn run(mut command: Command, input: &[u8]) -> (String, String, i32) {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let exchange = async {
+        stdin.write_all(input).await.ok();
+        drop(stdin);
+        child.wait_with_output().await.unwrap()
+    };
+    let output = tokio::time::timeout(SOON, exchange).await.expect("the command ends");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr), output.status.code().unwrap_or(-1))
+}
+
+impl Rig {
+    fn kubectl(&self, websockets: bool, arguments: &[&str]) -> Command {
+        let mut command = Command::new("kubectl");
+        command.args(arguments).env("KUBECONFIG", self.cluster.kubeconfig()).env("HOME", self.dir.path());
+        for variable in ["KUBECTL_REMOTE_COMMAND_WEBSOCKETS", "KUBECTL_PORT_FORWARD_WEBSOCKETS"] {
+            command.env(variable, websockets.to_string());
+        }
+        command
+    }
+
+    async fn get(&self, path: &str) -> String {
+        let path = format!("/api/v1/nodes/{NODE}/proxy/{path}");
+        let (out, err, code) = run(self.kubectl(true, &["get", "--raw", &path]), b"").await;
+        assert_eq!(code, 0, "{path}: {err}");
+        out
+    }
+}
+
+#[tokio::test]
+async fn logs_are_shown_followed_and_refused() {
+    let rig = Rig::start().await;
+    rig.pod("one", json!({"containers": [sh("main", "echo a; echo b >&2; echo c; cat /go; sleep 1; echo last")], "restartPolicy": "Never"}))
+        .await;
+    rig.pod("none", json!({"containers": [{"name": "main", "image": "registry.trireme.local/absent:1", "imagePullPolicy": "Never"}]}))
+        .await;
+    rig.ready("one").await;
+    let mut follow = rig.kubectl(true, &["logs", "-f", "one"]);
+    let (out, err, code) = run(std::mem::replace(&mut follow, Command::new("true")), b"").await;
+    assert_eq!(code, 0, "{err}");
+    assert!(out.starts_with("a\n") && out.ends_with("last\n"), "{out}");
+    let (out, _, _) = run(rig.kubectl(true, &["logs", "one", "--tail=1"]), b"").await;
+    assert_eq!(out, "last\n");
+    let (out, _, _) = run(rig.kubectl(true, &["logs", "one", "--timestamps", "--limit-bytes=4"]), b"").await;
+    assert_eq!(out.len(), 4);
+    let (_, err, code) = run(rig.kubectl(true, &["logs", "one", "--previous"]), b"").await;
+    assert!(code != 0 && err.contains(r#"previous terminated container "main" in pod "one" not found"#), "{err}");
+    let waiting = |pod: &k8s_openapi::api::core::v1::Pod| {
+        serde_json::to_value(pod).unwrap()["status"]["containerStatuses"][0]["state"]["waiting"].is_object()
+    };
+    rig.until("none", "waiting", waiting).await;
+    let (_, err, code) = run(rig.kubectl(true, &["logs", "none"]), b"").await;
+    assert!(code != 0 && err.contains(r#"container "main" in pod "none" is waiting to start: "#), "{err}");
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn commands_run_in_containers_over_websockets_and_spdy() {
+    let rig = Rig::start().await;
+    let mut reader = sh("reader", "echo ready; while read line; do echo got $line; done; echo end");
+    reader["stdin"] = json!(true);
+    reader["stdinOnce"] = json!(true);
+    rig.pod("one", json!({"containers": [sh("main", LOOP), reader], "restartPolicy": "Never"})).await;
+    rig.ready("one").await;
+    let megabyte: Vec<u8> = (0..1 << 20).map(|n: u32| (n % 251) as u8).collect();
+    let file = rig.dir.path().join("file");
+    std::fs::write(&file, &megabyte).unwrap();
+    let (from, to, back) = (file.to_str().unwrap(), "one:/tmp/file", rig.dir.path().join("back"));
+    run(rig.kubectl(true, &["exec", "one", "-c", "main", "--", "mkdir", "-p", "/tmp"]), b"").await;
+    run(rig.kubectl(true, &["exec", "one", "-c", "main", "--", "/bin/busybox", "ln", "-s", "/bin/busybox", "/bin/tar"]), b"").await;
+    for websockets in [true, false] {
+        let exec = |arguments: &[&'static str]| {
+            rig.kubectl(websockets, &[&["exec", "-c", "main"][..], arguments].concat())
+        };
+        let (out, err, code) = run(exec(&["one", "--", "sh", "-c", "echo out; echo err >&2; exit 3"]), b"").await;
+        assert_eq!((out.as_str(), code), ("out\n", 3), "{err}");
+        assert!(err.starts_with("err\n") && err.contains("exit code 3"), "{err}");
+        // Without the end of its input the command would never end.
+        let (out, err, code) = run(exec(&["-i", "one", "--", "cat"]), &megabyte).await;
+        assert_eq!((out == String::from_utf8_lossy(&megabyte), code), (true, 0), "{err}");
+        let command = format!(
+            "KUBECTL_REMOTE_COMMAND_WEBSOCKETS={websockets} kubectl --kubeconfig {} exec -c main -it one -- sh -c 'echo typed; cat; echo end'",
+            rig.cluster.kubeconfig().display()
+        );
+        let mut terminal = Command::new("script");
+        terminal.args(["-qec", &command, "/dev/null"]).env("HOME", rig.dir.path());
+        let (out, err, code) = run(terminal, b"hello\n\x04").await;
+        assert_eq!(code, 0, "{out}{err}");
+        assert!(out.contains("typed\r\n") && out.contains("hello\r\n") && out.contains("end\r\n"), "{out:?}");
+        let (_, err, code) = run(rig.kubectl(websockets, &["cp", from, to, "-c", "main"]), b"").await;
+        assert_eq!(code, 0, "{err}");
+        let (_, err, code) = run(rig.kubectl(websockets, &["cp", to, back.to_str().unwrap(), "-c", "main"]), b"").await;
+        assert_eq!(code, 0, "{err}");
+        assert!(std::fs::read(&back).unwrap() == megabyte);
+        std::fs::remove_file(&back).unwrap();
+        let (_, err, code) = run(exec(&["one", "--", "/absent"]), b"").await;
+        assert!(code != 0 && err.contains("no such file"), "{err}");
+    }
+    let (out, err, code) = run(rig.kubectl(true, &["attach", "-i", "-c", "reader", "one"]), b"x\n").await;
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("got x\n") && out.ends_with("end\n"), "{out}");
+    let (_, err, _) = run(rig.kubectl(true, &["exec", "-c", "reader", "one", "--", "true"]), b"").await;
+    assert!(err.contains("container not found (\"reader\")"), "{err}");
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn ports_are_forwarded_through_tunnels_and_spdy() {
+    let rig = Rig::start().await;
+    let serve = "while :; do echo served | nc -l -p 8080; done";
+    rig.pod("one", json!({"containers": [sh("main", serve)]})).await;
+    rig.ready("one").await;
+    for websockets in [true, false] {
+        let mut command = rig.kubectl(websockets, &["port-forward", "pod/one", ":8080", "--address=127.0.0.1"]);
+        let mut child = command.stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let line = tokio::time::timeout(SOON, lines.next_line()).await.expect("a line").unwrap().unwrap();
+        let port: u16 = line.split(" -> ").next().unwrap().rsplit(':').next().unwrap().parse().unwrap();
+        for _ in 0..2 {
+            let answer = async {
+                let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+                let mut answer = String::new();
+                stream.read_to_string(&mut answer).await.unwrap();
+                answer
+            };
+            assert_eq!(tokio::time::timeout(SOON, answer).await.expect("an answer"), "served\n");
+        }
+        child.kill().await.unwrap();
+    }
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn pods_figures_and_health_are_served() {
+    let rig = Rig::start().await;
+    rig.pod("one", json!({"containers": [sh("main", LOOP)]})).await;
+    let pod = rig.ready("one").await;
+    assert_eq!(rig.get("healthz").await, "ok");
+    assert_eq!(rig.get("healthz/syncloop").await, "ok");
+    let pods: Value = serde_json::from_str(&rig.get("pods").await).unwrap();
+    assert_eq!(pods["items"][0]["metadata"]["name"], "one");
+    let running: Value = serde_json::from_str(&rig.get("runningpods/").await).unwrap();
+    assert_eq!(running["items"][0]["spec"]["containers"][0]["name"], "main");
+    let summary: Value = serde_json::from_str(&rig.get("stats/summary").await).unwrap();
+    let stats = &summary["pods"][0];
+    assert_eq!(stats["podRef"]["uid"], json!(pod.metadata.uid));
+    for (figure, place) in [
+        ("cpu", stats["containers"][0]["cpu"]["usageCoreNanoSeconds"].as_u64()),
+        ("memory", stats["containers"][0]["memory"]["workingSetBytes"].as_u64()),
+        ("pod cpu", stats["cpu"]["usageCoreNanoSeconds"].as_u64()),
+        ("node fs", summary["node"]["fs"]["capacityBytes"].as_u64()),
+        ("image fs", summary["node"]["runtime"]["imageFs"]["capacityBytes"].as_u64()),
+        ("node memory", summary["node"]["memory"]["workingSetBytes"].as_u64()),
+    ] {
+        assert!(place.is_some_and(|figure| figure > 0), "{figure} in {summary:#}");
+    }
+    let resource = rig.get("metrics/resource").await;
+    let labels = "{container=\"main\",namespace=\"default\",pod=\"one\"}";
+    assert!(resource.contains(&format!("container_cpu_usage_seconds_total{labels} ")), "{resource}");
+    assert!(resource.contains("resource_scrape_error 0"), "{resource}");
+    assert!(rig.get("metrics/cadvisor").await.contains("container_memory_working_set_bytes{container=\"main\""));
+    assert!(rig.get("metrics").await.contains("kubelet_running_pods 1"));
+    let configz: Value = serde_json::from_str(&rig.get("configz").await).unwrap();
+    assert_eq!(configz["kubeletconfig"]["kind"], "KubeletConfiguration");
+    rig.stop().await;
+}
