@@ -25,15 +25,18 @@ pub enum Command {
 
 /// What of busybox is at hand under its own name.
 const APPLETS: [&str; 24] = [
-    "sh", "httpd", "nc", "wget", "nslookup", "cat", "echo", "sleep", "true", "false", "ls", "ps", "hostname", "env", "id",
-    "date", "tail", "head", "grep", "test", "mkdir", "rm", "tar", "kill",
+    "sh", "httpd", "nc", "wget", "nslookup", "cat", "echo", "sleep", "true", "false", "ls", "ps", "hostname", "env",
+    "id", "date", "tail", "head", "grep", "test", "mkdir", "rm", "tar", "kill",
 ];
 
 /// Runs the command.
 pub fn run(command: &Command) -> Result<(), Failure> {
     let Command::Busybox { name, program, archive } = command;
     let bytes = std::fs::read(program).map_err(|error| {
-        format!("cannot read {}: {error}; install Debian's busybox-static, or name another with --program", program.display())
+        format!(
+            "cannot read {}: {error}; install Debian's busybox-static, or name another with --program",
+            program.display()
+        )
     })?;
     if let Some(folder) = archive.parent() {
         std::fs::create_dir_all(folder)?;

@@ -108,12 +108,14 @@ pub async fn run(
     data_dir: PathBuf,
     cluster: Cluster,
     clients: Clients,
+    serving: Option<kubelet::Serving>,
     stop: CancellationToken,
 ) -> Result<(), Failure> {
     let name = options.name();
     let dir = data_dir.join("agent");
     let conf_dir = dir.join("cni");
     std::fs::create_dir_all(&conf_dir)?;
+    std::fs::create_dir_all(dir.join("manifests"))?;
     let (runtime, supervised) = runtime(&options, &dir, &conf_dir, &data_dir.join("images")).await?;
     let cgroups = Cgroups::detect(Driver::detect())
         .inspect_err(|error| tracing::warn!("pods run without limits of their own: {error}"))
@@ -161,6 +163,8 @@ pub async fn run(
         cgroup_root: Name::new(["kubepods"]),
         pod_pids: None,
         parallel_pulls: 4,
+        static_pods: Some(dir.join("manifests")),
+        serving,
         network: (options.pod_network != PodNetwork::None).then(|| kubelet::Network {
             conf_dir,
             bridge: BRIDGE.to_owned(),
@@ -173,10 +177,7 @@ pub async fn run(
         async { podnet::run(podnet, &informers, stop.clone()).await.map_err(Failure::from) },
         async { proxy::run(proxy, &informers, stop.clone()).await.map_err(Failure::from) },
         async { dns::run(dns, &Informers::new(clients.dns), stop.clone()).await.map_err(Failure::from) },
-        async {
-            kubelet::run(kubelet, clients.kubelet, runtime, cgroups, stop.clone()).await;
-            Ok(())
-        },
+        async { kubelet::run(kubelet, clients.kubelet, runtime, cgroups, stop.clone()).await.map_err(Failure::from) },
     );
     if let Some(containerd) = supervised {
         containerd.release();

@@ -6,12 +6,13 @@
 
 mod address;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use tokio::sync::watch;
 
 use crate::cli::{Engine, Server as Options, Store as StoreOptions};
 use crate::component::Components;
@@ -125,7 +126,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
     if !options.disable_agent {
         let node_address = options.agent.node_ip.unwrap_or_else(|| address::of_node(advertise));
         let cluster = agent_cluster(&options, service_address)?;
-        start_agent(&mut components, &options, node_address, cluster, &identities);
+        start_agent(&mut components, &options, node_address, cluster, &identities, &keys);
     }
     let name = signals.next().await;
     tracing::info!("{name}: stopping");
@@ -217,7 +218,9 @@ fn start_agent(
     address: IpAddr,
     cluster: parts::agent::Cluster,
     identities: &Identities,
+    keys: &Arc<pki::Cluster>,
 ) {
+    let keys = Arc::clone(keys);
     let (identities, agent, data_dir) = (identities.clone(), options.agent.clone(), options.data_dir.clone());
     components.start("agent", move |stop| {
         let clients = parts::agent::Clients {
@@ -227,9 +230,16 @@ fn start_agent(
         };
         let addons = identities.administrator();
         let (agent, data_dir, cluster) = (agent.clone(), data_dir.clone(), cluster.clone());
+        let keys = Arc::clone(&keys);
         async move {
             parts::addons::ensure_dns(&addons, cluster.dns).await?;
-            parts::agent::run(agent, address, data_dir, cluster, clients, stop).await
+            let (_renewed, certificate) = watch::channel(keys.node_server(&agent.name(), &[address.to_string()])?);
+            let serving = kubelet::Serving {
+                address: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), agent.kubelet_port),
+                certificate,
+                client_authority: keys.authority_pem(),
+            };
+            parts::agent::run(agent, address, data_dir, cluster, clients, Some(serving), stop).await
         }
     });
 }
