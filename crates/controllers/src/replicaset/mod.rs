@@ -103,7 +103,7 @@ impl<K: Replicated> Replicas<K> {
         batch::all(&plan.delete, |pod| async {
             let deleted = self.control.delete(set, pod).await;
             if deleted.is_err()
-                || !self.pods.get(&pod.metadata.key()).is_some_and(|known| known.metadata.uid == pod.metadata.uid)
+                || self.pods.get(&pod.metadata.key()).is_none_or(|known| known.metadata.uid != pod.metadata.uid)
             {
                 self.expectations.deletion_observed(&key, pod.metadata.uid());
             }

@@ -29,7 +29,7 @@ pub(super) enum Claim {
     Lost,
     /// Its volume is somebody else's.
     Misbound,
-    Bind(PersistentVolume),
+    Bind(Box<PersistentVolume>),
     Wait {
         reason: &'static str,
         message: &'static str,
@@ -43,7 +43,7 @@ pub(super) enum Claim {
 pub(super) enum Volume {
     Settled,
     Phase(&'static str),
-    Bound(PersistentVolumeClaim),
+    Bound(Box<PersistentVolumeClaim>),
     /// The controller bound it to a claim that took another.
     Unbind,
 }
@@ -93,7 +93,7 @@ pub(super) fn claim(
             // A volume that a user named and that does not exist yet is waited for in silence.
             None => Claim::Settled,
             Some(volume) if volume_spec(volume).claim_ref.is_none() || is_for(volume, claim) => {
-                Claim::Bind(PersistentVolume::clone(volume))
+                Claim::Bind(Box::new(PersistentVolume::clone(volume)))
             }
             Some(_) if completed => Claim::Misbound,
             Some(_) => Claim::Wait { reason: "FailedBinding", message: "volume already bound to a different claim." },
@@ -107,7 +107,7 @@ pub(super) fn claim(
     }
     // A volume that was made for the claim comes first, whatever the binding mode.
     if let Some(volume) = all.iter().find(|volume| is_for(volume, claim)) {
-        return Claim::Bind(PersistentVolume::clone(volume));
+        return Claim::Bind(Box::new(PersistentVolume::clone(volume)));
     }
     let waits = class.and_then(|class| class.volume_binding_mode.as_deref()) == Some("WaitForFirstConsumer");
     if waits && claim.metadata.annotation(SELECTED_NODE).is_none() {
@@ -115,7 +115,7 @@ pub(super) fn claim(
         return Claim::Wait { reason: "WaitForFirstConsumer", message };
     }
     if !waits && let Some(volume) = best(claim, all) {
-        return Claim::Bind(volume);
+        return Claim::Bind(Box::new(volume));
     }
     match class {
         Some(class) if class.provisioner != "kubernetes.io/no-provisioner" => {
@@ -179,7 +179,7 @@ pub(super) fn volume(volume: &PersistentVolume, claim: Option<Option<&Persistent
                         Volume::Settled
                     }
                 }
-                _ => Volume::Bound(claim.clone()),
+                _ => Volume::Bound(Box::new(claim.clone())),
             }
         }
     }
