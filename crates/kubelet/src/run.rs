@@ -95,6 +95,9 @@ pub async fn run(
     cgroups: Option<Cgroups>,
     stop: CancellationToken,
 ) -> Result<(), Error> {
+    // Whatever ends this function ends everything it started.
+    let stop = stop.child_token();
+    let _everything = stop.clone().drop_guard();
     let informers = Informers::new(client.clone());
     let clock = informers.clock().clone();
     let recorder = Recorder::new(client.clone(), "kubelet", Some(&config.node.name), clock.clone());
@@ -127,6 +130,7 @@ pub async fn run(
         facts: facts_seen,
         network: network_seen,
         owners: Mutex::default(),
+        stop: stop.clone(),
     });
     let name = config.node.name.clone();
     let me = informers.filtered::<Node>(Filter::fields(format!("metadata.name={name}")));

@@ -11,6 +11,7 @@ use node::cgroups::{Cgroups, Name};
 use node::cri::Runtime;
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use crate::config::Facts;
 use crate::images::Images;
@@ -52,6 +53,8 @@ pub struct Shared {
     /// Why pods cannot have a network yet; nothing when they can.
     pub(crate) network: watch::Receiver<Option<String>>,
     pub(crate) owners: Owners,
+    /// Cancelled when the kubelet stops: workers leave their pods as they are.
+    pub(crate) stop: CancellationToken,
 }
 
 impl Shared {

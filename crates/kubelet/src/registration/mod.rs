@@ -93,7 +93,15 @@ impl Registration {
         });
         let me = self.register_until_done().await;
         self.recorder.event_about(self.reference(), EventType::Normal, "Starting", "Starting kubelet.");
-        let leases = tokio::spawn(keep_lease(self.informers.clone(), me.clone()));
+        tokio::spawn({
+            let (lease, stop) = (keep_lease(self.informers.clone(), me.clone()), stop.clone());
+            async move {
+                tokio::select! {
+                    () = lease => {}
+                    () = stop.cancelled() => {}
+                }
+            }
+        });
         let mut known = me.status.clone().unwrap_or_default();
         let mut written = self.informers.clock().monotonic();
         while !stop.is_cancelled() {
@@ -128,7 +136,6 @@ impl Registration {
                 () = stop.cancelled() => {}
             }
         }
-        leases.abort();
     }
 
     async fn register_until_done(&self) -> Node {

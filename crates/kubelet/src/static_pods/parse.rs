@@ -70,7 +70,8 @@ fn of_container(container: &mut Container) {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec:\n  containers:\n  - {name: c, image: \"r/i:1\"}\n";
+    const TEXT: &str =
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec:\n  containers:\n  - {name: c, image: \"r/i:1\"}\n";
 
     #[test]
     fn a_file_is_a_pod_of_this_node() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use informer::EventType;
 
-use super::{Order, Worker};
+use super::{Order, Worker, told};
 use crate::config;
 use crate::pod::plan::Cause;
 use crate::pod::spec;
@@ -62,10 +62,10 @@ impl Worker {
                 continue;
             }
             self.report(false);
-            let mut shorter = self.orders.clone();
+            let shorter = told(self.orders.clone(), |next| self::grace(next) < grace);
             let stopped = tokio::select! {
                 stopped = self.stop_everything(Some((grace - spent).max(0))) => stopped,
-                _ = shorter.wait_for(|next| self::grace(next) < grace) => continue,
+                () = shorter => continue,
             };
             match stopped {
                 Ok(()) => {

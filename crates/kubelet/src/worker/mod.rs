@@ -150,7 +150,13 @@ pub fn start(shared: Arc<Shared>, order: Order) -> Handle {
         said: HashSet::new(),
         verdict: None,
     };
-    tokio::spawn(worker.run());
+    let stop = worker.shared.stop.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            () = worker.run() => {}
+            () = stop.cancelled() => {}
+        }
+    });
     Handle { orders, news, status: seen }
 }
 
@@ -162,6 +168,13 @@ enum Turn {
     Finished,
 }
 
+/// Waits for an order of some kind. When nobody is left to give orders, none comes: that alone ends nothing.
+async fn told(mut orders: watch::Receiver<Order>, wanted: impl FnMut(&Order) -> bool) {
+    if orders.wait_for(wanted).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
 impl Worker {
     async fn run(mut self) {
         loop {
@@ -170,10 +183,10 @@ impl Worker {
             if order.ends() {
                 break;
             }
-            let mut ending = self.orders.clone();
+            let ending = told(self.orders.clone(), Order::ends);
             let turn = tokio::select! {
                 biased;
-                _ = ending.wait_for(Order::ends) => continue,
+                () = ending => continue,
                 turn = self.sync() => turn,
             };
             match turn {
@@ -194,8 +207,14 @@ impl Worker {
                 None => std::future::pending().await,
             }
         };
+        let mut orders = self.orders.clone();
+        let ordered = async move {
+            if orders.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
         tokio::select! {
-            _ = self.orders.changed() => self.orders.mark_changed(),
+            () = ordered => {}
             () = news.bell.notified() => {}
             () = timer => {}
         }

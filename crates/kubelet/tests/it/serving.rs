@@ -28,6 +28,24 @@ async fn run(mut command: Command, input: &[u8]) -> (String, String, i32) {
     (text(&output.stdout), text(&output.stderr), output.status.code().unwrap_or(-1))
 }
 
+/// Waits until a command has said something, answers, and reads on to its end.
+async fn converse(mut command: Command, until: &str, answer: &[u8]) -> String {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+    let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let mut said = Vec::new();
+    let exchange = async {
+        while !String::from_utf8_lossy(&said).contains(until) {
+            assert_ne!(stdout.read_buf(&mut said).await.unwrap(), 0, "it ended: {}", String::from_utf8_lossy(&said));
+        }
+        stdin.write_all(answer).await.unwrap();
+        stdout.read_to_end(&mut said).await.unwrap();
+    };
+    let ended = tokio::time::timeout(SOON, exchange).await;
+    let said = String::from_utf8_lossy(&said).into_owned();
+    ended.unwrap_or_else(|_| panic!("the command does not end: {said:?}"));
+    said
+}
+
 impl Rig {
     fn kubectl(&self, websockets: bool, arguments: &[&str]) -> Command {
         let mut command = Command::new("kubectl");
@@ -54,8 +72,7 @@ async fn logs_are_shown_followed_and_refused() {
     rig.pod("none", json!({"containers": [{"name": "main", "image": "registry.trireme.local/absent:1", "imagePullPolicy": "Never"}]}))
         .await;
     rig.ready("one").await;
-    let mut follow = rig.kubectl(true, &["logs", "-f", "one"]);
-    let (out, err, code) = run(std::mem::replace(&mut follow, Command::new("true")), b"").await;
+    let (out, err, code) = run(rig.kubectl(true, &["logs", "-f", "one"]), b"").await;
     assert_eq!(code, 0, "{err}");
     assert!(out.starts_with("a\n") && out.ends_with("last\n"), "{out}");
     let (out, _, _) = run(rig.kubectl(true, &["logs", "one", "--tail=1"]), b"").await;
@@ -86,11 +103,14 @@ async fn commands_run_in_containers_over_websockets_and_spdy() {
     std::fs::write(&file, &megabyte).unwrap();
     let (from, to, back) = (file.to_str().unwrap(), "one:/tmp/file", rig.dir.path().join("back"));
     run(rig.kubectl(true, &["exec", "one", "-c", "main", "--", "mkdir", "-p", "/tmp"]), b"").await;
-    run(rig.kubectl(true, &["exec", "one", "-c", "main", "--", "/bin/busybox", "ln", "-s", "/bin/busybox", "/bin/tar"]), b"").await;
+    run(
+        rig.kubectl(true, &["exec", "one", "-c", "main", "--", "/bin/busybox", "ln", "-s", "/bin/busybox", "/bin/tar"]),
+        b"",
+    )
+    .await;
     for websockets in [true, false] {
-        let exec = |arguments: &[&'static str]| {
-            rig.kubectl(websockets, &[&["exec", "-c", "main"][..], arguments].concat())
-        };
+        let exec =
+            |arguments: &[&'static str]| rig.kubectl(websockets, &[&["exec", "-c", "main"][..], arguments].concat());
         let (out, err, code) = run(exec(&["one", "--", "sh", "-c", "echo out; echo err >&2; exit 3"]), b"").await;
         assert_eq!((out.as_str(), code), ("out\n", 3), "{err}");
         assert!(err.starts_with("err\n") && err.contains("exit code 3"), "{err}");
@@ -103,9 +123,8 @@ async fn commands_run_in_containers_over_websockets_and_spdy() {
         );
         let mut terminal = Command::new("script");
         terminal.args(["-qec", &command, "/dev/null"]).env("HOME", rig.dir.path());
-        let (out, err, code) = run(terminal, b"hello\n\x04").await;
-        assert_eq!(code, 0, "{out}{err}");
-        assert!(out.contains("typed\r\n") && out.contains("hello\r\n") && out.contains("end\r\n"), "{out:?}");
+        let out = converse(terminal, "typed", b"hello\n\x04").await;
+        assert!(out.contains("hello\r\n") && out.contains("end\r\n"), "{out:?}");
         let (_, err, code) = run(rig.kubectl(websockets, &["cp", from, to, "-c", "main"]), b"").await;
         assert_eq!(code, 0, "{err}");
         let (_, err, code) = run(rig.kubectl(websockets, &["cp", to, back.to_str().unwrap(), "-c", "main"]), b"").await;
