@@ -4,3 +4,4 @@ mod command;
 mod etcd;
 mod kill;
 mod load;
+mod walk;
