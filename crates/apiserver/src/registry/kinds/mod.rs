@@ -1,15 +1,19 @@
 //! The strategy of every kind, in one table. A kind that needs nothing special is [`Plain`].
 
+mod admission;
+mod apiservice;
 mod apps;
 mod autoscaling;
 mod batch;
+mod certificates;
 mod claim;
-mod cluster;
 mod common;
 mod config;
 mod cron;
+mod definition;
 mod endpoints;
 mod event;
+mod flowcontrol;
 mod names;
 mod namespace;
 mod networking;
@@ -19,6 +23,7 @@ mod policy;
 mod quota;
 mod rbac;
 mod service;
+mod storage;
 mod volume;
 
 use super::strategy::{Plain, Strategy};
@@ -41,6 +46,14 @@ pub fn strategy(group: &str, kind: &str) -> &'static dyn Strategy {
         ("", "Secret") => &config::Secrets,
         ("", "Service") => &service::Services,
         ("", "ServiceAccount") => &config::ServiceAccounts,
+        ("admissionregistration.k8s.io", "MutatingAdmissionPolicy") => &admission::Policies { mutating: true },
+        ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding") => &admission::PolicyBindings { mutating: true },
+        ("admissionregistration.k8s.io", "MutatingWebhookConfiguration") => &admission::Webhooks { mutating: true },
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => &admission::Policies { mutating: false },
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding") => &admission::PolicyBindings { mutating: false },
+        ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration") => &admission::Webhooks { mutating: false },
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => &definition::Definitions,
+        ("apiregistration.k8s.io", "APIService") => &apiservice::ApiServices,
         ("apps", "ControllerRevision") => &apps::ControllerRevisions,
         ("apps", "DaemonSet") => &apps::DaemonSets,
         ("apps", "Deployment") => &apps::Deployments,
@@ -49,9 +62,11 @@ pub fn strategy(group: &str, kind: &str) -> &'static dyn Strategy {
         ("autoscaling", "HorizontalPodAutoscaler") => &autoscaling::Autoscalers,
         ("batch", "CronJob") => &batch::CronJobs,
         ("batch", "Job") => &batch::Jobs,
-        ("certificates.k8s.io", "CertificateSigningRequest") => &cluster::CertificateSigningRequests,
+        ("certificates.k8s.io", "CertificateSigningRequest") => &certificates::SigningRequests,
         ("coordination.k8s.io", "Lease") => &policy::Leases,
         ("discovery.k8s.io", "EndpointSlice") => &endpoints::EndpointSlices,
+        ("flowcontrol.apiserver.k8s.io", "FlowSchema") => &flowcontrol::FlowSchemas,
+        ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration") => &flowcontrol::PriorityLevels,
         ("networking.k8s.io", "IPAddress") => &networking::IpAddresses,
         ("networking.k8s.io", "Ingress") => &networking::Ingresses,
         ("networking.k8s.io", "IngressClass") => &networking::IngressClasses,
@@ -64,10 +79,13 @@ pub fn strategy(group: &str, kind: &str) -> &'static dyn Strategy {
         ("rbac.authorization.k8s.io", "Role") => &rbac::Roles { namespaced: true },
         ("rbac.authorization.k8s.io", "RoleBinding") => &rbac::Bindings { namespaced: true },
         ("scheduling.k8s.io", "PriorityClass") => &policy::PriorityClasses,
-        ("resource.k8s.io", "ResourceSlice" | "DeviceClass" | "DeviceTaintRule")
-        | ("flowcontrol.apiserver.k8s.io", _)
-        | ("admissionregistration.k8s.io", _)
-        | ("apiextensions.k8s.io", _) => &Counted,
+        ("storage.k8s.io", "CSIDriver") => &storage::CsiDrivers,
+        ("storage.k8s.io", "CSINode") => &storage::CsiNodes,
+        ("storage.k8s.io", "CSIStorageCapacity") => &storage::CsiStorageCapacities,
+        ("storage.k8s.io", "StorageClass") => &storage::StorageClasses,
+        ("storage.k8s.io", "VolumeAttachment") => &storage::VolumeAttachments,
+        ("storage.k8s.io", "VolumeAttributesClass") => &storage::VolumeAttributesClasses,
+        ("resource.k8s.io", "ResourceSlice" | "DeviceClass" | "DeviceTaintRule") => &Counted,
         _ => &Plain,
     }
 }

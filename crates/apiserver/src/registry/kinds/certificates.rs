@@ -1,0 +1,186 @@
+//! CertificateSigningRequests: their spec is what was asked for, by whom, and never changes.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use machinery::status::FieldError;
+use machinery::{Value, value};
+use serde_json::json;
+
+use super::super::strategy::{NameRule, Strategy};
+use super::common::{At, Errors};
+use super::names::signer_name;
+use crate::rest::keep;
+
+const USAGES: [&str; 23] = [
+    "any", "cert sign", "client auth", "code signing", "content commitment", "crl sign", "data encipherment",
+    "decipher only", "digital signature", "email protection", "encipher only", "ipsec end system", "ipsec tunnel",
+    "ipsec user", "key agreement", "key encipherment", "microsoft sgc", "netscape sgc", "ocsp signing", "s/mime",
+    "server auth", "signing", "timestamping",
+];
+const LEGACY_SIGNER: &str = "kubernetes.io/legacy-unknown";
+
+/// CertificateSigningRequests.
+pub struct SigningRequests;
+
+impl Strategy for SigningRequests {
+    fn fields(&self) -> &'static [&'static str] {
+        &["spec.signerName"]
+    }
+
+    fn name_rule(&self) -> NameRule {
+        NameRule::PathSegment
+    }
+
+    fn default(&self, request: &mut Value) {
+        if value::at(request, "spec.usages").is_none() && value::at(request, "spec").is_some() {
+            value::set(request, "spec.usages", json!(["digital signature", "key encipherment"]));
+        }
+        for condition in value::list_mut(request, "status.conditions") {
+            value::set_default(condition, "status", "True");
+        }
+    }
+
+    fn prepare_for_create(&self, request: &mut Value) {
+        value::set(request, "status", json!({}));
+    }
+
+    fn prepare_for_update(&self, new: &mut Value, old: &Value) {
+        keep(new, old, "spec");
+        keep(new, old, "status");
+    }
+
+    /// The signer may not touch what the approver said.
+    fn prepare_for_status_update(&self, new: &mut Value, old: &Value) {
+        let approves = |condition: &&Value| matches!(value::text(condition, "type"), "Approved" | "Denied");
+        let mut conditions: Vec<Value> = value::list(new, "status.conditions").iter().filter(|condition| !approves(condition)).cloned().collect();
+        conditions.extend(value::list(old, "status.conditions").iter().filter(approves).cloned());
+        if conditions.is_empty() {
+            value::remove(new, "status.conditions");
+        } else {
+            value::set(new, "status.conditions", conditions);
+        }
+    }
+
+    /// The approver may not touch what the signer said.
+    fn prepare_for_subresource_update(&self, _subresource: &str, new: &mut Value, old: &Value) {
+        keep(new, old, "spec");
+        let conditions = value::at(new, "status.conditions").cloned();
+        keep(new, old, "status");
+        match conditions {
+            Some(conditions) => value::set(new, "status.conditions", conditions),
+            None => {
+                value::remove(new, "status.conditions");
+            }
+        }
+    }
+
+    fn validate(&self, request: &Value) -> Vec<FieldError> {
+        let mut errors = Errors::new();
+        validate(&At::root(request), None, &mut errors);
+        errors.into_vec()
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+        update(new, old, false, false)
+    }
+
+    fn validate_status_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+        update(new, old, false, true)
+    }
+
+    fn validate_subresource_update(&self, _subresource: &str, new: &Value, old: &Value) -> Vec<FieldError> {
+        update(new, old, true, false)
+    }
+}
+
+fn validate(request: &At<'_, '_>, old: Option<&At<'_, '_>>, errors: &mut Errors) {
+    let spec = request.at("spec");
+    let wanted = spec.at("request");
+    let decoded = STANDARD.decode(wanted.text()).unwrap_or_default();
+    let pem = String::from_utf8_lossy(&decoded);
+    if !pem.contains("-----BEGIN CERTIFICATE REQUEST-----") && !pem.contains("-----BEGIN NEW CERTIFICATE REQUEST-----") {
+        errors.invalid(&wanted, "PEM block type must be CERTIFICATE REQUEST");
+    }
+    let usages = spec.at("usages");
+    if usages.is_empty() {
+        errors.required(&usages, "");
+    }
+    for usage in usages.items() {
+        errors.one_of(&usage, &USAGES);
+    }
+    for (index, usage) in usages.items().enumerate() {
+        if usages.items().take(index).any(|known| known.value() == usage.value()) {
+            errors.duplicate(&usage, usage.text());
+        }
+    }
+    let signer = spec.at("signerName");
+    let legacy = old.is_some_and(|old| old.at("spec.signerName").text() == LEGACY_SIGNER);
+    if signer.text() == LEGACY_SIGNER && !legacy {
+        errors.invalid(&signer, "the legacy signerName is not allowed via this API version");
+    } else {
+        signer_name(&signer, errors);
+    }
+    let expiration = spec.at("expirationSeconds");
+    if expiration.int().is_some_and(|seconds| seconds < 600) {
+        errors.invalid(&expiration, "may not specify a duration less than 600 seconds (10 minutes)");
+    }
+    conditions(&request.at("status.conditions"), errors);
+}
+
+fn conditions(list: &At<'_, '_>, errors: &mut Errors) {
+    let mut seen: Vec<&str> = Vec::new();
+    for condition in list.items() {
+        let (kind, status) = (condition.at("type"), condition.at("status"));
+        errors.required_text(&kind);
+        let fixed = matches!(kind.text(), "Approved" | "Denied" | "Failed");
+        let allowed: &[&str] = if fixed { &["True"] } else { &["False", "True", "Unknown"] };
+        errors.required_one_of(&status, allowed);
+        let opposite = match kind.text() {
+            "Approved" => "Denied",
+            "Denied" => "Approved",
+            _ => "",
+        };
+        if !opposite.is_empty() && seen.contains(&opposite) {
+            errors.invalid_value(list, kind.text(), "Approved and Denied conditions are mutually exclusive");
+        }
+        if seen.contains(&kind.text()) {
+            errors.duplicate(&kind, kind.text());
+        }
+        seen.push(kind.text());
+    }
+}
+
+fn update(new: &Value, old: &Value, approves: bool, signs: bool) -> Vec<FieldError> {
+    let mut errors = Errors::new();
+    let (fresh, stale) = (At::root(new), At::root(old));
+    validate(&fresh, Some(&stale), &mut errors);
+    let of_kind = |request: &Value, kind: &str| -> Vec<Value> {
+        value::list(request, "status.conditions").iter().filter(|condition| value::text(condition, "type") == kind).cloned().collect()
+    };
+    let list = fresh.at("status.conditions");
+    for kind in ["Approved", "Denied", "Failed"] {
+        if of_kind(new, kind).len() < of_kind(old, kind).len() {
+            errors.forbidden(&list, format!("updates may not remove a condition of type {kind:?}"));
+        }
+    }
+    for kind in ["Approved", "Denied"] {
+        let (now, then) = (of_kind(new, kind), of_kind(old, kind));
+        if approves || now.len() < then.len() {
+            continue;
+        }
+        if now.len() > then.len() {
+            errors.forbidden(&list, format!("updates may not add a condition of type {kind:?}"));
+        } else if now != then {
+            errors.forbidden(&list, format!("updates may not modify a condition of type {kind:?}\n"));
+        }
+    }
+    let (certificate, before) = (fresh.at("status.certificate"), stale.at("status.certificate"));
+    if certificate.value() != before.value() {
+        if !signs {
+            errors.forbidden(&certificate, "updates may not set certificate content");
+        } else if !before.text().is_empty() {
+            errors.forbidden(&certificate, "updates may not modify existing certificate content");
+        }
+    }
+    errors.into_vec()
+}
