@@ -17,6 +17,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
+use machinery::gvk::GroupResource;
 use machinery::rest::{Body, Payload, Response};
 use machinery::status::{ApiError, Reason};
 use rustls::pki_types::ServerName;
@@ -29,6 +30,9 @@ pub use target::Target;
 
 /// How long the other side may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(10);
+
+/// The most bytes of a kubelet's refusal that clients are told.
+const REFUSAL: usize = 2048;
 
 /// Headers that are about one connection only.
 const HOP_BY_HOP: [&str; 7] =
@@ -68,7 +72,11 @@ impl Proxy {
         }
         let name = ServerName::try_from(target.host.clone()).map_err(|error| away(&error))?;
         let stream = self.tls.connect(name, stream).await.map_err(|error| away(&error))?;
-        exchange(stream, request, upgrade).await
+        let answer = exchange(stream, request, upgrade).await?;
+        if call.info.resource == "pods" && call.info.subresource == "log" && !answer.status().is_success() {
+            return Err(refusal(call, answer).await);
+        }
+        Ok(answer)
     }
 
     async fn request(
@@ -147,6 +155,28 @@ where
     copy_headers(&parts.headers, answer.headers_mut());
     answer.headers_mut().remove(HeaderName::from_static("content-length"));
     Ok(answer)
+}
+
+/// A kubelet says in plain text why it shows no log; clients are told so in a `Status`.
+async fn refusal(call: &Call<'_>, answer: Response) -> ApiError {
+    let (parts, payload) = answer.into_parts();
+    let mut text = Vec::new();
+    if let Payload::Stream(mut pieces) = payload {
+        while let Some(Ok(piece)) = pieces.next().await {
+            text.extend_from_slice(&piece);
+            if text.len() >= REFUSAL {
+                break;
+            }
+        }
+    }
+    text.truncate(REFUSAL);
+    let text = String::from_utf8_lossy(&text).trim_end().to_owned();
+    match parts.status {
+        StatusCode::BAD_REQUEST => ApiError::bad_request(text),
+        StatusCode::NOT_FOUND => ApiError::not_found(&GroupResource::new("", "pods"), &call.info.name),
+        StatusCode::INTERNAL_SERVER_ERROR => ApiError::internal(text),
+        _ => ApiError::unavailable(text),
+    }
 }
 
 /// The body as it comes. The sender is kept, for dropping it would end the connection.

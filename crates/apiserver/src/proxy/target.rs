@@ -161,8 +161,13 @@ fn kubelet_path(call: &Call<'_>, pod: &Value) -> Result<String, ApiError> {
     let (namespace, name) = (&call.info.namespace, &call.info.name);
     let query = call.query;
     if call.info.subresource == "portforward" {
-        let ports: Vec<String> = query.all("ports").map(|port| format!("ports={port}")).collect();
-        let text = if ports.is_empty() { String::new() } else { format!("?{}", ports.join("&")) };
+        // The kubelet has its own word for them.
+        let ports: Vec<&str> = query.all("ports").collect();
+        let mut parameters = Query::default();
+        if !ports.is_empty() {
+            parameters.push("port", &ports.join(","));
+        }
+        let text = query_text(&parameters);
         return Ok(format!("/portForward/{namespace}/{name}{text}"));
     }
     let container = container(pod, name, query.get("container"))?;
