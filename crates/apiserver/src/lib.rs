@@ -36,7 +36,7 @@ use tokio::task::JoinHandle;
 
 use admission::Admission;
 use cache::Caches;
-use gates::authentication::{Authenticator, service_accounts::ServiceAccounts};
+use gates::authentication::{self, Authenticator, service_accounts::ServiceAccounts};
 use gates::authorization;
 use gates::flow_control::FlowControl;
 use gates::{Chain, Documents};
@@ -82,6 +82,8 @@ pub struct Config {
     pub kubelet_client: Arc<rustls::ClientConfig>,
     /// Signs the tokens of service accounts.
     pub service_account_key: pki::PrivateKey,
+    /// Who is believed to be whom.
+    pub authentication: authentication::Settings,
     /// Who decides what is allowed.
     pub authorization: authorization::Settings,
     /// `--runtime-config`.
@@ -111,6 +113,7 @@ impl Config {
             tls,
             kubelet_client,
             service_account_key,
+            authentication: authentication::Settings::default(),
             authorization: authorization::Settings::default(),
             runtime_config: RuntimeConfig::default(),
             service_range: "10.96.0.0/16".to_owned(),
@@ -144,9 +147,12 @@ impl Server {
         let caches = Caches::start(config.store.clone(), Registry::layout(&config.runtime_config)).await?;
         let registry = Registry::new(&config.runtime_config, &caches, config.event_ttl);
         let health = Arc::new(Health::new(caches.clone()));
-        let authorizers = config.authorization.build(&registry, &config.clock);
-        let authorizers = Arc::new(authorizers.map_err(|error| Error::Setting(error.to_string()))?);
-        let service_accounts = Arc::new(ServiceAccounts::new(config.service_account_key, config.clock.clone()));
+        let setting = |error: &dyn std::fmt::Display| Error::Setting(error.to_string());
+        let authorizers = config.authorization.build(&registry, &caches, &config.clock);
+        let authorizers = Arc::new(authorizers.map_err(|error| setting(&error))?);
+        let service_accounts = Arc::new(ServiceAccounts::new(config.service_account_key, config.authentication.service_accounts.clone(), config.clock.clone()));
+        let authenticator = Authenticator::new(config.authentication, service_accounts.clone(), &config.clock);
+        let authenticator = authenticator.map_err(|error| setting(&error))?;
         let api = Arc::new(Api {
             service_accounts: service_accounts.clone(),
             registry,
@@ -157,9 +163,10 @@ impl Server {
             clock: config.clock,
         });
         service_accounts.attach(api.clone());
+        authenticator.attach(api.clone());
         let groups = discovery::built_in(|group, version| config.runtime_config.serves(group, version));
         let chain = Arc::new(Chain {
-            authenticator: Authenticator { service_accounts },
+            authenticator,
             flow_control: FlowControl::new(400, 200),
             authorizers,
             api: api.clone(),

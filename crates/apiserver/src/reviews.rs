@@ -51,6 +51,7 @@ pub async fn answer(
             access(chain, &facts.kind, &review, user).await?
         }
         "SelfSubjectRulesReview" => rules(chain, &review, user)?,
+        "TokenReview" => token(chain, &review).await?,
         "SelfSubjectReview" => json!({"userInfo": user_info(user)}),
         _ => return Err(ApiError::no_such_path()),
     };
@@ -277,6 +278,21 @@ fn rules(chain: &Chain, review: &Value, user: &User) -> Result<Value, ApiError> 
         several => status["evaluationError"] = json!(format!("[{}]", several.join(", "))),
     }
     Ok(status)
+}
+
+/// Whose token is it?
+async fn token(chain: &Chain, review: &Value) -> Result<Value, ApiError> {
+    let token = value::text(review, "spec.token");
+    if token.is_empty() {
+        return Err(ApiError::bad_request("token is required for TokenReview in authentication"));
+    }
+    let asked = value::list(review, "spec.audiences").iter().filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>();
+    let audiences = if asked.is_empty() { chain.api.service_accounts.audiences().to_vec() } else { asked };
+    Ok(match chain.authenticator.token(token, &audiences).await {
+        Ok(Some(known)) => json!({"authenticated": true, "user": user_info(&known.user), "audiences": known.audiences}),
+        Ok(None) => json!({"user": {}, "error": "invalid bearer token"}),
+        Err(error) => json!({"user": {}, "error": error}),
+    })
 }
 
 /// A user as reviews show it.

@@ -1,7 +1,7 @@
 //! The gauntlet: what every request passes, in order, whatever transport it came by. This file is the chain.
 //!
 //! ```text
-//! authenticate ▸ audit ▸ flow control ▸ authorize ▸ route ─► decode ▸ mutate ▸ validate ▸ admit ▸ commit (rest)
+//! authenticate ▸ impersonate ▸ flow control ▸ authorize ▸ route ─► decode ▸ mutate ▸ validate ▸ admit ▸ commit (rest)
 //! ```
 //! Nothing goes around it: the in-process client enters at the top like everybody else.
 
@@ -30,7 +30,7 @@ use crate::proxy::Proxy;
 use crate::query::Query;
 use crate::rest::Api;
 use crate::route::RequestInfo;
-use authentication::Authenticator;
+use authentication::{Authenticator, impersonation};
 use authorization::{Attributes, Authorizers, Selectors};
 use flow_control::FlowControl;
 pub use routes::{Documents, bytes, tagged, text};
@@ -94,8 +94,10 @@ impl Chain {
         let info = RequestInfo::of(&parts.method, &path, &query);
 
         let hop = hops::start(Hop::Authenticate, info.verb);
-        let peer = parts.extensions.get::<Peer>().ok_or_else(ApiError::unauthorized)?;
-        let user = self.authenticator.authenticate(peer, &parts.headers)?;
+        let peer = parts.extensions.remove::<Peer>().ok_or_else(ApiError::unauthorized)?;
+        let user = self.authenticator.authenticate(&peer, &mut parts.headers, &path).await?;
+        let user = impersonation::impersonate(&self.authorizers, user, &parts.headers).await?;
+        impersonation::strip(&mut parts.headers);
         hop.end("", "", 0);
 
         let hop = hops::start(Hop::FlowControl, info.verb);

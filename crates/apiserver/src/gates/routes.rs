@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH, VARY};
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH, VARY};
 use http::{Method, StatusCode};
 use machinery::rest::{Payload, Response};
 use machinery::status::ApiError;
@@ -54,6 +54,11 @@ impl Documents {
                 self.discovery.resources(group, version).map(json).ok_or_else(ApiError::no_such_path)
             }
             ["version"] => Ok(value_response(StatusCode::OK, version::info())),
+            [".well-known", "openid-configuration"] => Ok(self.issuer()),
+            ["openid", "v1", "jwks"] => {
+                let (keys, _) = self.api.service_accounts.key_set();
+                Ok(issued("application/jwk-set+json", &keys))
+            }
             ["openapi", rest @ ..] => self.openapi.answer(rest, parts, query).ok_or_else(ApiError::no_such_path),
             ["healthz" | "livez" | "readyz"] => Ok(self.health.answer(segments[0], query)),
             ["healthz" | "livez" | "readyz", check] => {
@@ -81,6 +86,20 @@ impl Documents {
         tagged(parts, document, &content)
     }
 
+    /// What others need to know to check the tokens of service accounts.
+    fn issuer(&self) -> Response {
+        let accounts = &self.api.service_accounts;
+        let (_, algorithms) = accounts.key_set();
+        let document = serde_json::json!({
+            "issuer": accounts.issuer(),
+            "jwks_uri": format!("https://{}/openid/v1/jwks", self.server_address),
+            "response_types_supported": ["id_token"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": algorithms,
+        });
+        issued("application/json", &document)
+    }
+
     /// Everything that is served, for people who look around.
     fn paths(&self) -> Response {
         let mut paths = vec!["/api".to_owned(), "/apis".to_owned()];
@@ -96,10 +115,17 @@ impl Documents {
             paths.push(format!("/{probe}"));
             paths.extend(Health::CHECKS.iter().map(|check| format!("/{probe}/{check}")));
         }
-        paths.extend(["/metrics", "/openapi/v2", "/openapi/v3", "/version"].map(str::to_owned));
+        paths.extend(["/.well-known/openid-configuration", "/metrics", "/openapi/v2", "/openapi/v3", "/openid/v1/jwks", "/version"].map(str::to_owned));
         paths.sort();
         value_response(StatusCode::OK, serde_json::json!({"paths": paths}))
     }
+}
+
+/// A document about the issuer of tokens, which may be kept for an hour.
+fn issued(content: &str, document: &serde_json::Value) -> Response {
+    let mut response = bytes(StatusCode::OK, content, Bytes::from(document.to_string()));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=3600"));
+    response
 }
 
 /// A document, or 304 for a client that has it.

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::body::{check_kind, read_value};
 use super::{Api, Call, value_response};
-use crate::gates::authentication::service_accounts::{Claims, ISSUER};
+use crate::gates::authentication::service_accounts::Claims;
 
 const MIN_SECONDS: i64 = 600;
 const MAX_SECONDS: i64 = 1 << 32;
@@ -41,7 +41,7 @@ impl Api {
         let mut audiences: Vec<String> =
             value::list(&request, "spec.audiences").iter().filter_map(Value::as_str).map(str::to_owned).collect();
         if audiences.is_empty() {
-            audiences.push(ISSUER.to_owned());
+            audiences.extend_from_slice(self.service_accounts.audiences());
             value::set(&mut request, "spec.audiences", audiences.clone());
         }
         let bound = self.bound_object(call, &request).await?;
@@ -49,7 +49,7 @@ impl Api {
             Some(("pod", pod)) => self.node_of(pod),
             _ => None,
         };
-        let ours = audiences.iter().any(|audience| audience == ISSUER);
+        let ours = audiences.iter().any(|audience| self.service_accounts.audiences().contains(audience));
         let extended = asked == WARN_ONLY_SECONDS && ours && matches!(bound, Some(("pod", _)));
         let claims = Claims {
             account: &account,

@@ -1,36 +1,128 @@
 //! Who is it? A chain of authenticators: the first that knows the peer wins, and who shows nothing is anonymous.
 //!
-//! A credential that is shown and does not hold is refused; only its absence makes a request anonymous.
+//! A credential that is shown and does not hold is refused; only its absence makes a request anonymous. What costs a
+//! signature check or a call is remembered for a short while, so that a client's next request costs a look-up.
 
+mod bootstrap;
+pub mod certificates;
+pub mod impersonation;
+mod jwt;
+pub mod oidc;
 pub mod service_accounts;
+pub mod settings;
+mod token_file;
+pub mod webhook;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::HeaderMap;
-use http::header::AUTHORIZATION;
+use http::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL};
 use machinery::rest::{Peer, User};
 use machinery::status::ApiError;
 
+use crate::gates::expiring::Expiring;
+use crate::rest::{Api, Clock};
+use certificates::Certificates;
+use oidc::Oidc;
 use service_accounts::ServiceAccounts;
+pub use settings::{Anonymous, Settings};
+use token_file::TokenFile;
+use webhook::Webhook;
+
+/// How a browser, which cannot set headers on a WebSocket, shows its token.
+const WEBSOCKET_TOKEN: &str = "base64url.bearer.authorization.k8s.io.";
+/// How long the user of another issuer's token is remembered.
+const REMEMBER_MILLIS: i64 = 10_000;
+const MAX_REMEMBERED: usize = 4096;
+
+/// A user, and for which of the audiences asked for the credential was made.
+#[derive(Debug, Clone)]
+pub struct Authenticated {
+    /// Who.
+    pub user: Arc<User>,
+    /// For whom.
+    pub audiences: Vec<String>,
+}
+
+/// Somebody, nobody that this authenticator knows, or why a credential it knows does not hold.
+pub type Outcome = Result<Option<Authenticated>, String>;
+
+/// The audiences in both lists, in the order of the first.
+pub fn common(wanted: &[String], given: &[String]) -> Vec<String> {
+    wanted.iter().filter(|audience| given.contains(audience)).cloned().collect()
+}
 
 /// The chain.
 pub struct Authenticator {
-    /// Bound service account tokens.
-    pub service_accounts: Arc<ServiceAccounts>,
+    certificates: Certificates,
+    token_file: TokenFile,
+    service_accounts: Arc<ServiceAccounts>,
+    bootstrap_tokens: bool,
+    issuers: Vec<Oidc>,
+    webhook: Option<Webhook>,
+    anonymous: Anonymous,
+    remembered: Expiring<([u8; 32], Vec<String>), Authenticated>,
+    clock: Clock,
+    /// Where bootstrap tokens are kept; set once the API is there.
+    api: OnceLock<Arc<Api>>,
 }
 
 impl Authenticator {
-    /// The identity behind a request, or 401.
-    pub fn authenticate(&self, peer: &Peer, headers: &HeaderMap) -> Result<Arc<User>, ApiError> {
-        let certificates = match peer {
+    /// By these settings.
+    pub fn new(
+        settings: Settings,
+        service_accounts: Arc<ServiceAccounts>,
+        clock: &Clock,
+    ) -> Result<Self, settings::Error> {
+        let webhook = settings.webhook.as_ref().map(|webhook| Webhook::new(webhook, clock.clone())).transpose()?;
+        Ok(Self {
+            certificates: Certificates::new(settings.front_proxy, clock.clone())?,
+            token_file: settings.token_file.as_deref().map(TokenFile::load).transpose()?.unwrap_or_default(),
+            service_accounts,
+            bootstrap_tokens: settings.bootstrap_tokens,
+            issuers: settings.issuers.into_iter().map(|issuer| Oidc::new(issuer, clock.clone())).collect(),
+            webhook,
+            anonymous: settings.anonymous,
+            remembered: Expiring::new(MAX_REMEMBERED),
+            clock: clock.clone(),
+            api: OnceLock::new(),
+        })
+    }
+
+    /// Tells where tokens are kept.
+    pub fn attach(&self, api: Arc<Api>) {
+        // A second call would name the same API.
+        let _ = self.api.set(api);
+    }
+
+    /// The identity behind a request, or 401. The headers that prove it are taken out: they are for us alone.
+    pub async fn authenticate(&self, peer: &Peer, headers: &mut HeaderMap, path: &str) -> Result<Arc<User>, ApiError> {
+        let chain = match peer {
             Peer::InProcess(user) => return Ok(user.clone()),
             Peer::Remote { certificates, .. } => certificates,
         };
-        if let Some(leaf) = certificates.first() {
-            return certificate(leaf).ok_or_else(ApiError::unauthorized).map(Arc::new);
+        let by_certificate = self.certificates.authenticate(chain, headers);
+        self.certificates.strip(headers);
+        if let Some(user) = by_certificate {
+            headers.remove(AUTHORIZATION);
+            return Ok(user);
         }
         if let Some(token) = bearer(headers)? {
-            return self.service_accounts.authenticate(token).ok_or_else(ApiError::unauthorized).map(Arc::new);
+            headers.remove(AUTHORIZATION);
+            return match self.token(&token, self.service_accounts.audiences()).await {
+                Ok(Some(known)) => Ok(known.user),
+                Ok(None) => Err(ApiError::unauthorized()),
+                Err(error) => {
+                    tracing::debug!(%error, "a token was refused");
+                    Err(ApiError::unauthorized())
+                }
+            };
+        }
+        // A certificate that was shown and makes nobody must not become anonymous access.
+        if !chain.is_empty() || !self.anonymous.allows(path) {
+            return Err(ApiError::unauthorized());
         }
         Ok(Arc::new(User {
             name: "system:anonymous".to_owned(),
@@ -38,25 +130,118 @@ impl Authenticator {
             ..User::default()
         }))
     }
-}
 
-/// `CN` is the user, every `O` a group. TLS has proved that the peer holds the key and that our CA signed it.
-fn certificate(der: &[u8]) -> Option<User> {
-    let subject = pki::Certificate::from_der(der).ok()?.subject;
-    if subject.common_name.is_empty() {
-        return None;
-    }
-    Some(User::new(subject.common_name, subject.organizations.iter().map(String::as_str)))
-}
-
-/// The token of an `Authorization: Bearer` header.
-fn bearer(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
-    let Some(header) = headers.get(AUTHORIZATION) else { return Ok(None) };
-    let text = header.to_str().map_err(|_| ApiError::unauthorized())?;
-    match text.split_once(' ') {
-        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") && !token.trim().is_empty() => {
-            Ok(Some(token.trim()))
+    /// The user of a bearer token that is meant for one of the audiences.
+    pub async fn token(&self, token: &str, audiences: &[String]) -> Outcome {
+        let before = self.api.get().map_or(0, |api| api.caches.revision());
+        let outcome = self.ask(token, audiences).await;
+        let (false, Some(api)) = (matches!(outcome, Ok(Some(_))), self.api.get()) else { return outcome };
+        // A token may be younger than what the caches have come to.
+        match api.caches.settle().await {
+            Ok(now) if now != before => self.ask(token, audiences).await,
+            _ => outcome,
         }
-        _ => Err(ApiError::unauthorized()),
+    }
+
+    async fn ask(&self, token: &str, audiences: &[String]) -> Outcome {
+        // Tokens that say nothing of audiences are for the API server.
+        let implicit = self.service_accounts.audiences();
+        let for_us = common(audiences, implicit);
+        if !for_us.is_empty() {
+            let known = self.token_file.authenticate(token).or_else(|| self.bootstrap_token(token));
+            if let Some(user) = known {
+                return Ok(Some(Authenticated { user, audiences: for_us }));
+            }
+        }
+        let mut errors = Vec::new();
+        match self.service_accounts.authenticate(token, audiences) {
+            Ok(None) => {}
+            Ok(known) => return Ok(known),
+            Err(error) => errors.push(error),
+        }
+        if !self.issuers.is_empty() && !for_us.is_empty() {
+            let key = (service_accounts::hash(token), for_us.clone());
+            let now = (self.clock)().as_millisecond();
+            if let Some(known) = self.remembered.get(&key, now) {
+                return Ok(Some(known));
+            }
+            for issuer in &self.issuers {
+                match issuer.authenticate(token, &for_us).await {
+                    Ok(None) => {}
+                    Ok(Some(known)) => {
+                        self.remembered.put(key, known.clone(), now + REMEMBER_MILLIS);
+                        return Ok(Some(known));
+                    }
+                    Err(error) => errors.push(error),
+                }
+            }
+        }
+        if let Some(webhook) = &self.webhook {
+            match webhook.authenticate(token, audiences, implicit).await {
+                Ok(None) => {}
+                Ok(known) => return Ok(known),
+                Err(error) => errors.push(error),
+            }
+        }
+        if errors.is_empty() {
+            return Ok(None);
+        }
+        Err(format!("[invalid bearer token, {}]", errors.join(", ")))
+    }
+
+    fn bootstrap_token(&self, token: &str) -> Option<Arc<User>> {
+        let api = self.api.get().filter(|_| self.bootstrap_tokens)?;
+        bootstrap::authenticate(api, token, (self.clock)()).map(Arc::new)
+    }
+}
+
+/// The token of an `Authorization: Bearer` header, or of a WebSocket's protocols, from which it is taken out.
+fn bearer(headers: &mut HeaderMap) -> Result<Option<String>, ApiError> {
+    if let Some(header) = headers.get(AUTHORIZATION) {
+        let text = header.to_str().map_err(|_| ApiError::unauthorized())?;
+        return match text.split_once(' ') {
+            Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") && !token.trim().is_empty() => {
+                Ok(Some(token.trim().to_owned()))
+            }
+            _ => Err(ApiError::unauthorized()),
+        };
+    }
+    let Some(header) = headers.get(SEC_WEBSOCKET_PROTOCOL) else { return Ok(None) };
+    let text = header.to_str().map_err(|_| ApiError::unauthorized())?.to_owned();
+    let (tokens, rest): (Vec<&str>, Vec<&str>) =
+        text.split(',').map(str::trim).partition(|protocol| protocol.starts_with(WEBSOCKET_TOKEN));
+    let [token] = tokens.as_slice() else {
+        return if tokens.is_empty() { Ok(None) } else { Err(ApiError::unauthorized()) };
+    };
+    // A token alone would leave no protocol to speak.
+    let decoded = URL_SAFE_NO_PAD.decode(&token[WEBSOCKET_TOKEN.len()..]).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    let decoded = decoded.filter(|token| !token.is_empty() && !rest.is_empty()).ok_or_else(ApiError::unauthorized)?;
+    let rest = http::HeaderValue::from_str(&rest.join(",")).map_err(|_| ApiError::unauthorized())?;
+    headers.insert(SEC_WEBSOCKET_PROTOCOL, rest);
+    Ok(Some(decoded))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+
+    #[test]
+    fn tokens_come_in_headers_and_in_protocols() {
+        let read = |name: http::HeaderName, text: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, HeaderValue::from_static(text));
+            let token = bearer(&mut headers);
+            (token.map_err(|error| error.code), headers)
+        };
+        assert_eq!(read(AUTHORIZATION, "Bearer abc").0, Ok(Some("abc".to_owned())));
+        assert_eq!(read(AUTHORIZATION, "bearer  abc").0, Ok(Some("abc".to_owned())));
+        assert_eq!(read(AUTHORIZATION, "Basic abc").0, Err(401));
+        assert_eq!(read(AUTHORIZATION, "Bearer ").0, Err(401));
+        let (token, headers) = read(SEC_WEBSOCKET_PROTOCOL, "v4.channel.k8s.io, base64url.bearer.authorization.k8s.io.YWJj");
+        assert_eq!(token, Ok(Some("abc".to_owned())));
+        assert_eq!(headers[SEC_WEBSOCKET_PROTOCOL], "v4.channel.k8s.io");
+        assert_eq!(read(SEC_WEBSOCKET_PROTOCOL, "v4.channel.k8s.io").0, Ok(None));
+        assert_eq!(read(SEC_WEBSOCKET_PROTOCOL, "base64url.bearer.authorization.k8s.io.YWJj").0, Err(401));
     }
 }

@@ -16,6 +16,7 @@ use machinery::gvk::GroupResource;
 use machinery::rest::User;
 use machinery::status::ApiError;
 
+use crate::cache::Caches;
 pub use attributes::{Attributes, Selectors};
 use rbac::Rule;
 pub use settings::{Mode, Settings};
@@ -94,18 +95,30 @@ pub enum Step {
 /// The chain: the first Allow or Deny counts.
 pub struct Authorizers {
     steps: Vec<Step>,
+    caches: Option<Arc<Caches>>,
     /// Roles and bindings, for the checks on writes to them; there even when RBAC is not one of the steps.
     pub rbac: Option<Arc<rbac::Rbac>>,
 }
 
 impl Authorizers {
-    /// In this order.
-    pub fn new(steps: Vec<Step>, rbac: Option<Arc<rbac::Rbac>>) -> Self {
-        Self { steps, rbac }
+    /// In this order, on these caches.
+    pub fn new(steps: Vec<Step>, rbac: Option<Arc<rbac::Rbac>>, caches: Option<Arc<Caches>>) -> Self {
+        Self { steps, rbac, caches }
     }
 
     /// Decides one request.
     pub async fn authorize(&self, attributes: &Attributes<'_>) -> Verdict {
+        let before = self.caches.as_ref().map_or(0, |caches| caches.revision());
+        let verdict = self.decide(attributes).await;
+        let (false, Some(caches)) = (verdict.allows(), &self.caches) else { return verdict };
+        // Nobody is refused for a grant that was acknowledged before they asked and is still on its way into the caches.
+        match caches.settle().await {
+            Ok(now) if now != before => self.decide(attributes).await,
+            _ => verdict,
+        }
+    }
+
+    async fn decide(&self, attributes: &Attributes<'_>) -> Verdict {
         // The reasons of those without an opinion are told together, one per line.
         let mut reasons: Option<Arc<str>> = None;
         for step in &self.steps {
@@ -241,7 +254,7 @@ mod tests {
     async fn the_first_word_counts_and_silence_is_a_refusal() {
         let user = User::new("jane", []);
         let question = Attributes::question(&user, "get", "", "pods", "");
-        let chain = |steps: Vec<Box<dyn Authorizer>>| Authorizers::new(steps.into_iter().map(Step::Local).collect(), None);
+        let chain = |steps: Vec<Box<dyn Authorizer>>| Authorizers::new(steps.into_iter().map(Step::Local).collect(), None, None);
         assert!(!chain(vec![]).allows(&question).await);
         assert!(!chain(vec![Box::new(Masters)]).allows(&question).await);
         assert!(chain(vec![Box::new(Masters), Box::new(AlwaysAllow)]).allows(&question).await);

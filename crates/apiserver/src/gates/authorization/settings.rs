@@ -10,6 +10,7 @@ use super::node::Node;
 use super::rbac::{self, Rbac};
 use super::webhook::{self, Webhook};
 use super::{AlwaysAllow, AlwaysDeny, Authorizers, Decision, Masters, Step, abac};
+use crate::cache::Caches;
 use crate::gates::outbound::{self, Remote};
 use crate::registry::Registry;
 use crate::rest::Clock;
@@ -139,7 +140,7 @@ impl Settings {
     }
 
     /// The authorizers. Masters come first, so that a broken policy can be mended.
-    pub fn build(&self, registry: &Registry, clock: &Clock) -> Result<Authorizers, Error> {
+    pub fn build(&self, registry: &Registry, caches: &Arc<Caches>, clock: &Clock) -> Result<Authorizers, Error> {
         let rbac = Rbac::new(registry).map(Arc::new);
         let mut steps = vec![Step::Local(Box::new(Masters))];
         for mode in &self.modes {
@@ -170,7 +171,7 @@ impl Settings {
         }
         // The checks on writes to roles count only where roles do.
         let counts = self.modes.contains(&Mode::Rbac);
-        Ok(Authorizers::new(steps, rbac.filter(|_| counts)))
+        Ok(Authorizers::new(steps, rbac.filter(|_| counts), Some(caches.clone())))
     }
 }
 

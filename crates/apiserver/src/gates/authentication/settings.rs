@@ -1,0 +1,132 @@
+//! Which authenticators there are: by flags, or by an `AuthenticationConfiguration` file.
+
+use std::path::{Path, PathBuf};
+
+use machinery::{Value, codec, value};
+
+use super::{certificates, oidc, service_accounts, webhook};
+
+/// Why the settings cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file cannot be read.
+    #[error("cannot read {path}: {why}")]
+    File {
+        /// The file.
+        path: String,
+        /// Why.
+        why: String,
+    },
+    /// Static tokens.
+    #[error(transparent)]
+    TokenFile(#[from] super::token_file::Error),
+    /// Certificates.
+    #[error(transparent)]
+    Certificates(#[from] certificates::Error),
+    /// The webhook.
+    #[error(transparent)]
+    Webhook(#[from] crate::gates::outbound::Error),
+}
+
+/// Who may come without showing anything.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Anonymous {
+    /// Everybody.
+    Allowed,
+    /// Nobody.
+    Refused,
+    /// Whoever asks for one of these paths.
+    At(Vec<String>),
+}
+
+impl Anonymous {
+    /// Whether a request for this path may be anonymous.
+    pub fn allows(&self, path: &str) -> bool {
+        match self {
+            Self::Allowed => true,
+            Self::Refused => false,
+            Self::At(paths) => paths.iter().any(|allowed| allowed == path),
+        }
+    }
+}
+
+/// The chain as it is configured.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// `--token-auth-file`.
+    pub token_file: Option<PathBuf>,
+    /// `--enable-bootstrap-token-auth`.
+    pub bootstrap_tokens: bool,
+    /// Service accounts.
+    pub service_accounts: service_accounts::Settings,
+    /// Other issuers.
+    pub issuers: Vec<oidc::Settings>,
+    /// An authenticator elsewhere.
+    pub webhook: Option<webhook::Settings>,
+    /// The front proxy.
+    pub front_proxy: Option<certificates::FrontProxy>,
+    /// `--anonymous-auth`, or its conditions.
+    pub anonymous: Anonymous,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            token_file: None,
+            bootstrap_tokens: true,
+            service_accounts: service_accounts::Settings::default(),
+            issuers: Vec::new(),
+            webhook: None,
+            front_proxy: None,
+            anonymous: Anonymous::Allowed,
+        }
+    }
+}
+
+impl Settings {
+    /// Takes in the file of `--authentication-config`.
+    pub fn load(&mut self, path: &Path) -> Result<(), Error> {
+        let failed = |why: String| Error::File { path: path.display().to_string(), why };
+        let bytes = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
+        let tree = codec::yaml::decode(&bytes, codec::Limits::default()).map_err(|error| failed(error.message))?.value;
+        self.read(&tree).map_err(failed)
+    }
+
+    fn read(&mut self, tree: &Value) -> Result<(), String> {
+        if value::text(tree, "kind") != "AuthenticationConfiguration" {
+            return Err("it is no AuthenticationConfiguration".to_owned());
+        }
+        let issuers = value::list(tree, "jwt").iter().map(oidc::Settings::read);
+        self.issuers = issuers.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
+        if let Some(anonymous) = tree.get("anonymous").filter(|anonymous| anonymous.is_object()) {
+            let conditions = value::list(anonymous, "conditions");
+            self.anonymous = match (value::flag(anonymous, "enabled"), conditions) {
+                (false, []) => Anonymous::Refused,
+                (false, _) => return Err("anonymous.conditions: Invalid value: enabled should be set to true when conditions are defined".to_owned()),
+                (true, []) => Anonymous::Allowed,
+                (true, paths) => Anonymous::At(paths.iter().map(|path| value::text(path, "path").to_owned()).collect()),
+            };
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn anonymous_requests_have_conditions() {
+        let read = |anonymous: Value| {
+            let mut settings = Settings::default();
+            let tree = json!({"kind": "AuthenticationConfiguration", "anonymous": anonymous});
+            settings.read(&tree).map(|()| settings.anonymous)
+        };
+        assert_eq!(read(json!(null)), Ok(Anonymous::Allowed));
+        assert_eq!(read(json!({"enabled": false})), Ok(Anonymous::Refused));
+        let some = read(json!({"enabled": true, "conditions": [{"path": "/livez"}]})).expect("conditions");
+        assert!(some.allows("/livez") && !some.allows("/livez/ping"));
+        assert!(read(json!({"enabled": false, "conditions": [{"path": "/livez"}]})).is_err());
+    }
+}

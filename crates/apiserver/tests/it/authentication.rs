@@ -1,0 +1,162 @@
+//! Who somebody is, shown in every way there is.
+
+use client::Client;
+use client::config::{Credentials, Impersonate};
+use k8s_openapi::api::core::v1::{Pod, Secret, ServiceAccount};
+use serde_json::json;
+
+use crate::server::Server;
+
+#[tokio::test]
+async fn a_service_accounts_token_is_good_while_the_account_lives() {
+    let server = Server::default().await;
+    let admin = server.kubectl();
+    admin.run(&["create", "serviceaccount", "bot"]).await;
+    let token = admin.run(&["create", "token", "bot"]).await;
+    let bot = server.kubectl_with_token(token.trim());
+    let who = bot.run(&["auth", "whoami", "-o", "yaml"]).await;
+    assert!(who.contains("username: system:serviceaccount:default:bot"), "{who}");
+    assert!(who.contains("- system:serviceaccounts:default"), "{who}");
+    let refused = bot.fail(&["get", "pods"]).await;
+    assert_eq!(
+        refused,
+        "Error from server (Forbidden): pods is forbidden: User \"system:serviceaccount:default:bot\" cannot list resource \"pods\" in API group \"\" in the namespace \"default\"\n"
+    );
+    admin.run(&["create", "rolebinding", "bot", "--clusterrole=view", "--serviceaccount=default:bot"]).await;
+    // The aggregation controller fills `view` in a whole cluster; here the binding alone counts.
+    admin.run(&["create", "role", "reader", "--verb=list", "--resource=pods"]).await;
+    admin.run(&["create", "rolebinding", "reader", "--role=reader", "--serviceaccount=default:bot"]).await;
+    bot.run(&["get", "pods"]).await;
+    admin.run(&["delete", "serviceaccount", "bot"]).await;
+    let gone = bot.fail(&["get", "pods"]).await;
+    assert!(gone.contains("You must be logged in to the server"), "{gone}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn token_reviews_know_audiences() {
+    let server = Server::default().await;
+    let admin = server.admin();
+    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": ["vault"], "expirationSeconds": 600}});
+    let issued: serde_json::Value =
+        admin.create_subresource::<ServiceAccount, _, _>("default", "default", "token", &request).await.expect("a token");
+    let token = issued["status"]["token"].as_str().expect("a token").to_owned();
+    let reviews = client::Gvr::new("authentication.k8s.io", "v1", "tokenreviews");
+    let review = |audiences: serde_json::Value| {
+        let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "metadata": {}, "spec": {"token": token, "audiences": audiences}});
+        let reviews = admin.dynamic(&reviews);
+        async move { reviews.create("", &body).await.expect("a review")["status"].clone() }
+    };
+    let known = review(json!(["vault", "other"])).await;
+    assert_eq!(known["authenticated"], true, "{known}");
+    assert_eq!(known["audiences"], json!(["vault"]));
+    assert_eq!(known["user"]["username"], "system:serviceaccount:default:default");
+    let ours = review(json!([])).await;
+    assert_ne!(ours["authenticated"], true, "a token for somebody else is none for us: {ours}");
+    let bearer = server.kubectl_with_token(&token).fail(&["get", "pods"]).await;
+    assert!(bearer.contains("logged in"), "{bearer}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn bootstrap_tokens_and_static_tokens_name_their_users() {
+    let server = Server::start(|config, directory| {
+        let path = directory.join("tokens.csv");
+        std::fs::write(&path, "static-token-1,jane,7,\"devs,ops\"\n").expect("a file");
+        config.authentication.token_file = Some(path);
+    })
+    .await;
+    let secret: Secret = serde_json::from_value(json!({
+        "metadata": {"name": "bootstrap-token-abcdef", "namespace": "kube-system"},
+        "type": "bootstrap.kubernetes.io/token",
+        "stringData": {"token-id": "abcdef", "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true",
+            "auth-extra-groups": "system:bootstrappers:kubeadm:default-node-token"},
+    }))
+    .expect("a secret");
+    server.admin().create(&secret).await.expect("a secret");
+    let who = server.kubectl_with_token("abcdef.0123456789abcdef").run(&["auth", "whoami", "-o", "yaml"]).await;
+    assert!(who.contains("username: system:bootstrap:abcdef"), "{who}");
+    assert!(who.contains("- system:bootstrappers:kubeadm:default-node-token"), "{who}");
+    let who = server.kubectl_with_token("static-token-1").run(&["auth", "whoami", "-o", "yaml"]).await;
+    assert!(who.contains("username: jane") && who.contains("uid: \"7\"") && who.contains("- ops"), "{who}");
+    let wrong = server.kubectl_with_token("abcdef.0123456789abcdee").fail(&["get", "pods"]).await;
+    assert!(wrong.contains("logged in"), "{wrong}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn impersonation_is_allowed_to_those_who_may() {
+    let server = Server::default().await;
+    let kubectl = server.kubectl();
+    let who = kubectl.run(&["auth", "whoami", "--as=jane", "--as-group=devs", "--as-uid=9", "-o", "yaml"]).await;
+    assert!(who.contains("username: jane") && who.contains("- devs") && who.contains("uid: \"9\""), "{who}");
+    let who = kubectl.run(&["auth", "whoami", "--as=system:serviceaccount:a:bot", "-o", "yaml"]).await;
+    assert!(who.contains("- system:serviceaccounts:a"), "{who}");
+    kubectl.run(&["create", "serviceaccount", "bot"]).await;
+    let token = kubectl.run(&["create", "token", "bot"]).await;
+    let bot = server.kubectl_with_token(token.trim());
+    let mut config = server.config();
+    config.credentials = Credentials::token(token.trim()).expect("a token");
+    config.impersonate = Some(Impersonate { user: "system:admin".to_owned(), groups: Vec::new() });
+    let refused = Client::https(config).expect("a client").list::<Pod>("default", &Default::default()).await;
+    assert_eq!(
+        refused.expect_err("refused").to_string(),
+        "users \"system:admin\" is forbidden: User \"system:serviceaccount:default:bot\" cannot impersonate resource \"users\" in API group \"\" at the cluster scope"
+    );
+    kubectl.run(&["create", "clusterrole", "as-jane", "--verb=impersonate", "--resource=users", "--resource-name=jane"]).await;
+    kubectl.run(&["create", "clusterrolebinding", "as-jane", "--clusterrole=as-jane", "--serviceaccount=default:bot"]).await;
+    let who = bot.run(&["auth", "whoami", "--as=jane", "-o", "yaml"]).await;
+    assert!(who.contains("username: jane"), "{who}");
+    // Her groups are another question than her name.
+    bot.fail(&["auth", "whoami", "--as=jane", "--as-group=system:masters"]).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn headers_of_a_front_proxy_mean_nothing_from_others() {
+    let server = Server::default().await;
+    // No front proxy is configured: whatever the client claims, it is anonymous.
+    let mut config = server.config();
+    config.credentials = Credentials::default();
+    config.impersonate = Some(Impersonate { user: "kubernetes-admin".to_owned(), groups: vec!["system:masters".to_owned()] });
+    let client = Client::https(config).expect("a client");
+    let refused = client.list::<Pod>("default", &Default::default()).await.expect_err("refused");
+    assert_eq!(refused.code(), Some(403));
+    assert!(refused.to_string().contains("User \"system:anonymous\" cannot impersonate resource \"users\""), "{refused}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_issuer_of_our_tokens_can_be_discovered() {
+    let server = Server::default().await;
+    let kubectl = server.kubectl();
+    let document = kubectl.run(&["get", "--raw", "/.well-known/openid-configuration"]).await;
+    let document: serde_json::Value = serde_json::from_str(&document).expect("a document");
+    assert_eq!(document["issuer"], "https://kubernetes.default.svc.cluster.local");
+    assert_eq!(document["response_types_supported"], json!(["id_token"]));
+    let keys: serde_json::Value =
+        serde_json::from_str(&kubectl.run(&["get", "--raw", "/openid/v1/jwks"]).await).expect("keys");
+    assert_eq!(keys["keys"].as_array().map(Vec::len), Some(1));
+    assert_eq!(keys["keys"][0]["use"], "sig");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn anonymous_requests_can_be_kept_to_some_paths() {
+    use apiserver::gates::authentication::Anonymous;
+    let server = Server::start(|config, _| {
+        config.authentication.anonymous = Anonymous::At(vec!["/livez".to_owned()]);
+    })
+    .await;
+    let client = Client::https(server.config()).expect("a client");
+    let ask = |path: &'static str| {
+        let client = client.clone();
+        async move {
+            let request = http::Request::builder().uri(path).body(machinery::rest::Body::Empty).expect("a request");
+            client.request(request).await.map_or_else(|error| error.code().unwrap_or(0), |answer| answer.status().as_u16())
+        }
+    };
+    assert_eq!(ask("/livez").await, 200);
+    assert_eq!(ask("/readyz").await, 401);
+    server.stop().await;
+}

@@ -1,0 +1,139 @@
+//! Who may do what, asked from outside.
+
+use client::Error;
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role};
+use machinery::rest::User;
+use serde_json::json;
+use testkit::build::{BuildPod as _, node, pod};
+
+use crate::server::Server;
+
+fn typed<T: serde::de::DeserializeOwned>(tree: serde_json::Value) -> T {
+    serde_json::from_value(tree).expect("an object of that kind")
+}
+
+fn refusal<T: std::fmt::Debug>(outcome: Result<T, Error>) -> String {
+    let error = outcome.expect_err("refused");
+    assert_eq!(error.code(), Some(403), "{error}");
+    error.to_string()
+}
+
+#[tokio::test]
+async fn nobody_grants_what_they_do_not_have() {
+    let server = Server::default().await;
+    let admin = server.admin();
+    let role: ClusterRole = typed(json!({"metadata": {"name": "role-writer"}, "rules": [
+        {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles", "roles", "clusterrolebindings"], "verbs": ["*"]},
+    ]}));
+    // `*` would be `escalate` and `bind` too.
+    let mut writer = role.clone();
+    writer.rules.as_mut().expect("rules")[0].verbs = ["create", "update", "get"].map(str::to_owned).to_vec();
+    admin.create(&writer).await.expect("a role");
+    let binding = |name: &str, role: &str, user: &str| -> ClusterRoleBinding {
+        typed(json!({"metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            "subjects": [{"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}]}))
+    };
+    admin.create(&binding("writer", "role-writer", "jane")).await.expect("a binding");
+    let jane = server.as_user(User::new("jane", ["devs"]));
+    let wanted: ClusterRole = typed(json!({"metadata": {"name": "reader"}, "rules": [
+        {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"]},
+        {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"], "verbs": ["get"]},
+    ]}));
+    assert_eq!(
+        refusal(jane.create(&wanted).await),
+        "clusterroles.rbac.authorization.k8s.io \"reader\" is forbidden: user \"jane\" (groups=[\"devs\" \"system:authenticated\"]) is attempting to grant RBAC permissions not currently held:\n{APIGroups:[\"\"], Resources:[\"secrets\"], Verbs:[\"get\" \"list\"]}"
+    );
+    let held: ClusterRole = typed(json!({"metadata": {"name": "held"}, "rules": [
+        {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"], "verbs": ["get"]}]}));
+    jane.create(&held).await.expect("what she has herself");
+    let refused = refusal(jane.create(&binding("admin", "cluster-admin", "jane")).await);
+    assert!(refused.contains("is attempting to grant RBAC permissions not currently held"), "{refused}");
+    jane.create(&binding("fine", "held", "bob")).await.expect("a binding to what she has");
+    let missing = jane.create(&binding("nothing", "no-such-role", "bob")).await.expect_err("no such role");
+    assert_eq!(missing.code(), Some(404));
+    // With `escalate` and `bind` she may.
+    admin.create(&ClusterRole { metadata: typed(json!({"name": "role-master"})), ..role }).await.expect("a role");
+    admin.create(&binding("master", "role-master", "jane")).await.expect("a binding");
+    jane.create(&wanted).await.expect("escalated");
+    jane.create(&binding("admin", "cluster-admin", "jane")).await.expect("bound");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_namespaces_role_reaches_only_its_namespace() {
+    let server = Server::default().await;
+    let admin = server.admin();
+    let everything = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]);
+    admin.create(&typed::<Role>(json!({"metadata": {"name": "all", "namespace": "default"}, "rules": everything}))).await.expect("a role");
+    let binding: k8s_openapi::api::rbac::v1::RoleBinding = typed(json!({"metadata": {"name": "all", "namespace": "default"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "all"},
+        "subjects": [{"kind": "User", "name": "jane", "apiGroup": "rbac.authorization.k8s.io"}]}));
+    admin.create(&binding).await.expect("a binding");
+    let jane = server.as_user(User::new("jane", []));
+    jane.list::<Pod>("default", &Default::default()).await.expect("her own namespace");
+    assert_eq!(
+        refusal(jane.list::<Pod>("kube-system", &Default::default()).await),
+        "pods is forbidden: User \"jane\" cannot list resource \"pods\" in API group \"\" in the namespace \"kube-system\""
+    );
+    assert_eq!(
+        refusal(jane.list::<Node>("", &Default::default()).await),
+        "nodes is forbidden: User \"jane\" cannot list resource \"nodes\" in API group \"\" at the cluster scope"
+    );
+    assert!(refusal(jane.list::<Pod>("", &Default::default()).await).contains("at the cluster scope"));
+    // The namespace object itself has the namespace in its path, and is the cluster's all the same.
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_node_sees_what_its_pods_use() {
+    let server = Server::default().await;
+    let admin = server.admin();
+    for name in ["n1", "n2"] {
+        admin.create(&node(name)).await.expect("a node");
+    }
+    let secret = |name: &str| -> Secret { typed(json!({"metadata": {"name": name, "namespace": "default"}})) };
+    admin.create(&secret("used")).await.expect("a secret");
+    admin.create(&secret("unused")).await.expect("a secret");
+    let mut web = pod("web").on("n1");
+    web.spec.as_mut().expect("a spec").volumes = Some(vec![typed(json!({"name": "s", "secret": {"secretName": "used"}}))]);
+    let n1 = server.as_user(User::new("system:node:n1", ["system:nodes"]));
+    let n2 = server.as_user(User::new("system:node:n2", ["system:nodes"]));
+    let early = refusal(n1.get::<Secret>("default", "used").await);
+    assert!(early.ends_with("no relationship found between node 'n1' and this object"), "{early}");
+    admin.create(&web).await.expect("a pod");
+    n1.get::<Secret>("default", "used").await.expect("its pod uses it");
+    refusal(n1.get::<Secret>("default", "unused").await);
+    refusal(n2.get::<Secret>("default", "used").await);
+    refusal(n1.list::<Secret>("default", &Default::default()).await);
+    refusal(n1.get::<ConfigMap>("default", "any").await);
+    n1.get::<Node>("", "n1").await.expect("itself");
+    assert!(refusal(n1.get::<Node>("", "n2").await).ends_with("node 'n1' cannot read 'n2', only its own Node object"));
+    let own = client::ListParams { field_selector: "spec.nodeName=n1".to_owned(), ..Default::default() };
+    assert_eq!(n1.list::<Pod>("", &own).await.expect("its own pods").items.len(), 1);
+    assert!(refusal(n2.list::<Pod>("", &own).await).ends_with("can only list/watch pods with spec.nodeName field selector"));
+    admin.delete::<Pod>("default", "web", &client::DeleteOptions { grace_period_seconds: Some(0), ..Default::default() }).await.expect("gone");
+    // A list sees everything that was acknowledged before it, and so does what is decided after it.
+    assert!(admin.list::<Pod>("", &own).await.expect("a list").items.is_empty());
+    refusal(n1.get::<Secret>("default", "used").await);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn kubectl_asks_what_it_may() {
+    let server = Server::default().await;
+    let kubectl = server.kubectl();
+    let who = kubectl.run(&["auth", "whoami"]).await;
+    assert!(who.contains("kubernetes-admin") && who.contains("system:masters"), "{who}");
+    let list = kubectl.run(&["auth", "can-i", "--list"]).await;
+    assert!(list.lines().any(|line| line.starts_with("*.*") && line.contains("[*]")), "{list}");
+    assert!(list.contains("selfsubjectaccessreviews.authorization.k8s.io"), "{list}");
+    let as_jane = kubectl.output(&["auth", "can-i", "list", "pods", "--as", "jane"], "").await;
+    assert_eq!(as_jane.stdout, "no\n");
+    kubectl.run(&["create", "clusterrole", "frobnicator", "--verb=frobnicate", "--resource=pods"]).await;
+    kubectl.run(&["create", "clusterrolebinding", "frob", "--clusterrole=frobnicator", "--user=jane"]).await;
+    let as_jane = kubectl.output(&["auth", "can-i", "frobnicate", "pods", "--as", "jane"], "").await;
+    assert_eq!(as_jane.stdout, "yes\n", "{}", as_jane.stderr);
+    server.stop().await;
+}

@@ -1,0 +1,5 @@
+//! The gauntlet from outside: real servers, real kubectl, webhooks started by the tests.
+
+mod authentication;
+mod authorization;
+mod server;

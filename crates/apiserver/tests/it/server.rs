@@ -1,0 +1,107 @@
+//! An API server with settings of the test's own, and kubectl for whoever the test wants to be.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use client::{Client, Config};
+use machinery::rest::User;
+use store::embedded::Embedded;
+use tempfile::TempDir;
+use testkit::Kubectl;
+use testkit::build::service_account;
+
+/// A running server.
+pub struct Server {
+    server: apiserver::Server,
+    store: Arc<Embedded>,
+    pub keys: pki::Cluster,
+    directory: TempDir,
+}
+
+impl Server {
+    /// With the settings that a function makes of the default ones; it is told a directory for files.
+    pub async fn start(configure: impl FnOnce(&mut apiserver::Config, &Path)) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let store = Embedded::open(&directory.path().join("store"), store::embedded::Options::default()).expect("a store");
+        let options = pki::Options {
+            now: jiff::Timestamp::now(),
+            service_address: IpAddr::from([10, 96, 0, 1]),
+            cluster_domain: "cluster.local".to_owned(),
+            hosts: Vec::new(),
+        };
+        let keys = pki::Cluster::ensure(&directory.path().join("pki"), &options).expect("certificates");
+        let tls = pki::server_config(&keys.server, &keys.authority_pem()).expect("TLS");
+        let kubelet = pki::client_config(&keys.kubelet_client, &keys.authority_pem()).expect("TLS");
+        let tokens = pki::PrivateKey::from_pem(keys.service_account_key.to_pem()).expect("our own key");
+        let mut config = apiserver::Config::new(store.clone(), tls, kubelet, tokens);
+        configure(&mut config, directory.path());
+        let server = apiserver::Server::start(config).await.expect("an API server");
+        let started = Self { server, store, keys, directory };
+        started.admin().create(&service_account("default")).await.expect("the default service account");
+        started
+    }
+
+    /// As every cluster is by default.
+    pub async fn default() -> Self {
+        Self::start(|_, _| {}).await
+    }
+
+    /// The administrator, in process.
+    pub fn admin(&self) -> Client {
+        self.as_user(User::new("kubernetes-admin", ["system:masters"]))
+    }
+
+    /// Somebody, in process.
+    pub fn as_user(&self, user: User) -> Client {
+        Client::in_process(self.server.handler(), user)
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> String {
+        format!("https://{}", self.server.address)
+    }
+
+    /// A client over HTTPS that shows nothing yet.
+    pub fn config(&self) -> Config {
+        let mut config = Config::new(self.address());
+        config.trust = client::config::Trust::bundle(self.keys.authority_pem().as_bytes()).expect("our own authority");
+        config
+    }
+
+    /// kubectl as the administrator.
+    pub fn kubectl(&self) -> Kubectl {
+        let path = self.path("admin.kubeconfig");
+        let text = pki::kubeconfig(&self.address(), &self.keys.authority_pem(), "kubernetes-admin", &self.keys.admin);
+        pki::write_private(&path, &text).expect("a kubeconfig");
+        Kubectl::new(&path, self.directory.path())
+    }
+
+    /// kubectl with a token and nothing else.
+    pub fn kubectl_with_token(&self, token: &str) -> Kubectl {
+        let name = format!("{}.kubeconfig", token.bytes().fold(7u64, |hash, byte| hash.wrapping_mul(31) + u64::from(byte)));
+        let authority = self.path("ca.pem");
+        std::fs::write(&authority, self.keys.authority_pem()).expect("a file");
+        let text = format!(
+            "{{apiVersion: v1, kind: Config, current-context: c, contexts: [{{name: c, context: {{cluster: c, user: u}}}}], \
+             clusters: [{{name: c, cluster: {{server: '{}', certificate-authority: '{}'}}}}], \
+             users: [{{name: u, user: {{token: '{token}'}}}}]}}",
+            self.address(),
+            authority.display()
+        );
+        let path = self.path(&name);
+        std::fs::write(&path, text).expect("a kubeconfig");
+        Kubectl::new(&path, self.directory.path())
+    }
+
+    /// A file of the server's directory.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Stops it.
+    pub async fn stop(self) {
+        self.server.stop().await;
+        self.store.close().await;
+    }
+}
