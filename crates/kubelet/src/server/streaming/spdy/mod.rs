@@ -164,7 +164,7 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
     /// Sends a ping back.
     pub async fn ping(&mut self, id: [u8; 4]) -> Result<(), Error> {
         // Odd ones would be answers to our own, and we ask none.
-        if id[3] % 2 == 0 {
+        if id[3].is_multiple_of(2) {
             self.io.write_all(&frame::ping(id)).await?;
             self.io.flush().await?;
         }
