@@ -31,6 +31,11 @@ impl Warnings {
         self.0.push(text.into());
     }
 
+    /// Adds several.
+    pub fn extend(&mut self, texts: Vec<String>) {
+        self.0.extend(texts);
+    }
+
     /// Writes them as RFC 7234 `Warning: 299 - "..."` headers.
     pub fn write(&self, headers: &mut HeaderMap) {
         for text in &self.0 {

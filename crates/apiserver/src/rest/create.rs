@@ -21,7 +21,8 @@ impl Api {
     /// Makes a new object.
     pub(super) async fn create(&self, call: &Call<'_>, body: Body) -> Result<Response, ApiError> {
         let options = WriteOptions::parse(call.query, "CreateOptions")?;
-        let (object, warnings) = self.read_object(call, body, &options).await?;
+        let (object, mut warnings) = self.read_object(call, body, &options).await?;
+        warnings.extend(call.resource.strategy.warnings(&object, None));
         let object = self.create_object(call, object, &options, false).await?;
         let mut response = object_response(StatusCode::CREATED, self.convert(call, object)?);
         warnings.write(response.headers_mut());

@@ -102,11 +102,12 @@ impl Api {
         let mut warnings = Warnings::default();
         let (from, to) = (call.resource.storage, call.served.facts);
         let changed = self
-            .replace(call, part, &options, |_, old| {
+            .replace(call, part, &options, |old_tree, old| {
                 let versioned = convert::from_storage(from, to, old.clone(), call.resource.cache.fields())?;
                 let (patched, applied) = patch.apply(self, call, &options, versioned.to_value())?;
                 let (mut new, said) = self.to_storage(call, patched, Vec::new(), &options)?;
                 warnings = said;
+                warnings.extend(call.resource.strategy.warnings(&new, Some(old_tree)));
                 self.check_name(call, &mut new)?;
                 self.check_namespace(call, &mut new)?;
                 Ok(Produced { new, applied })

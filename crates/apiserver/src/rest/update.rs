@@ -45,9 +45,11 @@ impl Api {
     pub(super) async fn update(&self, call: &Call<'_>, body: Body) -> Result<Response, ApiError> {
         let part = if call.info.subresource == "status" { Part::Status } else { Part::Main };
         let options = WriteOptions::parse(call.query, "UpdateOptions")?;
-        let (mut new, warnings) = self.read_object(call, body, &options).await?;
+        let (mut new, mut warnings) = self.read_object(call, body, &options).await?;
         self.check_name(call, &mut new)?;
         self.check_namespace(call, &mut new)?;
+        let old = call.resource.cache.get(&call.key()).map(|old| old.to_value());
+        warnings.extend(call.resource.strategy.warnings(&new, old.as_ref()));
         let (object, created) = match self.replace(call, part, &options, |_, _| Ok(Produced::written(new.clone()))).await? {
             Some(changed) => (changed.object(), false),
             None if part == Part::Main && call.resource.strategy.creates_on_update() => {
@@ -156,7 +158,7 @@ impl Api {
 
     /// System fields, the strategy's preparation and validation, in upstream's order.
     fn before_update(&self, call: &Call<'_>, part: Part, new: &mut Value, old: &Value) -> Result<(), ApiError> {
-        let strategy = call.resource.strategy;
+        let (strategy, subresource) = (call.resource.strategy, call.info.subresource.as_str());
         for key in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"] {
             keep(new, old, &format!("metadata.{key}"));
         }
@@ -164,10 +166,15 @@ impl Api {
         let has_status = call.resource.storage.subresource("status").is_some();
         match part {
             Part::Main => {
-                if has_status {
-                    keep(new, old, "status");
+                // A subresource of its own decides itself what of the object it may change: an approval is in the status.
+                if matches!(subresource, "" | "scale") {
+                    if has_status {
+                        keep(new, old, "status");
+                    }
+                    strategy.prepare_for_update(new, old);
+                } else {
+                    strategy.prepare_for_subresource_update(subresource, new, old);
                 }
-                strategy.prepare_for_update(new, old);
                 if strategy.counts_generations() && wish_changed(new, old) {
                     let generation = value::int(old, "metadata.generation").unwrap_or(0);
                     value::set(new, "metadata.generation", generation + 1);
@@ -181,7 +188,8 @@ impl Api {
         }
         let mut errors = self.validate_metadata(call, new, Some(old));
         match part {
-            Part::Main => errors.extend(strategy.validate_update(new, old)),
+            Part::Main if matches!(subresource, "" | "scale") => errors.extend(strategy.validate_update(new, old)),
+            Part::Main => errors.extend(strategy.validate_subresource_update(subresource, new, old)),
             Part::Status => errors.extend(strategy.validate_status_update(new, old)),
             Part::Direct => {}
         }

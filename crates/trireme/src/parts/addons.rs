@@ -1,4 +1,5 @@
-//! What a cluster of ours has besides what every Kubernetes has: the Service of cluster DNS, and what DNS may read.
+//! What a cluster of ours has besides what every Kubernetes has: the Service of cluster DNS and what DNS may read, and a
+//! default class of volumes.
 
 use std::net::IpAddr;
 
@@ -8,6 +9,11 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use serde_json::json;
 
 use crate::component::Failure;
+
+/// Makes the class of volumes in directories of the nodes, the default one until somebody chooses another.
+pub async fn ensure_storage_class(client: &Client) -> Result<(), Failure> {
+    made(client.create(&controllers::default_storage_class()).await)
+}
 
 /// Makes the `kube-dns` Service where it is missing. It has no selector: every node answers at its address itself.
 pub async fn ensure_dns(client: &Client, address: IpAddr) -> Result<(), Failure> {

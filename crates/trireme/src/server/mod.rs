@@ -233,6 +233,7 @@ fn start_agent(
         let keys = Arc::clone(&keys);
         async move {
             parts::addons::ensure_dns(&addons, cluster.dns).await?;
+            parts::addons::ensure_storage_class(&addons).await?;
             let (_renewed, certificate) = watch::channel(keys.node_server(&agent.name(), &[address.to_string()])?);
             let serving = kubelet::Serving {
                 address: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), agent.kubelet_port),
