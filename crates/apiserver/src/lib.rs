@@ -137,8 +137,12 @@ pub struct Server {
 impl Server {
     /// Loads the store, makes what every cluster has from the beginning, and serves.
     pub async fn start(config: Config) -> Result<Self, Error> {
-        let service_range = Cidr::parse(&config.service_range)
-            .ok_or_else(|| Error::Setting(format!("{:?} is no service range: give an IPv4 range such as 10.96.0.0/16", config.service_range)))?;
+        let service_range = Cidr::parse(&config.service_range).ok_or_else(|| {
+            Error::Setting(format!(
+                "{:?} is no service range: give an IPv4 range such as 10.96.0.0/16",
+                config.service_range
+            ))
+        })?;
         // Bound before anything slow, so that a taken port is said at once and early clients wait instead of failing.
         let listener = Listener::bind(config.address, config.tls).await;
         let listener = listener.map_err(|source| Error::Listen { address: config.address, source })?;
@@ -150,7 +154,11 @@ impl Server {
         let setting = |error: &dyn std::fmt::Display| Error::Setting(error.to_string());
         let authorizers = config.authorization.build(&registry, &caches, &config.clock);
         let authorizers = Arc::new(authorizers.map_err(|error| setting(&error))?);
-        let service_accounts = Arc::new(ServiceAccounts::new(config.service_account_key, config.authentication.service_accounts.clone(), config.clock.clone()));
+        let service_accounts = Arc::new(ServiceAccounts::new(
+            config.service_account_key,
+            config.authentication.service_accounts.clone(),
+            config.clock.clone(),
+        ));
         let authenticator = Authenticator::new(config.authentication, service_accounts.clone(), &config.clock);
         let authenticator = authenticator.map_err(|error| setting(&error))?;
         let api = Arc::new(Api {

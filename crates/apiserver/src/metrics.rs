@@ -7,7 +7,9 @@ use crate::rest::Api;
 /// The text.
 pub fn render(api: &Api) -> String {
     let mut text = String::with_capacity(8192);
-    text.push_str("# HELP apiserver_storage_objects [STABLE] Number of stored objects at the time of last check split by kind.\n");
+    text.push_str(
+        "# HELP apiserver_storage_objects [STABLE] Number of stored objects at the time of last check split by kind.\n",
+    );
     text.push_str("# TYPE apiserver_storage_objects gauge\n");
     for resource in api.registry.all() {
         let _ = writeln!(text, "apiserver_storage_objects{{resource=\"{}\"}} {}", resource.name, resource.cache.len());

@@ -120,11 +120,13 @@ fn invalid(kind: &str, review: &Value) -> Vec<FieldError> {
             _ => {}
         }
     }
-    let allowed: &[&str] = if kind == "LocalSubjectAccessReview" { &["namespace", "managedFields"] } else { &["managedFields"] };
+    let allowed: &[&str] =
+        if kind == "LocalSubjectAccessReview" { &["namespace", "managedFields"] } else { &["managedFields"] };
     let metadata = review.get("metadata").and_then(Value::as_object);
     let said = metadata.into_iter().flatten().any(|(key, text)| !allowed.contains(&key.as_str()) && !text.is_null());
     if said {
-        let why = if kind == "LocalSubjectAccessReview" { "must be empty except for namespace" } else { "must be empty" };
+        let why =
+            if kind == "LocalSubjectAccessReview" { "must be empty except for namespace" } else { "must be empty" };
         errors.push(FieldError::invalid("metadata", review["metadata"].clone(), why));
     }
     if kind == "LocalSubjectAccessReview" {
@@ -266,12 +268,15 @@ fn rules(chain: &Chain, review: &Value, user: &User) -> Result<Value, ApiError> 
     let found = chain.authorizers.rules(user, namespace);
     let list = |urls: bool| -> Vec<Value> {
         let mut seen = Vec::new();
-        for rule in found.rules.iter().filter(|rule| if urls { !rule.urls.is_empty() } else { !rule.resources.is_empty() }) {
+        for rule in
+            found.rules.iter().filter(|rule| if urls { !rule.urls.is_empty() } else { !rule.resources.is_empty() })
+        {
             seen.push(rule.to_value());
         }
         seen
     };
-    let mut status = json!({"resourceRules": list(false), "nonResourceRules": list(true), "incomplete": found.incomplete});
+    let mut status =
+        json!({"resourceRules": list(false), "nonResourceRules": list(true), "incomplete": found.incomplete});
     match found.errors.as_slice() {
         [] => {}
         [one] => status["evaluationError"] = json!(one),
@@ -286,7 +291,8 @@ async fn token(chain: &Chain, review: &Value) -> Result<Value, ApiError> {
     if token.is_empty() {
         return Err(ApiError::bad_request("token is required for TokenReview in authentication"));
     }
-    let asked = value::list(review, "spec.audiences").iter().filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>();
+    let asked =
+        value::list(review, "spec.audiences").iter().filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>();
     let audiences = if asked.is_empty() { chain.api.service_accounts.audiences().to_vec() } else { asked };
     Ok(match chain.authenticator.token(token, &audiences).await {
         Ok(Some(known)) => json!({"authenticated": true, "user": user_info(&known.user), "audiences": known.audiences}),
@@ -333,12 +339,20 @@ mod tests {
         };
         check("SelfSubjectAccessReview", json!({"spec": {}}), &["spec"]);
         check("SubjectAccessReview", json!({"spec": {"resourceAttributes": {}}}), &["spec.user"]);
-        check("SubjectAccessReview", json!({"spec": {"user": "u", "resourceAttributes": {}, "nonResourceAttributes": {}}}), &["spec"]);
+        check(
+            "SubjectAccessReview",
+            json!({"spec": {"user": "u", "resourceAttributes": {}, "nonResourceAttributes": {}}}),
+            &["spec"],
+        );
         check(
             "LocalSubjectAccessReview",
             json!({"metadata": {"namespace": "a"}, "spec": {"user": "u", "resourceAttributes": {"namespace": "b"}}}),
             &["spec.resourceAttributes.namespace"],
         );
-        check("SelfSubjectAccessReview", json!({"metadata": {"name": "x"}, "spec": {"resourceAttributes": {}}}), &["metadata"]);
+        check(
+            "SelfSubjectAccessReview",
+            json!({"metadata": {"name": "x"}, "spec": {"resourceAttributes": {}}}),
+            &["metadata"],
+        );
     }
 }

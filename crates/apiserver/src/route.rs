@@ -110,8 +110,7 @@ impl RequestInfo {
 
     /// Whether it stays open for as long as the client likes.
     pub fn is_long_running(&self) -> bool {
-        self.verb == "watch"
-            || matches!(self.subresource.as_str(), "exec" | "attach" | "portforward" | "log" | "proxy")
+        self.verb == "watch" || matches!(self.subresource.as_str(), "exec" | "attach" | "portforward" | "log" | "proxy")
     }
 }
 

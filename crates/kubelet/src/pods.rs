@@ -113,15 +113,6 @@ impl Pods {
         }
     }
 
-    /// Ends a pod for a reason of the node's own.
-    pub fn end(&self, uid: &str, end: End) {
-        if let Some(handle) = self.inner.workers.lock().get(uid) {
-            handle.orders.send_modify(|order| {
-                order.end.get_or_insert(end);
-            });
-        }
-    }
-
     /// The worker of a pod.
     pub fn handle(&self, uid: &str) -> Option<Handle> {
         self.inner.workers.lock().get(uid).cloned()

@@ -21,7 +21,9 @@ pub fn start(verbose: u8) {
     // A panic in a task would otherwise be seen only by whoever joins the task.
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
-        let message = panic.payload_as_str().unwrap_or("no message");
+        let payload = panic.payload();
+        let text = payload.downcast_ref::<&str>().copied();
+        let message = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
         let thread = std::thread::current().name().unwrap_or_default().to_owned();
         let backtrace = std::backtrace::Backtrace::capture();
         tracing::error!(%thread, %place, "panic: {message}");

@@ -79,12 +79,7 @@ impl Admission {
     }
 
     /// Lets every mutating plug-in change the new object.
-    pub async fn mutate(
-        &self,
-        api: &Api,
-        request: &Request<'_>,
-        new: &mut Value,
-    ) -> Result<(), ApiError> {
+    pub async fn mutate(&self, api: &Api, request: &Request<'_>, new: &mut Value) -> Result<(), ApiError> {
         let hop = hops::start(Hop::Mutate, request.operation.verb());
         namespace_lifecycle::admit(api, request, new).await?;
         service_account::admit(api, request, new)?;

@@ -46,7 +46,11 @@ pub fn validate(_: &Api, request: &Request<'_>) -> Result<(), ApiError> {
         && request.is_for("", "namespaces")
         && IMMORTAL.contains(&request.info.name.as_str());
     if immortal {
-        return Err(ApiError::forbidden(&request.resource.name, &request.info.name, "this namespace may not be deleted"));
+        return Err(ApiError::forbidden(
+            &request.resource.name,
+            &request.info.name,
+            "this namespace may not be deleted",
+        ));
     }
     Ok(())
 }

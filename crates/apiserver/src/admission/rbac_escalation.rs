@@ -55,12 +55,7 @@ async fn role(
     Ok(())
 }
 
-async fn binding(
-    authorizers: &Authorizers,
-    rbac: &Rbac,
-    request: &Request<'_>,
-    new: &Value,
-) -> Result<(), ApiError> {
+async fn binding(authorizers: &Authorizers, rbac: &Rbac, request: &Request<'_>, new: &Value) -> Result<(), ApiError> {
     let (kind, name) = (value::text(new, "roleRef.kind"), value::text(new, "roleRef.name"));
     let namespace = &request.info.namespace;
     let (plural, of) = match kind {
@@ -105,7 +100,9 @@ fn held(rbac: &Rbac, request: &Request<'_>, wanted: &[Rule]) -> Result<(), Strin
 /// The garbage collector must be able to do its work on roles that it could not have made.
 fn only_owners_and_finalizers_differ(new: &Value, old: &Value) -> bool {
     let mut same = new.clone();
-    for field in ["metadata.ownerReferences", "metadata.finalizers", "metadata.managedFields", "metadata.resourceVersion"] {
+    for field in
+        ["metadata.ownerReferences", "metadata.finalizers", "metadata.managedFields", "metadata.resourceVersion"]
+    {
         keep(&mut same, old, field);
     }
     equal_but_times(&same, old)

@@ -21,7 +21,8 @@ pub fn admit(request: &Request<'_>, pod: &mut Value) {
             (key == taint || key.is_empty()) && (effect == "NoExecute" || effect.is_empty())
         });
         if !tolerated {
-            tolerations.push(json!({"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": SECONDS}));
+            tolerations
+                .push(json!({"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": SECONDS}));
         }
     }
     value::set(pod, "spec.tolerations", tolerations);

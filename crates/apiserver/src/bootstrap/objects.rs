@@ -36,8 +36,16 @@ pub fn priority_classes() -> Vec<Wanted> {
         repair: Repair::Never,
     };
     vec![
-        class("system-node-critical", 2_000_001_000, "Used for system critical pods that must not be moved from their current node."),
-        class("system-cluster-critical", 2_000_000_000, "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary."),
+        class(
+            "system-node-critical",
+            2_000_001_000,
+            "Used for system critical pods that must not be moved from their current node.",
+        ),
+        class(
+            "system-cluster-critical",
+            2_000_000_000,
+            "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+        ),
     ]
 }
 
@@ -125,7 +133,8 @@ pub fn rbac() -> Vec<Wanted> {
     let api_version = format!("{GROUP}/v1");
     let metadata = |name: &str, namespace: Option<&str>, labels: &[(&str, &str)]| {
         let (label, annotation) = (facts::rbac::BOOTSTRAPPING, facts::rbac::AUTOUPDATE);
-        let mut metadata = json!({"name": name, "labels": {label.0: label.1}, "annotations": {annotation.0: annotation.1}});
+        let mut metadata =
+            json!({"name": name, "labels": {label.0: label.1}, "annotations": {annotation.0: annotation.1}});
         if let Some(namespace) = namespace {
             metadata["namespace"] = json!(namespace);
         }

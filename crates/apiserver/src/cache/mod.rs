@@ -453,7 +453,11 @@ impl Caches {
                 // stream would have a gap, is ended and told 410 when it comes back.
                 store::Error::Compacted { .. } => match self.load().await {
                     Ok(loaded) => {
-                        tracing::warn!(from = revision, to = loaded, "history was lost while the store was away; watches start over");
+                        tracing::warn!(
+                            from = revision,
+                            to = loaded,
+                            "history was lost while the store was away; watches start over"
+                        );
                         revision = loaded;
                         self.applied.send_replace(revision);
                     }

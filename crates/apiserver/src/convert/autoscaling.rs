@@ -9,8 +9,12 @@ const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 
 /// `(annotation, path in v2)` of everything that has no field in v1.
-const CARRIED: [(&str, &str); 4] =
-    [(METRICS, "spec.metrics"), (CURRENT_METRICS, "status.currentMetrics"), (CONDITIONS, "status.conditions"), (BEHAVIOR, "spec.behavior")];
+const CARRIED: [(&str, &str); 4] = [
+    (METRICS, "spec.metrics"),
+    (CURRENT_METRICS, "status.currentMetrics"),
+    (CONDITIONS, "status.conditions"),
+    (BEHAVIOR, "spec.behavior"),
+];
 
 /// v2 to v1.
 pub fn v2_to_v1(object: &mut Value) {
@@ -21,7 +25,11 @@ pub fn v2_to_v1(object: &mut Value) {
         .cloned();
     let current = value::list(object, "status.currentMetrics").iter().find(|metric| is_cpu(metric)).cloned();
     if let Some(metric) = &target {
-        value::set(object, "spec.targetCPUUtilizationPercentage", metric["resource"]["target"]["averageUtilization"].clone());
+        value::set(
+            object,
+            "spec.targetCPUUtilizationPercentage",
+            metric["resource"]["target"]["averageUtilization"].clone(),
+        );
         drop_from(object, "spec.metrics", metric);
     }
     if let Some(used) = current.as_ref().map(|metric| &metric["resource"]["current"]["averageUtilization"])
@@ -30,9 +38,8 @@ pub fn v2_to_v1(object: &mut Value) {
         value::set(object, "status.currentCPUUtilizationPercentage", used.clone());
     }
     for (annotation, path) in CARRIED {
-        let carried = value::remove(object, path).filter(|carried| {
-            carried.as_array().is_none_or(|list| !list.is_empty()) && !carried.is_null()
-        });
+        let carried = value::remove(object, path)
+            .filter(|carried| carried.as_array().is_none_or(|list| !list.is_empty()) && !carried.is_null());
         if let Some(carried) = carried {
             let annotations = value::object_mut(object, "metadata").entry("annotations").or_insert(Value::Null);
             value::as_object_mut(annotations).insert(annotation.to_owned(), carried.to_string().into());
@@ -47,14 +54,21 @@ pub fn v1_to_v2(object: &mut Value) {
             .and_then(Value::as_object_mut)
             .and_then(|annotations| annotations.remove(annotation));
         // A hand-written annotation that is no JSON says nothing.
-        if let Some(carried) = carried.as_ref().and_then(Value::as_str).and_then(|text| serde_json::from_str::<Value>(text).ok()) {
+        if let Some(carried) =
+            carried.as_ref().and_then(Value::as_str).and_then(|text| serde_json::from_str::<Value>(text).ok())
+        {
             value::set(object, path, carried);
         }
     }
-    if value::at(object, "metadata.annotations").and_then(Value::as_object).is_some_and(|annotations| annotations.is_empty()) {
+    if value::at(object, "metadata.annotations")
+        .and_then(Value::as_object)
+        .is_some_and(|annotations| annotations.is_empty())
+    {
         value::remove(object, "metadata.annotations");
     }
-    if let Some(percent) = value::remove(object, "spec.targetCPUUtilizationPercentage").filter(|percent| !percent.is_null()) {
+    if let Some(percent) =
+        value::remove(object, "spec.targetCPUUtilizationPercentage").filter(|percent| !percent.is_null())
+    {
         let cpu = json!({"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": percent}}});
         let mut metrics = vec![cpu];
         metrics.extend(value::list(object, "spec.metrics").iter().cloned());

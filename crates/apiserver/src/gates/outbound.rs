@@ -105,7 +105,9 @@ impl Trust {
                 let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain.as_bytes()).collect();
                 let key = PrivateKeyDer::from_pem_slice(key.as_bytes());
                 match (chain, key) {
-                    (Ok(chain), Ok(key)) => builder.with_client_auth_cert(chain, key).map_err(|error| setting(&error))?,
+                    (Ok(chain), Ok(key)) => {
+                        builder.with_client_auth_cert(chain, key).map_err(|error| setting(&error))?
+                    }
                     _ => return Err(Error::Setting("the client certificate or its key is not PEM".to_owned())),
                 }
             }

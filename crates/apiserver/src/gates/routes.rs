@@ -34,7 +34,12 @@ pub struct Documents {
 
 impl Documents {
     /// Answers a request that is not about a resource.
-    pub fn answer(&self, parts: &http::request::Parts, info: &RequestInfo, query: &Query) -> Result<Response, ApiError> {
+    pub fn answer(
+        &self,
+        parts: &http::request::Parts,
+        info: &RequestInfo,
+        query: &Query,
+    ) -> Result<Response, ApiError> {
         let segments: Vec<&str> = info.path.split('/').filter(|segment| !segment.is_empty()).collect();
         if !matches!(parts.method, Method::GET | Method::HEAD) {
             return Err(match segments.as_slice() {
@@ -115,7 +120,17 @@ impl Documents {
             paths.push(format!("/{probe}"));
             paths.extend(Health::CHECKS.iter().map(|check| format!("/{probe}/{check}")));
         }
-        paths.extend(["/.well-known/openid-configuration", "/metrics", "/openapi/v2", "/openapi/v3", "/openid/v1/jwks", "/version"].map(str::to_owned));
+        paths.extend(
+            [
+                "/.well-known/openid-configuration",
+                "/metrics",
+                "/openapi/v2",
+                "/openapi/v3",
+                "/openid/v1/jwks",
+                "/version",
+            ]
+            .map(str::to_owned),
+        );
         paths.sort();
         value_response(StatusCode::OK, serde_json::json!({"paths": paths}))
     }

@@ -59,7 +59,8 @@ impl Proxy {
     ) -> Result<Response, ApiError> {
         let target = Target::of(api, call)?;
         let away = |error: &dyn std::fmt::Display| {
-            let message = format!("error trying to reach service: dial {} {}: {error}", target.authority, call.info.name);
+            let message =
+                format!("error trying to reach service: dial {} {}: {error}", target.authority, call.info.name);
             ApiError::new(Reason::ServiceUnavailable, message)
         };
         let connected = tokio::time::timeout(CONNECT, TcpStream::connect(&target.authority)).await;
@@ -125,7 +126,9 @@ async fn exchange<S>(
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let broken = |error: hyper::Error| ApiError::new(Reason::ServiceUnavailable, format!("error trying to reach service: {error}"));
+    let broken = |error: hyper::Error| {
+        ApiError::new(Reason::ServiceUnavailable, format!("error trying to reach service: {error}"))
+    };
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
     tokio::spawn(async move {
         if let Err(error) = connection.with_upgrades().await {

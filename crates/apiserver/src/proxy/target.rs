@@ -47,7 +47,9 @@ impl Target {
             found.map(|address| value::text(address, "address").to_owned())
         });
         let name = value::text(node, "metadata.name");
-        let host = address.ok_or_else(|| ApiError::internal(format!("no preferred addresses found; known addresses of node {name:?}: []")))?;
+        let host = address.ok_or_else(|| {
+            ApiError::internal(format!("no preferred addresses found; known addresses of node {name:?}: []"))
+        })?;
         let port = value::int(node, "status.daemonEndpoints.kubeletEndpoint.Port").unwrap_or(10250);
         let authority = authority(&host, u16::try_from(port).unwrap_or(10250));
         Ok(Self { tls: true, host, authority, path })
@@ -72,7 +74,8 @@ impl Target {
         if host.is_empty() {
             return Err(ApiError::bad_request("address not allowed"));
         }
-        let declared = value::list(&pod, "spec.containers").iter().flat_map(|container| value::list(container, "ports"));
+        let declared =
+            value::list(&pod, "spec.containers").iter().flat_map(|container| value::list(container, "ports"));
         let port = match port {
             Some(port) => port.parse().unwrap_or_else(|_| {
                 let named = declared.clone().find(|candidate| value::text(candidate, "name") == port);
@@ -91,7 +94,8 @@ impl Target {
         let ports = value::list(&service, "spec.ports");
         let chosen = match port {
             Some(port) => ports.iter().find(|candidate| {
-                value::text(candidate, "name") == port || value::int(candidate, "port").map(|port| port.to_string()).as_deref() == Some(port)
+                value::text(candidate, "name") == port
+                    || value::int(candidate, "port").map(|port| port.to_string()).as_deref() == Some(port)
             }),
             None => ports.first(),
         };
@@ -106,7 +110,9 @@ impl Target {
             let Some(port) = port.and_then(|port| value::int(port, "port")) else { continue };
             for endpoint in value::list(&slice, "endpoints") {
                 let ready = value::at(endpoint, "conditions.ready").and_then(Value::as_bool).unwrap_or(true);
-                if let Some(address) = value::list(endpoint, "addresses").first().and_then(Value::as_str).filter(|_| ready) {
+                if let Some(address) =
+                    value::list(endpoint, "addresses").first().and_then(Value::as_str).filter(|_| ready)
+                {
                     candidates.push((address.to_owned(), port));
                 }
             }
@@ -148,8 +154,15 @@ fn tail(call: &Call<'_>) -> String {
 }
 
 /// What may stand in a path segment as it is.
-const PATH: &percent_encoding::AsciiSet =
-    &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b':').remove(b'@').remove(b'=').remove(b',');
+const PATH: &percent_encoding::AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~')
+    .remove(b':')
+    .remove(b'@')
+    .remove(b'=')
+    .remove(b',');
 
 fn query_text(query: &Query) -> String {
     let text = query.to_text();
@@ -204,7 +217,8 @@ fn container(pod: &Value, pod_name: &str, asked: &str) -> Result<String, ApiErro
         if let [only] = main.as_slice() {
             return Ok(only.clone());
         }
-        let mut message = format!("a container name must be specified for pod {pod_name}, choose one of: [{}]", main.join(" "));
+        let mut message =
+            format!("a container name must be specified for pod {pod_name}, choose one of: [{}]", main.join(" "));
         if !init.is_empty() {
             message.push_str(&format!(" or one of the init containers: [{}]", init.join(" ")));
         }
@@ -238,7 +252,10 @@ mod tests {
         assert_eq!(container(&one, "p", "").ok().as_deref(), Some("a"));
         let two = json!({"spec": {"containers": [{"name": "a"}, {"name": "b"}], "initContainers": [{"name": "i"}]}});
         let message = container(&two, "p", "").expect_err("ambiguous").message;
-        assert_eq!(message, "a container name must be specified for pod p, choose one of: [a b] or one of the init containers: [i]");
+        assert_eq!(
+            message,
+            "a container name must be specified for pod p, choose one of: [a b] or one of the init containers: [i]"
+        );
         assert_eq!(container(&two, "p", "i").ok().as_deref(), Some("i"));
         assert_eq!(container(&two, "p", "x").expect_err("unknown").message, "container x is not valid for pod p");
     }

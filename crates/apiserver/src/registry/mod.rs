@@ -175,9 +175,10 @@ fn storage_version(facts: &'static Facts) -> &'static Facts {
             .iter()
             .find(|candidate| candidate.name == group)
             .and_then(|group| {
-                group.versions.iter().find_map(|version| {
-                    version.resources.iter().find(|candidate| candidate.plural == plural)
-                })
+                group
+                    .versions
+                    .iter()
+                    .find_map(|version| version.resources.iter().find(|candidate| candidate.plural == plural))
             })
             .unwrap_or(facts),
     }

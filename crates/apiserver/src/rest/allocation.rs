@@ -178,7 +178,8 @@ impl Allocator {
         };
         let parsed: Option<Ipv4Addr> = address.parse().ok();
         let Some(parsed) = parsed.filter(|parsed| self.service_range.has(*parsed)) else {
-            let why = format!("the provided IP is not in the valid range. The range of valid IPs is {}", self.service_range);
+            let why =
+                format!("the provided IP is not in the valid range. The range of valid IPs is {}", self.service_range);
             return Err(refuse(why));
         };
         if dry_run || self.claim(api, service, parsed).await? {
@@ -268,19 +269,24 @@ impl Allocator {
                 Ok(0) if kind == "LoadBalancer" && !allocates => continue,
                 Ok(0) => match dry_run {
                     true => continue,
-                    false => self.set_bit(api, None).await?.ok_or_else(|| {
-                        ApiError::internal("failed to allocate a nodePort: range is full")
-                    })?,
+                    false => self
+                        .set_bit(api, None)
+                        .await?
+                        .ok_or_else(|| ApiError::internal("failed to allocate a nodePort: range is full"))?,
                 },
                 // One number may serve several protocols of one Service.
-                Ok(number) if held.contains(&number) || taken.iter().any(|(t, p)| *t == number && *p != protocol) => number,
+                Ok(number) if held.contains(&number) || taken.iter().any(|(t, p)| *t == number && *p != protocol) => {
+                    number
+                }
                 number => {
                     let refuse = |why: String| {
                         ApiError::invalid("", "Service", &name, &[FieldError::invalid(path.clone(), asked, why)])
                     };
                     let (low, high) = (self.node_ports.start(), self.node_ports.end());
                     let number = number.ok().filter(|number| self.node_ports.contains(number)).ok_or_else(|| {
-                        refuse(format!("provided port is not in the valid range. The range of valid ports is {low}-{high}"))
+                        refuse(format!(
+                            "provided port is not in the valid range. The range of valid ports is {low}-{high}"
+                        ))
                     })?;
                     if !dry_run && self.set_bit(api, Some(number)).await?.is_none() {
                         return Err(refuse("provided port is already allocated".to_owned()));
@@ -334,11 +340,7 @@ impl Allocator {
     }
 
     /// A compare-and-swap of the bitmap. `change` says whether it changed anything.
-    async fn change_bits(
-        &self,
-        api: &Api,
-        mut change: impl FnMut(&mut Bits, usize) -> bool,
-    ) -> Result<(), ApiError> {
+    async fn change_bits(&self, api: &Api, mut change: impl FnMut(&mut Bits, usize) -> bool) -> Result<(), ApiError> {
         let size = usize::from(self.node_ports.end() - self.node_ports.start()) + 1;
         let mut current = api.store.get(NODE_PORTS_KEY).await.map_err(unavailable)?;
         loop {

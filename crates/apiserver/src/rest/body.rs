@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hops::Hop;
-use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::HeaderMap;
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use machinery::gvk::GroupVersion;
 use machinery::object::Object;
 use machinery::rest::Body;
@@ -259,5 +259,8 @@ fn strictness(facts: &facts::Resource, problems: Vec<String>, options: &WriteOpt
 }
 
 fn decode_error(facts: &facts::Resource, why: &str) -> ApiError {
-    ApiError::bad_request(format!("{} in version {:?} cannot be handled as a {}: {why}", facts.kind, facts.version, facts.kind))
+    ApiError::bad_request(format!(
+        "{} in version {:?} cannot be handled as a {}: {why}",
+        facts.kind, facts.version, facts.kind
+    ))
 }

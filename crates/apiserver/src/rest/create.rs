@@ -78,7 +78,10 @@ impl Api {
             }
         }
         let mut error = ApiError::already_exists(&call.resource.name, &base);
-        error.message = format!("{} \"{base}\" already exists, the server was not able to generate a unique name for the object", call.resource.name);
+        error.message = format!(
+            "{} \"{base}\" already exists, the server was not able to generate a unique name for the object",
+            call.resource.name
+        );
         Err(error.retry_after(1))
     }
 

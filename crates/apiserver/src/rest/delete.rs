@@ -31,7 +31,8 @@ impl Api {
             }
             Changed::Deleted(object) => object_response(StatusCode::OK, self.convert(call, object)?),
             Changed::Now(object) => {
-                let status = if options.orphan_dependents == Some(false) { StatusCode::ACCEPTED } else { StatusCode::OK };
+                let status =
+                    if options.orphan_dependents == Some(false) { StatusCode::ACCEPTED } else { StatusCode::OK };
                 object_response(status, self.convert(call, object)?)
             }
         })

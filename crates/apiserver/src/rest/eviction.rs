@@ -41,7 +41,8 @@ pub async fn evict(api: &Api, call: &Call<'_>, body: Body) -> Result<Response, A
 async fn spend(api: &Api, call: &Call<'_>, pod: &Value, dry_run: bool) -> Result<(), ApiError> {
     let Some(budgets) = api.registry.stored("policy", "poddisruptionbudgets") else { return Ok(()) };
     let filter = Filter::namespace(&call.info.namespace);
-    let labels = |key: &str| value::at(pod, "metadata.labels").and_then(|labels| labels.get(key)).and_then(Value::as_str);
+    let labels =
+        |key: &str| value::at(pod, "metadata.labels").and_then(|labels| labels.get(key)).and_then(Value::as_str);
     let (all, _) = budgets.cache.list(&filter, None, 0);
     let covering: Vec<_> = all
         .into_iter()
@@ -54,7 +55,11 @@ async fn spend(api: &Api, call: &Call<'_>, pod: &Value, dry_run: bool) -> Result
     let budget = match covering.as_slice() {
         [] => return Ok(()),
         [budget] => budget,
-        _ => return Err(ApiError::internal("This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")),
+        _ => {
+            return Err(ApiError::internal(
+                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+            ));
+        }
     };
     let healthy = value::list(pod, "status.conditions")
         .iter()
@@ -101,7 +106,9 @@ fn allow(budget: &Value) -> Result<(), ApiError> {
     }
     let disrupted = value::at(budget, "status.disruptedPods").and_then(Value::as_object).map_or(0, |pods| pods.len());
     if disrupted > MAX_DISRUPTED {
-        return Err(ApiError::internal("DisruptedPods map too big - too many evictions not confirmed by PDB controller"));
+        return Err(ApiError::internal(
+            "DisruptedPods map too big - too many evictions not confirmed by PDB controller",
+        ));
     }
     if allowed == 0 {
         let need = value::int(budget, "status.desiredHealthy").unwrap_or(0);

@@ -204,7 +204,10 @@ fn wanted(call: &Call<'_>, continued: bool, limit: usize) -> Result<Wanted, ApiE
             return refuse(&[FieldError::forbidden(path, why)]);
         }
         if continued {
-            return refuse(&[FieldError::forbidden(path, "resourceVersionMatch is forbidden when continue is provided")]);
+            return refuse(&[FieldError::forbidden(
+                path,
+                "resourceVersionMatch is forbidden when continue is provided",
+            )]);
         }
         if !matches!(matching, "Exact" | "NotOlderThan") {
             return refuse(&[FieldError::not_supported(path, matching, ["Exact", "NotOlderThan", ""])]);

@@ -89,7 +89,14 @@ fn keeper<'a>(
     versions: &'a dyn Versions,
     api_version: &'a str,
 ) -> FieldManager<'a> {
-    FieldManager { of, kind: &call.served.facts.kind, api_version, subresource: &call.info.subresource, filter, versions }
+    FieldManager {
+        of,
+        kind: &call.served.facts.kind,
+        api_version,
+        subresource: &call.info.subresource,
+        filter,
+        versions,
+    }
 }
 
 /// A write to the object cannot own its status, and a write to the status nothing else.

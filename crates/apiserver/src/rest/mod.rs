@@ -38,9 +38,9 @@ use crate::registry::{Registry, Resource, Served};
 use crate::route::RequestInfo;
 
 pub use allocation::{Allocator, Cidr};
+pub use body::{MAX_BODY, check_kind, decode, read_bytes, read_value};
 pub use update::keep;
 pub use watch::Watched;
-pub use body::{MAX_BODY, check_kind, decode, read_bytes, read_value};
 
 /// The time, injected so that tests can set it.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -115,7 +115,9 @@ impl Api {
         if misplaced || !verbs.has(call.info.verb) {
             return Err(ApiError::method_not_allowed());
         }
-        if call.served.facts.namespaced && call.info.namespace.is_empty() && !call.info.name.is_empty()
+        if call.served.facts.namespaced
+            && call.info.namespace.is_empty()
+            && !call.info.name.is_empty()
             && !matches!(call.info.verb, "list" | "watch" | "deletecollection")
         {
             return Err(ApiError::no_such_path());

@@ -1,7 +1,7 @@
 //! The options of writes: `CreateOptions`, `UpdateOptions`, `PatchOptions` and `DeleteOptions`.
 
-use machinery::{Value, objectmeta};
 use machinery::status::{ApiError, FieldError};
+use machinery::{Value, objectmeta};
 
 use crate::query::Query;
 

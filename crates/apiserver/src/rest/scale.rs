@@ -64,8 +64,10 @@ fn scale_of(object: &Value) -> Value {
     let selector = match value::at(object, "spec.selector") {
         // A ReplicationController's selector is a plain map of labels.
         Some(Value::Object(labels)) if value::text(object, "kind") == "ReplicationController" => {
-            LabelSelector::from_labels(labels.iter().map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default())))
-                .to_string()
+            LabelSelector::from_labels(
+                labels.iter().map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default())),
+            )
+            .to_string()
         }
         Some(selector) => LabelSelector::from_value(selector).map(|selector| selector.to_string()).unwrap_or_default(),
         None => String::new(),

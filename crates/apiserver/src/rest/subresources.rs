@@ -60,7 +60,10 @@ impl Api {
             .change(call.resource, &call.key(), options.dry_run, |old, object| {
                 let name = &object.meta().name;
                 if !uid.is_empty() && *uid != *object.meta().uid {
-                    let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", object.meta().uid);
+                    let why = format!(
+                        "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+                        object.meta().uid
+                    );
                     return Err(refuse(&why));
                 }
                 if object.meta().deleting {

@@ -89,7 +89,8 @@ impl Api {
         let (asked, own) = (given("metadata.uid"), value::text(account, "metadata.uid"));
         if !asked.is_empty() && asked != own {
             let subject = GroupResource::new("authentication.k8s.io", "TokenRequest");
-            let why = format!("the UID in the token request ({asked}) does not match the UID of the service account ({own})");
+            let why =
+                format!("the UID in the token request ({asked}) does not match the UID of the service account ({own})");
             return Err(ApiError::conflict(&subject, &call.info.name, &why));
         }
         Ok(())
@@ -97,7 +98,8 @@ impl Api {
 
     /// The object that the token shall live and die with.
     async fn bound_object(&self, call: &Call<'_>, request: &Value) -> Result<Option<(&'static str, Value)>, ApiError> {
-        let Some(reference) = value::at(request, "spec.boundObjectRef").filter(|reference| reference.is_object()) else {
+        let Some(reference) = value::at(request, "spec.boundObjectRef").filter(|reference| reference.is_object())
+        else {
             return Ok(None);
         };
         let kind = value::text(reference, "kind");
@@ -108,7 +110,9 @@ impl Api {
             (Some("") | None, "Node") => ("node", "nodes"),
             _ => {
                 let version = value::text(reference, "apiVersion");
-                return Err(ApiError::bad_request(format!("cannot bind token to object of type {version}, Kind={kind}")));
+                return Err(ApiError::bad_request(format!(
+                    "cannot bind token to object of type {version}, Kind={kind}"
+                )));
             }
         };
         let name = value::text(reference, "name");
@@ -124,7 +128,9 @@ impl Api {
         }
         let (asked, own) = (value::text(reference, "uid"), value::text(&object, "metadata.uid"));
         if !asked.is_empty() && asked != own {
-            let why = format!("the UID in the bound object reference ({asked}) does not match the UID in record. The object might have been deleted and then recreated");
+            let why = format!(
+                "the UID in the bound object reference ({asked}) does not match the UID in record. The object might have been deleted and then recreated"
+            );
             return Err(ApiError::conflict(&GroupResource::new("", kind), name, &why));
         }
         Ok(Some((claim, object)))

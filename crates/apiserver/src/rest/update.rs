@@ -50,14 +50,15 @@ impl Api {
         self.check_namespace(call, &mut new)?;
         let old = call.resource.cache.get(&call.key()).map(|old| old.to_value());
         warnings.extend(call.resource.strategy.warnings(&new, old.as_ref()));
-        let (object, created) = match self.replace(call, part, &options, |_, _| Ok(Produced::written(new.clone()))).await? {
-            Some(changed) => (changed.object(), false),
-            None if part == Part::Main && call.resource.strategy.creates_on_update() => {
-                value::remove(&mut new, "metadata.resourceVersion");
-                (self.create_object(call, new, &options, false).await?, true)
-            }
-            None => return Err(call.not_found()),
-        };
+        let (object, created) =
+            match self.replace(call, part, &options, |_, _| Ok(Produced::written(new.clone()))).await? {
+                Some(changed) => (changed.object(), false),
+                None if part == Part::Main && call.resource.strategy.creates_on_update() => {
+                    value::remove(&mut new, "metadata.resourceVersion");
+                    (self.create_object(call, new, &options, false).await?, true)
+                }
+                None => return Err(call.not_found()),
+            };
         let status = if created { StatusCode::CREATED } else { StatusCode::OK };
         let mut response = object_response(status, self.convert(call, object)?);
         warnings.write(response.headers_mut());
@@ -139,8 +140,7 @@ impl Api {
         let version = value::text(new, "metadata.resourceVersion");
         let unconditional = version.is_empty() || version == "0";
         if unconditional && !call.resource.strategy.allows_unconditional_update() {
-            let error =
-                FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
+            let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
             let facts = call.resource.storage;
             return Err(ApiError::invalid(&facts.group, &facts.kind, &call.info.name, &[error]));
         }
@@ -149,7 +149,8 @@ impl Api {
         }
         let uid = value::text(new, "metadata.uid");
         if !uid.is_empty() && uid != &*old.meta().uid {
-            let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", old.meta().uid);
+            let why =
+                format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", old.meta().uid);
             return Err(ApiError::conflict(&call.resource.name, &call.info.name, &why));
         }
         value::set(new, "metadata.resourceVersion", old.revision().to_string());

@@ -31,7 +31,9 @@ impl Body for Answer {
     ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
         match &mut *self {
             Self::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Self::Stream(stream) => stream.as_mut().poll_next(context).map(|piece| piece.map(|piece| piece.map(Frame::data))),
+            Self::Stream(stream) => {
+                stream.as_mut().poll_next(context).map(|piece| piece.map(|piece| piece.map(Frame::data)))
+            }
         }
     }
 

@@ -8,11 +8,11 @@ use futures::stream::{self, BoxStream};
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
+use machinery::codec::{cbor, protobuf, yaml};
+use machinery::gvk::GroupVersion;
 use machinery::object::Object;
 use machinery::rest::{List, Payload, Response, WatchEvent};
 use machinery::status::ApiError;
-use machinery::codec::{cbor, protobuf, yaml};
-use machinery::gvk::GroupVersion;
 use machinery::{Value, value};
 use serde_json::json;
 
@@ -116,12 +116,15 @@ fn object_answer(
         }
         Shape::Whole => (tree_bytes(accepted.media, &object.to_value(), pretty).into(), content),
         Shape::Table => {
-            let table = Tables::of(object).table(std::slice::from_ref(object), query, &json!({"resourceVersion": object.revision().to_string()}), Timestamp::now());
+            let table = Tables::of(object).table(
+                std::slice::from_ref(object),
+                query,
+                &json!({"resourceVersion": object.revision().to_string()}),
+                Timestamp::now(),
+            );
             (tree_bytes(accepted.media, &table, pretty).into(), content)
         }
-        Shape::Metadata | Shape::MetadataList => {
-            (tree_bytes(accepted.media, &partial(object), pretty).into(), content)
-        }
+        Shape::Metadata | Shape::MetadataList => (tree_bytes(accepted.media, &partial(object), pretty).into(), content),
     }
 }
 
@@ -173,7 +176,9 @@ fn item(object: &Object) -> Value {
 /// A list as it goes, in pieces, so that a long one is never whole in memory.
 fn list_json(list: List, metadata: &Value) -> Answer {
     let head = json!({"kind": list.kind, "apiVersion": list.api_version, "metadata": metadata}).to_string();
-    let mut out = BytesMut::with_capacity(PIECE.min(head.len() + 64 + list.items.iter().map(|item| item.json_len()).sum::<usize>()));
+    let mut out = BytesMut::with_capacity(
+        PIECE.min(head.len() + 64 + list.items.iter().map(|item| item.json_len()).sum::<usize>()),
+    );
     out.put_slice(&head.as_bytes()[..head.len() - 1]);
     out.put_slice(b",\"items\":[");
     let mut items = list.items.into_iter();
@@ -258,7 +263,12 @@ fn write_event(
         Shape::Table => {
             let metadata = json!({"resourceVersion": object.revision().to_string()});
             let tables = Tables::of(object);
-            let mut table = tables.table(std::slice::from_ref(object), &Query::parse(&format!("includeObject={include}")), &metadata, Timestamp::now());
+            let mut table = tables.table(
+                std::slice::from_ref(object),
+                &Query::parse(&format!("includeObject={include}")),
+                &metadata,
+                Timestamp::now(),
+            );
             // Columns are said once; later rows go without.
             if !std::mem::take(first_row) {
                 table["columnDefinitions"] = json!([]);
@@ -297,7 +307,8 @@ fn bookmark(shape: Shape, watched: Option<&Watched>, revision: u64, initial_even
     }
     match shape {
         Shape::Table => {
-            let partial = json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata});
+            let partial =
+                json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata});
             json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": revision.to_string()},
                 "columnDefinitions": [], "rows": [{"cells": [], "object": partial}]})
         }

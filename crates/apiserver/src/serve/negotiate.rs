@@ -161,7 +161,10 @@ mod tests {
         check("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Some((Media::Json, Shape::Table)));
         check("application/json;as=Chair;v=v1;g=meta.k8s.io,application/json", Some((Media::Json, Shape::Whole)));
         check("application/vnd.kubernetes.protobuf,application/json", Some((Media::Protobuf, Shape::Whole)));
-        check("application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io,application/json", Some((Media::Json, Shape::Whole)));
+        check(
+            "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io,application/json",
+            Some((Media::Json, Shape::Whole)),
+        );
         check("text/html", None);
     }
 

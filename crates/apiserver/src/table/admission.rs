@@ -51,7 +51,9 @@ static BINDING: Printer = Printer::new(
         text("ParamRef", own("The objects that parameterize it.")),
         AGE,
     ],
-    |object, now| vec![name(object), json!(value::text(object, "spec.policyName")), json!(parameters(object)), age(object, now)],
+    |object, now| {
+        vec![name(object), json!(value::text(object, "spec.policyName")), json!(parameters(object)), age(object, now)]
+    },
 );
 
 fn parameters(object: &Value) -> String {

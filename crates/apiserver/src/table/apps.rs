@@ -79,7 +79,13 @@ static REPLICA_SET: Printer = Printer::new(
 );
 
 static STATEFUL_SET: Printer = Printer::new(
-    &[NAME, text("Ready", own("How many pods are ready, and how many are wanted.")), AGE, CONTAINERS.wide(), IMAGES.wide()],
+    &[
+        NAME,
+        text("Ready", own("How many pods are ready, and how many are wanted.")),
+        AGE,
+        CONTAINERS.wide(),
+        IMAGES.wide(),
+    ],
     |object, now| {
         let [containers, images] = containers(object, "spec.template.spec");
         let ready = format!("{}/{}", number(object, "status.readyReplicas"), number(object, "spec.replicas"));
@@ -128,7 +134,8 @@ static CONTROLLER_REVISION: Printer = Printer::new(
     ],
     |object, now| {
         let mut owners = value::list(object, "metadata.ownerReferences").iter();
-        let controller = owners.find(|owner| value::flag(owner, "controller")).map_or_else(|| "<none>".to_owned(), controller);
+        let controller =
+            owners.find(|owner| value::flag(owner, "controller")).map_or_else(|| "<none>".to_owned(), controller);
         vec![name(object), json!(controller), json!(number(object, "revision")), age(object, now)]
     },
 );

@@ -28,7 +28,8 @@ static AUTOSCALER: Printer = Printer::new(
         AGE,
     ],
     |object, now| {
-        let least = value::int(object, "spec.minReplicas").map_or_else(|| "<unset>".to_owned(), |least| least.to_string());
+        let least =
+            value::int(object, "spec.minReplicas").map_or_else(|| "<unset>".to_owned(), |least| least.to_string());
         let target = |field| value::text(object, field);
         vec![
             name(object),
@@ -104,6 +105,11 @@ static SCALE: Printer = Printer::new(
         AGE,
     ],
     |object, now| {
-        vec![name(object), json!(number(object, "spec.replicas")), json!(number(object, "status.replicas")), age(object, now)]
+        vec![
+            name(object),
+            json!(number(object, "spec.replicas")),
+            json!(number(object, "status.replicas")),
+            age(object, now),
+        ]
     },
 );

@@ -57,7 +57,10 @@ fn status(job: &Value) -> &'static str {
     if is_set(job, "metadata.deletionTimestamp") {
         return "Terminating";
     }
-    ["Suspended", "FailureTarget", "SuccessCriteriaMet"].into_iter().find(|kind| is_true(job, kind)).unwrap_or("Running")
+    ["Suspended", "FailureTarget", "SuccessCriteriaMet"]
+        .into_iter()
+        .find(|kind| is_true(job, kind))
+        .unwrap_or("Running")
 }
 
 fn completions(job: &Value) -> String {

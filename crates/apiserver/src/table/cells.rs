@@ -162,10 +162,26 @@ mod tests {
         const DAY: i64 = 24 * HOUR;
         const YEAR: i64 = 365 * DAY;
         for (seconds, shown) in [
-            (-2, "<invalid>"), (-1, "0s"), (0, "0s"), (119, "119s"), (2 * MINUTE, "2m"), (2 * MINUTE + 1, "2m1s"),
-            (10 * MINUTE - 1, "9m59s"), (10 * MINUTE, "10m"), (3 * HOUR - 1, "179m"), (3 * HOUR, "3h"),
-            (3 * HOUR + MINUTE, "3h1m"), (8 * HOUR, "8h"), (2 * DAY - 1, "47h"), (2 * DAY, "2d"), (2 * DAY + HOUR, "2d1h"),
-            (8 * DAY, "8d"), (2 * YEAR - 1, "729d"), (2 * YEAR, "2y"), (2 * YEAR + DAY, "2y1d"), (8 * YEAR, "8y"),
+            (-2, "<invalid>"),
+            (-1, "0s"),
+            (0, "0s"),
+            (119, "119s"),
+            (2 * MINUTE, "2m"),
+            (2 * MINUTE + 1, "2m1s"),
+            (10 * MINUTE - 1, "9m59s"),
+            (10 * MINUTE, "10m"),
+            (3 * HOUR - 1, "179m"),
+            (3 * HOUR, "3h"),
+            (3 * HOUR + MINUTE, "3h1m"),
+            (8 * HOUR, "8h"),
+            (2 * DAY - 1, "47h"),
+            (2 * DAY, "2d"),
+            (2 * DAY + HOUR, "2d1h"),
+            (8 * DAY, "8d"),
+            (2 * YEAR - 1, "729d"),
+            (2 * YEAR, "2y"),
+            (2 * YEAR + DAY, "2y1d"),
+            (8 * YEAR, "8y"),
             (9 * YEAR - 1, "8y"),
         ] {
             assert_eq!(human(seconds), shown, "{seconds}");

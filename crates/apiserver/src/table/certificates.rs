@@ -42,7 +42,9 @@ static SIGNING_REQUEST: Printer = Printer::new(
 );
 
 fn condition(request: &Value) -> String {
-    let has = |kind: &str| value::list(request, "status.conditions").iter().any(|condition| value::text(condition, "type") == kind);
+    let has = |kind: &str| {
+        value::list(request, "status.conditions").iter().any(|condition| value::text(condition, "type") == kind)
+    };
     let mut shown = match (has("Denied"), has("Approved")) {
         (true, _) => "Denied",
         (false, true) => "Approved",
@@ -75,7 +77,7 @@ static POD_REQUEST: Printer = Printer::new(
     ],
     |request, _| {
         let kinds = value::list(request, "status.conditions").iter().map(|condition| value::text(condition, "type"));
-        let state = kinds.filter(|kind| matches!(*kind, "Issued" | "Denied" | "Failed")).last().unwrap_or("Pending");
+        let state = kinds.rev().find(|kind| matches!(*kind, "Issued" | "Denied" | "Failed")).unwrap_or("Pending");
         vec![
             name(request),
             json!(value::text(request, "spec.podName")),

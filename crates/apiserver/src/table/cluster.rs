@@ -21,10 +21,10 @@ pub fn printer(group: &str, kind: &str) -> Option<&'static Printer> {
     })
 }
 
-static LEASE: Printer =
-    Printer::new(&[NAME, text("Holder", of("io.k8s.api.coordination.v1.LeaseSpec", "holderIdentity")), AGE], |lease, now| {
-        vec![name(lease), json!(value::text(lease, "spec.holderIdentity")), age(lease, now)]
-    });
+static LEASE: Printer = Printer::new(
+    &[NAME, text("Holder", of("io.k8s.api.coordination.v1.LeaseSpec", "holderIdentity")), AGE],
+    |lease, now| vec![name(lease), json!(value::text(lease, "spec.holderIdentity")), age(lease, now)],
+);
 
 const CANDIDATE: &str = "io.k8s.api.coordination.v1beta1.LeaseCandidateSpec";
 
@@ -38,7 +38,13 @@ static LEASE_CANDIDATE: Printer = Printer::new(
     ],
     |candidate, now| {
         let field = |path| json!(value::text(candidate, path));
-        vec![name(candidate), field("spec.leaseName"), field("spec.binaryVersion"), field("spec.emulationVersion"), age(candidate, now)]
+        vec![
+            name(candidate),
+            field("spec.leaseName"),
+            field("spec.binaryVersion"),
+            field("spec.emulationVersion"),
+            age(candidate, now),
+        ]
     },
 );
 
@@ -140,7 +146,9 @@ static STORAGE_VERSION: Printer = Printer::new(
     |object, now| {
         let versions: Vec<String> = value::list(object, "status.storageVersions")
             .iter()
-            .map(|version| format!("{}={}", value::text(version, "apiServerID"), value::text(version, "encodingVersion")))
+            .map(|version| {
+                format!("{}={}", value::text(version, "apiServerID"), value::text(version, "encodingVersion"))
+            })
             .collect();
         vec![
             name(object),
@@ -158,11 +166,14 @@ static STORAGE_VERSION_MIGRATION: Printer = Printer::new(
         text("Status", own("How far the migration is.")),
     ],
     |object, _| {
-        let (group, resource) = (value::text(object, "spec.resource.group"), value::text(object, "spec.resource.resource"));
+        let (group, resource) =
+            (value::text(object, "spec.resource.group"), value::text(object, "spec.resource.resource"));
         let resource = if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") };
-        let met = value::list(object, "status.conditions").iter().filter(|condition| value::text(condition, "status") == "True");
+        let met = value::list(object, "status.conditions")
+            .iter()
+            .filter(|condition| value::text(condition, "status") == "True");
         let kinds = met.map(|condition| value::text(condition, "type"));
-        let status = kinds.filter(|kind| matches!(*kind, "Running" | "Failed" | "Succeeded")).last().unwrap_or("Unknown");
+        let status = kinds.rev().find(|kind| matches!(*kind, "Running" | "Failed" | "Succeeded")).unwrap_or("Unknown");
         vec![name(object), json!(resource), json!(status)]
     },
 );

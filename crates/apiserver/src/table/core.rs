@@ -34,15 +34,23 @@ pub const CONTAINERS: Column = text("Containers", own("The names of the template
 /// Their images.
 pub const IMAGES: Column = text("Images", own("The images of the template's containers."));
 
-static NAMESPACE: Printer = Printer::new(&[NAME, text("Status", own("Whether the namespace is in use or going.")), AGE], |object, now| {
-    vec![name(object), json!(value::text(object, "status.phase")), age(object, now)]
-});
+static NAMESPACE: Printer =
+    Printer::new(&[NAME, text("Status", own("Whether the namespace is in use or going.")), AGE], |object, now| {
+        vec![name(object), json!(value::text(object, "status.phase")), age(object, now)]
+    });
 
 static SERVICE_ACCOUNT: Printer = Printer::new(&[NAME, AGE], |object, now| vec![name(object), age(object, now)]);
 
 static SECRET: Printer = Printer::new(
-    &[NAME, text("Type", of("io.k8s.api.core.v1.Secret", "type")), text("Data", of("io.k8s.api.core.v1.Secret", "data")), AGE],
-    |object, now| vec![name(object), json!(value::text(object, "type")), json!(entries(object, "data")), age(object, now)],
+    &[
+        NAME,
+        text("Type", of("io.k8s.api.core.v1.Secret", "type")),
+        text("Data", of("io.k8s.api.core.v1.Secret", "data")),
+        AGE,
+    ],
+    |object, now| {
+        vec![name(object), json!(value::text(object, "type")), json!(entries(object, "data")), age(object, now)]
+    },
 );
 
 static CONFIG_MAP: Printer =
@@ -120,9 +128,14 @@ static RESOURCE_QUOTA: Printer = Printer::new(
             let found = value::at(object, map).and_then(|map| map.get(resource));
             found.map_or_else(|| "0".to_owned(), plain)
         };
-        let mut resources: Vec<&String> = value::at(object, "status.hard").and_then(Value::as_object).into_iter().flat_map(|hard| hard.keys()).collect();
+        let mut resources: Vec<&String> = value::at(object, "status.hard")
+            .and_then(Value::as_object)
+            .into_iter()
+            .flat_map(|hard| hard.keys())
+            .collect();
         resources.sort_unstable();
-        let (limits, requests): (Vec<&String>, Vec<&String>) = resources.into_iter().partition(|resource| resource.starts_with("limits."));
+        let (limits, requests): (Vec<&String>, Vec<&String>) =
+            resources.into_iter().partition(|resource| resource.starts_with("limits."));
         let shown = |resources: Vec<&String>| {
             let each = resources.iter().map(|resource| {
                 format!("{resource}: {}/{}", quantity("status.used", resource), quantity("status.hard", resource))

@@ -44,7 +44,7 @@ static FLOW_SCHEMA: Printer = Printer {
 };
 
 /// A list is in the order in which requests meet the schemas.
-fn by_precedence(rows: &mut Vec<(Value, Vec<Value>)>) {
+fn by_precedence(rows: &mut [(Value, Vec<Value>)]) {
     rows.sort_by_cached_key(|(schema, _)| {
         (number(schema, "spec.matchingPrecedence"), value::text(schema, "metadata.name").to_owned())
     });
@@ -54,7 +54,10 @@ static PRIORITY_LEVEL: Printer = Printer::new(
     &[
         NAME,
         text("Type", of("io.k8s.api.flowcontrol.v1.PriorityLevelConfigurationSpec", "type")),
-        text("NominalConcurrencyShares", of("io.k8s.api.flowcontrol.v1.LimitedPriorityLevelConfiguration", "nominalConcurrencyShares")),
+        text(
+            "NominalConcurrencyShares",
+            of("io.k8s.api.flowcontrol.v1.LimitedPriorityLevelConfiguration", "nominalConcurrencyShares"),
+        ),
         text("Queues", of(QUEUING, "queues")),
         text("HandSize", of(QUEUING, "handSize")),
         text("QueueLengthLimit", of(QUEUING, "queueLengthLimit")),
@@ -62,8 +65,11 @@ static PRIORITY_LEVEL: Printer = Printer::new(
     ],
     |level, now| {
         let limited = value::at(level, "spec.limited").filter(|limited| limited.is_object());
-        let queuing = limited.and_then(|limited| value::at(limited, "limitResponse.queuing")).filter(|queuing| queuing.is_object());
-        let of = |part: Option<&Value>, field: &str| part.map_or_else(|| json!("<none>"), |part| json!(number(part, field)));
+        let queuing = limited
+            .and_then(|limited| value::at(limited, "limitResponse.queuing"))
+            .filter(|queuing| queuing.is_object());
+        let of =
+            |part: Option<&Value>, field: &str| part.map_or_else(|| json!("<none>"), |part| json!(number(part, field)));
         vec![
             name(level),
             json!(value::text(level, "spec.type")),

@@ -72,7 +72,8 @@ fn target(object: &Value) -> [Value; 2] {
 
 fn status(object: &Value) -> String {
     let met = |kind: &str| condition(object, kind).filter(|condition| value::text(condition, "status") == "True");
-    let shown = |condition: &Value| format!("{} ({})", value::text(condition, "type"), value::text(condition, "reason"));
+    let shown =
+        |condition: &Value| format!("{} ({})", value::text(condition, "type"), value::text(condition, "reason"));
     if let Some(condition) = met("TargetEvicted").or_else(|| met("Failed")) {
         return shown(condition);
     }
@@ -91,9 +92,14 @@ fn eviction(object: &Value, now: Timestamp) -> Vec<Value> {
     let active_name = active.map_or("<unset>", |responder| value::text(responder, "name"));
     let report = active.and_then(|active| {
         let mut responders = value::list(object, "status.responders").iter();
-        responders.find(|responder| value::text(responder, "name") == value::text(active, "name")).map(|report| (active, report))
+        responders
+            .find(|responder| value::text(responder, "name") == value::text(active, "name"))
+            .map(|report| (active, report))
     });
-    let (progress, finish) = report.map_or_else(|| ("<unset>".to_owned(), "<unknown>".to_owned()), |(active, report)| responding(active, report, now));
+    let (progress, finish) = report.map_or_else(
+        || ("<unset>".to_owned(), "<unknown>".to_owned()),
+        |(active, report)| responding(active, report, now),
+    );
     let heartbeat = report
         .filter(|(_, report)| is_set(report, "heartbeatTime"))
         .map_or_else(|| "<unset>".to_owned(), |(_, report)| format!("{} ago", since(report, "heartbeatTime", now)));
@@ -120,11 +126,17 @@ fn responding(active: &Value, report: &Value, now: Timestamp) -> (String, String
     let progress = match state.as_str() {
         "Active" if is_set(report, "startTime") => {
             if let Some(expected) = time::parse(value::text(report, "expectedCompletionTime")) {
-                finish = if expected > now { format!("in {}", between(now, expected)) } else { format!("{} ago", between(expected, now)) };
+                finish = if expected > now {
+                    format!("in {}", between(now, expected))
+                } else {
+                    format!("{} ago", between(expected, now))
+                };
             }
             format!("Started ({} ago)", since(report, "startTime", now))
         }
-        "Completed" if is_set(report, "completionTime") => format!("{state} ({} ago)", since(report, "completionTime", now)),
+        "Completed" if is_set(report, "completionTime") => {
+            format!("{state} ({} ago)", since(report, "completionTime", now))
+        }
         _ => state.clone(),
     };
     if matches!(state.as_str(), "Canceled" | "Interrupted" | "Completed") {

@@ -123,7 +123,7 @@ struct Printer {
     /// What a row says about its object besides the cells.
     conditions: fn(&Value) -> Option<Value>,
     /// What a list does to its rows as a whole, given objects and cells.
-    list: fn(&mut Vec<(Value, Vec<Value>)>),
+    list: fn(&mut [(Value, Vec<Value>)]),
 }
 
 impl Printer {

@@ -47,7 +47,8 @@ static INGRESS: Printer = Printer::new(
 /// The first hosts. Rules without a host fill no place, but count among those left out.
 fn hosts(object: &Value) -> String {
     let rules = value::list(object, "spec.rules");
-    let named: Vec<usize> = (0..rules.len()).filter(|index| !value::text(&rules[*index], "host").is_empty()).take(MOST).collect();
+    let named: Vec<usize> =
+        (0..rules.len()).filter(|index| !value::text(&rules[*index], "host").is_empty()).take(MOST).collect();
     if named.is_empty() {
         return "*".to_owned();
     }
@@ -71,7 +72,11 @@ static INGRESS_CLASS: Printer = Printer::new(
         let parameters = match value::at(object, "spec.parameters").filter(|parameters| parameters.is_object()) {
             None => "<none>".to_owned(),
             Some(parameters) => {
-                let group = if is_set(parameters, "apiGroup") { format!(".{}", value::text(parameters, "apiGroup")) } else { String::new() };
+                let group = if is_set(parameters, "apiGroup") {
+                    format!(".{}", value::text(parameters, "apiGroup"))
+                } else {
+                    String::new()
+                };
                 format!("{}{group}/{}", value::text(parameters, "kind"), value::text(parameters, "name"))
             }
         };
@@ -97,7 +102,11 @@ static IP_ADDRESS: Printer = Printer::new(
             None => "<none>".to_owned(),
             Some(parent) => {
                 let (group, resource) = (value::text(parent, "group"), value::text(parent, "resource"));
-                let mut shown = if group.is_empty() { resource.to_lowercase() } else { format!("{resource}.{group}").to_lowercase() };
+                let mut shown = if group.is_empty() {
+                    resource.to_lowercase()
+                } else {
+                    format!("{resource}.{group}").to_lowercase()
+                };
                 for part in ["namespace", "name"] {
                     let text = value::text(parent, part);
                     if part == "name" || !text.is_empty() {

@@ -75,5 +75,7 @@ fn roles(node: &Value) -> String {
 
 fn address<'a>(node: &'a Value, kind: &str) -> &'a str {
     let mut addresses = value::list(node, "status.addresses").iter();
-    addresses.find(|address| value::text(address, "type") == kind).map_or("<none>", |address| value::text(address, "address"))
+    addresses
+        .find(|address| value::text(address, "type") == kind)
+        .map_or("<none>", |address| value::text(address, "address"))
 }

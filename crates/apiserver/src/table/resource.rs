@@ -21,10 +21,10 @@ pub fn printer(kind: &str) -> Option<&'static Printer> {
 
 static NAME_AND_AGE: Printer = Printer::new(&[NAME, AGE], |object, now| vec![name(object), age(object, now)]);
 
-static CLAIM: Printer =
-    Printer::new(&[NAME, text("State", own("How far the claim is: pending, allocated, reserved, deleted.")), AGE], |claim, now| {
-        vec![name(claim), json!(state(claim)), age(claim, now)]
-    });
+static CLAIM: Printer = Printer::new(
+    &[NAME, text("State", own("How far the claim is: pending, allocated, reserved, deleted.")), AGE],
+    |claim, now| vec![name(claim), json!(state(claim)), age(claim, now)],
+);
 
 fn state(claim: &Value) -> String {
     let (deleted, allocated) = (is_set(claim, "metadata.deletionTimestamp"), is_set(claim, "status.allocation"));
@@ -106,7 +106,9 @@ fn pool_status(request: &Value, now: Timestamp) -> Vec<Value> {
     let counted = is_set(request, "status") && kind != "Failed";
     let shown = |sum: i64| json!(if counted { sum.to_string() } else { "-".to_owned() });
     let sum = |field: &str| shown(pools.iter().map(|pool| number(pool, field)).sum());
-    let completed = end.filter(|_| kind == "Complete").map_or_else(|| "<none>".to_owned(), |end| since(end, "lastTransitionTime", now));
+    let completed = end
+        .filter(|_| kind == "Complete")
+        .map_or_else(|| "<none>".to_owned(), |end| since(end, "lastTransitionTime", now));
     vec![
         name(request),
         json!(value::text(request, "spec.driver")),

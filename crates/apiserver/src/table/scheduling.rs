@@ -49,11 +49,12 @@ static POD_GROUP: Printer = Printer::new(
         AGE,
     ],
     |group, now| {
-        let mut status = match condition(group, "PodGroupInitiallyScheduled").map(|condition| value::text(condition, "status")) {
-            None => "Pending",
-            Some("True") => "Scheduled",
-            Some(_) => "Unschedulable",
-        };
+        let mut status =
+            match condition(group, "PodGroupInitiallyScheduled").map(|condition| value::text(condition, "status")) {
+                None => "Pending",
+                Some("True") => "Scheduled",
+                Some(_) => "Unschedulable",
+            };
         if let Some(condition) = condition(group, "DisruptionTarget") {
             status = value::text(condition, "reason");
         }

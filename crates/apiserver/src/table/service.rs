@@ -83,7 +83,10 @@ fn endpoints(object: &Value) -> String {
         }
         for port in ports {
             let number = number(port, "port");
-            all.extend(addresses().map(|ip| if ip.contains(':') { format!("[{ip}]:{number}") } else { format!("{ip}:{number}") }));
+            all.extend(
+                addresses()
+                    .map(|ip| if ip.contains(':') { format!("[{ip}]:{number}") } else { format!("{ip}:{number}") }),
+            );
         }
     }
     match all.len() {

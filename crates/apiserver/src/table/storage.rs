@@ -47,15 +47,20 @@ static STORAGE_CLASS: Printer = Printer {
 };
 
 /// Several classes may say that they are the default; the youngest of them is, and among equals the first by name.
-fn mark_default(rows: &mut Vec<(Value, Vec<Value>)>) {
+fn mark_default(rows: &mut [(Value, Vec<Value>)]) {
     let is_default = |class: &Value| {
         annotated(class, "storageclass.kubernetes.io/is-default-class")
             || annotated(class, "storageclass.beta.kubernetes.io/is-default-class")
     };
     let rank = |class: &Value| {
-        (value::text(class, "metadata.creationTimestamp").to_owned(), std::cmp::Reverse(value::text(class, "metadata.name").to_owned()))
+        (
+            value::text(class, "metadata.creationTimestamp").to_owned(),
+            std::cmp::Reverse(value::text(class, "metadata.name").to_owned()),
+        )
     };
-    if let Some((class, cells)) = rows.iter_mut().filter(|(class, _)| is_default(class)).max_by_key(|(class, _)| rank(class)) {
+    if let Some((class, cells)) =
+        rows.iter_mut().filter(|(class, _)| is_default(class)).max_by_key(|(class, _)| rank(class))
+    {
         cells[0] = json!(format!("{} (default)", value::text(class, "metadata.name")));
     }
 }
@@ -84,10 +89,15 @@ static CSI_DRIVER: Printer = Printer::new(
     |driver, now| {
         let names = |path: &str, field: Option<&str>| {
             let items = value::list(driver, path).iter();
-            let texts = items.map(|item| field.map_or_else(|| item.as_str().unwrap_or_default(), |field| value::text(item, field)));
+            let texts = items
+                .map(|item| field.map_or_else(|| item.as_str().unwrap_or_default(), |field| value::text(item, field)));
             texts.collect::<Vec<_>>().join(",")
         };
-        let tokens = if is_set(driver, "spec.tokenRequests") { names("spec.tokenRequests", Some("audience")) } else { "<unset>".to_owned() };
+        let tokens = if is_set(driver, "spec.tokenRequests") {
+            names("spec.tokenRequests", Some("audience"))
+        } else {
+            "<unset>".to_owned()
+        };
         let modes = names("spec.volumeLifecycleModes", None);
         vec![
             name(driver),

@@ -33,20 +33,53 @@ fn a_pod_shows_what_its_containers_do() {
         (&one, json!({"phase": "Pending"}), "0/1 | Pending | 0"),
         (&one, json!({"phase": "Running", "containerStatuses": [running()]}), "1/1 | Running | 0"),
         (&one, json!({"phase": "Failed", "reason": "Evicted"}), "0/1 | Evicted | 0"),
-        (&one, json!({"phase": "Pending", "containerStatuses": [container(json!({"waiting": {"reason": "ImagePullBackOff"}}), false)]}), "0/1 | ImagePullBackOff | 0"),
-        (&one, json!({"phase": "Failed", "containerStatuses": [container(terminated(3, ""), false)]}), "0/1 | ExitCode:3 | 0"),
-        (&one, json!({"phase": "Failed", "containerStatuses": [container(json!({"terminated": {"exitCode": 137, "signal": 9}}), false)]}), "0/1 | Signal:9 | 0"),
-        (&two, json!({"phase": "Running", "containerStatuses": [container(terminated(0, "Completed"), false), running()]}), "1/2 | NotReady | 0"),
-        (&two, json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": [container(terminated(0, "Completed"), false), running()]}), "1/2 | Running | 0"),
-        (&two, json!({"phase": "Running", "containerStatuses": [container(terminated(0, "Completed"), false), container(terminated(1, "Error"), false)]}), "0/2 | Error | 0"),
-        (&one, json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]}), "0/1 | SchedulingGated | 0"),
-        (&one, json!({"phase": "Running", "containerStatuses": [{"name": "a", "restartCount": 3, "ready": true, "state": {"running": {}}, "lastState": {"terminated": {"finishedAt": "2026-01-01T00:55:00Z"}}}]}), "1/1 | Running | 3 (5m ago)"),
+        (
+            &one,
+            json!({"phase": "Pending", "containerStatuses": [container(json!({"waiting": {"reason": "ImagePullBackOff"}}), false)]}),
+            "0/1 | ImagePullBackOff | 0",
+        ),
+        (
+            &one,
+            json!({"phase": "Failed", "containerStatuses": [container(terminated(3, ""), false)]}),
+            "0/1 | ExitCode:3 | 0",
+        ),
+        (
+            &one,
+            json!({"phase": "Failed", "containerStatuses": [container(json!({"terminated": {"exitCode": 137, "signal": 9}}), false)]}),
+            "0/1 | Signal:9 | 0",
+        ),
+        (
+            &two,
+            json!({"phase": "Running", "containerStatuses": [container(terminated(0, "Completed"), false), running()]}),
+            "1/2 | NotReady | 0",
+        ),
+        (
+            &two,
+            json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": [container(terminated(0, "Completed"), false), running()]}),
+            "1/2 | Running | 0",
+        ),
+        (
+            &two,
+            json!({"phase": "Running", "containerStatuses": [container(terminated(0, "Completed"), false), container(terminated(1, "Error"), false)]}),
+            "0/2 | Error | 0",
+        ),
+        (
+            &one,
+            json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]}),
+            "0/1 | SchedulingGated | 0",
+        ),
+        (
+            &one,
+            json!({"phase": "Running", "containerStatuses": [{"name": "a", "restartCount": 3, "ready": true, "state": {"running": {}}, "lastState": {"terminated": {"finishedAt": "2026-01-01T00:55:00Z"}}}]}),
+            "1/1 | Running | 3 (5m ago)",
+        ),
     ] {
         let cells = pod(spec.clone(), status);
         assert_eq!(cells.split(" | ").skip(1).take(3).collect::<Vec<_>>().join(" | "), shown);
     }
     let wide = json!({"phase": "Running", "podIPs": [{"ip": "10.0.0.1"}], "nominatedNodeName": "m", "conditions": [{"type": "g", "status": "True"}]});
-    let gated = json!({"containers": [], "nodeName": "n", "readinessGates": [{"conditionType": "g"}, {"conditionType": "h"}]});
+    let gated =
+        json!({"containers": [], "nodeName": "n", "readinessGates": [{"conditionType": "g"}, {"conditionType": "h"}]});
     assert_eq!(pod(gated, wide), "it | 0/0 | Running | 0 | 60m | 10.0.0.1 | n | m | 1/2");
 }
 
@@ -100,10 +133,26 @@ fn services_show_where_they_are_reached() {
     let service = |spec: Value, status: Value| row("v1", "Service", json!({"spec": spec, "status": status}));
     let port = json!([{"port": 80, "protocol": "TCP"}, {"port": 443, "nodePort": 30443, "protocol": "TCP"}]);
     for (spec, status, shown) in [
-        (json!({"type": "ClusterIP", "clusterIPs": ["10.0.0.1"], "ports": port, "selector": {"a": "b"}}), json!({}), "it | ClusterIP | 10.0.0.1 | <none> | 80/TCP,443:30443/TCP | 60m | a=b"),
-        (json!({"type": "LoadBalancer", "clusterIPs": ["10.0.0.1"]}), json!({}), "it | LoadBalancer | 10.0.0.1 | <pending> | <none> | 60m | <none>"),
-        (json!({"type": "LoadBalancer", "externalIPs": ["1.1.1.1"]}), json!({"loadBalancer": {"ingress": [{"hostname": "b"}, {"ip": "2.2.2.2"}]}}), "it | LoadBalancer | <none> | 2.2.2.2,b,1.1.1.1 | <none> | 60m | <none>"),
-        (json!({"type": "ExternalName", "externalName": "x.y"}), json!({}), "it | ExternalName | <none> | x.y | <none> | 60m | <none>"),
+        (
+            json!({"type": "ClusterIP", "clusterIPs": ["10.0.0.1"], "ports": port, "selector": {"a": "b"}}),
+            json!({}),
+            "it | ClusterIP | 10.0.0.1 | <none> | 80/TCP,443:30443/TCP | 60m | a=b",
+        ),
+        (
+            json!({"type": "LoadBalancer", "clusterIPs": ["10.0.0.1"]}),
+            json!({}),
+            "it | LoadBalancer | 10.0.0.1 | <pending> | <none> | 60m | <none>",
+        ),
+        (
+            json!({"type": "LoadBalancer", "externalIPs": ["1.1.1.1"]}),
+            json!({"loadBalancer": {"ingress": [{"hostname": "b"}, {"ip": "2.2.2.2"}]}}),
+            "it | LoadBalancer | <none> | 2.2.2.2,b,1.1.1.1 | <none> | 60m | <none>",
+        ),
+        (
+            json!({"type": "ExternalName", "externalName": "x.y"}),
+            json!({}),
+            "it | ExternalName | <none> | x.y | <none> | 60m | <none>",
+        ),
     ] {
         assert_eq!(service(spec, status), shown);
     }
@@ -124,7 +173,10 @@ fn workloads_show_how_many_are_ready() {
 #[test]
 fn jobs_show_how_far_they_are() {
     let job = |spec: Value, status: Value| row("batch/v1", "Job", json!({"spec": spec, "status": status}));
-    assert!(job(json!({"completions": 3}), json!({"succeeded": 1, "startTime": "2026-01-01T00:59:00Z"})).starts_with("it | Running | 1/3 | 60s | 60m"));
+    assert!(
+        job(json!({"completions": 3}), json!({"succeeded": 1, "startTime": "2026-01-01T00:59:00Z"}))
+            .starts_with("it | Running | 1/3 | 60s | 60m")
+    );
     assert!(job(json!({"parallelism": 2}), json!({})).starts_with("it | Running | 0/1 of 2 |  | 60m"));
     let complete = json!({"succeeded": 1, "startTime": "2026-01-01T00:00:00Z", "completionTime": "2026-01-01T00:02:05Z", "conditions": [{"type": "Complete", "status": "True"}]});
     assert!(job(json!({}), complete).starts_with("it | Complete | 1/1 | 2m5s | 60m"));
@@ -146,13 +198,19 @@ fn events_show_the_same_in_both_groups() {
 #[test]
 fn autoscalers_show_metrics_in_either_version() {
     let v1 = json!({"spec": {"scaleTargetRef": {"kind": "Deployment", "name": "d"}, "maxReplicas": 5, "minReplicas": 1, "targetCPUUtilizationPercentage": 80}});
-    assert_eq!(row("autoscaling/v1", "HorizontalPodAutoscaler", v1), "it | Deployment/d | cpu: <unknown>/80% | 1 | 5 | 0 | 60m");
+    assert_eq!(
+        row("autoscaling/v1", "HorizontalPodAutoscaler", v1),
+        "it | Deployment/d | cpu: <unknown>/80% | 1 | 5 | 0 | 60m"
+    );
     let v2 = json!({"spec": {"maxReplicas": 5, "metrics": [
             {"type": "Resource", "resource": {"name": "cpu", "target": {"averageUtilization": 80}}},
             {"type": "Pods", "pods": {"target": {"averageValue": "100m"}}},
             {"type": "Object", "object": {"target": {"value": "1"}}}]},
         "status": {"currentReplicas": 2, "currentMetrics": [{"resource": {"current": {"averageUtilization": 40}}}, {"pods": {"current": {"averageValue": "50m"}}}]}});
-    assert_eq!(row("autoscaling/v2", "HorizontalPodAutoscaler", v2), "it | / | cpu: 40%/80%, 50m/100m + 1 more... | <unset> | 5 | 2 | 60m");
+    assert_eq!(
+        row("autoscaling/v2", "HorizontalPodAutoscaler", v2),
+        "it | / | cpu: 40%/80%, 50m/100m + 1 more... | <unset> | 5 | 2 | 60m"
+    );
 }
 
 #[test]
@@ -162,25 +220,110 @@ fn other_kinds_show_what_upstream_shows() {
         ("v1", "Secret", json!({"type": "Opaque", "data": {"a": "", "b": ""}}), "it | Opaque | 2 | 60m"),
         ("v1", "ConfigMap", json!({"data": {"a": ""}, "binaryData": {"b": ""}}), "it | 2 | 60m"),
         ("v1", "LimitRange", json!({}), "it | 2026-01-01T00:00:00Z"),
-        ("v1", "Endpoints", json!({"subsets": [{"addresses": [{"ip": "1.1.1.1"}, {"ip": "::1"}], "ports": [{"port": 80}, {"port": 81}]}]}), "it | 1.1.1.1:80,[::1]:80,1.1.1.1:81 + 1 more... | 60m"),
-        ("v1", "ResourceQuota", json!({"status": {"hard": {"pods": "2", "limits.cpu": "1", "cpu": "3"}, "used": {"pods": "1"}}}), "it | cpu: 0/3, pods: 1/2 | limits.cpu: 0/1 | 60m"),
-        ("v1", "PersistentVolume", json!({"spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany", "ReadWriteOnce"], "persistentVolumeReclaimPolicy": "Retain", "claimRef": {"namespace": "n", "name": "c"}, "volumeMode": "Block"}, "status": {"phase": "Bound"}}), "it | 1Gi | RWO,RWX | Retain | Bound | n/c |  | <unset> |  | 60m | Block"),
-        ("v1", "PersistentVolumeClaim", json!({"spec": {"storageClassName": "s"}, "status": {"phase": "Pending"}}), "it | Pending |  |  |  | s | <unset> | 60m | <unset>"),
-        ("networking.k8s.io/v1", "Ingress", json!({"spec": {"tls": [{}], "rules": [{"host": "a"}, {}, {"host": "b"}, {"host": "c"}, {"host": "d"}]}}), "it | <none> | a,b,c + 2 more... |  | 80, 443 | 60m"),
-        ("networking.k8s.io/v1", "IPAddress", json!({"spec": {"parentRef": {"resource": "services", "namespace": "n", "name": "s"}}}), "it | services/n/s | 60m"),
-        ("discovery.k8s.io/v1", "EndpointSlice", json!({"addressType": "IPv4", "ports": [{"name": "p"}, {"port": 80}], "endpoints": [{"addresses": ["1.1.1.1"]}]}), "it | IPv4 | p,80 | 1.1.1.1 | 60m"),
+        (
+            "v1",
+            "Endpoints",
+            json!({"subsets": [{"addresses": [{"ip": "1.1.1.1"}, {"ip": "::1"}], "ports": [{"port": 80}, {"port": 81}]}]}),
+            "it | 1.1.1.1:80,[::1]:80,1.1.1.1:81 + 1 more... | 60m",
+        ),
+        (
+            "v1",
+            "ResourceQuota",
+            json!({"status": {"hard": {"pods": "2", "limits.cpu": "1", "cpu": "3"}, "used": {"pods": "1"}}}),
+            "it | cpu: 0/3, pods: 1/2 | limits.cpu: 0/1 | 60m",
+        ),
+        (
+            "v1",
+            "PersistentVolume",
+            json!({"spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany", "ReadWriteOnce"], "persistentVolumeReclaimPolicy": "Retain", "claimRef": {"namespace": "n", "name": "c"}, "volumeMode": "Block"}, "status": {"phase": "Bound"}}),
+            "it | 1Gi | RWO,RWX | Retain | Bound | n/c |  | <unset> |  | 60m | Block",
+        ),
+        (
+            "v1",
+            "PersistentVolumeClaim",
+            json!({"spec": {"storageClassName": "s"}, "status": {"phase": "Pending"}}),
+            "it | Pending |  |  |  | s | <unset> | 60m | <unset>",
+        ),
+        (
+            "networking.k8s.io/v1",
+            "Ingress",
+            json!({"spec": {"tls": [{}], "rules": [{"host": "a"}, {}, {"host": "b"}, {"host": "c"}, {"host": "d"}]}}),
+            "it | <none> | a,b,c + 2 more... |  | 80, 443 | 60m",
+        ),
+        (
+            "networking.k8s.io/v1",
+            "IPAddress",
+            json!({"spec": {"parentRef": {"resource": "services", "namespace": "n", "name": "s"}}}),
+            "it | services/n/s | 60m",
+        ),
+        (
+            "discovery.k8s.io/v1",
+            "EndpointSlice",
+            json!({"addressType": "IPv4", "ports": [{"name": "p"}, {"port": 80}], "endpoints": [{"addresses": ["1.1.1.1"]}]}),
+            "it | IPv4 | p,80 | 1.1.1.1 | 60m",
+        ),
         ("discovery.k8s.io/v1", "EndpointSlice", json!({"addressType": "IPv4"}), "it | IPv4 | <unset> | <unset> | 60m"),
-        ("rbac.authorization.k8s.io/v1", "RoleBinding", json!({"roleRef": {"kind": "Role", "name": "r"}, "subjects": [{"kind": "User", "name": "u"}, {"kind": "ServiceAccount", "namespace": "n", "name": "s"}]}), "it | Role/r | 60m | u |  | n/s"),
-        ("policy/v1", "PodDisruptionBudget", json!({"spec": {"minAvailable": "50%"}, "status": {"disruptionsAllowed": 1}}), "it | 50% | N/A | 1 | 60m"),
+        (
+            "rbac.authorization.k8s.io/v1",
+            "RoleBinding",
+            json!({"roleRef": {"kind": "Role", "name": "r"}, "subjects": [{"kind": "User", "name": "u"}, {"kind": "ServiceAccount", "namespace": "n", "name": "s"}]}),
+            "it | Role/r | 60m | u |  | n/s",
+        ),
+        (
+            "policy/v1",
+            "PodDisruptionBudget",
+            json!({"spec": {"minAvailable": "50%"}, "status": {"disruptionsAllowed": 1}}),
+            "it | 50% | N/A | 1 | 60m",
+        ),
         ("coordination.k8s.io/v1", "Lease", json!({"spec": {"holderIdentity": "h"}}), "it | h | 60m"),
-        ("certificates.k8s.io/v1", "CertificateSigningRequest", json!({"spec": {"signerName": "s", "username": "u", "expirationSeconds": 3600}, "status": {"conditions": [{"type": "Approved"}], "certificate": "x"}}), "it | 60m | s | u | 60m | Approved,Issued"),
-        ("apiextensions.k8s.io/v1", "CustomResourceDefinition", json!({"spec": {"scope": "Cluster", "group": "g", "names": {"kind": "K", "shortNames": ["k"]}, "versions": [{"name": "v1", "served": true, "storage": true}]}}), "it | Cluster | v1(storage) | 2026-01-01T00:00:00Z | g | K | k | false"),
-        ("apiregistration.k8s.io/v1", "APIService", json!({"status": {"conditions": [{"type": "Available", "status": "False", "reason": "R"}]}}), "it | Local | False (R) | 60m"),
-        ("scheduling.k8s.io/v1", "PriorityClass", json!({"value": 7, "preemptionPolicy": "Never"}), "it | 7 | false | 60m | Never"),
-        ("storage.k8s.io/v1", "CSIDriver", json!({"spec": {"tokenRequests": [{"audience": "a"}]}}), "it | true | false | false | a | false | <none> | 60m"),
-        ("resource.k8s.io/v1", "ResourceClaim", json!({"status": {"allocation": {}, "reservedFor": [{}]}}), "it | allocated,reserved | 60m"),
-        ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding", json!({"spec": {"policyName": "p", "paramRef": {"name": "x"}}}), "it | p | */x | 60m"),
-        ("flowcontrol.apiserver.k8s.io/v1", "PriorityLevelConfiguration", json!({"spec": {"type": "Exempt"}}), "it | Exempt | <none> | <none> | <none> | <none> | 60m"),
+        (
+            "certificates.k8s.io/v1",
+            "CertificateSigningRequest",
+            json!({"spec": {"signerName": "s", "username": "u", "expirationSeconds": 3600}, "status": {"conditions": [{"type": "Approved"}], "certificate": "x"}}),
+            "it | 60m | s | u | 60m | Approved,Issued",
+        ),
+        (
+            "apiextensions.k8s.io/v1",
+            "CustomResourceDefinition",
+            json!({"spec": {"scope": "Cluster", "group": "g", "names": {"kind": "K", "shortNames": ["k"]}, "versions": [{"name": "v1", "served": true, "storage": true}]}}),
+            "it | Cluster | v1(storage) | 2026-01-01T00:00:00Z | g | K | k | false",
+        ),
+        (
+            "apiregistration.k8s.io/v1",
+            "APIService",
+            json!({"status": {"conditions": [{"type": "Available", "status": "False", "reason": "R"}]}}),
+            "it | Local | False (R) | 60m",
+        ),
+        (
+            "scheduling.k8s.io/v1",
+            "PriorityClass",
+            json!({"value": 7, "preemptionPolicy": "Never"}),
+            "it | 7 | false | 60m | Never",
+        ),
+        (
+            "storage.k8s.io/v1",
+            "CSIDriver",
+            json!({"spec": {"tokenRequests": [{"audience": "a"}]}}),
+            "it | true | false | false | a | false | <none> | 60m",
+        ),
+        (
+            "resource.k8s.io/v1",
+            "ResourceClaim",
+            json!({"status": {"allocation": {}, "reservedFor": [{}]}}),
+            "it | allocated,reserved | 60m",
+        ),
+        (
+            "admissionregistration.k8s.io/v1",
+            "ValidatingAdmissionPolicyBinding",
+            json!({"spec": {"policyName": "p", "paramRef": {"name": "x"}}}),
+            "it | p | */x | 60m",
+        ),
+        (
+            "flowcontrol.apiserver.k8s.io/v1",
+            "PriorityLevelConfiguration",
+            json!({"spec": {"type": "Exempt"}}),
+            "it | Exempt | <none> | <none> | <none> | <none> | 60m",
+        ),
     ] {
         assert_eq!(row(api_version, kind, object), shown, "{kind}");
     }
@@ -210,9 +353,16 @@ fn lists_mark_the_default_class_and_sort_flow_schemas() {
     let list = |api_version: &str, kind: &str, objects: Vec<Value>| -> Vec<String> {
         let objects: Vec<Arc<Object>> = objects
             .iter()
-            .map(|object| Arc::new(Object::from_value(object, 1, &machinery::object::FieldPaths::new(&[])).expect("an object")))
+            .map(|object| {
+                Arc::new(Object::from_value(object, 1, &machinery::object::FieldPaths::new(&[])).expect("an object"))
+            })
             .collect();
-        let table = Tables::named(api_version, kind).table(&objects, &Query::parse("includeObject=None"), &json!({}), NOW.parse().expect("a timestamp"));
+        let table = Tables::named(api_version, kind).table(
+            &objects,
+            &Query::parse("includeObject=None"),
+            &json!({}),
+            NOW.parse().expect("a timestamp"),
+        );
         table["rows"].as_array().expect("rows").iter().map(|row| cells::plain(&row["cells"][0])).collect()
     };
     let class = |name: &str, made: &str| {
@@ -220,7 +370,13 @@ fn lists_mark_the_default_class_and_sort_flow_schemas() {
             "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}})
     };
     let (old, new) = ("2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z");
-    assert_eq!(list("storage.k8s.io/v1", "StorageClass", vec![class("a", old), class("b", new), class("c", new)]), ["a", "b (default)", "c"]);
+    assert_eq!(
+        list("storage.k8s.io/v1", "StorageClass", vec![class("a", old), class("b", new), class("c", new)]),
+        ["a", "b (default)", "c"]
+    );
     let schema = |name: &str, precedence: i64| json!({"apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema", "metadata": {"name": name}, "spec": {"matchingPrecedence": precedence}});
-    assert_eq!(list("flowcontrol.apiserver.k8s.io/v1", "FlowSchema", vec![schema("b", 2), schema("c", 1), schema("a", 2)]), ["c", "a", "b"]);
+    assert_eq!(
+        list("flowcontrol.apiserver.k8s.io/v1", "FlowSchema", vec![schema("b", 2), schema("c", 1), schema("a", 2)]),
+        ["c", "a", "b"]
+    );
 }

@@ -38,8 +38,10 @@ async fn token_reviews_know_audiences() {
     let server = Server::default().await;
     let admin = server.admin();
     let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": ["vault"], "expirationSeconds": 600}});
-    let issued: serde_json::Value =
-        admin.create_subresource::<ServiceAccount, _, _>("default", "default", "token", &request).await.expect("a token");
+    let issued: serde_json::Value = admin
+        .create_subresource::<ServiceAccount, _, _>("default", "default", "token", &request)
+        .await
+        .expect("a token");
     let token = issued["status"]["token"].as_str().expect("a token").to_owned();
     let reviews = client::Gvr::new("authentication.k8s.io", "v1", "tokenreviews");
     let review = |audiences: serde_json::Value| {
@@ -103,8 +105,12 @@ async fn impersonation_is_allowed_to_those_who_may() {
         refused.expect_err("refused").to_string(),
         "users \"system:admin\" is forbidden: User \"system:serviceaccount:default:bot\" cannot impersonate resource \"users\" in API group \"\" at the cluster scope"
     );
-    kubectl.run(&["create", "clusterrole", "as-jane", "--verb=impersonate", "--resource=users", "--resource-name=jane"]).await;
-    kubectl.run(&["create", "clusterrolebinding", "as-jane", "--clusterrole=as-jane", "--serviceaccount=default:bot"]).await;
+    kubectl
+        .run(&["create", "clusterrole", "as-jane", "--verb=impersonate", "--resource=users", "--resource-name=jane"])
+        .await;
+    kubectl
+        .run(&["create", "clusterrolebinding", "as-jane", "--clusterrole=as-jane", "--serviceaccount=default:bot"])
+        .await;
     let who = bot.run(&["auth", "whoami", "--as=jane", "-o", "yaml"]).await;
     assert!(who.contains("username: jane"), "{who}");
     // Her groups are another question than her name.
@@ -118,11 +124,15 @@ async fn headers_of_a_front_proxy_mean_nothing_from_others() {
     // No front proxy is configured: whatever the client claims, it is anonymous.
     let mut config = server.config();
     config.credentials = Credentials::default();
-    config.impersonate = Some(Impersonate { user: "kubernetes-admin".to_owned(), groups: vec!["system:masters".to_owned()] });
+    config.impersonate =
+        Some(Impersonate { user: "kubernetes-admin".to_owned(), groups: vec!["system:masters".to_owned()] });
     let client = Client::https(config).expect("a client");
     let refused = client.list::<Pod>("default", &Default::default()).await.expect_err("refused");
     assert_eq!(refused.code(), Some(403));
-    assert!(refused.to_string().contains("User \"system:anonymous\" cannot impersonate resource \"users\""), "{refused}");
+    assert!(
+        refused.to_string().contains("User \"system:anonymous\" cannot impersonate resource \"users\""),
+        "{refused}"
+    );
     server.stop().await;
 }
 
@@ -153,7 +163,10 @@ async fn anonymous_requests_can_be_kept_to_some_paths() {
         let client = client.clone();
         async move {
             let request = http::Request::builder().uri(path).body(machinery::rest::Body::Empty).expect("a request");
-            client.request(request).await.map_or_else(|error| error.code().unwrap_or(0), |answer| answer.status().as_u16())
+            client
+                .request(request)
+                .await
+                .map_or_else(|error| error.code().unwrap_or(0), |answer| answer.status().as_u16())
         }
     };
     assert_eq!(ask("/livez").await, 200);

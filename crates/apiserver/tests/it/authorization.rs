@@ -66,8 +66,12 @@ async fn a_namespaces_role_reaches_only_its_namespace() {
     let server = Server::default().await;
     let admin = server.admin();
     let everything = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]);
-    admin.create(&typed::<Role>(json!({"metadata": {"name": "all", "namespace": "default"}, "rules": everything}))).await.expect("a role");
-    let binding: k8s_openapi::api::rbac::v1::RoleBinding = typed(json!({"metadata": {"name": "all", "namespace": "default"},
+    admin
+        .create(&typed::<Role>(json!({"metadata": {"name": "all", "namespace": "default"}, "rules": everything})))
+        .await
+        .expect("a role");
+    let binding: k8s_openapi::api::rbac::v1::RoleBinding =
+        typed(json!({"metadata": {"name": "all", "namespace": "default"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "all"},
         "subjects": [{"kind": "User", "name": "jane", "apiGroup": "rbac.authorization.k8s.io"}]}));
     admin.create(&binding).await.expect("a binding");
@@ -97,7 +101,8 @@ async fn a_node_sees_what_its_pods_use() {
     admin.create(&secret("used")).await.expect("a secret");
     admin.create(&secret("unused")).await.expect("a secret");
     let mut web = pod("web").on("n1");
-    web.spec.as_mut().expect("a spec").volumes = Some(vec![typed(json!({"name": "s", "secret": {"secretName": "used"}}))]);
+    web.spec.as_mut().expect("a spec").volumes =
+        Some(vec![typed(json!({"name": "s", "secret": {"secretName": "used"}}))]);
     let n1 = server.as_user(User::new("system:node:n1", ["system:nodes"]));
     let n2 = server.as_user(User::new("system:node:n2", ["system:nodes"]));
     let early = refusal(n1.get::<Secret>("default", "used").await);
@@ -112,8 +117,13 @@ async fn a_node_sees_what_its_pods_use() {
     assert!(refusal(n1.get::<Node>("", "n2").await).ends_with("node 'n1' cannot read 'n2', only its own Node object"));
     let own = client::ListParams { field_selector: "spec.nodeName=n1".to_owned(), ..Default::default() };
     assert_eq!(n1.list::<Pod>("", &own).await.expect("its own pods").items.len(), 1);
-    assert!(refusal(n2.list::<Pod>("", &own).await).ends_with("can only list/watch pods with spec.nodeName field selector"));
-    admin.delete::<Pod>("default", "web", &client::DeleteOptions { grace_period_seconds: Some(0), ..Default::default() }).await.expect("gone");
+    assert!(
+        refusal(n2.list::<Pod>("", &own).await).ends_with("can only list/watch pods with spec.nodeName field selector")
+    );
+    admin
+        .delete::<Pod>("default", "web", &client::DeleteOptions { grace_period_seconds: Some(0), ..Default::default() })
+        .await
+        .expect("gone");
     // A list sees everything that was acknowledged before it, and so does what is decided after it.
     assert!(admin.list::<Pod>("", &own).await.expect("a list").items.is_empty());
     refusal(n1.get::<Secret>("default", "used").await);

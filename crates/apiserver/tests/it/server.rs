@@ -23,7 +23,8 @@ impl Server {
     /// With the settings that a function makes of the default ones; it is told a directory for files.
     pub async fn start(configure: impl FnOnce(&mut apiserver::Config, &Path)) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let store = Embedded::open(&directory.path().join("store"), store::embedded::Options::default()).expect("a store");
+        let store =
+            Embedded::open(&directory.path().join("store"), store::embedded::Options::default()).expect("a store");
         let options = pki::Options {
             now: jiff::Timestamp::now(),
             service_address: IpAddr::from([10, 96, 0, 1]),
@@ -79,7 +80,8 @@ impl Server {
 
     /// kubectl with a token and nothing else.
     pub fn kubectl_with_token(&self, token: &str) -> Kubectl {
-        let name = format!("{}.kubeconfig", token.bytes().fold(7u64, |hash, byte| hash.wrapping_mul(31) + u64::from(byte)));
+        let name =
+            format!("{}.kubeconfig", token.bytes().fold(7u64, |hash, byte| hash.wrapping_mul(31) + u64::from(byte)));
         let authority = self.path("ca.pem");
         std::fs::write(&authority, self.keys.authority_pem()).expect("a file");
         let text = format!(

@@ -69,12 +69,12 @@ pub fn total(pod: &Pod, name: &str, of: impl Fn(&Container) -> Option<&List>, un
 
 /// A pod's request of a resource, in thousandths.
 pub fn request_milli(pod: &Pod, name: &str) -> i64 {
-    pod_level(pod, name, true).map_or_else(|| total(pod, name, requests, milli), |quantity| milli(quantity))
+    pod_level(pod, name, true).map_or_else(|| total(pod, name, requests, milli), milli)
 }
 
 /// A pod's request of a resource.
 pub fn request(pod: &Pod, name: &str) -> i64 {
-    pod_level(pod, name, true).map_or_else(|| total(pod, name, requests, value), |quantity| value(quantity))
+    pod_level(pod, name, true).map_or_else(|| total(pod, name, requests, value), value)
 }
 
 fn pod_level<'a>(pod: &'a Pod, name: &str, request: bool) -> Option<&'a Quantity> {

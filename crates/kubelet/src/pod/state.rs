@@ -178,8 +178,8 @@ pub enum Need {
 impl State {
     /// Puts both lists into their order.
     pub fn new(mut sandboxes: Vec<Sandbox>, mut containers: Vec<Container>) -> Self {
-        sandboxes.sort_by(|a, b| (b.created_at, b.attempt).cmp(&(a.created_at, a.attempt)));
-        containers.sort_by(|a, b| (b.created_at, b.restarts).cmp(&(a.created_at, a.restarts)));
+        sandboxes.sort_by_key(|sandbox| std::cmp::Reverse((sandbox.created_at, sandbox.attempt)));
+        containers.sort_by_key(|container| std::cmp::Reverse((container.created_at, container.restarts)));
         Self { sandboxes, containers }
     }
 

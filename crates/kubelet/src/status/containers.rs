@@ -154,7 +154,7 @@ fn without_runtime(view: &View<'_>, spec: &Container, old: Option<&ContainerStat
     status.restart_count = old.restart_count;
     status.last_state = old.last_state.clone();
     let ran = old.state.as_ref().is_some_and(|state| state.running.is_some());
-    if ran && !status.last_state.as_ref().is_some_and(|state| state.terminated.is_some()) {
+    if ran && status.last_state.as_ref().is_none_or(|state| state.terminated.is_none()) {
         status.last_state = Some(lost(
             "The container could not be located when the pod was deleted.  The container used to be Running",
         ));

@@ -245,3 +245,28 @@ async fn many_pods_at_once_all_run_and_all_go() {
     eprintln!("20 pods ready after {:?}", since.elapsed());
     rig.stop().await;
 }
+
+#[tokio::test]
+async fn a_file_is_a_pod_with_an_image_in_the_api() {
+    let rig = Rig::start().await;
+    let file = rig.dir.path().join("manifests/web.yaml");
+    let manifest = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"},
+        "spec": {"terminationGracePeriodSeconds": 1, "automountServiceAccountToken": false, "containers": [sh("main", LOOP)]},
+    });
+    std::fs::write(&file, manifest.to_string()).unwrap();
+    let mirror = rig.ready("web-node-1").await;
+    let id = status(&mirror, "main").container_id.clone();
+    // Deleting the image ends nothing: it comes back with the same container behind it.
+    let now = DeleteOptions { grace_period_seconds: Some(0), ..Default::default() };
+    rig.admin.delete::<Pod>("default", "web-node-1", &now).await.unwrap();
+    let again = rig
+        .until("web-node-1", "back", |pod| {
+            pod.metadata.uid != mirror.metadata.uid && condition(pod, "Ready") == Some("True")
+        })
+        .await;
+    assert_eq!(status(&again, "main").container_id, id);
+    std::fs::remove_file(&file).unwrap();
+    rig.gone("web-node-1").await;
+    rig.stop().await;
+}

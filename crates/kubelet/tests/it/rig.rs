@@ -315,8 +315,43 @@ impl Rig {
         cgroups.remove(&self.cgroup).await.unwrap();
         self.net.remove_link(&self.bridge).await.unwrap();
         self.net.accept(self.range).await.unwrap();
-        self.cluster.stop().await;
+        // The cluster goes with the rig: a rig that may have to clean up cannot be taken apart.
     }
+}
+
+impl Drop for Rig {
+    /// A test that failed half-way leaves no process and no mount behind either.
+    fn drop(&mut self) {
+        if self.containerd.is_none() {
+            return;
+        }
+        let dir = self.dir.path().to_string_lossy().into_owned();
+        let kill = |pid: &str| {
+            let _ = std::process::Command::new("kill").args(["-9", pid]).status();
+        };
+        for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let command = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+            let own = process.file_name().to_string_lossy().into_owned();
+            if String::from_utf8_lossy(&command).contains(&dir) && own != std::process::id().to_string() {
+                kill(&own);
+            }
+        }
+        let cgroup = self.cgroup.path(Driver::Cgroupfs);
+        for tree in std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
+            kill_all(&tree.path().join(&cgroup), &kill);
+        }
+        let _ = node::mounts::unmount_below(&self.dir.path().canonicalize().unwrap_or_default());
+        let _ = std::process::Command::new("ip").args(["link", "del", &self.bridge]).status();
+    }
+}
+
+fn kill_all(cgroup: &std::path::Path, kill: &dyn Fn(&str)) {
+    for entry in std::fs::read_dir(cgroup).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            kill_all(&entry.path(), kill);
+        }
+    }
+    std::fs::read_to_string(cgroup.join("cgroup.procs")).unwrap_or_default().lines().for_each(kill);
 }
 
 pub fn condition<'a>(pod: &'a Pod, name: &str) -> Option<&'a str> {

@@ -145,8 +145,10 @@ async fn commands_run_in_containers_over_websockets_and_spdy() {
 #[tokio::test]
 async fn ports_are_forwarded_through_tunnels_and_spdy() {
     let rig = Rig::start().await;
-    let serve = "while :; do echo served | nc -l -p 8080; done";
-    rig.pod("one", json!({"containers": [sh("main", serve)]})).await;
+    let mut container = sh("main", "nc -ll -p 8080 -e echo served");
+    // Ready means that it listens.
+    container["readinessProbe"] = json!({"tcpSocket": {"port": 8080}, "periodSeconds": 1});
+    rig.pod("one", json!({"containers": [container]})).await;
     rig.ready("one").await;
     for websockets in [true, false] {
         let mut command = rig.kubectl(websockets, &["port-forward", "pod/one", ":8080", "--address=127.0.0.1"]);

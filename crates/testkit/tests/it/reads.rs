@@ -27,7 +27,7 @@ async fn next(events: &mut Events) -> String {
 async fn make(client: &client::Client, name: &str, tier: &str) -> String {
     let (code, made) = post(client, MAPS, json!({"metadata": {"name": name, "labels": {"tier": tier}}})).await;
     assert_eq!(code, 201, "{made}");
-    made["metadata"]["resourceVersion"].as_str().unwrap().to_owned()
+    made["metadata"]["resourceVersion"].as_str().expect("a stored object has a revision").to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -63,7 +63,19 @@ fn is_ready(node: Option<&Node>) -> bool {
 /// The page, once the Service's rules are in the kernel: they follow the endpoints by milliseconds.
 async fn page(address: &str) -> String {
     let url = format!("http://{address}/");
-    let arguments = ["--silent", "--show-error", "--fail", "--max-time", "5", "--retry", "20", "--retry-connrefused", "--retry-delay", "1", &url];
+    let arguments = [
+        "--silent",
+        "--show-error",
+        "--fail",
+        "--max-time",
+        "5",
+        "--retry",
+        "20",
+        "--retry-connrefused",
+        "--retry-delay",
+        "1",
+        &url,
+    ];
     let output = Command::new("curl").args(arguments).output().await.expect("curl");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()

@@ -74,11 +74,8 @@ mod tests {
 
     fn secret(changes: &[(&str, &str)]) -> Value {
         let mut data = json!({});
-        let base = [
-            ("token-id", "abcdef"),
-            ("token-secret", "0123456789abcdef"),
-            ("usage-bootstrap-authentication", "true"),
-        ];
+        let base =
+            [("token-id", "abcdef"), ("token-secret", "0123456789abcdef"), ("usage-bootstrap-authentication", "true")];
         for (key, text) in base.iter().chain(changes) {
             data[*key] = json!(STANDARD.encode(text));
         }
@@ -91,7 +88,10 @@ mod tests {
         let check = |changes: &[(&str, &str)]| user(&secret(changes), "abcdef", "0123456789abcdef", now);
         let found = check(&[("auth-extra-groups", "system:bootstrappers:kubeadm:default-node-token")]).expect("a user");
         assert_eq!(found.name, "system:bootstrap:abcdef");
-        assert_eq!(found.groups, ["system:bootstrappers", "system:bootstrappers:kubeadm:default-node-token", "system:authenticated"]);
+        assert_eq!(
+            found.groups,
+            ["system:bootstrappers", "system:bootstrappers:kubeadm:default-node-token", "system:authenticated"]
+        );
         assert!(check(&[("expiration", "2026-01-01T00:00:01Z")]).is_some());
         for wrong in [
             ("expiration", "2025-12-31T23:59:59Z"),
@@ -108,7 +108,13 @@ mod tests {
     #[test]
     fn tokens_have_one_shape() {
         assert_eq!(split("abcdef.0123456789abcdef"), Some(("abcdef", "0123456789abcdef")));
-        for odd in ["abcdef", "abcde.0123456789abcdef", "ABCDEF.0123456789abcdef", "abcdef.0123456789abcdef0", "abcdef.0123456789abcde/"] {
+        for odd in [
+            "abcdef",
+            "abcde.0123456789abcdef",
+            "ABCDEF.0123456789abcdef",
+            "abcdef.0123456789abcdef0",
+            "abcdef.0123456789abcde/",
+        ] {
             assert_eq!(split(odd), None, "{odd}");
         }
     }

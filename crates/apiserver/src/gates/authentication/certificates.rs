@@ -132,7 +132,9 @@ impl Certificates {
                 let mut rest = chain.iter().map(|der| CertificateDer::from(der.to_vec()));
                 let leaf = rest.next()?;
                 let rest: Vec<_> = rest.collect();
-                let now = UnixTime::since_unix_epoch((self.clock)().duration_since(jiff::Timestamp::UNIX_EPOCH).unsigned_abs());
+                let now = UnixTime::since_unix_epoch(
+                    (self.clock)().duration_since(jiff::Timestamp::UNIX_EPOCH).unsigned_abs(),
+                );
                 by.verify_client_cert(&leaf, &rest, now).ok().map(|_| ())
             };
             let allowed = &proxy.settings.allowed_names;
@@ -148,11 +150,10 @@ impl Certificates {
             return Some((Owner::Nobody, until));
         }
         let mut user = User::new(subject.common_name, subject.organizations.iter().map(String::as_str));
-        let fingerprint: String = digest(&SHA256, &chain[0]).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-        user.extra.insert(
-            "authentication.kubernetes.io/credential-id".to_owned(),
-            vec![format!("X509SHA256={fingerprint}")],
-        );
+        let fingerprint: String =
+            digest(&SHA256, &chain[0]).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        user.extra
+            .insert("authentication.kubernetes.io/credential-id".to_owned(), vec![format!("X509SHA256={fingerprint}")]);
         Some((Owner::User(Arc::new(user)), until))
     }
 }
@@ -259,16 +260,23 @@ mod tests {
     #[test]
     fn only_the_front_proxys_own_authority_lets_it_name_others() {
         let (proxies, clients) = (authority("front"), authority("clients"));
-        let certificates = Certificates::new(Some(front(&proxies, &clients)), Arc::new(Timestamp::now)).expect("a proxy");
-        let proxied = certificates.authenticate(&[client(&proxies, "front-proxy-client", &[])], &headers()).expect("a user");
+        let certificates =
+            Certificates::new(Some(front(&proxies, &clients)), Arc::new(Timestamp::now)).expect("a proxy");
+        let proxied =
+            certificates.authenticate(&[client(&proxies, "front-proxy-client", &[])], &headers()).expect("a user");
         assert_eq!((proxied.name.as_str(), &proxied.groups[..2]), ("jane", &["devs".to_owned(), "ops".to_owned()][..]));
         assert_eq!(proxied.extra["acme.com/scope"], ["all"]);
         // Somebody with a certificate of the clients' authority is who that says, whatever the headers say.
-        let spoofing = certificates.authenticate(&[client(&clients, "front-proxy-client", &[])], &headers()).expect("a user");
+        let spoofing =
+            certificates.authenticate(&[client(&clients, "front-proxy-client", &[])], &headers()).expect("a user");
         assert_eq!(spoofing.name, "front-proxy-client");
         // The proxies' authority makes proxies, and no users.
         assert!(certificates.authenticate(&[client(&proxies, "admin", &["system:masters"])], &headers()).is_none());
-        assert!(certificates.authenticate(&[client(&authority("others"), "admin", &["system:masters"])], &headers()).is_none());
+        assert!(
+            certificates
+                .authenticate(&[client(&authority("others"), "admin", &["system:masters"])], &headers())
+                .is_none()
+        );
         let mut sent = headers();
         certificates.strip(&mut sent);
         assert!(sent.is_empty());

@@ -31,7 +31,11 @@ struct Wish<'a> {
 }
 
 /// The user that a request acts as: itself, or whom its headers name, if it may.
-pub async fn impersonate(authorizers: &Authorizers, user: Arc<User>, headers: &HeaderMap) -> Result<Arc<User>, ApiError> {
+pub async fn impersonate(
+    authorizers: &Authorizers,
+    user: Arc<User>,
+    headers: &HeaderMap,
+) -> Result<Arc<User>, ApiError> {
     if !headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
         return Ok(user);
     }
@@ -60,10 +64,16 @@ pub fn strip(headers: &mut HeaderMap) {
 
 /// What is asked for, and who that would be.
 fn read(headers: &HeaderMap) -> Result<Option<(Vec<Wish<'_>>, User)>, ApiError> {
-    let all = |name: &str| -> Vec<&str> {
-        headers.get_all(name).iter().filter_map(|header| header.to_str().ok()).collect()
+    let all =
+        |name: &str| -> Vec<&str> { headers.get_all(name).iter().filter_map(|header| header.to_str().ok()).collect() };
+    let core = |resource, namespace, name| Wish {
+        group: "",
+        version: "v1",
+        resource,
+        subresource: String::new(),
+        namespace,
+        name,
     };
-    let core = |resource, namespace, name| Wish { group: "", version: "v1", resource, subresource: String::new(), namespace, name };
     let named = all(USER).into_iter().next().unwrap_or_default();
     let given = all(GROUP);
     let mut wishes = Vec::new();
@@ -154,7 +164,11 @@ mod tests {
             &["system:serviceaccounts", "system:serviceaccounts:a", "system:authenticated"],
         );
         check(&[(USER, "system:anonymous")], &["users system:anonymous"], &["system:unauthenticated"]);
-        check(&[(USER, "x"), (GROUP, "system:unauthenticated")], &["users x", "groups system:unauthenticated"], &["system:unauthenticated"]);
+        check(
+            &[(USER, "x"), (GROUP, "system:unauthenticated")],
+            &["users x", "groups system:unauthenticated"],
+            &["system:unauthenticated"],
+        );
     }
 
     #[test]

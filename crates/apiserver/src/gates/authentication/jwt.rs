@@ -219,7 +219,8 @@ mod tests {
 
     #[test]
     fn rsa_keys_are_read_out_of_their_der() {
-        let der = [&[0x30, 0x82, 0x01, 0x0a, 0x02, 0x82, 0x01, 0x01, 0x00][..], &[0xab; 256], &[0x02, 0x03, 1, 0, 1]].concat();
+        let der = [&[0x30, 0x82, 0x01, 0x0a, 0x02, 0x82, 0x01, 0x01, 0x00][..], &[0xab; 256], &[0x02, 0x03, 1, 0, 1]]
+            .concat();
         let (n, e) = rsa(&der).expect("a key");
         assert_eq!((n.len(), e), (256, &[1, 0, 1][..]));
         assert!(rsa(&der[..20]).is_none() && rsa(&[]).is_none());

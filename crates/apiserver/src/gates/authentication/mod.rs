@@ -214,7 +214,8 @@ fn bearer(headers: &mut HeaderMap) -> Result<Option<String>, ApiError> {
         return if tokens.is_empty() { Ok(None) } else { Err(ApiError::unauthorized()) };
     };
     // A token alone would leave no protocol to speak.
-    let decoded = URL_SAFE_NO_PAD.decode(&token[WEBSOCKET_TOKEN.len()..]).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    let decoded =
+        URL_SAFE_NO_PAD.decode(&token[WEBSOCKET_TOKEN.len()..]).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     let decoded = decoded.filter(|token| !token.is_empty() && !rest.is_empty()).ok_or_else(ApiError::unauthorized)?;
     let rest = http::HeaderValue::from_str(&rest.join(",")).map_err(|_| ApiError::unauthorized())?;
     headers.insert(SEC_WEBSOCKET_PROTOCOL, rest);
@@ -238,7 +239,8 @@ mod tests {
         assert_eq!(read(AUTHORIZATION, "bearer  abc").0, Ok(Some("abc".to_owned())));
         assert_eq!(read(AUTHORIZATION, "Basic abc").0, Err(401));
         assert_eq!(read(AUTHORIZATION, "Bearer ").0, Err(401));
-        let (token, headers) = read(SEC_WEBSOCKET_PROTOCOL, "v4.channel.k8s.io, base64url.bearer.authorization.k8s.io.YWJj");
+        let (token, headers) =
+            read(SEC_WEBSOCKET_PROTOCOL, "v4.channel.k8s.io, base64url.bearer.authorization.k8s.io.YWJj");
         assert_eq!(token, Ok(Some("abc".to_owned())));
         assert_eq!(headers[SEC_WEBSOCKET_PROTOCOL], "v4.channel.k8s.io");
         assert_eq!(read(SEC_WEBSOCKET_PROTOCOL, "v4.channel.k8s.io").0, Ok(None));

@@ -83,7 +83,9 @@ impl Settings {
             }
             required.push((value::text(rule, "claim").to_owned(), value::text(rule, "requiredValue").to_owned()));
         }
-        for (at, path) in [("claimMappings.extra", "claimMappings.extra"), ("userValidationRules", "userValidationRules")] {
+        for (at, path) in
+            [("claimMappings.extra", "claimMappings.extra"), ("userValidationRules", "userValidationRules")]
+        {
             if !value::list(tree, path).is_empty() {
                 return Err(Error::Expression(at));
             }
@@ -133,19 +135,24 @@ impl Settings {
             match claims[claim].as_str() {
                 None => return Err(format!("oidc: required claim {claim} not present in ID token")),
                 Some(text) if text != wanted => {
-                    return Err(format!("oidc: required claim {claim} value does not match. Got = {text}, want = {wanted}"));
+                    return Err(format!(
+                        "oidc: required claim {claim} value does not match. Got = {text}, want = {wanted}"
+                    ));
                 }
                 Some(_) => {}
             }
         }
         let name = claims[&self.user.claim].as_str().filter(|name| !name.is_empty());
-        let name = name.ok_or_else(|| format!("oidc: parse username claims {:?}: claim not present", self.user.claim))?;
+        let name =
+            name.ok_or_else(|| format!("oidc: parse username claims {:?}: claim not present", self.user.claim))?;
         if self.user.claim == "email" && claims.get("email_verified").is_some_and(|verified| verified != true) {
             return Err("oidc: email not verified".to_owned());
         }
         let groups = match self.groups.claim.as_str() {
             "" => Vec::new(),
-            claim => strings(&claims[claim]).into_iter().map(|group| format!("{}{group}", self.groups.prefix)).collect(),
+            claim => {
+                strings(&claims[claim]).into_iter().map(|group| format!("{}{group}", self.groups.prefix)).collect()
+            }
         };
         let mut user = User::new(format!("{}{name}", self.user.prefix), groups.iter().map(String::as_str));
         if !self.uid.is_empty() {
@@ -190,14 +197,19 @@ impl Oidc {
         }
         let algorithms = &self.settings.algorithms;
         if !algorithms.is_empty() && !algorithms.contains(&token.algorithm) {
-            return Err(format!("oidc: verify token: oidc: id token signed with unsupported algorithm {}", token.algorithm));
+            return Err(format!(
+                "oidc: verify token: oidc: id token signed with unsupported algorithm {}",
+                token.algorithm
+            ));
         }
         let mut keys = self.keys.read().clone();
         if !signed(&token, &keys) {
             // The issuer may have a new key.
             keys = self.fetch().await?;
             if !signed(&token, &keys) {
-                return Err("oidc: verify token: failed to verify signature: failed to verify id token signature".to_owned());
+                return Err(
+                    "oidc: verify token: failed to verify signature: failed to verify id token signature".to_owned()
+                );
             }
         }
         let user = self.settings.user(&token.claims, (self.clock)().as_second())?;
@@ -225,7 +237,8 @@ impl Oidc {
     async fn ask(&self) -> Result<Vec<Key>, String> {
         let failed = |error: &dyn std::fmt::Display| format!("oidc: authenticator not initialized: {error}");
         let issuer = self.settings.issuer.trim_end_matches('/');
-        let address = self.settings.discovery.clone().unwrap_or_else(|| format!("{issuer}/.well-known/openid-configuration"));
+        let address =
+            self.settings.discovery.clone().unwrap_or_else(|| format!("{issuer}/.well-known/openid-configuration"));
         let remote = Remote::new(&address, &self.trust).map_err(|error| failed(&error))?;
         let document = remote.get(TIMEOUT).await.map_err(|error| failed(&error))?;
         if document["issuer"] != self.settings.issuer.as_str() {

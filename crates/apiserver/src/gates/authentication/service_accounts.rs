@@ -169,7 +169,10 @@ impl ServiceAccounts {
         let theirs = if verified.secret.is_some() { &self.settings.audiences } else { &verified.audiences };
         let meant = common(audiences, theirs);
         if meant.is_empty() {
-            return Err(format!("token audiences {:?} is invalid for the target audiences {audiences:?}", verified.audiences));
+            return Err(format!(
+                "token audiences {:?} is invalid for the target audiences {audiences:?}",
+                verified.audiences
+            ));
         }
         Ok(Some(Authenticated { user: verified.user.clone(), audiences: meant }))
     }
@@ -208,7 +211,8 @@ impl ServiceAccounts {
             self.check_secret(api, verified, secret, token)?;
         }
         if let Some(warn_after) = verified.warn_after.filter(|warn_after| now > *warn_after) {
-            let note = format!("subject: {}, seconds after warning threshold: {}", verified.user.name, now - warn_after);
+            let note =
+                format!("subject: {}, seconds after warning threshold: {}", verified.user.name, now - warn_after);
             context::annotate("authentication.k8s.io/stale-token", note);
         }
         Ok(())
@@ -399,7 +403,10 @@ mod tests {
         let token = accounts.issue(&claims).expect("a token");
         let verified = accounts.verify(&token).expect("it holds").expect("it is ours");
         assert_eq!(verified.user.name, "system:serviceaccount:a:bot");
-        assert_eq!(verified.user.groups, ["system:serviceaccounts", "system:serviceaccounts:a", "system:authenticated"]);
+        assert_eq!(
+            verified.user.groups,
+            ["system:serviceaccounts", "system:serviceaccounts:a", "system:authenticated"]
+        );
         assert_eq!(verified.user.extra["authentication.kubernetes.io/node-name"], ["n"]);
         let bound: Vec<&str> = verified.bound.iter().map(|bound| bound.plural).collect();
         assert_eq!(bound, ["serviceaccounts", "pods"]);

@@ -102,7 +102,10 @@ impl Settings {
             let conditions = value::list(anonymous, "conditions");
             self.anonymous = match (value::flag(anonymous, "enabled"), conditions) {
                 (false, []) => Anonymous::Refused,
-                (false, _) => return Err("anonymous.conditions: Invalid value: enabled should be set to true when conditions are defined".to_owned()),
+                (false, _) => return Err(
+                    "anonymous.conditions: Invalid value: enabled should be set to true when conditions are defined"
+                        .to_owned(),
+                ),
                 (true, []) => Anonymous::Allowed,
                 (true, paths) => Anonymous::At(paths.iter().map(|path| value::text(path, "path").to_owned()).collect()),
             };

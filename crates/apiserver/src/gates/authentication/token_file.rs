@@ -91,7 +91,8 @@ mod tests {
 
     #[test]
     fn lines_become_users() {
-        let file = TokenFile::parse("# comment\ntoken1,jane,u1,\"devs, ops\"\n\ntoken2,bob,u2\n,ghost,u3\n").expect("tokens");
+        let file =
+            TokenFile::parse("# comment\ntoken1,jane,u1,\"devs, ops\"\n\ntoken2,bob,u2\n,ghost,u3\n").expect("tokens");
         let jane = file.authenticate("token1").expect("jane");
         assert_eq!((jane.name.as_str(), jane.uid.as_str()), ("jane", "u1"));
         assert_eq!(jane.groups, ["devs", "ops", "system:authenticated"]);

@@ -117,9 +117,7 @@ mod tests {
     #[test]
     fn answers_are_read_with_their_audiences() {
         let api = vec!["api".to_owned()];
-        let yes = |audiences: Value| {
-            json!({"status": {"authenticated": true, "audiences": audiences, "user": {"username": "jane", "groups": ["devs"]}}})
-        };
+        let yes = |audiences: Value| json!({"status": {"authenticated": true, "audiences": audiences, "user": {"username": "jane", "groups": ["devs"]}}});
         let found = read(&yes(json!([])), &api, &api).expect("no error").expect("a user");
         assert_eq!((found.user.name.as_str(), found.audiences), ("jane", api.clone()));
         assert!(read(&yes(json!(["other"])), &api, &api).expect("no error").is_none());

@@ -62,7 +62,8 @@ impl Abac {
     }
 
     fn parse(text: &str) -> Result<Self, (usize, serde_json::Error)> {
-        let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty() && !line.trim().starts_with('#'));
+        let lines =
+            text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty() && !line.trim().starts_with('#'));
         let read = |(number, line): (usize, &str)| {
             serde_json::from_str::<Line>(line).map(|line| line.spec).map_err(|error| (number + 1, error))
         };
@@ -91,7 +92,9 @@ impl Spec {
             return false;
         }
         if asked.is_resource {
-            is(&self.namespace, asked.namespace) && is(&self.resource, asked.resource) && is(&self.api_group, asked.group)
+            is(&self.namespace, asked.namespace)
+                && is(&self.resource, asked.resource)
+                && is(&self.api_group, asked.group)
         } else {
             match self.path.strip_suffix('*') {
                 Some(_) => asked.path.starts_with(self.path.trim_end_matches('*')),
@@ -112,7 +115,8 @@ impl Authorizer for Abac {
     fn rules(&self, user: &User, namespace: &str, rules: &mut Rules) {
         let one = |text: &str| if text.is_empty() { Vec::new() } else { vec![text.to_owned()] };
         for policy in self.0.iter().filter(|policy| policy.is_for(user)) {
-            let verbs = if policy.readonly { vec!["get".to_owned(), "list".to_owned(), "watch".to_owned()] } else { one("*") };
+            let verbs =
+                if policy.readonly { vec!["get".to_owned(), "list".to_owned(), "watch".to_owned()] } else { one("*") };
             if !policy.resource.is_empty() && (policy.namespace == "*" || policy.namespace == namespace) {
                 let (groups, resources) = (vec![policy.api_group.clone()], one(&policy.resource));
                 rules.rules.push(Rule { verbs: verbs.clone(), groups, resources, ..Rule::default() }.into());

@@ -239,7 +239,11 @@ mod tests {
     fn refusals_read_as_upstreams() {
         let user = User::new("jane", []);
         let pods = Attributes::question(&user, "list", "", "pods", "").in_namespace("a");
-        check(pods, "", r#"pods is forbidden: User "jane" cannot list resource "pods" in API group "" in the namespace "a""#);
+        check(
+            pods,
+            "",
+            r#"pods is forbidden: User "jane" cannot list resource "pods" in API group "" in the namespace "a""#,
+        );
         let scale = Attributes::question(&user, "get", "apps", "deployments", "web").of_subresource("scale");
         check(
             scale,
@@ -254,7 +258,9 @@ mod tests {
     async fn the_first_word_counts_and_silence_is_a_refusal() {
         let user = User::new("jane", []);
         let question = Attributes::question(&user, "get", "", "pods", "");
-        let chain = |steps: Vec<Box<dyn Authorizer>>| Authorizers::new(steps.into_iter().map(Step::Local).collect(), None, None);
+        let chain = |steps: Vec<Box<dyn Authorizer>>| {
+            Authorizers::new(steps.into_iter().map(Step::Local).collect(), None, None)
+        };
         assert!(!chain(vec![]).allows(&question).await);
         assert!(!chain(vec![Box::new(Masters)]).allows(&question).await);
         assert!(chain(vec![Box::new(Masters), Box::new(AlwaysAllow)]).allows(&question).await);

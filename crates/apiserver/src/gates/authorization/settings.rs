@@ -106,7 +106,8 @@ impl Settings {
     pub fn parse(modes: &str, policy: Option<&Path>, webhook: Option<&Remoteness>) -> Result<Self, Error> {
         let mut read: Vec<Mode> = Vec::new();
         for word in modes.split(',').filter(|word| !word.is_empty()) {
-            let missing = |flag: &str| Error::File { path: flag.to_owned(), why: format!("authorization-mode {word} needs it") };
+            let missing =
+                |flag: &str| Error::File { path: flag.to_owned(), why: format!("authorization-mode {word} needs it") };
             let mode = match word {
                 "AlwaysAllow" => Mode::AlwaysAllow,
                 "AlwaysDeny" => Mode::AlwaysDeny,
@@ -252,7 +253,16 @@ mod tests {
 
     #[test]
     fn durations_are_gos() {
-        let cases = [("30s", Some(30.0)), ("1m30s", Some(90.0)), ("1.5h", Some(5400.0)), ("200ms", Some(0.2)), ("0", Some(0.0)), ("", None), ("5", None), ("x", None)];
+        let cases = [
+            ("30s", Some(30.0)),
+            ("1m30s", Some(90.0)),
+            ("1.5h", Some(5400.0)),
+            ("200ms", Some(0.2)),
+            ("0", Some(0.0)),
+            ("", None),
+            ("5", None),
+            ("x", None),
+        ];
         for (text, expect) in cases {
             assert_eq!(duration(text).map(|duration| duration.as_secs_f64()), expect, "{text}");
         }

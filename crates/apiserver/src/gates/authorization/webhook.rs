@@ -68,8 +68,16 @@ impl Webhook {
                 Ok(answer) => {
                     let verdict = read(&answer);
                     if key.len() <= MAX_QUESTION {
-                        let ttl = if verdict.allows() { self.settings.authorized_ttl } else { self.settings.unauthorized_ttl };
-                        self.remembered.put(key, verdict.clone(), now + i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX / 2));
+                        let ttl = if verdict.allows() {
+                            self.settings.authorized_ttl
+                        } else {
+                            self.settings.unauthorized_ttl
+                        };
+                        self.remembered.put(
+                            key,
+                            verdict.clone(),
+                            now + i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX / 2),
+                        );
                     }
                     return verdict;
                 }

@@ -361,7 +361,8 @@ fn default_match(object: &mut Value, path: &str) {
 
 fn is_identifier(name: &str) -> bool {
     let mut bytes = name.bytes();
-    bytes.next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_') && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    bytes.next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_')
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 fn param_kind(at: &At<'_, '_>, errors: &mut Errors) {
@@ -424,7 +425,11 @@ fn mutating_operations(rules: &At<'_, '_>, errors: &mut Errors) {
     for rule in rules.items() {
         for operation in rule.at("operations").items() {
             if !MUTATING_OPERATIONS.contains(&operation.text()) {
-                errors.push(FieldError::not_supported(format!("{rules}.operations"), operation.text(), MUTATING_OPERATIONS));
+                errors.push(FieldError::not_supported(
+                    format!("{rules}.operations"),
+                    operation.text(),
+                    MUTATING_OPERATIONS,
+                ));
             }
         }
     }
@@ -436,7 +441,8 @@ fn mutations(spec: &At<'_, '_>, errors: &mut Errors) {
         errors.required(&list, "mutations must contain at least one item");
     }
     for mutation in list.items() {
-        let (kind, patch, apply) = (mutation.at("patchType"), mutation.at("jsonPatch"), mutation.at("applyConfiguration"));
+        let (kind, patch, apply) =
+            (mutation.at("patchType"), mutation.at("jsonPatch"), mutation.at("applyConfiguration"));
         let (own, other, shown) = match kind.text() {
             "JSONPatch" => (&patch, &apply, "{applyConfiguration}"),
             "ApplyConfiguration" => (&apply, &patch, "{jsonPatch}"),
@@ -479,7 +485,10 @@ fn validations(policy: &At<'_, '_>, spec: &At<'_, '_>, errors: &mut Errors) {
         } else if message.text().trim().contains(['\n', '\r']) {
             errors.invalid(&message, "must not contain line breaks");
         }
-        errors.one_of_if_set(&validation.at("reason"), &["Forbidden", "Invalid", "RequestEntityTooLarge", "Unauthorized"]);
+        errors.one_of_if_set(
+            &validation.at("reason"),
+            &["Forbidden", "Invalid", "RequestEntityTooLarge", "Unauthorized"],
+        );
     }
     if annotations.len() > MOST_ANNOTATIONS {
         errors.invalid(&annotations, format!("must not have more than {MOST_ANNOTATIONS} auditAnnotations"));

@@ -76,8 +76,14 @@ impl Strategy for Deployments {
         let root = At::root(new);
         let status = root.at("status");
         let counts = [
-            "observedGeneration", "replicas", "updatedReplicas", "readyReplicas", "availableReplicas", "unavailableReplicas",
-            "terminatingReplicas", "collisionCount",
+            "observedGeneration",
+            "replicas",
+            "updatedReplicas",
+            "readyReplicas",
+            "availableReplicas",
+            "unavailableReplicas",
+            "terminatingReplicas",
+            "collisionCount",
         ];
         counts.iter().for_each(|field| errors.not_negative(&status.at(field)));
         not_above(&status, &["updatedReplicas", "readyReplicas", "availableReplicas"], "readyReplicas", &mut errors);
@@ -170,7 +176,12 @@ fn replica_status(object: &Value) -> Vec<FieldError> {
     let root = At::root(object);
     let status = root.at("status");
     let counts = [
-        "replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration", "terminatingReplicas",
+        "replicas",
+        "fullyLabeledReplicas",
+        "readyReplicas",
+        "availableReplicas",
+        "observedGeneration",
+        "terminatingReplicas",
     ];
     counts.iter().for_each(|field| errors.not_negative(&status.at(field)));
     not_above(&status, &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"], "readyReplicas", &mut errors);
@@ -262,7 +273,12 @@ impl Strategy for StatefulSets {
         let root = At::root(new);
         let status = root.at("status");
         let counts = [
-            "replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas", "observedGeneration",
+            "replicas",
+            "readyReplicas",
+            "currentReplicas",
+            "updatedReplicas",
+            "availableReplicas",
+            "observedGeneration",
             "collisionCount",
         ];
         counts.iter().for_each(|field| errors.not_negative(&status.at(field)));
@@ -339,10 +355,16 @@ fn stateful_template(spec: &At<'_, '_>) -> Value {
     let mut template = spec.at("template").value().clone();
     value::remove(&mut template, "spec.subdomain");
     value::remove(&mut template, "spec.hostname");
-    let claims: Vec<&str> = value::list(spec.value(), "volumeClaimTemplates").iter().map(|claim| value::text(claim, "metadata.name")).collect();
+    let claims: Vec<&str> = value::list(spec.value(), "volumeClaimTemplates")
+        .iter()
+        .map(|claim| value::text(claim, "metadata.name"))
+        .collect();
     if !claims.is_empty() {
         let made = claims.iter().map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
-        let own = value::list(&template, "spec.volumes").iter().filter(|volume| !claims.contains(&value::text(volume, "name"))).cloned();
+        let own = value::list(&template, "spec.volumes")
+            .iter()
+            .filter(|volume| !claims.contains(&value::text(volume, "name")))
+            .cloned();
         let volumes: Vec<Value> = made.chain(own).collect();
         value::set(&mut template, "spec.volumes", volumes);
     }
@@ -419,8 +441,15 @@ impl Strategy for DaemonSets {
         let root = At::root(new);
         let status = root.at("status");
         let counts = [
-            "currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady", "observedGeneration",
-            "updatedNumberScheduled", "numberAvailable", "numberUnavailable", "collisionCount",
+            "currentNumberScheduled",
+            "numberMisscheduled",
+            "desiredNumberScheduled",
+            "numberReady",
+            "observedGeneration",
+            "updatedNumberScheduled",
+            "numberAvailable",
+            "numberUnavailable",
+            "collisionCount",
         ];
         counts.iter().for_each(|field| errors.not_negative(&status.at(field)));
         collisions(&status, old, &mut errors);
@@ -435,7 +464,8 @@ impl Strategy for DaemonSets {
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 fn template_generation(object: &Value) -> i64 {
-    let annotation = value::at(object, "metadata.annotations").and_then(|annotations| annotations.get(TEMPLATE_GENERATION));
+    let annotation =
+        value::at(object, "metadata.annotations").and_then(|annotations| annotations.get(TEMPLATE_GENERATION));
     annotation.and_then(Value::as_str).and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
@@ -483,7 +513,8 @@ impl Strategy for ReplicationControllers {
         defaults::default(object, TEMPLATE_SPEC);
         value::set_default(object, "spec.replicas", 1);
         if let Some(labels) = value::at(object, "spec.template.metadata.labels").cloned() {
-            let is_empty = |path: &str| value::at(object, path).and_then(Value::as_object).is_none_or(|map| map.is_empty());
+            let is_empty =
+                |path: &str| value::at(object, path).and_then(Value::as_object).is_none_or(|map| map.is_empty());
             let (selects, labelled) = (!is_empty("spec.selector"), !is_empty("metadata.labels"));
             if !selects {
                 value::set(object, "spec.selector", labels.clone());
@@ -645,6 +676,5 @@ pub fn not_above_all(at: &At<'_, '_>, errors: &mut Errors) {
 /// A field that stays as it was made.
 pub fn immutable(new: &Value, old: &Value, path: &str) -> Option<FieldError> {
     let (before, after) = (value::at(old, path), value::at(new, path));
-    (before != after)
-        .then(|| FieldError::invalid(path, after.cloned().unwrap_or(Value::Null), "field is immutable"))
+    (before != after).then(|| FieldError::invalid(path, after.cloned().unwrap_or(Value::Null), "field is immutable"))
 }

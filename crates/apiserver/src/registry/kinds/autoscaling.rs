@@ -12,7 +12,10 @@ use super::names::typed_reference;
 use super::pod::resources;
 
 const SOURCES: [(&str, &str); 5] = [
-    ("ContainerResource", "containerResource"), ("External", "external"), ("Object", "object"), ("Pods", "pods"),
+    ("ContainerResource", "containerResource"),
+    ("External", "external"),
+    ("Object", "object"),
+    ("Pods", "pods"),
     ("Resource", "resource"),
 ];
 
@@ -100,7 +103,10 @@ fn metrics(spec: &At<'_, '_>, errors: &mut Errors) {
     }
     let outside = list.items().any(|metric| matches!(metric.text_at("type"), "Object" | "External"));
     if spec.at("minReplicas").int() == Some(0) && !outside {
-        errors.forbidden(&list, "must specify at least one Object or External metric to support scaling to zero replicas");
+        errors.forbidden(
+            &list,
+            "must specify at least one Object or External metric to support scaling to zero replicas",
+        );
     }
 }
 
@@ -111,7 +117,10 @@ fn validate_metric(metric: &At<'_, '_>, errors: &mut Errors) {
         errors.required(&kind, "must specify a metric source type");
     }
     errors.one_of(&kind, &kinds);
-    let present: Vec<&str> = ["object", "external", "pods", "resource", "containerResource"].into_iter().filter(|source| metric.has(source)).collect();
+    let present: Vec<&str> = ["object", "external", "pods", "resource", "containerResource"]
+        .into_iter()
+        .filter(|source| metric.has(source))
+        .collect();
     if let Some(first) = present.first() {
         validate_source(first, &metric.at(first), errors);
     }
@@ -144,8 +153,12 @@ fn validate_source(kind: &str, at: &At<'_, '_>, errors: &mut Errors) {
             identifier(&at.at("metric"), errors);
             metric_target(&goal, errors);
             match (value.is_set(), average.is_set()) {
-                (false, false) => errors.required(&average, "must set either a target value for metric or a per-pod target"),
-                (true, true) => errors.forbidden(&value, "may not set both a target value for metric and a per-pod target"),
+                (false, false) => {
+                    errors.required(&average, "must set either a target value for metric or a per-pod target")
+                }
+                (true, true) => {
+                    errors.forbidden(&value, "may not set both a target value for metric and a per-pod target")
+                }
                 _ => {}
             }
         }
@@ -173,8 +186,12 @@ fn validate_source(kind: &str, at: &At<'_, '_>, errors: &mut Errors) {
             }
             metric_target(&goal, errors);
             match (utilization.is_set(), average.is_set()) {
-                (false, false) => errors.required(&utilization, "must set either a target raw value or a target utilization"),
-                (true, true) => errors.forbidden(&average, "may not set both a target raw value and a target utilization"),
+                (false, false) => {
+                    errors.required(&utilization, "must set either a target raw value or a target utilization")
+                }
+                (true, true) => {
+                    errors.forbidden(&average, "may not set both a target raw value and a target utilization")
+                }
                 _ => {}
             }
         }
@@ -216,7 +233,9 @@ fn scaling_rules(at: &At<'_, '_>, errors: &mut Errors) {
     let window = at.at("stabilizationWindowSeconds");
     match window.int() {
         Some(..0) => errors.invalid(&window, "must be greater than or equal to zero"),
-        Some(seconds) if seconds > MOST_WINDOW => errors.invalid(&window, format!("must be less than or equal to {MOST_WINDOW}")),
+        Some(seconds) if seconds > MOST_WINDOW => {
+            errors.invalid(&window, format!("must be less than or equal to {MOST_WINDOW}"))
+        }
         _ => {}
     }
     errors.one_of_if_set(&at.at("selectPolicy"), &["Disabled", "Max", "Min"]);

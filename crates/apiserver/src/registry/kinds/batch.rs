@@ -42,7 +42,8 @@ impl Strategy for Jobs {
         value::set_default(job, "spec.parallelism", 1);
         let per_index = value::at(job, "spec.backoffLimitPerIndex").is_some();
         value::set_default(job, "spec.backoffLimit", if per_index { i64::from(i32::MAX) } else { 6 });
-        let unlabelled = value::at(job, "metadata.labels").and_then(Value::as_object).is_none_or(|labels| labels.is_empty());
+        let unlabelled =
+            value::at(job, "metadata.labels").and_then(Value::as_object).is_none_or(|labels| labels.is_empty());
         if let Some(labels) = value::at(job, "spec.template.metadata.labels").filter(|_| unlabelled).cloned() {
             value::set(job, "metadata.labels", labels);
         }
@@ -203,7 +204,12 @@ fn host_names(job: &At<'_, '_>, errors: &mut Errors) {
 fn job_spec(spec: &At<'_, '_>, errors: &mut Errors) {
     let number = |field: &str| spec.at(field).int();
     for field in [
-        "parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished", "backoffLimitPerIndex",
+        "parallelism",
+        "completions",
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "ttlSecondsAfterFinished",
+        "backoffLimitPerIndex",
         "maxFailedIndexes",
     ] {
         errors.not_negative(&spec.at(field));
@@ -263,12 +269,16 @@ fn managed_by(at: &At<'_, '_>, errors: &mut Errors) {
 }
 
 fn indexed(spec: &At<'_, '_>, errors: &mut Errors) {
-    let (completions, parallelism, failed) = (spec.at("completions"), spec.at("parallelism"), spec.at("maxFailedIndexes"));
+    let (completions, parallelism, failed) =
+        (spec.at("completions"), spec.at("parallelism"), spec.at("maxFailedIndexes"));
     if !completions.is_set() {
         errors.required(&completions, "when completion mode is Indexed");
     }
     if parallelism.int().is_some_and(|number| number > MOST_PARALLEL) {
-        errors.invalid(&parallelism, format!("must be less than or equal to {MOST_PARALLEL} when completion mode is Indexed"));
+        errors.invalid(
+            &parallelism,
+            format!("must be less than or equal to {MOST_PARALLEL} when completion mode is Indexed"),
+        );
     }
     if let (Some(all), Some(most)) = (completions.int(), failed.int())
         && most > all
@@ -313,8 +323,12 @@ fn failure_policy(spec: &At<'_, '_>, policy: &At<'_, '_>, errors: &mut Errors) {
         }
         pod_conditions(&conditions, errors);
         match (codes.is_set(), !conditions.is_empty()) {
-            (true, true) => errors.push(without_value(&rule, "specifying both OnExitCodes and OnPodConditions is not supported")),
-            (false, false) => errors.push(without_value(&rule, "specifying one of OnExitCodes and OnPodConditions is required")),
+            (true, true) => {
+                errors.push(without_value(&rule, "specifying both OnExitCodes and OnPodConditions is not supported"))
+            }
+            (false, false) => {
+                errors.push(without_value(&rule, "specifying one of OnExitCodes and OnPodConditions is required"))
+            }
             _ => {}
         }
     }
@@ -336,7 +350,9 @@ fn exit_codes(spec: &At<'_, '_>, at: &At<'_, '_>, errors: &mut Errors) {
     }
     let container = at.at("containerName");
     let lists = ["template.spec.containers", "template.spec.initContainers"];
-    let known = lists.iter().any(|list| value::list(spec.value(), list).iter().any(|known| value::text(known, "name") == container.text()));
+    let known = lists
+        .iter()
+        .any(|list| value::list(spec.value(), list).iter().any(|known| value::text(known, "name") == container.text()));
     if container.is_set() && !known {
         errors.invalid(&container, "must be one of the container or initContainer names in the pod template");
     }
@@ -407,7 +423,9 @@ fn success_policy(spec: &At<'_, '_>, policy: &At<'_, '_>, errors: &mut Errors) {
             errors.invalid(&count, detail);
         }
         if indexes.is_set() && wanted > total {
-            let detail = format!("must be less than or equal to {total} (the number of indexes in the specified succeededIndexes field)");
+            let detail = format!(
+                "must be less than or equal to {total} (the number of indexes in the specified succeededIndexes field)"
+            );
             errors.invalid(&count, detail);
         }
     }
@@ -424,7 +442,9 @@ fn parse_indexes(text: &str, completions: i64) -> Result<Vec<(i64, i64)>, String
         let mut ends = interval.split('-');
         let (first, second) = (ends.next().unwrap_or_default(), ends.next());
         if ends.next().is_some() {
-            return Err(format!("the fragment {interval:?} violates the requirement that an index interval can have at most two parts separated by '-'"));
+            return Err(format!(
+                "the fragment {interval:?} violates the requirement that an index interval can have at most two parts separated by '-'"
+            ));
         }
         let from = index(first)?;
         let to = match second {
@@ -461,12 +481,21 @@ fn template_update(spec: &At<'_, '_>, old: &At<'_, '_>, errors: &mut Errors) {
     let suspended = before.at("suspend").flag();
     let condition = old.at("status.conditions");
     let started = old.has("status.startTime");
-    let is_suspended = condition.items().any(|condition| condition.text_at("type") == "Suspended" && condition.text_at("status") == "True");
+    let is_suspended = condition
+        .items()
+        .any(|condition| condition.text_at("type") == "Suspended" && condition.text_at("status") == "True");
     let idle = suspended && (!started || is_suspended) && old.at("status.active").int().unwrap_or(0) == 0;
     let template = spec.at("template");
     let mut expected = before.at("template").value().clone();
     if idle {
-        for path in ["metadata.labels", "metadata.annotations", "spec.nodeSelector", "spec.tolerations", "spec.schedulingGates", "spec.affinity.nodeAffinity"] {
+        for path in [
+            "metadata.labels",
+            "metadata.annotations",
+            "spec.nodeSelector",
+            "spec.tolerations",
+            "spec.schedulingGates",
+            "spec.affinity.nodeAffinity",
+        ] {
             match value::at(template.value(), path) {
                 Some(kept) => value::set(&mut expected, path, kept.clone()),
                 None => {
@@ -490,7 +519,9 @@ fn template_update(spec: &At<'_, '_>, old: &At<'_, '_>, errors: &mut Errors) {
 
 fn is_true(job: &At<'_, '_>, kind: &str) -> bool {
     let conditions = value::list(job.value(), "status.conditions");
-    conditions.iter().any(|condition| value::text(condition, "type") == kind && value::text(condition, "status") == "True")
+    conditions
+        .iter()
+        .any(|condition| value::text(condition, "type") == kind && value::text(condition, "status") == "True")
 }
 
 /// A status that makes sense by itself.
@@ -576,7 +607,10 @@ fn status_indexes(job: &At<'_, '_>, status: &At<'_, '_>, errors: &mut Errors) {
             }
             if let (Ok(done), Ok(lost)) = (done, lost) {
                 let overlap = done.iter().flat_map(|done| lost.iter().map(move |lost| (done, lost)));
-                let first = overlap.filter(|(done, lost)| done.0 <= lost.1 && lost.0 <= done.1).map(|(done, lost)| done.0.max(lost.0)).next();
+                let first = overlap
+                    .filter(|(done, lost)| done.0 <= lost.1 && lost.0 <= done.1)
+                    .map(|(done, lost)| done.0.max(lost.0))
+                    .next();
                 if let Some(index) = first {
                     errors.invalid(&failed, format!("failedIndexes and completedIndexes overlap at index: {index}"));
                 }
@@ -618,7 +652,10 @@ fn status_update(new: &At<'_, '_>, old: &At<'_, '_>, errors: &mut Errors) {
         errors.push(without_value(&conditions, "cannot disable the SuccessCriteriaMet=True condition"));
     }
     if is_true(old, "Complete") && !is_true(old, "SuccessCriteriaMet") && is_true(new, "SuccessCriteriaMet") {
-        errors.push(without_value(&conditions, "cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions"));
+        errors.push(without_value(
+            &conditions,
+            "cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions",
+        ));
     }
 }
 

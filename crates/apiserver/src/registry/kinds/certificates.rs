@@ -12,10 +12,29 @@ use super::names::signer_name;
 use crate::rest::keep;
 
 const USAGES: [&str; 23] = [
-    "any", "cert sign", "client auth", "code signing", "content commitment", "crl sign", "data encipherment",
-    "decipher only", "digital signature", "email protection", "encipher only", "ipsec end system", "ipsec tunnel",
-    "ipsec user", "key agreement", "key encipherment", "microsoft sgc", "netscape sgc", "ocsp signing", "s/mime",
-    "server auth", "signing", "timestamping",
+    "any",
+    "cert sign",
+    "client auth",
+    "code signing",
+    "content commitment",
+    "crl sign",
+    "data encipherment",
+    "decipher only",
+    "digital signature",
+    "email protection",
+    "encipher only",
+    "ipsec end system",
+    "ipsec tunnel",
+    "ipsec user",
+    "key agreement",
+    "key encipherment",
+    "microsoft sgc",
+    "netscape sgc",
+    "ocsp signing",
+    "s/mime",
+    "server auth",
+    "signing",
+    "timestamping",
 ];
 const LEGACY_SIGNER: &str = "kubernetes.io/legacy-unknown";
 
@@ -52,7 +71,8 @@ impl Strategy for SigningRequests {
     /// The signer may not touch what the approver said.
     fn prepare_for_status_update(&self, new: &mut Value, old: &Value) {
         let approves = |condition: &&Value| matches!(value::text(condition, "type"), "Approved" | "Denied");
-        let mut conditions: Vec<Value> = value::list(new, "status.conditions").iter().filter(|condition| !approves(condition)).cloned().collect();
+        let mut conditions: Vec<Value> =
+            value::list(new, "status.conditions").iter().filter(|condition| !approves(condition)).cloned().collect();
         conditions.extend(value::list(old, "status.conditions").iter().filter(approves).cloned());
         if conditions.is_empty() {
             value::remove(new, "status.conditions");
@@ -98,7 +118,8 @@ fn validate(request: &At<'_, '_>, old: Option<&At<'_, '_>>, errors: &mut Errors)
     let wanted = spec.at("request");
     let decoded = STANDARD.decode(wanted.text()).unwrap_or_default();
     let pem = String::from_utf8_lossy(&decoded);
-    if !pem.contains("-----BEGIN CERTIFICATE REQUEST-----") && !pem.contains("-----BEGIN NEW CERTIFICATE REQUEST-----") {
+    if !pem.contains("-----BEGIN CERTIFICATE REQUEST-----") && !pem.contains("-----BEGIN NEW CERTIFICATE REQUEST-----")
+    {
         errors.invalid(&wanted, "PEM block type must be CERTIFICATE REQUEST");
     }
     let usages = spec.at("usages");
@@ -155,7 +176,11 @@ fn update(new: &Value, old: &Value, approves: bool, signs: bool) -> Vec<FieldErr
     let (fresh, stale) = (At::root(new), At::root(old));
     validate(&fresh, Some(&stale), &mut errors);
     let of_kind = |request: &Value, kind: &str| -> Vec<Value> {
-        value::list(request, "status.conditions").iter().filter(|condition| value::text(condition, "type") == kind).cloned().collect()
+        value::list(request, "status.conditions")
+            .iter()
+            .filter(|condition| value::text(condition, "type") == kind)
+            .cloned()
+            .collect()
     };
     let list = fresh.at("status.conditions");
     for kind in ["Approved", "Denied", "Failed"] {

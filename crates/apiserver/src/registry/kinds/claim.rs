@@ -54,7 +54,10 @@ impl Strategy for PersistentVolumeClaims {
 
     fn validate_status_update(&self, new: &Value, _old: &Value) -> Vec<FieldError> {
         const RESIZING: [&str; 5] = [
-            "ControllerResizeInProgress", "ControllerResizeInfeasible", "NodeResizeInProgress", "NodeResizeInfeasible",
+            "ControllerResizeInProgress",
+            "ControllerResizeInfeasible",
+            "NodeResizeInProgress",
+            "NodeResizeInfeasible",
             "NodeResizePending",
         ];
         let mut errors = Errors::new();
@@ -130,7 +133,9 @@ pub fn access_modes(at: &At<'_, '_>, errors: &mut Errors) {
         }
     }
     let has = |wanted: &dyn Fn(&str) -> bool| at.items().any(|mode| wanted(mode.text()));
-    if has(&|mode| mode == "ReadWriteOncePod") && has(&|mode| mode != "ReadWriteOncePod" && ACCESS_MODES.contains(&mode)) {
+    if has(&|mode| mode == "ReadWriteOncePod")
+        && has(&|mode| mode != "ReadWriteOncePod" && ACCESS_MODES.contains(&mode))
+    {
         errors.forbidden(at, "may not use ReadWriteOncePod with other access modes");
     }
 }
@@ -202,11 +207,15 @@ fn update(new: &At<'_, '_>, old: &At<'_, '_>, errors: &mut Errors) {
     {
         value::set(&mut earlier, "volumeName", volume);
     }
-    let class_annotation = |claim: &At<'_, '_>| claim.at("metadata.annotations").key(BETA_CLASS).value().as_str().map(str::to_owned);
+    let class_annotation =
+        |claim: &At<'_, '_>| claim.at("metadata.annotations").key(BETA_CLASS).value().as_str().map(str::to_owned);
     let (annotated, was_annotated) = (class_annotation(new), class_annotation(old));
     let named = spec.at("storageClassName").value().as_str().map(str::to_owned);
     let was_named = before.has("storageClassName");
-    let upgraded = !was_named && was_annotated.is_some() && named == was_annotated && (annotated.is_none() || annotated == was_annotated);
+    let upgraded = !was_named
+        && was_annotated.is_some()
+        && named == was_annotated
+        && (annotated.is_none() || annotated == was_annotated);
     if upgraded {
         value::remove(&mut after, "storageClassName");
     } else {
@@ -244,11 +253,19 @@ fn update(new: &At<'_, '_>, old: &At<'_, '_>, errors: &mut Errors) {
     let was = At::root(before.value());
     errors.immutable(&mode.at("volumeMode"), &was.at("volumeMode"));
     let class = spec.at("volumeAttributesClassName");
-    if class.value() != before.at("volumeAttributesClassName").value() && old.has("status.currentVolumeAttributesClassName") {
+    if class.value() != before.at("volumeAttributesClassName").value()
+        && old.has("status.currentVolumeAttributesClassName")
+    {
         if !class.is_set() {
-            errors.forbidden(&class, "update to nil is forbidden when status.currentVolumeAttributesClassName is not nil");
+            errors.forbidden(
+                &class,
+                "update to nil is forbidden when status.currentVolumeAttributesClassName is not nil",
+            );
         } else if class.text().is_empty() {
-            errors.forbidden(&class, "update to empty string is forbidden when status.currentVolumeAttributesClassName is not nil");
+            errors.forbidden(
+                &class,
+                "update to empty string is forbidden when status.currentVolumeAttributesClassName is not nil",
+            );
         }
     }
 }

@@ -151,6 +151,9 @@ impl fmt::Display for At<'_, '_> {
     }
 }
 
+/// What must hold somewhere in an object.
+pub type Rules = fn(&At<'_, '_>, &mut Errors);
+
 /// Everything that is wrong with an object.
 #[derive(Debug, Default)]
 pub struct Errors(Vec<FieldError>);
@@ -434,7 +437,11 @@ mod tests {
         let mut errors = Errors::new();
         errors.label_selector(&root.at("selector"));
         let shown: Vec<String> = errors.into_vec().iter().map(ToString::to_string).collect();
-        assert!(shown[0].starts_with("selector.matchLabels: Invalid value: \"-\": name part must consist of"), "{}", shown[0]);
+        assert!(
+            shown[0].starts_with("selector.matchLabels: Invalid value: \"-\": name part must consist of"),
+            "{}",
+            shown[0]
+        );
         assert_eq!(
             shown[1..],
             [

@@ -124,9 +124,13 @@ impl Strategy for Secrets {
     fn warnings(&self, secret: &Value, _old: Option<&Value>) -> Vec<String> {
         let mut warnings = Vec::new();
         if value::text(secret, "type") == "kubernetes.io/tls" {
-            let entry = |key: &str| value::at(secret, "data").and_then(|data| data.get(key)).and_then(Value::as_str).unwrap_or_default();
+            let entry = |key: &str| {
+                value::at(secret, "data").and_then(|data| data.get(key)).and_then(Value::as_str).unwrap_or_default()
+            };
             for key in ["tls.crt", "tls.key"] {
-                if !entry(key).is_empty() && !STANDARD.decode(entry(key)).is_ok_and(|pem| pem.starts_with(b"-----BEGIN ")) {
+                if !entry(key).is_empty()
+                    && !STANDARD.decode(entry(key)).is_ok_and(|pem| pem.starts_with(b"-----BEGIN "))
+                {
                     warnings.push("tls: failed to find any PEM data in certificate input".to_owned());
                 }
             }
@@ -150,16 +154,12 @@ fn validate_type(secret: &At<'_, '_>, data: &At<'_, '_>, errors: &mut Errors) {
         }
         "kubernetes.io/dockercfg" => docker_config(&data.key(".dockercfg"), errors),
         "kubernetes.io/dockerconfigjson" => docker_config(&data.key(".dockerconfigjson"), errors),
-        "kubernetes.io/basic-auth" => {
-            if !data.key("username").is_set() && !data.key("password").is_set() {
-                required("username", errors);
-                required("password", errors);
-            }
+        "kubernetes.io/basic-auth" if !data.key("username").is_set() && !data.key("password").is_set() => {
+            required("username", errors);
+            required("password", errors);
         }
         "kubernetes.io/ssh-auth" => {
-            if data.key("ssh-privatekey").text().is_empty() {
-                errors.required(&data.key("ssh-privatekey"), "");
-            }
+            errors.required_text(&data.key("ssh-privatekey"));
         }
         "kubernetes.io/tls" => {
             required("tls.crt", errors);
@@ -201,8 +201,11 @@ pub struct ServiceAccounts;
 impl Strategy for ServiceAccounts {
     fn warnings(&self, account: &Value, _old: Option<&Value>) -> Vec<String> {
         const MOUNTABLE: &str = "kubernetes.io/enforce-mountable-secrets";
-        let annotated = value::at(account, "metadata.annotations").is_some_and(|annotations| annotations.get(MOUNTABLE).is_some());
-        let warning = format!("metadata.annotations[{MOUNTABLE}]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets");
+        let annotated =
+            value::at(account, "metadata.annotations").is_some_and(|annotations| annotations.get(MOUNTABLE).is_some());
+        let warning = format!(
+            "metadata.annotations[{MOUNTABLE}]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"
+        );
         annotated.then_some(warning).into_iter().collect()
     }
 }
@@ -217,23 +220,43 @@ mod tests {
 
     #[test]
     fn secrets_have_what_their_type_needs() {
-        assert_eq!(shown(Secrets.validate(&json!({"type": "kubernetes.io/tls"}))), ["data[tls.crt]: Required value", "data[tls.key]: Required value"]);
-        assert_eq!(shown(Secrets.validate(&json!({"type": "kubernetes.io/dockercfg", "data": {".dockercfg": "e30="}}))), Vec::<String>::new());
+        assert_eq!(
+            shown(Secrets.validate(&json!({"type": "kubernetes.io/tls"}))),
+            ["data[tls.crt]: Required value", "data[tls.key]: Required value"]
+        );
+        assert_eq!(
+            shown(Secrets.validate(&json!({"type": "kubernetes.io/dockercfg", "data": {".dockercfg": "e30="}}))),
+            Vec::<String>::new()
+        );
         assert_eq!(
             shown(Secrets.validate(&json!({"type": "kubernetes.io/dockercfg", "data": {".dockercfg": "eA=="}}))),
-            ["data[.dockercfg]: Invalid value: \"<secret contents redacted>\": invalid character 'x' looking for beginning of value"]
+            [
+                "data[.dockercfg]: Invalid value: \"<secret contents redacted>\": invalid character 'x' looking for beginning of value"
+            ]
         );
-        assert_eq!(shown(Secrets.validate_update(&json!({"type": "a"}), &json!({"type": "b"}))), ["type: Invalid value: \"a\": field is immutable"]);
+        assert_eq!(
+            shown(Secrets.validate_update(&json!({"type": "a"}), &json!({"type": "b"}))),
+            ["type: Invalid value: \"a\": field is immutable"]
+        );
     }
 
     #[test]
     fn what_is_immutable_stays() {
         let old = json!({"immutable": true, "data": {"a": "1"}});
-        assert_eq!(shown(ConfigMaps.validate_update(&json!({"data": {"a": "2"}}), &old)), [
-            "immutable: Forbidden: field is immutable when `immutable` is set",
-            "data: Forbidden: field is immutable when `immutable` is set",
-        ]);
-        assert_eq!(shown(ConfigMaps.validate(&json!({"data": {"a": "1"}, "binaryData": {"a": ""}}))), ["data[a]: Invalid value: \"a\": duplicate of key present in binaryData"]);
-        assert!(shown(ConfigMaps.validate(&json!({"data": {"a/b": "1"}})))[0].starts_with("data[a/b]: Invalid value: \"a/b\": a valid config key"));
+        assert_eq!(
+            shown(ConfigMaps.validate_update(&json!({"data": {"a": "2"}}), &old)),
+            [
+                "immutable: Forbidden: field is immutable when `immutable` is set",
+                "data: Forbidden: field is immutable when `immutable` is set",
+            ]
+        );
+        assert_eq!(
+            shown(ConfigMaps.validate(&json!({"data": {"a": "1"}, "binaryData": {"a": ""}}))),
+            ["data[a]: Invalid value: \"a\": duplicate of key present in binaryData"]
+        );
+        assert!(
+            shown(ConfigMaps.validate(&json!({"data": {"a/b": "1"}})))[0]
+                .starts_with("data[a/b]: Invalid value: \"a/b\": a valid config key")
+        );
     }
 }

@@ -131,7 +131,8 @@ mod tests {
 
     #[test]
     fn schedules_are_judged() {
-        for good in ["* * * * *", "*/5 1-3 1,15 jan-MAR Mon", "@daily", "@every 1h30m", "0 0 ? * 6", "TZ=UTC 0 0 * * *"] {
+        for good in ["* * * * *", "*/5 1-3 1,15 jan-MAR Mon", "@daily", "@every 1h30m", "0 0 ? * 6", "TZ=UTC 0 0 * * *"]
+        {
             assert_eq!(check(good), Ok(()), "{good}");
         }
         for (bad, why) in [

@@ -229,7 +229,10 @@ fn validate_address(kind: &str, list: &At<'_, '_>, address: &At<'_, '_>, errors:
 
 fn hints(at: &At<'_, '_>, errors: &mut Errors) {
     const MOST: usize = 8;
-    for (list, check) in [("forZones", names::is_label_value as fn(&str) -> Vec<String>), ("forNodes", |name| names::name_is_dns_subdomain(name, false))] {
+    for (list, check) in [
+        ("forZones", names::is_label_value as fn(&str) -> Vec<String>),
+        ("forNodes", |name| names::name_is_dns_subdomain(name, false)),
+    ] {
         let hints = at.at(list);
         if hints.len() > MOST {
             errors.too_many(&hints, MOST);
@@ -258,7 +261,10 @@ mod tests {
             let errors: Vec<String> = EndpointSlices.validate(&slice).iter().map(ToString::to_string).collect();
             assert_eq!(errors, expected);
         };
-        check(json!({"addressType": "IPv4", "ports": [{"name": "", "protocol": "TCP"}], "endpoints": [{"addresses": ["10.0.0.1"]}]}), &[]);
+        check(
+            json!({"addressType": "IPv4", "ports": [{"name": "", "protocol": "TCP"}], "endpoints": [{"addresses": ["10.0.0.1"]}]}),
+            &[],
+        );
         check(
             json!({"addressType": "IPv4", "endpoints": [{"addresses": []}, {"addresses": ["::1", "127.0.0.1"]}]}),
             &[

@@ -154,7 +154,10 @@ fn namespaces(rule: &At<'_, '_>, errors: &mut Errors) {
     } else {
         for namespace in list.items() {
             for problem in names::name_is_dns_label(namespace.text(), false) {
-                errors.invalid(&namespace, format!("each member of this list must be '*' or a DNS-1123 label; {problem}"));
+                errors.invalid(
+                    &namespace,
+                    format!("each member of this list must be '*' or a DNS-1123 label; {problem}"),
+                );
             }
         }
     }
@@ -206,7 +209,10 @@ fn validate_subject(subject: &At<'_, '_>, errors: &mut Errors) {
         errors.required(&own, format!("{field} is required when subject kind is '{name}'"));
     }
     for (other, foreign) in KINDS.iter().filter(|(_, foreign)| foreign != field) {
-        errors.forbidden_if_set(&subject.at(foreign), &format!("{foreign} is forbidden when subject kind is not '{other}'"));
+        errors.forbidden_if_set(
+            &subject.at(foreign),
+            &format!("{foreign} is forbidden when subject kind is not '{other}'"),
+        );
     }
 }
 
@@ -227,7 +233,9 @@ impl Strategy for PriorityLevels {
             value::set_default(level, "spec.limited.nominalConcurrencyShares", 30);
             value::set_default(level, "spec.limited.lendablePercent", 0);
         }
-        if let Some(queuing) = value::at_mut(level, "spec.limited.limitResponse.queuing").filter(|queuing| queuing.is_object()) {
+        if let Some(queuing) =
+            value::at_mut(level, "spec.limited.limitResponse.queuing").filter(|queuing| queuing.is_object())
+        {
             for (field, filling) in [("handSize", 8), ("queues", 64), ("queueLengthLimit", 50)] {
                 if value::int(queuing, field).unwrap_or(0) == 0 {
                     value::set(queuing, field, filling);
@@ -324,7 +332,12 @@ fn validate_queuing(at: &At<'_, '_>, errors: &mut Errors) {
     } else if cards > decks {
         errors.invalid(&hand, format!("should not be greater than queues ({decks})"));
     } else if entropy(decks, cards) > MOST_BITS {
-        errors.invalid(&hand, format!("required entropy bits of deckSize {decks} and handSize {cards} should not be greater than {MOST_BITS}"));
+        errors.invalid(
+            &hand,
+            format!(
+                "required entropy bits of deckSize {decks} and handSize {cards} should not be greater than {MOST_BITS}"
+            ),
+        );
     }
 }
 

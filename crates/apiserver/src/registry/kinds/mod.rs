@@ -47,10 +47,14 @@ pub fn strategy(group: &str, kind: &str) -> &'static dyn Strategy {
         ("", "Service") => &service::Services,
         ("", "ServiceAccount") => &config::ServiceAccounts,
         ("admissionregistration.k8s.io", "MutatingAdmissionPolicy") => &admission::Policies { mutating: true },
-        ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding") => &admission::PolicyBindings { mutating: true },
+        ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding") => {
+            &admission::PolicyBindings { mutating: true }
+        }
         ("admissionregistration.k8s.io", "MutatingWebhookConfiguration") => &admission::Webhooks { mutating: true },
         ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => &admission::Policies { mutating: false },
-        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding") => &admission::PolicyBindings { mutating: false },
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding") => {
+            &admission::PolicyBindings { mutating: false }
+        }
         ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration") => &admission::Webhooks { mutating: false },
         ("apiextensions.k8s.io", "CustomResourceDefinition") => &definition::Definitions,
         ("apiregistration.k8s.io", "APIService") => &apiservice::ApiServices,

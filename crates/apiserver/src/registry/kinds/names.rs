@@ -38,7 +38,9 @@ pub fn signer_name(at: &At<'_, '_>, errors: &mut Errors) {
 /// Only the first wrong label is spoken of: the others could not be told from it.
 fn first_wrong(at: &At<'_, '_>, segment: &str, check: fn(&str) -> Problems, errors: &mut Errors) {
     let wrong = segment.split('.').map(|label| (label, check(label))).find(|(_, problems)| !problems.is_empty());
-    for (label, problem) in wrong.into_iter().flat_map(|(label, problems)| problems.into_iter().map(move |problem| (label, problem))) {
+    for (label, problem) in
+        wrong.into_iter().flat_map(|(label, problems)| problems.into_iter().map(move |problem| (label, problem)))
+    {
         errors.invalid_value(at, segment, format!("validating label {label:?}: {problem}"));
     }
 }
@@ -63,7 +65,9 @@ pub fn domain_prefixed_path(at: &At<'_, '_>, errors: &mut Errors) {
     if !errors.required_text(at) {
         return;
     }
-    let Some((domain, path)) = at.text().split_once('/').filter(|(domain, path)| !domain.is_empty() && !path.is_empty()) else {
+    let Some((domain, path)) =
+        at.text().split_once('/').filter(|(domain, path)| !domain.is_empty() && !path.is_empty())
+    else {
         return errors.invalid(at, "must be a domain-prefixed path (such as \"acme.io/foo\")");
     };
     for problem in names::is_dns1123_subdomain(domain) {

@@ -58,7 +58,9 @@ impl Strategy for Namespaces {
             for problem in names::is_qualified_name(finalizer.text()) {
                 errors.invalid_value(&list, finalizer.text(), problem);
             }
-            if !finalizer.text().contains('/') && !matches!(finalizer.text(), KUBERNETES | "orphan" | "foregroundDeletion") {
+            if !finalizer.text().contains('/')
+                && !matches!(finalizer.text(), KUBERNETES | "orphan" | "foregroundDeletion")
+            {
                 let detail = "name is neither a standard finalizer name nor is it fully qualified";
                 errors.invalid_value(&list, finalizer.text(), detail);
             }

@@ -45,7 +45,8 @@ impl Strategy for Ingresses {
 
     fn validate_status_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
-        let known: Vec<&str> = value::list(old, "status.loadBalancer.ingress").iter().map(|point| value::text(point, "ip")).collect();
+        let known: Vec<&str> =
+            value::list(old, "status.loadBalancer.ingress").iter().map(|point| value::text(point, "ip")).collect();
         for point in At::root(new).at("status.loadBalancer.ingress").items() {
             balancer_point(&point, &known, &mut errors);
         }
@@ -53,8 +54,10 @@ impl Strategy for Ingresses {
     }
 
     fn warnings(&self, ingress: &Value, old: Option<&Value>) -> Vec<String> {
-        let annotated = value::at(ingress, "metadata.annotations").is_some_and(|annotations| annotations.get(CLASS_ANNOTATION).is_some());
-        let warning = format!("annotation \"{CLASS_ANNOTATION}\" is deprecated, please use 'spec.ingressClassName' instead");
+        let annotated = value::at(ingress, "metadata.annotations")
+            .is_some_and(|annotations| annotations.get(CLASS_ANNOTATION).is_some());
+        let warning =
+            format!("annotation \"{CLASS_ANNOTATION}\" is deprecated, please use 'spec.ingressClassName' instead");
         (annotated && old.is_none()).then_some(warning).into_iter().collect()
     }
 }
@@ -101,7 +104,8 @@ fn validate_ingress(spec: &At<'_, '_>, errors: &mut Errors) {
 }
 
 fn host_name(at: &At<'_, '_>, errors: &mut Errors) {
-    let check = if at.text().contains('*') { names::is_wildcard_dns1123_subdomain } else { names::is_dns1123_subdomain };
+    let check =
+        if at.text().contains('*') { names::is_wildcard_dns1123_subdomain } else { names::is_dns1123_subdomain };
     errors.problems(at, check(at.text()));
 }
 
@@ -196,7 +200,9 @@ impl Strategy for IngressClasses {
             typed_reference(&parameters, "kind", &mut errors);
             let (scope, namespace) = (parameters.at("scope"), parameters.at("namespace"));
             match scope.text() {
-                "Namespace" if !namespace.is_set() => errors.required(&namespace, "`parameters.scope` is set to 'Namespace'"),
+                "Namespace" if !namespace.is_set() => {
+                    errors.required(&namespace, "`parameters.scope` is set to 'Namespace'")
+                }
                 "Namespace" => errors.problems(&namespace, names::name_is_dns_label(namespace.text(), false)),
                 "Cluster" => errors.forbidden_if_set(&namespace, "`parameters.scope` is set to 'Cluster'"),
                 _ => errors.required_one_of(&scope, &["Cluster", "Namespace"]),
@@ -246,7 +252,9 @@ impl Strategy for NetworkPolicies {
 
     fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         let lists = [("spec.ingress", "from"), ("spec.egress", "to")];
-        let peers = lists.iter().flat_map(|(list, peers)| value::list(old, list).iter().flat_map(|rule| value::list(rule, peers)));
+        let peers = lists
+            .iter()
+            .flat_map(|(list, peers)| value::list(old, list).iter().flat_map(|rule| value::list(rule, peers)));
         let known: Vec<&str> = peers
             .flat_map(|peer| {
                 let except = value::list(peer, "ipBlock.except").iter().filter_map(Value::as_str);
@@ -360,9 +368,17 @@ impl Strategy for ServiceCidrs {
         for range in ranges.items() {
             errors.extend(ip::is_valid_cidr(&range.to_string(), range.text()));
         }
-        let families: Vec<bool> = ranges.items().filter_map(|range| ip::parse_cidr_sloppy(range.text())).map(|(address, _)| address.is_ipv4()).collect();
+        let families: Vec<bool> = ranges
+            .items()
+            .filter_map(|range| ip::parse_cidr_sloppy(range.text()))
+            .map(|(address, _)| address.is_ipv4())
+            .collect();
         if families.len() == 2 && families[0] == families[1] {
-            errors.invalid_value(&ranges, root.at("spec").value().clone(), "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/96");
+            errors.invalid_value(
+                &ranges,
+                root.at("spec").value().clone(),
+                "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/96",
+            );
         }
         errors.into_vec()
     }
@@ -447,7 +463,10 @@ mod tests {
                 "spec.rules[0].http.paths[1].pathType: Required value: pathType must be specified",
             ]
         );
-        assert_eq!(shown(Ingresses.validate(&json!({"spec": {}}))), ["spec: Invalid value: null: either `defaultBackend` or `rules` must be specified"]);
+        assert_eq!(
+            shown(Ingresses.validate(&json!({"spec": {}}))),
+            ["spec: Invalid value: null: either `defaultBackend` or `rules` must be specified"]
+        );
     }
 
     #[test]

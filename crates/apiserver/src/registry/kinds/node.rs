@@ -56,7 +56,11 @@ impl Strategy for Nodes {
         for range in ranges.items() {
             errors.extend(ip::is_valid_cidr_for_legacy_field(&range.to_string(), range.text(), true, &[]));
         }
-        let families: Vec<bool> = ranges.items().filter_map(|range| ip::parse_cidr_sloppy(range.text())).map(|(address, _)| address.is_ipv4()).collect();
+        let families: Vec<bool> = ranges
+            .items()
+            .filter_map(|range| ip::parse_cidr_sloppy(range.text()))
+            .map(|(address, _)| address.is_ipv4())
+            .collect();
         if ranges.len() > 2 || (ranges.len() == 2 && families.first() == families.last()) {
             errors.invalid(&ranges, "may specify no more than one CIDR for each IP family");
         }
@@ -101,7 +105,11 @@ fn update(new: &At<'_, '_>, old: &At<'_, '_>, errors: &mut Errors) {
     }
     let (provider, known) = (new.at("spec.providerID"), old.at("spec.providerID"));
     if !known.text().is_empty() && provider.text() != known.text() {
-        let detail = if provider.text().is_empty() { "field cannot be cleared once set" } else { "field cannot be modified once set" };
+        let detail = if provider.text().is_empty() {
+            "field cannot be cleared once set"
+        } else {
+            "field cannot be modified once set"
+        };
         errors.invalid_value(&provider, Value::Null, detail);
     }
     taints(new, errors);

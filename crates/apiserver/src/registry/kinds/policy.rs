@@ -121,15 +121,25 @@ impl Strategy for PriorityClasses {
             };
             let why = match known {
                 None => Some(format!("{} is not a known system priority class", name.text())),
-                Some(wanted) if wanted != priority => Some(format!("value of {} PriorityClass must be {wanted}", name.text())),
-                Some(_) if root.at("globalDefault").flag() => Some(format!("globalDefault of {} PriorityClass must be false", name.text())),
+                Some(wanted) if wanted != priority => {
+                    Some(format!("value of {} PriorityClass must be {wanted}", name.text()))
+                }
+                Some(_) if root.at("globalDefault").flag() => {
+                    Some(format!("globalDefault of {} PriorityClass must be false", name.text()))
+                }
                 Some(_) => None,
             };
             if let Some(why) = why {
-                errors.forbidden(&name, format!("priority class names with 'system-' prefix are reserved for system use only. error: {why}"));
+                errors.forbidden(
+                    &name,
+                    format!(
+                        "priority class names with 'system-' prefix are reserved for system use only. error: {why}"
+                    ),
+                );
             }
         } else if priority > HIGHEST {
-            errors.forbidden(&root.at("value"), format!("maximum allowed value of a user defined priority is {HIGHEST}"));
+            errors
+                .forbidden(&root.at("value"), format!("maximum allowed value of a user defined priority is {HIGHEST}"));
         }
         let policy = root.at("preemptionPolicy");
         if policy.is_set() {
@@ -167,7 +177,9 @@ impl Strategy for RuntimeClasses {
         errors.labels(&scheduling.at("nodeSelector"));
         let tolerations = scheduling.at("tolerations");
         scheduling::tolerations(&tolerations, &mut errors);
-        let key = |toleration: &At<'_, '_>| ["key", "operator", "value", "effect"].map(|field| toleration.text_at(field).to_owned());
+        let key = |toleration: &At<'_, '_>| {
+            ["key", "operator", "value", "effect"].map(|field| toleration.text_at(field).to_owned())
+        };
         for (index, toleration) in tolerations.items().enumerate() {
             if tolerations.items().take(index).any(|known| key(&known) == key(&toleration)) {
                 errors.duplicate(&toleration, toleration.value().clone());

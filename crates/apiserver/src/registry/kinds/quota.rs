@@ -10,7 +10,12 @@ use super::common::{At, Errors};
 use super::pod::{defaults, resources};
 
 const SCOPES: [&str; 7] = [
-    "Terminating", "NotTerminating", "BestEffort", "NotBestEffort", "PriorityClass", "CrossNamespacePodAffinity",
+    "Terminating",
+    "NotTerminating",
+    "BestEffort",
+    "NotBestEffort",
+    "PriorityClass",
+    "CrossNamespacePodAffinity",
     "VolumeAttributesClass",
 ];
 
@@ -75,7 +80,12 @@ fn amounts(list: &At<'_, '_>, errors: &mut Errors) {
 fn validate_spec(spec: &At<'_, '_>, errors: &mut Errors) {
     amounts(&spec.at("hard"), errors);
     let scopes = spec.at("scopes");
-    let limited: Vec<&str> = spec.at("hard").entries().map(|(resource, _)| resource).filter(|resource| resources::is_standard_for_quota(resource)).collect();
+    let limited: Vec<&str> = spec
+        .at("hard")
+        .entries()
+        .map(|(resource, _)| resource)
+        .filter(|resource| resources::is_standard_for_quota(resource))
+        .collect();
     let applies = |scope: &str| limited.iter().filter(|resource| !fits(scope, resource)).count();
     for scope in scopes.items() {
         if !SCOPES.contains(&scope.text()) {
@@ -99,7 +109,13 @@ fn validate_spec(spec: &At<'_, '_>, errors: &mut Errors) {
     conflicts(&chosen, &expressions, &scopes, errors);
 }
 
-fn scope_expression(selector: &At<'_, '_>, list: &At<'_, '_>, expression: &At<'_, '_>, misfits: usize, errors: &mut Errors) {
+fn scope_expression(
+    selector: &At<'_, '_>,
+    list: &At<'_, '_>,
+    expression: &At<'_, '_>,
+    misfits: usize,
+    errors: &mut Errors,
+) {
     // Upstream speaks of the list, whichever expression is meant.
     let path = list.to_string();
     let shown = At::part(&path, expression.value());
@@ -110,13 +126,17 @@ fn scope_expression(selector: &At<'_, '_>, list: &At<'_, '_>, expression: &At<'_
     for _ in 0..misfits {
         errors.invalid_value(list, selector.value().clone(), "unsupported scope applied to resource");
     }
-    let needs_exists = matches!(scope.text(), "BestEffort" | "NotBestEffort" | "Terminating" | "NotTerminating" | "CrossNamespacePodAffinity");
+    let needs_exists = matches!(
+        scope.text(),
+        "BestEffort" | "NotBestEffort" | "Terminating" | "NotTerminating" | "CrossNamespacePodAffinity"
+    );
     if needs_exists && operator.text() != "Exists" {
         errors.invalid_text(&operator, "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity");
     }
     match operator.text() {
         "In" | "NotIn" if values.is_empty() => {
-            errors.required(&values, "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector");
+            errors
+                .required(&values, "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector");
         }
         "Exists" | "DoesNotExist" if !values.is_empty() => {
             errors.invalid(&values, "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector");
@@ -184,7 +204,10 @@ impl Strategy for LimitRanges {
             let problems = names::is_qualified_name(kind.text());
             let good = problems.is_empty();
             errors.problems(&kind, problems);
-            if good && !kind.text().contains('/') && !matches!(kind.text(), "Pod" | "Container" | "PersistentVolumeClaim") {
+            if good
+                && !kind.text().contains('/')
+                && !matches!(kind.text(), "Pod" | "Container" | "PersistentVolumeClaim")
+            {
                 errors.invalid(&kind, "must be a standard limit type or fully qualified");
             }
             if seen.contains(&kind.text()) {
@@ -218,7 +241,11 @@ fn validate_limit(limit: &At<'_, '_>, kind: &str, errors: &mut Errors) {
                 }
             }
         }
-        if field == "defaultRequest" && kind == "PersistentVolumeClaim" && !limit.has("min.storage") && !limit.has("max.storage") {
+        if field == "defaultRequest"
+            && kind == "PersistentVolumeClaim"
+            && !limit.has("min.storage")
+            && !limit.has("max.storage")
+        {
             let detail = "either minimum or maximum storage value is required, but neither was provided";
             errors.required(&limit.at("limits"), detail);
         }
@@ -230,12 +257,22 @@ fn validate_limit(limit: &At<'_, '_>, kind: &str, errors: &mut Errors) {
     for resource in all {
         let skip = kind == "Pod";
         let [min, max, default, request, ratio] = lists.each_ref().map(|list| list.key(resource));
-        let (default_amount, request_amount) = (default.quantity().filter(|_| !skip), request.quantity().filter(|_| !skip));
-        let mut ordered = |low: &Option<Quantity>, high: &Option<Quantity>, at: &At<'_, '_>, shown: &Option<Quantity>, low_name: &str, high_name: &str| {
+        let (default_amount, request_amount) =
+            (default.quantity().filter(|_| !skip), request.quantity().filter(|_| !skip));
+        let mut ordered = |low: &Option<Quantity>,
+                           high: &Option<Quantity>,
+                           at: &At<'_, '_>,
+                           shown: &Option<Quantity>,
+                           low_name: &str,
+                           high_name: &str| {
             if let (Some(low), Some(high), Some(shown)) = (low, high, shown)
                 && low > high
             {
-                errors.invalid_value(at, shown.to_string(), format!("{low_name} value {low} is greater than {high_name} value {high}"));
+                errors.invalid_value(
+                    at,
+                    shown.to_string(),
+                    format!("{low_name} value {low} is greater than {high_name} value {high}"),
+                );
             }
         };
         let (least, most) = (min.quantity(), max.quantity());
@@ -252,12 +289,16 @@ fn validate_limit(limit: &At<'_, '_>, kind: &str, errors: &mut Errors) {
             if let (Some(least), Some(most)) = (&least, &most) {
                 let limit = most.milli_value() as f64 / least.milli_value() as f64;
                 if bound.milli_value() as f64 / 1000.0 > limit {
-                    errors.invalid_value(&ratio, bound.to_string(), format!("ratio {bound} is greater than max/min = {limit:.6}"));
+                    errors.invalid_value(
+                        &ratio,
+                        bound.to_string(),
+                        format!("ratio {bound} is greater than max/min = {limit:.6}"),
+                    );
                 }
             }
         }
         if let (Some(limit), Some(wanted)) = (&default_amount, &request_amount)
-            && !(resources::is_native(resource) && !resources::is_huge_page(resource))
+            && (!resources::is_native(resource) || resources::is_huge_page(resource))
             && limit != wanted
         {
             let detail = format!("default value {limit} must equal to defaultRequest value {wanted} in {resource}");
@@ -274,8 +315,17 @@ mod tests {
     fn quotas_and_limits_are_checked() {
         let quota = json!({"spec": {"hard": {"pods": "1", "odd": "1", "cpu": "-1"}, "scopes": ["BestEffort", "NotBestEffort"]}});
         let errors: Vec<String> = ResourceQuotas.validate(&quota).iter().map(ToString::to_string).collect();
-        assert!(errors.contains(&"spec.hard[odd]: Invalid value: \"odd\": must be a standard resource for quota".to_owned()), "{errors:?}");
-        assert!(errors.contains(&"spec.scopes: Invalid value: [\"BestEffort\",\"NotBestEffort\"]: conflicting scopes".to_owned()), "{errors:?}");
+        assert!(
+            errors
+                .contains(&"spec.hard[odd]: Invalid value: \"odd\": must be a standard resource for quota".to_owned()),
+            "{errors:?}"
+        );
+        assert!(
+            errors.contains(
+                &"spec.scopes: Invalid value: [\"BestEffort\",\"NotBestEffort\"]: conflicting scopes".to_owned()
+            ),
+            "{errors:?}"
+        );
         let mut range = json!({"spec": {"limits": [{"type": "Container", "max": {"cpu": "1"}, "min": {"cpu": "2"}}]}});
         LimitRanges.default(&mut range);
         assert_eq!(range["spec"]["limits"][0]["defaultRequest"]["cpu"], "1");

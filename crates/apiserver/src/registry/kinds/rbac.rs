@@ -151,7 +151,10 @@ mod tests {
     fn roles_and_bindings_are_checked() {
         let shown = |errors: Vec<FieldError>| -> Vec<String> { errors.iter().map(ToString::to_string).collect() };
         assert_eq!(
-            shown(Roles { namespaced: true }.validate(&json!({"rules": [{"nonResourceURLs": ["/x"]}, {"verbs": ["get"]}]}))),
+            shown(
+                Roles { namespaced: true }
+                    .validate(&json!({"rules": [{"nonResourceURLs": ["/x"]}, {"verbs": ["get"]}]}))
+            ),
             [
                 "rules[0].verbs: Required value: verbs must contain at least one value",
                 "rules[0].nonResourceURLs: Invalid value: [\"/x\"]: namespaced rules cannot apply to non-resource URLs",

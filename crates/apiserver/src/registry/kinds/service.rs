@@ -91,7 +91,10 @@ impl Strategy for Services {
             families_stay(&fresh, &stale, &mut errors);
         }
         let class = fresh.at("spec.loadBalancerClass");
-        if kind(new) == "LoadBalancer" && kind(old) == "LoadBalancer" && class.value() != stale.at("spec.loadBalancerClass").value() {
+        if kind(new) == "LoadBalancer"
+            && kind(old) == "LoadBalancer"
+            && class.value() != stale.at("spec.loadBalancerClass").value()
+        {
             errors.invalid(&class, ONCE);
         }
         let port = fresh.at("spec.healthCheckNodePort");
@@ -110,7 +113,10 @@ impl Strategy for Services {
             errors.forbidden(&points, "may only be used when `spec.type` is 'LoadBalancer'");
             return errors.into_vec();
         }
-        let known: Vec<&str> = value::list(stale.value(), "status.loadBalancer.ingress").iter().map(|point| value::text(point, "ip")).collect();
+        let known: Vec<&str> = value::list(stale.value(), "status.loadBalancer.ingress")
+            .iter()
+            .map(|point| value::text(point, "ip"))
+            .collect();
         for point in points.items() {
             let (address, mode) = (point.at("ip"), point.at("ipMode"));
             match (address.text().is_empty(), mode.is_set()) {
@@ -174,7 +180,9 @@ fn is_checked(service: &Value) -> bool {
 fn has_node_ports(service: &Value) -> bool {
     match kind(service) {
         "NodePort" => true,
-        "LoadBalancer" => value::at(service, "spec.allocateLoadBalancerNodePorts").and_then(Value::as_bool).unwrap_or(true),
+        "LoadBalancer" => {
+            value::at(service, "spec.allocateLoadBalancerNodePorts").and_then(Value::as_bool).unwrap_or(true)
+        }
         _ => false,
     }
 }
@@ -188,15 +196,20 @@ fn is_headless(service: &At<'_, '_>) -> bool {
 fn one_address(service: &mut Value, old: Option<&Value>) {
     let single = value::text(service, "spec.clusterIP").to_owned();
     let first = value::list(service, "spec.clusterIPs").first().and_then(Value::as_str).map(str::to_owned);
-    let before = old.map(|old| (value::text(old, "spec.clusterIP").to_owned(), value::at(old, "spec.clusterIPs").cloned()));
+    let before =
+        old.map(|old| (value::text(old, "spec.clusterIP").to_owned(), value::at(old, "spec.clusterIPs").cloned()));
     match (single.is_empty(), first, before) {
         (false, None, _) => value::set(service, "spec.clusterIPs", vec![single]),
         (true, Some(first), None) => value::set(service, "spec.clusterIP", first),
-        (true, Some(_), Some((was, all))) if !was.is_empty() && value::at(service, "spec.clusterIPs") == all.as_ref() => {
+        (true, Some(_), Some((was, all)))
+            if !was.is_empty() && value::at(service, "spec.clusterIPs") == all.as_ref() =>
+        {
             // Only the single one was cleared: both go.
             value::remove(service, "spec.clusterIPs");
         }
-        (false, Some(first), Some((was, all))) if first != single && was != single && value::at(service, "spec.clusterIPs") == all.as_ref() => {
+        (false, Some(first), Some((was, all)))
+            if first != single && was != single && value::at(service, "spec.clusterIPs") == all.as_ref() =>
+        {
             value::set(service, "spec.clusterIPs", vec![single]);
         }
         _ => {}
@@ -207,7 +220,8 @@ fn keep_allocated(new: &mut Value, old: &Value) {
     let needs_ip = |service: &Value| kind(service) != "ExternalName";
     if needs_ip(new) && needs_ip(old) {
         for path in ["spec.clusterIP", "spec.clusterIPs"] {
-            if value::at(new, path).is_none_or(|given| given.is_null() || given == "") && value::at(old, path).is_some() {
+            if value::at(new, path).is_none_or(|given| given.is_null() || given == "") && value::at(old, path).is_some()
+            {
                 keep(new, old, path);
             }
         }
@@ -222,7 +236,9 @@ fn keep_allocated(new: &mut Value, old: &Value) {
         for port in value::list_mut(new, "spec.ports") {
             let unset = value::int(port, "nodePort").unwrap_or(0) == 0;
             let same = |known: &&Value| known["protocol"] == port["protocol"] && known["port"] == port["port"];
-            if let Some(kept) = before.iter().find(same).and_then(|known| known.get("nodePort")).filter(|_| unset).cloned() {
+            if let Some(kept) =
+                before.iter().find(same).and_then(|known| known.get("nodePort")).filter(|_| unset).cloned()
+            {
                 value::set(port, "nodePort", kept);
             }
         }
@@ -235,7 +251,11 @@ fn keep_allocated(new: &mut Value, old: &Value) {
 /// Fields that the old type had and the new one has not, if the client only left them as they were.
 fn drop_other_types(new: &mut Value, old: &Value) {
     let same = |new: &Value, path: &str| value::at(new, path) == value::at(old, path);
-    if kind(old) != "ExternalName" && kind(new) == "ExternalName" && same(new, "spec.clusterIP") && same(new, "spec.clusterIPs") {
+    if kind(old) != "ExternalName"
+        && kind(new) == "ExternalName"
+        && same(new, "spec.clusterIP")
+        && same(new, "spec.clusterIPs")
+    {
         for path in ["spec.clusterIP", "spec.clusterIPs", "spec.ipFamilies", "spec.ipFamilyPolicy"] {
             value::remove(new, path);
         }
@@ -307,7 +327,9 @@ fn validate(service: &At<'_, '_>, old: Option<&At<'_, '_>>, errors: &mut Errors)
     if kind != "ExternalName" {
         addresses(&spec, headless, errors);
     }
-    let known: Vec<&str> = old.map_or_else(Vec::new, |old| value::list(old.value(), "spec.externalIPs").iter().filter_map(Value::as_str).collect());
+    let known: Vec<&str> = old.map_or_else(Vec::new, |old| {
+        value::list(old.value(), "spec.externalIPs").iter().filter_map(Value::as_str).collect()
+    });
     for address in spec.at("externalIPs").items() {
         let problems = ip::is_valid_ip_for_legacy_field(&address.to_string(), address.text(), true, &known);
         if problems.is_empty() {
@@ -460,7 +482,11 @@ fn source_ranges(service: &At<'_, '_>, spec: &At<'_, '_>, old: Option<&At<'_, '_
             errors.forbidden(&ranges, FOR_BALANCERS);
         }
         let known: Vec<&str> = old.map_or_else(Vec::new, |old| {
-            value::list(old.value(), "spec.loadBalancerSourceRanges").iter().filter_map(Value::as_str).map(str::trim).collect()
+            value::list(old.value(), "spec.loadBalancerSourceRanges")
+                .iter()
+                .filter_map(Value::as_str)
+                .map(str::trim)
+                .collect()
         });
         for range in ranges.items() {
             errors.extend(ip::is_valid_cidr_for_legacy_field(&range.to_string(), range.text().trim(), true, &known));
@@ -475,7 +501,8 @@ fn source_ranges(service: &At<'_, '_>, spec: &At<'_, '_>, old: Option<&At<'_, '_
     if !balances {
         errors.forbidden(&annotation, FOR_BALANCERS);
     }
-    let unchanged = old.is_some_and(|old| old.at("metadata.annotations").key(SOURCE_RANGES).value() == annotation.value());
+    let unchanged =
+        old.is_some_and(|old| old.at("metadata.annotations").key(SOURCE_RANGES).value() == annotation.value());
     for range in annotation.text().trim().split(',').filter(|range| !range.is_empty() && !unchanged) {
         errors.extend(ip::is_valid_cidr_for_legacy_field(&annotation.to_string(), range.trim(), true, &[]));
     }
@@ -494,7 +521,8 @@ fn traffic(service: &At<'_, '_>, spec: &At<'_, '_>, errors: &mut Errors) {
         if is_checked(service.value()) {
             errors.int_problems(&port, names::is_valid_port_num(number));
         } else {
-            errors.invalid(&port, "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'");
+            errors
+                .invalid(&port, "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'");
         }
     }
     let internal = spec.at("internalTrafficPolicy");

@@ -13,10 +13,6 @@ use super::pod::volumes::csi_driver_name;
 pub struct StorageClasses;
 
 impl Strategy for StorageClasses {
-    fn creates_on_update(&self) -> bool {
-        false
-    }
-
     fn default(&self, class: &mut Value) {
         value::set_default(class, "reclaimPolicy", "Delete");
         value::set_default(class, "volumeBindingMode", "Immediate");
@@ -153,7 +149,9 @@ impl Strategy for VolumeAttachments {
         match (source.has("inlineVolumeSpec"), volume.is_set()) {
             (false, false) => errors.required(&source, ONE),
             (true, true) => errors.forbidden(&source, ONE),
-            (false, true) if volume.text().is_empty() => errors.required(&volume, "must specify non empty persistentVolumeName"),
+            (false, true) if volume.text().is_empty() => {
+                errors.required(&volume, "must specify non empty persistentVolumeName")
+            }
             (false, true) => errors.problems(&volume, names::name_is_dns_subdomain(volume.text(), false)),
             (true, false) => {}
         }

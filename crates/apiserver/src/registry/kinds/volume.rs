@@ -7,12 +7,12 @@ use serde_json::json;
 
 use super::super::strategy::Strategy;
 use super::claim;
-use super::common::{At, Errors};
+use super::common::{At, Errors, Rules};
 use super::pod::volumes::{self, require};
 use super::pod::{defaults, scheduling};
 
 /// The fields that say what a volume is made of.
-const SOURCES: [(&str, &str, fn(&At<'_, '_>, &mut Errors)); 22] = [
+const SOURCES: [(&str, &str, Rules); 22] = [
     ("hostPath", "hostPath", volumes::host_path),
     ("gcePersistentDisk", "persistentDisk", volumes::gce_disk),
     ("awsElasticBlockStore", "awsElasticBlockStore", volumes::aws_disk),
@@ -87,7 +87,9 @@ impl Strategy for PersistentVolumes {
                 .collect()
         };
         // The secret for growing a volume may come later.
-        let added = before.has("csi") && !before.has("csi.controllerExpandSecretRef") && spec.has("csi.controllerExpandSecretRef");
+        let added = before.has("csi")
+            && !before.has("csi.controllerExpandSecretRef")
+            && spec.has("csi.controllerExpandSecretRef");
         if made_of(&spec, added) != made_of(&before, added) {
             let detail = "spec.persistentvolumesource is immutable after creation\n";
             errors.push(FieldError::forbidden("spec.persistentvolumesource", detail));
@@ -109,7 +111,9 @@ impl Strategy for PersistentVolumes {
         let mut warnings = Vec::new();
         let root = At::root(volume);
         let spec = root.at("spec");
-        if value::at(volume, "metadata.annotations").is_some_and(|annotations| annotations.get("volume.beta.kubernetes.io/storage-class").is_some()) {
+        if value::at(volume, "metadata.annotations")
+            .is_some_and(|annotations| annotations.get("volume.beta.kubernetes.io/storage-class").is_some())
+        {
             warnings.push("metadata.annotations[volume.beta.kubernetes.io/storage-class]: deprecated since v1.8; use \"storageClassName\" attribute instead".to_owned());
         }
         if spec.text_at("persistentVolumeReclaimPolicy") == "Recycle" {
@@ -130,7 +134,10 @@ impl Strategy for PersistentVolumes {
         let capacity = spec.at("capacity");
         let storage = capacity.key("storage");
         if let Some(quantity) = storage.quantity().filter(|quantity| quantity.milli_value() % 1000 != 0) {
-            warnings.push(format!("{storage}: fractional byte value {:?} is invalid, must be an integer", quantity.to_string()));
+            warnings.push(format!(
+                "{storage}: fractional byte value {:?} is invalid, must be an integer",
+                quantity.to_string()
+            ));
         }
         warnings
     }
@@ -167,7 +174,10 @@ fn validate_spec(spec: &At<'_, '_>, name: &str, errors: &mut Errors) {
         }
     }
     sources(spec, name, errors);
-    if spec.text_at("hostPath.path").split('/').all(|step| matches!(step, "" | ".")) && spec.has("hostPath") && policy.text() == "Recycle" {
+    if spec.text_at("hostPath.path").split('/').all(|step| matches!(step, "" | "."))
+        && spec.has("hostPath")
+        && policy.text() == "Recycle"
+    {
         errors.forbidden(&policy, "may not be 'recycle' for a hostPath mount of '/'");
     }
     let class = spec.at("storageClassName");
@@ -264,7 +274,9 @@ fn storage_os(at: &At<'_, '_>, errors: &mut Errors) {
 fn csi(at: &At<'_, '_>, errors: &mut Errors) {
     volumes::csi_driver_name(&at.at("driver"), errors);
     require(at, &["volumeHandle"], errors);
-    for field in ["controllerPublishSecretRef", "controllerExpandSecretRef", "nodePublishSecretRef", "nodeExpandSecretRef"] {
+    for field in
+        ["controllerPublishSecretRef", "controllerExpandSecretRef", "nodePublishSecretRef", "nodeExpandSecretRef"]
+    {
         let secret = at.at(field);
         if !secret.is_set() {
             continue;

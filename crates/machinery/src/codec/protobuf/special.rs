@@ -37,7 +37,11 @@ pub fn decode(bytes: &[u8], of: &Type, depth: usize) -> Result<Value, Error> {
         Shape::Duration => Value::String(go_duration(number(1) as i64)),
         Shape::Strings => {
             let texts = pieces.iter().filter(|piece| piece.number == 1);
-            Value::Array(texts.map(|piece| messages::text(piece, of.short_name()).map(Value::String)).collect::<Result<_, _>>()?)
+            Value::Array(
+                texts
+                    .map(|piece| messages::text(piece, of.short_name()).map(Value::String))
+                    .collect::<Result<_, _>>()?,
+            )
         }
         Shape::Opaque(opaque) => match opaque {
             Opaque::SchemaOrArray => match piece(1) {
@@ -52,7 +56,9 @@ pub fn decode(bytes: &[u8], of: &Type, depth: usize) -> Result<Value, Error> {
                 Some(piece) => schema(piece.bytes, depth)?,
                 None => list(&pieces, 2, |piece| messages::text(piece, of.short_name()).map(Value::String))?,
             },
-            Opaque::RawExtension | Opaque::FieldsV1 | Opaque::Patch | Opaque::Json | Opaque::Preserved => raw(piece(1))?,
+            Opaque::RawExtension | Opaque::FieldsV1 | Opaque::Patch | Opaque::Json | Opaque::Preserved => {
+                raw(piece(1))?
+            }
         },
     })
 }

@@ -33,7 +33,9 @@ fn upstreams_goldens_are_read_and_written_without_loss() {
         compared += 1;
         match decode(&bytes, None) {
             Err(error) => failures.push(format!("{name}: {error}")),
-            Ok(got) if got != expect => failures.push(format!("{name}: decoded differs at {}", difference(&got, &expect, ""))),
+            Ok(got) if got != expect => {
+                failures.push(format!("{name}: decoded differs at {}", difference(&got, &expect, "")))
+            }
             Ok(got) => {
                 let again = encode(&got, id.def());
                 if again != bytes {
@@ -93,7 +95,14 @@ fn nesting_is_bounded() {
 
 #[test]
 fn durations_are_gos() {
-    for (nanos, text) in [(0, "0s"), (1_500_000_000, "1.5s"), (3_723_000_000_000, "1h2m3s"), (250_000_000, "250ms"), (-1, "-1ns"), (60_000_000_000, "1m0s")] {
+    for (nanos, text) in [
+        (0, "0s"),
+        (1_500_000_000, "1.5s"),
+        (3_723_000_000_000, "1h2m3s"),
+        (250_000_000, "250ms"),
+        (-1, "-1ns"),
+        (60_000_000_000, "1m0s"),
+    ] {
         assert_eq!(special::go_duration(nanos), text);
         assert_eq!(special::parse_go_duration(text), Some(nanos));
     }

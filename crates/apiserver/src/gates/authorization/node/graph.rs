@@ -50,10 +50,12 @@ impl Graph {
     /// A pod came or changed. A pod without a node refers to nothing yet.
     pub fn set_pod(&mut self, namespace: &str, name: &str, pod: &Pod) {
         let key = (Name::from(namespace), Name::from(name));
-        let entry = pod.spec.node_name.as_deref().filter(|node| !node.is_empty()).map(|node| Entry {
-            node: node.into(),
-            references: pod.references(name),
-        });
+        let entry = pod
+            .spec
+            .node_name
+            .as_deref()
+            .filter(|node| !node.is_empty())
+            .map(|node| Entry { node: node.into(), references: pod.references(name) });
         // Most changes of a pod are of its status: nothing to do.
         if self.pods.get(&key) == entry.as_ref() {
             return;
@@ -358,7 +360,10 @@ impl Pod {
                 (Some(name), _) => add(Kind::ResourceClaim, name),
                 (None, Some(_)) => {
                     let made = statuses().find(|status| status.name == claim.name);
-                    add(Kind::ResourceClaim, made.and_then(|made| made.resource_claim_name.as_deref()).unwrap_or_default());
+                    add(
+                        Kind::ResourceClaim,
+                        made.and_then(|made| made.resource_claim_name.as_deref()).unwrap_or_default(),
+                    );
                 }
                 (None, None) => {}
             }
@@ -429,7 +434,10 @@ impl PersistentVolume {
             }
         }
         if let Some(azure) = &spec.azure_file {
-            add(&Named { name: azure.secret_name.clone(), namespace: azure.secret_namespace.clone().unwrap_or_default() });
+            add(&Named {
+                name: azure.secret_name.clone(),
+                namespace: azure.secret_namespace.clone().unwrap_or_default(),
+            });
         }
         found
     }
@@ -506,7 +514,8 @@ mod tests {
     fn mirror_pods_and_unscheduled_pods_open_nothing() {
         let mut graph = Graph::default();
         let volumes = json!([{"name": "s", "secret": {"secretName": "vol"}}]);
-        let mirror = json!({"metadata": {"annotations": {MIRROR: "x"}}, "spec": {"nodeName": "n1", "volumes": volumes}});
+        let mirror =
+            json!({"metadata": {"annotations": {MIRROR: "x"}}, "spec": {"nodeName": "n1", "volumes": volumes}});
         graph.set_pod("a", "mirror", &serde_json::from_value(mirror).expect("a pod"));
         graph.set_pod("a", "waiting", &pod(json!({"volumes": volumes})));
         assert!(!graph.reaches("n1", Kind::Secret, "a", "vol"));

@@ -137,7 +137,8 @@ impl Node {
 
     fn claim(&self, node: &str, asked: &Attributes<'_>) -> Verdict {
         if asked.subresource != "status" {
-            return self.get(node, asked, || self.current().graph.reaches(node, Kind::Claim, asked.namespace, asked.name));
+            return self
+                .get(node, asked, || self.current().graph.reaches(node, Kind::Claim, asked.namespace, asked.name));
         }
         match asked.verb {
             "update" | "patch" => self.reaches(node, Kind::Claim, asked),
@@ -190,11 +191,13 @@ impl Node {
         }
         match asked.verb {
             "create" => Verdict::ALLOW,
-            "get" | "update" | "patch" | "delete" => related(node, owned(&self.slices, asked.name, "spec.nodeName", node)),
+            "get" | "update" | "patch" | "delete" => {
+                related(node, owned(&self.slices, asked.name, "spec.nodeName", node))
+            }
             "watch" | "list" | "deletecollection" if requires(asked, "spec.nodeName", node) => Verdict::ALLOW,
-            "watch" | "list" | "deletecollection" => Verdict::no_opinion(
-                "can only list/watch/deletecollection resourceslices with nodeName field selector",
-            ),
+            "watch" | "list" | "deletecollection" => {
+                Verdict::no_opinion("can only list/watch/deletecollection resourceslices with nodeName field selector")
+            }
             _ => Verdict::no_opinion(
                 "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, deletecollection",
             ),
@@ -288,7 +291,8 @@ impl Authorizer for Node {
             Some("") => return Verdict::no_opinion(format!("unknown node for user {:?}", asked.user.name)),
             Some(node) => node,
         };
-        let graph = |kind| self.get(node, asked, || self.current().graph.reaches(node, kind, asked.namespace, asked.name));
+        let graph =
+            |kind| self.get(node, asked, || self.current().graph.reaches(node, kind, asked.namespace, asked.name));
         if asked.is_resource {
             match (asked.group, asked.resource) {
                 ("", "secrets") => return self.read(node, Kind::Secret, asked),

@@ -173,8 +173,10 @@ impl Index {
 
     fn grants_of<'a>(&'a self, user: &'a User, namespace: &'a str) -> impl Iterator<Item = &'a Grant> {
         let groups = user.groups.iter().filter_map(|group| self.groups.get(group.as_str()));
-        let all: smallvec::SmallVec<[&Grants; 8]> = self.users.get(user.name.as_str()).into_iter().chain(groups).collect();
-        let local: smallvec::SmallVec<[&Grants; 8]> = if namespace.is_empty() { Default::default() } else { all.clone() };
+        let all: smallvec::SmallVec<[&Grants; 8]> =
+            self.users.get(user.name.as_str()).into_iter().chain(groups).collect();
+        let local: smallvec::SmallVec<[&Grants; 8]> =
+            if namespace.is_empty() { Default::default() } else { all.clone() };
         let cluster = all.into_iter().flat_map(|grants| grants.cluster.iter());
         let local = local.into_iter().filter_map(move |grants| grants.namespaces.get(namespace)).flatten();
         cluster.chain(local)
@@ -268,4 +270,3 @@ fn read_subject(subject: &Value, namespace: &str) -> Option<(Subject, String)> {
         _ => None,
     }
 }
-

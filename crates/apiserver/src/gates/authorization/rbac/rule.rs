@@ -72,8 +72,12 @@ impl Rule {
     /// As `SelfSubjectRulesReview` lists it.
     pub fn to_value(&self) -> Value {
         let mut tree = json!({"verbs": self.verbs});
-        let lists =
-            [("apiGroups", &self.groups), ("resources", &self.resources), ("resourceNames", &self.names), ("nonResourceURLs", &self.urls)];
+        let lists = [
+            ("apiGroups", &self.groups),
+            ("resources", &self.resources),
+            ("resourceNames", &self.names),
+            ("nonResourceURLs", &self.urls),
+        ];
         for (key, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
             tree[key] = json!(list);
         }
@@ -168,7 +172,9 @@ fn matches(word: &str, resource: &str, subresource: &str) -> bool {
     }
     match (word.split_once('/'), subresource) {
         (None, "") => word == resource,
-        (Some((of, sub)), subresource) if !subresource.is_empty() => sub == subresource && (of == "*" || of == resource),
+        (Some((of, sub)), subresource) if !subresource.is_empty() => {
+            sub == subresource && (of == "*" || of == resource)
+        }
         _ => false,
     }
 }
@@ -231,7 +237,8 @@ mod tests {
             let words: Vec<&str> = asked.split(' ').map(|word| if word == "core" { "" } else { word }).collect();
             let (resource, subresource) = words[2].split_once('/').unwrap_or((words[2], ""));
             let name = words.get(3).copied().unwrap_or_default();
-            let attributes = Attributes::question(&user, words[0], words[1], resource, name).of_subresource(subresource);
+            let attributes =
+                Attributes::question(&user, words[0], words[1], resource, name).of_subresource(subresource);
             assert_eq!(rule(given).allows(&attributes), allowed, "{given} ▸ {asked}");
         }
         for (given, path, allowed) in [

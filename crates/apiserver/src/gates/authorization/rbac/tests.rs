@@ -55,7 +55,10 @@ fn changes_take_effect_one_at_a_time() {
     role(&mut index, "", "later", "get");
     let verdict = index.authorize(&question);
     assert_eq!(verdict.decision, Decision::Allow);
-    assert_eq!(verdict.reason(), "RBAC: allowed by ClusterRoleBinding \"early\" of ClusterRole \"later\" to User \"jane\"");
+    assert_eq!(
+        verdict.reason(),
+        "RBAC: allowed by ClusterRoleBinding \"early\" of ClusterRole \"later\" to User \"jane\""
+    );
     role(&mut index, "", "later", "list");
     assert!(!index.authorize(&question).allows());
     role(&mut index, "", "later", "get");

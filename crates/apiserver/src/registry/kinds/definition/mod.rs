@@ -39,7 +39,11 @@ impl Strategy for Definitions {
     }
 
     fn prepare_for_create(&self, definition: &mut Value) {
-        value::set(definition, "status", json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": []}));
+        value::set(
+            definition,
+            "status",
+            json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": []}),
+        );
         remember_storage(definition);
     }
 
@@ -69,7 +73,8 @@ impl Strategy for Definitions {
         let (spec, before) = (fresh.at("spec"), stale.at("spec"));
         validate_spec(&spec, &mut errors);
         let conditions = value::list(old, "status.conditions");
-        let established = conditions.iter().any(|condition| condition["type"] == "Established" && condition["status"] == "True");
+        let established =
+            conditions.iter().any(|condition| condition["type"] == "Established" && condition["status"] == "True");
         if established {
             errors.immutable(&spec.at("scope"), &before.at("scope"));
             errors.immutable(&spec.at("names.kind"), &before.at("names.kind"));
@@ -92,7 +97,11 @@ impl Strategy for Definitions {
 /// The version that objects are stored in is remembered, since objects may be stored in it for a long time.
 fn remember_storage(definition: &mut Value) {
     let versions = value::list(definition, "spec.versions");
-    let Some(name) = versions.iter().find(|version| value::flag(version, "storage")).map(|version| version["name"].clone()) else { return };
+    let Some(name) =
+        versions.iter().find(|version| value::flag(version, "storage")).map(|version| version["name"].clone())
+    else {
+        return;
+    };
     let mut stored = value::list(definition, "status.storedVersions").to_vec();
     if !stored.contains(&name) {
         stored.push(name);
@@ -134,7 +143,7 @@ fn approval(new: &At<'_, '_>, old: Option<&At<'_, '_>>, errors: &mut Errors) {
     let text = annotation.text();
     if text.is_empty() {
         errors.required(&annotation, format!("protected groups must have approval annotation {APPROVAL:?}, see https://github.com/kubernetes/enhancements/pull/1111"));
-    } else if !text.starts_with("unapproved") && !(text.contains("://") && text.split_once("://").is_some_and(|(_, rest)| !rest.is_empty())) {
+    } else if !text.starts_with("unapproved") && text.split_once("://").is_none_or(|(_, rest)| rest.is_empty()) {
         errors.invalid(&annotation, format!("protected groups must have approval annotation {APPROVAL:?} with either a URL or a reason starting with \"unapproved\", see https://github.com/kubernetes/enhancements/pull/1111"));
     }
 }
@@ -164,7 +173,10 @@ fn validate_spec(spec: &At<'_, '_>, errors: &mut Errors) {
     }
     let preserve = spec.at("preserveUnknownFields");
     if preserve.flag() {
-        errors.invalid(&preserve, "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead");
+        errors.invalid(
+            &preserve,
+            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead",
+        );
     }
     validate_versions(spec, &versions, errors);
     for field in ["names.plural", "names.singular", "names.kind", "names.listKind"] {
@@ -175,7 +187,8 @@ fn validate_spec(spec: &At<'_, '_>, errors: &mut Errors) {
 }
 
 fn validate_versions(spec: &At<'_, '_>, versions: &At<'_, '_>, errors: &mut Errors) {
-    let (schema, subresources, columns) = (common(versions, "schema"), common(versions, "subresources"), common(versions, "additionalPrinterColumns"));
+    let (schema, subresources, columns) =
+        (common(versions, "schema"), common(versions, "subresources"), common(versions, "additionalPrinterColumns"));
     for version in versions.items() {
         let name = version.at("name");
         let problems = names::is_dns1035_label(name.text());
@@ -237,7 +250,10 @@ fn deprecation(version: &At<'_, '_>, errors: &mut Errors) {
         errors.invalid(&warning, "must not be an empty string");
     }
     if let Some((index, _)) = warning.text().char_indices().find(|(_, c)| c.is_control()) {
-        errors.invalid(&warning, format!("must only contain printable UTF-8 characters; non-printable character found at index {index}"));
+        errors.invalid(
+            &warning,
+            format!("must only contain printable UTF-8 characters; non-printable character found at index {index}"),
+        );
     }
 }
 
@@ -298,7 +314,8 @@ fn validate_subresources(at: &At<'_, '_>, errors: &mut Errors) {
     }
     for (field, prefix) in [("scale.specReplicasPath", ".spec"), ("scale.statusReplicasPath", ".status")] {
         let path = at.at(field);
-        if errors.required_text(&path) && simple_path(&path, errors) && !path.text().starts_with(&format!("{prefix}.")) {
+        if errors.required_text(&path) && simple_path(&path, errors) && !path.text().starts_with(&format!("{prefix}."))
+        {
             errors.invalid(&path, format!("should be a json path under {prefix}"));
         }
     }
@@ -351,8 +368,10 @@ mod tests {
         let mut bad = good.clone();
         bad["spec"]["group"] = json!("example");
         bad["spec"]["versions"][0]["storage"] = json!(false);
-        bad["spec"]["versions"][0]["additionalPrinterColumns"] = json!([{"name": "A", "type": "text", "jsonPath": "spec"}]);
-        bad["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"] = json!({"properties": {"a": {"type": "array"}}});
+        bad["spec"]["versions"][0]["additionalPrinterColumns"] =
+            json!([{"name": "A", "type": "text", "jsonPath": "spec"}]);
+        bad["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"] =
+            json!({"properties": {"a": {"type": "array"}}});
         let errors = shown(&bad);
         for expected in [
             "metadata.name: Invalid value: \"tabs.example.com\": must be spec.names.plural+\".\"+spec.group",

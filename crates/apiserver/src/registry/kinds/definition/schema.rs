@@ -8,9 +8,28 @@ use super::super::common::{At, Errors};
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 const ROOT_FIELDS: &str = "[Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields XValidations]";
 const AT_ROOT: [&str; 22] = [
-    "description", "type", "format", "title", "maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum", "maxLength",
-    "minLength", "pattern", "maxItems", "minItems", "uniqueItems", "multipleOf", "required", "items", "properties",
-    "externalDocs", "example", "x-kubernetes-preserve-unknown-fields", "x-kubernetes-validations",
+    "description",
+    "type",
+    "format",
+    "title",
+    "maximum",
+    "exclusiveMaximum",
+    "minimum",
+    "exclusiveMinimum",
+    "maxLength",
+    "minLength",
+    "pattern",
+    "maxItems",
+    "minItems",
+    "uniqueItems",
+    "multipleOf",
+    "required",
+    "items",
+    "properties",
+    "externalDocs",
+    "example",
+    "x-kubernetes-preserve-unknown-fields",
+    "x-kubernetes-validations",
 ];
 
 /// Where a schema stands.
@@ -39,11 +58,17 @@ pub fn validate(at: &At<'_, '_>, status: bool, errors: &mut Errors) {
 
 fn root_with_status(schema: &At<'_, '_>, errors: &mut Errors) {
     if schema.text_at("type") != "object" {
-        let detail = "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
+        let detail =
+            "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
         return errors.invalid_text(&schema.at("type"), detail);
     }
     if schema.entries().any(|(field, _)| !AT_ROOT.contains(&field)) {
-        errors.invalid(schema, format!("only {ROOT_FIELDS} fields are allowed at the root of the schema if the status subresource is enabled"));
+        errors.invalid(
+            schema,
+            format!(
+                "only {ROOT_FIELDS} fields are allowed at the root of the schema if the status subresource is enabled"
+            ),
+        );
     }
 }
 
@@ -51,8 +76,11 @@ fn root_with_status(schema: &At<'_, '_>, errors: &mut Errors) {
 fn structural(schema: &At<'_, '_>, level: Level, errors: &mut Errors) {
     let kind = schema.at("type");
     let flag = |extension: &str| schema.at(extension).flag();
-    let (embedded, preserve, int_or_string) =
-        (flag("x-kubernetes-embedded-resource"), flag("x-kubernetes-preserve-unknown-fields"), flag("x-kubernetes-int-or-string"));
+    let (embedded, preserve, int_or_string) = (
+        flag("x-kubernetes-embedded-resource"),
+        flag("x-kubernetes-preserve-unknown-fields"),
+        flag("x-kubernetes-int-or-string"),
+    );
     let items = schema.at("items");
     if kind.text() == "array" && !items.is_set() {
         errors.required(&items, "must be specified");
@@ -78,7 +106,10 @@ fn structural(schema: &At<'_, '_>, level: Level, errors: &mut Errors) {
         errors.invalid(&at, "must be false if x-kubernetes-int-or-string is true");
     }
     if int_or_string && embedded {
-        errors.invalid(&schema.at("x-kubernetes-embedded-resource"), "must be false if x-kubernetes-int-or-string is true");
+        errors.invalid(
+            &schema.at("x-kubernetes-embedded-resource"),
+            "must be false if x-kubernetes-int-or-string is true",
+        );
     }
     combinations(schema, errors);
     if embedded && kind.text() != "object" {
@@ -87,11 +118,14 @@ fn structural(schema: &At<'_, '_>, level: Level, errors: &mut Errors) {
             errors.invalid(&kind, DETAIL);
         }
     } else if kind.text().is_empty() && !int_or_string && !preserve {
-        errors.required(&kind, match level {
-            Level::Root => "must not be empty at the root",
-            Level::Item => "must not be empty for specified array items",
-            Level::Field => "must not be empty for specified object fields",
-        });
+        errors.required(
+            &kind,
+            match level {
+                Level::Root => "must not be empty at the root",
+                Level::Item => "must not be empty for specified array items",
+                Level::Field => "must not be empty for specified object fields",
+            },
+        );
     }
     if embedded && additional.is_set() {
         errors.forbidden(&additional, "must not be used if x-kubernetes-embedded-resource is set");
@@ -115,7 +149,10 @@ fn structural(schema: &At<'_, '_>, level: Level, errors: &mut Errors) {
         root_metadata(&properties.key("metadata"), errors);
     }
     if embedded && !preserve && properties.is_empty() {
-        errors.required(&properties, "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields");
+        errors.required(
+            &properties,
+            "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields",
+        );
     }
 }
 
@@ -133,14 +170,18 @@ fn root_metadata(metadata: &At<'_, '_>, errors: &mut Errors) {
     let only_names = metadata.at("properties").entries().all(|(field, _)| matches!(field, "name" | "generateName"));
     let nothing_else = metadata.entries().all(|(field, _)| matches!(field, "type" | "properties"));
     if metadata.is_set() && !(only_names && nothing_else) {
-        errors.forbidden(metadata, "must not specify anything other than name and generateName, but metadata is implicitly specified");
+        errors.forbidden(
+            metadata,
+            "must not specify anything other than name and generateName, but metadata is implicitly specified",
+        );
     }
 }
 
 /// `anyOf` and its like narrow values down; they say nothing about types.
 fn combinations(schema: &At<'_, '_>, errors: &mut Errors) {
     let int_or_string = json!([{"type": "integer"}, {"type": "string"}]);
-    let is_pattern = |list: &At<'_, '_>| schema.at("x-kubernetes-int-or-string").flag() && *list.value() == int_or_string;
+    let is_pattern =
+        |list: &At<'_, '_>| schema.at("x-kubernetes-int-or-string").flag() && *list.value() == int_or_string;
     for list in ["anyOf", "allOf", "oneOf"] {
         let list_at = schema.at(list);
         if list == "anyOf" && is_pattern(&list_at) {
@@ -188,7 +229,12 @@ fn narrowing(schema: &At<'_, '_>, skip_any: bool, errors: &mut Errors) {
     ] {
         errors.forbidden_if_set(&schema.at(field), detail);
     }
-    for field in ["nullable", "x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource", "x-kubernetes-int-or-string"] {
+    for field in [
+        "nullable",
+        "x-kubernetes-preserve-unknown-fields",
+        "x-kubernetes-embedded-resource",
+        "x-kubernetes-int-or-string",
+    ] {
         if schema.at(field).flag() {
             errors.forbidden(&schema.at(field), "must be false to be structural");
         }
@@ -208,7 +254,10 @@ struct Context {
 fn general(schema: &At<'_, '_>, context: Context, errors: &mut Errors) {
     unsupported(schema, context, errors);
     if schema.at("uniqueItems").flag() {
-        errors.forbidden(&schema.at("uniqueItems"), "uniqueItems cannot be set to true since the runtime complexity becomes quadratic");
+        errors.forbidden(
+            &schema.at("uniqueItems"),
+            "uniqueItems cannot be set to true since the runtime complexity becomes quadratic",
+        );
     }
     let inner = Context { root: false, ..context };
     let (properties, additional) = (schema.at("properties"), schema.at("additionalProperties"));
@@ -289,8 +338,12 @@ fn map_type(schema: &At<'_, '_>, errors: &mut Errors) {
 }
 
 fn list_type(schema: &At<'_, '_>, errors: &mut Errors) {
-    let (list, kind, keys, items) =
-        (schema.at("x-kubernetes-list-type"), schema.at("type"), schema.at("x-kubernetes-list-map-keys"), schema.at("items"));
+    let (list, kind, keys, items) = (
+        schema.at("x-kubernetes-list-type"),
+        schema.at("type"),
+        schema.at("x-kubernetes-list-map-keys"),
+        schema.at("items"),
+    );
     if !keys.is_empty() && list.text() != "map" {
         const DETAIL: &str = "must be map if x-kubernetes-list-map-keys is non-empty";
         if errors_required(&list, DETAIL, errors) {
@@ -310,7 +363,10 @@ fn list_type(schema: &At<'_, '_>, errors: &mut Errors) {
     }
     errors.one_of(&list, &["atomic", "set", "map"]);
     if matches!(list.text(), "set" | "map") && items.at("nullable").flag() {
-        errors.forbidden(&items.at("nullable"), format!("cannot be nullable when x-kubernetes-list-type is {}", list.text()));
+        errors.forbidden(
+            &items.at("nullable"),
+            format!("cannot be nullable when x-kubernetes-list-type is {}", list.text()),
+        );
     }
     if list.text() == "map" {
         map_keys(&keys, &items, errors);
@@ -335,16 +391,22 @@ fn map_keys(keys: &At<'_, '_>, items: &At<'_, '_>, errors: &mut Errors) {
         return errors.required(items, "must have a schema if x-kubernetes-list-type is map");
     }
     if items.text_at("type") != "object" {
-        return errors.invalid_text(&items.at("type"), "must be object if parent array's x-kubernetes-list-type is map");
+        return errors
+            .invalid_text(&items.at("type"), "must be object if parent array's x-kubernetes-list-type is map");
     }
     let properties = items.at("properties");
-    let required: Vec<&str> = items.at("required").value().as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let required: Vec<&str> =
+        items.at("required").value().as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     for (index, key) in keys.items().enumerate() {
         let property = properties.key(key.text());
         if !property.is_set() {
             errors.invalid(keys, "entries must all be names of item properties");
         } else if matches!(property.text_at("type"), "array" | "object") {
-            errors.invalid_value(&property.at("type"), items.text_at("type"), "must be a scalar type if parent array's x-kubernetes-list-type is map");
+            errors.invalid_value(
+                &property.at("type"),
+                items.text_at("type"),
+                "must be a scalar type if parent array's x-kubernetes-list-type is map",
+            );
         }
         if keys.items().take(index).any(|known| known.value() == key.value()) {
             errors.invalid(keys, "must not contain duplicate entries");
@@ -353,10 +415,16 @@ fn map_keys(keys: &At<'_, '_>, items: &At<'_, '_>, errors: &mut Errors) {
             continue;
         }
         if !required.contains(&key.text()) && !property.has("default") {
-            errors.required(&property.at("default"), "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property");
+            errors.required(
+                &property.at("default"),
+                "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property",
+            );
         }
         if property.at("nullable").flag() {
-            errors.forbidden(&property.at("nullable"), "this property is in x-kubernetes-list-map-keys, so it cannot be nullable");
+            errors.forbidden(
+                &property.at("nullable"),
+                "this property is in x-kubernetes-list-map-keys, so it cannot be nullable",
+            );
         }
     }
 }
@@ -380,7 +448,10 @@ fn rules(list: &At<'_, '_>, errors: &mut Errors) {
         if !computed.text().is_empty() && computed.text().trim().is_empty() {
             errors.required(&computed, "messageExpression must be non-empty if specified");
         }
-        errors.one_of_if_set(&rule.at("reason"), &["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"]);
+        errors.one_of_if_set(
+            &rule.at("reason"),
+            &["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"],
+        );
         let path = rule.at("fieldPath");
         if !path.text().is_empty() && path.text().trim().is_empty() {
             errors.invalid(&path, "must be non-empty if specified");

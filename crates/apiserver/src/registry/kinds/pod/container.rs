@@ -2,7 +2,7 @@
 
 use machinery::{Value, names};
 
-use super::super::common::{At, Errors};
+use super::super::common::{At, Errors, Rules};
 use super::volumes::{self, Volumes, descending, no_backsteps};
 use super::{resources, security};
 
@@ -189,8 +189,15 @@ fn host_ports<'q, 'v: 'q>(containers: impl Iterator<Item = At<'q, 'v>>, errors: 
 /// An environment variable.
 fn env(variable: &At<'_, '_>, errors: &mut Errors) {
     const FIELDS: [&str; 9] = [
-        "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName", "status.hostIP",
-        "status.hostIPs", "status.podIP", "status.podIPs",
+        "metadata.name",
+        "metadata.namespace",
+        "metadata.uid",
+        "spec.nodeName",
+        "spec.serviceAccountName",
+        "status.hostIP",
+        "status.hostIPs",
+        "status.podIP",
+        "status.podIPs",
     ];
     if errors.required_text(&variable.at("name")) {
         errors.problems(&variable.at("name"), names::is_relaxed_env_var_name(variable.text_at("name")));
@@ -210,7 +217,8 @@ fn env(variable: &At<'_, '_>, errors: &mut Errors) {
         }
     }
     if sources == 0 {
-        let detail = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`";
+        let detail =
+            "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`";
         errors.invalid_value(&from, "", detail);
     } else if !variable.text_at("value").is_empty() {
         errors.invalid_value(&from, "", "may not be specified when `value` is not empty");
@@ -220,7 +228,7 @@ fn env(variable: &At<'_, '_>, errors: &mut Errors) {
 }
 
 /// Where a variable's value may come from, and the rules of each; those of `fieldRef` need to know which fields there are.
-const ENV_SOURCES: [(&str, fn(&At<'_, '_>, &mut Errors)); 5] = [
+const ENV_SOURCES: [(&str, Rules); 5] = [
     ("fieldRef", |_, _| ()),
     ("resourceFieldRef", |at, errors| resource_field_ref(at, false, errors)),
     ("configMapKeyRef", key_ref),
@@ -251,9 +259,20 @@ fn file_key_ref(at: &At<'_, '_>, errors: &mut Errors) {
 pub fn field_ref(at: &At<'_, '_>, known: &[&str], errors: &mut Errors) {
     /// What upstream can convert, whether or not it may be asked for here.
     const CONVERTED: [&str; 14] = [
-        "metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName",
-        "spec.restartPolicy", "spec.serviceAccountName", "spec.schedulerName", "status.phase", "status.hostIP",
-        "status.hostIPs", "status.podIP", "status.podIPs",
+        "metadata.annotations",
+        "metadata.labels",
+        "metadata.name",
+        "metadata.namespace",
+        "metadata.uid",
+        "spec.nodeName",
+        "spec.restartPolicy",
+        "spec.serviceAccountName",
+        "spec.schedulerName",
+        "status.phase",
+        "status.hostIP",
+        "status.hostIPs",
+        "status.podIP",
+        "status.podIPs",
     ];
     if !errors.required_text(&at.at("apiVersion")) {
         return;
@@ -279,7 +298,8 @@ pub fn field_ref(at: &At<'_, '_>, known: &[&str], errors: &mut Errors) {
                 }
             }
             _ => {
-                let detail = format!("error converting fieldPath: field label does not support subscript: {}", path.text());
+                let detail =
+                    format!("error converting fieldPath: field label does not support subscript: {}", path.text());
                 errors.invalid(&path, detail);
             }
         }
@@ -301,8 +321,14 @@ fn subscripted(path: &str) -> Option<(&str, &str)> {
 
 /// A reference to a request or a limit. Volumes say of which container.
 pub fn resource_field_ref(at: &At<'_, '_>, in_volume: bool, errors: &mut Errors) {
-    const KNOWN: [&str; 6] =
-        ["limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu", "requests.ephemeral-storage", "requests.memory"];
+    const KNOWN: [&str; 6] = [
+        "limits.cpu",
+        "limits.ephemeral-storage",
+        "limits.memory",
+        "requests.cpu",
+        "requests.ephemeral-storage",
+        "requests.memory",
+    ];
     let resource = at.at("resource");
     let huge = resource.text().starts_with("requests.hugepages-") || resource.text().starts_with("limits.hugepages-");
     if in_volume && at.text_at("containerName").is_empty() {
@@ -489,7 +515,8 @@ fn resize_policies(list: &At<'_, '_>, restart_policy: &str, errors: &mut Errors)
         // Upstream names the list, whichever entry is meant.
         let path = list.to_string();
         errors.required_one_of(&At::part(&path, &policy.value()["resourceName"]), &["cpu", "memory"]);
-        errors.required_one_of(&At::part(&path, &policy.value()["restartPolicy"]), &["NotRequired", "RestartContainer"]);
+        errors
+            .required_one_of(&At::part(&path, &policy.value()["restartPolicy"]), &["NotRequired", "RestartContainer"]);
         if restart_policy == "Never" && restart != "NotRequired" {
             errors.invalid_value(list, restart, "must be 'NotRequired' when pod `restartPolicy` is 'Never'");
         }
@@ -555,15 +582,46 @@ fn is_signal(name: &str) -> bool {
 /// The signals of Linux, sorted.
 fn signals() -> impl Iterator<Item = String> {
     const NAMED: [&str; 34] = [
-        "SIGABRT", "SIGALRM", "SIGBUS", "SIGCHLD", "SIGCLD", "SIGCONT", "SIGFPE", "SIGHUP", "SIGILL", "SIGINT", "SIGIO",
-        "SIGIOT", "SIGKILL", "SIGPIPE", "SIGPOLL", "SIGPROF", "SIGPWR", "SIGQUIT", "SIGSEGV", "SIGSTKFLT", "SIGSTOP",
-        "SIGSYS", "SIGTERM", "SIGTRAP", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGURG", "SIGUSR1", "SIGUSR2", "SIGVTALRM",
-        "SIGWINCH", "SIGXCPU", "SIGXFSZ",
+        "SIGABRT",
+        "SIGALRM",
+        "SIGBUS",
+        "SIGCHLD",
+        "SIGCLD",
+        "SIGCONT",
+        "SIGFPE",
+        "SIGHUP",
+        "SIGILL",
+        "SIGINT",
+        "SIGIO",
+        "SIGIOT",
+        "SIGKILL",
+        "SIGPIPE",
+        "SIGPOLL",
+        "SIGPROF",
+        "SIGPWR",
+        "SIGQUIT",
+        "SIGSEGV",
+        "SIGSTKFLT",
+        "SIGSTOP",
+        "SIGSYS",
+        "SIGTERM",
+        "SIGTRAP",
+        "SIGTSTP",
+        "SIGTTIN",
+        "SIGTTOU",
+        "SIGURG",
+        "SIGUSR1",
+        "SIGUSR2",
+        "SIGVTALRM",
+        "SIGWINCH",
+        "SIGXCPU",
+        "SIGXFSZ",
     ];
     let real = ["SIGRTMAX".to_owned(), "SIGRTMIN".to_owned()];
     let below = (1..=14).map(|by| format!("SIGRTMAX-{by}"));
     let above = (1..=15).map(|by| format!("SIGRTMIN+{by}"));
-    let mut all: Vec<String> = NAMED.iter().map(|name| (*name).to_owned()).chain(real).chain(below).chain(above).collect();
+    let mut all: Vec<String> =
+        NAMED.iter().map(|name| (*name).to_owned()).chain(real).chain(below).chain(above).collect();
     all.sort_unstable();
     all.into_iter()
 }
@@ -576,7 +634,8 @@ fn probes(container: &At<'_, '_>, errors: &mut Errors) {
             continue;
         }
         handler(&probe, &HANDLERS, None, errors);
-        for field in ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"] {
+        for field in ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"]
+        {
             errors.not_negative(&probe.at(field));
         }
         let grace = probe.at("terminationGracePeriodSeconds");

@@ -157,10 +157,36 @@ fn default_http_get(parent: &mut Value, path: &str) {
 
 fn default_volume(volume: &mut Value) {
     const SOURCES: [&str; 30] = [
-        "awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "configMap", "csi", "downwardAPI",
-        "emptyDir", "ephemeral", "fc", "flexVolume", "flocker", "gcePersistentDisk", "gitRepo", "glusterfs", "hostPath",
-        "image", "iscsi", "nfs", "persistentVolumeClaim", "photonPersistentDisk", "portworxVolume", "projected",
-        "quobyte", "rbd", "scaleIO", "secret", "storageos", "vsphereVolume",
+        "awsElasticBlockStore",
+        "azureDisk",
+        "azureFile",
+        "cephfs",
+        "cinder",
+        "configMap",
+        "csi",
+        "downwardAPI",
+        "emptyDir",
+        "ephemeral",
+        "fc",
+        "flexVolume",
+        "flocker",
+        "gcePersistentDisk",
+        "gitRepo",
+        "glusterfs",
+        "hostPath",
+        "image",
+        "iscsi",
+        "nfs",
+        "persistentVolumeClaim",
+        "photonPersistentDisk",
+        "portworxVolume",
+        "projected",
+        "quobyte",
+        "rbd",
+        "scaleIO",
+        "secret",
+        "storageos",
+        "vsphereVolume",
     ];
     if !SOURCES.iter().any(|source| value::at(volume, source).is_some_and(|source| !source.is_null())) {
         value::set(volume, "emptyDir", json!({}));
@@ -203,7 +229,10 @@ pub fn default_disk(parent: &mut Value, kind: &str) {
         "rbd" => &[("pool", json!("rbd")), ("user", json!("admin")), ("keyring", json!("/etc/ceph/keyring"))],
         "scaleIO" => &[("storageMode", json!("ThinProvisioned")), ("fsType", json!("xfs"))],
         _ => &[
-            ("cachingMode", json!("ReadWrite")), ("kind", json!("Shared")), ("fsType", json!("ext4")), ("readOnly", json!(false)),
+            ("cachingMode", json!("ReadWrite")),
+            ("kind", json!("Shared")),
+            ("fsType", json!("ext4")),
+            ("readOnly", json!(false)),
         ],
     };
     if let Some(disk) = value::at_mut(parent, kind).filter(|disk| disk.is_object()) {

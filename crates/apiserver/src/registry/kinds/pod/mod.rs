@@ -31,8 +31,15 @@ pub struct Pods;
 impl Strategy for Pods {
     fn fields(&self) -> &'static [&'static str] {
         &[
-            "spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork",
-            "status.phase", "status.podIP", "status.podIPs", "status.nominatedNodeName",
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "spec.hostNetwork",
+            "status.phase",
+            "status.podIP",
+            "status.podIPs",
+            "status.nominatedNodeName",
         ]
     }
 
@@ -163,7 +170,10 @@ pub fn drop_disabled(spec: Option<&mut Value>) {
 /// The quality-of-service class: what the pod asked for, and what it may use at most.
 pub fn quality(pod: &Value) -> &'static str {
     let whole = value::at(pod, "spec.resources").unwrap_or(&Value::Null);
-    if ["requests", "limits"].iter().any(|kind| value::at(whole, kind).and_then(Value::as_object).is_some_and(|list| !list.is_empty())) {
+    if ["requests", "limits"]
+        .iter()
+        .any(|kind| value::at(whole, kind).and_then(Value::as_object).is_some_and(|list| !list.is_empty()))
+    {
         return quality_of(whole);
     }
     let containers = ["spec.initContainers", "spec.containers"];

@@ -35,13 +35,29 @@ fn is_overcommitable(name: &str) -> bool {
 
 /// Resources that are counted, not measured.
 const COUNTED: [&str; 9] = [
-    "pods", "resourcequotas", "services", "replicationcontrollers", "secrets", "configmaps", "persistentvolumeclaims",
-    "services.nodeports", "services.loadbalancers",
+    "pods",
+    "resourcequotas",
+    "services",
+    "replicationcontrollers",
+    "secrets",
+    "configmaps",
+    "persistentvolumeclaims",
+    "services.nodeports",
+    "services.loadbalancers",
 ];
 
 const MEASURED: [&str; 11] = [
-    "cpu", "memory", "ephemeral-storage", "requests.cpu", "requests.memory", "requests.storage",
-    "requests.ephemeral-storage", "limits.cpu", "limits.memory", "limits.ephemeral-storage", "storage",
+    "cpu",
+    "memory",
+    "ephemeral-storage",
+    "requests.cpu",
+    "requests.memory",
+    "requests.storage",
+    "requests.ephemeral-storage",
+    "limits.cpu",
+    "limits.memory",
+    "limits.ephemeral-storage",
+    "storage",
 ];
 
 /// Whether a name without a domain is the name of a resource of Kubernetes.
@@ -137,18 +153,30 @@ fn requirements(at: &At<'_, '_>, name: fn(&str, &At<'_, '_>, &mut Errors), error
     }
 }
 
-fn against_limit(resource: &str, quantity: &At<'_, '_>, limits: &At<'_, '_>, requests: &At<'_, '_>, errors: &mut Errors) {
+fn against_limit(
+    resource: &str,
+    quantity: &At<'_, '_>,
+    limits: &At<'_, '_>,
+    requests: &At<'_, '_>,
+    errors: &mut Errors,
+) {
     let Some(request) = quantity.quantity() else { return };
     match limits.key(resource).quantity() {
         Some(limit) if request != limit && !is_overcommitable(resource) => {
-            errors.invalid_value(requests, request.to_string(), format!("must be equal to {resource} limit of {limit}"));
+            errors.invalid_value(
+                requests,
+                request.to_string(),
+                format!("must be equal to {resource} limit of {limit}"),
+            );
         }
         Some(limit) if request > limit => {
             let detail = format!("must be less than or equal to {resource} limit of {limit}");
             errors.invalid_value(requests, request.to_string(), detail);
         }
         Some(_) => {}
-        None if !is_overcommitable(resource) => errors.required(limits, "Limit must be set for non overcommitable resources"),
+        None if !is_overcommitable(resource) => {
+            errors.required(limits, "Limit must be set for non overcommitable resources")
+        }
         None => {}
     }
 }
@@ -157,7 +185,7 @@ fn huge_page_amount(resource: &str, at: &At<'_, '_>, errors: &mut Errors) {
     let size = resource.strip_prefix(HUGE_PAGES).and_then(|size| size.parse::<Quantity>().ok());
     let Some(quantity) = at.quantity() else { return };
     let whole = size.filter(|size| size.signum() > 0 && size.milli_value() % 1000 == 0);
-    if !whole.is_some_and(|size| quantity.value() % size.value() == 0) {
+    if whole.is_none_or(|size| quantity.value() % size.value() != 0) {
         let detail = format!("{quantity} is not positive integer multiple of {resource}");
         errors.invalid_value(at, quantity.to_string(), detail);
     }
@@ -189,7 +217,8 @@ fn claim_names(list: &At<'_, '_>, known: &[&str], errors: &mut Errors) {
             let mut sorted = known.to_vec();
             sorted.sort_unstable();
             let detail = "must be one of the names in pod.spec.resourceClaims";
-            let rest = if sorted.is_empty() { " which is empty".to_owned() } else { format!(": {}", sorted.join(", ")) };
+            let rest =
+                if sorted.is_empty() { " which is empty".to_owned() } else { format!(": {}", sorted.join(", ")) };
             errors.not_found_because(&claim, name, format!("{detail}{rest}"));
         }
     }
@@ -217,7 +246,8 @@ pub fn pod(spec: &At<'_, '_>, errors: &mut Errors) {
         }
     }
     let limits = at.at("limits");
-    for (resource, sum) in aggregate(spec.value(), "limits").into_iter().filter(|(resource, _)| is_huge_page(resource)) {
+    for (resource, sum) in aggregate(spec.value(), "limits").into_iter().filter(|(resource, _)| is_huge_page(resource))
+    {
         let whole = limits.key(&resource);
         if let Some(given) = whole.quantity().filter(|given| sum > *given) {
             let detail = format!("must be greater than or equal to aggregate container limits of {sum}");
@@ -226,10 +256,15 @@ pub fn pod(spec: &At<'_, '_>, errors: &mut Errors) {
     }
     let containers = at.named("containers", "nothing");
     for (index, container) in value::list(spec.value(), "containers").iter().enumerate() {
-        for (resource, limit) in value::at(container, "resources.limits").and_then(Value::as_object).into_iter().flatten() {
-            let (Some(most), Some(Ok(limit))) = (limits.key(resource).quantity(), Quantity::from_value(limit)) else { continue };
+        for (resource, limit) in
+            value::at(container, "resources.limits").and_then(Value::as_object).into_iter().flatten()
+        {
+            let (Some(most), Some(Ok(limit))) = (limits.key(resource).quantity(), Quantity::from_value(limit)) else {
+                continue;
+            };
             if limit > most {
-                let (container, detail) = (containers.index(index), format!("must be less than or equal to pod limits of {most}"));
+                let (container, detail) =
+                    (containers.index(index), format!("must be less than or equal to pod limits of {most}"));
                 errors.invalid_value(&container.key(resource).at("limits"), limit.to_string(), detail);
             }
         }
@@ -239,8 +274,12 @@ pub fn pod(spec: &At<'_, '_>, errors: &mut Errors) {
 /// What the containers of a pod need together: all that run at once, or more while it starts.
 pub fn aggregate(spec: &Value, kind: &str) -> BTreeMap<String, Quantity> {
     let of = |container: &Value| -> Vec<(String, Quantity)> {
-        let list = value::at(container, "resources").and_then(|resources| resources.get(kind)).and_then(Value::as_object);
-        let parsed = list.into_iter().flatten().filter_map(|(name, amount)| Some((name.clone(), Quantity::from_value(amount)?.ok()?)));
+        let list =
+            value::at(container, "resources").and_then(|resources| resources.get(kind)).and_then(Value::as_object);
+        let parsed = list
+            .into_iter()
+            .flatten()
+            .filter_map(|(name, amount)| Some((name.clone(), Quantity::from_value(amount)?.ok()?)));
         parsed.collect()
     };
     let mut sum: BTreeMap<String, Quantity> = BTreeMap::new();

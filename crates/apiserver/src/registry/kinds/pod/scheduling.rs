@@ -76,7 +76,10 @@ pub fn node_selector_term(at: &At<'_, '_>, any_value: bool, errors: &mut Errors)
         let values = requirement.at("values");
         match requirement.text_at("operator") {
             "In" | "NotIn" if values.len() != 1 => {
-                errors.required(&values, "must be only one value when `operator` is 'In' or 'NotIn' for node field selector");
+                errors.required(
+                    &values,
+                    "must be only one value when `operator` is 'In' or 'NotIn' for node field selector",
+                );
             }
             "In" | "NotIn" => {}
             _ => errors.invalid_text(&requirement.at("operator"), "not a valid selector operator"),
@@ -125,7 +128,8 @@ fn label_keys(at: &At<'_, '_>, errors: &mut Errors) {
         }
     }
     let match_keys = at.at("matchLabelKeys");
-    let mut known: Vec<&str> = selector.at("matchLabels").value().as_object().into_iter().flatten().map(|(key, _)| key.as_str()).collect();
+    let mut known: Vec<&str> =
+        selector.at("matchLabels").value().as_object().into_iter().flatten().map(|(key, _)| key.as_str()).collect();
     for expression in selector.at("matchExpressions").items() {
         let key = expression.text_at("key");
         let position = match_keys.items().position(|candidate| candidate.text() == key);
@@ -163,7 +167,8 @@ pub fn spread(list: &At<'_, '_>, errors: &mut Errors) {
         if least.is_set() {
             errors.positive(&least);
             if action.text() != "DoNotSchedule" {
-                let detail = format!("can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {}", action.text());
+                let detail =
+                    format!("can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {}", action.text());
                 errors.invalid(&least, detail);
             }
         }
@@ -236,7 +241,8 @@ fn apply(term: &mut Value, labels: &Value) {
         return;
     }
     for (field, operator) in [("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")] {
-        let keys: Vec<String> = value::list(term, field).iter().filter_map(|key| key.as_str().map(str::to_owned)).collect();
+        let keys: Vec<String> =
+            value::list(term, field).iter().filter_map(|key| key.as_str().map(str::to_owned)).collect();
         for key in keys {
             let Some(label) = labels.get(&key) else { continue };
             let mut expressions = value::list(term, "labelSelector.matchExpressions").to_vec();

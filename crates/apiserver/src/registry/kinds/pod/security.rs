@@ -111,7 +111,9 @@ fn seccomp(at: &At<'_, '_>, errors: &mut Errors) {
     match (kind.text(), profile.is_set()) {
         ("Localhost", false) => errors.required(&profile, "must be set when seccomp type is Localhost"),
         ("Localhost", true) => descending(&profile, errors),
-        (_, true) => errors.invalid_value(&profile, at.value().clone(), "can only be set when seccomp type is Localhost"),
+        (_, true) => {
+            errors.invalid_value(&profile, at.value().clone(), "can only be set when seccomp type is Localhost")
+        }
         (_, false) => {}
     }
 }
@@ -186,7 +188,9 @@ fn windows_user(at: &At<'_, '_>, errors: &mut Errors) {
     }
     match user.len() {
         0 => errors.invalid(at, "runAsUserName's User cannot be empty"),
-        length if length > 104 => errors.invalid(at, "runAsUserName's User length must not be longer than 104 characters"),
+        length if length > 104 => {
+            errors.invalid(at, "runAsUserName's User length must not be longer than 104 characters")
+        }
         _ => {}
     }
     if !user.is_empty() && user.bytes().all(|byte| matches!(byte, b'.' | b' ')) {
@@ -235,7 +239,11 @@ pub fn host_processes(spec: &At<'_, '_>, errors: &mut Errors) {
         errors.invalid_value(spec, "", detail);
     }
     if !spec.at("hostNetwork").flag() {
-        errors.invalid_value(&spec.at("hostNetwork"), false, "hostNetwork must be true if pod contains any hostProcess containers");
+        errors.invalid_value(
+            &spec.at("hostNetwork"),
+            false,
+            "hostNetwork must be true if pod contains any hostProcess containers",
+        );
     }
 }
 
@@ -243,12 +251,29 @@ pub fn host_processes(spec: &At<'_, '_>, errors: &mut Errors) {
 pub fn operating_system(spec: &At<'_, '_>, errors: &mut Errors) {
     const NOT_WINDOWS: &str = "cannot be set for a windows pod";
     const POD: [&str; 11] = [
-        "appArmorProfile", "seLinuxOptions", "seccompProfile", "fsGroup", "fsGroupChangePolicy", "sysctls", "runAsUser",
-        "runAsGroup", "supplementalGroups", "supplementalGroupsPolicy", "seLinuxChangePolicy",
+        "appArmorProfile",
+        "seLinuxOptions",
+        "seccompProfile",
+        "fsGroup",
+        "fsGroupChangePolicy",
+        "sysctls",
+        "runAsUser",
+        "runAsGroup",
+        "supplementalGroups",
+        "supplementalGroupsPolicy",
+        "seLinuxChangePolicy",
     ];
     const CONTAINER: [&str; 10] = [
-        "appArmorProfile", "seLinuxOptions", "seccompProfile", "capabilities", "readOnlyRootFilesystem", "privileged",
-        "allowPrivilegeEscalation", "procMount", "runAsUser", "runAsGroup",
+        "appArmorProfile",
+        "seLinuxOptions",
+        "seccompProfile",
+        "capabilities",
+        "readOnlyRootFilesystem",
+        "privileged",
+        "allowPrivilegeEscalation",
+        "procMount",
+        "runAsUser",
+        "runAsGroup",
     ];
     let os = spec.at("os");
     if !os.is_set() {
@@ -301,7 +326,9 @@ pub fn annotations(metadata: &At<'_, '_>, spec: &At<'_, '_>, errors: &mut Errors
         }
         let own = container.at("securityContext.appArmorProfile");
         let effective = if own.is_set() { own.value() } else { whole.value() };
-        if let Some(said) = find(&format!("{APP_ARMOR}{name}")).filter(|_| !effective.is_null() && spec.text_at("os.name") != "windows") {
+        if let Some(said) =
+            find(&format!("{APP_ARMOR}{name}")).filter(|_| !effective.is_null() && spec.text_at("os.name") != "windows")
+        {
             match_profile(said, effective, &own, "apparmor", &["runtime/default"], errors);
         }
     });
@@ -320,7 +347,10 @@ fn match_profile(said: &str, profile: &Value, at: &At<'_, '_>, what: &str, defau
         "Localhost" => match said.strip_prefix("localhost/") {
             None => false,
             Some(name) if name != value::text(profile, "localhostProfile") => {
-                return errors.forbidden(&at.at("localhostProfile"), format!("{what} profile in annotation and field must match"));
+                return errors.forbidden(
+                    &at.at("localhostProfile"),
+                    format!("{what} profile in annotation and field must match"),
+                );
             }
             Some(_) => true,
         },

@@ -44,7 +44,10 @@ pub fn validate_pod(pod: &At<'_, '_>, errors: &mut Errors) {
     if spec.text_at("serviceAccountName").is_empty() {
         for volume in spec.at("volumes").items() {
             for source in volume.at("projected.sources").items() {
-                errors.forbidden_if_set(&source.at("serviceAccountToken"), "must not be specified when serviceAccountName is not set");
+                errors.forbidden_if_set(
+                    &source.at("serviceAccountToken"),
+                    "must not be specified when serviceAccountName is not set",
+                );
             }
         }
     }
@@ -108,7 +111,8 @@ fn validate(spec: &At<'_, '_>, metadata: Option<&Value>, errors: &mut Errors) {
     let pod = metadata.map_or("", |metadata| value::text(metadata, "name"));
     let volumes = volumes::validate(&spec.at("volumes"), pod, errors);
     let claims = spec.at("resourceClaims");
-    let claim_names: Vec<&str> = claims.items().map(|claim| claim.text_at("name")).filter(|name| !name.is_empty()).collect();
+    let claim_names: Vec<&str> =
+        claims.items().map(|claim| claim.text_at("name")).filter(|name| !name.is_empty()).collect();
     resource_claims(&claims, metadata, errors);
     let around = Surroundings { spec, volumes: &volumes, claims: &claim_names };
     container::containers(&around, errors);
@@ -143,7 +147,9 @@ fn validate(spec: &At<'_, '_>, metadata: Option<&Value>, errors: &mut Errors) {
 }
 
 fn resource_claims(list: &At<'_, '_>, metadata: Option<&Value>, errors: &mut Errors) {
-    let mirrors = metadata.is_some_and(|metadata| value::at(metadata, "annotations").is_some_and(|annotations| annotations.get(MIRROR).is_some()));
+    let mirrors = metadata.is_some_and(|metadata| {
+        value::at(metadata, "annotations").is_some_and(|annotations| annotations.get(MIRROR).is_some())
+    });
     let mut seen: Vec<&str> = Vec::new();
     for claim in list.items() {
         if mirrors {
@@ -162,9 +168,14 @@ fn resource_claims(list: &At<'_, '_>, metadata: Option<&Value>, errors: &mut Err
         let (by_name, by_template) = (claim.at("resourceClaimName"), claim.at("resourceClaimTemplateName"));
         match (by_name.is_set(), by_template.is_set()) {
             (true, true) => {
-                errors.invalid(&claim, "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified");
+                errors.invalid(
+                    &claim,
+                    "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified",
+                );
             }
-            (false, false) => errors.invalid(&claim, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"),
+            (false, false) => {
+                errors.invalid(&claim, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
+            }
             _ => {}
         }
         for reference in [by_name, by_template] {
@@ -217,7 +228,8 @@ fn dns(spec: &At<'_, '_>, errors: &mut Errors) {
     }
     let characters: usize = searches.items().map(|search| search.text().len() + 1).sum();
     if characters > MOST_CHARACTERS + 1 {
-        let detail = format!("must not have more than {MOST_CHARACTERS} characters (including spaces) in the search list");
+        let detail =
+            format!("must not have more than {MOST_CHARACTERS} characters (including spaces) in the search list");
         errors.invalid(&searches, detail);
     }
     for search in searches.items().filter(|search| search.text() != ".") {

@@ -60,7 +60,9 @@ fn nomination(status: &At<'_, '_>, before: &At<'_, '_>, old: &At<'_, '_>, errors
 fn transitions(new: &At<'_, '_>, old: &At<'_, '_>, spec: &At<'_, '_>, containers: Option<&str>, errors: &mut Errors) {
     // One container may have all of them started again.
     let restarts_all = ["containers", "initContainers"].iter().any(|list| {
-        let rules_of = |container: &Value| value::list(container, "restartPolicyRules").iter().any(|rule| rule["action"] == "RestartAllContainers");
+        let rules_of = |container: &Value| {
+            value::list(container, "restartPolicyRules").iter().any(|rule| rule["action"] == "RestartAllContainers")
+        };
         value::list(spec.value(), list).iter().any(rules_of)
     });
     if containers.is_some() && restarts_all {
@@ -75,7 +77,8 @@ fn transitions(new: &At<'_, '_>, old: &At<'_, '_>, spec: &At<'_, '_>, containers
         let goes_on = new.items().any(|after| after.text_at("name") == name && !after.has("state.terminated"));
         let code = ended.at("exitCode").int().unwrap_or(0);
         let allowed = containers.is_some_and(|list| {
-            let container = value::list(spec.value(), list).iter().find(|container| value::text(container, "name") == name);
+            let container =
+                value::list(spec.value(), list).iter().find(|container| value::text(container, "name") == name);
             container.is_some_and(|container| may_restart(container, spec, list, code))
         });
         if goes_on && !allowed {
@@ -132,12 +135,14 @@ fn addresses(status: &At<'_, '_>, before: &At<'_, '_>, single: &str, plural: &st
     if of_host && list.is_empty() {
         return;
     }
-    let known: Vec<&str> = value::list(before.value(), plural).iter().map(|address| value::text(address, "ip")).collect();
+    let known: Vec<&str> =
+        value::list(before.value(), plural).iter().map(|address| value::text(address, "ip")).collect();
     for address in list.items() {
         errors.extend(ip::is_valid_ip_for_legacy_field(&address.to_string(), address.text_at("ip"), true, &known));
     }
     if list.len() > 1 {
-        let families: Vec<bool> = list.items().filter_map(|address| ip::parse_sloppy(address.text_at("ip"))).map(|ip| ip.is_ipv4()).collect();
+        let families: Vec<bool> =
+            list.items().filter_map(|address| ip::parse_sloppy(address.text_at("ip"))).map(|ip| ip.is_ipv4()).collect();
         if list.len() > 2 || families.iter().all(|is_v4| Some(is_v4) == families.first()) {
             errors.invalid(&list, "may specify no more than one IP for each IP family");
         }

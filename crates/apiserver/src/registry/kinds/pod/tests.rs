@@ -149,21 +149,37 @@ fn names_and_the_network_are_checked() {
 
 #[test]
 fn little_of_a_pod_may_change() {
-    let old = pod(json!({"containers": one(), "tolerations": [{"key": "a", "operator": "Exists"}], "activeDeadlineSeconds": 5}));
+    let old = pod(
+        json!({"containers": one(), "tolerations": [{"key": "a", "operator": "Exists"}], "activeDeadlineSeconds": 5}),
+    );
     let refused = |change: fn(&mut Value)| -> Vec<String> {
         let mut new = old.clone();
         change(&mut new);
-        Pods.validate_update(&new, &old).iter().map(|error| error.to_string().lines().next().unwrap_or_default().to_owned()).collect()
+        Pods.validate_update(&new, &old)
+            .iter()
+            .map(|error| error.to_string().lines().next().unwrap_or_default().to_owned())
+            .collect()
     };
     assert_eq!(refused(|new| value::set(&mut new["spec"]["containers"][0], "image", "other")), Vec::<String>::new());
     assert_eq!(refused(|new| value::set(new, "spec.activeDeadlineSeconds", 4)), Vec::<String>::new());
-    assert_eq!(refused(|new| value::set(new, "spec.activeDeadlineSeconds", 6)), ["spec.activeDeadlineSeconds: Invalid value: 6: must be less than or equal to previous value"]);
-    assert_eq!(refused(|new| value::set(new, "spec.tolerations", json!([]))), ["spec.tolerations: Forbidden: existing toleration can not be modified except its tolerationSeconds"]);
+    assert_eq!(
+        refused(|new| value::set(new, "spec.activeDeadlineSeconds", 6)),
+        ["spec.activeDeadlineSeconds: Invalid value: 6: must be less than or equal to previous value"]
+    );
+    assert_eq!(
+        refused(|new| value::set(new, "spec.tolerations", json!([]))),
+        ["spec.tolerations: Forbidden: existing toleration can not be modified except its tolerationSeconds"]
+    );
     assert_eq!(
         refused(|new| value::set(new, "spec.hostname", "h")),
-        ["spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"]
+        [
+            "spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+        ]
     );
-    assert_eq!(refused(|new| value::set(new, "spec.containers", json!([]))).last().map(String::as_str), Some("spec.containers: Forbidden: pod updates may not add or remove containers"));
+    assert_eq!(
+        refused(|new| value::set(new, "spec.containers", json!([]))).last().map(String::as_str),
+        Some("spec.containers: Forbidden: pod updates may not add or remove containers")
+    );
 }
 
 #[test]
@@ -174,8 +190,14 @@ fn a_resize_changes_compute_and_nothing_else() {
         change(&mut new);
         Pods.validate_subresource_update("resize", &new, &old).iter().map(ToString::to_string).collect()
     };
-    assert_eq!(resized(|new| new["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("2")), Vec::<String>::new());
-    assert_eq!(resized(|new| new["spec"]["containers"][0]["image"] = json!("j")), ["spec: Forbidden: only cpu and memory resources are mutable"]);
+    assert_eq!(
+        resized(|new| new["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("2")),
+        Vec::<String>::new()
+    );
+    assert_eq!(
+        resized(|new| new["spec"]["containers"][0]["image"] = json!("j")),
+        ["spec: Forbidden: only cpu and memory resources are mutable"]
+    );
     assert_eq!(
         resized(|new| new["spec"]["containers"][0]["resources"] = json!({"requests": {"memory": "1Gi"}})),
         ["spec.containers[0].resources.requests: Forbidden: resource requests cannot be removed"]
@@ -185,9 +207,17 @@ fn a_resize_changes_compute_and_nothing_else() {
 #[test]
 fn a_status_follows_from_the_one_before() {
     let mut old = pod(json!({"containers": one(), "restartPolicy": "Never"}));
-    value::set(&mut old, "status", json!({"qosClass": "BestEffort", "containerStatuses": [{"name": "c", "state": {"terminated": {"exitCode": 1}}}]}));
+    value::set(
+        &mut old,
+        "status",
+        json!({"qosClass": "BestEffort", "containerStatuses": [{"name": "c", "state": {"terminated": {"exitCode": 1}}}]}),
+    );
     let mut new = old.clone();
-    value::set(&mut new, "status", json!({"qosClass": "Burstable", "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.2"}], "containerStatuses": [{"name": "c", "state": {"running": {}}}]}));
+    value::set(
+        &mut new,
+        "status",
+        json!({"qosClass": "Burstable", "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.2"}], "containerStatuses": [{"name": "c", "state": {"running": {}}}]}),
+    );
     let errors: Vec<String> = Pods.validate_status_update(&new, &old).iter().map(ToString::to_string).collect();
     assert_eq!(
         errors,
@@ -201,9 +231,11 @@ fn a_status_follows_from_the_one_before() {
 
 #[test]
 fn oddities_are_told() {
-    let mut odd = pod(json!({"nodeSelector": {"beta.kubernetes.io/os": "linux"}, "volumes": [{"name": "v", "gitRepo": {"repository": "r"}}],
+    let mut odd = pod(
+        json!({"nodeSelector": {"beta.kubernetes.io/os": "linux"}, "volumes": [{"name": "v", "gitRepo": {"repository": "r"}}],
         "containers": [{"name": "c", "image": "i", "env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}],
-            "ports": [{"containerPort": 80, "name": "x"}, {"containerPort": 80, "name": "x"}], "resources": {"limits": {"memory": "100m"}}}]}));
+            "ports": [{"containerPort": 80, "name": "x"}, {"containerPort": 80, "name": "x"}], "resources": {"limits": {"memory": "100m"}}}]}),
+    );
     value::set(&mut odd, "metadata.name", "a.b");
     assert_eq!(
         Pods.warnings(&odd, None),
@@ -236,5 +268,8 @@ fn quality_comes_from_requests_and_limits() {
     let class = |resources: Value| quality(&json!({"spec": {"containers": [{"resources": resources}]}}));
     assert_eq!(class(json!({})), "BestEffort");
     assert_eq!(class(json!({"requests": {"cpu": "1"}})), "Burstable");
-    assert_eq!(class(json!({"requests": {"cpu": "1", "memory": "1"}, "limits": {"cpu": "1000m", "memory": "1"}})), "Guaranteed");
+    assert_eq!(
+        class(json!({"requests": {"cpu": "1", "memory": "1"}, "limits": {"cpu": "1000m", "memory": "1"}})),
+        "Guaranteed"
+    );
 }

@@ -107,7 +107,10 @@ fn only_removed(new: &At<'_, '_>, old: &At<'_, '_>, errors: &mut Errors) {
     for gate in new.items() {
         let name = gate.text_at("name");
         if !old.items().any(|before| before.text_at("name") == name) {
-            errors.forbidden(&gate.at("name"), format!("only deletion is allowed, but found new scheduling gate '{name}'"));
+            errors.forbidden(
+                &gate.at("name"),
+                format!("only deletion is allowed, but found new scheduling gate '{name}'"),
+            );
         }
     }
 }
@@ -117,7 +120,8 @@ fn rest_is_same(new: &At<'_, '_>, old: &At<'_, '_>, errors: &mut Errors) {
     let before = old.value();
     let mut after = new.value().clone();
     for list in ["containers", "initContainers"] {
-        let images: Vec<Option<Value>> = value::list(before, list).iter().map(|container| container.get("image").cloned()).collect();
+        let images: Vec<Option<Value>> =
+            value::list(before, list).iter().map(|container| container.get("image").cloned()).collect();
         for (container, image) in value::list_mut(&mut after, list).iter_mut().zip(images) {
             put(container, "image", image);
         }
@@ -141,13 +145,17 @@ fn rest_is_same(new: &At<'_, '_>, old: &At<'_, '_>, errors: &mut Errors) {
                 value::remove(&mut after, "affinity.nodeAffinity");
             }
         }
-        let emptied = value::at(&after, "affinity").and_then(Value::as_object).is_some_and(|affinity| affinity.is_empty());
+        let emptied =
+            value::at(&after, "affinity").and_then(Value::as_object).is_some_and(|affinity| affinity.is_empty());
         if emptied && before.get("affinity").is_none() {
             value::remove(&mut after, "affinity");
         }
     }
     if after != *before {
-        errors.forbidden(new, format!("pod updates may not change fields other than {UPDATABLE}\n{}", difference(before, &after)));
+        errors.forbidden(
+            new,
+            format!("pod updates may not change fields other than {UPDATABLE}\n{}", difference(before, &after)),
+        );
     }
 }
 
@@ -250,7 +258,11 @@ pub fn validate_resize(new: &Value, old: &Value) -> Vec<FieldError> {
     let class = value::text(old, "status.qosClass");
     let class = if class.is_empty() { quality(old) } else { class };
     if class != quality(new) {
-        errors.invalid_value(&spec, value::text(new, "status.qosClass"), "Pod QOS Class may not change as a result of resizing");
+        errors.invalid_value(
+            &spec,
+            value::text(new, "status.qosClass"),
+            "Pod QOS Class may not change as a result of resizing",
+        );
     }
     let running = stale.at("status.containerStatuses");
     if running.items().find(|status| status.has("state.running")).is_some_and(|status| !status.has("resources")) {
@@ -277,12 +289,19 @@ pub fn validate_resize(new: &Value, old: &Value) -> Vec<FieldError> {
             if other && list == "containers" {
                 errors.forbidden(&spec, ONLY);
             } else if other {
-                errors.forbidden(&container, "only cpu and memory resources for init or sidecar containers are mutable");
+                errors
+                    .forbidden(&container, "only cpu and memory resources for init or sidecar containers are mutable");
             }
-            let restarts = container.at("resizePolicy").items().any(|policy| policy.text_at("restartPolicy") == "RestartContainer");
+            let restarts = container
+                .at("resizePolicy")
+                .items()
+                .any(|policy| policy.text_at("restartPolicy") == "RestartContainer");
             let stays = container.text_at("restartPolicy") == "Always";
             if list == "initContainers" && !stays && restarts && container.value() != earlier.value() {
-                errors.forbidden(&container, "non-sidecar init containers with a resize policy of RestartContainer cannot be resized");
+                errors.forbidden(
+                    &container,
+                    "non-sidecar init containers with a resize policy of RestartContainer cannot be resized",
+                );
             }
         }
     }
@@ -390,7 +409,9 @@ pub fn default_pod_level(pod: &mut Value) {
     let sums = resources::aggregate(&spec, "requests");
     let mut requests = given.clone();
     for (resource, sum) in &sums {
-        if !given.contains_key(resource) && (matches!(resource.as_str(), "cpu" | "memory") || resources::is_huge_page(resource)) {
+        if !given.contains_key(resource)
+            && (matches!(resource.as_str(), "cpu" | "memory") || resources::is_huge_page(resource))
+        {
             requests.insert(resource.clone(), sum.to_string().into());
         }
     }

@@ -4,7 +4,7 @@ use machinery::names;
 use machinery::{Value, value};
 
 use super::super::claim;
-use super::super::common::{At, Errors, is_absolute};
+use super::super::common::{At, Errors, Rules, is_absolute};
 use super::super::names::{signer_name, trust_bundle_name};
 use super::container::{field_ref, pull_policy, resource_field_ref};
 
@@ -20,7 +20,7 @@ pub fn find<'v>(volumes: &Volumes<'v>, name: &str) -> Option<&'v Value> {
 }
 
 /// A volume type: its field, what it is called when it is one too many, what it is called in its own errors, and its rules.
-type Source = (&'static str, &'static str, &'static str, fn(&At<'_, '_>, &mut Errors));
+type Source = (&'static str, &'static str, &'static str, Rules);
 
 /// In the order in which upstream looks for them. Some are called by other names than their fields.
 const SOURCES: [Source; 30] = [
@@ -34,7 +34,9 @@ const SOURCES: [Source; 30] = [
     ("iscsi", "iscsi", "iscsi", iscsi),
     ("glusterfs", "glusterfs", "glusterfs", |at, errors| require(at, &["endpoints", "path"], errors)),
     ("flocker", "flocker", "flocker", flocker),
-    ("persistentVolumeClaim", "persistentVolumeClaim", "persistentVolumeClaim", |at, errors| require(at, &["claimName"], errors)),
+    ("persistentVolumeClaim", "persistentVolumeClaim", "persistentVolumeClaim", |at, errors| {
+        require(at, &["claimName"], errors)
+    }),
     ("rbd", "rbd", "rbd", rbd),
     ("cinder", "cinder", "cinder", cinder),
     ("cephfs", "cephFS", "cephfs", cephfs),
@@ -45,7 +47,9 @@ const SOURCES: [Source; 30] = [
     ("configMap", "configMap", "configMap", config_map),
     ("azureFile", "azureFile", "azureFile", |at, errors| require(at, &["secretName", "shareName"], errors)),
     ("vsphereVolume", "vsphereVolume", "vsphereVolume", |at, errors| require(at, &["volumePath"], errors)),
-    ("photonPersistentDisk", "photonPersistentDisk", "photonPersistentDisk", |at, errors| require(at, &["pdID"], errors)),
+    ("photonPersistentDisk", "photonPersistentDisk", "photonPersistentDisk", |at, errors| {
+        require(at, &["pdID"], errors)
+    }),
     ("portworxVolume", "portworxVolume", "portworxVolume", |at, errors| require(at, &["volumeID"], errors)),
     ("azureDisk", "azureDisk", "azureDisk", azure_disk),
     ("storageos", "storageos", "storageos", storage_os),
@@ -101,7 +105,8 @@ fn source(volume: &At<'_, '_>, pod: &str, errors: &mut Errors) {
         }
         found += 1;
         let portal = volume.text_at("iscsi.targetPortal");
-        if field == "iscsi" && volume.has("iscsi.initiatorName") && volume.text_at("name").len() + 1 + portal.len() > 64 {
+        if field == "iscsi" && volume.has("iscsi.initiatorName") && volume.text_at("name").len() + 1 + portal.len() > 64
+        {
             let detail = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.";
             errors.invalid_text(&volume.at("name"), detail);
         }
@@ -240,7 +245,8 @@ pub fn iscsi_names(at: &At<'_, '_>, wrong_start: &str, errors: &mut Errors) {
 
 fn iscsi_name(at: &At<'_, '_>, wrong_start: &str, errors: &mut Errors) {
     let name = at.text();
-    let alphanumeric = |text: &str, length: usize| text.len() == length && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let alphanumeric =
+        |text: &str, length: usize| text.len() == length && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
     let good = match name.get(..3) {
         Some("iqn") => is_iqn(name),
         // Any character may follow the first three: the pattern's dot is not escaped.
@@ -306,7 +312,8 @@ pub fn quobyte(at: &At<'_, '_>, errors: &mut Errors) {
     } else if at.text_at("tenant").len() >= 65 {
         errors.required(&at.at("tenant"), "must be a UUID and may not exceed a length of 64 characters");
     } else {
-        let is_pair = |pair: &&str| pair.rsplit_once(':').is_some_and(|(host, _)| !host.contains(':') || host.ends_with(']'));
+        let is_pair =
+            |pair: &&str| pair.rsplit_once(':').is_some_and(|(host, _)| !host.contains(':') || host.ends_with(']'));
         for _ in registry.text().split(',').filter(|pair| !is_pair(pair)) {
             errors.invalid(&registry, PAIRS);
         }
@@ -324,7 +331,8 @@ fn downward_api(at: &At<'_, '_>, errors: &mut Errors) {
 
 /// Upstream speaks of every file as if it stood where the whole volume stands.
 fn downward_file(shown: &At<'_, '_>, file: &Value, errors: &mut Errors) {
-    const FIELDS: [&str; 5] = ["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
+    const FIELDS: [&str; 5] =
+        ["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
     let path = shown.to_string();
     let at = At::part(&path, file);
     errors.required_text(&at.at("path"));
@@ -335,7 +343,11 @@ fn downward_file(shown: &At<'_, '_>, file: &Value, errors: &mut Errors) {
         (true, both) => {
             field_ref(&at.at("fieldRef"), &FIELDS, errors);
             if both {
-                errors.invalid_value(&at, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously");
+                errors.invalid_value(
+                    &at,
+                    "resource",
+                    "fieldRef and resourceFieldRef can not be specified simultaneously",
+                );
             }
         }
     }
@@ -413,7 +425,10 @@ fn csi(at: &At<'_, '_>, errors: &mut Errors) {
     if at.has("nodePublishSecretRef") {
         let name = at.at("nodePublishSecretRef.name");
         if errors.required_text(&name) {
-            errors.problems(&at.named("name", "nodePublishSecretRef.name"), names::name_is_dns_subdomain(name.text(), false));
+            errors.problems(
+                &at.named("name", "nodePublishSecretRef.name"),
+                names::name_is_dns_subdomain(name.text(), false),
+            );
         }
     }
 }
@@ -512,7 +527,9 @@ fn project_token<'v>(volume: &At<'_, 'v>, at: &At<'_, 'v>, _: &mut Vec<&'v str>,
     let expiration = at.at("expirationSeconds");
     match expiration.int() {
         None => errors.required(&expiration, ""),
-        Some(seconds) if seconds < 600 => errors.invalid(&expiration, "may not specify a duration less than 10 minutes"),
+        Some(seconds) if seconds < 600 => {
+            errors.invalid(&expiration, "may not specify a duration less than 10 minutes")
+        }
         Some(seconds) if seconds > 1 << 32 => {
             errors.invalid(&expiration, "may not specify a duration larger than 2^32 seconds");
         }

@@ -24,7 +24,10 @@ const GONE: [(&str, &str, &str); 9] = [
 ];
 
 const OLD_ANNOTATIONS: [(&str, &str); 3] = [
-    ("scheduler.alpha.kubernetes.io/critical-pod", "non-functional in v1.16+; use the \"priorityClassName\" field instead"),
+    (
+        "scheduler.alpha.kubernetes.io/critical-pod",
+        "non-functional in v1.16+; use the \"priorityClassName\" field instead",
+    ),
     ("security.alpha.kubernetes.io/sysctls", "non-functional in v1.11+; use the \"sysctls\" field instead"),
     ("security.alpha.kubernetes.io/unsafe-sysctls", "non-functional in v1.11+; use the \"sysctls\" field instead"),
 ];
@@ -34,9 +37,15 @@ pub fn deprecated_label(key: &str) -> Option<&'static str> {
     Some(match key {
         "beta.kubernetes.io/arch" => "deprecated since v1.14; use \"kubernetes.io/arch\" instead",
         "beta.kubernetes.io/os" => "deprecated since v1.14; use \"kubernetes.io/os\" instead",
-        "failure-domain.beta.kubernetes.io/region" => "deprecated since v1.17; use \"topology.kubernetes.io/region\" instead",
-        "failure-domain.beta.kubernetes.io/zone" => "deprecated since v1.17; use \"topology.kubernetes.io/zone\" instead",
-        "beta.kubernetes.io/instance-type" => "deprecated since v1.17; use \"node.kubernetes.io/instance-type\" instead",
+        "failure-domain.beta.kubernetes.io/region" => {
+            "deprecated since v1.17; use \"topology.kubernetes.io/region\" instead"
+        }
+        "failure-domain.beta.kubernetes.io/zone" => {
+            "deprecated since v1.17; use \"topology.kubernetes.io/zone\" instead"
+        }
+        "beta.kubernetes.io/instance-type" => {
+            "deprecated since v1.17; use \"node.kubernetes.io/instance-type\" instead"
+        }
         "app.kubernetes.io/created-by" => "deprecated since v1.9",
         "scheduler.alpha.kubernetes.io/preferAvoidPods" => "deprecated since v1.22; use Taints and Tolerations instead",
         "node-role.kubernetes.io/master" => "use \"node-role.kubernetes.io/control-plane\" instead",
@@ -49,7 +58,8 @@ pub fn of_pod(pod: &Value) -> Vec<String> {
     let mut warnings = Vec::new();
     let problems = names::is_dns1123_label(value::text(pod, "metadata.name"));
     if !problems.is_empty() {
-        let detail = "this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended";
+        let detail =
+            "this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended";
         warnings.push(format!("metadata.name: {detail}: [{}]", problems.join(" ")));
     }
     of(&At::root(pod), false, &mut warnings);
@@ -153,7 +163,8 @@ fn annotations(at: &At<'_, '_>, spec: &At<'_, '_>, in_template: bool, warnings: 
         }
         let key = format!("{APP_ARMOR}{name}");
         if in_template && all.key(&key).is_set() && !container.has("securityContext.appArmorProfile") {
-            warnings.push(format!("{}: deprecated since v1.30; use the \"appArmorProfile\" field instead", all.key(&key)));
+            warnings
+                .push(format!("{}: deprecated since v1.30; use the \"appArmorProfile\" field instead", all.key(&key)));
         }
     });
 }
@@ -179,7 +190,10 @@ pub fn fractional_storage(spec: &At<'_, '_>, warnings: &mut Vec<String>) {
         let list = list.at(kind);
         let storage = list.key("storage");
         if let Some(quantity) = storage.quantity().filter(is_fraction) {
-            warnings.push(format!("{storage}: fractional byte value {:?} is invalid, must be an integer", quantity.to_string()));
+            warnings.push(format!(
+                "{storage}: fractional byte value {:?} is invalid, must be an integer",
+                quantity.to_string()
+            ));
         }
     }
 }
@@ -192,7 +206,10 @@ fn fractions(list: &At<'_, '_>, warnings: &mut Vec<String>) {
     for resource in ["memory", "ephemeral-storage"] {
         let amount = list.key(resource);
         if let Some(quantity) = amount.quantity().filter(is_fraction) {
-            warnings.push(format!("{amount}: fractional byte value {:?} is invalid, must be an integer", quantity.to_string()));
+            warnings.push(format!(
+                "{amount}: fractional byte value {:?} is invalid, must be an integer",
+                quantity.to_string()
+            ));
         }
     }
 }
@@ -226,7 +243,10 @@ fn overlaps(volume: &At<'_, '_>, warnings: &mut Vec<String>) {
     let mut all = Vec::new();
     for source in volume.at("projected.sources").items() {
         if source.has("configMap.items") {
-            all.extend(paths(&source.at("configMap.items"), &format!("ConfigMap {:?}", source.text_at("configMap.name"))));
+            all.extend(paths(
+                &source.at("configMap.items"),
+                &format!("ConfigMap {:?}", source.text_at("configMap.name")),
+            ));
         } else if source.has("secret.items") {
             all.extend(paths(&source.at("secret.items"), &format!("Secret {:?}", source.text_at("secret.name"))));
         } else if source.has("downwardAPI.items") {
@@ -284,7 +304,9 @@ fn hidden_variables(list: &At<'_, '_>, warnings: &mut Vec<String>) {
         let reference = format!("$({name})");
         let given = variable.text_at("value");
         if variable.has("valueFrom") || given == reference || !given.contains(&reference) {
-            warnings.push(format!("{variable}: hides previous definition of {name:?}, which may be dropped when using apply"));
+            warnings.push(format!(
+                "{variable}: hides previous definition of {name:?}, which may be dropped when using apply"
+            ));
         }
     }
 }
