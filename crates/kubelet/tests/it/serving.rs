@@ -74,7 +74,8 @@ async fn logs_are_shown_followed_and_refused() {
     rig.ready("one").await;
     let (out, err, code) = run(rig.kubectl(true, &["logs", "-f", "one"]), b"").await;
     assert_eq!(code, 0, "{err}");
-    assert!(out.starts_with("a\n") && out.ends_with("last\n"), "{out}");
+    // Output and errors are two pipes: each is in order, the one to the other is not.
+    assert!(out.contains("a\n") && out.contains("b\n") && out.ends_with("last\n"), "{out}");
     let (out, _, _) = run(rig.kubectl(true, &["logs", "one", "--tail=1"]), b"").await;
     assert_eq!(out, "last\n");
     let (out, _, _) = run(rig.kubectl(true, &["logs", "one", "--timestamps", "--limit-bytes=4"]), b"").await;
@@ -137,6 +138,12 @@ async fn commands_run_in_containers_over_websockets_and_spdy() {
     let (out, err, code) = run(rig.kubectl(true, &["attach", "-i", "-c", "reader", "one"]), b"x\n").await;
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("got x\n") && out.ends_with("end\n"), "{out}");
+    let reader_ended = |pod: &k8s_openapi::api::core::v1::Pod| {
+        let pod = serde_json::to_value(pod).unwrap();
+        let mut statuses = pod["status"]["containerStatuses"].as_array().into_iter().flatten();
+        statuses.any(|status| status["name"] == "reader" && status["state"]["terminated"].is_object())
+    };
+    rig.until("one", "the end of the reader", reader_ended).await;
     let (_, err, _) = run(rig.kubectl(true, &["exec", "-c", "reader", "one", "--", "true"]), b"").await;
     assert!(err.contains("container not found (\"reader\")"), "{err}");
     rig.stop().await;
