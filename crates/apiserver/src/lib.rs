@@ -86,6 +86,10 @@ pub struct Config {
     pub authentication: authentication::Settings,
     /// Who decides what is allowed.
     pub authorization: authorization::Settings,
+    /// Which admission plug-ins run.
+    pub admission: admission::Settings,
+    /// What is asked of pods where a namespace says nothing.
+    pub pod_security: admission::pod_security::Settings,
     /// `--runtime-config`.
     pub runtime_config: RuntimeConfig,
     /// Cluster IPs.
@@ -115,6 +119,8 @@ impl Config {
             service_account_key,
             authentication: authentication::Settings::default(),
             authorization: authorization::Settings::default(),
+            admission: admission::Settings::default(),
+            pod_security: admission::pod_security::Settings::default(),
             runtime_config: RuntimeConfig::default(),
             service_range: "10.96.0.0/16".to_owned(),
             node_ports: 30000..=32767,
@@ -166,7 +172,7 @@ impl Server {
             registry,
             caches,
             store: config.store,
-            admission: Admission::new(authorizers.clone()),
+            admission: Admission::new(authorizers.clone(), config.admission, config.pod_security),
             allocator: Allocator { service_range, node_ports: config.node_ports },
             clock: config.clock,
         });

@@ -146,6 +146,9 @@ async fn serve(store: &Arc<store::embedded::Embedded>, keys: &pki::Cluster, opti
     let kubelet = pki::client_config(&keys.kubelet_client, &keys.authority_pem()).expect("TLS from our own keys");
     let tokens = pki::PrivateKey::from_pem(keys.service_account_key.to_pem()).expect("our own key");
     let mut config = apiserver::Config::new(store.clone(), tls, kubelet, tokens);
+    // Nobody here watches over nodes: the taint that new ones get would stay.
+    config.admission =
+        apiserver::admission::Settings::parse("", "TaintNodesByCondition").expect("the name of a plug-in");
     config.runtime_config =
         apiserver::registry::RuntimeConfig::parse(&options.runtime_config).expect("a valid runtime-config");
     apiserver::Server::start(config).await.expect("an API server")

@@ -79,7 +79,10 @@ impl Chain {
     /// Requests that are not meant to stay open end after a minute, whatever holds them up: a slow body, a store that is away.
     async fn pass_in_time(&self, request: Request) -> Result<Response, ApiError> {
         match tokio::time::timeout(REQUEST_TIMEOUT, self.pass(request)).await {
-            Ok(outcome) => outcome,
+            Ok(outcome) => outcome.map(|mut response| {
+                context::write_warnings(response.headers_mut());
+                response
+            }),
             Err(_) => Err(ApiError::timeout("request did not complete within the allotted timeout")),
         }
     }

@@ -206,6 +206,13 @@ impl Api {
         Err(ApiError::invalid(&call.resource.storage.group, &call.resource.storage.kind, name, &errors))
     }
 
+    /// Everything admission has to say about an object that is asked for and never stored: a binding, an eviction, a token.
+    pub(super) async fn admit_request(&self, call: &Call<'_>, object: &mut Value, dry_run: bool) -> Result<(), ApiError> {
+        let request = self.admission_request(call, Operation::Create, dry_run);
+        self.admission.mutate(self, &request, object).await?;
+        self.admission.validate(self, &request, Some(object), None).await
+    }
+
     /// What admission is told about a write.
     pub(super) fn admission_request<'a>(
         &self,

@@ -26,6 +26,7 @@ pub async fn evict(api: &Api, call: &Call<'_>, body: Body) -> Result<Response, A
     }
     let options = DeleteOptions::parse(call.query, eviction.get("deleteOptions"))?;
     let pod = api.read(call.resource, &call.key()).await?.ok_or_else(|| call.not_found())?;
+    api.admit_request(call, &mut eviction, options.dry_run).await?;
     let tree = pod.to_value();
     let phase = value::text(&tree, "status.phase");
     let ignores_budgets = matches!(phase, "Succeeded" | "Failed" | "Pending") || pod.meta().deleting;

@@ -52,6 +52,7 @@ impl Api {
         if !errors.is_empty() {
             return Err(ApiError::invalid("", "Binding", &call.info.name, &errors));
         }
+        self.admit_request(call, &mut binding, options.dry_run).await?;
         let subject = GroupResource::new("", "pods/binding");
         let refuse = |why: &str| ApiError::conflict(&subject, &call.info.name, why);
         let uid = value::text(&binding, "metadata.uid").to_owned();

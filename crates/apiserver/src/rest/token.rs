@@ -24,6 +24,7 @@ impl Api {
         check_kind(&mut request, "authentication.k8s.io", "v1", "TokenRequest")?;
         let account = self.read(call.resource, &call.key()).await?.ok_or_else(|| call.not_found())?.to_value();
         self.check_request(call, &request, &account)?;
+        self.admit_request(call, &mut request, false).await?;
         value::set_default(&mut request, "spec.expirationSeconds", 3600);
         let asked = value::int(&request, "spec.expirationSeconds").unwrap_or(3600);
         let mut errors = Vec::new();

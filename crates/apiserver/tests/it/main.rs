@@ -1,5 +1,6 @@
 //! The gauntlet from outside: real servers, real kubectl, webhooks started by the tests.
 
+mod admission;
 mod authentication;
 mod authorization;
 mod server;

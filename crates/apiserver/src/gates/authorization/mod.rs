@@ -89,7 +89,7 @@ pub enum Step {
     /// Decides from memory.
     Local(Box<dyn Authorizer>),
     /// Asks somebody else.
-    Remote(Webhook),
+    Remote(Box<Webhook>),
 }
 
 /// The chain: the first Allow or Deny counts.

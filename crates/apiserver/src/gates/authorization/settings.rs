@@ -157,7 +157,7 @@ impl Settings {
                     Some(node) => Step::Local(Box::new(node)),
                     None => continue,
                 },
-                Mode::Webhook(how) => Step::Remote(Webhook::new(
+                Mode::Webhook(how) => Step::Remote(Box::new(Webhook::new(
                     webhook::Settings {
                         remote: Remote::from_kubeconfig(&how.kubeconfig)?,
                         version: how.version.clone(),
@@ -167,7 +167,7 @@ impl Settings {
                         on_error: if how.fails_closed { Decision::Deny } else { Decision::NoOpinion },
                     },
                     clock.clone(),
-                )),
+                ))),
             });
         }
         // The checks on writes to roles count only where roles do.

@@ -104,7 +104,7 @@ impl Index {
             };
             let reason = format!("RBAC: allowed by {own} {full:?} of {kind} {role:?} to {described}").into();
             let (grants, name) = self.grants(&found);
-            let grants = grants.entry(name.clone()).or_default();
+            let grants = grants.entry(name.into()).or_default();
             let grant = Grant { binding: key.clone(), slot, reason };
             match namespace {
                 "" => grants.cluster.push(grant),
@@ -199,7 +199,7 @@ impl Index {
         }
     }
 
-    fn grants<'a>(&mut self, subject: &'a Subject) -> (&mut FxHashMap<Box<str>, Grants>, &'a Box<str>) {
+    fn grants<'a>(&mut self, subject: &'a Subject) -> (&mut FxHashMap<Box<str>, Grants>, &'a str) {
         match subject {
             Subject::User(name) => (&mut self.users, name),
             Subject::Group(name) => (&mut self.groups, name),

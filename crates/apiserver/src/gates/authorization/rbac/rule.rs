@@ -138,11 +138,11 @@ impl Rule {
 /// What of `wanted` is not covered by `held`, as upstream lists it: verbs of a resource together, in order.
 pub fn missing<'a>(held: impl Iterator<Item = &'a Rule> + Clone, wanted: &[Rule]) -> Vec<String> {
     let parts = wanted.iter().flat_map(Rule::parts).filter(|part| !held.clone().any(|rule| rule.covers(part)));
-    let mut by_subject: BTreeMap<(Vec<String>, Vec<String>, Vec<String>, Vec<String>), Rule> = BTreeMap::new();
+    let mut by_subject: BTreeMap<[Vec<String>; 4], Rule> = BTreeMap::new();
     for part in parts {
         // A path is listed once per verb.
         let apart = if part.urls.is_empty() { Vec::new() } else { [&part.urls[..], &part.verbs[..]].concat() };
-        let subject = (part.groups.clone(), part.resources.clone(), part.names.clone(), apart);
+        let subject = [part.groups.clone(), part.resources.clone(), part.names.clone(), apart];
         match by_subject.get_mut(&subject) {
             Some(rule) => rule.verbs.extend(part.verbs),
             None => {

@@ -1,0 +1,210 @@
+//! Small plug-ins that fill in one thing each: ingress classes, taints of new nodes, topology labels, tolerations for
+//! devices, pull policies, node selectors of namespaces.
+
+use std::collections::BTreeSet;
+
+use machinery::selector::label::LabelSelector;
+use machinery::status::{ApiError, FieldError};
+use machinery::{Value, value};
+use serde_json::json;
+
+use super::storage::newest_default;
+use super::{Operation, Request};
+use crate::cache::Filter;
+use crate::rest::Api;
+
+const TOPOLOGY: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
+const NODE_SELECTOR: &str = "scheduler.alpha.kubernetes.io/node-selector";
+
+/// DefaultIngressClass.
+pub fn ingress_class(api: &Api, request: &Request<'_>, ingress: &mut Value) {
+    if request.operation != Operation::Create || !request.is_for("networking.k8s.io", "ingresses") {
+        return;
+    }
+    let annotated =
+        value::at(ingress, "metadata.annotations").is_some_and(|all| all.get("kubernetes.io/ingress.class").is_some());
+    if annotated || value::at(ingress, "spec.ingressClassName").is_some_and(|class| !class.is_null()) {
+        return;
+    }
+    let Some(classes) = api.registry.stored("networking.k8s.io", "ingressclasses") else { return };
+    let (all, _) = classes.cache.list(&Filter::everything(), None, 0);
+    if let Some(name) = newest_default(&all, &["ingressclass.kubernetes.io/is-default-class"]) {
+        value::set(ingress, "spec.ingressClassName", name);
+    }
+}
+
+/// TaintNodesByCondition: a new node is not ready until somebody has seen it to be.
+pub fn taint_new_node(request: &Request<'_>, node: &mut Value) {
+    if request.operation != Operation::Create || !request.is_for("", "nodes") {
+        return;
+    }
+    let mut taints = value::list(node, "spec.taints").to_vec();
+    let key = "node.kubernetes.io/not-ready";
+    let present =
+        taints.iter().any(|taint| value::text(taint, "key") == key && value::text(taint, "effect") == "NoSchedule");
+    if !present {
+        taints.push(json!({"key": key, "effect": "NoSchedule"}));
+        value::set(node, "spec.taints", taints);
+    }
+}
+
+/// PodTopologyLabels: a pod carries the zone and region of its node, when it is bound or made there.
+pub fn topology_labels(api: &Api, request: &Request<'_>, new: &mut Value) {
+    let bound = request.resource.name.group.is_empty()
+        && request.resource.name.resource == "pods"
+        && request.info.subresource == "binding";
+    let made = request.is_for("", "pods");
+    if request.operation != Operation::Create || !(bound || made) {
+        return;
+    }
+    let node = match bound {
+        true if value::text(new, "target.kind") != "Node" => return,
+        true => value::text(new, "target.name"),
+        false => value::text(new, "spec.nodeName"),
+    };
+    let node = api.registry.stored("", "nodes").and_then(|nodes| nodes.cache.get(node));
+    let Some(node) = node else { return };
+    for key in TOPOLOGY {
+        if let Some(text) = node.meta().label(key) {
+            let labels = value::object_mut(new, "metadata").entry("labels").or_insert_with(|| json!({}));
+            value::as_object_mut(labels).insert(key.to_owned(), text.into());
+        }
+    }
+}
+
+/// ExtendedResourceToleration: who asks for a device tolerates the taint of nodes kept for it.
+pub fn tolerate_devices(request: &Request<'_>, pod: &mut Value) {
+    if !matches!(request.operation, Operation::Create | Operation::Update) || !request.is_for("", "pods") {
+        return;
+    }
+    let containers = ["spec.containers", "spec.initContainers"].into_iter().flat_map(|list| value::list(pod, list));
+    let names: BTreeSet<String> = containers
+        .filter_map(|container| value::at(container, "resources.requests").and_then(Value::as_object))
+        .flat_map(|requests| requests.keys())
+        .filter(|name| is_extended(name))
+        .cloned()
+        .collect();
+    let mut tolerations = value::list(pod, "spec.tolerations").to_vec();
+    for name in names {
+        let toleration = json!({"key": name, "operator": "Exists", "effect": "NoSchedule"});
+        if !tolerations.contains(&toleration) {
+            tolerations.push(toleration);
+            value::set(pod, "spec.tolerations", tolerations.clone());
+        }
+    }
+}
+
+/// Whether a resource is somebody's device: it has a domain that is not the project's own.
+pub fn is_extended(name: &str) -> bool {
+    let native = !name.contains('/') || name.contains("kubernetes.io/");
+    !native && !name.starts_with("requests.")
+}
+
+fn images(pod: &Value) -> BTreeSet<&str> {
+    containers(pod).map(|(_, container)| value::text(container, "image")).collect()
+}
+
+fn containers(pod: &Value) -> impl Iterator<Item = (String, &Value)> {
+    ["initContainers", "containers", "ephemeralContainers"].into_iter().flat_map(move |list| {
+        let all = value::at(pod, "spec").map_or(&[][..], |spec| value::list(spec, list));
+        all.iter().enumerate().map(move |(at, container)| (format!("spec.{list}[{at}]"), container))
+    })
+}
+
+/// AlwaysPullImages: the registry checks the credentials each time, also for images that are there already.
+pub fn always_pull(request: &Request<'_>, pod: &mut Value) {
+    if !matches!(request.operation, Operation::Create | Operation::Update) || !request.is_for("", "pods") {
+        return;
+    }
+    for list in ["spec.initContainers", "spec.containers", "spec.ephemeralContainers"] {
+        for container in value::list_mut(pod, list) {
+            value::set(container, "imagePullPolicy", "Always");
+        }
+    }
+    for volume in value::list_mut(pod, "spec.volumes") {
+        if volume.get("image").is_some() {
+            value::set(volume, "image.pullPolicy", "Always");
+        }
+    }
+}
+
+/// AlwaysPullImages, after everybody else had their say.
+pub fn check_always_pull(request: &Request<'_>, new: Option<&Value>, old: Option<&Value>) -> Result<(), ApiError> {
+    let Some(pod) = new.filter(|_| request.is_for("", "pods") && request.operation != Operation::Connect) else {
+        return Ok(());
+    };
+    if old.is_some_and(|old| images(pod).is_subset(&images(old))) {
+        return Ok(());
+    }
+    let wrong = containers(pod).filter(|(_, container)| value::text(container, "imagePullPolicy") != "Always");
+    let mut problems: Vec<String> = wrong
+        .map(|(at, container)| {
+            let policy = value::text(container, "imagePullPolicy");
+            FieldError::not_supported(format!("{at}.imagePullPolicy"), policy, ["Always"]).to_string()
+        })
+        .collect();
+    for (at, volume) in value::list(pod, "spec.volumes").iter().enumerate() {
+        let policy = value::text(volume, "image.pullPolicy");
+        if volume.get("image").is_some() && policy != "Always" {
+            problems.push(
+                FieldError::not_supported(format!("spec.volumes[{at}].image.pullPolicy"), policy, ["Always"])
+                    .to_string(),
+            );
+        }
+    }
+    match super::together(&problems) {
+        Some(why) => Err(request.forbid(pod, &why)),
+        None => Ok(()),
+    }
+}
+
+/// PodNodeSelector: the namespace's selector becomes part of the pod's.
+pub fn node_selector(api: &Api, request: &Request<'_>, pod: &mut Value) -> Result<(), ApiError> {
+    if request.operation != Operation::Create || !request.is_for("", "pods") {
+        return Ok(());
+    }
+    let namespace = api.registry.stored("", "namespaces").and_then(|all| all.cache.get(&request.info.namespace));
+    let Some(namespace) = namespace.map(|namespace| namespace.to_value()) else { return Ok(()) };
+    let annotation =
+        value::at(&namespace, "metadata.annotations").and_then(|all| all.get(NODE_SELECTOR)).and_then(Value::as_str);
+    let Some(text) = annotation else { return Ok(()) };
+    let selector = LabelSelector::parse(text).map_err(ApiError::internal)?;
+    for requirement in selector.requirements() {
+        let key = requirement.key();
+        let [wanted] = requirement.values() else { continue };
+        let own = value::at(pod, "spec.nodeSelector").and_then(|own| own.get(key)).and_then(Value::as_str);
+        if own.is_some_and(|own| own != wanted) {
+            return Err(request.forbid(pod, "pod node label selector conflicts with its namespace node label selector"));
+        }
+        let spec = value::object_mut(pod, "spec").entry("nodeSelector").or_insert_with(|| json!({}));
+        value::as_object_mut(spec).insert(key.to_owned(), wanted.as_str().into());
+    }
+    Ok(())
+}
+
+/// DenyServiceExternalIPs: nobody draws the traffic of addresses that are not theirs.
+pub fn deny_external_ips(request: &Request<'_>, new: Option<&Value>, old: Option<&Value>) -> Result<(), ApiError> {
+    let Some(service) = new.filter(|_| request.is_for("", "services")) else { return Ok(()) };
+    let before = old.map_or(&[][..], |old| value::list(old, "spec.externalIPs"));
+    if value::list(service, "spec.externalIPs").iter().all(|ip| before.contains(ip)) {
+        return Ok(());
+    }
+    Err(request.forbid(service, "Use of external IPs is denied by admission control"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_resources_with_a_domain_of_their_own() {
+        for (name, expect) in [
+            ("example.com/gpu", true),
+            ("cpu", false),
+            ("requests.example.com/gpu", false),
+            ("a.kubernetes.io/x", false),
+        ] {
+            assert_eq!(is_extended(name), expect, "{name}");
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! What an object uses of a quota, and which quotas count it. Pure.
+
+use std::collections::BTreeMap;
+
+use machinery::quantity::{Format, Quantity};
+use machinery::selector::label::{LabelSelector, Operator, Requirement};
+use machinery::{Value, value};
+
+use super::super::defaults::is_extended;
+use super::super::resources::{Amounts, Side, charged, of};
+
+const BY_CLASS: &str = ".storageclass.storage.k8s.io/";
+
+/// A kind of object as quotas see it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counted<'a> {
+    /// Pods.
+    Pods,
+    /// Services.
+    Services,
+    /// Persistent volume claims.
+    Claims,
+    /// Everything else: by number alone.
+    Other {
+        /// The API group.
+        group: &'a str,
+        /// The plural resource.
+        resource: &'a str,
+    },
+}
+
+impl<'a> Counted<'a> {
+    /// Of a resource.
+    pub fn of(group: &'a str, resource: &'a str) -> Self {
+        match (group, resource) {
+            ("", "pods") => Self::Pods,
+            ("", "services") => Self::Services,
+            ("", "persistentvolumeclaims") => Self::Claims,
+            _ => Self::Other { group, resource },
+        }
+    }
+
+    fn count_name(self) -> String {
+        match self {
+            Self::Pods => "count/pods".to_owned(),
+            Self::Services => "count/services".to_owned(),
+            Self::Claims => "count/persistentvolumeclaims".to_owned(),
+            Self::Other { group: "", resource } => format!("count/{resource}"),
+            Self::Other { group, resource } => format!("count/{resource}.{group}"),
+        }
+    }
+
+    /// The name from before counting had a syntax.
+    fn alias(self) -> Option<&'a str> {
+        match self {
+            Self::Other { group: "", resource } => {
+                const ALIASED: [&str; 4] = ["configmaps", "resourcequotas", "replicationcontrollers", "secrets"];
+                ALIASED.contains(&resource).then_some(resource)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a quota's resource is about this kind.
+    pub fn is_limited_by(self, name: &str) -> bool {
+        if name == self.count_name() || self.alias() == Some(name) {
+            return true;
+        }
+        match self {
+            Self::Pods => {
+                const NAMES: [&str; 10] = [
+                    "cpu",
+                    "memory",
+                    "ephemeral-storage",
+                    "requests.cpu",
+                    "requests.memory",
+                    "requests.ephemeral-storage",
+                    "limits.cpu",
+                    "limits.memory",
+                    "limits.ephemeral-storage",
+                    "pods",
+                ];
+                let asked = name.strip_prefix("requests.");
+                NAMES.contains(&name)
+                    || name.starts_with("hugepages-")
+                    || asked.is_some_and(|asked| asked.starts_with("hugepages-") || is_extended(asked))
+            }
+            Self::Services => matches!(name, "services" | "services.nodeports" | "services.loadbalancers"),
+            Self::Claims => {
+                let own = |name: &str| matches!(name, "persistentvolumeclaims" | "requests.storage");
+                own(name) || name.split_once(BY_CLASS).is_some_and(|(_, rest)| own(rest))
+            }
+            Self::Other { .. } => false,
+        }
+    }
+
+    /// What an object uses.
+    pub fn usage(self, object: &Value, now: jiff::Timestamp) -> Amounts {
+        let one = || Quantity::new(1, Format::DecimalSi);
+        let mut used = BTreeMap::from([(self.count_name(), one())]);
+        if let Some(alias) = self.alias() {
+            used.insert(alias.to_owned(), one());
+        }
+        match self {
+            Self::Pods => {
+                if is_charged(object, now) {
+                    used.extend(computed(&charged(object, Side::Requests), &charged(object, Side::Limits)));
+                }
+            }
+            Self::Services => used.extend(service(object)),
+            Self::Claims => used.extend(claim(object)),
+            Self::Other { .. } => {}
+        }
+        used
+    }
+
+    /// What a quota makes an object say and it does not.
+    pub fn unsaid(self, object: &Value, limited: &[String]) -> Option<String> {
+        const MUST: [&str; 6] = ["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
+        let whole = value::at(object, "spec.resources").and_then(Value::as_object).is_some_and(|said| !said.is_empty());
+        if self != Self::Pods || whole {
+            return None;
+        }
+        let mut missing: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for container in
+            ["spec.containers", "spec.initContainers"].into_iter().flat_map(|list| value::list(object, list))
+        {
+            let said = computed(&of(container, Side::Requests), &of(container, Side::Limits));
+            for name in limited.iter().filter(|name| MUST.contains(&name.as_str()) && !said.contains_key(*name)) {
+                missing.entry(name).or_default().push(value::text(container, "name"));
+            }
+        }
+        let told: Vec<String> = missing
+            .into_iter()
+            .map(|(name, mut containers)| {
+                containers.sort_unstable();
+                containers.dedup();
+                format!("{name} for: {}", containers.join(","))
+            })
+            .collect();
+        (!told.is_empty()).then(|| format!("must specify {}", told.join("; ")))
+    }
+
+    /// Whether the quota's scopes include the object.
+    pub fn is_in_scope(self, quota: &Value, object: &Value) -> bool {
+        let plain = value::list(quota, "spec.scopes").iter().filter_map(Value::as_str);
+        let chosen = value::list(quota, "spec.scopeSelector.matchExpressions").iter();
+        plain.clone().all(|scope| self.matches(scope, None, object))
+            && chosen.clone().all(|one| self.matches(value::text(one, "scopeName"), Some(one), object))
+    }
+
+    fn matches(self, scope: &str, expression: Option<&Value>, object: &Value) -> bool {
+        match self {
+            Self::Pods => match scope {
+                "Terminating" => is_terminating(object),
+                "NotTerminating" => !is_terminating(object),
+                "BestEffort" => is_best_effort(object),
+                "NotBestEffort" => !is_best_effort(object),
+                "PriorityClass" => by_name(expression, value::text(object, "spec.priorityClassName")),
+                "CrossNamespacePodAffinity" => crosses_namespaces(object),
+                _ => false,
+            },
+            Self::Claims if scope == "VolumeAttributesClass" => {
+                by_name(expression, value::text(object, "spec.volumeAttributesClassName"))
+            }
+            // A scoped quota counts only what has the scope.
+            _ => false,
+        }
+    }
+}
+
+/// A scope that selects by the name of a class.
+fn by_name(expression: Option<&Value>, name: &str) -> bool {
+    let operator = match expression.map_or("Exists", |expression| value::text(expression, "operator")) {
+        "In" => Operator::In,
+        "NotIn" => Operator::NotIn,
+        "DoesNotExist" => Operator::DoesNotExist,
+        _ => return !name.is_empty(),
+    };
+    let values = expression.map_or(&[][..], |expression| value::list(expression, "values"));
+    let values = values.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+    let Ok(requirement) = Requirement::new("class".to_owned(), operator, values) else { return false };
+    LabelSelector::new(vec![requirement]).matches(|_| Some(name).filter(|name| !name.is_empty()))
+}
+
+pub fn is_terminating(pod: &Value) -> bool {
+    value::int(pod, "spec.activeDeadlineSeconds").is_some_and(|seconds| seconds >= 0)
+}
+
+fn is_best_effort(pod: &Value) -> bool {
+    let containers = ["spec.containers", "spec.initContainers"].into_iter().flat_map(|list| value::list(pod, list));
+    let holders = containers.chain(value::at(pod, "spec"));
+    holders.into_iter().all(|holder| {
+        [Side::Requests, Side::Limits].into_iter().all(|side| {
+            let said = of(holder, side);
+            ["cpu", "memory"].iter().all(|name| said.get(*name).is_none_or(Quantity::is_zero))
+        })
+    })
+}
+
+fn crosses_namespaces(pod: &Value) -> bool {
+    let crosses = |term: &Value| {
+        !value::list(term, "namespaces").is_empty()
+            || term.get("namespaceSelector").is_some_and(|selector| !selector.is_null())
+    };
+    ["podAffinity", "podAntiAffinity"].iter().any(|kind| {
+        let Some(affinity) = value::at(pod, &format!("spec.affinity.{kind}")) else { return false };
+        value::list(affinity, "requiredDuringSchedulingIgnoredDuringExecution").iter().any(crosses)
+            || value::list(affinity, "preferredDuringSchedulingIgnoredDuringExecution")
+                .iter()
+                .any(|weighted| weighted.get("podAffinityTerm").is_some_and(crosses))
+    })
+}
+
+/// Whether a pod counts still: it has not ended, and is not gone but for its record.
+fn is_charged(pod: &Value, now: jiff::Timestamp) -> bool {
+    if matches!(value::text(pod, "status.phase"), "Succeeded" | "Failed") {
+        return false;
+    }
+    // The deletion time is when the grace ends.
+    machinery::time::parse(value::text(pod, "metadata.deletionTimestamp")).is_none_or(|due| now <= due)
+}
+
+fn computed(requests: &Amounts, limits: &Amounts) -> Amounts {
+    let mut used = BTreeMap::from([("pods".to_owned(), Quantity::new(1, Format::DecimalSi))]);
+    for name in ["cpu", "memory", "ephemeral-storage"] {
+        if let Some(request) = requests.get(name) {
+            used.insert(name.to_owned(), request.clone());
+            used.insert(format!("requests.{name}"), request.clone());
+        }
+        if let Some(limit) = limits.get(name) {
+            used.insert(format!("limits.{name}"), limit.clone());
+        }
+    }
+    for (name, request) in requests {
+        if name.starts_with("hugepages-") {
+            used.insert(name.clone(), request.clone());
+        }
+        if name.starts_with("hugepages-") || is_extended(name) {
+            used.insert(format!("requests.{name}"), request.clone());
+        }
+    }
+    used
+}
+
+fn service(service: &Value) -> Amounts {
+    let ports = value::list(service, "spec.ports");
+    let (mut node_ports, mut balancers) = (0, 0);
+    match value::text(service, "spec.type") {
+        "NodePort" => node_ports = ports.len(),
+        "LoadBalancer" => {
+            let allocates =
+                value::at(service, "spec.allocateLoadBalancerNodePorts").and_then(Value::as_bool).unwrap_or(true);
+            let given = ports.iter().filter(|port| value::int(port, "nodePort").is_some_and(|port| port != 0)).count();
+            node_ports = if allocates { ports.len() } else { given };
+            balancers = 1;
+        }
+        _ => {}
+    }
+    let number = |count: usize| Quantity::new(i64::try_from(count).unwrap_or(i64::MAX), Format::DecimalSi);
+    BTreeMap::from([
+        ("services".to_owned(), number(1)),
+        ("services.nodeports".to_owned(), number(node_ports)),
+        ("services.loadbalancers".to_owned(), number(balancers)),
+    ])
+}
+
+fn claim(claim: &Value) -> Amounts {
+    let one = || Quantity::new(1, Format::DecimalSi);
+    let mut used = BTreeMap::from([("persistentvolumeclaims".to_owned(), one())]);
+    let annotated =
+        value::at(claim, "metadata.annotations").and_then(|all| all.get("volume.beta.kubernetes.io/storage-class"));
+    let class = annotated.and_then(Value::as_str).unwrap_or_else(|| value::text(claim, "spec.storageClassName"));
+    if !class.is_empty() {
+        used.insert(format!("{class}{BY_CLASS}persistentvolumeclaims"), one());
+    }
+    let read = |path: &str| value::text(claim, path).parse::<Quantity>().ok();
+    let asked = read("spec.resources.requests.storage");
+    let storage = match (asked, read("status.allocatedResources.storage")) {
+        (Some(asked), Some(allocated)) if allocated > asked => Some(allocated),
+        (asked, _) => asked,
+    };
+    if let Some(storage) = storage {
+        if !class.is_empty() {
+            used.insert(format!("{class}{BY_CLASS}requests.storage"), storage.clone());
+        }
+        used.insert("requests.storage".to_owned(), storage);
+    }
+    used
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn now() -> jiff::Timestamp {
+        "2026-01-01T00:00:00Z".parse().expect("a time")
+    }
+
+    fn check(counted: Counted<'_>, object: Value, expect: &str) {
+        let used = counted.usage(&object, now());
+        let text: Vec<String> = used.iter().map(|(name, amount)| format!("{name}={amount}")).collect();
+        assert_eq!(text.join(","), expect, "{object}");
+    }
+
+    #[test]
+    fn objects_use_what_quotas_count() {
+        let pod = json!({"spec": {"containers": [{"resources": {"requests": {"cpu": "1", "example.com/gpu": "2"}, "limits": {"cpu": "2"}}}]}});
+        check(
+            Counted::Pods,
+            pod.clone(),
+            "count/pods=1,cpu=1,limits.cpu=2,pods=1,requests.cpu=1,requests.example.com/gpu=2",
+        );
+        let mut done = pod;
+        done["status"] = json!({"phase": "Succeeded"});
+        check(Counted::Pods, done, "count/pods=1");
+        check(Counted::of("", "secrets"), json!({}), "count/secrets=1,secrets=1");
+        check(Counted::of("apps", "deployments"), json!({}), "count/deployments.apps=1");
+        let balancer = json!({"spec": {"type": "LoadBalancer", "ports": [{"port": 1}, {"port": 2}]}});
+        check(Counted::Services, balancer, "count/services=1,services=1,services.loadbalancers=1,services.nodeports=2");
+        let claim = json!({"spec": {"storageClassName": "fast", "resources": {"requests": {"storage": "1Gi"}}}});
+        check(
+            Counted::Claims,
+            claim,
+            "count/persistentvolumeclaims=1,fast.storageclass.storage.k8s.io/persistentvolumeclaims=1,fast.storageclass.storage.k8s.io/requests.storage=1Gi,persistentvolumeclaims=1,requests.storage=1Gi",
+        );
+    }
+
+    #[test]
+    fn scopes_choose_pods() {
+        let scoped = |scopes: Value| json!({"spec": {"scopes": scopes}});
+        let effort = json!({"spec": {"containers": [{}]}});
+        let burst = json!({"spec": {"activeDeadlineSeconds": 5, "priorityClassName": "high", "containers": [{"resources": {"requests": {"cpu": "1"}}}]}});
+        for (quota, pod, expect) in [
+            (scoped(json!(["BestEffort"])), &effort, true),
+            (scoped(json!(["BestEffort"])), &burst, false),
+            (scoped(json!(["NotBestEffort", "Terminating"])), &burst, true),
+            (scoped(json!(["NotTerminating"])), &burst, false),
+            (scoped(json!(["PriorityClass"])), &burst, true),
+            (scoped(json!(["PriorityClass"])), &effort, false),
+            (
+                json!({"spec": {"scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}]}}}),
+                &burst,
+                true,
+            ),
+            (
+                json!({"spec": {"scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "NotIn", "values": ["high"]}]}}}),
+                &burst,
+                false,
+            ),
+        ] {
+            assert_eq!(Counted::Pods.is_in_scope(&quota, pod), expect, "{quota} {pod}");
+        }
+        assert!(!Counted::Services.is_in_scope(&scoped(json!(["BestEffort"])), &json!({})));
+    }
+
+    #[test]
+    fn containers_must_say_what_is_limited() {
+        let pod =
+            json!({"spec": {"containers": [{"name": "b"}, {"name": "a", "resources": {"requests": {"cpu": "1"}}}]}});
+        let limited = ["requests.cpu".to_owned(), "limits.memory".to_owned(), "pods".to_owned()];
+        assert_eq!(
+            Counted::Pods.unsaid(&pod, &limited).as_deref(),
+            Some("must specify limits.memory for: a,b; requests.cpu for: b")
+        );
+    }
+}
