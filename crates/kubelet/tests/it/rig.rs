@@ -292,6 +292,9 @@ impl Rig {
             }
         };
         tokio::time::timeout(SOON, wait).await.expect("sandboxes go");
+        // The kubelet tidies up after the last container is gone: what is left once it stopped, it would have left for good.
+        let empty = |path: &str| std::fs::read_dir(self.dir.path().join(path)).into_iter().flatten().next().is_none();
+        self.eventually("volumes and logs go", || empty("kubelet/pods") && empty("logs")).await;
         if let Some((stop, task)) = self.kubelet.take() {
             stop.cancel();
             task.await.unwrap();
