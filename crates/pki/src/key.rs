@@ -168,6 +168,24 @@ impl PublicKey {
         SubjectPublicKeyInfo::from_der(&der).map(Self).map_err(Error::der("public key"))
     }
 
+    /// Every key of a PEM file: public ones, and the public halves of private ones and of certificates.
+    pub fn all_from_pem(text: &str) -> Vec<Self> {
+        let mut keys = Vec::new();
+        let mut rest = text;
+        while let Some(start) = rest.find("-----BEGIN ") {
+            let block = &rest[start..];
+            let Some(end) = block.find("-----END ") else { break };
+            let end = block[end..].find('\n').map_or(block.len(), |line| end + line);
+            let (block, after) = block.split_at(end);
+            rest = after;
+            let key = Self::from_pem(block)
+                .or_else(|_| PrivateKey::from_pem(block).map(|key| key.public()))
+                .or_else(|_| crate::Certificate::from_pem(block).map(|certificate| certificate.public_key));
+            keys.extend(key);
+        }
+        keys
+    }
+
     /// As DER.
     pub fn to_der(&self) -> Vec<u8> {
         self.0.to_der().expect("what was decoded or built by us encodes")
@@ -262,6 +280,14 @@ mod tests {
         assert!(!key.public().verify_jws("RS256", b"header.payload", &token));
         assert!(!key.public().verify_jws("none", b"header.payload", b""));
         assert_eq!(format!("{key:?}"), "PrivateKey(ES256)");
+    }
+
+    #[test]
+    fn a_file_may_hold_several_keys() {
+        let (one, other) = (PrivateKey::generate().expect("a key"), PrivateKey::generate().expect("a key"));
+        let text = format!("# old\n{}\n{}junk", one.public().to_pem(), other.to_pem());
+        assert_eq!(PublicKey::all_from_pem(&text), [one.public(), other.public()]);
+        assert!(PublicKey::all_from_pem("-----BEGIN PUBLIC KEY-----\nAAAA").is_empty());
     }
 
     #[test]

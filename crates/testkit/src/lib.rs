@@ -4,6 +4,7 @@
 pub mod build;
 mod cluster;
 mod etcd;
+mod https;
 mod kubectl;
 pub mod linear;
 mod process;
@@ -11,6 +12,7 @@ mod wait;
 
 pub use cluster::{Cluster, Options};
 pub use etcd::Etcd;
+pub use https::Https;
 pub use kubectl::{Kubectl, Output};
 pub use process::{Server, ServerOptions};
 pub use wait::{eventually, object, objects};
