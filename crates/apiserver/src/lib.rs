@@ -5,6 +5,7 @@
 //! kind is a strategy there. [`serve`] is the only part that knows HTTP on the wire.
 
 pub mod admission;
+pub mod audit;
 pub mod bootstrap;
 pub mod cache;
 mod convert;
@@ -88,6 +89,8 @@ pub struct Config {
     pub authorization: authorization::Settings,
     /// Which admission plug-ins run.
     pub admission: admission::Settings,
+    /// What is written about requests; nothing without a policy.
+    pub audit: Option<audit::Settings>,
     /// What is asked of pods where a namespace says nothing.
     pub pod_security: admission::pod_security::Settings,
     /// `--runtime-config`.
@@ -120,6 +123,7 @@ impl Config {
             authentication: authentication::Settings::default(),
             authorization: authorization::Settings::default(),
             admission: admission::Settings::default(),
+            audit: None,
             pod_security: admission::pod_security::Settings::default(),
             runtime_config: RuntimeConfig::default(),
             service_range: "10.96.0.0/16".to_owned(),
@@ -178,9 +182,12 @@ impl Server {
         });
         service_accounts.attach(api.clone());
         authenticator.attach(api.clone());
+        let audit = config.audit.map(|audit| audit::Audit::open(audit, api.clock.clone())).transpose();
+        let audit = audit.map_err(|error| setting(&error))?.map(Arc::new);
         let groups = discovery::built_in(|group, version| config.runtime_config.serves(group, version));
         let chain = Arc::new(Chain {
             authenticator,
+            audit: audit.clone(),
             flow_control: FlowControl::new(400, 200),
             authorizers,
             api: api.clone(),
@@ -189,6 +196,7 @@ impl Server {
                 openapi: openapi::OpenApi::new(groups.clone(), version::KUBERNETES),
                 discovery: discovery::Discovery::new(groups),
                 health: health.clone(),
+                audit,
                 api: api.clone(),
                 server_address: format!("{}:{}", config.advertise, address.port()),
             },
@@ -213,5 +221,8 @@ impl Server {
         self.stop.send_replace(true);
         // A failed join is a panic of the listener, which has been reported where it happened.
         let _ = self.serving.await;
+        if let Some(audit) = &self.chain.audit {
+            audit.close().await;
+        }
     }
 }

@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
+use crate::audit::Audit;
 use crate::rest::Api;
 
 /// The text.
-pub fn render(api: &Api) -> String {
+pub fn render(api: &Api, audit: Option<&Audit>) -> String {
     let mut text = String::with_capacity(8192);
     text.push_str(
         "# HELP apiserver_storage_objects [STABLE] Number of stored objects at the time of last check split by kind.\n",
@@ -23,5 +24,8 @@ pub fn render(api: &Api) -> String {
     }
     text.push_str("# HELP trireme_store_revision The revision the watch cache has come to.\n# TYPE trireme_store_revision gauge\n");
     let _ = writeln!(text, "trireme_store_revision {}", api.caches.revision());
+    if let Some(audit) = audit {
+        audit.metrics(&mut text);
+    }
     text
 }

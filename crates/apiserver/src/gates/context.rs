@@ -5,9 +5,12 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::sync::Arc;
 
 use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue};
+
+use crate::audit::Record;
 
 /// The most bytes of warnings that one answer carries.
 const MAX_WARNINGS: usize = 4 * 1024;
@@ -19,10 +22,11 @@ tokio::task_local! {
 }
 
 /// Of one request.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Context {
     warnings: RefCell<Vec<String>>,
     annotations: RefCell<BTreeMap<String, String>>,
+    record: RefCell<Option<Arc<Record>>>,
 }
 
 /// Runs a request in a context of its own.
@@ -53,6 +57,18 @@ pub fn take_annotations() -> BTreeMap<String, String> {
     let mut taken = BTreeMap::new();
     with(|context| taken = context.annotations.take());
     taken
+}
+
+/// Keeps the audit record of the request.
+pub fn keep_record(record: Arc<Record>) {
+    with(|context| *context.record.borrow_mut() = Some(record));
+}
+
+/// The audit record of the request, if there is one. Who carries a connection on after the answer holds it until the end.
+pub fn record() -> Option<Arc<Record>> {
+    let mut record = None;
+    with(|context| record.clone_from(&context.record.borrow()));
+    record
 }
 
 /// Writes the warnings as RFC 7234 `Warning: 299 - "..."` headers, shortened where they would be too many.

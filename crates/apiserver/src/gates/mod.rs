@@ -1,7 +1,7 @@
 //! The gauntlet: what every request passes, in order, whatever transport it came by. This file is the chain.
 //!
 //! ```text
-//! authenticate ▸ impersonate ▸ flow control ▸ authorize ▸ route ─► decode ▸ mutate ▸ validate ▸ admit ▸ commit (rest)
+//! authenticate ▸ audit ▸ impersonate ▸ flow control ▸ authorize ▸ route ─► decode ▸ mutate ▸ validate ▸ admit ▸ commit (rest)
 //! ```
 //! Nothing goes around it: the in-process client enters at the top like everybody else.
 
@@ -26,6 +26,7 @@ use hyper::upgrade::OnUpgrade;
 use machinery::rest::{Body, Handler, Payload, Peer, Request, Response};
 use machinery::status::ApiError;
 
+use crate::audit::{self, Audit};
 use crate::proxy::Proxy;
 use crate::query::Query;
 use crate::rest::Api;
@@ -44,6 +45,8 @@ static AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 pub struct Chain {
     /// Who is it?
     pub authenticator: Authenticator,
+    /// What is written about it?
+    pub audit: Option<Arc<Audit>>,
     /// May they now?
     pub flow_control: FlowControl,
     /// May they?
@@ -60,13 +63,7 @@ impl Handler for Chain {
     fn handle(&self, request: Request) -> BoxFuture<'_, Response> {
         Box::pin(async move {
             let audit_id = audit_id(request.headers());
-            // A bug in one request must not take the server down, nor leave the client without an answer.
-            let outcome = AssertUnwindSafe(context::scope(self.pass_in_time(request))).catch_unwind().await;
-            let mut response = match outcome {
-                Ok(Ok(response)) => response,
-                Ok(Err(error)) => refusal(&error),
-                Err(_) => refusal(&ApiError::internal("the request made the server panic; its log has more")),
-            };
+            let mut response = context::scope(self.answer(request, &audit_id)).await;
             let headers = response.headers_mut();
             headers.insert(&AUDIT_ID, audit_id);
             headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
@@ -76,9 +73,25 @@ impl Handler for Chain {
 }
 
 impl Chain {
+    /// The answer, when it may go out: what is audited has been written.
+    async fn answer(&self, request: Request, audit_id: &HeaderValue) -> Response {
+        // A bug in one request must not take the server down, nor leave the client without an answer.
+        let outcome = AssertUnwindSafe(self.pass_in_time(request, audit_id)).catch_unwind().await;
+        let panicked = outcome.is_err();
+        let response = match outcome {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => refusal(&error),
+            Err(_) => refusal(&ApiError::internal("the request made the server panic; its log has more")),
+        };
+        match context::record() {
+            Some(record) => record.answered(response, panicked, context::take_annotations()).await,
+            None => response,
+        }
+    }
+
     /// Requests that are not meant to stay open end after a minute, whatever holds them up: a slow body, a store that is away.
-    async fn pass_in_time(&self, request: Request) -> Result<Response, ApiError> {
-        match tokio::time::timeout(REQUEST_TIMEOUT, self.pass(request)).await {
+    async fn pass_in_time(&self, request: Request, audit_id: &HeaderValue) -> Result<Response, ApiError> {
+        match tokio::time::timeout(REQUEST_TIMEOUT, self.pass(request, audit_id)).await {
             Ok(outcome) => outcome.map(|mut response| {
                 context::write_warnings(response.headers_mut());
                 response
@@ -87,8 +100,8 @@ impl Chain {
         }
     }
 
-    async fn pass(&self, request: Request) -> Result<Response, ApiError> {
-        let (mut parts, body) = request.into_parts();
+    async fn pass(&self, request: Request, audit_id: &HeaderValue) -> Result<Response, ApiError> {
+        let (mut parts, mut body) = request.into_parts();
         let upgrade = parts.extensions.remove::<OnUpgrade>();
         let path = percent_encoding::percent_decode_str(parts.uri.path())
             .decode_utf8()
@@ -98,9 +111,20 @@ impl Chain {
 
         let hop = hops::start(Hop::Authenticate, info.verb);
         let peer = parts.extensions.remove::<Peer>().ok_or_else(ApiError::unauthorized)?;
-        let user = self.authenticator.authenticate(&peer, &mut parts.headers, &path).await?;
-        let user = impersonation::impersonate(&self.authorizers, user, &parts.headers).await?;
+        let attempted = self.audit.as_ref().and_then(|_| audit::attempted(&parts.headers, &peer));
+        let user = self.authenticator.authenticate(&peer, &mut parts.headers, &path).await;
+        let record = match &self.audit {
+            None => None,
+            Some(audit) => self.begin_record(audit, audit_id, &parts, &info, &user, &peer, attempted).await?,
+        };
+        let authenticated = user?;
+        let user = impersonation::impersonate(&self.authorizers, authenticated.clone(), &parts.headers).await?;
         impersonation::strip(&mut parts.headers);
+        if let Some(record) = &record
+            && !Arc::ptr_eq(&user, &authenticated)
+        {
+            record.impersonates(&user);
+        }
         hop.end("", "", 0);
 
         let hop = hops::start(Hop::FlowControl, info.verb);
@@ -111,6 +135,11 @@ impl Chain {
         let selectors = Selectors::of(&info, &query);
         let attributes = Attributes { selectors: Some(&selectors), ..Attributes::of(&user, &info) };
         let verdict = self.authorizers.authorize(&attributes).await;
+        if let Some(record) = &record {
+            let decision = if verdict.allows() { "allow" } else { "forbid" };
+            record.annotate("authorization.k8s.io/decision", decision);
+            record.annotate("authorization.k8s.io/reason", verdict.reason());
+        }
         if !verdict.allows() {
             return Err(authorization::forbidden(&attributes, verdict.reason()));
         }
@@ -134,10 +163,42 @@ impl Chain {
                 if call.connects() {
                     return self.proxy.pass(&self.api, &call, upgrade, body).await;
                 }
+                if let Some(record) = &record {
+                    body = record.sent(&parts.headers, body).await?;
+                }
                 self.api.serve(call, body).await
             }
-            None => self.review(served, &info, &parts.headers, &user, body).await,
+            None => {
+                if let Some(record) = &record {
+                    body = record.sent(&parts.headers, body).await?;
+                }
+                self.review(served, &info, &parts.headers, &user, body).await
+            }
         }
+    }
+
+    /// Opens the record of a request, or writes that its sender could not be made out.
+    #[allow(clippy::too_many_arguments, reason = "all that is known of a request, once")]
+    async fn begin_record(
+        &self,
+        audit: &Arc<Audit>,
+        audit_id: &HeaderValue,
+        parts: &http::request::Parts,
+        info: &RequestInfo,
+        user: &Result<Arc<machinery::rest::User>, ApiError>,
+        peer: &Peer,
+        attempted: Option<String>,
+    ) -> Result<Option<Arc<audit::Record>>, ApiError> {
+        let audit_id = audit_id.to_str().unwrap_or_default();
+        let Ok(user) = user else {
+            audit.unauthenticated(audit_id, parts, info, peer, attempted).await;
+            return Ok(None);
+        };
+        let record = audit.begin(audit_id, parts, info, user, peer).await?;
+        if let Some(record) = &record {
+            context::keep_record(record.clone());
+        }
+        Ok(record)
     }
 
     /// Resources that are asked and answered, and never stored.

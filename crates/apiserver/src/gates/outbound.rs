@@ -67,6 +67,38 @@ pub enum Error {
     Answer(String),
 }
 
+impl Error {
+    /// Whether the next attempt may well succeed: the other side was away or busy.
+    fn passes(&self) -> bool {
+        matches!(self, Self::Timeout | Self::Connection(_) | Self::Status(429 | 500..=599))
+    }
+}
+
+/// How often a call that failed on the way is made again. Each pause is half as long again as the one before.
+#[derive(Debug, Clone, Copy)]
+pub struct Retry {
+    /// Calls in all.
+    pub attempts: usize,
+    /// The first pause.
+    pub pause: Duration,
+}
+
+impl Retry {
+    /// Makes the call until it succeeds, fails for good, or has failed often enough.
+    pub async fn run<T, F: Future<Output = Result<T, Error>>>(&self, call: impl Fn() -> F) -> Result<T, Error> {
+        let mut pause = self.pause;
+        for _ in 1..self.attempts {
+            match call().await {
+                Err(error) if error.passes() => tracing::debug!(%error, "a call failed and is made again"),
+                outcome => return outcome,
+            }
+            tokio::time::sleep(pause).await;
+            pause = pause * 3 / 2;
+        }
+        call().await
+    }
+}
+
 /// Whom to trust and what to show.
 #[derive(Debug, Clone, Default)]
 pub struct Trust {
@@ -207,9 +239,9 @@ impl Remote {
         self.exchange(Method::GET, Bytes::new(), timeout).await
     }
 
-    /// Sends a tree; whatever comes back with a success is fine.
-    pub async fn tell(&self, tree: &Value, timeout: Duration) -> Result<(), Error> {
-        self.call(Method::POST, Bytes::from(tree.to_string()), timeout).await.map(|_| ())
+    /// Sends JSON; whatever comes back with a success is fine.
+    pub async fn tell(&self, json: Bytes, timeout: Duration) -> Result<(), Error> {
+        self.call(Method::POST, json, timeout).await.map(|_| ())
     }
 
     async fn exchange(&self, method: Method, body: Bytes, timeout: Duration) -> Result<Value, Error> {
@@ -320,5 +352,36 @@ impl std::fmt::Debug for Remote {
     /// Without the credentials.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Remote({})", self.uri)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// How many calls are made when each ends with the next of these.
+    async fn check(outcomes: Vec<Result<(), Error>>, calls: usize, succeeds: bool) {
+        let (outcomes, made) = (Mutex::new(outcomes.into_iter()), AtomicUsize::new(0));
+        let retry = Retry { attempts: 3, pause: Duration::ZERO };
+        let outcome = retry
+            .run(|| {
+                made.fetch_add(1, Ordering::Relaxed);
+                let next = outcomes.lock().next().expect("not more calls than outcomes");
+                async move { next }
+            })
+            .await;
+        assert_eq!((made.into_inner(), outcome.is_ok()), (calls, succeeds));
+    }
+
+    #[tokio::test]
+    async fn only_what_passes_is_tried_again() {
+        let refused = || Err(Error::Connection("refused".to_owned()));
+        check(vec![Ok(())], 1, true).await;
+        check(vec![refused(), Err(Error::Timeout), Ok(())], 3, true).await;
+        check(vec![refused(), Err(Error::Status(503)), refused()], 3, false).await;
+        check(vec![Err(Error::Status(403))], 1, false).await;
+        check(vec![Err(Error::Status(302))], 1, false).await;
+        check(vec![Err(Error::Answer("junk".to_owned()))], 1, false).await;
     }
 }

@@ -8,6 +8,7 @@ use http::{Method, StatusCode};
 use machinery::rest::{Payload, Response};
 use machinery::status::ApiError;
 
+use crate::audit::Audit;
 use crate::discovery::{Aggregated, Discovery, Document, Root};
 use crate::health::Health;
 use crate::metrics;
@@ -26,6 +27,8 @@ pub struct Documents {
     pub openapi: OpenApi,
     /// Is it well?
     pub health: Arc<Health>,
+    /// For its figures.
+    pub audit: Option<Arc<Audit>>,
     /// For the figures.
     pub api: Arc<Api>,
     /// The address that `/api` tells clients.
@@ -69,7 +72,7 @@ impl Documents {
             ["healthz" | "livez" | "readyz", check] => {
                 self.health.check(segments[0], check).ok_or_else(ApiError::no_such_path)
             }
-            ["metrics"] => Ok(text(StatusCode::OK, metrics::render(&self.api))),
+            ["metrics"] => Ok(text(StatusCode::OK, metrics::render(&self.api, self.audit.as_deref()))),
             _ => Err(ApiError::no_such_path()),
         }
     }

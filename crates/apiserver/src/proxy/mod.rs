@@ -140,7 +140,12 @@ where
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         let far = hyper::upgrade::on(&mut response);
         let near = upgrade.ok_or_else(|| ApiError::bad_request("Upgrade request required"))?;
-        tokio::spawn(pipe(near, far));
+        let record = crate::gates::context::record();
+        tokio::spawn(async move {
+            pipe(near, far).await;
+            // The audit log learns of the end of the connection when the last one lets go of its record.
+            drop(record);
+        });
         let mut answer = Response::new(Payload::Empty);
         *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
         copy_headers(response.headers(), answer.headers_mut());

@@ -1,6 +1,7 @@
 //! The gauntlet from outside: real servers, real kubectl, webhooks started by the tests.
 
 mod admission;
+mod audit;
 mod authentication;
 mod authorization;
 mod server;

@@ -22,7 +22,17 @@ pub struct Server {
 impl Server {
     /// With the settings that a function makes of the default ones; it is told a directory for files.
     pub async fn start(configure: impl FnOnce(&mut apiserver::Config, &Path)) -> Self {
-        let directory = tempfile::tempdir().expect("a temporary directory");
+        Self::start_in(tempfile::tempdir().expect("a temporary directory"), configure).await
+    }
+
+    /// Stops it and starts another one on the same store, with settings of its own.
+    pub async fn restart(self, configure: impl FnOnce(&mut apiserver::Config, &Path)) -> Self {
+        self.server.stop().await;
+        self.store.close().await;
+        Self::start_in(self.directory, configure).await
+    }
+
+    async fn start_in(directory: TempDir, configure: impl FnOnce(&mut apiserver::Config, &Path)) -> Self {
         let store =
             Embedded::open(&directory.path().join("store"), store::embedded::Options::default()).expect("a store");
         let options = pki::Options {
@@ -39,7 +49,9 @@ impl Server {
         configure(&mut config, directory.path());
         let server = apiserver::Server::start(config).await.expect("an API server");
         let started = Self { server, store, keys, directory };
-        started.admin().create(&service_account("default")).await.expect("the default service account");
+        if let Err(error) = started.admin().create(&service_account("default")).await {
+            assert!(error.is_already_exists(), "the default service account: {error}");
+        }
         started
     }
 

@@ -105,7 +105,8 @@ impl Settings {
         Ok(settings)
     }
 
-    fn check(&self) -> Result<(), Error> {
+    /// Whether they make sense.
+    pub fn check(&self) -> Result<(), Error> {
         if !self.issuer.starts_with("https://") {
             return Err(Error::Scheme(self.issuer.clone()));
         }

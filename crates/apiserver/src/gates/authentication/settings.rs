@@ -84,21 +84,28 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Takes in the file of `--authentication-config`.
-    pub fn load(&mut self, path: &Path) -> Result<(), Error> {
+    /// Whether a file can be used for `--token-auth-file`.
+    pub fn check_token_file(path: &Path) -> Result<(), Error> {
+        super::token_file::TokenFile::load(path)?;
+        Ok(())
+    }
+
+    /// Takes in the file of `--authentication-config`. Whether it says something about anonymous requests.
+    pub fn load(&mut self, path: &Path) -> Result<bool, Error> {
         let failed = |why: String| Error::File { path: path.display().to_string(), why };
         let bytes = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
         let tree = codec::yaml::decode(&bytes, codec::Limits::default()).map_err(|error| failed(error.message))?.value;
         self.read(&tree).map_err(failed)
     }
 
-    fn read(&mut self, tree: &Value) -> Result<(), String> {
+    fn read(&mut self, tree: &Value) -> Result<bool, String> {
         if value::text(tree, "kind") != "AuthenticationConfiguration" {
             return Err("it is no AuthenticationConfiguration".to_owned());
         }
         let issuers = value::list(tree, "jwt").iter().map(oidc::Settings::read);
         self.issuers = issuers.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
-        if let Some(anonymous) = tree.get("anonymous").filter(|anonymous| anonymous.is_object()) {
+        let anonymous = tree.get("anonymous").filter(|anonymous| anonymous.is_object());
+        if let Some(anonymous) = anonymous {
             let conditions = value::list(anonymous, "conditions");
             self.anonymous = match (value::flag(anonymous, "enabled"), conditions) {
                 (false, []) => Anonymous::Refused,
@@ -110,7 +117,7 @@ impl Settings {
                 (true, paths) => Anonymous::At(paths.iter().map(|path| value::text(path, "path").to_owned()).collect()),
             };
         }
-        Ok(())
+        Ok(anonymous.is_some())
     }
 }
 
@@ -124,7 +131,7 @@ mod tests {
         let read = |anonymous: Value| {
             let mut settings = Settings::default();
             let tree = json!({"kind": "AuthenticationConfiguration", "anonymous": anonymous});
-            settings.read(&tree).map(|()| settings.anonymous)
+            settings.read(&tree).map(|_| settings.anonymous)
         };
         assert_eq!(read(json!(null)), Ok(Anonymous::Allowed));
         assert_eq!(read(json!({"enabled": false})), Ok(Anonymous::Refused));

@@ -12,16 +12,15 @@ use super::jwt::strings;
 use super::service_accounts::hash;
 use super::{Authenticated, Outcome, common};
 use crate::gates::expiring::Expiring;
-use crate::gates::outbound::{Error, Remote};
+use crate::gates::outbound::{Error, Remote, Retry};
 use crate::rest::Clock;
 
 /// Answers that are remembered.
 const MAX_REMEMBERED: usize = 4096;
 /// How long one call may take.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// How often a call that failed on the way is made again, and the first pause.
-const ATTEMPTS: usize = 3;
-const PAUSE: Duration = Duration::from_millis(500);
+/// How often a call that failed on the way is made again.
+const RETRY: Retry = Retry { attempts: 3, pause: Duration::from_millis(500) };
 
 /// How the webhook is asked.
 #[derive(Debug, Clone)]
@@ -68,22 +67,10 @@ impl Webhook {
             "kind": "TokenReview", "apiVersion": format!("authentication.k8s.io/{}", self.version),
             "metadata": {}, "spec": {"token": token, "audiences": audiences}, "status": {"user": {}},
         });
-        let mut pause = PAUSE;
-        let mut attempt = 1;
-        let answer = loop {
-            match self.remote.post(&review, TIMEOUT).await {
-                Ok(answer) => break answer,
-                Err(error) if attempt == ATTEMPTS => {
-                    tracing::error!(%error, "Failed to make webhook authenticator request");
-                    return Err(error.to_string());
-                }
-                Err(_) => {
-                    tokio::time::sleep(pause).await;
-                    pause = pause * 3 / 2;
-                    attempt += 1;
-                }
-            }
-        };
+        let answer = RETRY.run(|| self.remote.post(&review, TIMEOUT)).await.map_err(|error| {
+            tracing::error!(%error, "Failed to make webhook authenticator request");
+            error.to_string()
+        })?;
         let outcome = read(&answer, audiences, implicit)?;
         self.remembered.put(key, outcome.clone(), now + i64::try_from(self.ttl.as_millis()).unwrap_or_default());
         Ok(outcome)

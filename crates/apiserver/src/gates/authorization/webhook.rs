@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{Attributes, Decision, Verdict};
 use crate::gates::expiring::Expiring;
-use crate::gates::outbound::Remote;
+use crate::gates::outbound::{Remote, Retry};
 use crate::rest::Clock;
 
 /// Answers that are remembered.
@@ -16,9 +16,7 @@ const MAX_REMEMBERED: usize = 8192;
 /// A question larger than this is not remembered.
 const MAX_QUESTION: usize = 10_000;
 /// How often a call that failed on the way is made again.
-const ATTEMPTS: usize = 5;
-/// The first pause between attempts; each is half as long again as the one before.
-const PAUSE: Duration = Duration::from_millis(500);
+const RETRY: Retry = Retry { attempts: 5, pause: Duration::from_millis(500) };
 
 /// How the webhook is asked.
 pub struct Settings {
@@ -62,35 +60,21 @@ impl Webhook {
             "apiVersion": format!("authorization.k8s.io/{}", self.settings.version),
             "metadata": {}, "spec": spec, "status": {"allowed": false},
         });
-        let mut pause = PAUSE;
-        for attempt in 1.. {
-            let error = match self.settings.remote.post(&review, self.settings.timeout).await {
-                Ok(answer) => {
-                    let verdict = read(&answer);
-                    if key.len() <= MAX_QUESTION {
-                        let ttl = if verdict.allows() {
-                            self.settings.authorized_ttl
-                        } else {
-                            self.settings.unauthorized_ttl
-                        };
-                        self.remembered.put(
-                            key,
-                            verdict.clone(),
-                            now + i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX / 2),
-                        );
-                    }
-                    return verdict;
-                }
-                Err(error) => error,
-            };
-            if attempt == ATTEMPTS {
+        let answer = RETRY.run(|| self.settings.remote.post(&review, self.settings.timeout)).await;
+        let verdict = match answer {
+            Ok(answer) => read(&answer),
+            Err(error) => {
                 tracing::error!(%error, "Failed to make webhook authorizer request");
-                break;
+                return Verdict { decision: self.settings.on_error, reason: None };
             }
-            tokio::time::sleep(pause).await;
-            pause = pause * 3 / 2;
+        };
+        if key.len() <= MAX_QUESTION {
+            let Settings { authorized_ttl, unauthorized_ttl, .. } = &self.settings;
+            let ttl = if verdict.allows() { authorized_ttl } else { unauthorized_ttl };
+            let until = now + i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX / 2);
+            self.remembered.put(key, verdict.clone(), until);
         }
-        Verdict { decision: self.settings.on_error, reason: None }
+        verdict
     }
 }
 
