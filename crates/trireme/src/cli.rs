@@ -90,6 +90,9 @@ pub struct Server {
     /// Where cluster DNS answers [default: the tenth address for Services].
     #[arg(long, value_name = "ADDRESS")]
     pub cluster_dns: Option<IpAddr>,
+    /// The gates of the API server.
+    #[command(flatten)]
+    pub gates: crate::server::flags::Options,
     /// What this machine's node is told.
     #[command(flatten)]
     pub agent: crate::parts::agent::Options,

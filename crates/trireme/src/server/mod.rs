@@ -5,6 +5,7 @@
 //! with an identity of its own. Stopping goes the other way.
 
 mod address;
+pub mod flags;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -75,6 +76,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
         .map_err(|message| Error::Option { option: "service-cluster-ip-range", message })?;
     let runtime_config = apiserver::registry::RuntimeConfig::parse(&options.runtime_config)
         .map_err(|message| Error::Option { option: "runtime-config", message })?;
+    let gates = options.gates.read()?;
     let advertise = options.advertise_address.unwrap_or_else(|| address::advertised(options.bind_address));
 
     let pki_options = pki::Options {
@@ -95,6 +97,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
     }
     let start = async || {
         let mut config = base_config(Arc::clone(&opened.store), &keys)?;
+        gates.configure(&mut config, &keys)?;
         config.address = address;
         config.advertise = advertise;
         config.runtime_config = runtime_config.clone();

@@ -1,5 +1,7 @@
 //! Tests of the real binary as a user starts it.
 
+mod audit;
+mod auth;
 mod command;
 mod etcd;
 mod kill;

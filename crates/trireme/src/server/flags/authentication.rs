@@ -1,0 +1,321 @@
+//! Options of authentication.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use apiserver::gates::authentication::{
+    Anonymous, Settings, certificates::FrontProxy, oidc, service_accounts, webhook,
+};
+use clap::{ArgAction, Args};
+
+use super::super::Error;
+use super::{certificates, duration, text, wrong};
+
+/// The signatures of other issuers that can be asked for: none with a shared secret.
+const ALGORITHMS: [&str; 9] = ["RS256", "RS384", "RS512", "ES256", "ES384", "ES512", "PS256", "PS384", "PS512"];
+
+/// Who is believed to be whom.
+#[derive(Debug, Args)]
+#[group(skip)]
+#[command(next_help_heading = "Authentication")]
+pub struct Options {
+    /// Let requests that show nothing in, as system:anonymous [default: true].
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub anonymous_auth: Option<bool>,
+    /// Authorities of client certificates, besides the cluster's own.
+    #[arg(long, value_name = "FILE")]
+    pub client_ca_file: Option<PathBuf>,
+    /// Static tokens, a line each: token,user,uid,"group1,group2".
+    #[arg(long, value_name = "FILE")]
+    pub token_auth_file: Option<PathBuf>,
+    /// Let Secrets of type bootstrap.kubernetes.io/token in kube-system authenticate.
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = true, num_args = 0..=1,
+        require_equals = true, default_missing_value = "true")]
+    pub enable_bootstrap_token_auth: bool,
+    /// An AuthenticationConfiguration: issuers of tokens and conditions for anonymous requests.
+    #[arg(long, value_name = "FILE")]
+    pub authentication_config: Option<PathBuf>,
+    /// Whom tokens for this server name [default: the first issuer of service account tokens].
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub api_audiences: Vec<String>,
+    /// Issuer of service account tokens. May be given several times: the first issues, all are believed.
+    #[arg(long, value_name = "URL", default_value = service_accounts::ISSUER)]
+    pub service_account_issuer: Vec<String>,
+    /// Keys, private or public, whose signatures of service account tokens are believed besides the signing key's. May be
+    /// given several times.
+    #[arg(long, value_name = "FILE")]
+    pub service_account_key_file: Vec<PathBuf>,
+    /// The private key that signs service account tokens [default: one of the cluster's own].
+    #[arg(long, value_name = "FILE")]
+    pub service_account_signing_key_file: Option<PathBuf>,
+    /// What other issuers there are.
+    #[command(flatten)]
+    pub oidc: Oidc,
+    /// Who else is asked.
+    #[command(flatten)]
+    pub webhook: Webhook,
+    /// Who may speak for others.
+    #[command(flatten)]
+    pub front_proxy: RequestHeader,
+}
+
+/// Another issuer of tokens.
+#[derive(Debug, Args)]
+#[group(skip)]
+#[command(next_help_heading = "Authentication by OpenID Connect")]
+pub struct Oidc {
+    /// The issuer, an https address.
+    #[arg(long, value_name = "URL", conflicts_with = "authentication_config")]
+    pub oidc_issuer_url: Option<String>,
+    /// Whom its tokens must be for.
+    #[arg(long, value_name = "NAME")]
+    pub oidc_client_id: Option<String>,
+    /// Authorities of the issuer's certificate [default: the system's].
+    #[arg(long, value_name = "FILE", requires = "oidc_issuer_url")]
+    pub oidc_ca_file: Option<PathBuf>,
+    /// The claim that names the user.
+    #[arg(long, value_name = "CLAIM", default_value = "sub", requires = "oidc_issuer_url")]
+    pub oidc_username_claim: String,
+    /// What user names begin with; - for nothing [default: the issuer and #, except for emails].
+    #[arg(long, value_name = "TEXT", default_value = "", requires = "oidc_issuer_url")]
+    pub oidc_username_prefix: String,
+    /// The claim that names the groups.
+    #[arg(long, value_name = "CLAIM", default_value = "", requires = "oidc_issuer_url")]
+    pub oidc_groups_claim: String,
+    /// What group names begin with.
+    #[arg(long, value_name = "TEXT", default_value = "", requires = "oidc_issuer_url")]
+    pub oidc_groups_prefix: String,
+    /// A claim that must have a value. May be given several times.
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', requires = "oidc_issuer_url")]
+    pub oidc_required_claim: Vec<String>,
+    /// Signatures that are believed.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "RS256", requires = "oidc_issuer_url")]
+    pub oidc_signing_algs: Vec<String>,
+}
+
+/// An authenticator elsewhere.
+#[derive(Debug, Args)]
+#[group(skip)]
+#[command(next_help_heading = "Authentication by webhook")]
+pub struct Webhook {
+    /// A kubeconfig that says where tokens are reviewed.
+    #[arg(long, value_name = "FILE")]
+    pub authentication_token_webhook_config_file: Option<PathBuf>,
+    /// How long its answers are remembered.
+    #[arg(long, value_name = "DURATION", default_value = "2m0s", value_parser = duration,
+        requires = "authentication_token_webhook_config_file")]
+    pub authentication_token_webhook_cache_ttl: Duration,
+    /// The version of authentication.k8s.io that it speaks.
+    #[arg(long, value_name = "VERSION", default_value = "v1beta1", value_parser = ["v1", "v1beta1"],
+        requires = "authentication_token_webhook_config_file")]
+    pub authentication_token_webhook_version: String,
+}
+
+/// A proxy in front that has authenticated already.
+#[derive(Debug, Args)]
+#[group(skip)]
+#[command(next_help_heading = "Authentication by a front proxy")]
+pub struct RequestHeader {
+    /// Authorities of the proxy's certificates. Without them nobody's headers mean anything.
+    #[arg(long, value_name = "FILE")]
+    pub requestheader_client_ca_file: Option<PathBuf>,
+    /// Common names that the proxy's certificate may have [default: any].
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "requestheader_client_ca_file")]
+    pub requestheader_allowed_names: Vec<String>,
+    /// Headers with the user's name.
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        default_value = "X-Remote-User",
+        requires = "requestheader_client_ca_file"
+    )]
+    pub requestheader_username_headers: Vec<String>,
+    /// Headers with the user's uid.
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        default_value = "X-Remote-Uid",
+        requires = "requestheader_client_ca_file"
+    )]
+    pub requestheader_uid_headers: Vec<String>,
+    /// Headers with the user's groups.
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        default_value = "X-Remote-Group",
+        requires = "requestheader_client_ca_file"
+    )]
+    pub requestheader_group_headers: Vec<String>,
+    /// What headers with more about the user begin with.
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        default_value = "X-Remote-Extra-",
+        requires = "requestheader_client_ca_file"
+    )]
+    pub requestheader_extra_headers_prefix: Vec<String>,
+}
+
+/// Authentication, checked and read.
+pub struct Read {
+    /// The chain; its front proxy does not know yet who the other clients are.
+    pub settings: Settings,
+    /// Authorities of clients besides the cluster's own, in PEM.
+    clients: String,
+    signing_key: Option<String>,
+}
+
+impl Options {
+    /// Checks the options and reads the files that they name.
+    pub fn read(&self) -> Result<Read, Error> {
+        let mut settings = Settings {
+            token_file: self.token_auth_file.clone(),
+            bootstrap_tokens: self.enable_bootstrap_token_auth,
+            service_accounts: self.service_accounts()?,
+            issuers: self.oidc.read()?.into_iter().collect(),
+            webhook: self.webhook.read()?,
+            front_proxy: self.front_proxy.read()?,
+            anonymous: if self.anonymous_auth == Some(false) { Anonymous::Refused } else { Anonymous::Allowed },
+        };
+        if let Some(path) = &self.token_auth_file {
+            Settings::check_token_file(path).map_err(|error| wrong("token-auth-file", error))?;
+        }
+        if let Some(path) = &self.authentication_config {
+            let about_anonymous = settings.load(path).map_err(|error| wrong("authentication-config", error))?;
+            if about_anonymous && self.anonymous_auth.is_some() {
+                return Err(wrong("anonymous-auth", "the file of --authentication-config says it already"));
+            }
+        }
+        let signing_key = match &self.service_account_signing_key_file {
+            None => None,
+            Some(path) => {
+                let option = "service-account-signing-key-file";
+                let pem = text(option, path)?;
+                let bad = |error| wrong(option, format!("{}: {error}", path.display()));
+                pki::PrivateKey::from_pem(&pem).map_err(bad)?;
+                Some(pem)
+            }
+        };
+        let clients = self.client_ca_file.as_deref().map(|path| certificates("client-ca-file", path)).transpose()?;
+        Ok(Read { settings, clients: clients.unwrap_or_default(), signing_key })
+    }
+
+    fn service_accounts(&self) -> Result<service_accounts::Settings, Error> {
+        let issuers = self.service_account_issuer.clone();
+        for issuer in &issuers {
+            // Upstream takes any text without a colon, and addresses with a host.
+            let host = issuer.split_once("://").map(|(_, rest)| rest.split('/').next().unwrap_or_default());
+            if issuer.is_empty() || host.is_some_and(str::is_empty) {
+                return Err(wrong("service-account-issuer", format!("\"{issuer}\" is no issuer")));
+            }
+        }
+        let audiences = match self.api_audiences.as_slice() {
+            [] => issuers.first().cloned().into_iter().collect(),
+            given => given.to_vec(),
+        };
+        let mut keys = Vec::new();
+        for path in &self.service_account_key_file {
+            let option = "service-account-key-file";
+            let pem = text(option, path)?;
+            let found = pki::PublicKey::all_from_pem(&pem);
+            if found.is_empty() {
+                return Err(wrong(option, format!("{} has no key in PEM", path.display())));
+            }
+            keys.extend(found);
+        }
+        Ok(service_accounts::Settings { issuers, audiences, keys })
+    }
+}
+
+impl Oidc {
+    fn read(&self) -> Result<Option<oidc::Settings>, Error> {
+        let (issuer, client) = match (&self.oidc_issuer_url, &self.oidc_client_id) {
+            (None, None) => return Ok(None),
+            (Some(issuer), Some(client)) => (issuer, client),
+            _ => {
+                let why = "oidc-issuer-url and oidc-client-id must be specified together when any oidc-* flags are set";
+                return Err(wrong("oidc-issuer-url", why));
+            }
+        };
+        let prefix = match (self.oidc_username_prefix.as_str(), self.oidc_username_claim.as_str()) {
+            ("-", _) | ("", "email") => String::new(),
+            ("", _) => format!("{issuer}#"),
+            (prefix, _) => prefix.to_owned(),
+        };
+        let required = self.oidc_required_claim.iter().map(|claim| {
+            let (key, value) = claim.split_once('=').ok_or_else(|| wrong("oidc-required-claim", "give KEY=VALUE"))?;
+            Ok((key.to_owned(), value.to_owned()))
+        });
+        if let Some(unknown) = self.oidc_signing_algs.iter().find(|name| !ALGORITHMS.contains(&name.as_str())) {
+            return Err(wrong("oidc-signing-algs", format!("unsupported signing alg: {unknown:?}")));
+        }
+        let settings = oidc::Settings {
+            issuer: issuer.clone(),
+            discovery: None,
+            authority: self.oidc_ca_file.as_deref().map(|path| certificates("oidc-ca-file", path)).transpose()?,
+            audiences: vec![client.clone()],
+            required: required.collect::<Result<_, Error>>()?,
+            user: oidc::Mapped { claim: self.oidc_username_claim.clone(), prefix },
+            groups: oidc::Mapped { claim: self.oidc_groups_claim.clone(), prefix: self.oidc_groups_prefix.clone() },
+            uid: String::new(),
+            algorithms: self.oidc_signing_algs.clone(),
+        };
+        settings.check().map_err(|error| wrong("oidc-issuer-url", error))?;
+        Ok(Some(settings))
+    }
+}
+
+impl Webhook {
+    fn read(&self) -> Result<Option<webhook::Settings>, Error> {
+        let Some(kubeconfig) = &self.authentication_token_webhook_config_file else { return Ok(None) };
+        let option = "authentication-token-webhook-config-file";
+        apiserver::gates::outbound::Remote::from_kubeconfig(kubeconfig).map_err(|error| wrong(option, error))?;
+        Ok(Some(webhook::Settings {
+            kubeconfig: kubeconfig.clone(),
+            version: self.authentication_token_webhook_version.clone(),
+            ttl: self.authentication_token_webhook_cache_ttl,
+        }))
+    }
+}
+
+impl RequestHeader {
+    fn read(&self) -> Result<Option<FrontProxy>, Error> {
+        let Some(path) = &self.requestheader_client_ca_file else { return Ok(None) };
+        Ok(Some(FrontProxy {
+            authority: certificates("requestheader-client-ca-file", path)?,
+            clients: String::new(),
+            allowed_names: self.requestheader_allowed_names.clone(),
+            user_headers: self.requestheader_username_headers.clone(),
+            uid_headers: self.requestheader_uid_headers.clone(),
+            group_headers: self.requestheader_group_headers.clone(),
+            extra_prefixes: self.requestheader_extra_headers_prefix.clone(),
+        }))
+    }
+}
+
+impl Read {
+    /// The settings of an API server that authenticates so.
+    pub fn configure(&self, config: &mut apiserver::Config, keys: &pki::Cluster) -> Result<(), Error> {
+        let mut settings = self.settings.clone();
+        let mut clients = keys.authority_pem();
+        clients.push('\n');
+        clients.push_str(&self.clients);
+        let mut handshake = clients.clone();
+        if let Some(proxy) = &mut settings.front_proxy {
+            // TLS lets both kinds in; which of the two signed decides what the certificate may do.
+            handshake.push('\n');
+            handshake.push_str(&proxy.authority);
+            proxy.clients = clients;
+        }
+        config.tls = pki::server_config(&keys.server, &handshake)?;
+        if let Some(pem) = &self.signing_key {
+            config.service_account_key = pki::PrivateKey::from_pem(pem)?;
+        }
+        config.authentication = settings;
+        Ok(())
+    }
+}

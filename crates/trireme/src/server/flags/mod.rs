@@ -1,0 +1,214 @@
+//! The options of `trireme server` that configure the gates of the API server, under upstream's names.
+//!
+//! [`Options`] is what the command line says, [`Options::read`] checks it and reads the files it names before anything is
+//! started, and [`Gates::configure`] hands the result to the API server. So a mistake is told at once, with the name of
+//! the option that has it.
+
+mod audit;
+mod authentication;
+mod authorization;
+
+use std::path::Path;
+use std::time::Duration;
+
+use apiserver::admission;
+use clap::Args;
+
+use super::Error;
+
+/// The gates, as the command line says.
+#[derive(Debug, Args)]
+#[group(skip)]
+pub struct Options {
+    /// Who is believed to be whom.
+    #[command(flatten)]
+    pub authentication: authentication::Options,
+    /// Who may do what.
+    #[command(flatten)]
+    pub authorization: authorization::Options,
+    /// What may change or refuse a write.
+    #[command(flatten)]
+    pub admission: Admission,
+    /// What is written about requests.
+    #[command(flatten)]
+    pub audit: audit::Options,
+}
+
+/// What may change or refuse a write.
+#[derive(Debug, Args)]
+#[group(skip)]
+#[command(next_help_heading = "Admission")]
+pub struct Admission {
+    /// Admission plug-ins to run besides the default ones.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub enable_admission_plugins: Vec<String>,
+    /// Admission plug-ins not to run, though they do by default.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub disable_admission_plugins: Vec<String>,
+}
+
+/// The gates, checked and read.
+pub struct Gates {
+    authentication: authentication::Read,
+    authorization: apiserver::gates::authorization::Settings,
+    admission: admission::Settings,
+    audit: Option<apiserver::audit::Settings>,
+}
+
+impl Options {
+    /// Checks the options and reads the files that they name.
+    pub fn read(&self) -> Result<Gates, Error> {
+        let plugins = |names: &[String]| names.join(",");
+        let Admission { enable_admission_plugins: enable, disable_admission_plugins: disable } = &self.admission;
+        Ok(Gates {
+            authentication: self.authentication.read()?,
+            authorization: self.authorization.read()?,
+            admission: admission::Settings::parse(&plugins(enable), &plugins(disable))
+                .map_err(|error| wrong("enable-admission-plugins", error))?,
+            audit: self.audit.read()?,
+        })
+    }
+}
+
+impl Gates {
+    /// The settings of an API server with these gates. `keys` are the cluster's own, which stay good beside all others.
+    pub fn configure(&self, config: &mut apiserver::Config, keys: &pki::Cluster) -> Result<(), Error> {
+        self.authentication.configure(config, keys)?;
+        config.authorization = self.authorization.clone();
+        config.admission = self.admission.clone();
+        config.audit = self.audit.clone();
+        Ok(())
+    }
+}
+
+/// A mistake in an option.
+fn wrong(option: &'static str, why: impl std::fmt::Display) -> Error {
+    Error::Option { option, message: why.to_string() }
+}
+
+/// The text of a file that an option names.
+fn text(option: &'static str, path: &Path) -> Result<String, Error> {
+    std::fs::read_to_string(path).map_err(|error| wrong(option, format!("cannot read {}: {error}", path.display())))
+}
+
+/// The certificates of a file that an option names, in PEM.
+fn certificates(option: &'static str, path: &Path) -> Result<String, Error> {
+    let text = text(option, path)?;
+    if pki::Certificate::from_pem(&text).is_err() {
+        return Err(wrong(option, format!("{} has no certificate in PEM", path.display())));
+    }
+    Ok(text)
+}
+
+/// A duration as Go writes it, such as `1m30s`.
+fn duration(text: &str) -> Result<Duration, String> {
+    apiserver::gates::authorization::settings::duration(text)
+        .ok_or_else(|| "give a duration such as 30s or 2m0s".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    /// Reads a command line; `{}` in it is a directory with a few good and bad files.
+    fn read(line: &str) -> Result<Gates, String> {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).expect("a file");
+        file("junk", "junk");
+        file("empty.yaml", "{}");
+        file(
+            "authn.yaml",
+            "{apiVersion: apiserver.config.k8s.io/v1, kind: AuthenticationConfiguration, anonymous: {enabled: false}}",
+        );
+        file(
+            "authz.yaml",
+            "{apiVersion: apiserver.config.k8s.io/v1, kind: AuthorizationConfiguration, authorizers: [{type: RBAC, name: rbac}]}",
+        );
+        file("policy.yaml", "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Metadata}]}");
+        let line = line.replace("{}", directory.path().to_str().expect("a path in UTF-8"));
+        let line = Line::try_parse_from(std::iter::once("trireme").chain(line.split_whitespace()));
+        line.map_err(|error| error.to_string())?.options.read().map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn mistakes_are_told_with_the_option_that_has_them() {
+        for (line, expect) in [
+            ("--token-auth-file {}/none", "--token-auth-file: cannot read"),
+            ("--client-ca-file {}/junk", "--client-ca-file:"),
+            ("--requestheader-client-ca-file {}/junk", "has no certificate in PEM"),
+            ("--requestheader-allowed-names a", "--requestheader-client-ca-file"),
+            ("--service-account-key-file {}/junk", "--service-account-key-file:"),
+            ("--service-account-signing-key-file {}/junk", "--service-account-signing-key-file:"),
+            ("--service-account-issuer https://", "--service-account-issuer:"),
+            ("--oidc-issuer-url https://issuer", "oidc-issuer-url and oidc-client-id must be specified together"),
+            ("--oidc-issuer-url http://issuer --oidc-client-id a", "URL scheme must be https"),
+            ("--oidc-issuer-url https://issuer --oidc-client-id a --oidc-signing-algs HS256", "HS256"),
+            ("--oidc-issuer-url https://issuer --oidc-client-id a --oidc-required-claim a", "KEY=VALUE"),
+            ("--authentication-config {}/empty.yaml", "--authentication-config:"),
+            ("--authentication-config {}/authn.yaml --anonymous-auth=true", "--anonymous-auth"),
+            ("--authentication-config {}/authn.yaml --oidc-issuer-url https://issuer", "--oidc-issuer-url"),
+            ("--authentication-token-webhook-config-file {}/none", "--authentication-token-webhook-config-file:"),
+            ("--authentication-token-webhook-cache-ttl soon", "give a duration"),
+            ("--authentication-token-webhook-version v2", "v2"),
+            ("--authorization-mode Nonsense", "authorization-mode \"Nonsense\" is not a valid mode"),
+            ("--authorization-mode ABAC", "--authorization-policy-file"),
+            ("--authorization-policy-file {}/junk", "--authorization-mode"),
+            ("--authorization-mode RBAC --authorization-policy-file {}/junk", "without mode ABAC"),
+            ("--oidc-username-claim email", "--oidc-issuer-url"),
+            ("--authorization-mode Webhook", "--authorization-webhook-config-file"),
+            ("--authorization-config {}/empty.yaml", "--authorization-config:"),
+            ("--authorization-config {}/authz.yaml --authorization-mode RBAC", "--authorization-mode"),
+            ("--audit-policy-file {}/none --audit-log-path -", "--audit-policy-file: failed to read file path"),
+            ("--audit-policy-file {}/empty.yaml --audit-log-path -", "unknown group version field"),
+            ("--audit-policy-file {}/policy.yaml", "give --audit-log-path or --audit-webhook-config-file"),
+            ("--audit-log-path {}/log", "--audit-policy-file"),
+            ("--audit-policy-file {}/policy.yaml --audit-log-path - --audit-log-format legacy", "legacy"),
+            ("--audit-policy-file {}/policy.yaml --audit-webhook-config-file {}/none", "--audit-webhook-config-file:"),
+            ("--enable-admission-plugins Nonsense", "admission plugin \"Nonsense\" is unknown"),
+            ("--enable-admission-plugins Priority --disable-admission-plugins Priority", "overlapped"),
+        ] {
+            let error = read(line).err().unwrap_or_else(|| panic!("{line} is accepted"));
+            assert!(error.contains(expect), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn options_become_settings() {
+        use apiserver::gates::authentication::Anonymous;
+        use apiserver::gates::authorization::Mode;
+        let gates = read("--anonymous-auth=false --authorization-mode RBAC --api-audiences a,b").expect("options");
+        assert_eq!(gates.authentication.settings.anonymous, Anonymous::Refused);
+        assert_eq!(gates.authentication.settings.service_accounts.audiences, ["a", "b"]);
+        assert_eq!(gates.authorization.modes, [Mode::Rbac]);
+        let gates = read("--service-account-issuer https://a --service-account-issuer https://b").expect("options");
+        let accounts = &gates.authentication.settings.service_accounts;
+        assert_eq!(
+            (&accounts.issuers, &accounts.audiences),
+            (&vec!["https://a".into(), "https://b".into()], &vec!["https://a".into()])
+        );
+        let gates = read("--authentication-config {}/authn.yaml --authorization-config {}/authz.yaml").expect("files");
+        assert_eq!(gates.authentication.settings.anonymous, Anonymous::Refused);
+        assert_eq!(gates.authorization.modes, [Mode::Rbac]);
+        let gates = read("--audit-policy-file {}/policy.yaml --audit-log-path - --audit-log-mode=blocking-strict");
+        let log = gates.expect("options").audit.and_then(|audit| audit.log).expect("a log");
+        assert_eq!(log.mode, apiserver::audit::Mode::BlockingStrict);
+        // Names of another issuer's users must not be those of ours, unless that is asked for.
+        let issuer = "--oidc-issuer-url https://issuer --oidc-client-id us";
+        for (more, prefix) in [
+            ("", "https://issuer#"),
+            ("--oidc-username-claim email", ""),
+            ("--oidc-username-prefix -", ""),
+            ("--oidc-username-prefix x:", "x:"),
+        ] {
+            let gates = read(&format!("{issuer} {more}")).expect("options");
+            assert_eq!(gates.authentication.settings.issuers[0].user.prefix, prefix, "{more}");
+        }
+    }
+}
