@@ -4,8 +4,45 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 
+use crate::pod::qos::{self, Class};
 use crate::pod::{resources, spec};
+use crate::pressure::Conditions;
+use crate::pressure::rank::is_critical;
+use crate::pressure::thresholds::Condition;
 use crate::status::Verdict;
+
+/// Why a node under pressure does not take a pod; nothing when it does.
+pub fn under_pressure(pod: &Pod, conditions: &Conditions) -> Option<Verdict> {
+    if conditions.is_empty() || is_critical(pod) {
+        return None;
+    }
+    if *conditions == Conditions::from([Condition::Memory])
+        && (qos::class(pod) != Class::BestEffort || tolerates(pod, "node.kubernetes.io/memory-pressure"))
+    {
+        return None;
+    }
+    let names: Vec<&str> = conditions.iter().map(|condition| condition.as_str()).collect();
+    Some(Verdict {
+        reason: "Evicted".to_owned(),
+        message: format!("The node had condition: [{}]. ", names.join(" ")),
+        disruption: false,
+    })
+}
+
+/// Whether the pod tolerates that nothing is scheduled for this reason.
+fn tolerates(pod: &Pod, key: &str) -> bool {
+    pod.spec.iter().flat_map(|spec| spec.tolerations.iter().flatten()).any(|toleration| {
+        let effect = toleration.effect.as_deref().unwrap_or_default();
+        let named = toleration.key.as_deref().unwrap_or_default();
+        let operator = toleration.operator.as_deref().unwrap_or("Equal");
+        let value = toleration.value.as_deref().unwrap_or_default();
+        (effect.is_empty() || effect == "NoSchedule")
+            && match operator {
+                "Exists" => named.is_empty() || named == key,
+                _ => named == key && value.is_empty(),
+            }
+    })
+}
 
 /// Why not; nothing when it can.
 pub fn refusal(pod: &Pod, others: &[Arc<Pod>], node: Option<&Node>) -> Option<Verdict> {
@@ -33,6 +70,7 @@ pub fn refusal(pod: &Pod, others: &[Arc<Pod>], node: Option<&Node>) -> Option<Ve
         return Some(Verdict {
             reason: "NodeAffinity".to_owned(),
             message: "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector".to_owned(),
+            disruption: false,
         });
     }
     let taken: Vec<(String, i32, String)> = others.iter().flat_map(|other| host_ports(other)).collect();
@@ -44,6 +82,7 @@ pub fn refusal(pod: &Pod, others: &[Arc<Pod>], node: Option<&Node>) -> Option<Ve
     clash.then(|| Verdict {
         reason: "NodePorts".to_owned(),
         message: "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports".to_owned(),
+        disruption: false,
     })
 }
 
@@ -53,6 +92,7 @@ fn out_of(resource: &str, wanted: i64, used: i64, capacity: i64) -> Verdict {
         message: format!(
             "Node didn't have enough resource: {resource}, requested: {wanted}, used: {used}, capacity: {capacity}"
         ),
+        disruption: false,
     }
 }
 
@@ -109,6 +149,26 @@ mod tests {
             &[pod(cpu("0")), pod(cpu("0"))],
             Some("OutOfpods: Node didn't have enough resource: pods, requested: 1, used: 2, capacity: 2"),
         );
+    }
+
+    #[test]
+    fn a_node_under_pressure_takes_only_what_can_stand_it() {
+        let check = |spec: serde_json::Value, conditions: &[Condition], expect: Option<&str>| {
+            let refused = under_pressure(&pod(spec), &conditions.iter().copied().collect());
+            assert_eq!(refused.map(|v| format!("{}: {}", v.reason, v.message)).as_deref(), expect);
+        };
+        let best_effort = json!({"containers": [{"name": "c"}]});
+        let burstable = json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]});
+        let tolerant = json!({"containers": [], "tolerations": [{"operator": "Exists"}]});
+        let critical = json!({"containers": [], "priority": 2_000_000_000});
+        let memory = [Condition::Memory];
+        check(best_effort.clone(), &[], None);
+        check(best_effort, &memory, Some("Evicted: The node had condition: [MemoryPressure]. "));
+        check(burstable.clone(), &memory, None);
+        check(tolerant, &memory, None);
+        let both = [Condition::Memory, Condition::Disk];
+        check(burstable, &both, Some("Evicted: The node had condition: [MemoryPressure DiskPressure]. "));
+        check(critical, &both, None);
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Images on the node: when to pull, with which credentials, and how long to wait after a failure.
 
 mod credentials;
+pub mod gc;
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,12 +57,14 @@ pub struct Images {
     /// By pod and image.
     failures: Mutex<HashMap<(String, String), Failure>>,
     pulls: Semaphore,
+    /// The node's own credentials.
+    credentials: PathBuf,
 }
 
 impl Images {
-    /// At most `parallel` pulls at a time.
-    pub fn new(runtime: Arc<dyn Runtime>, clock: Arc<dyn Clock>, parallel: usize) -> Self {
-        Self { runtime, clock, failures: Mutex::default(), pulls: Semaphore::new(parallel) }
+    /// At most `parallel` pulls at a time; with the node's own credentials from a Docker `config.json`, if there is one.
+    pub fn new(runtime: Arc<dyn Runtime>, clock: Arc<dyn Clock>, parallel: usize, credentials: PathBuf) -> Self {
+        Self { runtime, clock, failures: Mutex::default(), pulls: Semaphore::new(parallel), credentials }
     }
 
     /// Makes sure that a container's image is there, as its pull policy says.
@@ -130,7 +134,7 @@ impl Images {
         let spec = v1::ImageSpec { image: image.to_owned(), ..Default::default() };
         // Each credential that fits, the most specific first; without any, as nobody.
         let mut keys: Vec<Option<v1::AuthConfig>> =
-            credentials::matching(secrets, image).into_iter().map(Some).collect();
+            credentials::matching(secrets, &self.credentials, image).into_iter().map(Some).collect();
         if keys.is_empty() {
             keys.push(None);
         }

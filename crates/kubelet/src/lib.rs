@@ -7,26 +7,32 @@
 //! API: node, lease ◄── registration ◄── machine, runtime
 //! ```
 //! Decisions are pure functions: [`pod::plan`], [`status`], [`config`], [`volumes::payload`], [`admission`],
-//! [`registration::status`]. What acts on them can be killed at any point: everything is read again from the API and the
+//! [`registration::status`], [`pressure::thresholds`], [`pressure::rank`]. What acts on them can be killed at any point: everything is read again from the API and the
 //! runtime.
 //!
 //! Deliberately absent: system calls and other programs, which are in the crate `node`; any loop that looks for work.
 
 pub mod admission;
+mod allocations;
 mod backoff;
 pub mod config;
+pub mod configuration;
+mod figures;
 mod hooks;
 pub mod http_get;
 pub mod images;
 mod objects;
 pub mod pod;
 mod pods;
+pub mod pressure;
 pub mod probes;
 pub mod registration;
+pub mod rotation;
 mod run;
 pub mod runtime;
 pub mod server;
 mod shared;
+pub mod shutdown;
 mod static_pods;
 pub mod status;
 mod tokens;

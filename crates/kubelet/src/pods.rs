@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use informer::Informer;
-use k8s_openapi::api::core::v1::{Node, Pod, PodSpec, PodStatus};
+use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use node::cgroups::Name;
 use node::cri::{EventKind, labels, v1};
@@ -15,7 +15,9 @@ use tokio::sync::watch;
 
 use crate::admission;
 use crate::pod::spec;
+use crate::pressure::Conditions;
 use crate::shared::Shared;
+use crate::shutdown;
 use crate::status::Verdict;
 use crate::volumes;
 use crate::worker::{self, End, Handle, Order};
@@ -32,7 +34,8 @@ pub struct Pods {
 struct Inner {
     workers: Arc<Mutex<HashMap<String, Handle>>>,
     shared: Arc<Shared>,
-    me: Informer<Node>,
+    pressure: watch::Receiver<Conditions>,
+    shutdown: watch::Receiver<bool>,
 }
 
 /// Tells a worker that an object its pod refers to changed. Made before the workers are.
@@ -47,8 +50,13 @@ pub fn teller(workers: &Arc<Mutex<HashMap<String, Handle>>>) -> crate::objects::
 
 impl Pods {
     /// No pods yet.
-    pub fn new(workers: Arc<Mutex<HashMap<String, Handle>>>, shared: Arc<Shared>, me: Informer<Node>) -> Self {
-        Self { inner: Arc::new(Inner { workers, shared, me }) }
+    pub fn new(
+        workers: Arc<Mutex<HashMap<String, Handle>>>,
+        shared: Arc<Shared>,
+        pressure: watch::Receiver<Conditions>,
+        shutdown: watch::Receiver<bool>,
+    ) -> Self {
+        Self { inner: Arc::new(Inner { workers, shared, pressure, shutdown }) }
     }
 
     /// Follows the API's pods of this node.
@@ -95,9 +103,18 @@ impl Pods {
                 let phase = handle.status.borrow().phase.clone();
                 !matches!(phase.as_deref(), Some("Succeeded" | "Failed")) && handle.orders.borrow().end.is_none()
             })
-            .map(|handle| handle.orders.borrow().pod.clone())
+            .map(|handle| {
+                let pod = handle.orders.borrow().pod.clone();
+                self.inner.shared.allocations.get(spec::uid(&pod)).unwrap_or(pod)
+            })
             .collect();
-        let node = self.inner.me.get(&informer::Key::cluster(&self.inner.shared.facts().node_name));
+        if *self.inner.shutdown.borrow() {
+            return Some(shutdown::refusal());
+        }
+        if let Some(verdict) = admission::under_pressure(pod, &self.inner.pressure.borrow()) {
+            return Some(verdict);
+        }
+        let node = self.inner.shared.me.get(&informer::Key::cluster(&self.inner.shared.facts().node_name));
         admission::refusal(pod, &others, node.as_deref())
     }
 
@@ -110,6 +127,35 @@ impl Pods {
     pub fn remove(&self, uid: &str) {
         if let Some(handle) = self.inner.workers.lock().remove(uid) {
             handle.orders.send_modify(|order| order.gone = true);
+        }
+    }
+
+    /// Pods that have not ended and that nobody is ending.
+    pub fn active(&self) -> Vec<Arc<Pod>> {
+        let workers = self.inner.workers.lock();
+        let active = workers.values().filter(|handle| {
+            let order = handle.orders.borrow();
+            let phase = handle.status.borrow().phase.clone();
+            order.end.is_none()
+                && !spec::is_deleting(&order.pod)
+                && !matches!(phase.as_deref(), Some("Succeeded" | "Failed"))
+        });
+        active.map(|handle| handle.orders.borrow().pod.clone()).collect()
+    }
+
+    /// Ends a pod for the node's sake; done when it has ended, or is gone.
+    pub fn end(&self, pod: &Pod, end: End) -> impl Future<Output = ()> + Send + use<> {
+        let handle = self.handle(spec::uid(pod));
+        if let Some(handle) = &handle {
+            handle.orders.send_modify(|order| {
+                order.end.get_or_insert(end);
+            });
+        }
+        async move {
+            let Some(mut handle) = handle else { return };
+            let ended = |status: &Arc<PodStatus>| matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
+            // Gone is ended too.
+            let _ = handle.status.wait_for(ended).await;
         }
     }
 
@@ -239,6 +285,14 @@ impl crate::server::Pods for Pods {
 
     fn cgroup(&self, pod: &Pod) -> Option<Name> {
         self.inner.shared.cgroups.as_ref().map(|_| self.inner.shared.cgroup(pod))
+    }
+
+    fn metrics(&self, out: &mut String) {
+        self.inner.shared.figures.render(out);
+    }
+
+    fn probe_metrics(&self, out: &mut String) {
+        self.inner.shared.figures.render_probes(out);
     }
 }
 

@@ -1,9 +1,10 @@
 //! Putting the kubelet together and running it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use client::Client;
 use informer::{Filter, Informers, Recorder};
@@ -14,13 +15,21 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::allocations::Allocations;
 use crate::config::Facts;
+use crate::figures::{Counted, Figures};
 use crate::images::Images;
+use crate::images::gc::{self, Collector};
 use crate::objects::Objects;
 use crate::pods::{self, Pods};
+use crate::pressure;
+use crate::pressure::thresholds::{Signal, Value};
 use crate::registration::{self, Registration};
+use crate::rotation;
 use crate::server;
+use crate::server::stats::{Rates, Stats, Volumes};
 use crate::shared::{Settings, Shared};
+use crate::shutdown;
 use crate::static_pods;
 use crate::tokens::Tokens;
 
@@ -47,10 +56,59 @@ pub struct Config {
     pub parallel_pulls: usize,
     /// A directory of pods that run without the API having been asked; nothing for none.
     pub static_pods: Option<PathBuf>,
+    /// When pods are ended for the node's sake.
+    pub eviction: pressure::Config,
+    /// When images are thrown away.
+    pub image_gc: gc::Policy,
+    /// How logs are kept.
+    pub rotation: rotation::Config,
+    /// What happens when the machine goes down.
+    pub shutdown: shutdown::Config,
+    /// How long figures of volumes are good for.
+    pub volume_stats_period: Duration,
     /// The pod network this kubelet configures; nothing when somebody else does.
     pub network: Option<Network>,
     /// How the kubelet's own API is served; nothing for not at all.
     pub serving: Option<Serving>,
+}
+
+impl Config {
+    /// For a node of this name that keeps everything below `dir`, with upstream's defaults. It has no network of its own
+    /// and does not serve.
+    pub fn new(name: &str, dir: &Path) -> Self {
+        Self {
+            node: registration::Config {
+                name: name.to_owned(),
+                hostname: name.to_owned(),
+                addresses: Vec::new(),
+                labels: BTreeMap::new(),
+                taints: Vec::new(),
+                max_pods: 110,
+                reserved_cpu_milli: 0,
+                reserved_memory: 0,
+                reserved_storage: 0,
+                eviction: Vec::new(),
+                port: 10250,
+                root: dir.join("kubelet"),
+            },
+            log_dir: dir.join("logs"),
+            seccomp_dir: dir.join("seccomp"),
+            cluster_dns: Vec::new(),
+            cluster_domain: "cluster.local".to_owned(),
+            resolv_conf: PathBuf::from("/etc/resolv.conf"),
+            cgroup_root: Name::new(["kubepods"]),
+            pod_pids: None,
+            parallel_pulls: 4,
+            static_pods: Some(dir.join("manifests")),
+            eviction: pressure::Config::default(),
+            image_gc: gc::Policy::default(),
+            rotation: rotation::Config::default(),
+            shutdown: shutdown::Config::default(),
+            volume_stats_period: Duration::from_secs(60),
+            network: None,
+            serving: None,
+        }
+    }
 }
 
 /// How the kubelet's own API is served.
@@ -95,9 +153,13 @@ pub async fn run(
     cgroups: Option<Cgroups>,
     stop: CancellationToken,
 ) -> Result<(), Error> {
+    // What is kept for the node itself is not promised to pods.
+    config.node.eviction = config.eviction.thresholds.clone();
     // Whatever ends this function ends everything it started.
     let stop = stop.child_token();
     let _everything = stop.clone().drop_guard();
+    let figures = Arc::new(Figures::default());
+    let runtime: Arc<dyn Runtime> = Arc::new(Counted::new(runtime, figures.clone()));
     let informers = Informers::new(client.clone());
     let clock = informers.clock().clone();
     let recorder = Recorder::new(client.clone(), "kubelet", Some(&config.node.name), clock.clone());
@@ -116,7 +178,12 @@ pub async fn run(
             pod_pids: config.pod_pids,
             cgroup_root: config.cgroup_root.clone(),
         },
-        images: Images::new(runtime.clone(), clock.clone(), config.parallel_pulls.max(1)),
+        images: Images::new(
+            runtime.clone(),
+            clock.clone(),
+            config.parallel_pulls.max(1),
+            config.node.root.join("config.json"),
+        ),
         runtime: runtime.clone(),
         runtime_name,
         client: client.clone(),
@@ -130,13 +197,26 @@ pub async fn run(
         facts: facts_seen,
         network: network_seen,
         owners: Mutex::default(),
+        figures: figures.clone(),
+        allocations: Allocations::default(),
+        me: informers.filtered::<Node>(Filter::fields(format!("metadata.name={}", config.node.name))),
         stop: stop.clone(),
     });
     let name = config.node.name.clone();
-    let me = informers.filtered::<Node>(Filter::fields(format!("metadata.name={name}")));
-    let pods = Pods::new(workers, shared.clone(), me);
+    let (conditions, pressure) = watch::channel(pressure::Conditions::new());
+    let (begun, shutdown) = watch::channel(false);
+    let pods = Pods::new(workers, shared.clone(), pressure.clone(), shutdown.clone());
+    let stats = Arc::new(Stats {
+        node: name.clone(),
+        root: config.node.root.clone(),
+        log_dir: config.log_dir.clone(),
+        cgroups: shared.cgroups.clone(),
+        cgroup_root: config.cgroup_root.clone(),
+        rates: Rates::default(),
+        volumes: Volumes::new(config.volume_stats_period),
+    });
     let serving = match config.serving.clone() {
-        Some(serving) => Some(serve(serving, &config, &shared, &pods).await?),
+        Some(serving) => Some(serve(serving, &config, &shared, &pods, stats.clone()).await?),
         None => None,
     };
     if let Some(running) = &serving {
@@ -150,9 +230,44 @@ pub async fn run(
         facts,
         network,
         ranges,
+        pressure,
+        shutdown,
         bell: bell.clone(),
     };
     let mut tasks = tokio::task::JoinSet::new();
+    let reference = registration.reference();
+    let policy = config.image_gc.clone();
+    let (recorder, clock) = (shared.recorder.clone(), shared.clock.clone());
+    let collector =
+        Arc::new(Collector::new(shared.runtime.clone(), clock.clone(), recorder.clone(), reference.clone(), policy));
+    tasks.spawn(collector.clone().run(stop.clone()));
+    let machine = registration::machine::Machine::read(&config.node.root);
+    let manager = pressure::Manager {
+        config: config.eviction.clone(),
+        root: config.node.root.clone(),
+        allocatable_memory: machine.memory - config.node.reserved_memory,
+        runtime: shared.runtime.clone(),
+        stats,
+        pods: pods.clone(),
+        collector,
+        recorder,
+        figures,
+        node: reference,
+        clock: clock.clone(),
+        conditions,
+        bell: bell.clone(),
+    };
+    tasks.spawn(manager.run(stop.clone()));
+    let rotation = rotation::Rotation {
+        config: config.rotation.clone(),
+        runtime: shared.runtime.clone(),
+        clock,
+        log_dir: config.log_dir.clone(),
+    };
+    tasks.spawn(rotation.run(stop.clone()));
+    let shutdown =
+        shutdown::Shutdown { config: config.shutdown.clone(), pods: pods.clone(), begun, bell: bell.clone() };
+    tasks.spawn(shutdown.run(stop.clone()));
     tasks.spawn(registration.run(stop.clone()));
     tasks.spawn(pods.clone().listen());
     if let Some(network) = config.network {
@@ -191,6 +306,7 @@ async fn serve(
     config: &Config,
     shared: &Arc<Shared>,
     pods: &Pods,
+    stats: Arc<Stats>,
 ) -> Result<server::Running, server::Error> {
     server::Server::start(server::Config {
         address: serving.address,
@@ -201,10 +317,7 @@ async fn serve(
         runtime: shared.runtime.clone(),
         pods: Arc::new(pods.clone()),
         clock: shared.clock.clone(),
-        cgroups: shared.cgroups.clone(),
-        cgroup_root: config.cgroup_root.clone(),
-        root: config.node.root.clone(),
-        log_dir: config.log_dir.clone(),
+        stats,
         configuration: configz(config),
     })
     .await
@@ -221,7 +334,35 @@ fn configz(config: &Config) -> serde_json::Value {
         "clusterDomain": config.cluster_domain,
         "maxParallelImagePulls": config.parallel_pulls,
         "staticPodPath": config.static_pods,
+        "containerLogMaxSize": config.rotation.max_size.to_string(),
+        "containerLogMaxFiles": config.rotation.max_files,
+        "containerLogMaxWorkers": config.rotation.workers,
+        "containerLogMonitorInterval": format!("{}s", config.rotation.interval.as_secs()),
+        "imageGCHighThresholdPercent": config.image_gc.high,
+        "imageGCLowThresholdPercent": config.image_gc.low,
+        "imageMinimumGCAge": format!("{}s", config.image_gc.min_age.as_secs()),
+        "imageMaximumGCAge": format!("{}s", config.image_gc.max_age.as_secs()),
+        "evictionHard": eviction(&config.eviction, true),
+        "evictionSoft": eviction(&config.eviction, false),
+        "evictionPressureTransitionPeriod": format!("{}s", config.eviction.transition.as_secs()),
+        "evictionMaxPodGracePeriod": config.eviction.max_pod_grace,
+        "volumeStatsAggPeriod": format!("{}s", config.volume_stats_period.as_secs()),
     }})
+}
+
+/// The thresholds in force, as an administrator would write them.
+fn eviction(config: &pressure::Config, hard: bool) -> BTreeMap<&'static str, String> {
+    let own = |signal: &Signal| *signal != Signal::AllocatableMemory;
+    let chosen = config.thresholds.iter().filter(|t| t.is_hard() == hard && own(&t.signal));
+    chosen
+        .map(|threshold| {
+            let text = match threshold.value {
+                Value::Amount(amount) => threshold.signal.amount(amount),
+                Value::Share(share) => format!("{}%", (share * 1e4).round() / 1e2),
+            };
+            (threshold.signal.as_str(), text)
+        })
+        .collect()
 }
 
 fn facts(config: &Config) -> Facts {

@@ -6,14 +6,16 @@ use std::sync::Arc;
 
 use client::Client;
 use informer::{Clock, EventType, Informer, Recorder};
-use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference, Pod, Secret, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, ObjectReference, Pod, Secret, Service};
 use node::cgroups::{Cgroups, Name};
 use node::cri::Runtime;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::allocations::Allocations;
 use crate::config::Facts;
+use crate::figures::Figures;
 use crate::images::Images;
 use crate::objects::Objects;
 use crate::pod::qos::{self, Class};
@@ -53,6 +55,11 @@ pub struct Shared {
     /// Why pods cannot have a network yet; nothing when they can.
     pub(crate) network: watch::Receiver<Option<String>>,
     pub(crate) owners: Owners,
+    pub(crate) figures: Arc<Figures>,
+    /// What pods were given.
+    pub(crate) allocations: Allocations,
+    /// The node's own object.
+    pub(crate) me: Informer<Node>,
     /// Cancelled when the kubelet stops: workers leave their pods as they are.
     pub(crate) stop: CancellationToken,
 }

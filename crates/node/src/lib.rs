@@ -5,6 +5,7 @@
 //!
 //! - [`cri`] speaks to a container runtime; [`containerd`] keeps one of our own; [`oci`], [`tar`] and [`elf`] make images;
 //! - [`cgroups`], [`mounts`], [`files`] and [`process`] are the kernel's objects a pod is made of;
+//! - [`logind`] tells that the machine is about to be shut down;
 //! - [`cni`], [`net`] and [`nft`] are its network; [`run`] runs other programs.
 
 pub mod cgroups;
@@ -13,6 +14,7 @@ pub mod containerd;
 pub mod cri;
 pub mod elf;
 pub mod files;
+pub mod logind;
 pub mod mounts;
 pub mod net;
 pub mod nft;

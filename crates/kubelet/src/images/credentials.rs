@@ -1,5 +1,6 @@
 //! Registry credentials from a pod's pull secrets: which of them fit an image.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use base64::Engine;
@@ -30,20 +31,38 @@ impl std::fmt::Debug for Entry {
     }
 }
 
-/// The credentials that fit an image, those for the longest path first.
-pub(super) fn matching(secrets: &[Arc<Secret>], image: &str) -> Vec<AuthConfig> {
+/// The credentials that fit an image, those for the longest path first: of the pod's secrets and of the node's own file, a
+/// Docker `config.json`, which is read at every pull so that it can change at any time.
+pub(super) fn matching(secrets: &[Arc<Secret>], file: &Path, image: &str) -> Vec<AuthConfig> {
     let target = normal(image);
     let mut found: Vec<(String, AuthConfig)> = Vec::new();
-    for secret in secrets {
-        for (registry, entry) in entries(secret) {
-            let registry = trimmed(&registry);
-            if fits(&registry, &target) {
-                found.push((registry, auth(&entry)));
-            }
+    for (registry, entry) in secrets.iter().flat_map(|secret| entries(secret)).chain(of_file(file)) {
+        let registry = trimmed(&registry);
+        if fits(&registry, &target) {
+            found.push((registry, auth(&entry)));
         }
     }
     found.sort_by(|(a, _), (b, _)| b.cmp(a));
     found.into_iter().map(|(_, auth)| auth).collect()
+}
+
+fn of_file(file: &Path) -> Vec<(String, Entry)> {
+    let text = match std::fs::read(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Vec::new(),
+        Err(error) => {
+            tracing::warn!(%error, file = %file.display(), "credentials not readable");
+            return Vec::new();
+        }
+    };
+    match serde_json::from_slice::<DockerConfig>(&text) {
+        Ok(config) => config.auths.into_iter().collect(),
+        Err(_) => {
+            // What is wrong could quote a password.
+            tracing::warn!(file = %file.display(), "credentials are not in the form of a Docker configuration");
+            Vec::new()
+        }
+    }
 }
 
 fn entries(secret: &Secret) -> Vec<(String, Entry)> {
@@ -148,13 +167,22 @@ mod tests {
             "docker.io": {"username": "e"},
         }));
         let users = |image: &str| -> Vec<String> {
-            matching(std::slice::from_ref(&secret), image).into_iter().map(|a| a.username).collect()
+            matching(std::slice::from_ref(&secret), Path::new("/nonexistent"), image)
+                .into_iter()
+                .map(|a| a.username)
+                .collect()
         };
         assert_eq!(users("r.example.com/team/x:1"), ["b", "a", "c"]);
         assert_eq!(users("r.example.com/x"), ["a", "c"]);
         assert_eq!(users("other.example.com:5000/x"), ["d"]);
         assert_eq!(users("busybox"), ["e"]);
         assert!(users("localhost/x").is_empty());
-        assert_eq!(matching(&[secret], "r.example.com/team/x")[0].password, "q:r");
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("config.json");
+        assert_eq!(matching(&[secret], &file, "r.example.com/team/x")[0].password, "q:r");
+        std::fs::write(&file, r#"{"auths": {"r.example.com": {"username": "file"}}}"#).unwrap();
+        assert_eq!(matching(&[], &file, "r.example.com/team/x")[0].username, "file");
+        std::fs::write(&file, "{").unwrap();
+        assert!(matching(&[], &file, "r.example.com/team/x").is_empty());
     }
 }

@@ -3,6 +3,7 @@
 //! [`spec`] reads the specification, [`state`] is the runtime's side, [`plan`] decides the next step. All of it is pure;
 //! the worker in [`crate::worker`] acts.
 
+pub mod allocation;
 pub mod plan;
 pub mod qos;
 pub mod resources;

@@ -96,6 +96,13 @@ fn limit(pod: &Pod, name: &str, unit: impl Fn(&Quantity) -> i64 + Copy) -> Optio
     all_limited.then(|| total(pod, name, limits, unit))
 }
 
+/// A pod's limit of a resource, added up over those of its containers that have one; nothing when none has.
+pub fn any_limit(pod: &Pod, name: &str) -> Option<i64> {
+    let mut all = spec::init_containers(pod).iter().chain(spec::containers(pod));
+    all.any(|container| limits(container).is_some_and(|list| list.contains_key(name)))
+        .then(|| total(pod, name, limits, value))
+}
+
 /// Limits of a pod's own cgroup.
 pub fn pod_limits(pod: &Pod, pids: Option<i64>) -> Limits {
     let class = qos::class(pod);

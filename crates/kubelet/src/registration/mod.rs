@@ -19,6 +19,8 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Facts;
+use crate::pressure::Conditions;
+use crate::pressure::thresholds::Threshold;
 use machine::Machine;
 use status::Reading;
 
@@ -49,6 +51,10 @@ pub struct Config {
     pub reserved_cpu_milli: i64,
     /// Memory kept from pods, in bytes.
     pub reserved_memory: i64,
+    /// Disk kept from pods, in bytes.
+    pub reserved_storage: i64,
+    /// What is too little, which pods cannot have either.
+    pub eviction: Vec<Threshold>,
     /// The port of the kubelet's own API.
     pub port: u16,
     /// Which file system pods write to.
@@ -66,6 +72,10 @@ pub struct Registration {
     pub(crate) network: watch::Sender<Option<String>>,
     /// Ranges for this node's pods, as the API assigns them.
     pub(crate) ranges: watch::Sender<Vec<String>>,
+    /// What the node is short of.
+    pub(crate) pressure: watch::Receiver<Conditions>,
+    /// Set while the machine goes down.
+    pub(crate) shutdown: watch::Receiver<bool>,
     /// Rung when the status may have changed.
     pub(crate) bell: Arc<Notify>,
 }
@@ -213,6 +223,9 @@ impl Registration {
                 .then(|| format!("container runtime {}: {} message:{}", words(name), found.reason, found.message))
         };
         let mut problems = Vec::new();
+        if *self.shutdown.borrow() {
+            problems.push("node is shutting down".to_owned());
+        }
         match &runtime {
             Err(error) => problems.push(format!("container runtime is down: {error}")),
             Ok(_) => problems.extend(condition("RuntimeReady")),
@@ -240,7 +253,8 @@ impl Registration {
             }
             !same
         });
-        Reading { machine, problems, runtime: version, images }
+        let pressure = self.pressure.borrow().clone();
+        Reading { machine, problems, pressure, runtime: version, images }
     }
 
     async fn write(&self, old: &NodeStatus, new: &NodeStatus) -> Result<(), client::Error> {
@@ -256,7 +270,7 @@ impl Registration {
         }
     }
 
-    fn reference(&self) -> ObjectReference {
+    pub(crate) fn reference(&self) -> ObjectReference {
         ObjectReference {
             kind: Some("Node".to_owned()),
             name: Some(self.config.name.clone()),

@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 
 use super::Config;
 use super::machine::Machine;
+use crate::pressure::Conditions;
+use crate::pressure::thresholds::{Condition, Signal};
 use crate::status::seconds;
 
-/// Pods are evicted when less memory than this is left, so they are not promised it.
-const EVICTION_MEMORY: i64 = 100 << 20;
 /// Images the status lists at most, the largest first.
 const IMAGES: usize = 50;
 /// Names of one image the status lists at most.
@@ -28,6 +28,8 @@ pub struct Reading {
     pub machine: Machine,
     /// Why the node cannot run pods; empty when it can.
     pub problems: Vec<String>,
+    /// What the node is short of.
+    pub pressure: Conditions,
     /// The runtime, if it answers.
     pub runtime: Option<v1::VersionResponse>,
     /// Its images.
@@ -58,12 +60,18 @@ pub struct Capacity {
 pub fn capacity(config: &Config, machine: &Machine) -> Capacity {
     let capacity =
         Amounts { cpu_milli: machine.processors * 1000, memory: machine.memory, ephemeral_storage: machine.disk };
+    let kept = |signal: Signal, whole: i64| {
+        let hard = config.eviction.iter().find(|threshold| threshold.signal == signal && threshold.is_hard());
+        hard.map_or(0, |threshold| threshold.value.of(whole))
+    };
     let huge: i64 = machine.hugepages.iter().map(|(_, bytes)| bytes).sum();
     let allocatable = Amounts {
         cpu_milli: (capacity.cpu_milli - config.reserved_cpu_milli).max(0),
-        memory: (capacity.memory - config.reserved_memory - EVICTION_MEMORY - huge).max(0),
-        // A tenth is kept free for images and logs.
-        ephemeral_storage: capacity.ephemeral_storage / 10 * 9,
+        memory: (capacity.memory - config.reserved_memory - kept(Signal::Memory, capacity.memory) - huge).max(0),
+        ephemeral_storage: (capacity.ephemeral_storage
+            - config.reserved_storage
+            - kept(Signal::NodeFs, capacity.ephemeral_storage))
+        .max(0),
     };
     Capacity { capacity, allocatable }
 }
@@ -140,10 +148,8 @@ fn quantities(amounts: &Amounts, config: &Config, machine: &Machine, allocatable
 }
 
 fn conditions(reading: &Reading, old: &NodeStatus, now: Timestamp) -> Vec<NodeCondition> {
-    let machine = &reading.machine;
-    let memory = machine.memory_available < EVICTION_MEMORY;
-    let disk = machine.disk_available < machine.disk / 10 || machine.inodes_free < machine.inodes / 20;
-    let pids = machine.processes.0 > 0 && machine.processes.1 > machine.processes.0 / 10 * 9;
+    let [memory, disk, pids] =
+        [Condition::Memory, Condition::Disk, Condition::Pid].map(|condition| reading.pressure.contains(&condition));
     let word = |bad: bool, no: &'static str, yes: &'static str| if bad { yes } else { no };
     let pressure = |name: &str, bad: bool, reason: &str, message: &str| {
         (name.to_owned(), bad, reason.to_owned(), message.to_owned())
@@ -282,6 +288,8 @@ mod tests {
             max_pods: 110,
             reserved_cpu_milli: 100,
             reserved_memory: 0,
+            reserved_storage: 0,
+            eviction: crate::pressure::Config::default().thresholds,
             port: 10250,
             root: "/".into(),
         }

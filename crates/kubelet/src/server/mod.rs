@@ -17,15 +17,14 @@ mod health;
 mod listener;
 mod listing;
 mod logs;
-mod metrics;
+pub(crate) mod metrics;
 mod pods;
 mod query;
 mod route;
-mod stats;
+pub(crate) mod stats;
 mod streaming;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use client::Client;
@@ -33,7 +32,6 @@ use http::header::{ALLOW, HeaderValue};
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use informer::Clock;
-use node::cgroups::{Cgroups, Name};
 use node::cri::Runtime;
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
@@ -49,7 +47,7 @@ use metrics::{Requests, Text};
 pub use pods::Pods;
 use query::Query;
 use route::Route;
-use stats::{Rates, Stats};
+use stats::Stats;
 use streaming::What;
 
 /// The most followed logs and streams at once.
@@ -75,14 +73,8 @@ pub struct Config {
     pub pods: Arc<dyn Pods>,
     /// Time.
     pub clock: Arc<dyn Clock>,
-    /// Groups of processes, where there are any.
-    pub cgroups: Option<Cgroups>,
-    /// The group of all pods.
-    pub cgroup_root: Name,
-    /// Where pods' volumes are.
-    pub root: PathBuf,
-    /// Where the runtime writes logs.
-    pub log_dir: PathBuf,
+    /// What everything uses.
+    pub(crate) stats: Arc<Stats>,
     /// The whole document of `/configz`: `{"kubeletconfig": …}`, the configuration in force.
     pub configuration: serde_json::Value,
 }
@@ -116,14 +108,7 @@ impl Server {
         let stop = CancellationToken::new();
         let inner = Arc::new(Inner {
             auth: Auth::new(config.node_name.clone(), config.client, config.clock.clone()),
-            stats: Stats {
-                node: config.node_name.clone(),
-                root: config.root,
-                log_dir: config.log_dir,
-                cgroups: config.cgroups,
-                cgroup_root: config.cgroup_root,
-                rates: Rates::default(),
-            },
+            stats: config.stats,
             node_name: config.node_name,
             runtime: config.runtime,
             pods: config.pods,
@@ -194,7 +179,7 @@ struct Inner {
     auth: Auth,
     runtime: Arc<dyn Runtime>,
     pods: Arc<dyn Pods>,
-    stats: Stats,
+    stats: Arc<Stats>,
     clock: Arc<dyn Clock>,
     configuration: serde_json::Value,
     requests: Requests,

@@ -28,11 +28,18 @@ pub(super) fn all(view: &View<'_>, status: &PodStatus) -> Vec<PodCondition> {
         out.retain(|c| c.type_ != "DisruptionTarget");
         out.push(disruption.clone());
     }
+    if let Some(verdict) = view.verdict.filter(|verdict| verdict.disruption) {
+        out.retain(|c| c.type_ != "DisruptionTarget");
+        let mut noted = new("DisruptionTarget", true, "TerminationByKubelet", &verdict.message);
+        noted.observed_generation = view.pod.metadata.generation;
+        transition(&mut noted, view.old.conditions.as_deref().unwrap_or_default(), view.now);
+        out.push(noted);
+    }
     let containers = containers_ready(view, status);
     let ready = ready(view, &out, &containers);
     let ours = [sandbox(view), initialized(view, status), ready, containers, new("PodScheduled", true, "", "")];
     let generation = view.pod.metadata.generation;
-    for mut condition in ours {
+    for mut condition in ours.into_iter().chain(resize(view)) {
         condition.observed_generation = generation;
         transition(&mut condition, view.old.conditions.as_deref().unwrap_or_default(), view.now);
         out.push(condition);
@@ -75,6 +82,17 @@ fn new(name: &str, holds: bool, reason: &str, message: &str) -> PodCondition {
         message: text(message),
         ..PodCondition::default()
     }
+}
+
+/// A change of resources that waits, and one that is on its way.
+fn resize(view: &View<'_>) -> impl Iterator<Item = PodCondition> {
+    let pending = view.resize.pending.as_ref();
+    let pending = pending.map(|(reason, message)| new("PodResizePending", true, reason, message));
+    let progress = view.resize.progress.as_ref().map(|error| match error {
+        Some(why) => new("PodResizeInProgress", true, "Error", why),
+        None => new("PodResizeInProgress", true, "", ""),
+    });
+    pending.into_iter().chain(progress)
 }
 
 fn sandbox(view: &View<'_>) -> PodCondition {

@@ -56,6 +56,7 @@ fn from_runtime(
     previous: Option<&Runtime>,
     old: Option<&ContainerStatus>,
 ) -> ContainerStatus {
+    let in_force = view.allocation.and_then(|allocation| allocation.in_force(&latest.id));
     let mut status = ContainerStatus {
         name: spec.name.clone(),
         restart_count: i32::try_from(latest.restarts).unwrap_or(i32::MAX),
@@ -65,7 +66,7 @@ fn from_runtime(
         state: Some(state(view, latest, old)),
         last_state: previous.map(|previous| state(view, previous, None)),
         allocated_resources: spec.resources.as_ref().and_then(|r| r.requests.clone()),
-        resources: spec.resources.clone(),
+        resources: in_force.or(spec.resources.as_ref()).cloned(),
         user: latest.user.as_ref().map(|user| ContainerUser {
             linux: Some(LinuxContainerUser {
                 uid: user.uid,

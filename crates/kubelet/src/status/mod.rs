@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{HostIP, Pod, PodIP, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use crate::pod::allocation::Allocation;
 use crate::pod::state::State;
 use crate::pod::{qos, spec};
 use crate::probes::Verdicts;
@@ -28,12 +29,23 @@ pub struct Waiting {
 }
 
 /// An end that the kubelet itself decided: an eviction, a deadline, a refusal.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// Such as `Evicted`.
     pub reason: String,
     /// For people.
     pub message: String,
+    /// Whether the pod was running well and had to go for the node's sake.
+    pub disruption: bool,
+}
+
+/// How far a change of a running pod's resources got.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Resize {
+    /// Why the node has not granted it: a word and a sentence.
+    pub pending: Option<(String, String)>,
+    /// Set while it is being brought about; with what went wrong, if something did.
+    pub progress: Option<Option<String>>,
 }
 
 /// Everything a status is made from.
@@ -53,6 +65,10 @@ pub struct View<'a> {
     pub terminal: bool,
     /// Set when the kubelet ended the pod.
     pub verdict: Option<&'a Verdict>,
+    /// What the pod was given, when that is known.
+    pub allocation: Option<&'a Allocation>,
+    /// How far a change of that got.
+    pub resize: &'a Resize,
     /// The node's addresses, the main one first.
     pub host_ips: &'a [String],
     /// Prefix of container ids, such as `containerd`.
@@ -82,7 +98,8 @@ pub fn status(view: &View<'_>) -> PodStatus {
         status.message = old.message.clone().or_else(|| api.and_then(|s| s.message.clone()));
     }
     status.phase = Some(phase.to_owned());
-    if let Some(verdict) = view.verdict {
+    // An end is told when it has come: until then others may rely on the pod still holding what it holds.
+    if let Some(verdict) = view.verdict.filter(|_| view.terminal || !view.state.is_running()) {
         status.phase = Some("Failed".to_owned());
         status.reason = Some(verdict.reason.clone());
         status.message = Some(verdict.message.clone());

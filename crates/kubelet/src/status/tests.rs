@@ -77,6 +77,8 @@ impl Case {
             waiting: &self.waiting,
             terminal: self.terminal,
             verdict: None,
+            allocation: None,
+            resize: &Resize::default(),
             host_ips: &["192.168.1.1".to_owned()],
             runtime: "containerd",
             now: Timestamp::UNIX_EPOCH,

@@ -26,7 +26,7 @@ impl Worker {
         self.report(true);
         loop {
             let order = self.orders.borrow_and_update().clone();
-            self.pod = order.pod.clone();
+            self.take(&order.pod);
             if order.gone || spec::is_deleting(&self.pod) {
                 self.remove_traces().await;
                 match &self.writer {
@@ -53,7 +53,7 @@ impl Worker {
         let since = self.shared.clock.monotonic();
         loop {
             let order = self.orders.borrow_and_update().clone();
-            self.pod = order.pod.clone();
+            self.take(&order.pod);
             self.verdict = order.end.as_ref().map(|end| end.verdict.clone()).or(self.verdict.take());
             let grace = grace(&order);
             let spent = i64::try_from((self.shared.clock.monotonic() - since).as_secs()).unwrap_or(i64::MAX);
@@ -166,6 +166,8 @@ impl Worker {
         self.shared.secrets.release(&uid);
         self.shared.tokens.forget(&uid);
         self.shared.images.forget(&uid);
+        self.shared.allocations.remove(&uid);
+        self.shared.figures.forget(&uid);
         loop {
             let (root, pod) = (self.shared.settings.root.clone(), uid.clone());
             let removed = tokio::task::spawn_blocking(move || volumes::remove(&root, &pod)).await;

@@ -11,6 +11,7 @@
 
 mod end;
 mod probing;
+mod resize;
 mod start;
 mod sync;
 mod volumes;
@@ -26,11 +27,12 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use crate::backoff::Restarts;
+use crate::pod::allocation::Allocation;
 use crate::pod::spec;
 use crate::pod::state::State;
 use crate::probes::Verdicts;
 use crate::shared::Shared;
-use crate::status::{Verdict, View, Waiting};
+use crate::status::{Resize, Verdict, View, Waiting};
 use crate::writer::Writer;
 use probing::Probes;
 
@@ -73,7 +75,7 @@ pub struct Handle {
 
 /// What happened outside since the worker last looked.
 #[derive(Debug, Default)]
-struct News {
+pub struct News {
     bell: Notify,
     /// Containers and sandboxes the runtime says have ended; their state may follow a moment later.
     exits: Mutex<HashSet<String>>,
@@ -81,10 +83,17 @@ struct News {
     references: AtomicBool,
 }
 
+impl News {
+    /// Something changed that concerns the pod.
+    pub fn ring(&self) {
+        self.bell.notify_one();
+    }
+}
+
 impl Handle {
     /// Something of the pod changed in the runtime.
     pub fn ring(&self) {
-        self.news.bell.notify_one();
+        self.news.ring();
     }
 
     /// A container or sandbox of the pod ended.
@@ -121,6 +130,9 @@ pub struct Worker {
     /// Events that would say the same at every try.
     said: HashSet<String>,
     verdict: Option<Verdict>,
+    /// What the pod was given, once that was looked at.
+    allocation: Option<Allocation>,
+    resize: Resize,
 }
 
 /// Starts the worker of a pod.
@@ -149,6 +161,8 @@ pub fn start(shared: Arc<Shared>, order: Order) -> Handle {
         claims: HashMap::new(),
         said: HashSet::new(),
         verdict: None,
+        allocation: None,
+        resize: Resize::default(),
     };
     let stop = worker.shared.stop.clone();
     tokio::spawn(async move {
@@ -179,7 +193,7 @@ impl Worker {
     async fn run(mut self) {
         loop {
             let order = self.orders.borrow_and_update().clone();
-            self.pod = order.pod.clone();
+            self.take(&order.pod);
             if order.ends() {
                 break;
             }
@@ -255,6 +269,8 @@ impl Worker {
             waiting: &self.waiting,
             terminal,
             verdict: self.verdict.as_ref(),
+            allocation: self.allocation.as_ref(),
+            resize: &self.resize,
             host_ips: &facts.host_ips,
             runtime: &self.shared.runtime_name,
             now: self.now(),

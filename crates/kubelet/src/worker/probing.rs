@@ -79,10 +79,23 @@ impl Worker {
         let list = member.kind;
         let ask = {
             let (shared, id, container, probe) = (shared.clone(), id.clone(), container.clone(), probe.clone());
+            let pod = pod.clone();
             move || {
-                let (shared, id, container, ip, probe) =
-                    (shared.clone(), id.clone(), container.clone(), ip.clone(), probe.clone());
-                async move { prober::probe(&*shared.runtime, &id, &container, &ip, &probe).await }.boxed()
+                let (shared, id, container, ip, probe, pod) =
+                    (shared.clone(), id.clone(), container.clone(), ip.clone(), probe.clone(), pod.clone());
+                async move {
+                    let asked = shared.clock.monotonic();
+                    let outcome = prober::probe(&*shared.runtime, &id, &container, &ip, &probe).await;
+                    let result = match outcome {
+                        Outcome::Success | Outcome::Warning(_) => "successful",
+                        Outcome::Failure(_) => "failed",
+                        Outcome::Error(_) => "unknown",
+                    };
+                    let took = shared.clock.monotonic() - asked;
+                    shared.figures.probed(&pod, &container.name, kind, result, took);
+                    outcome
+                }
+                .boxed()
             }
         };
         let started = {

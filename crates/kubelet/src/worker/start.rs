@@ -136,6 +136,7 @@ impl Worker {
         })?;
         hop.end(spec::uid(&pod), "", 0);
         shared.owners.lock().insert(id.clone(), spec::uid(&pod).to_owned());
+        self.note_resources(&id, &name);
         event(EventType::Normal, "Created", "Container created");
         let hop = hops::start(Hop::StartContainer, "start");
         shared.runtime.start_container(&id).await.map_err(|e| {
@@ -143,6 +144,7 @@ impl Worker {
             not_started("RunContainerError", e.message())
         })?;
         hop.end(spec::uid(&pod), "", 0);
+        shared.figures.started(member.kind);
         event(EventType::Normal, "Started", "Container started");
         if let Some(hook) = member.container.lifecycle.as_ref().and_then(|l| l.post_start.as_ref()) {
             let ip = self.ip();

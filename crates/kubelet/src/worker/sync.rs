@@ -12,7 +12,7 @@ use crate::pod::{resources, spec};
 use crate::status::Verdict;
 
 /// After a failure that no news would announce the end of.
-const AGAIN: Duration = Duration::from_secs(10);
+pub(super) const AGAIN: Duration = Duration::from_secs(10);
 /// Between looks at a container whose end was announced before its state says so.
 const SETTLE: Duration = Duration::from_millis(10);
 /// Steps in one turn; more of them would be a loop.
@@ -21,6 +21,7 @@ const STEPS: usize = 64;
 impl Worker {
     /// Brings the pod as far as it gets.
     pub(super) async fn sync(&mut self) -> Turn {
+        self.allocate();
         let mut unsettled = 0;
         for _ in 0..STEPS {
             if let Err(error) = self.read().await {
@@ -41,8 +42,14 @@ impl Worker {
             if matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed")) {
                 return Turn::Finished;
             }
-            let plan = plan::plan(&self.pod, &self.state, &self.verdicts.lock().clone());
-            match self.step(plan).await {
+            let step = match self.actuate().await {
+                Some(step) => step,
+                None => {
+                    let plan = plan::plan(&self.pod, &self.state, &self.verdicts.lock().clone());
+                    self.step(plan).await
+                }
+            };
+            match step {
                 Step::Again => {}
                 Step::Wait(delay) => {
                     // What could not be started is part of the status.
@@ -73,6 +80,7 @@ impl Worker {
         left.is_zero().then(|| Verdict {
             reason: "DeadlineExceeded".to_owned(),
             message: "Pod was active on the node longer than the specified deadline".to_owned(),
+            disruption: false,
         })
     }
 
@@ -181,7 +189,7 @@ impl Worker {
         if spec::is_host_network(&self.pod) { None } else { self.shared.network.borrow().clone() }
     }
 
-    async fn make_cgroup(&self) -> Result<(), node::cgroups::Error> {
+    pub(super) async fn make_cgroup(&self) -> Result<(), node::cgroups::Error> {
         let Some(cgroups) = &self.shared.cgroups else { return Ok(()) };
         let name = self.shared.cgroup(&self.pod);
         let limits: Limits = resources::pod_limits(&self.pod, self.shared.settings.pod_pids);

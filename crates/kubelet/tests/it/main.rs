@@ -4,5 +4,8 @@
 //! cgroup, and refuses the range first, so that no packet can leave the machine.
 
 mod lifecycle;
+mod pressure;
+mod registry;
+mod resize;
 mod rig;
 mod serving;

@@ -1,13 +1,12 @@
 //! A cluster with one real node.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use client::{Client, DeleteOptions};
-use k8s_openapi::api::core::v1::{Event, Node, Pod};
-use kubelet::{Config, Network, registration};
+use k8s_openapi::api::core::v1::{Event, Pod};
+use kubelet::{Config, Network};
 use node::cgroups::{Cgroups, Driver, Name};
 use node::containerd::Containerd;
 use node::cri::{Runtime, v1};
@@ -19,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 pub const PAUSE: &str = "registry.trireme.local/pause:1";
 pub const BUSYBOX: &str = "registry.trireme.local/busybox:1";
 pub const NODE: &str = "node-1";
-const SOON: Duration = Duration::from_secs(40);
+const SOON: Duration = Duration::from_secs(120);
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
@@ -38,6 +37,11 @@ pub struct Rig {
 
 impl Rig {
     pub async fn start() -> Self {
+        Self::start_with(|_| {}).await
+    }
+
+    /// With settings of its own.
+    pub async fn start_with(adjust: impl FnOnce(&mut Config)) -> Self {
         let _ = tracing_subscriber::fmt()
             .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
             .with_writer(std::io::stderr)
@@ -66,32 +70,15 @@ impl Rig {
         containerd.import_bytes(PAUSE, || oci::pause(PAUSE).unwrap()).await.unwrap();
         let applets = [
             "sh", "echo", "cat", "sleep", "ip", "hostname", "true", "false", "nc", "wget", "httpd", "ls", "id", "env",
-            "printf", "mkdir", "touch", "rm", "kill",
+            "printf", "mkdir", "touch", "rm", "kill", "dd", "seq", "yes", "ln", "tail", "head", "test", "grep",
+            "mount",
         ];
         let program = std::fs::read("/bin/busybox").unwrap();
         containerd.import_bytes(BUSYBOX, || oci::busybox(BUSYBOX, program, &applets)).await.unwrap();
-        let config = Config {
-            node: registration::Config {
-                name: NODE.into(),
-                hostname: NODE.into(),
-                addresses: vec!["127.0.0.1".into()],
-                labels: BTreeMap::new(),
-                taints: vec![],
-                max_pods: 110,
-                reserved_cpu_milli: 0,
-                reserved_memory: 0,
-                port: 10250,
-                root: at("kubelet"),
-            },
-            log_dir: at("logs"),
-            seccomp_dir: at("seccomp"),
+        let mut config = Config {
             cluster_dns: vec!["10.96.0.10".into()],
-            cluster_domain: "cluster.local".into(),
-            resolv_conf: "/etc/resolv.conf".into(),
             cgroup_root: cgroup.clone(),
             pod_pids: Some(1000),
-            parallel_pulls: 3,
-            static_pods: Some(at("manifests")),
             network: Some(Network {
                 conf_dir: at("cni"),
                 bridge: bridge.clone(),
@@ -99,9 +86,13 @@ impl Rig {
                 ipam_dir: at("ipam"),
                 ranges: vec![range.to_string()],
             }),
-            serving: None,
+            ..Config::new(NODE, dir.path())
         };
-        let mut config = config;
+        config.node.addresses = vec!["127.0.0.1".into()];
+        config.image_gc.keep = vec![PAUSE.into()];
+        // Disks of development machines are fuller than those of nodes.
+        config.eviction.thresholds.clear();
+        adjust(&mut config);
         let pair = cluster.keys().node_server(NODE, &["127.0.0.1".to_owned()]).unwrap();
         config.serving = Some(kubelet::Serving {
             address: "127.0.0.1:0".parse().unwrap(),
@@ -267,8 +258,15 @@ impl Rig {
         }
     }
 
-    pub async fn node(&self) -> Node {
-        self.admin.get::<Node>("", NODE).await.unwrap()
+    /// A number in a file of the pod's cgroup, by the file's name on either version.
+    pub fn cgroup_number(&self, pod: &Pod, controller: &str, v1: &str, v2: &str) -> i64 {
+        let root = std::path::Path::new("/sys/fs/cgroup");
+        let name = self.cgroup.child("burstable").child(&format!("pod{}", pod.metadata.uid.as_ref().unwrap()));
+        let path = name.path(Driver::Cgroupfs);
+        let old = root.join(controller).join(&path).join(v1);
+        let text =
+            std::fs::read_to_string(&old).or_else(|_| std::fs::read_to_string(root.join(&path).join(v2))).unwrap();
+        text.split_whitespace().next().unwrap().parse().unwrap_or(-1)
     }
 
     /// The log of a container, without times.

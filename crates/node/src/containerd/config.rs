@@ -88,6 +88,8 @@ impl Config {
         line(format_args!("restrict_oom_score_adj = {}", self.restrict_oom_score_adj));
         line(format_args!("stream_server_address = \"127.0.0.1\"\nstream_server_port = \"0\""));
         line(format_args!("tolerate_missing_hugetlb_controller = true"));
+        // Network namespaces lie with everything else of ours, and not among those of the whole machine.
+        line(format_args!("netns_mounts_under_state_dir = true"));
         line(format_args!("[plugins.\"io.containerd.grpc.v1.cri\".cni]"));
         line(format_args!("bin_dir = {}\nconf_dir = {}", quote(&self.cni_bin_dir), quote(&self.cni_conf_dir)));
         line(format_args!("max_conf_num = 1"));

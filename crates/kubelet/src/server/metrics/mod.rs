@@ -257,6 +257,7 @@ mod tests {
             cpu: cpu.clone(),
             memory: memory.clone(),
             network: Some(Network { time, main: eth0.clone(), interfaces: vec![eth0] }),
+            volumes: vec![],
             ephemeral_storage: None,
             process_stats: None,
         };

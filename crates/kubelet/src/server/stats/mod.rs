@@ -3,6 +3,7 @@
 mod machine;
 mod rates;
 pub mod types;
+mod volumes;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ use types::{
     ContainerStats, Cpu, Fs, Interface, Memory, Network, NodeStats, PodReference, PodStats, ProcessStats, RuntimeStats,
     Summary,
 };
+pub use volumes::Volumes;
 
 /// Counters nobody asked about for this long are forgotten.
 const MEMORY: SignedDuration = SignedDuration::from_mins(10);
@@ -36,9 +38,18 @@ pub struct Stats {
     pub cgroup_root: Name,
     /// Readings made before.
     pub rates: Rates,
+    /// What volumes take.
+    pub volumes: Volumes,
 }
 
 impl Stats {
+    /// Memory that cannot be had back without pain: of the whole machine, and of all pods together.
+    pub fn memory_in_use(&self) -> (Option<u64>, Option<u64>) {
+        let whole = self.cgroups.as_ref().and_then(Cgroups::usage_of_root);
+        let pods = self.cgroups.as_ref().and_then(|cgroups| cgroups.usage(&self.cgroup_root));
+        (whole.map(|usage| usage.working_set), pods.map(|usage| usage.working_set))
+    }
+
     /// Reads everything; `brief` leaves out disks and networks.
     pub async fn summary(
         &self,
@@ -86,6 +97,7 @@ impl Stats {
         let mut summary = Summary { node: self.machine(&images, image_fs, now, brief), pods: all };
         if !brief {
             self.measure_logs(&mut summary, now).await;
+            self.measure_volumes(&mut summary, &known, now).await;
         }
         self.rates.forget_before(now.checked_sub(MEMORY).unwrap_or(Timestamp::MIN));
         Ok(summary)
@@ -115,6 +127,7 @@ impl Stats {
             cpu: cpu.or_else(|| sum_cpu(&containers)),
             memory: memory.or_else(|| sum_memory(&containers)),
             network: network.and_then(|stats| stats.network.as_ref()).and_then(pod_network),
+            volumes: Vec::new(),
             ephemeral_storage: None,
             process_stats: usage.map(|usage| ProcessStats { process_count: usage.pids }),
             pod_ref,
@@ -201,6 +214,28 @@ impl Stats {
             fs: if brief { None } else { fs(&self.root, now) },
             runtime: (!brief).then(|| RuntimeStats { container_fs: container_fs.or(image_fs.clone()), image_fs }),
             rlimit: machine::processes(&text("/proc/sys/kernel/pid_max"), &text("/proc/loadavg"), now),
+        }
+    }
+
+    /// Adds what volumes take; those on disk that go with the pod count as its own.
+    async fn measure_volumes(&self, summary: &mut Summary, known: &HashMap<String, Pod>, now: Timestamp) {
+        let uids: Vec<String> = summary.pods.iter().map(|pod| pod.pod_ref.uid.clone()).collect();
+        let measured = self.volumes.of(&self.root, &uids, now).await;
+        for (pod, volumes) in summary.pods.iter_mut().zip(measured) {
+            let spec = known.get(&pod.pod_ref.uid).and_then(|pod| pod.spec.as_ref());
+            for volume in &volumes {
+                let mut sources = spec.into_iter().flat_map(|spec| spec.volumes.iter().flatten());
+                let own = sources.any(|source| {
+                    let on_disk =
+                        source.empty_dir.as_ref().is_some_and(|dir| dir.medium.as_deref().unwrap_or("") == "");
+                    source.name == volume.name && (on_disk || source.config_map.is_some())
+                });
+                if let Some(all) = pod.ephemeral_storage.as_mut().filter(|_| own) {
+                    all.used_bytes += volume.fs.used_bytes;
+                    all.inodes_used += volume.fs.inodes_used;
+                }
+            }
+            pod.volumes = volumes;
         }
     }
 

@@ -99,12 +99,25 @@ pub struct PodStats {
     /// Its network.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
-    /// What its containers and logs take of the disk.
+    /// Its volumes on the node's disks.
+    #[serde(rename = "volume", skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<VolumeStats>,
+    /// What its containers, logs and volumes that go with it take of the disk.
     #[serde(rename = "ephemeral-storage", skip_serializing_if = "Option::is_none")]
     pub ephemeral_storage: Option<Fs>,
     /// Its processes.
     #[serde(rename = "process_stats", skip_serializing_if = "Option::is_none")]
     pub process_stats: Option<ProcessStats>,
+}
+
+/// A volume.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct VolumeStats {
+    /// What it takes, and what there is.
+    #[serde(flatten)]
+    pub fs: Fs,
+    /// Its name in the pod.
+    pub name: String,
 }
 
 /// Processes of a pod.

@@ -1,0 +1,271 @@
+//! The administrator's file: a `KubeletConfiguration`, as far as this kubelet has what it sets. What it does not have is
+//! refused by name instead of being accepted and forgotten.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer};
+
+use crate::pressure::thresholds;
+use crate::run::Config;
+use crate::{pressure, shutdown};
+
+const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
+const KIND: &str = "KubeletConfiguration";
+
+/// Why a file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It cannot be read.
+    #[error("read {path}: {source}", path = path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// It is not a configuration.
+    #[error("{path}: {why}", path = path.display())]
+    Parse {
+        /// Which.
+        path: PathBuf,
+        /// In words.
+        why: String,
+    },
+    /// A field's value cannot be used.
+    #[error("{field}: {why}")]
+    Value {
+        /// Which.
+        field: &'static str,
+        /// In words.
+        why: String,
+    },
+}
+
+/// A duration as Go writes it: `1m30s`, `250ms`, `1h`. Negative ones are none.
+pub fn go_duration(text: &str) -> Option<Duration> {
+    if text == "0" {
+        return Some(Duration::ZERO);
+    }
+    let mut rest = text;
+    let mut seconds = 0.0;
+    while !rest.is_empty() {
+        let number = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let unit_end = rest[number..].find(|c: char| c.is_ascii_digit()).map_or(rest.len(), |at| at + number);
+        let value: f64 = rest[..number].parse().ok()?;
+        seconds += value
+            * match &rest[number..unit_end] {
+                "h" => 3600.0,
+                "m" => 60.0,
+                "s" => 1.0,
+                "ms" => 1e-3,
+                "us" | "µs" => 1e-6,
+                "ns" => 1e-9,
+                _ => return None,
+            };
+        rest = &rest[unit_end..];
+    }
+    (!text.is_empty()).then_some(())?;
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let parsed = go_duration(&text).ok_or_else(|| serde::de::Error::custom(format!("invalid duration {text:?}")))?;
+    Ok(Some(parsed))
+}
+
+/// The file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct File {
+    api_version: String,
+    kind: String,
+    max_pods: Option<u32>,
+    pod_pids_limit: Option<i64>,
+    #[serde(rename = "clusterDNS")]
+    cluster_dns: Option<Vec<String>>,
+    cluster_domain: Option<String>,
+    resolv_conf: Option<PathBuf>,
+    static_pod_path: Option<PathBuf>,
+    max_parallel_image_pulls: Option<usize>,
+    serialize_image_pulls: Option<bool>,
+    system_reserved: Option<BTreeMap<String, String>>,
+    kube_reserved: Option<BTreeMap<String, String>>,
+    container_log_max_size: Option<String>,
+    container_log_max_files: Option<usize>,
+    container_log_max_workers: Option<usize>,
+    #[serde(deserialize_with = "duration")]
+    container_log_monitor_interval: Option<Duration>,
+    #[serde(rename = "imageMinimumGCAge", deserialize_with = "duration")]
+    image_minimum_gc_age: Option<Duration>,
+    #[serde(rename = "imageMaximumGCAge", deserialize_with = "duration")]
+    image_maximum_gc_age: Option<Duration>,
+    #[serde(rename = "imageGCHighThresholdPercent")]
+    image_gc_high_threshold_percent: Option<u8>,
+    #[serde(rename = "imageGCLowThresholdPercent")]
+    image_gc_low_threshold_percent: Option<u8>,
+    eviction_hard: Option<thresholds::Settings>,
+    eviction_soft: Option<thresholds::Settings>,
+    eviction_soft_grace_period: Option<thresholds::Settings>,
+    eviction_minimum_reclaim: Option<thresholds::Settings>,
+    #[serde(deserialize_with = "duration")]
+    eviction_pressure_transition_period: Option<Duration>,
+    eviction_max_pod_grace_period: Option<i64>,
+    #[serde(deserialize_with = "duration")]
+    volume_stats_agg_period: Option<Duration>,
+    #[serde(deserialize_with = "duration")]
+    shutdown_grace_period: Option<Duration>,
+    #[serde(deserialize_with = "duration")]
+    shutdown_grace_period_critical_pods: Option<Duration>,
+    shutdown_grace_period_by_pod_priority: Option<Vec<ShutdownPeriod>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ShutdownPeriod {
+    priority: i32,
+    shutdown_grace_period_seconds: i64,
+}
+
+/// Reads a file into a configuration that has defaults already.
+pub fn read(path: &Path, config: &mut Config) -> Result<(), Error> {
+    let text = std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+    let parse = |why: String| Error::Parse { path: path.to_owned(), why };
+    let file: File = serde_saphyr::from_str(&text).map_err(|error| parse(error.to_string()))?;
+    if file.api_version != API_VERSION || file.kind != KIND {
+        return Err(parse(format!("not a {KIND} of {API_VERSION}")));
+    }
+    apply(file, config)
+}
+
+fn apply(file: File, config: &mut Config) -> Result<(), Error> {
+    let value = |field: &'static str, why: &dyn std::fmt::Display| Error::Value { field, why: why.to_string() };
+    fn set<T>(place: &mut T, given: Option<T>) {
+        if let Some(given) = given {
+            *place = given;
+        }
+    }
+    set(&mut config.node.max_pods, file.max_pods);
+    config.pod_pids = file.pod_pids_limit.map_or(config.pod_pids, |limit| (limit > 0).then_some(limit));
+    set(&mut config.cluster_dns, file.cluster_dns);
+    set(&mut config.cluster_domain, file.cluster_domain);
+    set(&mut config.resolv_conf, file.resolv_conf);
+    config.static_pods = file.static_pod_path.or(config.static_pods.take());
+    set(&mut config.parallel_pulls, file.max_parallel_image_pulls);
+    if file.serialize_image_pulls == Some(true) {
+        config.parallel_pulls = 1;
+    }
+    for (field, reserved) in [("systemReserved", file.system_reserved), ("kubeReserved", file.kube_reserved)] {
+        for (name, text) in reserved.into_iter().flatten() {
+            let amount: machinery::quantity::Quantity = text.parse().map_err(|error| value(field, &error))?;
+            match name.as_str() {
+                "cpu" => config.node.reserved_cpu_milli += amount.milli_value(),
+                "memory" => config.node.reserved_memory += amount.value(),
+                "ephemeral-storage" => config.node.reserved_storage += amount.value(),
+                other => return Err(value(field, &format!("{other:?} cannot be reserved"))),
+            }
+        }
+    }
+    let rotation = &mut config.rotation;
+    if let Some(text) = file.container_log_max_size {
+        let size: machinery::quantity::Quantity = text.parse().map_err(|error| value("containerLogMaxSize", &error))?;
+        rotation.max_size = size.value();
+    }
+    set(&mut rotation.max_files, file.container_log_max_files);
+    if rotation.max_files < 2 {
+        return Err(value("containerLogMaxFiles", &"must be greater than 1"));
+    }
+    set(&mut rotation.workers, file.container_log_max_workers);
+    set(&mut rotation.interval, file.container_log_monitor_interval);
+    let policy = &mut config.image_gc;
+    set(&mut policy.min_age, file.image_minimum_gc_age);
+    set(&mut policy.max_age, file.image_maximum_gc_age);
+    set(&mut policy.high, file.image_gc_high_threshold_percent);
+    set(&mut policy.low, file.image_gc_low_threshold_percent);
+    if policy.high > 100 || policy.low >= policy.high {
+        return Err(value(
+            "imageGCLowThresholdPercent",
+            &"must be less than imageGCHighThresholdPercent, which is at most 100",
+        ));
+    }
+    if file.eviction_hard.is_some() || file.eviction_soft.is_some() || file.eviction_minimum_reclaim.is_some() {
+        let hard = file.eviction_hard.unwrap_or_else(pressure::default_hard);
+        let given = |settings: Option<thresholds::Settings>| settings.unwrap_or_default();
+        let parsed = thresholds::parse(
+            &hard,
+            &given(file.eviction_soft),
+            &given(file.eviction_soft_grace_period),
+            &given(file.eviction_minimum_reclaim),
+        );
+        config.eviction.thresholds = parsed.map_err(|error| value("evictionHard", &error))?;
+    }
+    set(&mut config.eviction.transition, file.eviction_pressure_transition_period);
+    set(&mut config.eviction.max_pod_grace, file.eviction_max_pod_grace_period);
+    set(&mut config.volume_stats_period, file.volume_stats_agg_period);
+    let whole = file.shutdown_grace_period.unwrap_or_default();
+    let critical = file.shutdown_grace_period_critical_pods.unwrap_or_default();
+    if critical > whole {
+        return Err(value("shutdownGracePeriodCriticalPods", &"must be <= shutdownGracePeriod"));
+    }
+    if let Some(periods) = file.shutdown_grace_period_by_pod_priority {
+        if !whole.is_zero() {
+            return Err(value("shutdownGracePeriodByPodPriority", &"cannot be set together with shutdownGracePeriod"));
+        }
+        let period = |one: ShutdownPeriod| shutdown::Period {
+            priority: one.priority,
+            seconds: one.shutdown_grace_period_seconds,
+        };
+        let mut periods: Vec<shutdown::Period> = periods.into_iter().map(period).collect();
+        periods.sort_by_key(|period| period.priority);
+        config.shutdown = shutdown::Config(periods);
+    } else if !whole.is_zero() {
+        config.shutdown = shutdown::Config::new(whole, critical);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Result<Config, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("kubelet.yaml");
+        std::fs::write(&path, format!("apiVersion: {API_VERSION}\nkind: {KIND}\n{text}")).unwrap();
+        let mut config = Config::new("n", dir.path());
+        read(&path, &mut config).map(|()| config).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_file_sets_what_it_names() {
+        let config = parsed(
+            "maxPods: 50\npodPidsLimit: 100\ncontainerLogMaxSize: 1Mi\ncontainerLogMonitorInterval: 1m30s\n\
+             imageMinimumGCAge: 1h\nevictionHard:\n  memory.available: 200Mi\nshutdownGracePeriod: 30s\n\
+             shutdownGracePeriodCriticalPods: 10s\nsystemReserved:\n  cpu: 100m\nkubeReserved:\n  cpu: \"1\"\n",
+        )
+        .unwrap();
+        assert_eq!((config.node.max_pods, config.pod_pids), (50, Some(100)));
+        assert_eq!((config.rotation.max_size, config.rotation.interval), (1 << 20, Duration::from_secs(90)));
+        assert_eq!((config.image_gc.min_age, config.image_gc.high), (Duration::from_secs(3600), 85));
+        assert_eq!(config.eviction.thresholds.len(), 2);
+        assert_eq!(config.shutdown.0.len(), 2);
+        assert_eq!(config.node.reserved_cpu_milli, 1100);
+        assert!(parsed("nonsense: 1\n").unwrap_err().contains("nonsense"));
+        assert!(parsed("imageGCLowThresholdPercent: 90\n").unwrap_err().starts_with("imageGCLowThresholdPercent"));
+    }
+
+    #[test]
+    fn durations_are_read_as_go_writes_them() {
+        let check =
+            |text: &str, millis: Option<u128>| assert_eq!(go_duration(text).map(|d| d.as_millis()), millis, "{text}");
+        check("1m30s", Some(90_000));
+        check("1.5h", Some(5_400_000));
+        check("250ms", Some(250));
+        check("0", Some(0));
+        for bad in ["", "5", "-1s", "1x", "s"] {
+            check(bad, None);
+        }
+    }
+}
