@@ -22,8 +22,8 @@ up: build ## Start a cluster in the background and show it at work
 	@scripts/packages run
 	@DATA="$(DATA)" scripts/up
 
-down: ## Stop the cluster that `make up` started; its data stays in .run
-	@DATA="$(DATA)" scripts/down
+down: ## Stop the cluster that `make up` started, containers too unless KEEP=1; its data stays in .run
+	@DATA="$(DATA)" KEEP="$(KEEP)" scripts/down
 
 test: ## Run all tests
 	@scripts/packages build run test
@@ -38,6 +38,6 @@ bench: build ## Measure, as JSON lines; PEER_KUBECONFIG=file measures another se
 	@scripts/packages run
 	@$(CARGO) run --release --locked -q -p trireme --example bench
 
-soak: ## The long runs: 100 kills under load on each store
+soak: ## The long runs: 100 kills under load on each store, a node with 110 pods, 500 pods that come and go, 60 kills
 	@scripts/packages build run test
 	@TRIREME_SOAK=1 $(CARGO) test --release --locked -p trireme --test it soak -- --nocapture --test-threads 1

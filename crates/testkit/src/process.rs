@@ -38,6 +38,13 @@ impl Server {
         server
     }
 
+    /// The same data directory and port with other arguments, from the next start on.
+    #[must_use]
+    pub fn with_arguments(mut self, arguments: &[&str]) -> Self {
+        self.options.arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        self
+    }
+
     /// Starts the process without waiting for anything.
     pub fn spawn(&mut self) {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.log()).expect("a log file");

@@ -8,7 +8,7 @@ use client::{Client, Event, Kind, ListParams, WatchParams};
 use futures::StreamExt as _;
 
 /// Longer than anything that works takes, even on a busy machine.
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_secs(120);
 
 /// Awaits a future; panics with `what` if it takes too long.
 pub async fn eventually<T>(what: &str, future: impl Future<Output = T>) -> T {

@@ -38,6 +38,9 @@ pub enum Command {
     /// Make images without a registry.
     #[command(subcommand)]
     Image(crate::image::Command),
+    /// Look after what a node leaves on its machine.
+    #[command(subcommand)]
+    Node(crate::node::Command),
     /// Say which version this is.
     Version,
 }

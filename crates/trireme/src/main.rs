@@ -4,6 +4,7 @@ mod cli;
 mod component;
 mod image;
 mod logging;
+mod node;
 mod parts;
 mod server;
 mod signals;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         Command::Scheduler(options) => runtime().and_then(|runtime| runtime.block_on(standalone::scheduler(*options))),
         Command::Store(command) => store::run(&command).map_err(Into::into),
         Command::Image(command) => image::run(&command),
+        Command::Node(command) => runtime().and_then(|runtime| runtime.block_on(node::run(&command))),
         Command::Version => {
             println!("trireme {} (Kubernetes {})", env!("CARGO_PKG_VERSION"), apiserver::version::KUBERNETES);
             Ok(())

@@ -4,6 +4,7 @@
 //! beforehand and does not decode answers, so that it measures the server and not itself. `BENCH_SCALE=0.1` is a quick look.
 
 mod load;
+mod node;
 mod pods;
 mod report;
 mod watches;
@@ -55,8 +56,16 @@ async fn main() -> Result<(), Failure> {
         let target = Target::new(std::path::Path::new(&kubeconfig), None)?;
         return requests(&target).await;
     }
-    whole_control_plane().await?;
-    api_server().await
+    // One part alone: `BENCH_ONLY=node`.
+    let only = std::env::var("BENCH_ONLY").ok();
+    if only.as_deref().is_none_or(|part| part == "server") {
+        whole_control_plane().await?;
+        api_server().await?;
+    }
+    if only.as_deref().is_none_or(|part| part == "node") {
+        node::run().await?;
+    }
+    Ok(())
 }
 
 fn binary() -> std::path::PathBuf {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use client::Client;
 use informer::Informers;
 use ipnet::IpNet;
-use node::cgroups::{Cgroups, Driver, Name};
+use node::cgroups::{Cgroups, Driver};
 use node::containerd::{self, Containerd};
 use tokio_util::sync::CancellationToken;
 
@@ -21,7 +21,7 @@ use crate::component::Failure;
 /// The image of every pod's first process.
 const PAUSE: &str = "registry.trireme.local/pause:1";
 /// The bridge that pods hang on.
-const BRIDGE: &str = "cni0";
+pub const BRIDGE: &str = "cni0";
 /// Where the kubelet serves, unless told otherwise.
 pub const KUBELET_PORT: u16 = 10250;
 /// Where the proxy tells whether the node takes Service traffic.
@@ -53,6 +53,9 @@ pub struct Options {
     /// The port of the kubelet's API.
     #[arg(long, value_name = "PORT", default_value_t = KUBELET_PORT)]
     pub kubelet_port: u16,
+    /// A KubeletConfiguration with further settings: thresholds, log rotation, image collection, reservations.
+    #[arg(long, value_name = "FILE")]
+    pub kubelet_config: Option<PathBuf>,
 }
 
 /// How pods on other nodes are reached.
@@ -142,28 +145,9 @@ pub async fn run(
         PodNetwork::None => podnet::Mode::None,
     };
     let podnet = podnet::Config { node_name: name.clone(), mode, cluster_cidrs: vec![cluster.pods] };
-    let kubelet = kubelet::Config {
-        node: kubelet::registration::Config {
-            hostname: own_name(),
-            addresses: vec![address.to_string()],
-            labels: labels(&options.node_labels)?,
-            taints: Vec::new(),
-            max_pods: options.max_pods,
-            reserved_cpu_milli: 0,
-            reserved_memory: 0,
-            port: options.kubelet_port,
-            root: dir.join("kubelet"),
-            name,
-        },
-        log_dir: dir.join("logs"),
-        seccomp_dir: dir.join("seccomp"),
+    let mut kubelet = kubelet::Config {
         cluster_dns: vec![cluster.dns.to_string()],
         cluster_domain: cluster.domain,
-        resolv_conf: PathBuf::from("/etc/resolv.conf"),
-        cgroup_root: Name::new(["kubepods"]),
-        pod_pids: None,
-        parallel_pulls: 4,
-        static_pods: Some(dir.join("manifests")),
         serving,
         network: (options.pod_network != PodNetwork::None).then(|| kubelet::Network {
             conf_dir,
@@ -172,7 +156,18 @@ pub async fn run(
             ipam_dir: dir.join("ipam"),
             ranges: Vec::new(),
         }),
+        ..kubelet::Config::new(&name, &dir)
     };
+    kubelet.node.hostname = own_name();
+    kubelet.node.addresses = vec![address.to_string()];
+    kubelet.node.labels = labels(&options.node_labels)?;
+    kubelet.node.max_pods = options.max_pods;
+    kubelet.node.port = options.kubelet_port;
+    // Every sandbox needs it, and there may be nowhere to pull it from.
+    kubelet.image_gc.keep = vec![PAUSE.to_owned()];
+    if let Some(file) = &options.kubelet_config {
+        kubelet::configuration::read(file, &mut kubelet)?;
+    }
     let ended = tokio::try_join!(
         async { podnet::run(podnet, &informers, stop.clone()).await.map_err(Failure::from) },
         async { proxy::run(proxy, &informers, stop.clone()).await.map_err(Failure::from) },
@@ -197,12 +192,22 @@ async fn runtime(
         let client = node::cri::Client::new(socket.strip_prefix("unix://").unwrap_or(&socket))?;
         return Ok((Arc::new(client), None));
     }
+    let containerd = Containerd::start(containerd_config(dir, conf_dir)?).await?;
+    let pause = || node::oci::pause(PAUSE).unwrap_or_default();
+    containerd.import_bytes("pause", pause).await?;
+    std::fs::create_dir_all(images)?;
+    containerd.import_directory(images).await?;
+    Ok((Arc::new(containerd.client()), Some(containerd)))
+}
+
+/// A containerd of our own, below the node's directory.
+pub fn containerd_config(dir: &Path, conf_dir: &Path) -> Result<containerd::Config, Failure> {
     let own = dir.join("containerd");
     std::fs::create_dir_all(&own)?;
     let plugins = node::cni::plugin_dir().ok_or(
         "no CNI plugins on this machine: install Debian's containernetworking-plugins, or put them into /opt/cni/bin",
     )?;
-    let config = containerd::Config {
+    Ok(containerd::Config {
         sandbox_image: PAUSE.to_owned(),
         cni_conf_dir: conf_dir.to_owned(),
         cni_bin_dir: plugins,
@@ -211,13 +216,7 @@ async fn runtime(
         snapshotter: containerd::snapshotter(&own),
         restrict_oom_score_adj: !node::process::has_capability(node::process::CAP_SYS_RESOURCE),
         dir: own,
-    };
-    let containerd = Containerd::start(config).await?;
-    let pause = || node::oci::pause(PAUSE).unwrap_or_default();
-    containerd.import_bytes("pause", pause).await?;
-    std::fs::create_dir_all(images)?;
-    containerd.import_directory(images).await?;
-    Ok((Arc::new(containerd.client()), Some(containerd)))
+    })
 }
 
 /// The host's own name servers, without ourselves.

@@ -6,4 +6,5 @@ mod command;
 mod etcd;
 mod kill;
 mod load;
+mod node;
 mod walk;

@@ -1,0 +1,215 @@
+//! A node: from `apply` to Running, many pods at once, and what the node costs when nothing happens.
+//!
+//! Times are those of an outside client that watches. The parts of a pod's start are the runtime's own calls as the kubelet
+//! counts them (`kubelet_runtime_operations_duration_seconds`); the network's part is the difference between sandboxes with
+//! and without a network of their own.
+
+use std::time::{Duration, Instant};
+
+use client::{Client, DeleteOptions, Event, WatchParams};
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use serde_json::json;
+use testkit::Server;
+use tokio::process::Command;
+
+use crate::report::{Line, resident_megabytes};
+use crate::{Failure, binary, start};
+
+const NODE: &str = "bench";
+const IMAGE: &str = "trireme.local/bench:1";
+const ONE_BY_ONE: usize = 20;
+const AT_ONCE: usize = 40;
+const RESIDENT: usize = 30;
+const IDLE: usize = 100;
+
+/// All figures of a node.
+pub async fn run() -> Result<(), Failure> {
+    let mut server = Server::start(start(&["--disable-agent"])).await;
+    let made = Command::new(binary())
+        .args(["image", "busybox", "--name", IMAGE])
+        .arg(server.data_dir().join("images/bench.tar"))
+        .status()
+        .await?;
+    if !made.success() {
+        return Err("the image is not made".into());
+    }
+    server.stop().await;
+    let mut server = server.with_arguments(&[&format!("--node-name={NODE}")]);
+    // The first start starts the runtime and imports images; the second finds both.
+    server.spawn();
+    server.ready().await;
+    node_ready(&server.client()).await?;
+    server.stop().await;
+    let begun = Instant::now();
+    server.spawn();
+    server.ready().await;
+    node_ready(&server.client()).await?;
+    let ready = begun.elapsed();
+    Line::new("node_ready").figure("ms", ready.as_secs_f64() * 1e3).at_most("ms", 500.0).print();
+
+    let client = server.client();
+    starts(&client).await?;
+    let begun = Instant::now();
+    create(&client, "many", AT_ONCE, false).await?;
+    running(&client, AT_ONCE).await?;
+    let seconds = begun.elapsed().as_secs_f64();
+    Line::new("pods_at_once").figure("pods", AT_ONCE as f64).figure("s", seconds).at_most("s", 5.0).print();
+    delete_all(&client).await?;
+
+    let id = server.id().ok_or("the server is gone")?;
+    let before = resident_megabytes(id)?;
+    create(&client, "resident", RESIDENT, false).await?;
+    running(&client, RESIDENT).await?;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    Line::new("node_memory")
+        .figure("pods", RESIDENT as f64)
+        .figure("whole_process_megabytes", resident_megabytes(id)?)
+        .figure("before_pods_megabytes", before)
+        .print();
+    create(&client, "idle", IDLE - RESIDENT, false).await?;
+    running(&client, IDLE).await?;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let (since, used) = (Instant::now(), processor_seconds(id)?);
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let percent = (processor_seconds(id)? - used) / since.elapsed().as_secs_f64() * 100.0;
+    Line::new("node_idle").figure("pods", IDLE as f64).figure("percent", percent).at_most("percent", 1.0).print();
+    delete_all(&client).await?;
+    server.stop().await;
+    let cleaned = Command::new(binary()).args(["node", "clean", "--data-dir"]).arg(server.data_dir()).output().await?;
+    if cleaned.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&cleaned.stderr).into()) }
+}
+
+/// Pods one after the other, and where their time goes.
+async fn starts(client: &Client) -> Result<(), Failure> {
+    // The first of all pays for what is cold.
+    one(client, "warm", false).await?;
+    delete_all(client).await?;
+    let before = calls(client).await?;
+    let (mut whole, mut scheduled) = (Vec::new(), Vec::new());
+    for number in 0..ONE_BY_ONE {
+        let (bound, running) = one(client, &format!("one-{number}"), false).await?;
+        scheduled.push(bound);
+        whole.push(running);
+    }
+    let middle = calls(client).await?;
+    for number in 0..ONE_BY_ONE {
+        one(client, &format!("host-{number}"), true).await?;
+    }
+    let after = calls(client).await?;
+    delete_all(client).await?;
+    let average = |operation: &str, from: &str, to: &str| {
+        let read = |text: &str, part: &str| {
+            let name = format!("kubelet_runtime_operations_duration_seconds_{part}{{operation_type=\"{operation}\"}} ");
+            text.lines().find_map(|line| line.strip_prefix(name.as_str())?.parse::<f64>().ok()).unwrap_or(0.0)
+        };
+        let count = read(to, "count") - read(from, "count");
+        if count > 0.0 { (read(to, "sum") - read(from, "sum")) / count * 1e3 } else { 0.0 }
+    };
+    let sandbox = average("run_podsandbox", &before, &middle);
+    let network = (sandbox - average("run_podsandbox", &middle, &after)).max(0.0);
+    let create = average("create_container", &before, &middle);
+    let begin = average("start_container", &before, &middle);
+    whole.sort_unstable();
+    scheduled.sort_unstable();
+    let half = |list: &[Duration]| list.get(list.len() / 2).map_or(0.0, |time| time.as_secs_f64() * 1e3);
+    let rest = (half(&whole) - half(&scheduled) - sandbox - create - begin).max(0.0);
+    Line::new("apply_to_running")
+        .latencies(&mut whole)
+        .figure("scheduler_ms", half(&scheduled))
+        .figure("sandbox_ms", sandbox - network)
+        .figure("cni_ms", network)
+        .figure("create_ms", create)
+        .figure("start_ms", begin)
+        .figure("status_and_rest_ms", rest)
+        .at_most("p50_ms", 300.0)
+        .print();
+    Ok(())
+}
+
+/// Makes a pod; how long until it was bound, and until it ran.
+async fn one(client: &Client, name: &str, host: bool) -> Result<(Duration, Duration), Failure> {
+    let params = WatchParams { field_selector: format!("metadata.name={name}"), ..WatchParams::default() };
+    let mut events = client.watch::<Pod>("default", &params).await?;
+    let sent = Instant::now();
+    create_one(client, name, host).await?;
+    let mut bound = None;
+    while let Some(event) = events.next().await {
+        if let Event::Added(pod) | Event::Modified(pod) = event? {
+            if pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()) {
+                bound.get_or_insert_with(|| sent.elapsed());
+            }
+            if is_running(&pod) {
+                return Ok((bound.unwrap_or_default(), sent.elapsed()));
+            }
+        }
+    }
+    Err("the watch ended".into())
+}
+
+fn is_running(pod: &Pod) -> bool {
+    pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")
+}
+
+async fn create_one(client: &Client, name: &str, host: bool) -> Result<(), Failure> {
+    let pod: Pod = serde_json::from_value(json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "hostNetwork": host,
+            "terminationGracePeriodSeconds": 0,
+            "containers": [{"name": "main", "image": IMAGE, "command": ["sleep", "86400"]}],
+        },
+    }))?;
+    client.create(&pod).await?;
+    Ok(())
+}
+
+async fn create(client: &Client, prefix: &str, count: usize, host: bool) -> Result<(), Failure> {
+    for number in 0..count {
+        create_one(client, &format!("{prefix}-{number}"), host).await?;
+    }
+    Ok(())
+}
+
+async fn running(client: &Client, count: usize) -> Result<(), Failure> {
+    testkit::objects::<Pod>(client, "default", "pods that run", |pods| {
+        pods.iter().filter(|pod| is_running(pod)).count() == count
+    })
+    .await;
+    Ok(())
+}
+
+async fn delete_all(client: &Client) -> Result<(), Failure> {
+    for pod in client.list::<Pod>("default", &Default::default()).await?.items {
+        let name = pod.metadata.name.clone().unwrap_or_default();
+        client.delete::<Pod>("default", &name, &DeleteOptions::default()).await?;
+    }
+    testkit::objects::<Pod>(client, "default", "no pods", <[_]>::is_empty).await;
+    Ok(())
+}
+
+async fn node_ready(client: &Client) -> Result<(), Failure> {
+    testkit::object::<Node>(client, "", NODE, "a ready node", |node| {
+        let conditions = node.and_then(|node| node.status.as_ref()?.conditions.as_ref());
+        conditions.into_iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+    })
+    .await;
+    Ok(())
+}
+
+/// The kubelet's figures, through the API server.
+async fn calls(client: &Client) -> Result<String, Failure> {
+    let bytes = client.raw(&format!("/api/v1/nodes/{NODE}/proxy/metrics")).await?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Processor time a process has used.
+fn processor_seconds(process: u32) -> Result<f64, Failure> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
+    // The name may hold blanks; what follows it does not.
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
+    // The kernel's unit towards programs has been a hundredth of a second for ever.
+    Ok((ticks(11) + ticks(12)) / 100.0)
+}

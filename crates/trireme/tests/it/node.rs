@@ -1,0 +1,314 @@
+//! A real node: many pods at once, churn that leaves nothing behind, and kills of everything that can be killed.
+//! Short as a test, long as `make soak`.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use client::{Client, DeleteOptions};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use serde_json::json;
+use testkit::{Server, ServerOptions, eventually, objects};
+use tokio::process::Command;
+use tokio::sync::{Mutex, MutexGuard};
+
+pub const BINARY: &str = env!("CARGO_BIN_EXE_trireme");
+const IMAGE: &str = "trireme.local/node:1";
+
+/// Only one node at a time has the machine's bridge and ranges.
+static MACHINE: Mutex<()> = Mutex::const_new(());
+
+/// A cluster with a node on this machine, and an image for its pods.
+pub struct Machine {
+    pub server: Server,
+    _alone: MutexGuard<'static, ()>,
+}
+
+fn soak() -> bool {
+    std::env::var_os("TRIREME_SOAK").is_some()
+}
+
+impl Machine {
+    pub async fn start(name: &str, image: &str) -> Self {
+        let alone = MACHINE.lock().await;
+        let arguments = vec![format!("--node-name={name}")];
+        let mut server = Server::start(ServerOptions { binary: BINARY.into(), arguments }).await;
+        let archive = server.data_dir().join("images/image.tar");
+        let made = Command::new(BINARY).args(["image", "busybox", "--name", image]).arg(&archive).status().await;
+        assert!(made.is_ok_and(|status| status.success()), "the image is made");
+        // Images are imported at start; containers and their runtime outlive this.
+        assert!(server.stop().await, "it stops cleanly:\n{}", server.log_text());
+        server.spawn();
+        server.ready().await;
+        let machine = Self { server, _alone: alone };
+        machine.node_ready(name).await;
+        machine
+    }
+
+    pub async fn node_ready(&self, name: &str) {
+        testkit::object(&self.server.client(), "", name, "a ready node", is_ready).await;
+    }
+
+    fn agent(&self) -> PathBuf {
+        self.server.data_dir().join("agent")
+    }
+
+    /// Stops everything, containers and runtime too.
+    pub async fn clean(mut self) {
+        assert!(self.server.stop().await, "it stops cleanly:\n{}", self.server.log_text());
+        let agent = self.agent().canonicalize().expect("the node's directory");
+        let clean =
+            Command::new(BINARY).args(["node", "clean", "--data-dir"]).arg(self.server.data_dir()).output().await;
+        let output = clean.expect("the binary");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(mounts_below(&agent), [] as [PathBuf; 0]);
+        assert_eq!(processes_with(&agent.to_string_lossy()), [] as [u32; 0]);
+    }
+
+    fn create(&self, name: &str) -> Pod {
+        serde_json::from_value(json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default", "labels": {"app": "many"}},
+            "spec": {
+                "terminationGracePeriodSeconds": 1,
+                "containers": [{
+                    "name": "main", "image": IMAGE,
+                    // It waits without waking up, and goes when asked to.
+                    "command": ["sh", "-c", "trap 'exit 0' TERM; sleep 86400 & wait"],
+                    "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+                }],
+                "volumes": [{"name": "data", "emptyDir": {"medium": "Memory"}}],
+            },
+        }))
+        .unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+}
+
+pub fn is_ready(node: Option<&Node>) -> bool {
+    let conditions = node.and_then(|node| node.status.as_ref()?.conditions.as_ref());
+    conditions.into_iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+fn pod_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.into_iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+async fn all_ready(client: &Client, count: usize) -> Vec<Arc<Pod>> {
+    let what = format!("{count} ready pods");
+    objects::<Pod>(client, "default", &what, |pods| pods.iter().filter(|pod| pod_ready(pod)).count() == count).await
+}
+
+async fn delete_all(client: &Client) {
+    for pod in client.list::<Pod>("default", &Default::default()).await.expect("pods").items {
+        let name = pod.metadata.name.clone().unwrap_or_default();
+        client.delete::<Pod>("default", &name, &DeleteOptions::default()).await.map(drop).expect("the pod is deleted");
+    }
+    objects::<Pod>(client, "default", "no pods", <[_]>::is_empty).await;
+}
+
+/// Container ids and restarts, by the pod's name.
+fn lives(pods: &[Arc<Pod>]) -> BTreeMap<String, (String, i32)> {
+    let life = |pod: &Arc<Pod>| {
+        let status = pod.status.as_ref()?.container_statuses.as_ref()?.first()?;
+        Some((pod.metadata.name.clone()?, (status.container_id.clone()?, status.restart_count)))
+    };
+    pods.iter().filter_map(life).collect()
+}
+
+fn mounts_below(dir: &Path) -> Vec<PathBuf> {
+    let mounts = node::mounts::list().expect("the mount table");
+    mounts.into_iter().map(|mount| mount.target).filter(|target| target.starts_with(dir)).collect()
+}
+
+/// Processes whose command line has this in it.
+fn processes_with(text: &str) -> Vec<u32> {
+    let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
+    let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    ids.filter(|id| *id != std::process::id())
+        .filter(|id| {
+            let line = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&line).contains(text)
+        })
+        .collect()
+}
+
+/// Cgroups of pods with these uids.
+fn cgroups_of(uids: &HashSet<String>) -> Vec<PathBuf> {
+    fn visit(dir: &Path, found: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                found.push(entry.path());
+                visit(&entry.path(), found);
+            }
+        }
+    }
+    let mut all = Vec::new();
+    visit(Path::new("/sys/fs/cgroup"), &mut all);
+    all.retain(|path| {
+        let name = path.file_name().map(|name| name.to_string_lossy().replace('_', "-")).unwrap_or_default();
+        uids.iter().any(|uid| name.contains(uid.as_str()))
+    });
+    all
+}
+
+/// What of pods is left on the machine; nothing when all is well.
+async fn leftovers(machine: &Machine, uids: &HashSet<String>) -> Vec<String> {
+    let agent = machine.agent();
+    let mut left = Vec::new();
+    let socket = agent.join("containerd/containerd.sock");
+    let listed = Command::new("ctr")
+        .arg("--address")
+        .arg(&socket)
+        .args(["--namespace", "k8s.io", "containers", "ls", "-q"])
+        .output()
+        .await
+        .expect("ctr");
+    left.extend(String::from_utf8_lossy(&listed.stdout).lines().map(|id| format!("container {id}")));
+    let real = agent.canonicalize().expect("the node's directory");
+    left.extend(mounts_below(&real).iter().map(|path| format!("mount {}", path.display())));
+    let files = |dir: PathBuf| std::fs::read_dir(dir).into_iter().flatten().flatten();
+    for network in files(agent.join("ipam")) {
+        let leases = files(network.path()).filter_map(|entry| entry.file_name().into_string().ok());
+        left.extend(leases.filter(|name| name.parse::<std::net::IpAddr>().is_ok()).map(|ip| format!("lease {ip}")));
+    }
+    left.extend(files(agent.join("kubelet/pods")).map(|entry| format!("directory {}", entry.path().display())));
+    left.extend(files(agent.join("logs")).map(|entry| format!("log {}", entry.path().display())));
+    let links = node::net::Net::open().expect("netlink").links().await.expect("links");
+    left.extend(links.iter().filter(|link| link.name.starts_with("veth")).map(|link| format!("link {}", link.name)));
+    left.extend(cgroups_of(uids).iter().map(|path| format!("cgroup {}", path.display())));
+    left
+}
+
+async fn nothing_left(machine: &Machine, uids: &HashSet<String>) {
+    let mut last = Vec::new();
+    let gone = async {
+        let mut pause = Duration::from_millis(20);
+        loop {
+            last = leftovers(machine, uids).await;
+            if last.is_empty() {
+                return;
+            }
+            // Nobody announces that a mount or a link is gone.
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_secs(1));
+        }
+    };
+    if tokio::time::timeout(Duration::from_secs(60), gone).await.is_err() {
+        panic!("left behind: {last:#?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn soak_churn_leaves_nothing_behind() {
+    let machine = Machine::start("churner", IMAGE).await;
+    let client = machine.server.client();
+    let (total, at_once) = if soak() { (500, 40) } else { (12, 6) };
+    let mut uids = HashSet::new();
+    let mut made = 0;
+    while made < total {
+        let count = at_once.min(total - made);
+        for number in made..made + count {
+            client.create(&machine.create(&format!("churn-{number}"))).await.expect("a pod");
+        }
+        let pods = all_ready(&client, count).await;
+        uids.extend(pods.iter().filter_map(|pod| pod.metadata.uid.clone()));
+        delete_all(&client).await;
+        made += count;
+    }
+    assert_eq!(uids.len(), total);
+    nothing_left(&machine, &uids).await;
+    machine.clean().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn soak_a_full_node() {
+    let machine = Machine::start("full", IMAGE).await;
+    let client = machine.server.client();
+    let count = if soak() { 110 } else { 10 };
+    for number in 0..count {
+        client.create(&machine.create(&format!("full-{number}"))).await.expect("a pod");
+    }
+    let pods = all_ready(&client, count).await;
+    let addresses: HashSet<_> = pods.iter().filter_map(|pod| pod.status.as_ref()?.pod_ip.clone()).collect();
+    assert_eq!(addresses.len(), count, "every pod has an address of its own");
+    delete_all(&client).await;
+    let uids = pods.iter().filter_map(|pod| pod.metadata.uid.clone()).collect();
+    nothing_left(&machine, &uids).await;
+    machine.clean().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn soak_kills_restart_nothing_that_had_not_died() {
+    let mut machine = Machine::start("unkillable", IMAGE).await;
+    let (count, rounds) = if soak() { (30, 60) } else { (4, 3) };
+    let client = machine.server.client();
+    for number in 0..count {
+        client.create(&machine.create(&format!("kept-{number}"))).await.expect("a pod");
+    }
+    let mut before = lives(&all_ready(&client, count).await);
+    for round in 0..rounds {
+        let socket = machine.agent().join("containerd/containerd.sock").to_string_lossy().into_owned();
+        let died = match round % 3 {
+            0 => {
+                machine.server.kill().await;
+                machine.server.spawn();
+                machine.server.ready().await;
+                0
+            }
+            1 => {
+                let file = machine.agent().join("containerd/containerd.pid");
+                let pid = || std::fs::read_to_string(&file).unwrap_or_default();
+                let old = pid();
+                kill(old.split_whitespace().next().expect("a pid")).await;
+                eventually("another containerd", async {
+                    while pid() == old || pid().is_empty() {
+                        tokio::time::sleep(Duration::from_millis(20)).await;
+                    }
+                })
+                .await;
+                0
+            }
+            _ => {
+                let shims: Vec<u32> = processes_with(&socket)
+                    .into_iter()
+                    .filter(|id| {
+                        std::fs::read_to_string(format!("/proc/{id}/comm"))
+                            .is_ok_and(|name| name.starts_with("containerd-shim"))
+                    })
+                    .collect();
+                assert_eq!(shims.len(), count, "a shim for each pod");
+                kill(&shims[round % shims.len()].to_string()).await;
+                1
+            }
+        };
+        let client = machine.server.client();
+        machine.node_ready("unkillable").await;
+        // A new pod that runs proves that the node has come round; then nothing of the old ones may have changed.
+        let probe = format!("probe-{round}");
+        client.create(&machine.create(&probe)).await.expect("a pod");
+        let settled = |pods: &[Arc<Pod>]| {
+            let now = lives(pods);
+            let changed = before.iter().filter(|(name, life)| now.get(*name) != Some(life)).count();
+            pods.len() == count + 1 && pods.iter().all(|pod| pod_ready(pod)) && changed >= died
+        };
+        let pods = objects::<Pod>(&client, "default", &format!("round {round}: all pods ready"), settled).await;
+        let mut now = lives(&pods);
+        now.remove(&probe);
+        let changed: Vec<&String> =
+            before.iter().filter(|(name, life)| now.get(*name) != Some(life)).map(|(n, _)| n).collect();
+        assert_eq!(changed.len(), died, "round {round}: {changed:?}");
+        client.delete::<Pod>("default", &probe, &DeleteOptions::default()).await.map(drop).expect("deleted");
+        objects::<Pod>(&client, "default", "the probe is gone", |pods| pods.len() == count).await;
+        before = now;
+    }
+    delete_all(&machine.server.client()).await;
+    nothing_left(&machine, &HashSet::new()).await;
+    machine.clean().await;
+}
+
+async fn kill(pid: &str) {
+    let killed = Command::new("kill").args(["-KILL", pid]).status().await;
+    assert!(killed.is_ok_and(|status| status.success()), "process {pid} was there");
+}
