@@ -3,6 +3,9 @@
 //! Needs root, `containerd`, `runc`, `ctr` and the CNI plugins. Every test has its own cluster, directory, bridge, range and
 //! cgroup, and refuses the range first, so that no packet can leave the machine.
 
+// A test fails by panicking, in its helpers too.
+#![allow(clippy::unwrap_used)]
+
 mod lifecycle;
 mod pressure;
 mod registry;

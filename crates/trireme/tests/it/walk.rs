@@ -35,6 +35,35 @@ async fn apply_ends_with_a_page_behind_a_service() {
         assert!(events.contains(reason), "{reason} in:\n{events}");
     }
 
+    // Files in and out, a container beside a running one, and what everything uses.
+    let (there, back) = (machine.server.data_dir().join("there"), machine.server.data_dir().join("back"));
+    std::fs::write(&there, "copied").expect("a file");
+    kubectl.run(&["cp", &there.to_string_lossy(), &format!("{pod}:/tmp/copy")]).await;
+    kubectl.run(&["cp", &format!("{pod}:/tmp/copy"), &back.to_string_lossy()]).await;
+    assert_eq!(std::fs::read_to_string(&back).expect("the copy"), "copied");
+    let image = format!("--image={IMAGE}");
+    kubectl.run(&["debug", &pod, &image, "--container=look", "--", "sh", "-c", "echo looked"]).await;
+    let looked = [
+        "wait",
+        &format!("pod/{pod}"),
+        "--timeout=120s",
+        "--for=jsonpath={.status.ephemeralContainerStatuses[0].state.terminated.exitCode}=0",
+    ];
+    kubectl.run(&looked).await;
+    assert_eq!(kubectl.run(&["logs", &pod, "-c", "look"]).await, "looked\n");
+    let figures = kubectl.run(&["get", "--raw", "/api/v1/nodes/walker/proxy/metrics/resource"]).await;
+    for name in ["node_cpu_usage_seconds_total", "node_memory_working_set_bytes"] {
+        assert!(figures.lines().any(|line| line.starts_with(name)), "{name} in:\n{figures}");
+    }
+    for name in ["container_cpu_usage_seconds_total", "container_memory_working_set_bytes"] {
+        let own = |line: &str| line.starts_with(name) && line.contains(&format!("pod=\"{pod}\""));
+        assert!(figures.lines().any(own), "{name} of {pod} in:\n{figures}");
+    }
+    let summary = kubectl.run(&["get", "--raw", "/api/v1/nodes/walker/proxy/stats/summary"]).await;
+    let summary: serde_json::Value = serde_json::from_str(&summary).expect("a document");
+    let of_pod = summary["pods"].as_array().and_then(|pods| pods.iter().find(|one| one["podRef"]["name"] == *pod));
+    assert!(of_pod.is_some_and(|one| one["memory"]["workingSetBytes"].as_u64() > Some(0)), "{summary:#}");
+
     kubectl.run(&["delete", "deployment/hello", "service/hello", "--wait=true", "--timeout=60s"]).await;
     kubectl.run(&["wait", "--for=delete", "pods", "-l", "app=hello", "--timeout=60s"]).await;
     machine.clean().await;

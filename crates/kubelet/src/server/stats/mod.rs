@@ -226,8 +226,10 @@ impl Stats {
             for volume in &volumes {
                 let mut sources = spec.into_iter().flat_map(|spec| spec.volumes.iter().flatten());
                 let own = sources.any(|source| {
-                    let on_disk =
-                        source.empty_dir.as_ref().is_some_and(|dir| dir.medium.as_deref().unwrap_or("") == "");
+                    let on_disk = source
+                        .empty_dir
+                        .as_ref()
+                        .is_some_and(|dir| dir.medium.as_deref().unwrap_or_default().is_empty());
                     source.name == volume.name && (on_disk || source.config_map.is_some())
                 });
                 if let Some(all) = pod.ephemeral_storage.as_mut().filter(|_| own) {
