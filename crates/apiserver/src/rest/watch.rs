@@ -1,13 +1,14 @@
 //! Watch: initial state, backlog and live changes as one stream, with bookmarks and a time limit.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt as _, stream};
 use http::StatusCode;
 use machinery::rest::{Payload, Response, WatchEvent};
 use machinery::status::{ApiError, FieldError};
-use tokio::time::{Instant, Interval, MissedTickBehavior};
+use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep};
 
 use super::read::parse_version;
 use super::{Api, Call, response};
@@ -106,7 +107,8 @@ struct Watching<R> {
     ready: VecDeque<WatchEvent>,
     subscription: Subscription,
     filter: Filter,
-    deadline: Instant,
+    /// One timer for its whole life: events are many, and setting a timer for each is dear.
+    deadline: Pin<Box<Sleep>>,
     /// Ticks when a bookmark is due, for watchers that asked for bookmarks.
     bookmarks: Option<Interval>,
     /// The revision the watcher knows it has come to.
@@ -137,7 +139,7 @@ impl<R: Fn() -> u64 + Send + 'static> Watching<R> {
             interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
             interval
         });
-        Self { ready, subscription, filter, deadline: Instant::now() + timeout, bookmarks, told, reached }
+        Self { ready, subscription, filter, deadline: Box::pin(tokio::time::sleep(timeout)), bookmarks, told, reached }
     }
 
     fn events(self) -> impl Stream<Item = WatchEvent> + Send + 'static {
@@ -164,7 +166,7 @@ impl<R: Fn() -> u64 + Send + 'static> Watching<R> {
                     self.told = change.revision;
                     self.ready.extend(event_for(&self.filter, &change));
                 }
-                () = tokio::time::sleep_until(self.deadline) => return None,
+                () = self.deadline.as_mut() => return None,
                 _ = tick => {
                     if reached > self.told {
                         self.told = reached;

@@ -17,6 +17,7 @@ use machinery::{Value, value};
 use serde_json::json;
 
 use super::body::Answer;
+use super::frames;
 use super::negotiate::{Accepted, Media, Shape, accepted};
 use crate::query::Query;
 use crate::rest::Watched;
@@ -223,43 +224,42 @@ fn watch_answer(
     let include = query.get("includeObject").to_owned();
     let mut first_row = true;
     let pieces = events.ready_chunks(EVENTS).map(move |events| {
-        let mut out = BytesMut::new();
-        for event in &events {
-            write_event(accepted, event, &include, watched.as_ref(), &mut first_row, &mut out);
+        let mut frames = events.iter().map(|event| frame(accepted, event, &include, watched.as_ref(), &mut first_row));
+        match (frames.next(), frames.next()) {
+            (Some(only), None) => Ok(only),
+            (first, second) => {
+                let mut out = BytesMut::new();
+                first.into_iter().chain(second).chain(frames).for_each(|frame| out.put_slice(&frame));
+                Ok(out.freeze())
+            }
         }
-        Ok(out.freeze())
     });
     Answer::Stream(pieces.boxed())
 }
 
-fn write_event(
+/// One event. What is the same for all watchers is made once.
+fn frame(
     accepted: Accepted,
     event: &WatchEvent,
     include: &str,
     watched: Option<&Watched>,
     first_row: &mut bool,
-    out: &mut BytesMut,
-) {
+) -> Bytes {
+    let media = accepted.media;
     let (name, object) = match event {
         WatchEvent::Added(object) => ("ADDED", object),
         WatchEvent::Modified(object) => ("MODIFIED", object),
         WatchEvent::Deleted(object) => ("DELETED", object),
         WatchEvent::Bookmark { revision, initial_events_end } => {
-            let tree = bookmark(accepted.shape, watched, *revision, *initial_events_end);
-            return write_frame(accepted.media, "BOOKMARK", &tree, out);
+            return tree_frame(media, "BOOKMARK", &bookmark(accepted.shape, watched, *revision, *initial_events_end));
         }
-        WatchEvent::Error(error) => return write_frame(accepted.media, "ERROR", &ApiError::to_value(error), out),
+        WatchEvent::Error(error) => return tree_frame(media, "ERROR", &ApiError::to_value(error)),
     };
     match accepted.shape {
-        Shape::Whole if accepted.media == Media::Json => {
-            out.reserve(object.json_len() + 48);
-            out.put_slice(b"{\"type\":\"");
-            out.put_slice(name.as_bytes());
-            out.put_slice(b"\",\"object\":");
-            object.write_json(out);
-            out.put_slice(b"}\n");
-        }
-        Shape::Whole => write_frame(accepted.media, name, &object.to_value(), out),
+        Shape::Whole => frames::shared(media, name, object, || match media {
+            Media::Json => json_frame(name, object),
+            _ => tree_frame(media, name, &object.to_value()),
+        }),
         Shape::Table => {
             let metadata = json!({"resourceVersion": object.revision().to_string()});
             let tables = Tables::of(object);
@@ -273,30 +273,40 @@ fn write_event(
             if !std::mem::take(first_row) {
                 table["columnDefinitions"] = json!([]);
             }
-            write_frame(accepted.media, name, &table, out);
+            tree_frame(media, name, &table)
         }
-        Shape::Metadata | Shape::MetadataList => write_frame(accepted.media, name, &partial(object), out),
+        Shape::Metadata | Shape::MetadataList => tree_frame(media, name, &partial(object)),
     }
 }
 
-fn write_frame(media: Media, name: &str, tree: &Value, out: &mut BytesMut) {
+fn json_frame(name: &str, object: &Object) -> Bytes {
+    let mut out = BytesMut::with_capacity(object.json_len() + 48);
+    out.put_slice(b"{\"type\":\"");
+    out.put_slice(name.as_bytes());
+    out.put_slice(b"\",\"object\":");
+    object.write_json(&mut out);
+    out.put_slice(b"}\n");
+    out.freeze()
+}
+
+fn tree_frame(media: Media, name: &str, tree: &Value) -> Bytes {
     match media {
         Media::Json => {
-            out.put_slice(json!({"type": name, "object": tree}).to_string().as_bytes());
-            out.put_u8(b'\n');
+            let mut frame = json!({"type": name, "object": tree}).to_string();
+            frame.push('\n');
+            frame.into()
         }
         Media::Protobuf => {
             // An event's object is an envelope inside a RawExtension; the event itself has none.
             let object = message_type(tree).map(|of| protobuf::encode(tree, of)).unwrap_or_default();
-            let frame = protobuf::encode_event(name, &object);
-            out.put_u32(u32::try_from(frame.len()).unwrap_or(u32::MAX));
-            out.put_slice(&frame);
+            let event = protobuf::encode_event(name, &object);
+            let mut frame = BytesMut::with_capacity(event.len() + 4);
+            frame.put_u32(u32::try_from(event.len()).unwrap_or(u32::MAX));
+            frame.put_slice(&event);
+            frame.freeze()
         }
-        Media::Cbor => out.put_slice(&cbor::encode(&json!({"type": name, "object": tree}))),
-        Media::Yaml => {
-            out.put_slice(b"---\n");
-            out.put_slice(yaml::encode(&json!({"type": name, "object": tree})).as_bytes());
-        }
+        Media::Cbor => cbor::encode(&json!({"type": name, "object": tree})).into(),
+        Media::Yaml => format!("---\n{}", yaml::encode(&json!({"type": name, "object": tree}))).into(),
     }
 }
 

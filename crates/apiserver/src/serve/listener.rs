@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use super::body::Answer;
+use super::cork::Cork;
 use super::encode::encode;
 use crate::query::Query;
 
@@ -131,14 +132,15 @@ async fn connection(
         .max_pending_accept_reset_streams(50)
         .keep_alive_interval(Duration::from_secs(30))
         .keep_alive_timeout(Duration::from_secs(20));
-    let connection = builder.serve_connection_with_upgrades(TokioIo::new(tls), service);
+    let cork = Cork::new(tls);
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(cork.clone()), service);
     tokio::pin!(connection);
     tokio::select! {
-        served = connection.as_mut() => return served,
+        served = cork.drive(connection.as_mut()) => return served,
         _ = stop.wait_for(|stop| *stop) => {}
     }
     connection.as_mut().graceful_shutdown();
-    connection.await
+    cork.drive(connection).await
 }
 
 /// One request and its answer.

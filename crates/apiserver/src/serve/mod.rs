@@ -1,7 +1,9 @@
 //! The HTTPS listener: bytes in, requests to the chain, answers out in the form the client asked for.
 
 mod body;
+mod cork;
 mod encode;
+mod frames;
 mod listener;
 pub mod negotiate;
 
