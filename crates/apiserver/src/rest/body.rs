@@ -207,7 +207,12 @@ impl Api {
     }
 
     /// Everything admission has to say about an object that is asked for and never stored: a binding, an eviction, a token.
-    pub(super) async fn admit_request(&self, call: &Call<'_>, object: &mut Value, dry_run: bool) -> Result<(), ApiError> {
+    pub(super) async fn admit_request(
+        &self,
+        call: &Call<'_>,
+        object: &mut Value,
+        dry_run: bool,
+    ) -> Result<(), ApiError> {
         let request = self.admission_request(call, Operation::Create, dry_run);
         self.admission.mutate(self, &request, object).await?;
         self.admission.validate(self, &request, Some(object), None).await

@@ -44,8 +44,10 @@ impl Api {
         self.check_namespace(call, &mut object)?;
         let generated = value::text(&object, "metadata.name").is_empty();
         let base = value::text(&object, "metadata.generateName").to_owned();
-        for _ in 0..NAME_ATTEMPTS {
-            let mut new = object.clone();
+        let attempts = if generated { NAME_ATTEMPTS } else { 1 };
+        for _ in 0..attempts {
+            // Only a name that may be taken makes another attempt, which starts with what was sent.
+            let mut new = if generated { object.clone() } else { std::mem::take(&mut object) };
             if generated && !base.is_empty() {
                 value::set(&mut new, "metadata.name", generate_name(&base));
             }

@@ -125,7 +125,7 @@ impl Api {
 }
 
 /// What a deletion does to the object as it is: removes it, marks it, or (when it is on its way already) nothing.
-fn begin(resource: &Resource, old: &Value, options: &DeleteOptions, now: jiff::Timestamp) -> Change {
+fn begin(resource: &Resource, old: &Value, options: &DeleteOptions, now: jiff::Timestamp) -> Change<Value> {
     let strategy = resource.strategy;
     let mut new = old.clone();
     let first = value::at(old, "metadata.deletionTimestamp").is_none();

@@ -1,5 +1,6 @@
 //! Reading and writing objects in the store: the compare-and-swap loop of every change.
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,10 +13,10 @@ use store::{Expect, Op, Outcome, Txn};
 use super::Api;
 use crate::registry::Resource;
 
-/// What a change function decides about an object.
-pub enum Change {
+/// What a write wants of an object.
+pub enum Change<V> {
     /// Write this.
-    Put(Value),
+    Put(V),
     /// Remove it.
     Delete,
     /// Leave it as it is.
@@ -38,6 +39,14 @@ impl Changed {
             Self::Now(object) | Self::Deleted(object) => object,
         }
     }
+}
+
+/// How an attempt to change one version of an object ended.
+pub enum Swapped {
+    /// As wanted.
+    Done(Changed),
+    /// The object is another by now, or gone.
+    Raced(Option<Arc<Object>>),
 }
 
 /// An unexpected store error as an answer.
@@ -81,44 +90,58 @@ impl Api {
         resource: &Resource,
         key: &str,
         dry_run: bool,
-        mut change: impl FnMut(&Value, &Arc<Object>) -> Result<Change, ApiError>,
+        mut change: impl FnMut(&Value, &Arc<Object>) -> Result<Change<Value>, ApiError>,
     ) -> Result<Option<Changed>, ApiError> {
         let mut current = self.read(resource, key).await?;
         loop {
             let Some(old) = current else { return Ok(None) };
-            let old_value = old.to_value();
-            let (op, encoded, value) = match change(&old_value, &old)? {
-                Change::Keep => return Ok(Some(Changed::Now(old))),
-                Change::Delete => (Op::Delete, None, old_value),
-                Change::Put(new) => {
-                    let encoded = object::encode(&new);
-                    // A write that changes nothing must not take a revision: controllers would wake each other for ever.
-                    if encoded == *old.stored() {
-                        return Ok(Some(Changed::Now(old)));
-                    }
-                    (Op::Put { value: encoded.clone(), ttl: resource.ttl }, Some(encoded), new)
-                }
-            };
-            if dry_run {
-                return match encoded {
-                    Some(encoded) => Ok(Some(Changed::Now(self.decode(resource, encoded, old.revision())?))),
-                    None => Ok(Some(Changed::Deleted(old))),
-                };
-            }
-            let verb = if encoded.is_some() { "update" } else { "delete" };
-            match self.commit(resource, key, Expect::At(old.revision()), op, verb, &value).await? {
-                Outcome::Committed(revision) => {
-                    return match encoded {
-                        Some(encoded) => Ok(Some(Changed::Now(self.decode(resource, encoded, revision)?))),
-                        None => Ok(Some(Changed::Deleted(Arc::new(old.at_revision(revision))))),
-                    };
-                }
-                Outcome::Conflict(None) => current = None,
-                Outcome::Conflict(Some(record)) => {
-                    current = Some(self.decode(resource, record.value, record.revision)?);
-                }
+            let tree = old.to_value();
+            match self.swap(resource, key, &old, &tree, change(&tree, &old)?, dry_run).await? {
+                Swapped::Done(changed) => return Ok(Some(changed)),
+                Swapped::Raced(other) => current = other,
             }
         }
+    }
+
+    /// Changes an object if it is still `old`, whose tree the caller has.
+    pub async fn swap(
+        &self,
+        resource: &Resource,
+        key: &str,
+        old: &Arc<Object>,
+        old_tree: &Value,
+        change: Change<impl Borrow<Value>>,
+        dry_run: bool,
+    ) -> Result<Swapped, ApiError> {
+        let new = match change {
+            Change::Keep => return Ok(Swapped::Done(Changed::Now(old.clone()))),
+            Change::Delete => None,
+            Change::Put(new) => {
+                let encoded = object::encode(new.borrow());
+                // A write that changes nothing must not take a revision: controllers would wake each other for ever.
+                if encoded == *old.stored() {
+                    return Ok(Swapped::Done(Changed::Now(old.clone())));
+                }
+                Some(encoded)
+            }
+        };
+        let outcome = if dry_run {
+            Outcome::Committed(old.revision())
+        } else {
+            let (op, verb) = match &new {
+                Some(encoded) => (Op::Put { value: encoded.clone(), ttl: resource.ttl }, "update"),
+                None => (Op::Delete, "delete"),
+            };
+            self.commit(resource, key, Expect::At(old.revision()), op, verb, old_tree).await?
+        };
+        Ok(match (outcome, new) {
+            (Outcome::Committed(at), Some(encoded)) => Swapped::Done(Changed::Now(self.decode(resource, encoded, at)?)),
+            (Outcome::Committed(at), None) => Swapped::Done(Changed::Deleted(Arc::new(old.at_revision(at)))),
+            (Outcome::Conflict(None), _) => Swapped::Raced(None),
+            (Outcome::Conflict(Some(record)), _) => {
+                Swapped::Raced(Some(self.decode(resource, record.value, record.revision)?))
+            }
+        })
     }
 
     async fn commit(

@@ -10,7 +10,7 @@ use machinery::status::{ApiError, FieldError};
 use machinery::{Value, value};
 
 use super::options::WriteOptions;
-use super::storage::{Change, Changed};
+use super::storage::{Change, Changed, Swapped};
 use super::{Api, Call, object_response};
 use crate::admission::Operation;
 
@@ -48,17 +48,22 @@ impl Api {
         let (mut new, mut warnings) = self.read_object(call, body, &options).await?;
         self.check_name(call, &mut new)?;
         self.check_namespace(call, &mut new)?;
-        let old = call.resource.cache.get(&call.key()).map(|old| old.to_value());
-        warnings.extend(call.resource.strategy.warnings(&new, old.as_ref()));
-        let (object, created) =
-            match self.replace(call, part, &options, |_, _| Ok(Produced::written(new.clone()))).await? {
-                Some(changed) => (changed.object(), false),
-                None if part == Part::Main && call.resource.strategy.creates_on_update() => {
-                    value::remove(&mut new, "metadata.resourceVersion");
-                    (self.create_object(call, new, &options, false).await?, true)
-                }
-                None => return Err(call.not_found()),
-            };
+        let strategy = call.resource.strategy;
+        let mut about_change = Vec::new();
+        let replaced = self.replace(call, part, &options, |old, _| {
+            about_change = strategy.warnings(&new, Some(old));
+            Ok(Produced::written(new.clone()))
+        });
+        let (object, created) = match replaced.await? {
+            Some(changed) => (changed.object(), false),
+            None if part == Part::Main && strategy.creates_on_update() => {
+                about_change = strategy.warnings(&new, None);
+                value::remove(&mut new, "metadata.resourceVersion");
+                (self.create_object(call, new, &options, false).await?, true)
+            }
+            None => return Err(call.not_found()),
+        };
+        warnings.extend(about_change);
         let status = if created { StatusCode::CREATED } else { StatusCode::OK };
         let mut response = object_response(status, self.convert(call, object)?);
         warnings.write(response.headers_mut());
@@ -89,23 +94,14 @@ impl Api {
             self.admission.validate(self, &request, Some(&new), Some(&old)).await?;
             let mut reservation = self.allocator.reserve(self, call, &mut new, Some(&old), options.dry_run).await?;
             let gone = is_finished(&new, &old) && !call.resource.strategy.holds(&new);
-            let mut raced = false;
-            let changed = self
-                .change(call.resource, &call.key(), options.dry_run, |_, current| {
-                    if current.revision() != old_object.revision() {
-                        raced = true;
-                        return Ok(Change::Keep);
-                    }
-                    Ok(match gone {
-                        true => Change::Delete,
-                        // Only the time of the record differs: nobody needs to know.
-                        false if equal_but_times(&new, &old) => Change::Keep,
-                        false => Change::Put(new.clone()),
-                    })
-                })
-                .await;
-            match changed {
-                Ok(Some(changed)) if !raced => {
+            let change = match gone {
+                true => Change::Delete,
+                // Only the time of the record differs: nobody needs to know.
+                false if equal_but_times(&new, &old) => Change::Keep,
+                false => Change::Put(&new),
+            };
+            match self.swap(call.resource, &call.key(), &old_object, &old, change, options.dry_run).await {
+                Ok(Swapped::Done(changed)) => {
                     reservation.keep();
                     if gone {
                         self.allocator.release_all(self, call.resource, &new).await;
@@ -117,7 +113,7 @@ impl Api {
                     return Err(error);
                 }
                 // Somebody else was faster: from the top, with the object as it is now.
-                Ok(_) => reservation.release(self).await,
+                Ok(Swapped::Raced(_)) => reservation.release(self).await,
             }
         }
     }
@@ -210,14 +206,11 @@ pub fn keep(new: &mut Value, old: &Value, path: &str) {
 
 /// Whether what the user wants (everything but metadata and status) is another.
 fn wish_changed(new: &Value, old: &Value) -> bool {
-    let wish = |object: &Value| -> Vec<(String, Value)> {
+    fn wish(object: &Value) -> impl Iterator<Item = (&String, &Value)> {
         let fields = object.as_object().into_iter().flatten();
-        fields
-            .filter(|(key, _)| !matches!(key.as_str(), "metadata" | "status" | "apiVersion" | "kind"))
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect()
-    };
-    wish(new) != wish(old)
+        fields.filter(|(key, _)| !matches!(key.as_str(), "metadata" | "status" | "apiVersion" | "kind"))
+    }
+    wish(new).ne(wish(old))
 }
 
 /// Whether this change removes the last thing that held back a deletion.
