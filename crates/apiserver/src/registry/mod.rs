@@ -14,6 +14,7 @@ use machinery::object::FieldPaths;
 use machinery::status::ApiError;
 
 use crate::cache::{Cache, Caches};
+pub use kinds::strategy;
 pub use strategy::{Grace, NameRule, Strategy};
 
 /// One stored resource, in all its versions.

@@ -4,4 +4,6 @@ mod admission;
 mod audit;
 mod authentication;
 mod authorization;
+mod body;
+mod decode;
 mod server;

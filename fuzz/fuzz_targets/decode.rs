@@ -1,0 +1,12 @@
+//! Bytes as request bodies. The same way is taken by `cargo test -p apiserver`, with objects made at random.
+
+#![no_main]
+
+#[path = "../../crates/apiserver/tests/it/body.rs"]
+mod body;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    if let Some((media, bytes)) = bytes.split_first() {
+        body::swallow(body::MEDIA[usize::from(*media) % body::MEDIA.len()], bytes);
+    }
+});
