@@ -12,7 +12,7 @@ mod convert;
 pub mod discovery;
 pub mod gates;
 mod health;
-mod metrics;
+pub mod metrics;
 pub mod openapi;
 pub mod proxy;
 mod query;
@@ -179,6 +179,7 @@ impl Server {
             admission: Admission::new(authorizers.clone(), config.admission, config.pod_security),
             allocator: Allocator { service_range, node_ports: config.node_ports },
             clock: config.clock,
+            metrics: metrics::Metrics::default(),
         });
         service_accounts.attach(api.clone());
         authenticator.attach(api.clone());

@@ -11,6 +11,7 @@ use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue};
 
 use crate::audit::Record;
+use crate::metrics::Measure;
 
 /// The most bytes of warnings that one answer carries.
 const MAX_WARNINGS: usize = 4 * 1024;
@@ -27,6 +28,7 @@ pub struct Context {
     warnings: RefCell<Vec<String>>,
     annotations: RefCell<BTreeMap<String, String>>,
     record: RefCell<Option<Arc<Record>>>,
+    measure: RefCell<Option<Measure>>,
 }
 
 /// Runs a request in a context of its own.
@@ -69,6 +71,18 @@ pub fn record() -> Option<Arc<Record>> {
     let mut record = None;
     with(|context| record.clone_from(&context.record.borrow()));
     record
+}
+
+/// Keeps the measure of the request.
+pub fn keep_measure(measure: Measure) {
+    with(|context| *context.measure.borrow_mut() = Some(measure));
+}
+
+/// The measure of the request, taken. None if the request did not come past the gates.
+pub fn take_measure() -> Option<Measure> {
+    let mut measure = None;
+    with(|context| measure = context.measure.take());
+    measure
 }
 
 /// Writes the warnings as RFC 7234 `Warning: 299 - "..."` headers, shortened where they would be too many.

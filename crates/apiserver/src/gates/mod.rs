@@ -15,7 +15,7 @@ mod routes;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -83,8 +83,12 @@ impl Chain {
             Ok(Err(error)) => refusal(&error),
             Err(_) => refusal(&ApiError::internal("the request made the server panic; its log has more")),
         };
-        match context::record() {
+        let response = match context::record() {
             Some(record) => record.answered(response, panicked, context::take_annotations()).await,
+            None => response,
+        };
+        match context::take_measure() {
+            Some(measure) => measure.answered(response),
             None => response,
         }
     }
@@ -101,6 +105,7 @@ impl Chain {
     }
 
     async fn pass(&self, request: Request, audit_id: &HeaderValue) -> Result<Response, ApiError> {
+        let begun = Instant::now();
         let (mut parts, mut body) = request.into_parts();
         let upgrade = parts.extensions.remove::<OnUpgrade>();
         let path = percent_encoding::percent_decode_str(parts.uri.path())
@@ -146,9 +151,12 @@ impl Chain {
         hop.end("", "", 0);
 
         if !info.is_resource {
+            context::keep_measure(self.api.metrics.requests.begin(None, &info, &query, false, begun));
             return self.documents.answer(&parts, &info, &query);
         }
         let served = self.api.registry.get(&info.group, &info.version, &info.resource)?;
+        let applies = crate::rest::is_apply(&parts.headers);
+        context::keep_measure(self.api.metrics.requests.begin(Some(served.facts), &info, &query, applies, begun));
         match &served.resource {
             Some(resource) => {
                 let call = crate::rest::Call {

@@ -33,12 +33,14 @@ use store::Store;
 use crate::admission::Admission;
 use crate::cache::Caches;
 use crate::gates::authentication::service_accounts::ServiceAccounts;
+use crate::metrics::Metrics;
 use crate::query::Query;
 use crate::registry::{Registry, Resource, Served};
 use crate::route::RequestInfo;
 
 pub use allocation::{Allocator, Cidr};
 pub use body::{MAX_BODY, check_kind, decode, read_bytes, read_value};
+pub use patch::is_apply;
 pub use update::keep;
 pub use watch::Watched;
 
@@ -61,6 +63,8 @@ pub struct Api {
     pub service_accounts: Arc<ServiceAccounts>,
     /// The time.
     pub clock: Clock,
+    /// What is counted.
+    pub metrics: Metrics,
 }
 
 /// One request to one resource, past the gates.

@@ -89,6 +89,12 @@ impl Patch {
     }
 }
 
+/// Whether a request is a server-side apply.
+pub fn is_apply(headers: &http::HeaderMap) -> bool {
+    let media = headers.get(http::header::CONTENT_TYPE).and_then(|media| media.to_str().ok()).unwrap_or_default();
+    media.starts_with("application/apply-patch")
+}
+
 fn refused(error: FieldError) -> ApiError {
     ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[error])
 }

@@ -2,6 +2,7 @@
 
 use std::borrow::Borrow;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use hops::Hop;
@@ -155,7 +156,9 @@ impl Api {
     ) -> Result<Outcome, ApiError> {
         let hop = hops::start(Hop::Commit, verb);
         let key = format!("{}{key}", resource.prefix).into();
+        let begun = Instant::now();
         let outcome = self.store.txn(Txn { key, expect, op }).await.map_err(unavailable)?;
+        self.metrics.committed(resource, verb, begun.elapsed());
         let revision = if let Outcome::Committed(revision) = outcome { revision } else { 0 };
         hop.end(machinery::value::text(value, "metadata.uid"), owner(value), revision);
         Ok(outcome)
