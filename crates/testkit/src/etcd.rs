@@ -65,10 +65,12 @@ impl Etcd {
     }
 }
 
-/// A port that nobody uses at the moment.
+/// A port that a process can take, and take again after it was killed. Never one that the system hands to outgoing
+/// connections: a client that tries to reach a dead server would sooner or later be given the server's own port, talk to
+/// itself, and keep the server from coming back.
 pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    listener.local_addr().expect("its address").port()
+    let free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
+    std::iter::repeat_with(|| rand::random_range(10_000..30_000)).find(free).expect("a free port")
 }
 
 /// A process that does not say when it listens can only be asked.

@@ -31,9 +31,12 @@ pub struct Cluster {
     members: Vec<Member>,
 }
 
+/// An address that a member can take again after it was killed: none of the ports that the system hands to outgoing
+/// connections, or a client that looks for the member may end up on its port.
 fn free_address() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().to_string()
+    let free = |address: &String| TcpListener::bind(address).is_ok();
+    let addresses = std::iter::repeat_with(|| format!("127.0.0.1:{}", rand::random_range(10_000..30_000)));
+    addresses.take(1000).find(free).expect("a free port")
 }
 
 impl Cluster {
