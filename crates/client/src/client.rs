@@ -93,6 +93,12 @@ impl Client {
         self
     }
 
+    /// Later calls use new connections: a connection keeps the certificate that it was made with, so whoever renews the
+    /// certificate says so here. Watches that are open end by themselves.
+    pub fn reconnect(&self) {
+        self.transport.reconnect();
+    }
+
     /// One object.
     pub async fn get<K: Kind>(&self, namespace: &str, name: &str) -> Result<K, Error> {
         let response = self.call(Method::GET, path::item(place::<K>(namespace), name, ""), None).await?;

@@ -206,6 +206,14 @@ impl PublicKey {
         digest(&SHA256, self.bits()).as_ref()[..20].to_vec()
     }
 
+    /// The key in one line, by which others recognize it: `sha256:` and the hash of the whole structure, as kubeadm and
+    /// HTTP public key pins have it.
+    pub fn pin(&self) -> String {
+        let structure = self.0.to_der().expect("a key that was read or made encodes");
+        let hash = digest(&SHA256, &structure);
+        hash.as_ref().iter().fold("sha256:".to_owned(), |text, byte| format!("{text}{byte:02x}"))
+    }
+
     /// The bare key: an uncompressed point for ECDSA, an `RSAPublicKey` for RSA.
     pub fn bits(&self) -> &[u8] {
         self.0.subject_public_key.raw_bytes()

@@ -12,6 +12,7 @@ use http_body_util::{BodyExt as _, BodyStream, Full};
 use hyper_util::client::legacy::Client as Pool;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use machinery::rest::{Body, Payload, Request, Response};
+use parking_lot::RwLock;
 
 use super::tls::Connector;
 use crate::config::{self, Config, Credentials, Impersonate};
@@ -32,7 +33,8 @@ const MAX_BODY: usize = 64 << 20;
 
 /// A pool of connections to one server.
 pub(crate) struct Https {
-    pool: Pool<Connector, Full<Bytes>>,
+    pool: RwLock<Pool<Connector, Full<Bytes>>>,
+    connector: Connector,
     authority: Authority,
     /// What stands before `/api`, without a slash at its end.
     prefix: String,
@@ -48,17 +50,9 @@ impl Https {
         let authority = authority.ok_or(config::Error::Server { server: config.server.clone() })?;
         let impersonation = config.impersonate.as_ref().map_or_else(|| Ok(HeaderMap::new()), impersonation)?;
         let connector = Connector::new(&config)?;
-        let pool = Pool::builder(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(Duration::from_secs(90))
-            .http2_initial_stream_window_size(STREAM_WINDOW)
-            .http2_initial_connection_window_size(CONNECTION_WINDOW)
-            .http2_keep_alive_interval(PING_INTERVAL)
-            .http2_keep_alive_timeout(PING_TIMEOUT)
-            .build(connector);
         Ok(Self {
-            pool,
+            pool: RwLock::new(pool(connector.clone())),
+            connector,
             authority,
             prefix: server.path().trim_end_matches('/').to_owned(),
             credentials: config.credentials,
@@ -69,6 +63,11 @@ impl Https {
 
     pub(crate) fn server(&self) -> &Authority {
         &self.authority
+    }
+
+    /// Later requests use new connections; answers that are under way end on the old ones.
+    pub(crate) fn reconnect(&self) {
+        *self.pool.write() = pool(self.connector.clone());
     }
 
     pub(crate) async fn send(&self, request: Request) -> Result<Response, Error> {
@@ -83,6 +82,7 @@ impl Https {
             Body::Incoming(read) => read(MAX_BODY).await?,
         };
         let mut tries = 0;
+        let pool = self.pool.read().clone();
         loop {
             if let Some(token) = self.credentials.bearer().await? {
                 head.headers.insert(AUTHORIZATION, token);
@@ -91,7 +91,7 @@ impl Https {
             *attempt.method_mut() = head.method.clone();
             *attempt.uri_mut() = head.uri.clone();
             *attempt.headers_mut() = head.headers.clone();
-            let answer = tokio::time::timeout(self.timeout, self.pool.request(attempt)).await;
+            let answer = tokio::time::timeout(self.timeout, pool.request(attempt)).await;
             let answer = answer.map_err(|_| Error::Timeout(self.timeout))?.map_err(Error::transport)?;
             if answer.status() == StatusCode::UNAUTHORIZED {
                 self.credentials.refused();
@@ -120,6 +120,18 @@ impl Https {
         }
         .build()?)
     }
+}
+
+fn pool(connector: Connector) -> Pool<Connector, Full<Bytes>> {
+    Pool::builder(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(Duration::from_secs(90))
+        .http2_initial_stream_window_size(STREAM_WINDOW)
+        .http2_initial_connection_window_size(CONNECTION_WINDOW)
+        .http2_keep_alive_interval(PING_INTERVAL)
+        .http2_keep_alive_timeout(PING_TIMEOUT)
+        .build(connector)
 }
 
 fn retry_after(answer: &http::Response<hyper::body::Incoming>) -> Option<Duration> {

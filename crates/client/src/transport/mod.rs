@@ -35,6 +35,14 @@ impl Transport {
         Ok(Self::Https(Box::new(https::Https::new(config)?)))
     }
 
+    /// Makes later requests use new connections.
+    pub(crate) fn reconnect(&self) {
+        match self {
+            Self::InProcess { .. } => {}
+            Self::Https(https) => https.reconnect(),
+        }
+    }
+
     /// A body in the form that this transport carries.
     pub(crate) fn encode(&self, object: &impl Serialize) -> Result<Body, Error> {
         match self {
