@@ -1,6 +1,7 @@
 //! What differs from kind to kind, as small pure functions. Create, update, patch, delete and watch are written once.
 
 use machinery::Value;
+use machinery::rest::User;
 use machinery::status::FieldError;
 
 /// Which names a kind allows.
@@ -70,6 +71,9 @@ pub trait Strategy: Send + Sync {
 
     /// Drops what only the system may say, before a create.
     fn prepare_for_create(&self, _new: &mut Value) {}
+
+    /// Writes down who creates the object, in kinds that say so.
+    fn record_creator(&self, _new: &mut Value, _creator: &User) {}
 
     /// Keeps what this request may not change, before an update.
     fn prepare_for_update(&self, _new: &mut Value, _old: &Value) {}

@@ -104,6 +104,7 @@ impl Api {
             value::remove(new, "status");
         }
         strategy.prepare_for_create(new);
+        strategy.record_creator(new, call.user);
         let mut errors = self.validate_metadata(call, new, None);
         errors.extend(strategy.validate(new));
         self.refuse_invalid(call, new, errors)

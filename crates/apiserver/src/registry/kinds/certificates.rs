@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use machinery::rest::User;
 use machinery::status::FieldError;
 use machinery::{Value, value};
 use serde_json::json;
@@ -61,6 +62,23 @@ impl Strategy for SigningRequests {
 
     fn prepare_for_create(&self, request: &mut Value) {
         value::set(request, "status", json!({}));
+    }
+
+    /// Whatever the request says of its maker is replaced: approvers and signers rely on it.
+    fn record_creator(&self, request: &mut Value, creator: &User) {
+        let own = [
+            ("spec.username", json!(creator.name), creator.name.is_empty()),
+            ("spec.uid", json!(creator.uid), creator.uid.is_empty()),
+            ("spec.groups", json!(creator.groups), creator.groups.is_empty()),
+            ("spec.extra", json!(creator.extra), creator.extra.is_empty()),
+        ];
+        for (path, said, empty) in own {
+            if empty {
+                value::remove(request, path);
+            } else {
+                value::set(request, path, said);
+            }
+        }
     }
 
     fn prepare_for_update(&self, new: &mut Value, old: &Value) {
@@ -208,4 +226,18 @@ fn update(new: &Value, old: &Value, approves: bool, signs: bool) -> Vec<FieldErr
         }
     }
     errors.into_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_says_who_made_it_whatever_its_maker_says() {
+        let mut request =
+            json!({"spec": {"username": "system:node:n1", "uid": "forged", "groups": ["system:masters"]}});
+        SigningRequests.record_creator(&mut request, &User::new("jane", ["developers"]));
+        let wanted = json!({"spec": {"username": "jane", "groups": ["developers", "system:authenticated"]}});
+        assert_eq!(request, wanted);
+    }
 }
