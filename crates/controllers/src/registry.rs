@@ -50,6 +50,7 @@ const ALL: &[Entry] = controllers! {
     "clusterrole-aggregation-controller", "clusterrole-aggregation-controller", "clusterrole-aggregation-controller" => crate::clusterrole::start;
     "disruption-controller", "disruption-controller", "controllermanager" => crate::disruption::start;
     "certificatesigningrequest-approving-controller", "certificate-controller", "certificate-controller" => crate::certificates::start_approver;
+    "kubelet-serving-approving-controller", "kubelet-serving-approver", "kubelet-serving-approver" => crate::certificates::serving::start;
     "certificatesigningrequest-signing-controller", "certificate-controller", "certificate-controller" => crate::certificates::start_signer;
     "certificatesigningrequest-cleaner-controller", "certificate-controller", "certificate-controller" => crate::certificates::start_cleaner;
     "persistentvolume-binder-controller", "persistent-volume-binder", "persistentvolume-controller" => crate::volumebinder::start;

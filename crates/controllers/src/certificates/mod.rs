@@ -1,9 +1,10 @@
 //! CertificateSigningRequests: approves those of kubelets for themselves, signs approved ones, and cleans up old ones.
 //!
-//! Three controllers of one subject: [`start_approver`], [`start_signer`], [`start_cleaner`]. `plan` decides and is pure; the signing itself is the
-//! [`Signer`](crate::Signer)'s. Upstream: csrapproving, csrsigning, csrcleaner.
+//! Controllers of one subject: [`start_approver`], [`start_signer`], [`start_cleaner`], and [`serving`]'s. `plan` decides and is pure; the
+//! signing itself is the [`Signer`](crate::Signer)'s. Upstream: csrapproving, csrsigning, csrcleaner.
 
 mod plan;
+pub(crate) mod serving;
 #[cfg(test)]
 mod tests;
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use informer::clock;
 use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestCondition};
+use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::config::CertificateRequest;
@@ -42,6 +43,36 @@ pub(super) fn wants_signature(request: &CertificateSigningRequest) -> bool {
 /// A kubelet asks for its client certificate.
 pub(super) fn is_kubelet_client(request: &CertificateSigningRequest, content: &CertificateRequest) -> bool {
     request.spec.signer_name == KUBELET_CLIENT && judge_kubelet_client(request, content).is_ok()
+}
+
+const NODE_USER: &str = "system:node:";
+
+/// The user that a node is.
+pub(super) fn node_user(name: &str) -> String {
+    format!("{NODE_USER}{name}")
+}
+
+/// The node that asks for a serving certificate in its own name, if that is what the request is.
+pub(super) fn serving_node<'a>(
+    request: &CertificateSigningRequest,
+    content: &'a CertificateRequest,
+) -> Option<&'a str> {
+    let own = request.spec.username.as_deref() == Some(content.common_name.as_str());
+    let node = request.spec.groups.iter().flatten().any(|group| group == "system:nodes");
+    let sound = request.spec.signer_name == KUBELET_SERVING && judge_kubelet_serving(request, content).is_ok();
+    content.common_name.strip_prefix(NODE_USER).filter(|name| own && node && sound && !name.is_empty())
+}
+
+/// Whether a request names nothing but the node and the addresses that its Node has.
+pub(super) fn names_only_its_own(content: &CertificateRequest, node: &Node) -> bool {
+    let addresses: Vec<_> = node.status.iter().flat_map(|status| &status.addresses).flatten().collect();
+    let has = |text: &String, kinds: [&str; 3]| {
+        addresses.iter().any(|address| address.address == *text && kinds.contains(&address.type_.as_str()))
+    };
+    let own = |name: &String| node.metadata.name.as_ref() == Some(name);
+    let by_name = |name: &String| own(name) || has(name, ["Hostname", "InternalDNS", "ExternalDNS"]);
+    content.dns_names.iter().all(by_name)
+        && content.addresses.iter().all(|ip| has(ip, ["InternalIP", "ExternalIP", "Hostname"]))
 }
 
 /// Whether the signer may sign what is asked for; the error is what its condition says.

@@ -1,0 +1,72 @@
+//! Approves the serving certificates of kubelets, for the addresses that their Nodes have.
+//!
+//! Upstream leaves these requests to the administrator, and its API server takes any certificate of a kubelet. Ours verifies
+//! kubelets, so somebody has to vouch for them: a node may have a certificate in its own name for what its own Node says.
+//! Whatever asks for more waits for a person.
+
+use std::sync::Arc;
+
+use client::Client;
+use informer::{Action, Clock, Informer, Key, Reconciler};
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use k8s_openapi::api::core::v1::Node;
+
+use super::plan;
+use crate::common::meta::MetaExt;
+use crate::context::Context;
+use crate::{Error, Signer};
+
+/// Runs the approver, if requests can be read.
+pub(crate) async fn start(context: Context) {
+    let Some(signer) = context.config.signer.clone() else { return };
+    let (requests, nodes) = (context.informers.of::<CertificateSigningRequest>(), context.informers.of::<Node>());
+    let queue = context.queue();
+    informer::feed(&requests, &queue, |change| change.after().map(|request| request.metadata.key()));
+    let pending = requests.clone();
+    informer::feed(&nodes, &queue, move |change| {
+        // A request may be older than the addresses it is about. Most changes to Nodes are heartbeats.
+        let addresses = |node: &Arc<Node>| node.status.as_ref().and_then(|status| status.addresses.clone());
+        let same = change.before().map(addresses) == change.after().map(addresses);
+        let user = plan::node_user(change.object().metadata.name());
+        let asks = move |request: &Arc<CertificateSigningRequest>| {
+            request.spec.username.as_deref() == Some(user.as_str()) && plan::is_pending(request)
+        };
+        let asking = if same { Vec::new() } else { pending.list() };
+        asking.into_iter().filter(asks).map(|request| request.metadata.key()).collect::<Vec<_>>()
+    });
+    requests.synced().await;
+    nodes.synced().await;
+    let approver = Approver { client: context.client.clone(), clock: context.clock.clone(), requests, nodes, signer };
+    context.run(approver, queue, 1).await;
+}
+
+struct Approver {
+    client: Client,
+    clock: Arc<dyn Clock>,
+    requests: Informer<CertificateSigningRequest>,
+    nodes: Informer<Node>,
+    signer: Arc<dyn Signer>,
+}
+
+impl Reconciler for Approver {
+    type Error = Error;
+
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+        let Some(request) = self.requests.get(key).filter(|request| plan::is_pending(request)) else {
+            return Ok(Action::Done);
+        };
+        let Ok(content) = self.signer.inspect(&request.spec.request.0) else { return Ok(Action::Done) };
+        let Some(name) = plan::serving_node(&request, &content) else { return Ok(Action::Done) };
+        let Some(node) = self.nodes.get(&Key::cluster(name)) else { return Ok(Action::Done) };
+        if plan::names_only_its_own(&content, &node) {
+            let message = "Auto approving kubelet serving certificate for the addresses of its Node.";
+            let approved = plan::approved(&request, message, self.clock.now());
+            self.client
+                .update_subresource::<CertificateSigningRequest, _, CertificateSigningRequest>(
+                    "", &key.name, "approval", &approved,
+                )
+                .await?;
+        }
+        Ok(Action::Done)
+    }
+}
