@@ -3,9 +3,12 @@
 //! [`apply`] hands a whole script to one `nft -f -` run: the kernel takes all of it or none of it, so a reader of the
 //! rules (a packet) never sees half an update. Who computes the script owns its table; this module owns only the way in.
 
+mod deletions;
+
 use std::time::Duration;
 
 use crate::run;
+pub use deletions::Deletions;
 
 /// A transaction of a hundred thousand elements takes seconds; one that takes this long never ends.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -66,6 +69,14 @@ pub async fn list_table(family: Family, name: &str) -> Result<String, Error> {
         Err(run::Error::Failed { stderr, .. }) if stderr.contains("No such file or directory") => Ok(String::new()),
         Err(source) => Err(Error::List { family: family.as_str(), name: name.to_owned(), source }),
     }
+}
+
+/// Whether there is a table of this name.
+pub async fn has_table(family: Family, name: &str) -> Result<bool, Error> {
+    let failed = |source| Error::List { family: family.as_str(), name: name.to_owned(), source };
+    let text = run::output("nft", &["list", "tables", family.as_str()], b"", LIMIT).await.map_err(failed)?;
+    let wanted = format!("table {} {name}", family.as_str());
+    Ok(String::from_utf8_lossy(&text).lines().any(|line| line.trim_end() == wanted))
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ pub fn replace(table: &Table, node: &NodeView, clients: &Clients) -> String {
     let mut out = format!("add table {ip} {TABLE}\ndelete table {ip} {TABLE}\n");
     out.push_str(&fixed(family, node));
     let all = table.all();
+    out.push_str(&prepare(family, &all));
     out.push_str(&update(family, &all));
     for (set, seconds) in &all.new_clients {
         let known = clients.get(set).into_iter().flatten().map(|(address, left)| {
@@ -60,11 +61,11 @@ pub fn remove(family: Family) -> String {
     format!("add table {ip} {TABLE}\ndelete table {ip} {TABLE}\n")
 }
 
-/// Changes to a table that is there; empty if there are none.
-///
-/// Chains nothing leads to any more are emptied here but deleted by [`sweep`], in a transaction of its own: before
-/// Linux 6.2 a chain counts as used for a moment after the map element that led to it is gone.
-pub fn update(family: Family, changes: &Changes) -> String {
+/// Picking chains that [`update`] will lead to; empty if there are none. They come in a transaction of their own, before it:
+/// the kernel reads the generation of rules once per packet and chain, but that of elements at every look-up. A packet that
+/// enters just before a commit and looks its Service up just after it would follow a new verdict into a chain that has no
+/// rules yet in its generation, and be refused.
+pub fn prepare(family: Family, changes: &Changes) -> String {
     let ip = family_word(family);
     let mut out = String::new();
     for pick in &changes.new_picks {
@@ -75,6 +76,16 @@ pub fn update(family: Family, changes: &Changes) -> String {
             let _ = writeln!(out, "add rule {ip} {TABLE} {chain} {rule}");
         }
     }
+    out
+}
+
+/// Changes to a table that is there, once it is prepared; empty if there are none.
+///
+/// Chains nothing leads to any more are emptied here but deleted by [`sweep`], in a transaction of its own: before
+/// Linux 6.2 a chain counts as used for a moment after the map element that led to it is gone.
+pub fn update(family: Family, changes: &Changes) -> String {
+    let ip = family_word(family);
+    let mut out = String::new();
     for chain in changes.chains.keys() {
         let _ = writeln!(out, "add chain {ip} {TABLE} {chain}\nflush chain {ip} {TABLE} {chain}");
     }

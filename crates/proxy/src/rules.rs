@@ -19,6 +19,8 @@ pub struct Rules {
 /// nftables scripts, each applied as a whole.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Transaction {
+    /// What the change will lead to; empty if nothing has to be there first. Without effect by itself.
+    pub prepare: String,
     /// The change itself; empty if there is none.
     pub update: String,
     /// Deletes what the change left unused; may fail and be tried again later without harm.
@@ -93,6 +95,7 @@ impl Rules {
             let family = table.family();
             let changes = table.update(changed.iter().map(|c| c.contribution(family, &self.node)));
             if !changes.is_empty() {
+                out.prepare.push_str(&render::prepare(family, &changes));
                 out.update.push_str(&render::update(family, &changes));
                 out.sweep.push_str(&render::sweep(family, &changes));
             }

@@ -47,6 +47,8 @@ const ROUTING: Duration = Duration::from_secs(10);
 struct Noted {
     services: Mutex<HashSet<ServiceName>>,
     node: AtomicBool,
+    /// The kernel's table may be gone.
+    table: AtomicBool,
     wake: Notify,
 }
 
@@ -56,6 +58,11 @@ impl Noted {
             self.services.lock().insert(name);
             self.wake.notify_one();
         }
+    }
+
+    fn table(&self) {
+        self.table.store(true, Ordering::Relaxed);
+        self.wake.notify_one();
     }
 
     fn node(&self) {
@@ -140,6 +147,7 @@ impl Proxy {
             let state = self.state.clone();
             servers.spawn(http::serve(listen(address).await?, move |path| state.metrics(path)));
         }
+        servers.spawn(guard(self.noted.clone()));
         // Until the Services are known, their addresses must not leave the machine; rules of an earlier run do better.
         if nft::list_table(nft::Family::Ip, render::TABLE).await?.is_empty() {
             nft::apply(&self.rules.replacement()).await?;
@@ -170,7 +178,11 @@ impl Proxy {
     async fn turn(&mut self) {
         let names: Vec<ServiceName> = self.noted.services.lock().drain().collect();
         let node_changed = self.noted.node.swap(false, Ordering::Relaxed);
-        if node_changed
+        if self.noted.table.swap(false, Ordering::Relaxed) && !present().await {
+            tracing::warn!("somebody deleted the service rules; writing all of them");
+            let view = self.view().await.unwrap_or_else(|| self.rules.node().clone());
+            self.rewrite(view).await;
+        } else if node_changed
             && let Some(view) = self.view().await.filter(|view| view != self.rules.node() || !self.state.is_healthy())
         {
             self.rewrite(view).await;
@@ -192,7 +204,15 @@ impl Proxy {
             }
         }
         if !transaction.update.is_empty() {
-            if let Err(error) = nft::apply(&transaction.update).await {
+            let prepared = match transaction.prepare.as_str() {
+                "" => Ok(()),
+                prepare => nft::apply(prepare).await,
+            };
+            let applied = match prepared {
+                Ok(()) => nft::apply(&transaction.update).await,
+                refused => refused,
+            };
+            if let Err(error) = applied {
                 tracing::warn!(%error, "the kernel's rules are not what they were; writing all of them");
                 self.state.failed(false);
                 self.rewrite(self.rules.node().clone()).await;
@@ -319,6 +339,31 @@ impl Proxy {
             }
         }
     }
+}
+
+/// Notes whenever a table of ours is deleted, be it by ourselves in a full write.
+async fn guard(noted: Arc<Noted>) {
+    let watched = async {
+        let mut deletions = nft::Deletions::open()?;
+        loop {
+            deletions.of(render::TABLE).await?;
+            noted.table();
+        }
+    };
+    let Err(error): std::io::Result<std::convert::Infallible> = watched.await;
+    tracing::warn!(%error, "nobody tells when the service rules are deleted");
+}
+
+/// Whether both tables are there. When that cannot be found out, they are taken to be.
+async fn present() -> bool {
+    for family in [nft::Family::Ip, nft::Family::Ip6] {
+        match nft::has_table(family, render::TABLE).await {
+            Ok(true) => {}
+            Ok(false) => return false,
+            Err(error) => tracing::warn!(%error, "cannot see whether the service rules are there"),
+        }
+    }
+    true
 }
 
 async fn listen(address: SocketAddr) -> Result<TcpListener, Error> {

@@ -116,6 +116,7 @@ proptest! {
             }
             let batch: Vec<Changed<'_>> = step.keys().map(|index| changed(*index, cluster.get(index))).collect();
             let transaction = rules.update(&batch);
+            kernel.apply(&transaction.prepare);
             kernel.apply(&transaction.update);
             kernel.apply(&transaction.sweep);
 
@@ -124,6 +125,7 @@ proptest! {
             let rebuilt = Rules::build(services, slices, node.clone());
             let mut fresh = Kernel::default();
             for table in rebuilt.tables() {
+                fresh.apply(&render::prepare(table.family(), &table.all()));
                 fresh.apply(&render::update(table.family(), &table.all()));
             }
             prop_assert_eq!(&kernel, &fresh);

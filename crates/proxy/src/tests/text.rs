@@ -137,7 +137,7 @@ fn picking_falls_back_to_the_first_endpoint() {
         &[endpoint("10.1.0.1:80").build(), endpoint("10.1.0.2:80").build()],
         &node("here").build(),
     );
-    let text = render::update(Family::V4, &table.all());
+    let text = render::prepare(Family::V4, &table.all());
     let rules: Vec<&str> = text.lines().filter(|line| line.starts_with("add rule")).collect();
     let rule = |below| {
         format!(

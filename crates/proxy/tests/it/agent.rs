@@ -67,7 +67,7 @@ fn until(mut answer: impl FnMut() -> String, right: impl Fn(&str) -> bool) -> Du
         if right(&said) {
             return start.elapsed();
         }
-        assert!(start.elapsed() < Duration::from_secs(20), "still {said}");
+        assert!(start.elapsed() < Duration::from_secs(60), "still {said}");
         std::thread::yield_now();
     }
 }
@@ -109,6 +109,55 @@ async fn load_balancers_get_the_addresses_of_ready_nodes() {
     testkit::object::<Service>(&api, "default", "second", "its turn", |s| addresses(s) == both).await;
     shutdown.cancel();
     running.await.unwrap();
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bad_input_is_refused_or_served_and_harms_nobody() {
+    let cluster = Cluster::start().await;
+    let net = Net::new(2);
+    net.serve("pod0", "10.1.0.2:8080");
+    let api = cluster.in_process();
+    let node = json!({"metadata": {"name": "node"}, "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}]}});
+    api.create(&serde_json::from_value::<Node>(node).unwrap()).await.unwrap();
+    let _agent = Agent::start(&net, cluster.in_process());
+    let port = json!({"name": "", "port": 8080, "protocol": "TCP"});
+
+    // The same node port twice.
+    let fixed = json!({"type": "NodePort", "ports": [{"port": 80, "targetPort": 8080, "nodePort": 30080}]});
+    let first = api.create(&service("first", fixed.clone())).await.unwrap();
+    api.create(&slice("first", port.clone(), &["10.1.0.2"])).await.unwrap();
+    let refused = api.create(&service("second", fixed)).await.unwrap_err();
+    assert!(refused.to_string().contains("Invalid value: 30080: provided port is already allocated"), "{refused}");
+    // Endpoints that are none.
+    for address in ["127.0.0.1", "0.0.0.0", "224.0.0.1", "10.1.0", "::1"] {
+        let refused = api.create(&slice("bad", port.clone(), &[address])).await.unwrap_err();
+        assert_eq!(refused.code(), Some(422), "{address}: {refused}");
+    }
+    // A thousand ports, and names as long as they may be.
+    let long = "n".repeat(63);
+    let ports: Vec<_> = (1..=1000)
+        .map(|n| json!({"name": format!("{n:0>63}").replace('0', "p"), "port": n, "targetPort": 8080}))
+        .collect();
+    let many = api.create(&service(&long, json!({"ports": ports}))).await.unwrap().spec.unwrap();
+    let ports: Vec<_> = (1..=1000)
+        .map(|n| json!({"name": format!("{n:0>63}").replace('0', "p"), "port": 8080, "protocol": "TCP"}))
+        .collect();
+    for (number, part) in ports.chunks(100).enumerate() {
+        let mut made = slice(&long, port.clone(), &["10.1.0.2"]);
+        made.metadata.name = Some(format!("part-{number}"));
+        made.ports = Some(serde_json::from_value(json!(part)).unwrap());
+        api.create(&made).await.unwrap();
+    }
+    let address = many.cluster_ip.unwrap();
+    for port in [1, 500, 999] {
+        until(|| net.ask("pod1", &format!("{address}:{port}")), |said| said == "pod0 10.1.0.3");
+    }
+    assert_eq!(net.ask("pod1", &format!("{address}:1001")), "refused");
+    // What was there before is there still.
+    let address = first.spec.unwrap().cluster_ip.unwrap();
+    assert_eq!(net.ask("pod1", &format!("{address}:80")), "pod0 10.1.0.3");
+    assert!(net.ask("out", "192.0.2.1:30080").starts_with("pod0 "));
     cluster.stop().await;
 }
 
@@ -159,8 +208,9 @@ async fn services_answer_within_moments_and_outlive_the_proxy() {
     assert_eq!(net.ask("pod0", &address), "pod1 10.1.0.2");
     assert!(net.ruleset()["nftables"].as_array().unwrap().len() <= rules);
 
-    // Somebody flushes the rules: the next change brings all of them back.
+    // Somebody flushes the rules: they come back by themselves, and changes go on.
     net.nft("flush ruleset");
+    until(|| net.ask("pod0", &address), |said| said == "pod1 10.1.0.2");
     let mut web = api.get::<EndpointSlice>("default", "web").await.unwrap();
     web.endpoints = slice("web", port, &["10.1.0.2"]).endpoints;
     api.update(&web).await.unwrap();
