@@ -50,6 +50,8 @@ pub struct Layout {
     pub machines: Vec<Machine>,
     /// Whether they may reach what is outside this host, by the host's own address.
     pub outside: bool,
+    /// Further ranges of the cluster, such as its pods': nothing for them leaves the host.
+    pub inside: Vec<Ipv4Net>,
 }
 
 impl Layout {
@@ -72,7 +74,14 @@ impl Layout {
             address: Ipv4Addr::from_bits(range.network().to_bits() + FIRST + u32::from(number)),
         };
         let machines = (1..=nodes).map(machine).collect();
-        Ok(Self { name: name.to_owned(), bridge: bridge(name), range: range.trunc(), machines, outside })
+        Ok(Self {
+            name: name.to_owned(),
+            bridge: bridge(name),
+            range: range.trunc(),
+            machines,
+            outside,
+            inside: Vec::new(),
+        })
     }
 
     /// The host's address on the bridge.
@@ -85,6 +94,9 @@ impl Layout {
         let (bridge, prefix) = (&self.bridge, self.range.prefix_len());
         let mut out = format!("link add {bridge} type bridge\naddr add {}/{prefix} dev {bridge}\n", self.host());
         let _ = writeln!(out, "link set {bridge} up");
+        for range in &self.inside {
+            let _ = writeln!(out, "route replace unreachable {} metric {}", range.trunc(), metric(&self.name));
+        }
         for Machine { namespace, link, .. } in &self.machines {
             let _ = writeln!(
                 out,
@@ -122,6 +134,12 @@ impl Layout {
         }
         out
     }
+}
+
+/// Worse than every metric anybody gives a route on purpose, and a cluster's own, so that it can be taken away again.
+pub(crate) fn metric(cluster: &str) -> u32 {
+    let hash = cluster.bytes().fold(0_u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
+    0xf000_0000 | hash >> 8
 }
 
 /// The bridge of a cluster.
@@ -167,6 +185,15 @@ mod tests {
         assert_eq!(check("dev", 0, "198.18.0.0/24"), Error::Nodes(0));
         assert_eq!(check("dev", 101, "198.18.0.0/24"), Error::Nodes(101));
         assert!(matches!(check("dev", 1, "198.18.0.0/25"), Error::Range(_)));
+    }
+
+    #[test]
+    fn a_clusters_own_ranges_do_not_leave_the_host() {
+        let mut layout = Layout::new("dev", 1, "198.18.0.0/24".parse().unwrap(), false).unwrap();
+        assert!(!layout.make().contains("unreachable"));
+        layout.inside.push("10.244.0.0/16".parse().unwrap());
+        assert!(layout.make().contains(&format!("route replace unreachable 10.244.0.0/16 metric {}\n", metric("dev"))));
+        assert_ne!(metric("dev"), metric("test"));
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! A machine is a namespace with one link to a bridge on the host, and the processes started in it. It can be cut off
 //! and joined again by its link, stopped and started by its processes. Machines reach each other and the host, and
-//! nothing beyond it unless asked: without a default route no packet finds a way out.
+//! nothing beyond it unless asked: without a default route no packet finds a way out. Nor does one from the host: ranges
+//! that are a cluster's own, such as its pods', are unreachable there.
 //!
 //! Nothing is remembered here but what the kernel shows and pid files say, so any later process can list, change and
 //! remove what an earlier one made.
@@ -76,6 +77,9 @@ pub async fn remove(cluster: &str) -> Result<(), Error> {
     for link in links().await?.iter().filter(|link| ours(&link.ifname)) {
         batch.push_str(&format!("link del {}\n", link.ifname));
     }
+    for route in routes(layout::metric(cluster)).await? {
+        batch.push_str(&format!("route del unreachable {} metric {}\n", route.dst, layout::metric(cluster)));
+    }
     for seen in list(cluster).await? {
         batch.push_str(&format!("netns del {}\n", seen.namespace));
     }
@@ -89,6 +93,12 @@ pub async fn remove(cluster: &str) -> Result<(), Error> {
 #[derive(serde::Deserialize)]
 struct Namespace {
     name: String,
+}
+
+#[derive(serde::Deserialize)]
+struct Route {
+    dst: String,
+    metric: Option<u32>,
 }
 
 #[derive(serde::Deserialize)]
@@ -115,6 +125,14 @@ pub async fn list(cluster: &str) -> Result<Vec<Seen>, Error> {
         .collect();
     seen.sort_by_key(|(number, _)| *number);
     Ok(seen.into_iter().map(|(_, seen)| seen).collect())
+}
+
+/// The host's unreachable ranges with this metric.
+async fn routes(metric: u32) -> Result<Vec<Route>, Error> {
+    let text = ip(&["-j", "-4", "route", "show", "type", "unreachable"], "").await?;
+    let mut routes: Vec<Route> = if text.is_empty() { Vec::new() } else { serde_json::from_slice(&text)? };
+    routes.retain(|route| route.metric == Some(metric));
+    Ok(routes)
 }
 
 async fn links() -> Result<Vec<Link>, Error> {
@@ -160,9 +178,10 @@ impl Program {
         let failed = |source| self.failed("start", machine, source);
         std::fs::create_dir_all(&self.directory).map_err(failed)?;
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.log()).map_err(failed)?;
-        let mut command = tokio::process::Command::new("ip");
-        // `ip` becomes the program, so its process id is the program's.
-        command.args(["netns", "exec", &machine.namespace]).arg(&self.path).args(&self.arguments);
+        let mut command = tokio::process::Command::new("nsenter");
+        // `nsenter` becomes the program, so its process id is the program's. Only the network is the machine's own: with mounts
+        // of its own, as `ip netns exec` would give it, a program started again would not find those of its predecessor.
+        command.arg(format!("--net=/run/netns/{}", machine.namespace)).arg(&self.path).args(&self.arguments);
         command.stdin(Stdio::null()).stdout(log.try_clone().map_err(failed)?).stderr(log);
         let child = spawn_detached(&mut command).map_err(failed)?;
         let pid = child.id().ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))?;
