@@ -17,6 +17,8 @@ use crate::status;
 #[derive(Debug, Clone, Default)]
 struct Wanted {
     status: Option<PodStatus>,
+    /// What the API was last seen to have, and at which revision.
+    seen: Option<(u64, PodStatus)>,
     delete: bool,
 }
 
@@ -37,6 +39,7 @@ impl Writer {
             name: spec::name(pod).to_owned(),
             uid: spec::uid(pod).to_owned(),
             known: pod.status.clone().unwrap_or_default(),
+            revision: revision(pod),
             owner: owner(pod),
         };
         Self { wanted, task: tokio::spawn(task.run(receiver)) }
@@ -47,6 +50,19 @@ impl Writer {
         self.wanted.send_if_modified(|wanted| {
             let news = wanted.status.as_ref() != Some(&status);
             wanted.status = Some(status);
+            news
+        });
+    }
+
+    /// The pod as the API has it now. What somebody else changed in the status, as the node lifecycle controller does while
+    /// the node is not heard of, is put right again.
+    pub fn saw(&self, pod: &Pod) {
+        let revision = revision(pod);
+        self.wanted.send_if_modified(|wanted| {
+            let news = wanted.seen.as_ref().is_none_or(|(before, _)| *before < revision);
+            if news {
+                wanted.seen = Some((revision, pod.status.clone().unwrap_or_default()));
+            }
             news
         });
     }
@@ -63,6 +79,11 @@ impl Drop for Writer {
     }
 }
 
+/// Revisions count up; one that cannot be read is older than all.
+fn revision(pod: &Pod) -> u64 {
+    pod.metadata.resource_version.as_ref().and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
 fn owner(pod: &Pod) -> String {
     let owners = pod.metadata.owner_references.iter().flatten();
     owners.filter(|o| o.controller == Some(true)).map(|o| o.uid.clone()).next().unwrap_or_default()
@@ -74,6 +95,7 @@ struct Task {
     name: String,
     uid: String,
     known: PodStatus,
+    revision: u64,
     owner: String,
 }
 
@@ -97,6 +119,10 @@ impl Task {
     }
 
     async fn bring(&mut self, wanted: &Wanted) -> Result<(), client::Error> {
+        // The echo of our own writes is not newer than their answers.
+        if let Some((revision, seen)) = wanted.seen.as_ref().filter(|(revision, _)| *revision > self.revision) {
+            (self.known, self.revision) = (seen.clone(), *revision);
+        }
         if let Some(status) = &wanted.status
             && let Some(patch) = status::patch(&self.uid, &self.known, status)
         {
@@ -104,6 +130,7 @@ impl Task {
             let patched =
                 self.client.patch_status::<Pod>(&self.namespace, &self.name, &Patch::Strategic(patch)).await?;
             hop.end(&self.uid, &self.owner, 0);
+            self.revision = revision(&patched);
             self.known = patched.status.unwrap_or_default();
         }
         if wanted.delete {

@@ -194,6 +194,9 @@ impl Worker {
         loop {
             let order = self.orders.borrow_and_update().clone();
             self.take(&order.pod);
+            if let Some(writer) = &self.writer {
+                writer.saw(&order.pod);
+            }
             if order.ends() {
                 break;
             }
