@@ -36,7 +36,7 @@ impl Process {
         let pid = pid.parse().ok()?;
         // Opened before its start time is read: what the descriptor names cannot change afterwards.
         let process = Self::open(pid).ok()?;
-        (start_time(pid)?.to_string() == started).then_some(process)
+        (!is_zombie(pid) && start_time(pid)?.to_string() == started).then_some(process)
     }
 
     /// Its number.
@@ -72,6 +72,13 @@ impl Process {
         }
         Ok(())
     }
+}
+
+/// Whether a process has ended and only waits for its parent to ask about it.
+fn is_zombie(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().next());
+    matches!(state, Some("Z" | "X"))
 }
 
 /// When a process started, in clock ticks since boot: field 22 of its stat line.
@@ -122,6 +129,7 @@ mod tests {
         let found = Process::from_pid_file(&file).unwrap();
         assert_eq!(found.pid(), process.pid());
         found.stop(Duration::from_secs(5)).await.unwrap();
+        assert!(Process::from_pid_file(&file).is_none(), "ended, though nobody asked about it yet");
         child.wait().await.unwrap();
         assert!(Process::from_pid_file(&file).is_none());
     }
