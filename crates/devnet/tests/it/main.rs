@@ -1,4 +1,5 @@
 //! Real namespaces, removed however a test ends.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 use std::process::Command;
 use std::time::Duration;
