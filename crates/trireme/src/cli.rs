@@ -32,6 +32,18 @@ pub enum Command {
     ControllerManager(Box<crate::standalone::ControllerManager>),
     /// Run the scheduler in a process of its own, against any API server.
     Scheduler(Box<crate::standalone::Scheduler>),
+    /// Run a node of a cluster whose control plane is elsewhere.
+    ///
+    /// It joins with a token at first start; later starts need none. SIGTERM or SIGINT stop it cleanly; its containers go on
+    /// running, and the next start takes them over.
+    Agent(Box<crate::agent::Agent>),
+    /// Make tokens with which nodes join.
+    #[command(subcommand)]
+    Token(crate::token::Command),
+    /// Run a cluster of several nodes on this machine, for development.
+    Cluster(Box<crate::cluster::Cluster>),
+    /// Run the service proxy of a node in a process of its own, against any API server.
+    Proxy(Box<crate::proxy::Proxy>),
     /// Back up, restore or check a store.
     #[command(subcommand)]
     Store(crate::store::Command),
@@ -87,6 +99,9 @@ pub struct Server {
     /// Run no scheduler: another one does.
     #[arg(long)]
     pub disable_scheduler: bool,
+    /// Give Services of type LoadBalancer no addresses: another load balancer does.
+    #[arg(long)]
+    pub disable_service_lb: bool,
     /// A KubeSchedulerConfiguration.
     #[arg(long, value_name = "FILE")]
     pub scheduler_config: Option<PathBuf>,

@@ -1,15 +1,19 @@
 //! The one binary: parses the command, sets up memory, logging and the runtime, and hands over.
 
+mod agent;
 mod cli;
+mod cluster;
 mod component;
 mod image;
 mod logging;
 mod node;
 mod parts;
+mod proxy;
 mod server;
 mod signals;
 mod standalone;
 mod store;
+mod token;
 
 use std::process::ExitCode;
 
@@ -33,6 +37,10 @@ fn main() -> ExitCode {
             runtime().and_then(|runtime| runtime.block_on(standalone::controller_manager(*options)))
         }
         Command::Scheduler(options) => runtime().and_then(|runtime| runtime.block_on(standalone::scheduler(*options))),
+        Command::Agent(options) => runtime().and_then(|runtime| runtime.block_on(agent::run(*options))),
+        Command::Cluster(options) => runtime().and_then(|runtime| runtime.block_on(cluster::run(*options))),
+        Command::Proxy(options) => runtime().and_then(|runtime| runtime.block_on(proxy::run(*options))),
+        Command::Token(command) => runtime().and_then(|runtime| runtime.block_on(token::run(command))),
         Command::Store(command) => store::run(&command).map_err(Into::into),
         Command::Image(command) => image::run(&command),
         Command::Node(command) => runtime().and_then(|runtime| runtime.block_on(node::run(&command))),

@@ -1,6 +1,6 @@
 //! Parts of the control plane as processes of their own, against any API server: ours or upstream's.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use client::{Client, Config};
 use tokio_util::sync::CancellationToken;
@@ -22,8 +22,13 @@ pub struct Connection {
 
 impl Connection {
     fn identities(&self) -> Result<Identities, Failure> {
-        Ok(Identities::Remote(Client::https(Config::from_kubeconfig(&self.kubeconfig)?)?))
+        Ok(Identities::Remote(connect(&self.kubeconfig)?))
     }
+}
+
+/// A client as a kubeconfig says.
+pub fn connect(kubeconfig: &Path) -> Result<Client, Failure> {
+    Ok(Client::https(Config::from_kubeconfig(kubeconfig)?)?)
 }
 
 /// Options of `trireme controller-manager`.
@@ -74,11 +79,12 @@ pub async fn scheduler(options: Scheduler) -> Result<(), Failure> {
 }
 
 /// A part that ends without being told to has lost its lease; whoever supervises the process starts it again.
-fn ended(stop: &CancellationToken) -> Result<(), Failure> {
+pub fn ended(stop: &CancellationToken) -> Result<(), Failure> {
     if stop.is_cancelled() { Ok(()) } else { Err("ended before its time".into()) }
 }
 
-fn stop_on_signal() -> Result<CancellationToken, Failure> {
+/// Cancelled by the first signal.
+pub fn stop_on_signal() -> Result<CancellationToken, Failure> {
     let mut signals = Signals::listen()?;
     let stop = CancellationToken::new();
     let told = stop.clone();

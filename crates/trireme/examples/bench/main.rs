@@ -7,6 +7,7 @@ mod load;
 mod node;
 mod pods;
 mod report;
+mod services;
 mod watches;
 
 use std::time::Duration;
@@ -64,6 +65,9 @@ async fn main() -> Result<(), Failure> {
     }
     if only.as_deref().is_none_or(|part| part == "node") {
         node::run().await?;
+    }
+    if only.as_deref().is_none_or(|part| part == "services") {
+        services::measure().await?;
     }
     Ok(())
 }

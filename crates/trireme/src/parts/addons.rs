@@ -50,7 +50,7 @@ pub async fn ensure_dns(client: &Client, address: IpAddr) -> Result<(), Failure>
 }
 
 /// There already is as good as made.
-fn made<K>(outcome: Result<K, client::Error>) -> Result<(), Failure> {
+pub(super) fn made<K>(outcome: Result<K, client::Error>) -> Result<(), Failure> {
     match outcome {
         Err(error) if error.is_already_exists() => Ok(()),
         outcome => Ok(outcome.map(|_| ())?),

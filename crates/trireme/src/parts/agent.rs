@@ -11,7 +11,7 @@ use std::sync::Arc;
 use client::Client;
 use informer::Informers;
 use ipnet::IpNet;
-use node::cgroups::{Cgroups, Driver};
+use node::cgroups::{Cgroups, Driver, Name};
 use node::containerd::{self, Containerd};
 use tokio_util::sync::CancellationToken;
 
@@ -25,7 +25,7 @@ pub const BRIDGE: &str = "cni0";
 /// Where the kubelet serves, unless told otherwise.
 pub const KUBELET_PORT: u16 = 10250;
 /// Where the proxy tells whether the node takes Service traffic.
-const PROXY_HEALTH_PORT: u16 = 10256;
+pub const PROXY_HEALTH_PORT: u16 = 10256;
 
 /// What the node is told by its administrator.
 #[derive(Debug, Clone, clap::Args)]
@@ -50,6 +50,9 @@ pub struct Options {
     /// The most pods on this node.
     #[arg(long, value_name = "NUMBER", default_value_t = 110)]
     pub max_pods: u32,
+    /// The cgroup below which all pods of this node are, for several nodes on one machine [default: the root].
+    #[arg(long, value_name = "CGROUP", default_value = "/")]
+    pub cgroup_root: String,
     /// The port of the kubelet's API.
     #[arg(long, value_name = "PORT", default_value_t = KUBELET_PORT)]
     pub kubelet_port: u16,
@@ -69,8 +72,18 @@ pub enum PodNetwork {
     None,
 }
 
+impl std::fmt::Display for PodNetwork {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::HostGw => "host-gw",
+            Self::Vxlan => "vxlan",
+            Self::None => "none",
+        })
+    }
+}
+
 /// What the cluster says about its networks.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cluster {
     /// Addresses of all pods.
     pub pods: IpNet,
@@ -144,6 +157,7 @@ pub async fn run(
         PodNetwork::Vxlan => podnet::Mode::Vxlan,
         PodNetwork::None => podnet::Mode::None,
     };
+    let mtu = pod_mtu(mode, address).await;
     let podnet = podnet::Config { node_name: name.clone(), mode, cluster_cidrs: vec![cluster.pods] };
     let mut kubelet = kubelet::Config {
         cluster_dns: vec![cluster.dns.to_string()],
@@ -152,13 +166,13 @@ pub async fn run(
         network: (options.pod_network != PodNetwork::None).then(|| kubelet::Network {
             conf_dir,
             bridge: BRIDGE.to_owned(),
-            mtu: None,
+            mtu,
             ipam_dir: dir.join("ipam"),
             ranges: Vec::new(),
         }),
         ..kubelet::Config::new(&name, &dir)
     };
-    kubelet.node.hostname = own_name();
+    kubelet.cgroup_root = cgroup(&options.cgroup_root);
     kubelet.node.addresses = vec![address.to_string()];
     kubelet.node.labels = labels(&options.node_labels)?;
     kubelet.node.max_pods = options.max_pods;
@@ -223,6 +237,27 @@ pub fn containerd_config(dir: &Path, conf_dir: &Path) -> Result<containerd::Conf
 fn upstreams(own: IpAddr) -> Vec<SocketAddr> {
     let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
     dns::nameservers(&text).into_iter().filter(|server| server.ip() != own).collect()
+}
+
+/// The largest packet of pods, where it is not what their bridge would take anyway: the node's link less what a tunnel adds.
+async fn pod_mtu(mode: podnet::Mode, address: IpAddr) -> Option<u32> {
+    let link = async {
+        let net = node::net::Net::open()?;
+        let index = net.addresses().await?.into_iter().find(|(_, ip)| *ip == address).map(|(index, _)| index);
+        Ok::<_, node::net::Error>(net.links().await?.into_iter().find(|link| Some(link.index) == index))
+    };
+    match link.await {
+        Ok(link) => link.filter(|link| !link.loopback).map(|link| podnet::pod_mtu(link.mtu, mode, address)),
+        Err(error) => {
+            tracing::warn!("the largest packet of pods is the usual one: {error}");
+            None
+        }
+    }
+}
+
+/// The cgroup of all pods.
+fn cgroup(root: &str) -> Name {
+    Name::new(root.split('/').filter(|part| !part.is_empty()).chain(["kubepods"]))
 }
 
 fn labels(pairs: &[String]) -> Result<BTreeMap<String, String>, Failure> {

@@ -21,6 +21,9 @@ pub struct Options {
     /// Addresses for pods; each node gets a part of them.
     #[arg(long, value_name = "CIDR", default_value = "10.244.0.0/16")]
     pub cluster_cidr: String,
+    /// How many seconds a node may be silent before it is taken for lost.
+    #[arg(long, value_name = "SECONDS", default_value_t = 50)]
+    pub node_monitor_grace_period: u64,
 }
 
 /// The authority that signs certificate requests, and what pods check the API server with.
@@ -46,6 +49,7 @@ pub async fn run(
     let clients = Arc::new(move |name: &str| accounts.controller(name));
     let mut config = Config::new(clients, identities.component(NAME), clock.clone());
     config.controllers = options.controllers;
+    config.node_monitor_grace_period = Duration::from_secs(options.node_monitor_grace_period);
     config.network.cluster_cidrs = vec![range("cluster-cidr", &options.cluster_cidr)?];
     config.network.service_cidrs = match service_range {
         None => Vec::new(),

@@ -2,8 +2,10 @@
 
 pub mod addons;
 pub mod agent;
+pub mod balancer;
 pub mod controllers;
 mod identity;
+pub mod joining;
 pub mod scheduler;
 
 use std::future::Future;

@@ -126,9 +126,14 @@ pub async fn run(options: Options) -> Result<(), Error> {
     let mut components = Components::default();
     let identities = Identities::InProcess(server.handler());
     start_parts(&mut components, &options, &identities, &keys);
+    if !options.disable_service_lb {
+        start_balancer(&mut components, &options, server.address.port(), &identities);
+    }
+    let cluster = agent_cluster(&options, service_address)?;
+    let joined_at = format!("https://{}", SocketAddr::new(advertise, server.address.port()));
+    start_addons(&mut components, &data_dir, joined_at, cluster.clone(), &identities, &keys)?;
     if !options.disable_agent {
         let node_address = options.agent.node_ip.unwrap_or_else(|| address::of_node(advertise));
-        let cluster = agent_cluster(&options, service_address)?;
         start_agent(&mut components, &options, node_address, cluster, &identities, &keys);
     }
     let name = signals.next().await;
@@ -199,6 +204,15 @@ fn start_parts(components: &mut Components, options: &Options, identities: &Iden
     }
 }
 
+/// Starts the load balancer.
+fn start_balancer(components: &mut Components, options: &Options, port: u16, identities: &Identities) {
+    let contested = options.store.store == Engine::Etcd;
+    let reserved = vec![port, options.agent.kubelet_port, parts::agent::PROXY_HEALTH_PORT];
+    let identities = identities.clone();
+    components
+        .start("service-lb", move |stop| parts::balancer::run(reserved.clone(), identities.clone(), contested, stop));
+}
+
 /// The cluster's networks, as the node on this machine needs to know them.
 fn agent_cluster(options: &Options, service_address: IpAddr) -> Result<parts::agent::Cluster, Error> {
     let range = |option: &'static str, text: &str| {
@@ -214,7 +228,32 @@ fn agent_cluster(options: &Options, service_address: IpAddr) -> Result<parts::ag
     })
 }
 
-/// Starts this machine's node, and what its pods expect of the cluster.
+/// Makes what pods and new nodes expect of a cluster.
+fn start_addons(
+    components: &mut Components,
+    data_dir: &Path,
+    server: String,
+    cluster: parts::agent::Cluster,
+    identities: &Identities,
+    keys: &Arc<pki::Cluster>,
+) -> Result<(), Error> {
+    let token = parts::joining::own_token(data_dir, &keys.authority.certificate().public_key.pin())?;
+    let (client, authority) = (identities.administrator(), keys.authority_pem());
+    components.start("addons", move |stop| {
+        let (client, cluster, token) = (client.clone(), cluster.clone(), token.clone());
+        let (server, authority) = (server.clone(), authority.clone());
+        async move {
+            parts::addons::ensure_dns(&client, cluster.dns).await?;
+            parts::addons::ensure_storage_class(&client).await?;
+            parts::joining::ensure(&client, &server, &authority, &cluster, &token).await?;
+            stop.cancelled().await;
+            Ok(())
+        }
+    });
+    Ok(())
+}
+
+/// Starts this machine's node.
 fn start_agent(
     components: &mut Components,
     options: &Options,
@@ -231,12 +270,9 @@ fn start_agent(
             proxy: identities.component("kube-proxy"),
             dns: identities.component("coredns"),
         };
-        let addons = identities.administrator();
         let (agent, data_dir, cluster) = (agent.clone(), data_dir.clone(), cluster.clone());
         let keys = Arc::clone(&keys);
         async move {
-            parts::addons::ensure_dns(&addons, cluster.dns).await?;
-            parts::addons::ensure_storage_class(&addons).await?;
             let (_renewed, certificate) = watch::channel(keys.node_server(&agent.name(), &[address.to_string()])?);
             let serving = kubelet::Serving {
                 address: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), agent.kubelet_port),

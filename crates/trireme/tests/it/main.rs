@@ -2,6 +2,7 @@
 
 mod audit;
 mod auth;
+mod cluster;
 mod command;
 mod etcd;
 mod kill;

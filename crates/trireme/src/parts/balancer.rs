@@ -1,0 +1,57 @@
+//! Wires the load balancer for bare metal: one in the cluster gives Services the nodes' addresses.
+
+use std::collections::BTreeSet;
+
+use client::Client;
+use informer::{Informers, clock};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use proxy::Protocol;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::addons::made;
+use super::{Identities, run_elected};
+use crate::component::Failure;
+
+const NAME: &str = "service-lb";
+
+/// Runs the load balancer until told to stop. `reserved` are the TCP ports that nodes need themselves.
+pub async fn run(
+    reserved: Vec<u16>,
+    identities: Identities,
+    contested: bool,
+    stop: CancellationToken,
+) -> Result<(), Failure> {
+    allow(&identities.administrator()).await?;
+    let client = identities.component(NAME);
+    let reserved: BTreeSet<(Protocol, u16)> = reserved.into_iter().map(|port| (Protocol::Tcp, port)).collect();
+    let run = async |stop| {
+        proxy::balancer::run(reserved, &Informers::new(client), stop).await;
+        Ok(())
+    };
+    run_elected(NAME, contested, &identities, clock::Real::shared(), stop, run).await
+}
+
+/// What it may do: read Services, nodes and endpoints, and say which addresses a Service has.
+async fn allow(client: &Client) -> Result<(), Failure> {
+    let user = format!("system:{NAME}");
+    let role: ClusterRole = serde_json::from_value(json!({
+        "metadata": {"name": user},
+        "rules": [
+            {"apiGroups": [""], "resources": ["services", "nodes"], "verbs": ["list", "watch"]},
+            {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]},
+            {"apiGroups": [""], "resources": ["services/status"], "verbs": ["patch"]},
+            {"apiGroups": ["", "events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch", "update"]},
+            {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
+            {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [NAME],
+             "verbs": ["get", "update"]},
+        ],
+    }))?;
+    let binding: ClusterRoleBinding = serde_json::from_value(json!({
+        "metadata": {"name": user},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": user},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+    }))?;
+    made(client.create(&role).await)?;
+    made(client.create(&binding).await)
+}

@@ -1,0 +1,252 @@
+//! What a cluster needs so that nodes can join it: whom they ask, what they may ask, and what they are told.
+//!
+//! The ways are upstream's: bootstrap tokens are Secrets, `cluster-info` says whom to trust, new nodes ask for their
+//! certificate by a CertificateSigningRequest. The names of the bindings are those of upstream's documentation. On top of
+//! that, a node's proxy and DNS speak as the node, so nodes may read what these need.
+
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use client::Client;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use serde_json::{Value, json};
+
+use super::addons::made;
+use super::agent::Cluster;
+use crate::agent::token::Token;
+use crate::component::Failure;
+
+/// In `kube-public`: how to reach the cluster and whom to trust there.
+pub const CLUSTER_INFO: &str = "cluster-info";
+/// In `kube-system`: the cluster's networks, for its nodes.
+const NETWORKS: &str = "trireme-cluster";
+const RBAC: &str = "rbac.authorization.k8s.io";
+/// The file of the token that the server keeps.
+const TOKEN_FILE: &str = "token";
+
+/// Makes everything. `server` is where nodes reach the API.
+pub async fn ensure(
+    client: &Client,
+    server: &str,
+    authority_pem: &str,
+    cluster: &Cluster,
+    token: &Token,
+) -> Result<(), Failure> {
+    for (name, role, group) in [
+        ("create-csrs-for-bootstrapping", "system:node-bootstrapper", "system:bootstrappers"),
+        (
+            "auto-approve-csrs-for-group",
+            "system:certificates.k8s.io:certificatesigningrequests:nodeclient",
+            "system:bootstrappers",
+        ),
+        (
+            "auto-approve-renewals-for-nodes",
+            "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient",
+            "system:nodes",
+        ),
+        ("trireme:node-services", "trireme:node-services", "system:nodes"),
+    ] {
+        let subject = json!({"apiGroup": RBAC, "kind": "Group", "name": group});
+        made(client.create(&binding(name, role, &subject)?).await)?;
+    }
+    let read = json!(["list", "watch"]);
+    let services = json!([
+        {"apiGroups": [""], "resources": ["services", "namespaces", "nodes"], "verbs": read},
+        {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": read},
+        {"apiGroups": ["networking.k8s.io"], "resources": ["servicecidrs"], "verbs": read},
+    ]);
+    made(client.create(&role("trireme:node-services", &services)?).await)?;
+    let approver = "trireme:kubelet-serving-approver";
+    let approvals = json!([
+        {"apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests/approval"], "verbs": ["update"]},
+        {"apiGroups": ["certificates.k8s.io"], "resources": ["signers"], "verbs": ["approve"],
+         "resourceNames": ["kubernetes.io/kubelet-serving"]},
+    ]);
+    made(client.create(&role(approver, &approvals)?).await)?;
+    let account = json!({"kind": "ServiceAccount", "name": "kubelet-serving-approver", "namespace": "kube-system"});
+    made(client.create(&binding(approver, approver, &account)?).await)?;
+
+    let everybody = json!({"apiGroup": RBAC, "kind": "User", "name": "system:anonymous"});
+    readable(client, "kube-public", CLUSTER_INFO, &everybody).await?;
+    let nodes = json!({"apiGroup": RBAC, "kind": "Group", "name": "system:nodes"});
+    readable(client, "kube-system", NETWORKS, &nodes).await?;
+    keep(client, &map("kube-system", NETWORKS, &networks(cluster))?).await?;
+    keep_token(client, token, "The server's own token, as in the file in its data directory.", None).await?;
+    // Last: a node that finds it finds everything.
+    keep(client, &map("kube-public", CLUSTER_INFO, &json!({"kubeconfig": info(server, authority_pem)}))?).await
+}
+
+/// The token in the server's data directory, made at its first start. It outlives a renewed authority, not a replaced one.
+pub fn own_token(data_dir: &Path, pin: &str) -> Result<Token, pki::Error> {
+    let file = data_dir.join(TOKEN_FILE);
+    let kept = std::fs::read_to_string(&file).ok().and_then(|text| text.parse::<Token>().ok());
+    let token = match kept {
+        Some(token) if token.pin.as_deref() == Some(pin) => return Ok(token),
+        Some(token) => Token { pin: Some(pin.to_owned()), ..token },
+        None => Token::generate(pin.to_owned()),
+    };
+    pki::write_private(&file, &format!("{}\n", token.reveal()))?;
+    Ok(token)
+}
+
+/// Makes a token known to the cluster, until a time or for good.
+pub async fn keep_token(
+    client: &Client,
+    token: &Token,
+    description: &str,
+    expiration: Option<String>,
+) -> Result<(), Failure> {
+    let mut data = json!({
+        "token-id": token.id, "token-secret": token.secret, "usage-bootstrap-authentication": "true",
+        "description": description,
+    });
+    if let Some(expiration) = expiration {
+        data["expiration"] = json!(expiration);
+    }
+    let secret: Secret = serde_json::from_value(json!({
+        "metadata": {"name": format!("bootstrap-token-{}", token.id), "namespace": "kube-system"},
+        "type": "bootstrap.kubernetes.io/token", "stringData": data,
+    }))?;
+    made(client.create(&secret).await)
+}
+
+/// The networks of the cluster that a node is in.
+pub async fn read_networks(client: &Client) -> Result<ConfigMap, client::Error> {
+    client.get::<ConfigMap>("kube-system", NETWORKS).await
+}
+
+/// What the networks' ConfigMap says.
+pub fn cluster_of(map: &ConfigMap) -> Result<Cluster, Failure> {
+    let value = |key: &str| {
+        let found = map.data.as_ref().and_then(|data| data.get(key));
+        found.ok_or_else(|| Failure::from(format!("ConfigMap {NETWORKS} has no {key}")))
+    };
+    Ok(Cluster {
+        pods: value("podSubnet")?.parse()?,
+        services: value("serviceSubnet")?.parse()?,
+        dns: value("clusterDNS")?.parse()?,
+        domain: value("dnsDomain")?.clone(),
+    })
+}
+
+fn networks(cluster: &Cluster) -> Value {
+    json!({
+        "podSubnet": cluster.pods.to_string(), "serviceSubnet": cluster.services.to_string(), "clusterDNS": cluster.dns,
+        "dnsDomain": cluster.domain,
+    })
+}
+
+/// A kubeconfig without a user.
+fn info(server: &str, authority_pem: &str) -> String {
+    let authority = STANDARD.encode(authority_pem);
+    format!(
+        "apiVersion: v1
+kind: Config
+preferences: {{}}
+clusters:
+- name: \"\"
+  cluster:
+    server: {server}
+    certificate-authority-data: {authority}
+contexts: null
+current-context: \"\"
+users: null
+"
+    )
+}
+
+/// The server and the authority that `cluster-info` names.
+fn read_info(map: &ConfigMap) -> Result<(String, String), String> {
+    let text = map.data.as_ref().and_then(|data| data.get("kubeconfig")).ok_or("cluster-info has no kubeconfig")?;
+    let tree: Value = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+    let cluster = &tree["clusters"][0]["cluster"];
+    let authority = cluster["certificate-authority-data"].as_str().and_then(|data| STANDARD.decode(data).ok());
+    let authority = authority.and_then(|bytes| String::from_utf8(bytes).ok());
+    let server = cluster["server"].as_str().ok_or("cluster-info names no server")?;
+    Ok((server.to_owned(), authority.ok_or("cluster-info names no authority")?))
+}
+
+/// The authority that `cluster-info` names, in PEM.
+pub fn authority_of(map: &ConfigMap) -> Result<String, String> {
+    read_info(map).map(|(_, authority)| authority)
+}
+
+/// The server that `cluster-info` names.
+pub fn server_of(map: &ConfigMap) -> Result<String, String> {
+    read_info(map).map(|(server, _)| server)
+}
+
+fn map(namespace: &str, name: &str, data: &Value) -> serde_json::Result<ConfigMap> {
+    serde_json::from_value(json!({"metadata": {"name": name, "namespace": namespace}, "data": data}))
+}
+
+fn role(name: &str, rules: &Value) -> serde_json::Result<ClusterRole> {
+    serde_json::from_value(json!({"metadata": {"name": name}, "rules": rules}))
+}
+
+fn binding(name: &str, role: &str, subject: &Value) -> serde_json::Result<ClusterRoleBinding> {
+    let role = json!({"apiGroup": RBAC, "kind": "ClusterRole", "name": role});
+    serde_json::from_value(json!({"metadata": {"name": name}, "roleRef": role, "subjects": [subject]}))
+}
+
+/// Lets somebody read one ConfigMap.
+async fn readable(client: &Client, namespace: &str, name: &str, subject: &Value) -> Result<(), Failure> {
+    let metadata = json!({"name": format!("trireme:{name}"), "namespace": namespace});
+    let rule = json!({"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [name], "verbs": ["get"]});
+    let reference = json!({"apiGroup": RBAC, "kind": "Role", "name": format!("trireme:{name}")});
+    let role: Role = serde_json::from_value(json!({"metadata": metadata, "rules": [rule]}))?;
+    let binding: RoleBinding =
+        serde_json::from_value(json!({"metadata": metadata, "roleRef": reference, "subjects": [subject]}))?;
+    made(client.create(&role).await)?;
+    made(client.create(&binding).await)
+}
+
+/// Makes a ConfigMap or brings it up to date.
+async fn keep(client: &Client, wanted: &ConfigMap) -> Result<(), Failure> {
+    let (namespace, name) = (wanted.metadata.namespace.as_deref(), wanted.metadata.name.as_deref());
+    let Err(error) = client.create(wanted).await else { return Ok(()) };
+    if !error.is_already_exists() {
+        return Err(error.into());
+    }
+    let mut present = client.get::<ConfigMap>(namespace.unwrap_or_default(), name.unwrap_or_default()).await?;
+    if present.data != wanted.data {
+        present.data.clone_from(&wanted.data);
+        client.update(&present).await?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nodes_are_told_can_be_read_back() {
+        let cluster = Cluster {
+            pods: "10.244.0.0/16".parse().expect("a range"),
+            services: "10.96.0.0/16".parse().expect("a range"),
+            dns: "10.96.0.10".parse().expect("an address"),
+            domain: "cluster.local".to_owned(),
+        };
+        let told = map("kube-system", NETWORKS, &networks(&cluster)).expect("a ConfigMap");
+        assert_eq!(cluster_of(&told).expect("a cluster"), cluster);
+        assert!(cluster_of(&ConfigMap::default()).is_err());
+        let told = json!({"kubeconfig": info("https://192.0.2.1:6443", "authority")});
+        let told = map("kube-public", CLUSTER_INFO, &told).expect("a ConfigMap");
+        assert_eq!(authority_of(&told).as_deref(), Ok("authority"));
+        assert_eq!(server_of(&told).as_deref(), Ok("https://192.0.2.1:6443"));
+        assert!(authority_of(&ConfigMap::default()).is_err());
+    }
+
+    #[test]
+    fn the_servers_token_is_made_once_and_follows_its_authority() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let pin = |digit: &str| format!("sha256:{}", digit.repeat(64));
+        let first = own_token(directory.path(), &pin("1")).expect("a token");
+        assert_eq!(own_token(directory.path(), &pin("1")).expect("a token"), first);
+        let other = own_token(directory.path(), &pin("2")).expect("a token");
+        assert_eq!((&other.secret, other.pin.as_deref()), (&first.secret, Some(pin("2").as_str())));
+    }
+}
