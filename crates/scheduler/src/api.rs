@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+
+use crate::pod::PodInfo;
 
 /// Why the API did not do what was asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -34,9 +36,9 @@ pub type Reply = BoxFuture<'static, Result<(), ApiFailure>>;
 #[derive(Debug, Clone)]
 pub struct PodEvent {
     /// The pod it is about.
-    pub pod: Arc<Pod>,
+    pub pod: Arc<PodInfo>,
     /// The pod that caused it, for evictions.
-    pub related: Option<Arc<Pod>>,
+    pub related: Option<Arc<PodInfo>>,
     /// `Normal` or `Warning`.
     pub warning: bool,
     /// For machines: `Scheduled`, `FailedScheduling`, `Preempted`.
@@ -50,11 +52,11 @@ pub struct PodEvent {
 /// The API server, as far as scheduling writes to it.
 pub trait Api: Send + Sync {
     /// Creates `pods/binding`.
-    fn bind(&self, pod: &Pod, node: &str) -> Reply;
+    fn bind(&self, pod: &PodInfo, node: &str) -> Reply;
     /// Applies a strategic merge patch to `pods/status`.
-    fn patch_pod_status(&self, pod: &Pod, patch: serde_json::Value) -> Reply;
+    fn patch_pod_status(&self, pod: &PodInfo, patch: serde_json::Value) -> Reply;
     /// Deletes a pod, of this very uid.
-    fn delete_pod(&self, pod: &Pod) -> Reply;
+    fn delete_pod(&self, pod: &PodInfo) -> Reply;
     /// Replaces a volume.
     fn update_volume(&self, volume: PersistentVolume) -> Reply;
     /// Replaces a claim.

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Node;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::classes::{Classes, Membership, terms_of};
@@ -81,6 +81,7 @@ pub struct Cluster {
     order: Vec<NodeIdx>,
     order_is_stale: bool,
     pods: FxHashMap<Arc<str>, Placed>,
+    assumed: usize,
     generation: u64,
     images: FxHashMap<String, Arc<ImageState>>,
     /// Counts the changes of [`Cluster::images`] and of the set of nodes: what image scores depend on.
@@ -171,11 +172,13 @@ impl Cluster {
         let membership = self.classes.add(&info, idx);
         self.nodes[idx.row()].add_pod(info.clone(), generation);
         self.generations[idx.row()] = generation;
+        self.assumed += usize::from(assumed);
         self.pods.insert(info.uid().clone(), Placed { info, node: idx, assumed, membership });
     }
 
     fn take(&mut self, uid: &str) {
         let Some(placed) = self.pods.remove(uid) else { return };
+        self.assumed -= usize::from(placed.assumed);
         let generation = self.next_generation();
         self.nodes[placed.node.row()].remove_pod(uid, generation);
         self.generations[placed.node.row()] = generation;
@@ -188,8 +191,8 @@ impl Cluster {
     }
 
     fn count_claims(&mut self, info: &PodInfo, up: bool) {
-        for claim in info.volumes().iter().filter_map(|v| v.persistent_volume_claim.as_ref()) {
-            let key = format!("{}/{}", info.namespace(), claim.claim_name);
+        for claim in info.named_claims() {
+            let key = format!("{}/{claim}", info.namespace());
             if up {
                 *self.claim_users.entry(key).or_insert(0) += 1;
             } else if let Some(users) = self.claim_users.get_mut(&key) {
@@ -315,6 +318,11 @@ impl Cluster {
         self.pods.len()
     }
 
+    /// How many placed pods the API has not confirmed yet.
+    pub fn assumed_count(&self) -> usize {
+        self.assumed
+    }
+
     /// How many placed pods name this claim.
     pub fn claim_users(&self, namespace: &str, claim: &str) -> u32 {
         self.claim_users.get(&format!("{namespace}/{claim}")).copied().unwrap_or(0)
@@ -344,11 +352,6 @@ impl Cluster {
     pub fn namespace_labels(&self, namespace: &str) -> Option<&Labels> {
         self.objects.namespaces.named(namespace)?.metadata.labels.as_ref()
     }
-
-    /// Whether the API's view of a pod is that it runs on a node.
-    pub fn is_assigned(pod: &Pod) -> bool {
-        pod.spec.as_ref().and_then(|s| s.node_name.as_deref()).is_some_and(|n| !n.is_empty())
-    }
 }
 
 /// Region and zone of a node, as far as labelled.
@@ -377,7 +380,7 @@ mod tests {
     use super::*;
     use crate::testing::{node, pod};
 
-    fn info(pod: Pod) -> Arc<PodInfo> {
+    fn info(pod: k8s_openapi::api::core::v1::Pod) -> Arc<PodInfo> {
         Arc::new(PodInfo::new(Arc::new(pod)))
     }
 

@@ -2,14 +2,16 @@
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::join_all;
-use k8s_openapi::api::core::v1::Pod;
+use informer::Clock;
 use rustc_hash::FxHasher;
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::api::{Api, ApiFailure, PodEvent};
 use crate::inbox::{Inbox, Message};
+use crate::metrics::{Metrics, Status};
 use crate::pod::PodInfo;
 use crate::queue::Nomination;
 use crate::scheduler::{BindJob, Effect, PreemptJob};
@@ -27,28 +29,30 @@ pub struct Doer {
     api: Arc<dyn Api>,
     inbox: Arc<Inbox>,
     bindings: Arc<Semaphore>,
-    lanes: Vec<mpsc::Sender<(Arc<Pod>, serde_json::Value)>>,
+    metrics: Arc<Metrics>,
+    clock: Arc<dyn Clock>,
+    lanes: Vec<mpsc::Sender<(Arc<PodInfo>, serde_json::Value)>>,
 }
 
 impl Doer {
     /// Reports to this inbox. Must be made within a runtime.
-    pub fn new(api: Arc<dyn Api>, inbox: Arc<Inbox>) -> Self {
+    pub fn new(api: Arc<dyn Api>, inbox: Arc<Inbox>, metrics: Arc<Metrics>, clock: Arc<dyn Clock>) -> Self {
         let lane = || {
-            let (sender, mut receiver) = mpsc::channel::<(Arc<Pod>, serde_json::Value)>(LANE_CAPACITY);
+            let (sender, mut receiver) = mpsc::channel::<(Arc<PodInfo>, serde_json::Value)>(LANE_CAPACITY);
             let api = api.clone();
             tokio::spawn(async move {
                 while let Some((pod, patch)) = receiver.recv().await {
                     if let Err(error) = api.patch_pod_status(&pod, patch).await
                         && !error.is_not_found()
                     {
-                        tracing::warn!(pod = name(&pod), %error, "cannot update the status of a pod");
+                        tracing::warn!(pod = pod.name(), %error, "cannot update the status of a pod");
                     }
                 }
             });
             sender
         };
         let lanes = (0..LANES).map(|_| lane()).collect();
-        Self { api, inbox, bindings: Arc::new(Semaphore::new(MAX_BINDINGS)), lanes }
+        Self { api, inbox, bindings: Arc::new(Semaphore::new(MAX_BINDINGS)), metrics, clock, lanes }
     }
 
     /// Does effects as they come until there are no more.
@@ -58,21 +62,27 @@ impl Doer {
                 Effect::Bind(job) => {
                     let Ok(permit) = self.bindings.clone().acquire_owned().await else { return };
                     let (api, inbox) = (self.api.clone(), self.inbox.clone());
+                    let (metrics, clock) = (self.metrics.clone(), self.clock.clone());
                     tokio::spawn(async move {
-                        bind(api, &inbox, job).await;
+                        metrics.binding(1);
+                        bind(api, &inbox, job, &metrics, &*clock).await;
+                        metrics.binding(-1);
                         drop(permit);
                     });
                 }
                 Effect::Preempt(job) => {
                     let (api, inbox) = (self.api.clone(), self.inbox.clone());
+                    let (metrics, clock) = (self.metrics.clone(), self.clock.clone());
                     tokio::spawn(async move {
+                        let began = clock.monotonic();
                         let failed = preempt(&api, &job).await.is_err();
+                        metrics.evictions(!failed, since(&*clock, began));
                         inbox.push(Message::Preempted(job.preemptor, failed));
                     });
                 }
                 Effect::PatchStatus { pod, patch } => {
                     let mut hasher = FxHasher::default();
-                    pod.metadata.uid.hash(&mut hasher);
+                    pod.uid().hash(&mut hasher);
                     let lane = hasher.finish() as usize % LANES;
                     if self.lanes[lane].send((pod, patch)).await.is_err() {
                         return;
@@ -84,11 +94,20 @@ impl Doer {
     }
 }
 
-async fn bind(api: Arc<dyn Api>, inbox: &Inbox, job: BindJob) {
+fn since(clock: &dyn Clock, began: Duration) -> f64 {
+    clock.monotonic().saturating_sub(began).as_secs_f64()
+}
+
+async fn bind(api: Arc<dyn Api>, inbox: &Inbox, job: BindJob, metrics: &Metrics, clock: &dyn Clock) {
     let uid = job.pod.uid().clone();
     let timer = hops::start(hops::Hop::Bind, "create");
-    for work in job.works {
-        if let Err(error) = work(api.clone()).await {
+    for (point, plugin, work) in job.works {
+        let began = clock.monotonic();
+        let outcome = work(api.clone()).await;
+        let (status, took) = (Status::of(&outcome), since(clock, began));
+        metrics.plugin(plugin, point, status, took);
+        metrics.point(job.pod.scheduler_name(), point, status, took);
+        if let Err(error) = outcome {
             tracing::debug!(pod = job.pod.name(), node = &*job.node, %error, "cannot bind a pod");
             inbox.push(Message::BindFailed(uid, error));
             return;
@@ -102,8 +121,8 @@ async fn preempt(api: &Arc<dyn Api>, job: &PreemptJob) -> Result<(), ApiFailure>
     let mut outcome = Ok(());
     for displaced in &job.displaced {
         let clear = Nomination::Set(String::new());
-        if let Some(patch) = status::patch(&displaced.pod, None, &clear, jiff::Timestamp::now())
-            && let Err(error) = api.patch_pod_status(&displaced.pod, patch).await
+        if let Some(patch) = status::patch(displaced, None, &clear, jiff::Timestamp::now())
+            && let Err(error) = api.patch_pod_status(displaced, patch).await
         {
             tracing::warn!(pod = displaced.name(), %error, "cannot clear the nomination of a pod");
             outcome = Err(error);
@@ -127,25 +146,21 @@ async fn evict(api: &Arc<dyn Api>, job: &PreemptJob, victim: &Arc<PodInfo>) -> R
         Err(error) => Err(error),
         Ok(()) => Ok(false),
     };
-    if let Some(patch) = status::patch(&victim.pod, Some(condition), &Nomination::Keep, jiff::Timestamp::now())
-        && gone(api.patch_pod_status(&victim.pod, patch).await)?
+    if let Some(patch) = status::patch(victim, Some(condition), &Nomination::Keep, jiff::Timestamp::now())
+        && gone(api.patch_pod_status(victim, patch).await)?
     {
         return Ok(());
     }
-    if gone(api.delete_pod(&victim.pod).await)? {
+    if gone(api.delete_pod(victim).await)? {
         return Ok(());
     }
     api.record(PodEvent {
-        pod: victim.pod.clone(),
-        related: Some(job.preemptor.pod.clone()),
+        pod: victim.clone(),
+        related: Some(job.preemptor.clone()),
         warning: false,
         reason: "Preempted",
         action: "Preempting",
         note: format!("Preempted by pod {} on node {}", job.preemptor.uid(), job.node),
     });
     Ok(())
-}
-
-fn name(pod: &Pod) -> &str {
-    pod.metadata.name.as_deref().unwrap_or_default()
 }

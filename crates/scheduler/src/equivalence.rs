@@ -47,8 +47,8 @@ pub struct Kind {
 pub enum Known<'a> {
     /// It passes.
     Pass,
-    /// It is rejected.
-    Reject(&'a Rejection),
+    /// It is rejected, as the one of this number was.
+    Reject(usize, &'a Rejection),
     /// It has not been judged, or has changed since.
     Nothing,
 }
@@ -59,10 +59,15 @@ impl Kind {
         match self.rows.get(node.row()) {
             Some(row) if row.judged == generation => match row.verdict.checked_sub(1) {
                 None => Known::Pass,
-                Some(position) => Known::Reject(&self.rejections[position as usize]),
+                Some(position) => Known::Reject(position as usize, &self.rejections[position as usize]),
             },
             _ => Known::Nothing,
         }
+    }
+
+    /// A rejection by its number.
+    pub fn rejection(&self, number: usize) -> &Rejection {
+        &self.rejections[number]
     }
 
     /// Remembers a verdict.

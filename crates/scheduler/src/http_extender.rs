@@ -14,7 +14,7 @@ use hyper::body::Bytes;
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use k8s_openapi::api::core::v1::Container;
+use k8s_openapi::api::core::v1::{Container, Pod};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -73,10 +73,10 @@ impl HttpExtender {
     fn nodes(&self, pod: &PodInfo, nodes: &[&NodeInfo]) -> Value {
         if self.config.node_cache_capable {
             let names: Vec<_> = nodes.iter().map(|n| n.name()).collect();
-            json!({ "Pod": &*pod.pod, "Nodes": null, "NodeNames": names })
+            json!({ "Pod": object(pod), "Nodes": null, "NodeNames": names })
         } else {
             let items: Vec<_> = nodes.iter().filter_map(|n| n.node()).collect();
-            json!({ "Pod": &*pod.pod, "Nodes": { "metadata": {}, "items": items }, "NodeNames": null })
+            json!({ "Pod": object(pod), "Nodes": { "metadata": {}, "items": items }, "NodeNames": null })
         }
     }
 
@@ -86,6 +86,11 @@ impl HttpExtender {
         let mut names = lists.into_iter().flatten().flat_map(|l| l.keys());
         names.any(|name| self.config.managed_resources.iter().any(|m| m.name == *name))
     }
+}
+
+/// The pod as the API has it. Sources keep it when there are extenders.
+fn object(pod: &PodInfo) -> Option<&Pod> {
+    pod.object().map(|object| &**object)
 }
 
 fn tls(config: &ExtenderConfig, url: &str) -> Result<Client, String> {
@@ -208,8 +213,11 @@ impl Extender for HttpExtender {
     }
 
     fn is_interested(&self, pod: &PodInfo) -> bool {
-        let containers =
-            pod.pod.spec.iter().flat_map(|s| s.containers.iter().chain(s.init_containers.iter().flatten()));
+        let containers = pod
+            .object()
+            .and_then(|p| p.spec.as_ref())
+            .into_iter()
+            .flat_map(|s| s.containers.iter().chain(s.init_containers.iter().flatten()));
         self.config.managed_resources.is_empty() || containers.into_iter().any(|c| self.manages(c))
     }
 
@@ -265,14 +273,14 @@ impl Extender for HttpExtender {
                 .iter()
                 .map(|(node, pods, n)| (node, MetaVictims { pods: meta(pods), violations: *n }))
                 .collect();
-            json!({ "Pod": &*pod.pod, "NodeNameToMetaVictims": by_node })
+            json!({ "Pod": object(pod), "NodeNameToMetaVictims": by_node })
         } else {
-            let full = |pods: &[Arc<PodInfo>]| pods.iter().map(|p| json!(&*p.pod)).collect::<Vec<_>>();
+            let full = |pods: &[Arc<PodInfo>]| pods.iter().map(|p| json!(object(p))).collect::<Vec<_>>();
             let by_node: BTreeMap<_, _> = victims
                 .iter()
                 .map(|(node, pods, n)| (node, json!({ "Pods": full(pods), "NumPDBViolations": n })))
                 .collect();
-            json!({ "Pod": &*pod.pod, "NodeNameToVictims": by_node })
+            json!({ "Pod": object(pod), "NodeNameToVictims": by_node })
         };
         let result: PreemptionResult = self.caller.wait(&self.config.preempt_verb, &args)?;
         let mut narrowed = VictimsByNode::new();

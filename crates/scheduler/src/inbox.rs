@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use informer::Cached;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::{Condvar, Mutex};
 use rustc_hash::FxHashMap;
@@ -98,7 +99,7 @@ impl Inbox {
 /// Kind, name and uid: two objects of one name are two.
 fn identity(object: &Object) -> String {
     let (kind, meta): (&str, &ObjectMeta) = match object {
-        Object::Pod(o) => ("pod", &o.metadata),
+        Object::Pod(o) => ("pod", o.meta()),
         Object::Node(o) => ("node", &o.metadata),
         Object::Namespace(o) => ("namespace", &o.metadata),
         Object::Service(o) => ("service", &o.metadata),
@@ -124,13 +125,13 @@ mod tests {
     use crate::testing::pod;
 
     fn observed(old: Option<&str>, new: Option<&str>) -> Message {
-        let object = |version: &str| Object::Pod(Arc::new(pod("p").version(version).build()));
+        let object = |version: &str| Object::Pod(pod("p").version(version).info());
         Message::Observed { old: old.map(object), new: new.map(object) }
     }
 
     fn version(object: &Option<Object>) -> Option<String> {
         match object {
-            Some(Object::Pod(pod)) => pod.metadata.resource_version.clone(),
+            Some(Object::Pod(pod)) => pod.resource_version().map(str::to_owned),
             _ => None,
         }
     }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use client::{Client, DeleteOptions, Patch};
 use futures::FutureExt;
-use informer::events::{EventType, Reporter, reference};
-use informer::{Cached, Change, Clock, Filter, Informer, Informers};
+use informer::events::{EventType, Reporter};
+use informer::{Cached, Change, Clock, Informer, Informers, Key};
 use k8s_openapi::api::core::v1::{Binding, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Status};
 use tokio::sync::{mpsc, watch};
@@ -20,17 +20,16 @@ use crate::config::Configuration;
 use crate::effects::Doer;
 use crate::extender::Extender;
 use crate::inbox::{Inbox, Message};
-use crate::metrics::Metrics;
 use crate::objects::Object;
+use crate::pod::PodInfo;
 use crate::registry::{Registry, RegistryError};
 use crate::scheduler::{Effect, Scheduler};
+use crate::source::{Nodes, Pods};
 
 /// Effects waiting to be done; scheduling waits when there are more.
 const MAX_EFFECTS: usize = 4096;
 /// Cycles between two looks into the inbox, so that a full queue does not make the model stale.
 const CYCLES_PER_LOOK: usize = 16;
-/// Finished pods take no room and are not watched.
-const UNFINISHED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
 /// Why the scheduler ended.
 #[derive(Debug, thiserror::Error)]
@@ -52,20 +51,13 @@ pub struct Config {
     pub configuration: Configuration,
     /// Plugins from outside.
     pub registry: Registry,
-    /// Told of the metrics once the scheduler runs.
-    pub metrics: Option<tokio::sync::oneshot::Sender<Arc<Metrics>>>,
     /// Host name, for events.
     pub host: String,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self {
-            configuration: Configuration::default(),
-            registry: Registry::default(),
-            metrics: None,
-            host: "localhost".into(),
-        }
+        Self { configuration: Configuration::default(), registry: Registry::default(), host: "localhost".into() }
     }
 }
 
@@ -81,19 +73,18 @@ pub async fn run_with(config: Config, informers: &Informers, shutdown: Cancellat
     let extenders: Vec<Arc<dyn Extender>> = crate::http_extender::all(&config.configuration.extenders);
     let mut scheduler =
         Scheduler::new(&config.configuration, config.registry, extenders, clock.clone(), rand::random())?;
-    if let Some(metrics) = config.metrics {
-        // Nobody listening any more is no reason not to schedule.
-        let _ = metrics.send(scheduler.metrics().clone());
-    }
+    scheduler.metrics().register();
     let inbox = Arc::new(Inbox::default());
-    let claims = observe(informers, &inbox).await;
+    // Only extenders are sent whole pods and nodes.
+    let whole = !config.configuration.extenders.is_empty();
+    let claims = observe(informers, &inbox, whole).await;
     let api = Arc::new(Live {
         client: informers.client().clone(),
         reporter: reporter(informers, &config.host, &clock),
         claims,
     });
     let (effects, incoming) = mpsc::channel(MAX_EFFECTS);
-    let doer = tokio::spawn(Doer::new(api, inbox.clone()).run(incoming));
+    let doer = tokio::spawn(Doer::new(api, inbox.clone(), scheduler.metrics().clone(), clock).run(incoming));
     let (ended, end) = tokio::sync::oneshot::channel();
     let thread_inbox = inbox.clone();
     std::thread::Builder::new().name("scheduler".into()).spawn(move || {
@@ -146,7 +137,7 @@ fn work(scheduler: &mut Scheduler, inbox: &Inbox, effects: &mpsc::Sender<Effect>
                 break;
             }
         }
-        scheduler.metrics().pending(scheduler.pending());
+        scheduler.measure();
         for effect in scheduler.take_effects() {
             if effects.blocking_send(effect).is_err() {
                 return;
@@ -157,7 +148,7 @@ fn work(scheduler: &mut Scheduler, inbox: &Inbox, effects: &mpsc::Sender<Effect>
 
 /// Connects the informers to the inbox and waits until all of them are complete. Pods come last: a pod scheduled before
 /// its node is known would be reported unschedulable for no reason.
-async fn observe(informers: &Informers, inbox: &Arc<Inbox>) -> watch::Receiver<u64> {
+async fn observe(informers: &Informers, inbox: &Arc<Inbox>, whole: bool) -> Claims {
     macro_rules! observe {
         ($informer:expr, $variant:ident) => {{
             let informer = $informer;
@@ -181,9 +172,9 @@ async fn observe(informers: &Informers, inbox: &Arc<Inbox>) -> watch::Receiver<u
     observe!(informers.of(), PersistentVolume);
     let claim_informer = observe!(informers.of::<PersistentVolumeClaim>(), PersistentVolumeClaim);
     claim_informer.subscribe(move |_| changed.send_modify(|count| *count += 1));
-    observe!(informers.of(), Node);
-    observe!(informers.filtered(Filter::fields(UNFINISHED)), Pod);
-    claims
+    observe!(informers.spawn(Nodes::new(informers.client().clone(), whole)), Node);
+    observe!(informers.spawn(Pods::new(informers.client().clone(), whole)), Pod);
+    Claims { informer: claim_informer, changed: claims }
 }
 
 fn subscribe<K: Cached>(informer: &Informer<K>, inbox: &Arc<Inbox>, wrap: fn(Arc<K>) -> Object) {
@@ -198,8 +189,21 @@ fn subscribe<K: Cached>(informer: &Informer<K>, inbox: &Arc<Inbox>, wrap: fn(Arc
 struct Live {
     client: Client,
     reporter: Reporter,
-    /// Counts changes of claims.
-    claims: watch::Receiver<u64>,
+    claims: Claims,
+}
+
+/// The claims, and a count of their changes.
+#[derive(Clone)]
+struct Claims {
+    informer: Informer<PersistentVolumeClaim>,
+    changed: watch::Receiver<u64>,
+}
+
+impl Claims {
+    fn versions(&self, namespace: &str, names: &[String]) -> Vec<Option<String>> {
+        let version = |name| self.informer.get(&Key::new(namespace, name))?.metadata.resource_version.clone();
+        names.iter().map(version).collect()
+    }
 }
 
 fn failure(error: client::Error) -> ApiFailure {
@@ -237,19 +241,14 @@ where
     attempt().await.map_err(failure)
 }
 
-fn owned(part: &Option<String>) -> String {
-    part.clone().unwrap_or_default()
-}
-
 impl Api for Live {
-    fn bind(&self, pod: &Pod, node: &str) -> Reply {
-        let (client, namespace, name) =
-            (self.client.clone(), owned(&pod.metadata.namespace), owned(&pod.metadata.name));
+    fn bind(&self, pod: &PodInfo, node: &str) -> Reply {
+        let (client, namespace, name) = (self.client.clone(), pod.namespace().to_owned(), pod.name().to_owned());
         let binding = Binding {
             metadata: ObjectMeta {
                 name: Some(name.clone()),
                 namespace: Some(namespace.clone()),
-                uid: pod.metadata.uid.clone(),
+                uid: Some(pod.uid().to_string()),
                 ..Default::default()
             },
             target: ObjectReference { kind: Some("Node".into()), name: Some(node.to_owned()), ..Default::default() },
@@ -261,14 +260,11 @@ impl Api for Live {
         .boxed()
     }
 
-    fn patch_pod_status(&self, pod: &Pod, patch: serde_json::Value) -> Reply {
-        let (client, namespace, name) =
-            (self.client.clone(), owned(&pod.metadata.namespace), owned(&pod.metadata.name));
+    fn patch_pod_status(&self, pod: &PodInfo, patch: serde_json::Value) -> Reply {
+        let (client, namespace, name) = (self.client.clone(), pod.namespace().to_owned(), pod.name().to_owned());
         let mut patch = patch;
-        if let Some(uid) = &pod.metadata.uid {
-            // A precondition: another pod of the same name must not get this status.
-            patch["metadata"]["uid"] = serde_json::json!(uid);
-        }
+        // A precondition: another pod of the same name must not get this status.
+        patch["metadata"]["uid"] = serde_json::json!(&**pod.uid());
         let patch = Patch::Strategic(patch);
         async move {
             let apply = || client.patch_status::<Pod>(&namespace, &name, &patch);
@@ -277,10 +273,9 @@ impl Api for Live {
         .boxed()
     }
 
-    fn delete_pod(&self, pod: &Pod) -> Reply {
-        let (client, namespace, name) =
-            (self.client.clone(), owned(&pod.metadata.namespace), owned(&pod.metadata.name));
-        let options = DeleteOptions { uid: pod.metadata.uid.clone(), ..Default::default() };
+    fn delete_pod(&self, pod: &PodInfo) -> Reply {
+        let (client, namespace, name) = (self.client.clone(), pod.namespace().to_owned(), pod.name().to_owned());
+        let options = DeleteOptions { uid: Some(pod.uid().to_string()), ..Default::default() };
         async move { client.delete::<Pod>(&namespace, &name, &options).await.map_err(failure) }.boxed()
     }
 
@@ -295,10 +290,11 @@ impl Api for Live {
     }
 
     fn claims_bound(&self, namespace: &str, names: Vec<String>, limit: Duration) -> Reply {
-        let (client, namespace, mut changes) = (self.client.clone(), namespace.to_owned(), self.claims.clone());
+        let (client, namespace, mut claims) = (self.client.clone(), namespace.to_owned(), self.claims.clone());
         let all_bound = async move {
             loop {
-                changes.mark_unchanged();
+                claims.changed.mark_unchanged();
+                let seen = claims.versions(&namespace, &names);
                 let mut bound = true;
                 for name in &names {
                     let claim: PersistentVolumeClaim = client.get(&namespace, name).await.map_err(failure)?;
@@ -319,8 +315,11 @@ impl Api for Live {
                 if bound {
                     return Ok(());
                 }
-                if changes.changed().await.is_err() {
-                    return Err(ApiFailure::Other("the scheduler is shutting down".into()));
+                // Claims of others change all the time; the API is asked again when one of these has.
+                while claims.versions(&namespace, &names) == seen {
+                    if claims.changed.changed().await.is_err() {
+                        return Err(ApiFailure::Other("the scheduler is shutting down".into()));
+                    }
                 }
             }
         };
@@ -334,7 +333,7 @@ impl Api for Live {
 
     fn record(&self, event: PodEvent) {
         let kind = if event.warning { EventType::Warning } else { EventType::Normal };
-        let related = event.related.as_deref().map(reference);
-        self.reporter.event(reference(&*event.pod), related, kind, event.reason, event.action, event.note);
+        let related = event.related.map(|pod| pod.reference());
+        self.reporter.event(event.pod.reference(), related, kind, event.reason, event.action, event.note);
     }
 }

@@ -4,18 +4,20 @@ use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::{ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::{
-    Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, Service,
+    Namespace, Node, PersistentVolume, PersistentVolumeClaim, ReplicationController, Service,
 };
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use rustc_hash::FxHashMap;
 
+use crate::pod::PodInfo;
+
 /// Any object that scheduling watches.
 #[derive(Debug, Clone)]
 pub enum Object {
     /// A pod, of whatever scheduler.
-    Pod(Arc<Pod>),
+    Pod(Arc<PodInfo>),
     /// A node.
     Node(Arc<Node>),
     /// A namespace, for its labels.
@@ -98,6 +100,30 @@ impl<T> Lister<T> {
     }
 }
 
+/// Attachments by node.
+#[derive(Debug, Default)]
+pub struct Attachments {
+    by_node: FxHashMap<String, Vec<Arc<VolumeAttachment>>>,
+}
+
+impl Attachments {
+    /// The attachments to a node.
+    pub fn on(&self, node: &str) -> &[Arc<VolumeAttachment>] {
+        self.by_node.get(node).map_or(&[], Vec::as_slice)
+    }
+
+    fn put(&mut self, attachment: &Arc<VolumeAttachment>, present: bool) {
+        // The node of an attachment never changes.
+        let on_node = self.by_node.entry(attachment.spec.node_name.clone()).or_default();
+        on_node.retain(|held| held.metadata.name != attachment.metadata.name);
+        if present {
+            on_node.push(attachment.clone());
+        } else if on_node.is_empty() {
+            self.by_node.remove(&attachment.spec.node_name);
+        }
+    }
+}
+
 /// The look-ups of all kinds but pods and nodes.
 #[derive(Debug, Default)]
 #[allow(missing_docs, reason = "each field is the lister of the kind it is named for")]
@@ -114,7 +140,9 @@ pub struct Objects {
     pub csi_nodes: Lister<CSINode>,
     pub csi_drivers: Lister<CSIDriver>,
     pub capacities: Lister<CSIStorageCapacity>,
-    pub attachments: Lister<VolumeAttachment>,
+    pub attachments: Attachments,
+    /// Changes with [`Objects::disruption_budgets`].
+    pub budgets_generation: u64,
 }
 
 impl Objects {
@@ -132,14 +160,17 @@ impl Objects {
             Object::ReplicationController(o) => put!(replication_controllers, o),
             Object::ReplicaSet(o) => put!(replica_sets, o),
             Object::StatefulSet(o) => put!(stateful_sets, o),
-            Object::PodDisruptionBudget(o) => put!(disruption_budgets, o),
+            Object::PodDisruptionBudget(o) => {
+                self.budgets_generation += 1;
+                put!(disruption_budgets, o)
+            }
             Object::PersistentVolumeClaim(o) => put!(claims, o),
             Object::PersistentVolume(o) => put!(volumes, o),
             Object::StorageClass(o) => put!(storage_classes, o),
             Object::CsiNode(o) => put!(csi_nodes, o),
             Object::CsiDriver(o) => put!(csi_drivers, o),
             Object::CsiStorageCapacity(o) => put!(capacities, o),
-            Object::VolumeAttachment(o) => put!(attachments, o),
+            Object::VolumeAttachment(o) => self.attachments.put(o, present),
         }
     }
 }

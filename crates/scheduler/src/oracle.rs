@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Node;
 
 use crate::plugins::taints::{any_tolerates, is_repelled};
 use crate::pod::{AffinityTerm, PodInfo, SpreadConstraint};
@@ -23,11 +23,25 @@ fn seeds(usual: u64) -> std::ops::Range<u64> {
     0..asked.unwrap_or(usual)
 }
 
+/// A claim, as far as it says where its pods may run.
+#[derive(Default, Clone)]
+struct Claim {
+    /// The zone of its volume.
+    zone: Option<&'static str>,
+    /// The node it will be provisioned for.
+    selected: Option<String>,
+    /// Whether it waits for its first pod.
+    waits: bool,
+    /// Whether only one pod at all may use it.
+    exclusive: bool,
+}
+
 /// A cluster as lists.
 #[derive(Default, Clone)]
 struct World {
     nodes: Vec<Arc<Node>>,
     placed: Vec<(Arc<PodInfo>, String)>,
+    claims: BTreeMap<String, Claim>,
 }
 
 fn label<'a>(node: &'a Node, key: &str) -> Option<&'a String> {
@@ -92,10 +106,24 @@ impl World {
                 return Some("room");
             }
         }
+        if !self.reaches_volumes(pod, node) {
+            return Some("volumes");
+        }
         if pod.spread.iter().any(|c| c.hard) && !self.spreads(pod, node) {
             return Some("spread");
         }
         (!self.keeps_company(pod, node)).then_some("company")
+    }
+
+    fn reaches_volumes(&self, pod: &PodInfo, node: &Node) -> bool {
+        pod.named_claims().all(|name| {
+            let Some(claim) = self.claims.get(name) else { return false };
+            let uses =
+                |other: &PodInfo| other.namespace() == pod.namespace() && other.named_claims().any(|c| c == name);
+            let in_zone = claim.zone.is_none_or(|zone| label(node, random::ZONE).is_some_and(|z| z == zone));
+            let is_selected = claim.selected.as_ref().is_none_or(|selected| selected == node.name());
+            in_zone && is_selected && !(claim.exclusive && self.placed.iter().any(|(other, _)| uses(other)))
+        })
     }
 
     fn included(constraint: &SpreadConstraint, pod: &PodInfo, node: &Node) -> bool {
@@ -300,9 +328,5 @@ impl World {
         let best = scores.iter().copied().max().unwrap_or(0);
         let chosen = legal.iter().zip(&scores).filter(|(_, s)| **s == best || legal.len() == 1);
         chosen.map(|(n, _)| n.name().to_owned()).collect()
-    }
-
-    fn place(&mut self, pod: Pod, node: &str) {
-        self.placed.push((Arc::new(PodInfo::new(Arc::new(pod))), node.to_owned()));
     }
 }

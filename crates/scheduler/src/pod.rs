@@ -1,192 +1,102 @@
-//! A pod as scheduling sees it: everything a plugin asks for, computed once.
+//! A pod as scheduling sees it: everything a plugin asks for, computed once, and nothing else.
 //!
-//! A [`PodInfo`] is immutable and shared: the queue, the cluster model and a binding under way hold the same one. Where a
-//! pod *is* belongs to the cluster model, not here, because an assumed pod's object does not know it yet.
+//! A [`PodInfo`] is immutable and shared: the informer, the queue, the cluster model and a binding under way hold the same
+//! one. It stands in for the API's object, which is several times as large, throughout the scheduler. Where a pod *is*
+//! belongs to the cluster model, not here, because an assumed pod does not know it yet.
+
+mod shape;
 
 use std::hash::{Hash, Hasher};
+use std::ops::Deref;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{self as core, Pod};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ObjectReference, Pod, PodCondition, Toleration, Volume};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use rustc_hash::FxHasher;
 
 use crate::resources::{PodRequests, Resources, pod_requests};
-use crate::selector::{LabelSelector, Labels, PreferredNodeTerm, RequiredNodeAffinity, SelectorError};
+use crate::selector::Labels;
+pub use shape::{AffinityTerm, HostPort, Owner, PodAffinity, Shape, Shapes, SpreadConstraint};
 
-/// A port that a pod takes on its host.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct HostPort {
-    /// Address; `0.0.0.0` stands for all of them.
-    pub ip: String,
-    /// `TCP`, `UDP` or `SCTP`.
-    pub protocol: String,
-    /// Port number.
-    pub port: i32,
-}
-
-impl HostPort {
-    /// Whether both cannot be taken on one host.
-    pub fn conflicts(&self, other: &Self) -> bool {
-        const ALL: &str = "0.0.0.0";
-        self.port == other.port
-            && self.protocol == other.protocol
-            && (self.ip == ALL || other.ip == ALL || self.ip == other.ip)
-    }
-}
-
-/// One term of inter-pod affinity or anti-affinity. Equal terms of different pods are equal values.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct AffinityTerm {
-    /// Namespaces by name, in order.
-    pub namespaces: Vec<String>,
-    /// Namespaces by label.
-    pub namespace_selector: LabelSelector,
-    /// Pods by label.
-    pub selector: LabelSelector,
-    /// The node label that defines a domain.
-    pub topology_key: String,
-}
-
-impl AffinityTerm {
-    fn parse(namespace: &str, term: &core::PodAffinityTerm) -> Result<Self, SelectorError> {
-        let mut namespaces = term.namespaces.clone().unwrap_or_default();
-        if namespaces.is_empty() && term.namespace_selector.is_none() {
-            namespaces.push(namespace.to_owned());
-        }
-        namespaces.sort_unstable();
-        namespaces.dedup();
-        Ok(Self {
-            namespaces,
-            namespace_selector: LabelSelector::parse(term.namespace_selector.as_ref())?,
-            selector: LabelSelector::parse(term.label_selector.as_ref())?,
-            topology_key: term.topology_key.clone(),
-        })
-    }
-
-    /// Whether a pod of this namespace, with these labels, is meant.
-    pub fn matches(&self, namespace: &str, namespace_labels: Option<&Labels>, labels: Option<&Labels>) -> bool {
-        (self.namespaces.iter().any(|n| n == namespace) || self.namespace_selector.matches(namespace_labels))
-            && self.selector.matches(labels)
-    }
-}
-
-/// Inter-pod affinity of a pod. Weights of the required lists are unused.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PodAffinity {
-    /// Pods that must be in the same domain.
-    pub required: Vec<AffinityTerm>,
-    /// Pods that must not be.
-    pub required_anti: Vec<AffinityTerm>,
-    /// Pods that should be, by weight.
-    pub preferred: Vec<(i32, AffinityTerm)>,
-    /// Pods that should not be, by weight.
-    pub preferred_anti: Vec<(i32, AffinityTerm)>,
-}
-
-/// A topology spread constraint, with `matchLabelKeys` already merged into the selector.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SpreadConstraint {
-    /// How uneven the domains may be.
-    pub max_skew: i32,
-    /// The node label that defines a domain.
-    pub topology_key: String,
-    /// Pods that are counted.
-    pub selector: LabelSelector,
-    /// Fewer domains than this count as having an empty one.
-    pub min_domains: i32,
-    /// Whether nodes outside the pod's node affinity are left out.
-    pub honor_affinity: bool,
-    /// Whether nodes with untolerated taints are left out.
-    pub honor_taints: bool,
-    /// `DoNotSchedule` as opposed to `ScheduleAnyway`.
-    pub hard: bool,
-}
-
-impl SpreadConstraint {
-    /// Parses one constraint of a pod with these labels.
-    pub fn parse(constraint: &core::TopologySpreadConstraint, labels: Option<&Labels>) -> Result<Self, SelectorError> {
-        let mut selector = LabelSelector::parse(constraint.label_selector.as_ref())?;
-        if !selector.is_nothing() {
-            for key in constraint.match_label_keys.iter().flatten() {
-                if let Some(value) = labels.and_then(|l| l.get(key)) {
-                    selector.require(key, value, true);
-                }
-            }
-        }
-        Ok(Self {
-            max_skew: constraint.max_skew,
-            topology_key: constraint.topology_key.clone(),
-            selector,
-            min_domains: constraint.min_domains.unwrap_or(1),
-            honor_affinity: constraint.node_affinity_policy.as_deref() != Some("Ignore"),
-            honor_taints: constraint.node_taints_policy.as_deref() == Some("Honor"),
-            hard: constraint.when_unsatisfiable == "DoNotSchedule",
-        })
-    }
+/// A volume of a pod, as far as it matters where the pod runs.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PodVolume {
+    /// From a claim of this name.
+    Claim(String),
+    /// From a claim that is made for the pod; the volume's name.
+    Ephemeral(String),
+    /// A disk that not every pod may use at the same time.
+    Disk(Box<Volume>),
 }
 
 /// What scheduling knows of a pod.
 #[derive(Debug, Clone)]
 pub struct PodInfo {
-    /// The object, shared with the informer that delivered it.
-    pub pod: Arc<Pod>,
+    /// Name, namespace, uid, versions and deletion; nothing else of the metadata is kept here.
+    meta: ObjectMeta,
     uid: Arc<str>,
     /// `spec.priority`, zero when absent.
     pub priority: i32,
+    finished: bool,
+    node_name: Option<Box<str>>,
+    nominated_node: Option<Box<str>>,
     requests: PodRequests,
-    /// Ports taken on the host.
-    pub host_ports: Box<[HostPort]>,
-    /// `nodeSelector` and required node affinity.
-    pub required_node: Option<Box<RequiredNodeAffinity>>,
-    /// Preferred node affinity.
-    pub preferred_nodes: Box<[PreferredNodeTerm]>,
-    /// Inter-pod affinity, when the pod has any.
-    pub affinity: Option<Box<PodAffinity>>,
-    /// Spread constraints in the order of the spec.
-    pub spread: Box<[SpreadConstraint]>,
-    /// Why the affinity or the constraints could not be read.
-    pub invalid: Option<SelectorError>,
+    volumes: Box<[PodVolume]>,
+    conditions: Box<[PodCondition]>,
+    started: Option<Timestamp>,
     /// A digest of what [`PodInfo::has_same_needs`] compares.
     needs: u64,
+    shape: Arc<Shape>,
+    object: Option<Arc<Pod>>,
+}
+
+impl Deref for PodInfo {
+    type Target = Shape;
+
+    fn deref(&self) -> &Shape {
+        &self.shape
+    }
 }
 
 impl PodInfo {
-    /// Reads a pod. A pod whose selectors are invalid is kept, with the reason: scheduling reports it.
+    /// Reads a pod by itself: nothing is shared with others, and the object is kept.
     pub fn new(pod: Arc<Pod>) -> Self {
-        let spec = pod.spec.as_ref();
-        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-        let mut invalid = None;
-        let affinity = match spec.and_then(|s| s.affinity.as_ref()).map(|a| parse_affinity(namespace, a)) {
-            Some(Ok(affinity)) => (affinity != PodAffinity::default()).then(|| Box::new(affinity)),
-            Some(Err(error)) => {
-                invalid = Some(error);
-                None
-            }
-            None => None,
-        };
-        let constraints = spec.and_then(|s| s.topology_spread_constraints.as_ref()).into_iter().flatten();
-        let spread = match constraints.map(|c| SpreadConstraint::parse(c, pod.metadata.labels.as_ref())).collect() {
-            Ok(constraints) => constraints,
-            Err(error) => {
-                invalid = invalid.or(Some(error));
-                Box::default()
-            }
-        };
-        let required_node = RequiredNodeAffinity::parse(spec);
-        let preferred_nodes = PreferredNodeTerm::parse_all(spec.and_then(|s| {
-            s.affinity.as_ref()?.node_affinity.as_ref()?.preferred_during_scheduling_ignored_during_execution.as_ref()
-        }));
+        let shape = Arc::new(Shape::new(&pod));
+        Self { object: Some(pod.clone()), ..Self::read(&pod, shape) }
+    }
+
+    /// Reads a pod, sharing what its replicas have in common. The object is kept only where somebody will ask for it.
+    pub fn shared(pod: &Arc<Pod>, shapes: &Shapes, keep: bool) -> Self {
+        let shape = shapes.share(Shape::new(pod));
+        Self { object: keep.then(|| pod.clone()), ..Self::read(pod, shape) }
+    }
+
+    fn read(pod: &Pod, shape: Arc<Shape>) -> Self {
+        let (spec, status) = (pod.spec.as_ref(), pod.status.as_ref());
+        let name = |part: Option<&String>| part.filter(|n| !n.is_empty()).map(|n| n.as_str().into());
         let mut info = Self {
+            meta: ObjectMeta {
+                name: pod.metadata.name.clone(),
+                namespace: pod.metadata.namespace.clone(),
+                uid: pod.metadata.uid.clone(),
+                resource_version: pod.metadata.resource_version.clone(),
+                generation: pod.metadata.generation,
+                deletion_timestamp: pod.metadata.deletion_timestamp.clone(),
+                ..Default::default()
+            },
             uid: pod.metadata.uid.as_deref().unwrap_or_default().into(),
             priority: spec.and_then(|s| s.priority).unwrap_or(0),
-            requests: pod_requests(&pod),
-            host_ports: host_ports(spec),
-            required_node: (!required_node.is_empty()).then(|| Box::new(required_node)),
-            preferred_nodes: preferred_nodes.into(),
-            affinity,
-            spread,
-            invalid,
+            finished: matches!(status.and_then(|s| s.phase.as_deref()), Some("Succeeded" | "Failed")),
+            node_name: name(spec.and_then(|s| s.node_name.as_ref())),
+            nominated_node: name(status.and_then(|s| s.nominated_node_name.as_ref())),
+            requests: pod_requests(pod),
+            volumes: volumes(pod),
+            conditions: conditions(pod),
+            started: status.and_then(|s| s.start_time.as_ref()).map(|t| t.0),
             needs: 0,
-            pod,
+            shape,
+            object: None,
         };
         info.needs = info.digest();
         info
@@ -195,38 +105,33 @@ impl PodInfo {
     fn digest(&self) -> u64 {
         let mut hasher = FxHasher::default();
         let Resources { milli_cpu, memory, ephemeral_storage, .. } = self.requests();
-        (milli_cpu, memory, ephemeral_storage, self.scoring_requests(), self.scheduler_name(), self.node_name())
-            .hash(&mut hasher);
+        (milli_cpu, memory, ephemeral_storage, self.scoring_requests(), self.node_name()).hash(&mut hasher);
         self.requests().scalars().hash(&mut hasher);
-        (&self.host_ports, &self.required_node, &self.preferred_nodes).hash(&mut hasher);
-        for t in self.tolerations() {
-            (&t.key, &t.operator, &t.value, &t.effect).hash(&mut hasher);
-        }
-        self.images().for_each(|image| image.hash(&mut hasher));
+        self.shape.needs.hash(&mut hasher);
         hasher.finish()
-    }
-
-    /// The images of containers and volumes.
-    pub fn images(&self) -> impl Iterator<Item = &str> {
-        let spec = self.pod.spec.as_ref();
-        let containers = spec.into_iter().flat_map(|s| s.init_containers.iter().flatten().chain(&s.containers));
-        let of_containers = containers.map(|c| c.image.as_deref().unwrap_or_default());
-        let of_volumes =
-            self.volumes().iter().filter_map(|v| v.image.as_ref()).map(|i| i.reference.as_deref().unwrap_or_default());
-        of_containers.chain(of_volumes)
     }
 
     /// Whether another pod asks the same of a node, taken by itself: everything that local filters and scores look at.
     pub fn has_same_needs(&self, other: &Self) -> bool {
         self.needs == other.needs
             && self.requests == other.requests
-            && self.scheduler_name() == other.scheduler_name()
-            && self.node_name() == other.node_name()
-            && self.host_ports == other.host_ports
-            && self.required_node == other.required_node
-            && self.preferred_nodes == other.preferred_nodes
-            && self.tolerations() == other.tolerations()
-            && self.images().eq(other.images())
+            && self.node_name == other.node_name
+            && (Arc::ptr_eq(&self.shape, &other.shape) || self.shape.has_same_needs(&other.shape))
+    }
+
+    /// The pod as it would be on a node: an assumed pod does not know it yet.
+    pub fn on_node(&self, node: &str) -> Self {
+        Self { node_name: Some(node.into()), ..self.clone() }
+    }
+
+    /// What the pod has in common with its replicas.
+    pub fn shape(&self) -> &Arc<Shape> {
+        &self.shape
+    }
+
+    /// The API's object, where it was kept.
+    pub fn object(&self) -> Option<&Arc<Pod>> {
+        self.object.as_ref()
     }
 
     /// `metadata.uid`: the identity of a pod, as names are used again.
@@ -236,37 +141,75 @@ impl PodInfo {
 
     /// `metadata.name`.
     pub fn name(&self) -> &str {
-        self.pod.metadata.name.as_deref().unwrap_or_default()
+        self.meta.name.as_deref().unwrap_or_default()
     }
 
     /// `metadata.namespace`.
     pub fn namespace(&self) -> &str {
-        self.pod.metadata.namespace.as_deref().unwrap_or_default()
+        self.meta.namespace.as_deref().unwrap_or_default()
+    }
+
+    /// `metadata.resourceVersion`.
+    pub fn resource_version(&self) -> Option<&str> {
+        self.meta.resource_version.as_deref()
+    }
+
+    /// `metadata.generation`.
+    pub fn generation(&self) -> Option<i64> {
+        self.meta.generation
+    }
+
+    /// How events name the pod.
+    pub fn reference(&self) -> ObjectReference {
+        ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Pod".to_owned()),
+            name: self.meta.name.clone(),
+            namespace: self.meta.namespace.clone(),
+            resource_version: self.meta.resource_version.clone(),
+            uid: self.meta.uid.clone(),
+            ..Default::default()
+        }
     }
 
     /// `metadata.labels`.
     pub fn labels(&self) -> Option<&Labels> {
-        self.pod.metadata.labels.as_ref()
+        self.shape.labels.as_ref()
     }
 
     /// `spec.nodeName`, when the API has one.
     pub fn node_name(&self) -> Option<&str> {
-        self.pod.spec.as_ref()?.node_name.as_deref().filter(|n| !n.is_empty())
+        self.node_name.as_deref()
     }
 
     /// `status.nominatedNodeName`.
     pub fn nominated_node(&self) -> Option<&str> {
-        self.pod.status.as_ref()?.nominated_node_name.as_deref().filter(|n| !n.is_empty())
+        self.nominated_node.as_deref()
     }
 
     /// `spec.schedulerName`.
     pub fn scheduler_name(&self) -> &str {
-        self.pod.spec.as_ref().and_then(|s| s.scheduler_name.as_deref()).unwrap_or("default-scheduler")
+        &self.shape.scheduler_name
     }
 
     /// Whether deletion has been asked for.
     pub fn is_terminating(&self) -> bool {
-        self.pod.metadata.deletion_timestamp.is_some()
+        self.meta.deletion_timestamp.is_some()
+    }
+
+    /// Whether the pod has run to its end: it takes no room.
+    pub fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// `status.startTime`.
+    pub fn started(&self) -> Option<Timestamp> {
+        self.started
+    }
+
+    /// A condition of the status, if it is one that scheduling writes.
+    pub fn condition(&self, kind: &str) -> Option<&PodCondition> {
+        self.conditions.iter().find(|c| c.type_ == kind)
     }
 
     /// The requests that filters compare and nodes account for.
@@ -285,31 +228,46 @@ impl PodInfo {
     }
 
     /// `spec.tolerations`.
-    pub fn tolerations(&self) -> &[core::Toleration] {
-        self.pod.spec.as_ref().and_then(|s| s.tolerations.as_deref()).unwrap_or_default()
+    pub fn tolerations(&self) -> &[Toleration] {
+        &self.shape.tolerations
     }
 
-    /// `spec.volumes`.
-    pub fn volumes(&self) -> &[core::Volume] {
-        self.pod.spec.as_ref().and_then(|s| s.volumes.as_deref()).unwrap_or_default()
+    /// The volumes that matter.
+    pub fn volumes(&self) -> &[PodVolume] {
+        &self.volumes
+    }
+
+    /// Names of the claims that the spec itself names.
+    pub fn named_claims(&self) -> impl Iterator<Item = &str> {
+        self.volumes.iter().filter_map(|v| if let PodVolume::Claim(name) = v { Some(name.as_str()) } else { None })
     }
 
     /// Every topology key that inter-pod affinity and spread constraints use.
     pub fn topology_keys(&self) -> impl Iterator<Item = &str> {
-        let terms = self.affinity.iter().flat_map(|a| {
+        let terms = self.shape.affinity.iter().flat_map(|a| {
             let required = a.required.iter().chain(&a.required_anti);
             required.chain(a.preferred.iter().chain(&a.preferred_anti).map(|(_, term)| term))
         });
-        terms.map(|t| t.topology_key.as_str()).chain(self.spread.iter().map(|c| c.topology_key.as_str()))
+        terms.map(|t| t.topology_key.as_str()).chain(self.shape.spread.iter().map(|c| c.topology_key.as_str()))
     }
 
-    /// Names of the claims that the pod's volumes refer to, generic ephemeral volumes included.
+    /// The claims that the pod's volumes refer to, generic ephemeral volumes included.
     pub fn claim_names(&self) -> impl Iterator<Item = ClaimRef<'_>> {
-        self.volumes().iter().filter_map(|volume| match (&volume.persistent_volume_claim, &volume.ephemeral) {
-            (Some(claim), _) => Some(ClaimRef::Named(&claim.claim_name)),
-            (None, Some(_)) => Some(ClaimRef::Ephemeral { pod: self.name(), volume: &volume.name }),
-            (None, None) => None,
+        self.volumes.iter().filter_map(|volume| match volume {
+            PodVolume::Claim(name) => Some(ClaimRef::Named(name)),
+            PodVolume::Ephemeral(volume) => Some(ClaimRef::Ephemeral { pod: self.name(), volume }),
+            PodVolume::Disk(_) => None,
         })
+    }
+}
+
+impl informer::Cached for PodInfo {
+    fn meta(&self) -> &ObjectMeta {
+        &self.meta
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.meta
     }
 }
 
@@ -337,39 +295,62 @@ impl ClaimRef<'_> {
     }
 }
 
-fn parse_affinity(namespace: &str, affinity: &core::Affinity) -> Result<PodAffinity, SelectorError> {
-    let required = |terms: Option<&Vec<core::PodAffinityTerm>>| {
-        terms.into_iter().flatten().map(|t| AffinityTerm::parse(namespace, t)).collect::<Result<Vec<_>, _>>()
+fn volumes(pod: &Pod) -> Box<[PodVolume]> {
+    let volumes = pod.spec.iter().flat_map(|s| s.volumes.iter().flatten());
+    let read = |volume: &Volume| {
+        let is_disk = volume.gce_persistent_disk.is_some()
+            || volume.aws_elastic_block_store.is_some()
+            || volume.rbd.is_some()
+            || volume.iscsi.is_some();
+        match (&volume.persistent_volume_claim, &volume.ephemeral) {
+            (Some(claim), _) => Some(PodVolume::Claim(claim.claim_name.clone())),
+            (None, Some(_)) => Some(PodVolume::Ephemeral(volume.name.clone())),
+            (None, None) => is_disk.then(|| PodVolume::Disk(Box::new(volume.clone()))),
+        }
     };
-    let preferred = |terms: Option<&Vec<core::WeightedPodAffinityTerm>>| {
-        let weighted = terms.into_iter().flatten();
-        weighted
-            .map(|t| Ok((t.weight, AffinityTerm::parse(namespace, &t.pod_affinity_term)?)))
-            .collect::<Result<Vec<_>, _>>()
-    };
-    let (to, away) = (affinity.pod_affinity.as_ref(), affinity.pod_anti_affinity.as_ref());
-    Ok(PodAffinity {
-        required: required(to.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref()))?,
-        required_anti: required(away.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref()))?,
-        preferred: preferred(to.and_then(|a| a.preferred_during_scheduling_ignored_during_execution.as_ref()))?,
-        preferred_anti: preferred(away.and_then(|a| a.preferred_during_scheduling_ignored_during_execution.as_ref()))?,
-    })
+    volumes.filter_map(read).collect()
 }
 
-/// Host ports of the containers that run as long as the pod: sidecars included, other init containers not.
-fn host_ports(spec: Option<&core::PodSpec>) -> Box<[HostPort]> {
-    let Some(spec) = spec else { return Box::default() };
-    let sidecars = spec.init_containers.iter().flatten().filter(|c| c.restart_policy.as_deref() == Some("Always"));
-    sidecars
-        .chain(&spec.containers)
-        .flat_map(|c| c.ports.iter().flatten())
-        .filter_map(|p| {
-            let port = p.host_port.filter(|port| *port > 0)?;
-            Some(HostPort {
-                ip: p.host_ip.clone().filter(|ip| !ip.is_empty()).unwrap_or_else(|| "0.0.0.0".to_owned()),
-                protocol: p.protocol.clone().filter(|x| !x.is_empty()).unwrap_or_else(|| "TCP".to_owned()),
-                port,
-            })
-        })
-        .collect()
+/// The conditions that scheduling compares with what it would write. A bound pod's are written by others.
+fn conditions(pod: &Pod) -> Box<[PodCondition]> {
+    let bound = pod.spec.as_ref().is_some_and(|s| s.node_name.is_some());
+    let is_ours = |kind: &str| kind == "DisruptionTarget" || (kind == "PodScheduled" && !bound);
+    let conditions = pod.status.iter().flat_map(|s| s.conditions.iter().flatten());
+    conditions.filter(|c| is_ours(&c.type_)).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{container, pod};
+
+    #[test]
+    fn replicas_share_their_shape_until_the_last_is_gone() {
+        let shapes = Shapes::default();
+        let replica = |name: &str, app: &str| {
+            let pod = pod(name).label("app", app).with(container("c").image("web:1").cpu("1")).build();
+            PodInfo::shared(&Arc::new(pod), &shapes, false)
+        };
+        let (a, b, other) = (replica("a", "web"), replica("b", "web"), replica("c", "db"));
+        assert!(Arc::ptr_eq(a.shape(), b.shape()) && !Arc::ptr_eq(a.shape(), other.shape()));
+        assert!(a.has_same_needs(&other), "labels are nothing that a node is asked for");
+        let last = Arc::downgrade(a.shape());
+        drop((a, b));
+        assert_eq!(last.strong_count(), 0);
+    }
+
+    #[test]
+    fn needs_follow_requests_and_wishes() {
+        let info = |builder: crate::testing::PodBuilder| PodInfo::new(Arc::new(builder.build()));
+        let base = info(pod("a").cpu("1"));
+        for (other, same) in [
+            (pod("b").cpu("1").label("x", "y"), true),
+            (pod("b").cpu("2"), false),
+            (pod("b").cpu("1").node_selector("a", "b"), false),
+            (pod("b").cpu("1").tolerates("a", "Exists", "", ""), false),
+            (pod("b").with(container("cpu").cpu("1").image("i")), false),
+        ] {
+            assert_eq!(base.has_same_needs(&info(other.clone())), same, "{other:?}");
+        }
+    }
 }

@@ -32,6 +32,7 @@ const DEFAULTS: &[(&str, i64)] = &[
     (plugins::BALANCED_ALLOCATION, 1),
     (plugins::IMAGE_LOCALITY, 1),
     (plugins::DEFAULT_BINDER, 0),
+    (plugins::NODE_DECLARED_FEATURES, 0),
 ];
 
 /// The name under which extenders appear among plugins.
@@ -80,6 +81,11 @@ impl Registry {
             self.numbers.len() - 1
         });
         (position < 64).then_some(PluginId(position as u8))
+    }
+
+    /// The names of the plugins, by number.
+    pub fn names(&self) -> &[&'static str] {
+        &self.numbers
     }
 
     /// The name of a plugin.
@@ -151,6 +157,7 @@ impl Registry {
             }
             plugins::IMAGE_LOCALITY => Arc::new(plugins::image_locality::ImageLocality),
             plugins::DEFAULT_BINDER => Arc::new(plugins::default_binder::DefaultBinder),
+            plugins::NODE_DECLARED_FEATURES => Arc::new(plugins::node_declared_features::NodeDeclaredFeatures),
             _ => return Ok(None),
         }))
     }
@@ -352,6 +359,7 @@ mod tests {
                 "VolumeZone",
                 "PodTopologySpread",
                 "InterPodAffinity",
+                "NodeDeclaredFeatures",
             ]
         );
         assert_eq!(

@@ -10,14 +10,21 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodCondition, PodSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use crate::quantity;
-
 /// CPU assumed for the scoring of a container that requests none.
 pub const DEFAULT_MILLI_CPU: i64 = 100;
 /// Memory assumed for the scoring of a container that requests none.
 pub const DEFAULT_MEMORY: i64 = 200 * 1024 * 1024;
 
 type ResourceList = BTreeMap<String, Quantity>;
+
+/// The whole number next to a quantity, away from zero; `None` when it is none.
+pub fn whole(quantity: &Quantity) -> Option<i64> {
+    quantity.0.parse::<machinery::quantity::Quantity>().ok().map(|q| q.value())
+}
+
+fn thousandths(quantity: &Quantity) -> Option<i64> {
+    quantity.0.parse::<machinery::quantity::Quantity>().ok().map(|q| q.milli_value())
+}
 
 /// An amount of every resource.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -38,7 +45,7 @@ impl Resources {
         let mut pods = 0;
         for (name, quantity) in list.into_iter().flatten() {
             match name.as_str() {
-                "pods" => pods = quantity::value(&quantity.0).unwrap_or(0),
+                "pods" => pods = whole(quantity).unwrap_or(0),
                 _ => resources.set(name, amount(name, quantity)),
             }
         }
@@ -98,7 +105,7 @@ impl Resources {
 }
 
 fn amount(name: &str, quantity: &Quantity) -> i64 {
-    let parsed = if name == "cpu" { quantity::milli_value(&quantity.0) } else { quantity::value(&quantity.0) };
+    let parsed = if name == "cpu" { thousandths(quantity) } else { whole(quantity) };
     parsed.unwrap_or(0)
 }
 

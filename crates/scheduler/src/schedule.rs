@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use informer::Clock;
 use jiff::Timestamp;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -14,8 +15,9 @@ use crate::cluster::Cluster;
 use crate::equivalence::{Equivalence, Known, MAX_SCORES};
 use crate::extender::{Extender, MAX_EXTENDER_PRIORITY};
 use crate::framework::{
-    CycleState, Diagnosis, MAX_SCORE, PluginId, PostFilterOutcome, PreFiltered, Profile, Rejection, Verdict,
+    Code, CycleState, Diagnosis, MAX_SCORE, PluginId, PostFilterOutcome, PreFiltered, Profile, Rejection, Verdict,
 };
+use crate::metrics::{Cycle, Point, Status};
 use crate::node::{NodeIdx, NodeInfo};
 use crate::pod::PodInfo;
 use crate::queue::Nominator;
@@ -92,12 +94,21 @@ pub struct Algorithm {
     totals: Vec<i64>,
     scratch: Vec<i64>,
     raw: Vec<[i32; MAX_SCORES]>,
+    /// How often each known rejection was met in this cycle.
+    alike: Vec<usize>,
+    /// How many nodes came how far through the filters, the shared ones and the others.
+    reached: [Vec<u64>; 2],
+    /// What the cycle measures.
+    pub cycle: Cycle,
 }
 
 impl Algorithm {
     /// With the scheduler-wide percentage (0 adapts to the cluster's size) and a seed for choices among equals.
-    pub fn new(percentage_of_nodes_to_score: i32, seed: u64) -> Self {
+    pub fn new(percentage_of_nodes_to_score: i32, seed: u64, clock: Arc<dyn Clock>) -> Self {
         Self {
+            alike: Vec::new(),
+            reached: Default::default(),
+            cycle: Cycle::new(clock),
             percentage_of_nodes_to_score,
             next_start: 0,
             rng: SmallRng::seed_from_u64(seed),
@@ -115,6 +126,7 @@ impl Algorithm {
     pub fn schedule(&mut self, world: World<'_>, pod: &Arc<PodInfo>) -> Result<Placement, Failure> {
         self.state.reset();
         self.diagnosis.clear();
+        self.cycle.begin();
         if world.cluster.order().is_empty() {
             return Err(Failure::NoNodes);
         }
@@ -131,10 +143,15 @@ impl Algorithm {
     /// Asks the PostFilter plugins to make room, after [`Failure::Unschedulable`].
     pub fn post_filter(&mut self, world: World<'_>, pod: &Arc<PodInfo>) -> Option<PostFilterOutcome> {
         let mut outcome: Option<PostFilterOutcome> = None;
+        self.cycle.restart();
+        let status = |outcome: &PostFilterOutcome| match outcome.success {
+            true => Status::Success,
+            false => Status::Rejected(Code::Unschedulable),
+        };
         for at in &world.profile.post_filter {
             let mut attempt =
                 Attempt { world, state: &mut self.state, pod, diagnosis: &self.diagnosis, rng: &mut self.rng };
-            let answer = at.plugin.post_filter(&mut attempt);
+            let answer = self.cycle.plugin(at.name, Point::PostFilter, || at.plugin.post_filter(&mut attempt), status);
             if answer.success {
                 outcome = Some(answer);
                 break;
@@ -148,6 +165,9 @@ impl Algorithm {
                 },
             });
         }
+        if let Some(outcome) = &outcome {
+            self.cycle.point(Point::PostFilter, status(outcome));
+        }
         self.diagnosis.post_filter = outcome.as_ref().map(|o| o.message.clone());
         outcome
     }
@@ -155,7 +175,8 @@ impl Algorithm {
     fn find_feasible(&mut self, world: World<'_>, pod: &Arc<PodInfo>) -> Result<(), Failure> {
         self.feasible.clear();
         let cluster = world.cluster;
-        let narrowed = world.profile.run_pre_filter(&mut self.state, pod, cluster, &mut self.diagnosis);
+        let narrowed =
+            world.profile.run_pre_filter(&mut self.state, pod, cluster, &mut self.diagnosis, &mut self.cycle);
         let Some(narrowed) = narrowed.map_err(Failure::Error)? else { return Ok(()) };
 
         // A nominated pod tries its node first: room was made there, and evicting more elsewhere would be a waste.
@@ -203,10 +224,37 @@ impl Algorithm {
         wanted: usize,
         start: usize,
     ) -> Result<usize, Failure> {
+        let outcome = self.filter_some(world, pod, nodes, wanted, start);
+        let status = match &outcome {
+            Ok(_) if self.feasible.is_empty() => Status::Rejected(Code::Unschedulable),
+            Ok(_) => Status::Success,
+            Err(_) => Status::Rejected(Code::Error),
+        };
+        self.cycle.point(Point::Filter, status);
+        let processed = outcome?;
+        self.ask_extenders(world, pod)?;
+        Ok(processed)
+    }
+
+    fn filter_some(
+        &mut self,
+        world: World<'_>,
+        pod: &Arc<PodInfo>,
+        nodes: &[NodeIdx],
+        wanted: usize,
+        start: usize,
+    ) -> Result<usize, Failure> {
         let (cluster, profile) = (world.cluster, world.profile);
         let (front, back) = nodes.split_at(start);
-        let local = profile.split_filters(&self.state);
+        let (local, all) = (profile.split_filters(&self.state), profile.filter.len());
         let kind = self.equivalence.kind(pod, local, cluster);
+        self.alike.clear();
+        for reached in &mut self.reached {
+            reached.clear();
+            reached.resize(all + 1, 0);
+        }
+        let mut untimed = self.cycle.is_sampled();
+        let mut failed = None;
         let mut processed = 0;
         for idx in back.iter().chain(front) {
             if self.feasible.len() >= wanted {
@@ -216,17 +264,31 @@ impl Algorithm {
             let generation = cluster.generations()[idx.row()];
             match kind.verdict(*idx, generation) {
                 Known::Pass => {}
-                Known::Reject(rejection) => {
-                    self.diagnosis.reject_node(*idx, rejection);
+                Known::Reject(number, rejection) => {
+                    self.diagnosis.nodes.push((*idx, rejection.code));
+                    if self.alike.len() <= number {
+                        self.alike.resize(number + 1, 0);
+                    }
+                    self.alike[number] += 1;
                     continue;
                 }
                 Known::Nothing => {
-                    let verdict = profile.run_some_filters(0..local, &self.state, pod, cluster.node(*idx), cluster);
-                    match &verdict {
-                        Verdict::Reject(error) if !error.is_rejection() => return Err(Failure::Error(error.clone())),
+                    let node = cluster.node(*idx);
+                    let verdict = match std::mem::take(&mut untimed) {
+                        true => {
+                            profile.run_some_filters_timed(0..local, &self.state, pod, node, cluster, &mut self.cycle)
+                        }
+                        false => profile.run_some_filters(0..local, &self.state, pod, node, cluster),
+                    };
+                    self.reached[0][profile.reached(0..local, &verdict)] += 1;
+                    match verdict {
+                        Verdict::Reject(error) if !error.is_rejection() => {
+                            failed = Some(Failure::Error(error));
+                            break;
+                        }
                         Verdict::Reject(rejection) => {
-                            kind.judge(*idx, generation, Some(rejection));
-                            self.diagnosis.reject_node(*idx, rejection);
+                            kind.judge(*idx, generation, Some(&rejection));
+                            self.diagnosis.reject_node(*idx, &rejection);
                             continue;
                         }
                         Verdict::Pass => kind.judge(*idx, generation, None),
@@ -234,14 +296,9 @@ impl Algorithm {
                 }
             }
             let mut verdict = Verdict::Pass;
-            if local < profile.filter.len() {
-                verdict = profile.run_some_filters(
-                    local..profile.filter.len(),
-                    &self.state,
-                    pod,
-                    cluster.node(*idx),
-                    cluster,
-                );
+            if local < all {
+                verdict = profile.run_some_filters(local..all, &self.state, pod, cluster.node(*idx), cluster);
+                self.reached[1][profile.reached(local..all, &verdict)] += 1;
             }
             if verdict.is_pass() && !world.nominator.is_empty() {
                 verdict = filter_with_promised(world, &self.state, pod, cluster.node(*idx));
@@ -249,11 +306,22 @@ impl Algorithm {
             match verdict {
                 Verdict::Pass => self.feasible.push(*idx),
                 Verdict::Reject(rejection) if rejection.is_rejection() => self.diagnosis.reject_node(*idx, &rejection),
-                Verdict::Reject(error) => return Err(Failure::Error(error)),
+                Verdict::Reject(error) => {
+                    failed = Some(Failure::Error(error));
+                    break;
+                }
             }
         }
-        self.ask_extenders(world, pod)?;
-        Ok(processed)
+        for (number, count) in self.alike.iter().enumerate().filter(|(_, count)| **count > 0) {
+            self.diagnosis.reject_alike(kind.rejection(number), *count);
+        }
+        for (position, at) in profile.filter.iter().enumerate() {
+            if !self.state.skip_filters.contains(at.id) {
+                let reached = &self.reached[usize::from(position >= local)];
+                self.cycle.evaluated(at.name, Point::Filter, reached[position + 1..].iter().sum());
+            }
+        }
+        failed.map_or(Ok(processed), Err)
     }
 
     fn ask_extenders(&mut self, world: World<'_>, pod: &PodInfo) -> Result<(), Failure> {
@@ -305,13 +373,19 @@ impl Algorithm {
         let local = || live().filter(|at| at.plugin.is_local()).take(MAX_SCORES);
         let kind = self.equivalence.kind(pod, world.profile.split_filters(state), cluster);
         self.raw.clear();
+        let mut fresh = 0;
+        let mut untimed = self.cycle.is_sampled();
         for node in nodes.iter() {
             let generation = cluster.generations()[node.idx().row()];
             let known = kind.scores(node.idx(), generation).copied();
             self.raw.push(known.unwrap_or_else(|| {
                 let mut scores = [0; MAX_SCORES];
+                fresh += 1;
+                let timed = std::mem::take(&mut untimed);
                 for (score, at) in scores.iter_mut().zip(local()) {
-                    *score = at.plugin.score(state, pod, node) as i32;
+                    let run = || at.plugin.score(state, pod, node) as i32;
+                    *score =
+                        if timed { self.cycle.plugin(at.name, Point::Score, run, |_| Status::Success) } else { run() };
                 }
                 kind.score(node.idx(), generation, scores);
                 scores
@@ -323,20 +397,26 @@ impl Algorithm {
             if at.plugin.is_local() && position < MAX_SCORES {
                 self.scratch.extend(self.raw.iter().map(|scores| i64::from(scores[position])));
                 position += 1;
+                self.cycle.evaluated(at.name, Point::Score, fresh);
             } else {
                 self.scratch.resize(nodes.len(), 0);
-                at.plugin.score_all(state, pod, nodes, &mut self.scratch);
+                let run = || at.plugin.score_all(state, pod, nodes, &mut self.scratch);
+                self.cycle.plugin(at.name, Point::Score, run, |()| Status::Success);
+                self.cycle.evaluated(at.name, Point::Score, nodes.len() as u64);
             }
-            at.plugin.normalize(state, &mut self.scratch);
+            let run = || at.plugin.normalize(state, &mut self.scratch);
+            self.cycle.plugin(at.name, Point::ScoreExtensionNormalize, run, |()| Status::Success);
             for (total, score) in self.totals.iter_mut().zip(&self.scratch) {
                 *total += score * at.weight;
             }
         }
+        self.cycle.point(Point::Score, Status::Success);
     }
 
     /// The best of several feasible nodes; one at random among equals.
     fn best(&mut self, world: World<'_>, pod: &Arc<PodInfo>) -> NodeIdx {
-        world.profile.run_pre_score(&mut self.state, pod, world.cluster, world.cluster.list(&self.feasible));
+        let nodes = world.cluster.list(&self.feasible);
+        world.profile.run_pre_score(&mut self.state, pod, world.cluster, nodes, &mut self.cycle);
         self.score_nodes(world, pod);
         let nodes = world.cluster.list(&self.feasible);
         for extender in world.extenders.iter().filter(|e| e.prioritizes() && e.is_interested(pod)) {

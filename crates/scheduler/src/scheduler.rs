@@ -15,19 +15,18 @@ use std::time::Duration;
 
 use informer::Clock;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::api::PodEvent;
 use crate::cluster::Cluster;
 use crate::config::Configuration;
 use crate::extender::Extender;
-use crate::framework::{ClusterEvent, PluginId, PluginSet, Profile, Rejection, Work};
-use crate::metrics::{Attempt as AttemptResult, Metrics};
+use crate::framework::{ClusterEvent, Hint, Interest, Plugin, PluginId, PluginSet, Points, Profile, Rejection, Work};
+use crate::metrics::{Attempt as AttemptResult, CacheSize, Metrics, Point};
 use crate::node::NodeIdx;
 use crate::pod::PodInfo;
 use crate::preemption::Preempting;
-use crate::queue::{Judge, Nomination, Pending, Queue, QueueConfig, QueuedPod};
+use crate::queue::{Gate, Judge, Nomination, Pending, Queue, QueueConfig, QueuedPod};
 use crate::registry::{Registry, RegistryError};
 use crate::schedule::{Algorithm, Failure, World};
 use crate::status::{self, Condition};
@@ -41,7 +40,7 @@ pub enum Effect {
     /// Patch the status of a pod.
     PatchStatus {
         /// The pod.
-        pod: Arc<Pod>,
+        pod: Arc<PodInfo>,
         /// A strategic merge patch.
         patch: serde_json::Value,
     },
@@ -55,8 +54,8 @@ pub struct BindJob {
     pub pod: Arc<PodInfo>,
     /// Its node.
     pub node: Arc<str>,
-    /// PreBind work and the binding itself.
-    pub works: Vec<Work>,
+    /// PreBind work and the binding itself, each with the plugin that wants it.
+    pub works: Vec<(Point, &'static str, Work)>,
 }
 
 /// Evictions for one pod.
@@ -80,9 +79,11 @@ struct Under {
     /// Kept apart: the node may go before the binding comes back.
     node_name: Arc<str>,
     /// The newest version that the API showed; `None` once the pod is gone or bound by someone else.
-    latest: Option<Arc<Pod>>,
+    latest: Option<Arc<PodInfo>>,
     /// Plugins that Permit waits for, each until a time.
     waits: Vec<(PluginId, Timestamp)>,
+    /// Whether it had to wait for any.
+    waited: bool,
     job: Option<BindJob>,
     began: Timestamp,
 }
@@ -103,6 +104,7 @@ pub struct Scheduler {
     /// When monotonic time began, as the wall clock had it then: time in the queue never goes back.
     epoch: Timestamp,
     metrics: Arc<Metrics>,
+    hints: std::cell::Cell<u32>,
     registry: Registry,
 }
 
@@ -110,7 +112,14 @@ pub struct Scheduler {
 struct Profiles<'a> {
     profiles: &'a [Arc<Profile>],
     cluster: &'a Cluster,
+    metrics: &'a Metrics,
+    clock: &'a dyn Clock,
+    /// Counts the hints, of which one in some is timed.
+    hints: &'a std::cell::Cell<u32>,
 }
+
+/// Of so many hints one is timed: timing all of them would cost more than they do.
+const TIMED_HINTS: u32 = 10;
 
 impl Profiles<'_> {
     fn of(&self, pod: &PodInfo) -> Option<&Arc<Profile>> {
@@ -119,10 +128,13 @@ impl Profiles<'_> {
 }
 
 impl Judge for Profiles<'_> {
-    fn pre_enqueue(&self, pod: &PodInfo) -> Result<(), PluginId> {
+    fn pre_enqueue(&self, pod: &PodInfo) -> Result<(), Gate> {
         let Some(profile) = self.of(pod) else { return Ok(()) };
         let mut plugins = profile.pre_enqueue.iter();
-        plugins.find(|at| at.plugin.pre_enqueue(pod).is_err()).map_or(Ok(()), |at| Err(at.id))
+        match plugins.find(|at| at.plugin.pre_enqueue(pod).is_err()) {
+            None => Ok(()),
+            Some(at) => Err(Gate { plugin: at.id, opens_by_itself: at.plugin.opens_by_itself() }),
+        }
     }
 
     fn interested(&self, event: &ClusterEvent) -> PluginSet {
@@ -136,17 +148,45 @@ impl Judge for Profiles<'_> {
     }
 
     fn hint(&self, pod: &PodInfo, rejectors: PluginSet, pending: PluginSet, event: &ClusterEvent) -> Option<bool> {
-        match self.of(pod) {
-            Some(profile) => profile.hint(pod, rejectors, pending, event, self.cluster),
-            None => Some(false),
-        }
+        let Some(profile) = self.of(pod) else { return Some(false) };
+        profile.hint(rejectors, pending, event, |plugin| {
+            let number = self.hints.get().wrapping_add(1);
+            self.hints.set(number);
+            if !number.is_multiple_of(TIMED_HINTS) {
+                return plugin.hint(pod, event, self.cluster);
+            }
+            let began = self.clock.monotonic();
+            let hint = plugin.hint(pod, event, self.cluster);
+            let took = self.clock.monotonic().saturating_sub(began).as_secs_f64();
+            self.metrics.hint(plugin.name(), event.label(), hint == Hint::Queue, took);
+            hint
+        })
+    }
+}
+
+/// Stands for the extenders among the plugins. What helps a pod that they rejected nobody knows, so every event does.
+struct AnyExtender;
+
+impl Plugin for AnyExtender {
+    fn name(&self) -> &'static str {
+        "Extender"
+    }
+
+    fn points(self: Arc<Self>) -> Points {
+        Points::default()
     }
 }
 
 /// The judge of a scheduler's queue, borrowing no more than it needs.
 macro_rules! judge {
     ($scheduler:ident) => {
-        &Profiles { profiles: &$scheduler.profiles, cluster: &$scheduler.cluster }
+        &Profiles {
+            profiles: &$scheduler.profiles,
+            cluster: &$scheduler.cluster,
+            metrics: &$scheduler.metrics,
+            clock: &*$scheduler.clock,
+            hints: &$scheduler.hints,
+        }
     };
 }
 use judge;
@@ -160,23 +200,30 @@ impl Scheduler {
         clock: Arc<dyn Clock>,
         seed: u64,
     ) -> Result<Self, RegistryError> {
-        let profiles = registry.profiles(configuration)?;
+        let mut profiles = registry.profiles(configuration)?;
+        if !extenders.is_empty() {
+            let id = registry.extender_id();
+            for profile in profiles.iter_mut().filter_map(Arc::get_mut) {
+                profile.interests.push((id, vec![Interest::ANY], Arc::new(AnyExtender)));
+            }
+        }
         let queue_config = QueueConfig {
             initial_backoff: Duration::from_secs(configuration.pod_initial_backoff_seconds),
             max_backoff: Duration::from_secs(configuration.pod_max_backoff_seconds),
             ..QueueConfig::default()
         };
         let sort = profiles[0].queue_sort.clone();
+        let metrics = Arc::new(Metrics::default());
         let mut cluster = Cluster::new();
         for key in profiles.iter().flat_map(|p| &p.interests).flat_map(|(_, _, plugin)| plugin.topology_keys()) {
             cluster.track(&key);
         }
         Ok(Self {
             cluster,
-            queue: Queue::new(queue_config, sort),
-            algorithm: Algorithm::new(configuration.percentage_of_nodes_to_score, seed),
             extender_id: registry.extender_id(),
             preemption_id: registry.id(crate::plugins::DEFAULT_PREEMPTION).unwrap_or(PluginId(63)),
+            queue: Queue::new(queue_config, sort, metrics.clone(), registry.names().to_vec()),
+            algorithm: Algorithm::new(configuration.percentage_of_nodes_to_score, seed, clock.clone()),
             preempting: registry.shared.preempting.clone(),
             profiles,
             extenders,
@@ -184,7 +231,8 @@ impl Scheduler {
             effects: Vec::new(),
             epoch: clock.now().saturating_sub(clock.monotonic()).unwrap_or(Timestamp::UNIX_EPOCH),
             clock,
-            metrics: Arc::default(),
+            metrics,
+            hints: Default::default(),
             registry,
         })
     }
@@ -207,6 +255,16 @@ impl Scheduler {
     /// How many pods wait where.
     pub fn pending(&self) -> Pending {
         self.queue.pending()
+    }
+
+    /// Tells the metrics how much there is of everything.
+    pub fn measure(&self) {
+        let cache = CacheSize {
+            nodes: self.cluster.order().len(),
+            pods: self.cluster.pod_count(),
+            assumed_pods: self.cluster.assumed_count(),
+        };
+        self.metrics.sizes(self.queue.pending(), self.queue.in_flight_events(), cache);
     }
 
     /// The name of a plugin.
@@ -259,7 +317,7 @@ impl Scheduler {
         };
         if info.is_terminating() {
             let note = format!("skip schedule deleting pod: {}/{}", info.namespace(), info.name());
-            self.record(&info.pod, None, true, "FailedScheduling", "Scheduling", note);
+            self.record(&info, None, true, "FailedScheduling", "Scheduling", note);
             self.queue.done(info.uid());
             return true;
         }
@@ -279,11 +337,12 @@ impl Scheduler {
         let timer = hops::start(hops::Hop::Schedule, "schedule");
         let outcome = self.algorithm.schedule(world, &info);
         timer.end(info.uid(), "", 0);
-        self.metrics.algorithm(seconds(now, self.now()));
+        let took = seconds(now, self.now());
         match outcome {
-            Ok(placement) => self.commit(queued, profile, placement.node, now),
-            Err(failure) => self.no_node(queued, profile, failure, now),
+            Ok(placement) => self.commit(queued, profile.clone(), placement.node, now),
+            Err(failure) => self.no_node(queued, profile.clone(), failure, now),
         }
+        self.metrics.cycle(&profile.name, took, &self.algorithm.cycle);
         true
     }
 
@@ -305,6 +364,9 @@ impl Scheduler {
                     now,
                 };
                 let outcome = self.algorithm.post_filter(world, &info);
+                if outcome.is_some() {
+                    self.metrics.preemption_attempt();
+                }
                 let diagnosis = &self.algorithm.diagnosis;
                 (queued.rejectors, queued.pending) = (diagnosis.rejectors, diagnosis.pending);
                 let message = diagnosis.message(self.cluster.order().len());
@@ -343,17 +405,17 @@ impl Scheduler {
         let message = rejection.message();
         self.queue.failed(queued, judge!(self), now);
         self.queue.nominator.set(&info, &nomination);
-        self.record(&info.pod, None, true, "FailedScheduling", "Scheduling", status::note(&message));
+        self.record(&info, None, true, "FailedScheduling", "Scheduling", status::note(&message));
         let condition = Condition { kind: "PodScheduled", status: "False", reason, message: &message };
-        if let Some(patch) = status::patch(&info.pod, Some(condition), &nomination, self.clock.now()) {
-            self.effects.push(Effect::PatchStatus { pod: info.pod.clone(), patch });
+        if let Some(patch) = status::patch(&info, Some(condition), &nomination, self.clock.now()) {
+            self.effects.push(Effect::PatchStatus { pod: info.clone(), patch });
         }
     }
 
     fn record(
         &mut self,
-        pod: &Arc<Pod>,
-        related: Option<Arc<Pod>>,
+        pod: &Arc<PodInfo>,
+        related: Option<Arc<PodInfo>>,
         warning: bool,
         reason: &'static str,
         action: &'static str,

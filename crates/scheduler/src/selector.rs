@@ -1,200 +1,104 @@
-//! Selectors, parsed once: over labels (pods, namespaces) and over nodes (labels and fields).
+//! Selectors of the typed objects: over labels (pods, namespaces) and over nodes (labels and fields).
 //!
-//! Parsed forms are comparable and hashable, so equal selectors of many pods are recognised as one. A selector that the
-//! API would have refused matches nothing; upstream treats such parse errors the same way for nodes and reports them for
-//! pods, which [`LabelSelector::parse`] leaves to its caller.
+//! Conditions on labels are [`machinery`]'s; here they are read from `k8s-openapi`'s types and asked about its label maps.
+//! Parsed forms are comparable and hashable, so equal selectors of many pods are recognised as one. A node selector that
+//! the API would have refused matches nothing; for pods such an error is reported.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
+use machinery::selector::LabelSelector as Conditions;
+use machinery::selector::label::{Operator, Requirement};
 
 /// A label map as `k8s-openapi` holds it.
 pub type Labels = BTreeMap<String, String>;
 
-/// Why a selector cannot be evaluated.
+/// Why a selector cannot be evaluated, in upstream's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SelectorError {
-    /// The operator is not one of `In`, `NotIn`, `Exists`, `DoesNotExist`.
-    #[error("\"{0}\" is not a valid label selector operator")]
-    Operator(String),
-    /// The operator needs values and has none, or has values and takes none.
-    #[error("{key}: Invalid value: values set must {rule} for operator {operator}")]
-    Values {
-        /// Label key of the requirement.
-        key: String,
-        /// Its operator.
-        operator: String,
-        /// What was required of the values.
-        rule: &'static str,
-    },
+#[error("{0}")]
+pub struct SelectorError(String);
+
+fn value<'a>(labels: Option<&'a Labels>, key: &str) -> Option<&'a str> {
+    labels?.get(key).map(String::as_str)
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Operator {
-    In,
-    NotIn,
-    Exists,
-    DoesNotExist,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct Requirement {
-    key: String,
-    operator: Operator,
-    values: Vec<String>,
-}
-
-impl Requirement {
-    fn matches(&self, labels: Option<&Labels>) -> bool {
-        let value = labels.and_then(|l| l.get(&self.key));
-        match self.operator {
-            Operator::In => value.is_some_and(|v| self.values.contains(v)),
-            Operator::NotIn => value.is_none_or(|v| !self.values.contains(v)),
-            Operator::Exists => value.is_some(),
-            Operator::DoesNotExist => value.is_none(),
-        }
-    }
-}
-
-/// A conjunction of label requirements in canonical order. `nothing` stands for the absent selector.
+/// Conditions on labels that must all hold.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct LabelSelector {
-    requirements: Vec<Requirement>,
-    nothing: bool,
-}
+pub struct LabelSelector(Conditions);
 
 impl LabelSelector {
     /// The selector that matches no object: what an absent selector means.
     pub fn nothing() -> Self {
-        Self { requirements: Vec::new(), nothing: true }
+        Self(Conditions::nothing())
     }
 
     /// Parses an API selector; absent means nothing, empty means everything.
     pub fn parse(selector: Option<&meta::LabelSelector>) -> Result<Self, SelectorError> {
         let Some(selector) = selector else { return Ok(Self::nothing()) };
-        let mut parsed = Self::from_labels(selector.match_labels.as_ref().into_iter().flatten());
+        let mut requirements = Vec::new();
+        let mut require = |key: &str, operator, values| {
+            Requirement::new(key.to_owned(), operator, values).map(|r| requirements.push(r)).map_err(SelectorError)
+        };
+        for (key, value) in selector.match_labels.iter().flatten() {
+            require(key, Operator::In, vec![value.clone()])?;
+        }
         for expression in selector.match_expressions.iter().flatten() {
             let operator = match expression.operator.as_str() {
                 "In" => Operator::In,
                 "NotIn" => Operator::NotIn,
                 "Exists" => Operator::Exists,
                 "DoesNotExist" => Operator::DoesNotExist,
-                other => return Err(SelectorError::Operator(other.to_owned())),
+                other => return Err(SelectorError(format!("{other:?} is not a valid label selector operator"))),
             };
-            let mut values = expression.values.clone().unwrap_or_default();
-            let wants_values = matches!(operator, Operator::In | Operator::NotIn);
-            if wants_values == values.is_empty() {
-                return Err(SelectorError::Values {
-                    key: expression.key.clone(),
-                    operator: expression.operator.clone(),
-                    rule: if wants_values { "be non-empty" } else { "be empty" },
-                });
-            }
-            values.sort_unstable();
-            parsed.requirements.push(Requirement { key: expression.key.clone(), operator, values });
+            require(&expression.key, operator, expression.values.clone().unwrap_or_default())?;
         }
-        parsed.requirements.sort_unstable();
-        Ok(parsed)
+        Ok(Self(Conditions::new(requirements)))
     }
 
     /// Every given label with exactly the given value.
-    pub fn from_labels<'a>(labels: impl IntoIterator<Item = (&'a String, &'a String)>) -> Self {
-        let mut requirements: Vec<_> = labels
-            .into_iter()
-            .map(|(key, value)| Requirement { key: key.clone(), operator: Operator::In, values: vec![value.clone()] })
-            .collect();
-        requirements.sort_unstable();
-        Self { requirements, nothing: false }
+    pub fn from_labels(labels: &Labels) -> Self {
+        Self(Conditions::from_labels(labels.iter().map(|(key, value)| (key.as_str(), value.as_str()))))
     }
 
     /// The conjunction of both selectors.
-    pub fn and(mut self, other: &Self) -> Self {
-        self.nothing |= other.nothing;
-        self.requirements.extend(other.requirements.iter().cloned());
-        self.requirements.sort_unstable();
-        self
-    }
-
-    /// Adds `key In [value]` or `key NotIn [value]`: how `matchLabelKeys` and `mismatchLabelKeys` narrow a selector.
-    pub fn require(&mut self, key: &str, value: &str, equal: bool) {
-        let operator = if equal { Operator::In } else { Operator::NotIn };
-        self.requirements.push(Requirement { key: key.to_owned(), operator, values: vec![value.to_owned()] });
-        self.requirements.sort_unstable();
+    pub fn and(self, other: &Self) -> Self {
+        if self.is_nothing() || other.is_nothing() {
+            return Self::nothing();
+        }
+        Self(Conditions::new(self.0.requirements().iter().chain(other.0.requirements()).cloned().collect()))
     }
 
     /// Whether the selector has no requirement. The selector for nothing counts as non-empty.
     pub fn is_empty(&self) -> bool {
-        !self.nothing && self.requirements.is_empty()
+        self.0.is_empty()
     }
 
     /// Whether the selector can match nothing because it was absent.
     pub fn is_nothing(&self) -> bool {
-        self.nothing
+        self.0.is_nothing()
     }
 
     /// Whether an object with these labels is selected.
     pub fn matches(&self, labels: Option<&Labels>) -> bool {
-        !self.nothing && self.requirements.iter().all(|r| r.matches(labels))
+        self.0.matches(|key| value(labels, key))
     }
 }
 
-/// One requirement on a node: on a label, or on the field `metadata.name`.
+/// A requirement on the field `metadata.name`, the only one that nodes have.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct NodeRequirement {
-    key: String,
-    test: NodeTest,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum NodeTest {
+enum NameTest {
     In(Vec<String>),
     NotIn(Vec<String>),
-    Exists,
-    DoesNotExist,
-    Gt(i64),
-    Lt(i64),
-    /// A requirement the API would have refused: it never holds.
-    Invalid,
-}
-
-impl NodeRequirement {
-    fn parse(requirement: &core::NodeSelectorRequirement) -> Self {
-        let values = || requirement.values.clone().unwrap_or_default();
-        let bound = || match values().as_slice() {
-            [one] => one.parse::<i64>().ok(),
-            _ => None,
-        };
-        let test = match requirement.operator.as_str() {
-            "In" => NodeTest::In(values()),
-            "NotIn" => NodeTest::NotIn(values()),
-            "Exists" => NodeTest::Exists,
-            "DoesNotExist" => NodeTest::DoesNotExist,
-            "Gt" => bound().map_or(NodeTest::Invalid, NodeTest::Gt),
-            "Lt" => bound().map_or(NodeTest::Invalid, NodeTest::Lt),
-            _ => NodeTest::Invalid,
-        };
-        Self { key: requirement.key.clone(), test }
-    }
-
-    fn holds(&self, value: Option<&String>) -> bool {
-        match &self.test {
-            NodeTest::In(values) => value.is_some_and(|v| values.contains(v)),
-            NodeTest::NotIn(values) => value.is_none_or(|v| !values.contains(v)),
-            NodeTest::Exists => value.is_some(),
-            NodeTest::DoesNotExist => value.is_none(),
-            NodeTest::Gt(bound) => value.and_then(|v| v.parse::<i64>().ok()).is_some_and(|v| v > *bound),
-            NodeTest::Lt(bound) => value.and_then(|v| v.parse::<i64>().ok()).is_some_and(|v| v < *bound),
-            NodeTest::Invalid => false,
-        }
-    }
 }
 
 /// A conjunction of requirements on labels and fields. An empty term matches no node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NodeTerm {
-    labels: Vec<NodeRequirement>,
-    fields: Vec<NodeRequirement>,
+    labels: Vec<Requirement>,
+    names: Vec<NameTest>,
+    /// It has a requirement that the API would have refused, so it never holds.
+    invalid: bool,
 }
 
 /// What a node selector looks at.
@@ -218,39 +122,55 @@ impl NodeFacts for core::Node {
 impl NodeTerm {
     /// Parses one term of a node selector.
     pub fn parse(term: &core::NodeSelectorTerm) -> Self {
-        let parse = |list: &Option<Vec<core::NodeSelectorRequirement>>| {
-            list.iter().flatten().map(NodeRequirement::parse).collect()
-        };
-        Self { labels: parse(&term.match_expressions), fields: parse(&term.match_fields) }
+        let mut parsed = Self { labels: Vec::new(), names: Vec::new(), invalid: false };
+        for expression in term.match_expressions.iter().flatten() {
+            let operator = match expression.operator.as_str() {
+                "In" => Some(Operator::In),
+                "NotIn" => Some(Operator::NotIn),
+                "Exists" => Some(Operator::Exists),
+                "DoesNotExist" => Some(Operator::DoesNotExist),
+                "Gt" => Some(Operator::GreaterThan),
+                "Lt" => Some(Operator::LessThan),
+                _ => None,
+            };
+            let values = expression.values.clone().unwrap_or_default();
+            match operator.map(|operator| Requirement::new(expression.key.clone(), operator, values)) {
+                Some(Ok(requirement)) => parsed.labels.push(requirement),
+                _ => parsed.invalid = true,
+            }
+        }
+        for field in term.match_fields.iter().flatten() {
+            let values = field.values.clone().unwrap_or_default();
+            match (field.key.as_str(), field.operator.as_str()) {
+                ("metadata.name", "In") => parsed.names.push(NameTest::In(values)),
+                ("metadata.name", "NotIn") => parsed.names.push(NameTest::NotIn(values)),
+                _ => parsed.invalid = true,
+            }
+        }
+        parsed
     }
 
     /// Whether the term has no requirement at all.
     pub fn is_empty(&self) -> bool {
-        self.labels.is_empty() && self.fields.is_empty()
+        self.labels.is_empty() && self.names.is_empty() && !self.invalid
     }
 
     /// Whether the node satisfies every requirement.
     pub fn matches(&self, node: &(impl NodeFacts + ?Sized)) -> bool {
-        !self.is_empty()
-            && self.labels.iter().all(|r| r.holds(node.labels().and_then(|l| l.get(&r.key))))
-            && self.fields.iter().all(|r| match r.key.as_str() {
-                "metadata.name" => match &r.test {
-                    NodeTest::In(values) => values.iter().any(|v| v == node.name()),
-                    NodeTest::NotIn(values) => values.iter().all(|v| v != node.name()),
-                    _ => false,
-                },
-                _ => false,
+        !self.invalid
+            && !self.is_empty()
+            && self.labels.iter().all(|r| r.matches(value(node.labels(), r.key())))
+            && self.names.iter().all(|test| match test {
+                NameTest::In(names) => names.iter().any(|name| name == node.name()),
+                NameTest::NotIn(names) => names.iter().all(|name| name != node.name()),
             })
     }
 
     /// The node names that the field requirements leave, or `None` when they leave any.
     pub fn node_names(&self) -> Option<Vec<&str>> {
         let mut names: Option<Vec<&str>> = None;
-        for requirement in &self.fields {
-            let NodeTest::In(values) = &requirement.test else { continue };
-            if requirement.key != "metadata.name" {
-                continue;
-            }
+        for test in &self.names {
+            let NameTest::In(values) = test else { continue };
             names = Some(match names {
                 None => values.iter().map(String::as_str).collect(),
                 Some(kept) => kept.into_iter().filter(|k| values.iter().any(|v| v == k)).collect(),

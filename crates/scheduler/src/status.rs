@@ -1,9 +1,9 @@
 //! What a failed attempt writes into its pod: the `PodScheduled` condition and the nomination. Pure.
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Map, Value, json};
 
+use crate::pod::PodInfo;
 use crate::queue::Nomination;
 
 /// The longest note an event may have.
@@ -23,12 +23,17 @@ pub struct Condition<'a> {
 }
 
 /// The strategic merge patch that brings a pod's status up to date; `None` when it is.
-pub fn patch(pod: &Pod, condition: Option<Condition<'_>>, nomination: &Nomination, now: Timestamp) -> Option<Value> {
+pub fn patch(
+    pod: &PodInfo,
+    condition: Option<Condition<'_>>,
+    nomination: &Nomination,
+    now: Timestamp,
+) -> Option<Value> {
     let mut status = Map::new();
     if let Some(condition) = condition.and_then(|c| condition_patch(pod, &c, now)) {
         status.insert("conditions".into(), json!([condition]));
     }
-    let nominated = pod.status.as_ref().and_then(|s| s.nominated_node_name.as_deref()).unwrap_or_default();
+    let nominated = pod.nominated_node().unwrap_or_default();
     if let Nomination::Set(node) = nomination
         && node != nominated
     {
@@ -38,9 +43,9 @@ pub fn patch(pod: &Pod, condition: Option<Condition<'_>>, nomination: &Nominatio
     (!status.is_empty()).then(|| json!({ "status": status }))
 }
 
-fn condition_patch(pod: &Pod, condition: &Condition<'_>, now: Timestamp) -> Option<Value> {
-    let held = pod.status.as_ref().and_then(|s| s.conditions.as_ref()?.iter().find(|c| c.type_ == condition.kind));
-    let generation = pod.metadata.generation.filter(|g| *g > 0);
+fn condition_patch(pod: &PodInfo, condition: &Condition<'_>, now: Timestamp) -> Option<Value> {
+    let held = pod.condition(condition.kind);
+    let generation = pod.generation().filter(|g| *g > 0);
     let mut transition = now;
     if let Some(held) = held.filter(|held| held.status == condition.status) {
         if held.reason.as_deref() == Some(condition.reason)
@@ -92,29 +97,29 @@ mod tests {
     #[test]
     fn a_condition_is_written_once() {
         let now = Timestamp::from_second(100).unwrap();
-        let patch_of = |pod: &Pod| patch(pod, Some(UNSCHEDULABLE), &Nomination::Keep, now);
-        let value = patch_of(&pod("p").build()).unwrap();
+        let patch_of = |pod: &PodInfo| patch(pod, Some(UNSCHEDULABLE), &Nomination::Keep, now);
+        let value = patch_of(&pod("p").info()).unwrap();
         assert_eq!(value["status"]["conditions"][0]["lastTransitionTime"], "1970-01-01T00:01:40Z");
 
         let mut held = pod("p").condition("PodScheduled", "False", "Unschedulable").build();
         if let Some(conditions) = held.status.as_mut().and_then(|s| s.conditions.as_mut()) {
             conditions[0].message = Some(UNSCHEDULABLE.message.into());
         }
-        assert_eq!(patch_of(&held), None, "nothing changed, so nothing is written");
+        assert_eq!(patch_of(&PodInfo::new(held.into())), None, "nothing changed, so nothing is written");
     }
 
     #[test]
     fn a_nomination_is_set_and_cleared() {
         let now = Timestamp::UNIX_EPOCH;
         let set = Nomination::Set("n1".into());
-        assert_eq!(patch(&pod("p").build(), None, &set, now).unwrap()["status"]["nominatedNodeName"], "n1");
-        assert_eq!(patch(&pod("p").nominated("n1").build(), None, &set, now), None);
+        assert_eq!(patch(&pod("p").info(), None, &set, now).unwrap()["status"]["nominatedNodeName"], "n1");
+        assert_eq!(patch(&pod("p").nominated("n1").info(), None, &set, now), None);
         let clear = Nomination::Set(String::new());
         assert!(
-            patch(&pod("p").nominated("n1").build(), None, &clear, now).unwrap()["status"]["nominatedNodeName"]
+            patch(&pod("p").nominated("n1").info(), None, &clear, now).unwrap()["status"]["nominatedNodeName"]
                 .is_null()
         );
-        assert_eq!(patch(&pod("p").build(), None, &clear, now), None);
+        assert_eq!(patch(&pod("p").info(), None, &clear, now), None);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Builders of pods and nodes for tests and benchmarks: `pod("a").cpu("100m").on("n1")`, `node("n1").taint(...)`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{
     Affinity, Container, ContainerImage, ContainerPort, ContainerStatus, Node, NodeAffinity, NodeSelector,
@@ -11,6 +12,8 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference, Time};
+
+use crate::pod::PodInfo;
 
 /// Builds a container.
 #[derive(Debug, Clone)]
@@ -36,6 +39,14 @@ impl ContainerBuilder {
     pub fn request(mut self, name: &str, quantity: &str) -> Self {
         let resources = self.0.resources.get_or_insert_with(ResourceRequirements::default);
         resources.requests.get_or_insert_default().insert(name.into(), Quantity(quantity.into()));
+        self
+    }
+
+    /// Requests and limits any resource, as extended ones want it.
+    pub fn limit(mut self, name: &str, quantity: &str) -> Self {
+        self = self.request(name, quantity);
+        let resources = self.0.resources.get_or_insert_with(ResourceRequirements::default);
+        resources.limits.get_or_insert_default().insert(name.into(), Quantity(quantity.into()));
         self
     }
 
@@ -95,6 +106,11 @@ impl PodBuilder {
     /// The pod.
     pub fn build(self) -> Pod {
         self.0
+    }
+
+    /// The pod as scheduling sees it.
+    pub fn info(self) -> Arc<PodInfo> {
+        Arc::new(PodInfo::new(Arc::new(self.0)))
     }
 
     /// In another namespace.

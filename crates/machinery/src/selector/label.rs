@@ -9,7 +9,7 @@ use crate::object::Meta;
 use crate::status::FieldError;
 
 /// How a label is compared with the values of a requirement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operator {
     /// `key=value`.
     Equals,
@@ -32,7 +32,7 @@ pub enum Operator {
 }
 
 /// One condition on one label.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Requirement {
     key: String,
     operator: Operator,
@@ -131,7 +131,7 @@ impl fmt::Display for Requirement {
 }
 
 /// Conditions on labels that must all hold.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct LabelSelector {
     requirements: Vec<Requirement>,
     nothing: bool,

@@ -4,13 +4,14 @@ use std::fmt;
 use std::ops::BitOr;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Node;
 
 use crate::objects::Object;
-use crate::resources::{Resources, pod_requests};
+use crate::pod::PodInfo;
+use crate::resources::Resources;
 
 /// What kind of object changed. Pods are told apart by what they are to the pod in question.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs, reason = "each variant is the kind it is named for, except for the three roles of pods")]
 pub enum Resource {
     /// A pod that is on a node.
@@ -51,7 +52,7 @@ impl fmt::Display for Resource {
 }
 
 /// A set of ways in which an object can change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Action(u32);
 
 #[allow(missing_docs, reason = "each constant is the change it is named for")]
@@ -117,6 +118,9 @@ pub struct Interest {
 }
 
 impl Interest {
+    /// Interest in everything: for plugins that cannot say what helps.
+    pub const ANY: Self = Self::new(Resource::Any, Action::ALL);
+
     /// Interest in these changes of this kind.
     pub const fn new(resource: Resource, actions: Action) -> Self {
         Self { resource, actions }
@@ -124,7 +128,40 @@ impl Interest {
 
     /// Whether an event is of interest.
     pub fn covers(&self, event: &ClusterEvent) -> bool {
-        self.resource == event.resource && self.actions.contains(event.action)
+        (self.resource == Resource::Any || self.resource == event.resource) && self.actions.contains(event.action)
+    }
+}
+
+/// What happened, as metrics label it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum EventLabel {
+    /// A change of an object.
+    Change(Resource, Action),
+    /// Something within the scheduler.
+    Custom(&'static str),
+}
+
+impl EventLabel {
+    /// A pod to schedule was created.
+    pub const POD_ADDED: Self = Self::Change(Resource::UnscheduledPod, Action::ADD);
+    /// An attempt failed.
+    pub const ATTEMPT_FAILED: Self = Self::Custom("ScheduleAttemptFailure");
+    /// A pod has sat out its backoff.
+    pub const BACKOFF_COMPLETE: Self = Self::Custom("BackoffComplete");
+    /// A pod need not sit out its backoff, as there is nothing better to do.
+    pub const POP_FROM_BACKOFF: Self = Self::Custom("PopFromBackoffQ");
+    /// A plugin asked for a pod to be tried again.
+    pub const FORCE_ACTIVATE: Self = Self::Custom("ForceActivate");
+    /// No event helped a pod in time.
+    pub const TIMEOUT: Self = Self::Custom("UnschedulableTimeout");
+}
+
+impl fmt::Display for EventLabel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Change(resource, action) => write!(f, "{resource}{}", action.label()),
+            Self::Custom(label) => f.write_str(label),
+        }
     }
 }
 
@@ -154,7 +191,7 @@ impl ClusterEvent {
     }
 
     /// A plugin asked for the pod to be tried again.
-    pub fn force_activate(pod: Arc<Pod>) -> Self {
+    pub fn force_activate(pod: Arc<PodInfo>) -> Self {
         Self {
             custom_label: Some("ForceActivate"),
             ..Self::new(Resource::Any, Action::ALL, None, Some(Object::Pod(pod)))
@@ -162,7 +199,7 @@ impl ClusterEvent {
     }
 
     /// A pod on a node is gone.
-    pub fn assigned_pod_delete(pod: Arc<Pod>) -> Self {
+    pub fn assigned_pod_delete(pod: Arc<PodInfo>) -> Self {
         Self::new(Resource::AssignedPod, Action::DELETE, Some(Object::Pod(pod)), None)
     }
 
@@ -172,10 +209,10 @@ impl ClusterEvent {
     }
 
     /// As metrics label it.
-    pub fn label(&self) -> String {
+    pub fn label(&self) -> EventLabel {
         match self.custom_label {
-            Some(label) => label.to_owned(),
-            None => format!("{}{}", self.resource, self.action.label()),
+            Some(label) => EventLabel::Custom(label),
+            None => EventLabel::Change(self.resource, self.action),
         }
     }
 
@@ -188,8 +225,8 @@ impl ClusterEvent {
     }
 
     /// The pod before and after.
-    pub fn pods(&self) -> (Option<&Arc<Pod>>, Option<&Arc<Pod>>) {
-        fn pod(object: &Object) -> Option<&Arc<Pod>> {
+    pub fn pods(&self) -> (Option<&Arc<PodInfo>>, Option<&Arc<PodInfo>>) {
+        fn pod(object: &Object) -> Option<&Arc<PodInfo>> {
             if let Object::Pod(pod) = object { Some(pod) } else { None }
         }
         (self.old.as_ref().and_then(pod), self.new.as_ref().and_then(pod))
@@ -197,52 +234,28 @@ impl ClusterEvent {
 }
 
 /// The changes of a pod that matter to scheduling; a plain update when none of the known ones.
-pub fn pod_changes(old: &Pod, new: &Pod) -> Vec<Action> {
+pub fn pod_changes(old: &PodInfo, new: &PodInfo) -> Vec<Action> {
     let mut actions = Vec::new();
-    if old.metadata.labels != new.metadata.labels {
+    if old.labels() != new.labels() {
         actions.push(Action::POD_LABEL);
     }
-    if resources_differ(old, new) {
-        let (before, after) = (pod_requests(old).exact, pod_requests(new).exact);
-        if any_less(&after, &before) {
-            actions.push(Action::POD_SCALE_DOWN);
-        }
-        if any_less(&before, &after) {
-            actions.push(Action::POD_SCALE_UP);
-        }
+    let (before, after) = (old.requests(), new.requests());
+    if any_less(after, before) {
+        actions.push(Action::POD_SCALE_DOWN);
     }
-    let count = |pod: &Pod, list: fn(&k8s_openapi::api::core::v1::PodSpec) -> usize| pod.spec.as_ref().map_or(0, list);
-    let gates = |s: &k8s_openapi::api::core::v1::PodSpec| s.scheduling_gates.as_ref().map_or(0, Vec::len);
-    if count(old, gates) > 0 && count(new, gates) == 0 {
+    if any_less(before, after) {
+        actions.push(Action::POD_SCALE_UP);
+    }
+    if !old.gates.is_empty() && new.gates.is_empty() {
         actions.push(Action::POD_GATES_ELIMINATED);
     }
-    let tolerations = |s: &k8s_openapi::api::core::v1::PodSpec| s.tolerations.as_ref().map_or(0, Vec::len);
-    if count(old, tolerations) != count(new, tolerations) {
+    if old.tolerations().len() != new.tolerations().len() {
         actions.push(Action::POD_TOLERATION);
     }
     if actions.is_empty() {
         actions.push(Action::OTHER_UPDATE);
     }
     actions
-}
-
-/// Status updates are frequent and rarely touch resources: a cheap test before requests are computed twice.
-fn resources_differ(old: &Pod, new: &Pod) -> bool {
-    let in_spec = |pod: &Pod| {
-        pod.spec.as_ref().map(|s| {
-            let containers = s.containers.iter().chain(s.init_containers.iter().flatten());
-            (s.resources.clone(), s.overhead.clone(), containers.map(|c| c.resources.clone()).collect::<Vec<_>>())
-        })
-    };
-    let in_status = |pod: &Pod| {
-        pod.status.as_ref().map(|s| {
-            let statuses = s.container_statuses.iter().flatten().chain(s.init_container_statuses.iter().flatten());
-            let of_containers =
-                statuses.map(|c| (c.resources.clone(), c.allocated_resources.clone())).collect::<Vec<_>>();
-            (s.resources.clone(), s.allocated_resources.clone(), of_containers)
-        })
-    };
-    in_spec(old) != in_spec(new) || in_status(old) != in_status(new)
 }
 
 fn any_less(a: &Resources, b: &Resources) -> bool {

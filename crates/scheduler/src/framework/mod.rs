@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 
-pub use event::{Action, ClusterEvent, Interest, Resource, node_changes, pod_changes};
+pub use event::{Action, ClusterEvent, EventLabel, Interest, Resource, node_changes, pod_changes};
 pub use profile::{At, PreFiltered, Profile, ProfileError, Weighted};
 pub use state::{CycleState, StateData};
 pub use verdict::{Code, Diagnosis, Reason, Rejection, Verdict};
@@ -71,9 +71,9 @@ pub trait Plugin: Send + Sync + 'static {
     /// The extension points it takes part in.
     fn points(self: Arc<Self>) -> Points;
 
-    /// The events after which a pod that it rejected may become schedulable.
+    /// The events after which a pod that it rejected may become schedulable: any, unless the plugin knows better.
     fn interests(&self) -> Vec<Interest> {
-        Vec::new()
+        vec![Interest::ANY]
     }
 
     /// Topology keys that it asks about beside those in pods.
@@ -118,6 +118,11 @@ pub enum Hint {
 pub trait PreEnqueue: Send + Sync {
     /// Whether the pod may be tried.
     fn pre_enqueue(&self, pod: &PodInfo) -> Result<(), Rejection>;
+
+    /// Whether the plugin itself says when the gate opens: then no event is tried on the pods it holds.
+    fn opens_by_itself(&self) -> bool {
+        false
+    }
 }
 
 /// Orders the active queue. All profiles use the same.

@@ -8,6 +8,7 @@ use super::{
     Score, Verdict,
 };
 use crate::cluster::{Cluster, NodeList};
+use crate::metrics::{Cycle, Point, Status};
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
 
@@ -95,12 +96,41 @@ impl Profile {
         pod: &PodInfo,
         cluster: &Cluster,
         diagnosis: &mut Diagnosis,
+        cycle: &mut Cycle,
+    ) -> Result<Option<PreFiltered>, Rejection> {
+        let outcome = self.pre_filter_all(state, pod, cluster, diagnosis, cycle);
+        let status = match &outcome {
+            Ok(Some(_)) => Status::Success,
+            Ok(None) => Status::Rejected(diagnosis.pre_filter_code().unwrap_or(Code::Unresolvable)),
+            Err(error) => Status::Rejected(error.code),
+        };
+        cycle.point(Point::PreFilter, status);
+        outcome
+    }
+
+    fn pre_filter_all(
+        &self,
+        state: &mut CycleState,
+        pod: &PodInfo,
+        cluster: &Cluster,
+        diagnosis: &mut Diagnosis,
+        cycle: &mut Cycle,
     ) -> Result<Option<PreFiltered>, Rejection> {
         let mut names: Option<Vec<String>> = None;
         let mut narrowing: Vec<(&'static str, PluginId)> = Vec::new();
         let mut rejected: Option<Rejection> = None;
         for at in &self.pre_filter {
-            match at.plugin.pre_filter(state, pod, cluster) {
+            let status = |outcome: &Result<PreFilterOutcome, Rejection>| match outcome {
+                Ok(PreFilterOutcome::Skip) => Status::Skip,
+                Ok(_) => Status::Success,
+                Err(rejection) => Status::Rejected(rejection.code),
+            };
+            let run = || at.plugin.pre_filter(state, pod, cluster);
+            let outcome = cycle.plugin(at.name, Point::PreFilter, run, status);
+            if outcome != Ok(PreFilterOutcome::Skip) {
+                cycle.evaluated(at.name, Point::PreFilter, 1);
+            }
+            match outcome {
                 Ok(PreFilterOutcome::Proceed) => {}
                 Ok(PreFilterOutcome::Skip) => state.skip_filters.insert(at.id),
                 Ok(PreFilterOutcome::Only(mut only)) => {
@@ -165,8 +195,47 @@ impl Profile {
         cluster: &Cluster,
     ) -> Verdict {
         for at in self.filter[part].iter().filter(|at| !state.skip_filters.contains(at.id)) {
-            if let Verdict::Reject(rejection) = at.plugin.filter(state, pod, node, cluster) {
-                return Verdict::Reject(rejection.by(at.id));
+            match at.plugin.filter(state, pod, node, cluster) {
+                Verdict::Pass => {}
+                Verdict::Reject(rejection) if rejection.is_rejection() => return Verdict::Reject(rejection.by(at.id)),
+                Verdict::Reject(error) => {
+                    let text = format!("running {:?} filter plugin: {}", at.name, error.message());
+                    return Verdict::Reject(Rejection::error(text).by(at.id));
+                }
+            }
+        }
+        Verdict::Pass
+    }
+
+    /// How far a node came through a part of the filters.
+    pub fn reached(&self, part: std::ops::Range<usize>, verdict: &Verdict) -> usize {
+        let Verdict::Reject(Rejection { plugin: Some(plugin), .. }) = verdict else { return part.end };
+        self.filter[part.clone()].iter().position(|at| at.id == *plugin).map_or(part.end, |at| part.start + at + 1)
+    }
+
+    /// As [`Profile::run_some_filters`], timing each of them.
+    pub fn run_some_filters_timed(
+        &self,
+        part: std::ops::Range<usize>,
+        state: &CycleState,
+        pod: &PodInfo,
+        node: &NodeInfo,
+        cluster: &Cluster,
+        cycle: &mut Cycle,
+    ) -> Verdict {
+        let status = |verdict: &Verdict| match verdict {
+            Verdict::Pass => Status::Success,
+            Verdict::Reject(rejection) => Status::Rejected(rejection.code),
+        };
+        for index in part {
+            let run = || self.run_some_filters(index..index + 1, state, pod, node, cluster);
+            let verdict = if state.skip_filters.contains(self.filter[index].id) {
+                Verdict::Pass
+            } else {
+                cycle.plugin(self.filter[index].name, Point::Filter, run, status)
+            };
+            if !verdict.is_pass() {
+                return verdict;
             }
         }
         Verdict::Pass
@@ -210,29 +279,40 @@ impl Profile {
     }
 
     /// Runs PreScore; plugins that see no difference between the nodes are skipped in scoring.
-    pub fn run_pre_score(&self, state: &mut CycleState, pod: &PodInfo, cluster: &Cluster, nodes: NodeList<'_>) {
+    pub fn run_pre_score(
+        &self,
+        state: &mut CycleState,
+        pod: &PodInfo,
+        cluster: &Cluster,
+        nodes: NodeList<'_>,
+        cycle: &mut Cycle,
+    ) {
         for at in &self.pre_score {
-            if !at.plugin.pre_score(state, pod, cluster, nodes) {
+            let run = || at.plugin.pre_score(state, pod, cluster, nodes);
+            let status = |differ: &bool| if *differ { Status::Success } else { Status::Skip };
+            if cycle.plugin(at.name, Point::PreScore, run, status) {
+                cycle.evaluated(at.name, Point::PreScore, 1);
+            } else {
                 state.skip_scores.insert(at.id);
             }
         }
+        cycle.point(Point::PreScore, Status::Success);
     }
 
     /// Whether an event may make a pod schedulable that these plugins rejected, and whether one of them had it pending.
     pub fn hint(
         &self,
-        pod: &PodInfo,
         rejectors: PluginSet,
         pending: PluginSet,
         event: &ClusterEvent,
-        cluster: &Cluster,
+        ask: impl Fn(&dyn Plugin) -> Hint,
     ) -> Option<bool> {
         let mut queue = None;
         for (id, interests, plugin) in &self.interests {
             if !rejectors.contains(*id) || !interests.iter().any(|i| i.covers(event)) {
                 continue;
             }
-            if plugin.hint(pod, event, cluster) == Hint::Skip {
+            if ask(&**plugin) == Hint::Skip {
                 continue;
             }
             if pending.contains(*id) {

@@ -172,13 +172,23 @@ impl Diagnosis {
     /// Records the rejection of a node.
     pub fn reject_node(&mut self, node: NodeIdx, rejection: &Rejection) {
         self.nodes.push((node, rejection.code));
+        self.reject_alike(rejection, 1);
+    }
+
+    /// Records that so many nodes, already listed in [`Diagnosis::nodes`], were rejected alike.
+    pub fn reject_alike(&mut self, rejection: &Rejection, count: usize) {
         for reason in &rejection.reasons {
             match self.histogram.iter_mut().find(|(r, _)| r == reason) {
-                Some((_, count)) => *count += 1,
-                None => self.histogram.push((reason.clone(), 1)),
+                Some((_, held)) => *held += count,
+                None => self.histogram.push((reason.clone(), count)),
             }
         }
         self.blame(rejection);
+    }
+
+    /// How final PreFilter's rejection was, if it rejected.
+    pub fn pre_filter_code(&self) -> Option<Code> {
+        self.pre_filter.as_ref().and(self.absent.as_ref()).map(|rejection| rejection.code)
     }
 
     /// Records which plugin rejected.

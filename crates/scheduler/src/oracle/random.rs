@@ -4,16 +4,22 @@ use std::sync::Arc;
 
 use informer::clock::Fake;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{
+    Node, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeSpec, Pod,
+    VolumeNodeAffinity,
+};
+use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use super::World;
+use super::{Claim, World};
 use crate::config::Configuration;
 use crate::objects::Object;
 use crate::pod::PodInfo;
 use crate::registry::Registry;
-use crate::scheduler::{Effect, Scheduler};
+use crate::scheduler::{Effect, PreemptJob, Scheduler};
+use crate::selector::NodeFacts;
 use crate::testing::{container, node, pod};
 
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
@@ -81,6 +87,9 @@ pub(super) fn random_pod(rng: &mut SmallRng, index: usize) -> Pod {
     if rng.random_bool(0.2) {
         builder = builder.prefers_away(rng.random_range(1..100), "app", one(rng, APPS), key(rng));
     }
+    if rng.random_bool(0.3) {
+        builder = builder.priority(one(rng, &["10", "100"]).parse().unwrap_or_default());
+    }
     for _ in 0..rng.random_range(0..3) {
         if rng.random_bool(0.3) {
             let when = one(rng, &["DoNotSchedule", "ScheduleAnyway"]);
@@ -94,6 +103,104 @@ pub(super) fn random_pod(rng: &mut SmallRng, index: usize) -> Pod {
     builder.build()
 }
 
+/// Claims of namespace `default`: of each zone, one of no zone, one that waits for its pod, one for one pod at all.
+fn volumes(scheduler: &mut Scheduler, world: &mut World) {
+    let mut claim = |name: &str, claim: Claim| {
+        let mode = if claim.exclusive { "ReadWriteOncePod" } else { "ReadWriteMany" };
+        let class = Some(if claim.waits { "waits" } else { "" }.to_owned());
+        let annotations =
+            (!claim.waits).then(|| [("pv.kubernetes.io/bind-completed".to_owned(), "yes".to_owned())].into());
+        let metadata = |namespace: Option<&str>| ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: namespace.map(str::to_owned),
+            resource_version: Some("1".to_owned()),
+            annotations: if namespace.is_some() { annotations.clone() } else { None },
+            ..Default::default()
+        };
+        let spec = PersistentVolumeClaimSpec {
+            access_modes: Some(vec![mode.to_owned()]),
+            storage_class_name: class.clone(),
+            volume_name: (!claim.waits).then(|| name.to_owned()),
+            ..Default::default()
+        };
+        let held =
+            PersistentVolumeClaim { metadata: metadata(Some("default")), spec: Some(spec), ..Default::default() };
+        scheduler.observe(None, Some(Object::PersistentVolumeClaim(Arc::new(held))));
+        if !claim.waits {
+            let affinity = claim.zone.map(|zone| VolumeNodeAffinity {
+                required: pod("x")
+                    .node_affinity(ZONE, "In", &[zone])
+                    .build()
+                    .spec
+                    .and_then(|s| s.affinity?.node_affinity?.required_during_scheduling_ignored_during_execution),
+            });
+            let spec = PersistentVolumeSpec { node_affinity: affinity, ..Default::default() };
+            let volume = PersistentVolume { metadata: metadata(None), spec: Some(spec), ..Default::default() };
+            scheduler.observe(None, Some(Object::PersistentVolume(Arc::new(volume))));
+        }
+        world.claims.insert(name.to_owned(), claim);
+    };
+    for zone in ["a", "b", "c"] {
+        claim(&format!("in-{zone}"), Claim { zone: Some(zone), ..Default::default() });
+    }
+    claim("anywhere", Claim::default());
+    claim("waits", Claim { waits: true, ..Default::default() });
+    claim("exclusive", Claim { exclusive: true, ..Default::default() });
+    let class = StorageClass {
+        metadata: ObjectMeta { name: Some("waits".to_owned()), ..Default::default() },
+        provisioner: "example.com/disks".to_owned(),
+        volume_binding_mode: Some("WaitForFirstConsumer".to_owned()),
+        ..Default::default()
+    };
+    scheduler.observe(None, Some(Object::StorageClass(Arc::new(class))));
+}
+
+fn with_volume(rng: &mut SmallRng, mut pod: Pod) -> Pod {
+    if rng.random_bool(0.25) && pod.metadata.namespace.as_deref() == Some("default") {
+        let name = one(rng, &["in-a", "in-b", "in-c", "anywhere", "waits", "exclusive"]);
+        let claimed = crate::testing::pod("x").claim(name).build();
+        pod.spec.get_or_insert_default().volumes = claimed.spec.and_then(|s| s.volumes);
+    }
+    pod
+}
+
+/// Whether an eviction makes sense: everyone of lower priority, all on one node, and room for the pod without them.
+fn check_eviction(world: &World, info: &PodInfo, job: Option<&PreemptJob>, about: &dyn Fn() -> String) {
+    let without = |node: &str, leaves: &dyn Fn(&PodInfo) -> bool| World {
+        placed: world.placed.iter().filter(|(p, on)| on != node || !leaves(p)).cloned().collect(),
+        ..world.clone()
+    };
+    let Some(job) = job else {
+        // Nobody was evicted: for pods that look at nobody else, evicting everyone below must not help either.
+        let is_simple = info.affinity.is_none()
+            && info.spread.is_empty()
+            && info.named_claims().next().is_none()
+            && !world.placed.iter().any(|(p, _)| p.is_terminating())
+            && world.placed.iter().all(|(p, _)| p.affinity.is_none());
+        for node in world.nodes.iter().filter(|_| is_simple) {
+            let emptied = without(node.name(), &|p| p.priority < info.priority);
+            let evictable = emptied.placed.len() < world.placed.len();
+            assert!(
+                !evictable || emptied.objection(info, node).is_some(),
+                "{} could be freed; {}",
+                node.name(),
+                about()
+            );
+        }
+        return;
+    };
+    let node = world.node(&job.node).unwrap_or_else(|| panic!("no node {}; {}", job.node, about()));
+    for victim in &job.victims {
+        assert!(victim.priority < info.priority, "{} is no less important; {}", victim.name(), about());
+        let placed = world.placed.iter().any(|(p, on)| p.uid() == victim.uid() && *on == job.node);
+        assert!(placed, "{} is not on {}; {}", victim.name(), job.node, about());
+    }
+    // Those that are leaving anyway need not be evicted.
+    let is_leaving = |p: &PodInfo| p.is_terminating() && p.priority < info.priority;
+    let freed = without(&job.node, &|p| is_leaving(p) || job.victims.iter().any(|v| v.uid() == p.uid()));
+    assert_eq!(freed.objection(info, node), None, "evicting is not enough; {}", about());
+}
+
 fn check(seed: u64) {
     let rng = &mut SmallRng::seed_from_u64(seed);
     let clock = Fake::at(Timestamp::UNIX_EPOCH);
@@ -105,19 +212,22 @@ fn check(seed: u64) {
         scheduler.observe(None, Some(Object::Node(node.clone())));
         world.nodes.push(node);
     }
+    volumes(&mut scheduler, &mut world);
     for index in 0..40 {
         disturb(rng, &mut scheduler, &mut world);
         let incoming = random_pod(rng, index);
+        let incoming = with_volume(rng, incoming);
         let info = PodInfo::new(Arc::new(incoming.clone()));
         let expected = world.best(&info);
-        scheduler.observe(None, Some(Object::Pod(Arc::new(incoming.clone()))));
+        let observed = Arc::new(PodInfo::new(Arc::new(incoming.clone())));
+        scheduler.observe(None, Some(Object::Pod(observed.clone())));
         while scheduler.schedule_one() {}
-        let mut bound = None;
+        let (mut bound, mut preempting) = (None, None);
         for effect in scheduler.take_effects() {
-            if let Effect::Bind(job) = effect
-                && job.pod.uid() == info.uid()
-            {
-                bound = Some(job.node.to_string());
+            match effect {
+                Effect::Bind(job) if job.pod.uid() == info.uid() => bound = Some(job.node.to_string()),
+                Effect::Preempt(job) => preempting = Some(job),
+                _ => {}
             }
         }
         let about = || format!("seed {seed}, pod {index}: {incoming:#?}");
@@ -125,18 +235,27 @@ fn check(seed: u64) {
             Some(node) => {
                 assert!(expected.contains(node), "placed on {node}, expected one of {expected:?}; {}", about())
             }
-            None => assert!(expected.is_empty(), "not placed, but {expected:?} would do; {}", about()),
+            None => {
+                assert!(expected.is_empty(), "not placed, but {expected:?} would do; {}", about());
+                check_eviction(&world, &info, preempting.as_ref(), &about);
+            }
         }
         match bound {
             Some(node) => {
                 scheduler.bound(info.uid());
-                let mut confirmed = incoming.clone();
+                for claim in info.named_claims() {
+                    // From now on the claim is provisioned for this node.
+                    if let Some(claim) = world.claims.get_mut(claim).filter(|c| c.waits) {
+                        claim.selected = Some(node.clone());
+                    }
+                }
+                let mut confirmed = incoming;
                 confirmed.spec.get_or_insert_default().node_name = Some(node.clone());
-                scheduler
-                    .observe(Some(Object::Pod(Arc::new(incoming))), Some(Object::Pod(Arc::new(confirmed.clone()))));
-                world.place(confirmed, &node);
+                let confirmed = Arc::new(PodInfo::new(Arc::new(confirmed)));
+                scheduler.observe(Some(Object::Pod(observed)), Some(Object::Pod(confirmed.clone())));
+                world.placed.push((confirmed, node));
             }
-            None => scheduler.observe(Some(Object::Pod(Arc::new(incoming))), None),
+            None => scheduler.observe(Some(Object::Pod(observed)), None),
         }
         scheduler.take_effects();
         scheduler.check_invariants().unwrap();
@@ -147,18 +266,18 @@ fn check(seed: u64) {
 fn disturb(rng: &mut SmallRng, scheduler: &mut Scheduler, world: &mut World) {
     if rng.random_bool(0.1) && !world.placed.is_empty() {
         let (gone, _) = world.placed.swap_remove(rng.random_range(0..world.placed.len()));
-        scheduler.observe(Some(Object::Pod(gone.pod.clone())), None);
+        scheduler.observe(Some(Object::Pod(gone)), None);
     }
     if rng.random_bool(0.1) && !world.placed.is_empty() {
         // A pod begins to leave: spreading no longer counts it, but it takes its room.
         let position = rng.random_range(0..world.placed.len());
-        let old = world.placed[position].0.pod.clone();
-        let mut leaving = (*old).clone();
+        let old = world.placed[position].0.clone();
+        let mut leaving = old.object().map(|pod| Pod::clone(pod)).expect("it was made from an object");
         leaving.metadata.deletion_timestamp =
             Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(Timestamp::UNIX_EPOCH));
-        let leaving = Arc::new(leaving);
+        let leaving = Arc::new(PodInfo::new(Arc::new(leaving)));
         scheduler.observe(Some(Object::Pod(old)), Some(Object::Pod(leaving.clone())));
-        world.placed[position].0 = Arc::new(PodInfo::new(leaving));
+        world.placed[position].0 = leaving;
     }
     if rng.random_bool(0.1) {
         let position = rng.random_range(0..world.nodes.len());

@@ -28,7 +28,7 @@ struct Simulation {
     scheduler: Scheduler,
     version: u64,
     nodes: BTreeMap<String, Arc<Node>>,
-    pods: BTreeMap<String, Arc<Pod>>,
+    pods: BTreeMap<String, Arc<PodInfo>>,
     /// Changes on their way to the scheduler, in order.
     watch: VecDeque<(Option<Object>, Option<Object>)>,
     requests: Vec<BindJob>,
@@ -69,7 +69,7 @@ impl Simulation {
         self.version += 1;
         pod.metadata.resource_version = Some(self.version.to_string());
         let key = pod.metadata.name.clone().unwrap_or_default();
-        let pod = Arc::new(pod);
+        let pod = Arc::new(PodInfo::new(Arc::new(pod)));
         let old = self.pods.insert(key, pod.clone()).map(Object::Pod);
         self.watch.push_back((old, Some(Object::Pod(pod))));
     }
@@ -111,10 +111,9 @@ impl Simulation {
         }
     }
 
-    fn patch(&mut self, pod: &Pod, patch: &serde_json::Value) {
-        let name = pod.metadata.name.as_deref().unwrap_or_default();
-        let Some(held) = self.pods.get(name).filter(|p| p.metadata.uid == pod.metadata.uid) else { return };
-        let mut held = (**held).clone();
+    fn patch(&mut self, pod: &PodInfo, patch: &serde_json::Value) {
+        let Some(held) = self.pods.get(pod.name()).filter(|p| p.uid() == pod.uid()) else { return };
+        let mut held = object(held);
         if let Some(value) = patch["status"].get("nominatedNodeName") {
             held.status.get_or_insert_default().nominated_node_name = value.as_str().map(str::to_owned);
         }
@@ -128,15 +127,15 @@ impl Simulation {
         if fate == 1 {
             return self.scheduler.bind_failed(&uid, &ApiFailure::Other("connection refused".into()));
         }
-        let pod = self.pods.get(&name).filter(|p| p.metadata.uid.as_deref() == Some(&*uid)).cloned();
+        let pod = self.pods.get(&name).filter(|p| *p.uid() == uid).cloned();
         let Some(pod) = pod.filter(|_| self.nodes.contains_key(&*job.node)) else {
             return self.scheduler.bind_failed(&uid, &ApiFailure::NotFound(format!("pods {name:?} not found")));
         };
-        if pod.spec.as_ref().and_then(|s| s.node_name.as_ref()).is_some() {
+        if pod.node_name().is_some() {
             // The API binds a pod once: this is what keeps two schedulers from doing harm.
             return self.scheduler.bind_failed(&uid, &ApiFailure::Conflict(format!("pod {name} is already assigned")));
         }
-        let mut bound = (*pod).clone();
+        let mut bound = object(&pod);
         bound.spec.get_or_insert_default().node_name = Some(job.node.to_string());
         self.write(bound);
         match fate {
@@ -162,12 +161,8 @@ impl Simulation {
                 let name = self.nodes.keys().nth(position).cloned().unwrap_or_default();
                 let gone = self.nodes.remove(&name).expect("it was just found");
                 self.watch.push_back((Some(Object::Node(gone)), None));
-                let stranded: Vec<_> = self
-                    .pods
-                    .values()
-                    .filter(|p| on(p) == Some(&name))
-                    .filter_map(|p| p.metadata.name.clone())
-                    .collect();
+                let stranded: Vec<_> =
+                    self.pods.values().filter(|p| p.node_name() == Some(&name)).map(|p| p.name().to_owned()).collect();
                 stranded.iter().for_each(|pod| self.remove(pod));
             }
             7 => {
@@ -216,10 +211,10 @@ impl Simulation {
     }
 
     fn check(&self) {
-        let mut world = World { nodes: self.nodes.values().cloned().collect(), placed: Vec::new() };
+        let mut world = World { nodes: self.nodes.values().cloned().collect(), ..Default::default() };
         for pod in self.pods.values() {
-            if let Some(node) = on(pod) {
-                world.place((**pod).clone(), node);
+            if let Some(node) = pod.node_name() {
+                world.placed.push((pod.clone(), node.to_owned()));
             }
         }
         for node in self.nodes.values() {
@@ -232,17 +227,16 @@ impl Simulation {
             );
             assert!(world.on(node).count() as i64 <= pods, "seed {}: too many pods", self.seed);
         }
-        for pod in self.pods.values().filter(|p| on(p).is_none()) {
-            let info = PodInfo::new(pod.clone());
-            let legal = world.best(&info);
-            assert!(legal.is_empty(), "seed {}: pod {} is left over, but {legal:?} would do", self.seed, info.name());
+        for pod in self.pods.values().filter(|p| p.node_name().is_none()) {
+            let legal = world.best(pod);
+            assert!(legal.is_empty(), "seed {}: pod {} is left over, but {legal:?} would do", self.seed, pod.name());
         }
         self.scheduler.check_invariants().unwrap();
     }
 }
 
-fn on(pod: &Pod) -> Option<&String> {
-    pod.spec.as_ref().and_then(|s| s.node_name.as_ref())
+fn object(pod: &PodInfo) -> Pod {
+    pod.object().map(|object| Pod::clone(object)).expect("it was made from an object")
 }
 
 fn start(clock: &Arc<Fake>, seed: u64) -> Scheduler {

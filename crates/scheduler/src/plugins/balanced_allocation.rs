@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::resource_score::{ResourceScorer, ScoredResource, Strategy, default_resources};
 use crate::cluster::{Cluster, NodeList};
-use crate::framework::{CycleState, Plugin, Points, PreScore, Score};
+use crate::framework::{CycleState, Interest, Plugin, Points, PreScore, Score};
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
 
@@ -37,6 +37,11 @@ impl Plugin for BalancedAllocation {
 
     fn points(self: Arc<Self>) -> Points {
         Points { pre_score: Some(self.clone()), score: Some(self), ..Default::default() }
+    }
+
+    fn interests(&self) -> Vec<Interest> {
+        // It rejects no pod.
+        Vec::new()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::framework::{Bind, Plugin, Points, Work};
+use crate::framework::{Bind, Interest, Plugin, Points, Work};
 use crate::pod::PodInfo;
 
 /// Binds every pod that comes to it.
@@ -16,11 +16,16 @@ impl Plugin for DefaultBinder {
     fn points(self: Arc<Self>) -> Points {
         Points { bind: Some(self), ..Default::default() }
     }
+
+    fn interests(&self) -> Vec<Interest> {
+        // It rejects no pod.
+        Vec::new()
+    }
 }
 
 impl Bind for DefaultBinder {
     fn bind(&self, pod: &Arc<PodInfo>, node: &str) -> Option<Work> {
-        let (pod, node) = (pod.pod.clone(), node.to_owned());
+        let (pod, node) = (pod.clone(), node.to_owned());
         Some(Box::new(move |api| api.bind(&pod, &node)))
     }
 }

@@ -1,12 +1,14 @@
 //! DefaultPreemption: when no node has room, evict pods of lower priority from the node where that hurts least.
 //!
 //! Deciding happens here, on copies of nodes; evicting is an effect. Disruption budgets are respected where possible: a
-//! node is judged first by how many budgets it would break.
+//! node is judged first by how many budgets it would break. What evictions from a node would come to is remembered for
+//! pods of the same needs ([`memory`]), as long as neither the node nor what is promised on it changes.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
 
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use parking_lot::Mutex;
 use rand::Rng;
 
 use crate::cluster::Cluster;
@@ -21,18 +23,22 @@ use crate::pod::PodInfo;
 use crate::preemption::Preempting;
 use crate::schedule::{Attempt, World, filter_with_nominated};
 use crate::selector::LabelSelector;
+use memory::{Memory, Outcome};
+
+mod memory;
 
 /// Makes room by evictions.
 #[derive(Default)]
 pub struct DefaultPreemption {
     args: DefaultPreemptionArgs,
     preempting: Arc<Preempting>,
+    memory: Mutex<Memory>,
 }
 
 impl DefaultPreemption {
     /// With these arguments; `preempting` says which evictions are under way.
     pub fn new(args: DefaultPreemptionArgs, preempting: Arc<Preempting>) -> Self {
-        Self { args, preempting }
+        Self { args, preempting, memory: Mutex::default() }
     }
 
     fn candidates_wanted(&self, nodes: usize) -> usize {
@@ -67,14 +73,54 @@ impl PreEnqueue for DefaultPreemption {
         }
         Ok(())
     }
+
+    fn opens_by_itself(&self) -> bool {
+        // The scheduler is told when evictions have ended, and tries the pod then.
+        true
+    }
 }
 
-/// A node and the pods to evict from it, most important first.
+/// The pods to evict from a node, most important first, and how much that hurts.
+#[derive(Debug)]
+struct Victims {
+    pods: Vec<Arc<PodInfo>>,
+    harm: Harm,
+}
+
+/// How much evictions hurt; less is better. Compared in the order of the fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Harm {
+    /// Disruption budgets broken.
+    violations: i64,
+    /// The highest priority among the victims.
+    highest: i32,
+    /// The sum of the priorities, shifted to be positive, so that more victims never make a smaller sum.
+    sum: i64,
+    count: usize,
+    /// When the most important victim that started first started: the later the better.
+    earliest: Reverse<i128>,
+}
+
+impl Victims {
+    fn new(pods: Vec<Arc<PodInfo>>, violations: i64) -> Self {
+        let highest = pods.iter().map(|v| v.priority).max().unwrap_or(i32::MIN);
+        let most_important = pods.iter().filter(|v| v.priority == highest);
+        let harm = Harm {
+            violations,
+            highest,
+            sum: pods.iter().map(|v| i64::from(v.priority) + i64::from(i32::MAX) + 1).sum(),
+            count: pods.len(),
+            earliest: Reverse(most_important.map(|v| started(v)).min().unwrap_or(i128::MAX)),
+        };
+        Self { pods, harm }
+    }
+}
+
+/// A node and whom to evict from it.
 #[derive(Debug, Clone)]
 struct Candidate {
     node: NodeIdx,
-    victims: Vec<Arc<PodInfo>>,
-    violations: i64,
+    victims: Arc<Victims>,
 }
 
 impl PostFilter for DefaultPreemption {
@@ -102,10 +148,10 @@ impl PostFilter for DefaultPreemption {
         let node = attempt.world.cluster.node(best.node).name().to_owned();
         let message = format!(
             "preemption: found a potential placement for pod on node {node}, preempting {} victims",
-            best.victims.len()
+            best.victims.pods.len()
         );
         PostFilterOutcome {
-            result: Some(PostFilterResult { nominate: node, victims: best.victims }),
+            result: Some(PostFilterResult { nominate: node, victims: best.victims.pods.clone() }),
             success: true,
             message,
         }
@@ -115,7 +161,7 @@ impl PostFilter for DefaultPreemption {
 /// Whether the pod may have others evicted at all.
 fn is_eligible(attempt: &Attempt<'_>) -> Result<(), &'static str> {
     let pod = attempt.pod;
-    if pod.pod.spec.as_ref().and_then(|s| s.preemption_policy.as_deref()) == Some("Never") {
+    if pod.never_preempts {
         return Err("not eligible due to preemptionPolicy=Never.");
     }
     let cluster = attempt.world.cluster;
@@ -132,10 +178,9 @@ fn is_eligible(attempt: &Attempt<'_>) -> Result<(), &'static str> {
 }
 
 fn is_leaving_by_preemption(pod: &PodInfo) -> bool {
-    let conditions = pod.pod.status.as_ref().and_then(|s| s.conditions.as_ref());
     pod.is_terminating()
-        && conditions
-            .and_then(|c| c.iter().find(|c| c.type_ == "DisruptionTarget"))
+        && pod
+            .condition("DisruptionTarget")
             .is_some_and(|c| c.status == "True" && c.reason.as_deref() == Some("PreemptionByScheduler"))
 }
 
@@ -149,16 +194,20 @@ impl DefaultPreemption {
             return (Vec::new(), diagnosis);
         }
         let world = attempt.world;
-        let budgets = Budgets::of(world.cluster);
+        let mut memory = self.memory.lock();
+        let mut remembered = memory.of(attempt);
         let offset = attempt.rng.random_range(0..potential.len());
         let wanted = self.candidates_wanted(potential.len());
         let (mut candidates, mut violating) = (Vec::new(), Vec::new());
         let (front, back) = potential.split_at(offset);
-        for idx in back.iter().chain(front) {
-            match select_victims(world, attempt.state, attempt.pod, world.cluster.node(*idx), &budgets) {
-                Ok(candidate) if candidate.violations == 0 => candidates.push(candidate),
-                Ok(candidate) => violating.push(candidate),
-                Err(rejection) => diagnosis.reject_node(*idx, &rejection),
+        for &node in back.iter().chain(front) {
+            let outcome = remembered.outcome(node, |budgets| {
+                select_victims(world, attempt.state, attempt.pod, world.cluster.node(node), budgets)
+            });
+            match outcome {
+                Outcome::Helps(victims) if victims.harm.violations == 0 => candidates.push(Candidate { node, victims }),
+                Outcome::Helps(victims) => violating.push(Candidate { node, victims }),
+                Outcome::Rejected(rejection) => diagnosis.reject_node(node, &rejection),
             }
             if !candidates.is_empty() && candidates.len() + violating.len() >= wanted {
                 break;
@@ -176,7 +225,7 @@ fn select_victims(
     pod: &Arc<PodInfo>,
     node: &NodeInfo,
     budgets: &Budgets,
-) -> Result<Candidate, Rejection> {
+) -> Result<Victims, Rejection> {
     let mut potential: Vec<_> = node.pods().iter().filter(|p| p.priority < pod.priority).cloned().collect();
     if potential.is_empty() {
         return Err(Rejection::unresolvable("No preemption victims found for incoming pod"));
@@ -205,7 +254,7 @@ fn select_victims(
     if victims.is_empty() {
         return Err(Rejection::error(format!("expected at least one victim pod on node {:?}", node.name())));
     }
-    Ok(Candidate { node: node.idx(), victims, violations })
+    Ok(Victims::new(victims, violations))
 }
 
 /// A copy of a node, and of the states that follow its pods, to try things on.
@@ -253,23 +302,16 @@ fn importance(pod: &PodInfo) -> (Reverse<i32>, i128) {
 }
 
 fn started(pod: &PodInfo) -> i128 {
-    let time = pod.pod.status.as_ref().and_then(|s| s.start_time.as_ref());
-    time.map_or(i128::MAX, |t| t.0.as_nanosecond())
+    pod.started().map_or(i128::MAX, |t| t.as_nanosecond())
 }
 
 /// The node where evictions hurt least.
 fn pick(candidates: Vec<Candidate>) -> Option<Candidate> {
-    candidates.into_iter().min_by_key(|candidate| {
-        let highest = candidate.victims.iter().map(|v| v.priority).max().unwrap_or(i32::MIN);
-        // Shifted to be positive, so that more victims never make a smaller sum.
-        let sum: i64 = candidate.victims.iter().map(|v| i64::from(v.priority) + i64::from(i32::MAX) + 1).sum();
-        let most_important = candidate.victims.iter().filter(|v| v.priority == highest);
-        let earliest = most_important.map(|v| started(v)).min().unwrap_or(i128::MAX);
-        (candidate.violations, highest, sum, candidate.victims.len(), Reverse(earliest))
-    })
+    candidates.into_iter().min_by_key(|candidate| candidate.victims.harm)
 }
 
 /// Disruption budgets, parsed.
+#[derive(Default)]
 struct Budgets(Vec<(Arc<PodDisruptionBudget>, LabelSelector)>);
 
 impl Budgets {
@@ -315,7 +357,10 @@ fn ask_extenders(attempt: &Attempt<'_>, candidates: Vec<Candidate>) -> Result<Ve
     if extenders.peek().is_none() {
         return Ok(candidates);
     }
-    let named = candidates.into_iter().map(|c| (cluster.node(c.node).name().to_owned(), c.victims, c.violations));
+    let named = candidates.into_iter().map(|c| {
+        let Victims { pods, harm } = &*c.victims;
+        (cluster.node(c.node).name().to_owned(), pods.clone(), harm.violations)
+    });
     let mut victims: VictimsByNode = named.collect();
     for extender in extenders {
         let mut narrowed = match extender.preempt(attempt.pod, victims.clone()) {
@@ -338,7 +383,8 @@ fn ask_extenders(attempt: &Attempt<'_>, candidates: Vec<Candidate>) -> Result<Ve
         }
     }
     let candidate = |(name, victims, violations): (String, Vec<Arc<PodInfo>>, i64)| {
-        cluster.node_named(&name).map(|node| Candidate { node: node.idx(), victims, violations })
+        let victims = Arc::new(Victims::new(victims, violations));
+        cluster.node_named(&name).map(|node| Candidate { node: node.idx(), victims })
     };
     Ok(victims.into_iter().filter_map(candidate).collect())
 }

@@ -14,8 +14,7 @@ pub fn default_selector(pod: &PodInfo, objects: &Objects) -> LabelSelector {
             labels.extend(selector.clone());
         }
     }
-    let owners = pod.pod.metadata.owner_references.iter().flatten();
-    let Some(owner) = owners.into_iter().find(|o| o.controller == Some(true)) else {
+    let Some(owner) = &pod.owner else {
         return LabelSelector::from_labels(&labels);
     };
     let of_controller = match (owner.api_version.as_str(), owner.kind.as_str()) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::cluster::{Cluster, ImageState, NodeList};
-use crate::framework::{CycleState, MAX_SCORE, Plugin, Points, PreScore, Score};
+use crate::framework::{CycleState, Interest, MAX_SCORE, Plugin, Points, PreScore, Score};
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
 
@@ -32,6 +32,11 @@ impl Plugin for ImageLocality {
     fn points(self: Arc<Self>) -> Points {
         Points { pre_score: Some(self.clone()), score: Some(self), ..Default::default() }
     }
+
+    fn interests(&self) -> Vec<Interest> {
+        // It rejects no pod.
+        Vec::new()
+    }
 }
 
 /// The name as nodes report it: without a tag, `latest` is meant.
@@ -52,7 +57,7 @@ impl PreScore for ImageLocality {
         images.known.clear();
         images.count = 0;
         let nodes = cluster.order().len() as f64;
-        for image in pod.images() {
+        for image in &pod.images {
             images.count += 1;
             if let Some(known) = cluster.image(image).or_else(|| cluster.image(&normalized(image))) {
                 let scaled = (known.size as f64 * (known.nodes.len() as f64 / nodes)) as i64;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Node;
 
 use crate::classes::TermKind;
 use crate::cluster::{Cluster, NodeList};
@@ -206,13 +206,12 @@ impl Plugin for InterPodAffinity {
     }
 }
 
-fn pods_help(pod: &PodInfo, old: Option<&Arc<Pod>>, new: Option<&Arc<Pod>>, cluster: &Cluster) -> bool {
-    let (old, new) = (old.map(|p| PodInfo::new(p.clone())), new.map(|p| PodInfo::new(p.clone())));
+fn pods_help(pod: &PodInfo, old: Option<&Arc<PodInfo>>, new: Option<&Arc<PodInfo>>, cluster: &Cluster) -> bool {
     let (required, anti) =
         pod.affinity.as_ref().map_or((&[][..], &[][..]), |a| (&a.required[..], &a.required_anti[..]));
     let wanted = |p: &PodInfo| selects_all(required, p, cluster);
     let unwanted = |p: &PodInfo| anti.iter().any(|t| selects(t, p, cluster));
-    match (&old, &new) {
+    match (old, new) {
         (Some(old), Some(new)) => (!wanted(old) && wanted(new)) || (unwanted(old) && !unwanted(new)),
         (None, Some(new)) => wanted(new),
         (Some(old), None) => {

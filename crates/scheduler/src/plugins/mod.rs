@@ -7,6 +7,7 @@ mod default_selector;
 pub mod image_locality;
 pub mod inter_pod_affinity;
 pub mod node_affinity;
+pub mod node_declared_features;
 pub mod node_name;
 pub mod node_ports;
 pub mod node_resources_fit;
@@ -40,7 +41,7 @@ pub const IMAGE_LOCALITY: &str = "ImageLocality";
 pub const INTER_POD_AFFINITY: &str = "InterPodAffinity";
 /// Name of [`node_affinity::NodeAffinity`].
 pub const NODE_AFFINITY: &str = "NodeAffinity";
-/// Name of the plugin that matches features.
+/// Name of [`node_declared_features::NodeDeclaredFeatures`].
 pub const NODE_DECLARED_FEATURES: &str = "NodeDeclaredFeatures";
 /// Name of [`node_name::NodeName`].
 pub const NODE_NAME: &str = "NodeName";

@@ -32,7 +32,6 @@ impl Plugin for NodePorts {
 
     fn hint(&self, pod: &PodInfo, event: &ClusterEvent, _: &Cluster) -> Hint {
         let (Some(deleted), None) = event.pods() else { return Hint::Queue };
-        let deleted = PodInfo::new(deleted.clone());
         let held = deleted.node_name().or(deleted.nominated_node()).is_some();
         if held && conflict(&pod.host_ports, &deleted.host_ports) { Hint::Queue } else { Hint::Skip }
     }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Pod;
 use smallvec::SmallVec;
 
 use super::resource_score::ResourceScorer;
@@ -13,7 +12,7 @@ use crate::framework::{
 };
 use crate::node::{NodeIdx, NodeInfo};
 use crate::pod::PodInfo;
-use crate::resources::{Resources, is_extended, pod_requests};
+use crate::resources::{Resources, is_extended};
 
 /// Rejects nodes without room for the pod's requests; ranks by how much room is left.
 pub struct NodeResourcesFit {
@@ -116,16 +115,9 @@ impl Plugin for NodeResourcesFit {
                 self.judge(pod.requests(), &after).is_pass()
                     && old.is_none_or(|old| has_grown(pod.requests(), &empty(old), &after))
             }
-            (Resource::AssignedPod, _, (Some(old), None)) => {
-                let held = |pod: &Pod| {
-                    let nominated = pod.status.as_ref().and_then(|s| s.nominated_node_name.as_deref());
-                    Cluster::is_assigned(pod) || nominated.is_some_and(|n| !n.is_empty())
-                };
-                held(old)
-            }
+            (Resource::AssignedPod, _, (Some(old), None)) => old.node_name().or(old.nominated_node()).is_some(),
             (Resource::AssignedPod, _, (Some(old), Some(new))) => {
-                Cluster::is_assigned(new)
-                    && has_freed(pod.requests(), &pod_requests(old).exact, &pod_requests(new).exact)
+                new.node_name().is_some() && has_freed(pod.requests(), old.requests(), new.requests())
             }
             _ => true,
         };

@@ -49,9 +49,7 @@ impl Plugin for NodeUnschedulable {
         let cordoned = |node: &Arc<Node>| node.spec.as_ref().and_then(|s| s.unschedulable).unwrap_or(false);
         let helps = match (event.nodes(), event.pods()) {
             ((old, Some(new)), _) => old.is_none_or(cordoned) && !cordoned(new),
-            (_, (_, Some(pod))) => {
-                self.is_tolerated(pod.spec.as_ref().and_then(|s| s.tolerations.as_deref()).unwrap_or_default())
-            }
+            (_, (_, Some(pod))) => self.is_tolerated(pod.tolerations()),
             _ => true,
         };
         if helps { Hint::Queue } else { Hint::Skip }

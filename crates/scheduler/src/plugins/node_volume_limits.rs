@@ -47,7 +47,7 @@ fn collect(pod: &PodInfo, objects: &Objects, is_new: bool, volumes: &mut Volumes
             continue;
         };
         if matches!(reference, ClaimRef::Ephemeral { .. }) {
-            is_for_pod(claim, &pod.pod).map_err(Rejection::error)?;
+            is_for_pod(claim, pod).map_err(Rejection::error)?;
         }
         if let Some(key) =
             attached_as(claim, objects).filter(|(driver, handle)| !driver.is_empty() && !handle.is_empty())
@@ -63,10 +63,19 @@ fn limit(node: &CSINode, driver: &str) -> Option<i64> {
     driver.allocatable.as_ref()?.count.map(i64::from)
 }
 
-fn judge(pod: &PodInfo, node: &NodeInfo, objects: &Objects) -> Result<(), Rejection> {
-    let mut wanted = Volumes::default();
-    collect(pod, objects, true, &mut wanted)?;
-    let Some(csi_node) = objects.csi_nodes.named(node.name()).filter(|_| !wanted.is_empty()) else { return Ok(()) };
+/// Whether a driver that insists on being there is.
+fn is_missing(driver: &str, node: Option<&Arc<CSINode>>, objects: &Objects) -> bool {
+    let insists = objects.csi_drivers.named(driver).and_then(|d| d.spec.prevent_pod_scheduling_if_missing);
+    insists == Some(true) && !node.is_some_and(|n| n.spec.drivers.iter().any(|d| d.name == driver))
+}
+
+fn judge(wanted: &Volumes, node: &NodeInfo, objects: &Objects) -> Result<(), Rejection> {
+    let csi_node = objects.csi_nodes.named(node.name());
+    if let Some((driver, _)) = wanted.keys().find(|(driver, _)| is_missing(driver, csi_node, objects)) {
+        let text = format!("{driver} CSI driver is not installed on the node");
+        return Err(Rejection::unschedulable(text));
+    }
+    let Some(csi_node) = csi_node.filter(|_| !wanted.is_empty()) else { return Ok(()) };
     if csi_node.spec.drivers.iter().all(|d| d.allocatable.as_ref().and_then(|a| a.count).is_none()) {
         return Ok(());
     }
@@ -74,22 +83,33 @@ fn judge(pod: &PodInfo, node: &NodeInfo, objects: &Objects) -> Result<(), Reject
     for placed in node.pods() {
         collect(placed, objects, false, &mut attached)?;
     }
-    wanted.retain(|key, ()| !attached.contains_key(key));
+    let added: Vec<_> = wanted.keys().filter(|key| !attached.contains_key(*key)).collect();
     // What is attached without a pod here counts too: it may be on its way out, but it is not out yet.
-    for attachment in objects.attachments.iter().filter(|a| a.spec.node_name == node.name()) {
+    for attachment in objects.attachments.on(node.name()) {
         let name = attachment.spec.source.persistent_volume_name.as_deref().unwrap_or_default();
         let source = objects.volumes.named(name).and_then(|v| v.spec.as_ref()?.csi.as_ref());
-        if let Some(source) = source {
+        if let Some(source) = source.filter(|_| !attachment.spec.attacher.is_empty()) {
             attached.insert((attachment.spec.attacher.clone(), source.volume_handle.clone()), ());
         }
     }
-    for (driver, _) in wanted.keys() {
-        let of_driver = |volumes: &Volumes| volumes.keys().filter(|(d, _)| d == driver).count() as i64;
-        if limit(csi_node, driver).is_some_and(|limit| of_driver(&attached) + of_driver(&wanted) > limit) {
+    for (driver, _) in &added {
+        let held = attached.keys().filter(|(d, _)| d == driver).count();
+        let new = added.iter().filter(|(d, _)| d == driver).count();
+        if limit(csi_node, driver).is_some_and(|limit| (held + new) as i64 > limit) {
             return Err(Rejection::unschedulable("node(s) exceed max volume count"));
         }
     }
     Ok(())
+}
+
+/// What the pod would have attached, or why that cannot be said.
+#[derive(Clone)]
+struct Wanted(Result<Volumes, Rejection>);
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Self(Ok(Volumes::default()))
+    }
 }
 
 impl Plugin for NodeVolumeLimits {
@@ -116,7 +136,9 @@ impl Plugin for NodeVolumeLimits {
                 new.spec.drivers.iter().any(|d| limit(new, &d.name).unwrap_or(0) > limit(old, &d.name).unwrap_or(0))
             }
             (_, Some(Object::PersistentVolumeClaim(claim))) => names_claim(pod, claim, true),
-            (Some(Object::Pod(deleted)), None) => PodInfo::new(deleted.clone()).claim_names().next().is_some(),
+            (Some(Object::Pod(deleted)), None) => {
+                deleted.node_name().or(deleted.nominated_node()).is_some() && deleted.claim_names().next().is_some()
+            }
             (Some(Object::VolumeAttachment(_)), None) => pod.claim_names().any(|c| matches!(c, ClaimRef::Named(_))),
             _ => true,
         };
@@ -125,13 +147,28 @@ impl Plugin for NodeVolumeLimits {
 }
 
 impl PreFilter for NodeVolumeLimits {
-    fn pre_filter(&self, _: &mut CycleState, pod: &PodInfo, _: &Cluster) -> Result<PreFilterOutcome, Rejection> {
-        Ok(if pod.claim_names().next().is_none() { PreFilterOutcome::Skip } else { PreFilterOutcome::Proceed })
+    fn pre_filter(
+        &self,
+        state: &mut CycleState,
+        pod: &PodInfo,
+        cluster: &Cluster,
+    ) -> Result<PreFilterOutcome, Rejection> {
+        if pod.claim_names().next().is_none() {
+            return Ok(PreFilterOutcome::Skip);
+        }
+        let mut volumes = Volumes::default();
+        let collected = collect(pod, &cluster.objects, true, &mut volumes);
+        state.get_or_default::<Wanted>().0 = collected.map(|()| volumes);
+        Ok(PreFilterOutcome::Proceed)
     }
 }
 
 impl Filter for NodeVolumeLimits {
-    fn filter(&self, _: &CycleState, pod: &PodInfo, node: &NodeInfo, cluster: &Cluster) -> Verdict {
-        judge(pod, node, &cluster.objects).map_or_else(Verdict::Reject, |()| Verdict::Pass)
+    fn filter(&self, state: &CycleState, _: &PodInfo, node: &NodeInfo, cluster: &Cluster) -> Verdict {
+        let wanted = match &state.expect::<Wanted>().0 {
+            Ok(wanted) => wanted,
+            Err(rejection) => return Verdict::Reject(rejection.clone()),
+        };
+        judge(wanted, node, &cluster.objects).map_or_else(Verdict::Reject, |()| Verdict::Pass)
     }
 }

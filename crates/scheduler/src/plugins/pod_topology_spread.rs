@@ -170,8 +170,7 @@ impl Plugin for PodTopologySpread {
             }
             _ => {
                 let (old, new) = event.pods();
-                let involved =
-                    old.into_iter().chain(new).all(|p| p.metadata.namespace.as_deref() == Some(pod.namespace()));
+                let involved = old.into_iter().chain(new).all(|p| p.namespace() == pod.namespace());
                 involved && pods_help(event, &constraints)
             }
         };
@@ -195,11 +194,11 @@ fn pods_help(event: &ClusterEvent, constraints: &[SpreadConstraint]) -> bool {
     let selects = |c: &SpreadConstraint, labels: Option<&Labels>| c.selector.matches(labels);
     match event.pods() {
         (Some(old), Some(new)) => {
-            let (old, new) = (old.metadata.labels.as_ref(), new.metadata.labels.as_ref());
+            let (old, new) = (old.labels(), new.labels());
             constraints.iter().any(|c| selects(c, old) != selects(c, new))
         }
         (old, new) => {
-            let labels = old.or(new).and_then(|p| p.metadata.labels.as_ref());
+            let labels = old.or(new).and_then(|p| p.labels());
             constraints.iter().any(|c| selects(c, labels))
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::framework::{Plugin, Points, QueueSort};
+use crate::framework::{Interest, Plugin, Points, QueueSort};
 use crate::queue::QueuedPod;
 
 /// Orders the queue by priority and time.
@@ -15,6 +15,11 @@ impl Plugin for PrioritySort {
 
     fn points(self: Arc<Self>) -> Points {
         Points { queue_sort: Some(self), ..Default::default() }
+    }
+
+    fn interests(&self) -> Vec<Interest> {
+        // It rejects no pod.
+        Vec::new()
     }
 }
 

@@ -24,11 +24,9 @@ impl Plugin for SchedulingGates {
 
 impl PreEnqueue for SchedulingGates {
     fn pre_enqueue(&self, pod: &PodInfo) -> Result<(), Rejection> {
-        let gates = pod.pod.spec.as_ref().and_then(|s| s.scheduling_gates.as_deref()).unwrap_or_default();
-        if gates.is_empty() {
+        if pod.gates.is_empty() {
             return Ok(());
         }
-        let names: Vec<_> = gates.iter().map(|g| g.name.as_str()).collect();
-        Err(Rejection::unresolvable(format!("waiting for scheduling gates: [{}]", names.join(" "))))
+        Err(Rejection::unresolvable(format!("waiting for scheduling gates: [{}]", pod.gates.join(" "))))
     }
 }

@@ -6,12 +6,15 @@ use k8s_openapi::api::core::v1::{
     AWSElasticBlockStoreVolumeSource, CSIPersistentVolumeSource, GCEPersistentDiskVolumeSource, Node, PersistentVolume,
     PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeSpec, Pod, Volume,
 };
-use k8s_openapi::api::storage::v1::{CSINode, CSINodeDriver, CSINodeSpec, VolumeNodeResources};
+use k8s_openapi::api::storage::v1::{
+    CSIDriver, CSIDriverSpec, CSINode, CSINodeDriver, CSINodeSpec, VolumeNodeResources,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::balanced_allocation::BalancedAllocation;
 use super::image_locality::ImageLocality;
 use super::node_affinity::NodeAffinity;
+use super::node_declared_features::NodeDeclaredFeatures;
 use super::node_name::NodeName;
 use super::node_ports::NodePorts;
 use super::node_resources_fit::NodeResourcesFit;
@@ -347,6 +350,61 @@ fn drivers_attach_only_so_many_volumes() {
 }
 
 #[test]
+fn a_driver_may_insist_on_being_installed() {
+    let driver = |insists| {
+        Object::CsiDriver(Arc::new(CSIDriver {
+            metadata: ObjectMeta { name: Some("csi.example.com".into()), ..Default::default() },
+            spec: CSIDriverSpec { prevent_pod_scheduling_if_missing: Some(insists), ..Default::default() },
+        }))
+    };
+    let check = |insists, installed: bool| {
+        let drivers = CSINodeDriver { name: "csi.example.com".into(), node_id: "n".into(), ..Default::default() };
+        let csi_node = Object::CsiNode(Arc::new(CSINode {
+            metadata: ObjectMeta { name: Some("n".into()), ..Default::default() },
+            spec: CSINodeSpec { drivers: if installed { vec![drivers] } else { Vec::new() } },
+            ..Default::default()
+        }));
+        let objects = [claim("a", "a", "ReadWriteOnce"), volume("a", ""), driver(insists), csi_node];
+        let world = with(cluster([node("n").build()], []), objects);
+        filter(NodeVolumeLimits, world, pod("p").claim("a").build()).remove(0).1
+    };
+    assert_eq!(check(true, false), "csi.example.com CSI driver is not installed on the node");
+    assert_eq!((check(true, true), check(false, false)), (String::new(), String::new()));
+}
+
+#[test]
+fn nodes_declare_the_features_that_pods_rely_on() {
+    let declaring = |features: &[&str]| {
+        let mut node = node("n").build();
+        let declared = features.iter().map(|f| (*f).to_owned()).collect();
+        node.status.get_or_insert_default().declared_features = Some(declared);
+        node
+    };
+    let isolated = || {
+        let mut pod = pod("p").build();
+        let spec = pod.spec.get_or_insert_default();
+        (spec.host_network, spec.host_users) = (Some(true), Some(false));
+        pod
+    };
+    let check =
+        |features: &[&str], pod: Pod| filter(NodeDeclaredFeatures, cluster([declaring(features)], []), pod).remove(0).1;
+    assert_eq!(check(&[], pod("p").build()), "");
+    assert_eq!(check(&["Other"], isolated()), "node(s) didn't match Pod's required features");
+    assert_eq!(check(&["UserNamespacesHostNetworkSupport"], isolated()), "");
+    let changed = |old: &[&str], new: &[&str]| {
+        ClusterEvent::new(
+            Resource::Node,
+            Action::NODE_DECLARED_FEATURE,
+            Some(Object::Node(Arc::new(declaring(old)))),
+            Some(Object::Node(Arc::new(declaring(new)))),
+        )
+    };
+    let waiting = PodInfo::new(Arc::new(isolated()));
+    assert_eq!(NodeDeclaredFeatures.hint(&waiting, &changed(&[], &["A"]), &Cluster::new()), Hint::Queue);
+    assert_eq!(NodeDeclaredFeatures.hint(&waiting, &changed(&["A"], &["A"]), &Cluster::new()), Hint::Skip);
+}
+
+#[test]
 fn only_what_may_help_wakes_a_pod() {
     let world = Cluster::new();
     let info = |pod: PodBuilder| PodInfo::new(Arc::new(pod.build()));
@@ -354,7 +412,7 @@ fn only_what_may_help_wakes_a_pod() {
     let changed = |old: Node, new: Node, action| {
         ClusterEvent::new(Resource::Node, action, Some(Object::Node(Arc::new(old))), Some(Object::Node(Arc::new(new))))
     };
-    let deleted = |p: PodBuilder| ClusterEvent::assigned_pod_delete(Arc::new(p.build()));
+    let deleted = |p: PodBuilder| ClusterEvent::assigned_pod_delete(p.info());
     let fit = NodeResourcesFit::default();
     let needs = info(pod("p").cpu("2"));
     let selecting = info(pod("p").node_selector("x", "1"));

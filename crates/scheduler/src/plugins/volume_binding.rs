@@ -28,7 +28,7 @@ use crate::framework::{
 use crate::node::NodeInfo;
 use crate::objects::{Object, Objects};
 use crate::pod::{ClaimRef, PodInfo};
-use crate::quantity;
+use crate::resources::whole;
 use crate::selector::{LabelSelector, NodeFacts, NodeSelector};
 
 const NODE_CONFLICT: &str = "node(s) didn't match PersistentVolume's node affinity";
@@ -110,11 +110,19 @@ struct Delayed {
     capacities: Option<Vec<(Arc<CSIStorageCapacity>, LabelSelector)>>,
 }
 
+/// A claim that is bound.
+#[derive(Clone)]
+enum Bound {
+    /// Its volume can be reached from the nodes of this selector, or from all of them.
+    To(Option<NodeSelector>),
+    /// Its volume does not exist.
+    ToNothing,
+}
+
 /// The claims of a pod.
 #[derive(Clone, Default)]
 struct Claims {
-    bound: Vec<Option<NodeSelector>>,
-    bound_volume_missing: bool,
+    bound: Vec<Bound>,
     delayed: Vec<Delayed>,
 }
 
@@ -128,7 +136,13 @@ struct Found {
 /// Which volumes the claims would get on a node, or why they would not.
 fn find(claims: &Claims, node: &NodeInfo) -> Result<Found, Rejection> {
     let mut reasons: Vec<&'static str> = Vec::new();
-    if !claims.bound_volume_missing && !claims.bound.iter().flatten().all(|affinity| affinity.matches(node)) {
+    // The first claim with a problem decides which one is told.
+    let missing = claims.bound.iter().find_map(|bound| match bound {
+        Bound::To(Some(affinity)) if !affinity.matches(node) => Some(false),
+        Bound::ToNothing => Some(true),
+        Bound::To(_) => None,
+    });
+    if missing == Some(false) {
         reasons.push(NODE_CONFLICT);
     }
     let mut found = Found::default();
@@ -137,7 +151,7 @@ fn find(claims: &Claims, node: &NodeInfo) -> Result<Found, Rejection> {
         Err(Unmet::Reason(reason)) => reasons.push(reason),
         Err(Unmet::Error(text)) => return Err(Rejection::error(text)),
     }
-    if claims.bound_volume_missing {
+    if missing == Some(true) {
         reasons.push(VOLUME_MISSING);
     }
     if reasons.is_empty() {
@@ -167,8 +181,8 @@ fn find_delayed(claims: &Claims, node: &NodeInfo, found: &mut Found) -> Result<(
     }
     for delayed in to_provision {
         let Some(class) = &delayed.class else {
-            let name = delayed.claim.metadata.name.as_deref().unwrap_or_default();
-            return Err(Unmet::Error(format!("no class for claim {name:?}")));
+            let class = claim_class(&delayed.claim);
+            return Err(Unmet::Error(format!("failed to find storage class {class:?}")));
         };
         if class.provisioner.is_empty() || class.provisioner == NO_PROVISIONER || !allows(class, node) {
             return Err(Unmet::Reason(BIND_CONFLICT));
@@ -258,7 +272,7 @@ fn suits(volume: &PersistentVolume, claim: &PersistentVolumeClaim, class: &str, 
 /// What a capacity object promises for one volume.
 fn volume_limit(capacity: &CSIStorageCapacity) -> Option<i64> {
     let limit = capacity.maximum_volume_size.as_ref().or(capacity.capacity.as_ref())?;
-    quantity::value(&limit.0)
+    whole(limit)
 }
 
 fn capacities(
@@ -346,8 +360,8 @@ impl PreFilter for VolumeBinding {
             let claim = promised.claim(&format!("{}/{}", pod.namespace(), reference.name()), claim);
             if is_fully_bound(&claim) {
                 match objects.volumes.named(volume_name(&claim)) {
-                    Some(volume) => found.bound.push(node_affinity(&promised.volume(volume))),
-                    None => found.bound_volume_missing = true,
+                    Some(volume) => found.bound.push(Bound::To(node_affinity(&promised.volume(volume)))),
+                    None => found.bound.push(Bound::ToNothing),
                 }
             } else if waits_for_consumer(&claim, objects).map_err(Rejection::error)? && volume_name(&claim).is_empty() {
                 found.delayed.push(delayed(claim, objects, &promised));
@@ -389,7 +403,7 @@ fn current_claim<'a>(
         return Err(format!("persistentvolumeclaim {name:?} is being deleted"));
     }
     if matches!(reference, ClaimRef::Ephemeral { .. }) {
-        is_for_pod(claim, &pod.pod)?;
+        is_for_pod(claim, pod)?;
     }
     Ok(claim)
 }
@@ -439,7 +453,7 @@ impl Score for VolumeBinding {
         if found.bindings.is_empty() {
             for (claim, capacity) in &found.provisions {
                 let Some(capacity) = capacity else { continue };
-                let bytes = capacity.capacity.as_ref().and_then(|q| quantity::value(&q.0)).unwrap_or(0);
+                let bytes = capacity.capacity.as_ref().and_then(whole).unwrap_or(0);
                 class(claim_class(claim), requested_bytes(claim).unwrap_or(0), &|_| bytes);
             }
         }

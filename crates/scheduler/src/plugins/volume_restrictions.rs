@@ -12,7 +12,7 @@ use crate::framework::{
 };
 use crate::node::NodeInfo;
 use crate::objects::Object;
-use crate::pod::PodInfo;
+use crate::pod::{PodInfo, PodVolume};
 
 /// Rejects nodes whose pods hold a disk that the pod needs, and all nodes while another pod holds its exclusive claim.
 pub struct VolumeRestrictions;
@@ -27,17 +27,14 @@ struct Exclusive {
 impl Exclusive {
     fn update(&mut self, changed: &PodInfo, pod: &PodInfo, delta: i64) {
         if changed.namespace() == pod.namespace() {
-            let named = changed.volumes().iter().filter_map(|v| v.persistent_volume_claim.as_ref());
-            self.conflicts += delta * named.filter(|c| self.claims.contains(&c.claim_name)).count() as i64;
+            let shared = changed.named_claims().filter(|claim| self.claims.iter().any(|held| held == claim));
+            self.conflicts += delta * shared.count() as i64;
         }
     }
 }
 
-fn is_restricted(volume: &Volume) -> bool {
-    volume.gce_persistent_disk.is_some()
-        || volume.aws_elastic_block_store.is_some()
-        || volume.rbd.is_some()
-        || volume.iscsi.is_some()
+fn disks(pod: &PodInfo) -> impl Iterator<Item = &Volume> {
+    pod.volumes().iter().filter_map(|v| if let PodVolume::Disk(disk) = v { Some(&**disk) } else { None })
 }
 
 fn conflict(a: &Volume, b: &Volume) -> bool {
@@ -69,8 +66,7 @@ fn conflict(a: &Volume, b: &Volume) -> bool {
 }
 
 fn pods_conflict(pod: &PodInfo, other: &PodInfo) -> bool {
-    let restricted = pod.volumes().iter().filter(|v| is_restricted(v));
-    restricted.into_iter().any(|v| other.volumes().iter().any(|o| conflict(v, o)))
+    disks(pod).any(|disk| disks(other).any(|held| conflict(disk, held)))
 }
 
 impl Plugin for VolumeRestrictions {
@@ -94,13 +90,8 @@ impl Plugin for VolumeRestrictions {
         let helps = match (&event.new, event.pods()) {
             (Some(Object::PersistentVolumeClaim(claim)), _) => names_claim(pod, claim, false),
             (_, (Some(deleted), None)) => {
-                let deleted = PodInfo::new(deleted.clone());
-                let claims = |p: &PodInfo| {
-                    let named = p.volumes().iter().filter_map(|v| v.persistent_volume_claim.as_ref());
-                    named.map(|c| c.claim_name.clone()).collect::<Vec<_>>()
-                };
-                let shared = claims(&deleted).iter().any(|c| claims(pod).contains(c));
-                deleted.namespace() == pod.namespace() && (pods_conflict(pod, &deleted) || shared)
+                let shared = || deleted.named_claims().any(|claim| pod.named_claims().any(|own| own == claim));
+                deleted.namespace() == pod.namespace() && (pods_conflict(pod, deleted) || shared())
             }
             _ => true,
         };
@@ -118,17 +109,17 @@ impl PreFilter for VolumeRestrictions {
         let exclusive = state.get_or_default::<Exclusive>();
         exclusive.claims.clear();
         exclusive.conflicts = 0;
-        for named in pod.volumes().iter().filter_map(|v| v.persistent_volume_claim.as_ref()) {
-            let Some(claim) = cluster.objects.claims.get(pod.namespace(), &named.claim_name) else {
-                return Err(Rejection::unresolvable(not_found("persistentvolumeclaim", &named.claim_name)));
+        for name in pod.named_claims() {
+            let Some(claim) = cluster.objects.claims.get(pod.namespace(), name) else {
+                return Err(Rejection::unresolvable(not_found("persistentvolumeclaim", name)));
             };
             let modes = claim.spec.as_ref().and_then(|s| s.access_modes.as_deref()).unwrap_or_default();
             if modes.iter().any(|m| m == "ReadWriteOncePod") {
-                exclusive.conflicts += i64::from(cluster.claim_users(pod.namespace(), &named.claim_name) > 0);
-                exclusive.claims.push(named.claim_name.clone());
+                exclusive.conflicts += i64::from(cluster.claim_users(pod.namespace(), name) > 0);
+                exclusive.claims.push(name.to_owned());
             }
         }
-        let nothing_to_do = exclusive.conflicts == 0 && !pod.volumes().iter().any(is_restricted);
+        let nothing_to_do = exclusive.conflicts == 0 && disks(pod).next().is_none();
         Ok(if nothing_to_do { PreFilterOutcome::Skip } else { PreFilterOutcome::Proceed })
     }
 

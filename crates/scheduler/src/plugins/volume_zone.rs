@@ -91,9 +91,9 @@ impl PreFilter for VolumeZone {
         let wanted = &mut state.get_or_default::<Zones>().0;
         wanted.clear();
         let objects = &cluster.objects;
-        for named in pod.volumes().iter().filter_map(|v| v.persistent_volume_claim.as_ref()) {
-            let Some(claim) = objects.claims.get(pod.namespace(), &named.claim_name) else {
-                return Err(Rejection::unresolvable(not_found("persistentvolumeclaim", &named.claim_name)));
+        for name in pod.named_claims() {
+            let Some(claim) = objects.claims.get(pod.namespace(), name) else {
+                return Err(Rejection::unresolvable(not_found("persistentvolumeclaim", name)));
             };
             let volume = volume_name(claim);
             if volume.is_empty() {

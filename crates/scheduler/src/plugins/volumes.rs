@@ -1,10 +1,10 @@
 //! What claims and volumes say about themselves: shared by the volume plugins.
 
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 
 use crate::objects::Objects;
 use crate::pod::{ClaimRef, PodInfo};
-use crate::quantity;
+use crate::resources::whole;
 use crate::selector::NodeSelector;
 
 /// Set by the volume controller once a claim and its volume point at each other.
@@ -42,13 +42,13 @@ pub fn is_fully_bound(claim: &PersistentVolumeClaim) -> bool {
 
 /// Bytes that a claim requests; `None` when it does not say.
 pub fn requested_bytes(claim: &PersistentVolumeClaim) -> Option<i64> {
-    quantity::value(&claim.spec.as_ref()?.resources.as_ref()?.requests.as_ref()?.get("storage")?.0)
+    whole(claim.spec.as_ref()?.resources.as_ref()?.requests.as_ref()?.get("storage")?)
 }
 
 /// Bytes that a volume has.
 pub fn capacity_bytes(volume: &PersistentVolume) -> i64 {
     let capacity = volume.spec.as_ref().and_then(|s| s.capacity.as_ref()?.get("storage"));
-    capacity.and_then(|q| quantity::value(&q.0)).unwrap_or(0)
+    capacity.and_then(whole).unwrap_or(0)
 }
 
 /// The nodes that can reach a volume; `None` for all of them.
@@ -72,9 +72,9 @@ pub fn waits_for_consumer(claim: &PersistentVolumeClaim, objects: &Objects) -> R
 }
 
 /// Checks that a claim for an ephemeral volume was made for this very pod.
-pub fn is_for_pod(claim: &PersistentVolumeClaim, pod: &Pod) -> Result<(), String> {
+pub fn is_for_pod(claim: &PersistentVolumeClaim, pod: &PodInfo) -> Result<(), String> {
     let owners = claim.metadata.owner_references.iter().flatten();
-    let owned = owners.into_iter().any(|o| o.controller == Some(true) && Some(&o.uid) == pod.metadata.uid.as_ref());
+    let owned = owners.into_iter().any(|o| o.controller == Some(true) && *o.uid == **pod.uid());
     if owned {
         return Ok(());
     }
@@ -83,8 +83,8 @@ pub fn is_for_pod(claim: &PersistentVolumeClaim, pod: &Pod) -> Result<(), String
         "PVC {}/{} was not created for pod {}/{} (pod is not owner)",
         name(&claim.metadata.namespace),
         name(&claim.metadata.name),
-        name(&pod.metadata.namespace),
-        name(&pod.metadata.name)
+        pod.namespace(),
+        pod.name()
     ))
 }
 

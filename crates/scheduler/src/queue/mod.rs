@@ -15,10 +15,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 use rustc_hash::FxHashMap;
 
-use crate::framework::{Action, ClusterEvent, PluginId, PluginSet, QueueSort, Resource, pod_changes};
+use crate::framework::{Action, ClusterEvent, EventLabel, PluginId, PluginSet, QueueSort, Resource, pod_changes};
+use crate::metrics::{Metrics, Place};
 use crate::objects::Object;
 use crate::pod::PodInfo;
 use heap::{Heap, Order};
@@ -31,12 +31,21 @@ const MAX_IN_FLIGHT_EVENTS: usize = 10_000;
 
 /// What the queue asks of the profiles and the cluster.
 pub trait Judge {
-    /// Whether the pod may become active; the plugin that says no, otherwise.
-    fn pre_enqueue(&self, pod: &PodInfo) -> Result<(), PluginId>;
+    /// Whether the pod may become active; who says no, otherwise.
+    fn pre_enqueue(&self, pod: &PodInfo) -> Result<(), Gate>;
     /// The plugins that want to hear of such an event.
     fn interested(&self, event: &ClusterEvent) -> PluginSet;
     /// Whether the event may help: `None` no, `Some(true)` so much that backoff is waived.
     fn hint(&self, pod: &PodInfo, rejectors: PluginSet, pending: PluginSet, event: &ClusterEvent) -> Option<bool>;
+}
+
+/// What keeps a pod from becoming active.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gate {
+    /// The plugin that said no.
+    pub plugin: PluginId,
+    /// Whether it will say so itself when it no longer does: events need not be tried.
+    pub opens_by_itself: bool,
 }
 
 /// Durations of the queue.
@@ -102,6 +111,8 @@ pub struct Queue {
     backoff: Heap,
     error_backoff: Heap,
     unschedulable: FxHashMap<Arc<str>, QueuedPod>,
+    /// Those of the unschedulable pods whose gate opens by itself. An event helped them already.
+    held: FxHashMap<Arc<str>, QueuedPod>,
     /// How many unschedulable pods each plugin rejected; the last element counts those that none did.
     rejected_by: [usize; 65],
     gated: usize,
@@ -113,11 +124,19 @@ pub struct Queue {
     first_event: u64,
     /// Promised nodes.
     pub nominator: Nominator,
+    metrics: Arc<Metrics>,
+    /// The names of the plugins, by number.
+    plugins: Vec<&'static str>,
 }
 
 impl Queue {
-    /// An empty queue.
-    pub fn new(config: QueueConfig, sort: Arc<dyn QueueSort>) -> Self {
+    /// An empty queue, which tells its metrics of the plugins of these names.
+    pub fn new(
+        config: QueueConfig,
+        sort: Arc<dyn QueueSort>,
+        metrics: Arc<Metrics>,
+        plugins: Vec<&'static str>,
+    ) -> Self {
         Self {
             config,
             by_sort: ByQueueSort(sort.clone()),
@@ -126,6 +145,7 @@ impl Queue {
             backoff: Heap::default(),
             error_backoff: Heap::default(),
             unschedulable: FxHashMap::default(),
+            held: FxHashMap::default(),
             rejected_by: [0; 65],
             gated: 0,
             none_forgotten_before: None,
@@ -133,6 +153,8 @@ impl Queue {
             events: VecDeque::new(),
             first_event: 0,
             nominator: Nominator::default(),
+            metrics,
+            plugins,
         }
     }
 
@@ -140,11 +162,11 @@ impl Queue {
     pub fn add(&mut self, info: Arc<PodInfo>, judge: &dyn Judge, now: Timestamp) {
         self.remove(info.uid());
         self.nominator.set(&info, &Nomination::Keep);
-        self.make_active(QueuedPod::new(info, now), judge, now);
+        self.make_active(QueuedPod::new(info, now), judge, now, EventLabel::POD_ADDED);
     }
 
     /// Takes in the new version of a pod.
-    pub fn update(&mut self, old: &Arc<Pod>, new: Arc<PodInfo>, judge: &dyn Judge, now: Timestamp) {
+    pub fn update(&mut self, old: &Arc<PodInfo>, new: Arc<PodInfo>, judge: &dyn Judge, now: Timestamp) {
         let uid = new.uid().clone();
         let changes = || {
             let event = |action| {
@@ -152,10 +174,10 @@ impl Queue {
                     Resource::TargetPod,
                     action,
                     Some(Object::Pod(old.clone())),
-                    Some(Object::Pod(new.pod.clone())),
+                    Some(Object::Pod(new.clone())),
                 )
             };
-            pod_changes(old, &new.pod).into_iter().map(event).collect::<Vec<_>>()
+            pod_changes(old, &new).into_iter().map(event).collect::<Vec<_>>()
         };
         if self.in_flight.contains_key(&uid) {
             for event in changes() {
@@ -185,10 +207,10 @@ impl Queue {
         for event in changes() {
             match worth(&pod, &event, judge) {
                 Requeue::No => {}
-                strategy => return self.requeue(pod, strategy, judge, now),
+                strategy => return self.requeue(pod, strategy, judge, now, event.label()),
             }
         }
-        self.keep_unschedulable(pod);
+        self.keep_unschedulable(pod, false);
     }
 
     /// Forgets a pod wherever it is, its nomination included.
@@ -208,9 +230,15 @@ impl Queue {
     /// The next pod to try. It is under way until [`Queue::done`] or [`Queue::failed`].
     pub fn pop(&mut self, now: Timestamp) -> Option<QueuedPod> {
         self.end_backoffs(now);
-        // When there is nothing better to do, a pod need not sit out its backoff.
-        let popped = self.active.pop(&self.by_sort).or_else(|| self.backoff.pop(&self.by_backoff));
-        let mut pod = popped?;
+        let mut pod = match self.active.pop(&self.by_sort) {
+            Some(pod) => pod,
+            // When there is nothing better to do, a pod need not sit out its backoff.
+            None => {
+                let pod = self.backoff.pop(&self.by_backoff)?;
+                self.metrics.incoming(Place::Active, EventLabel::POP_FROM_BACKOFF);
+                pod
+            }
+        };
         pod.attempts += 1;
         self.in_flight.insert(pod.info.uid().clone(), self.first_event + self.events.len() as u64);
         Some(pod)
@@ -247,7 +275,7 @@ impl Queue {
         pod.flushed_at = None;
         let strategy = self.missed(&pod, seen, judge);
         self.done(&uid);
-        self.requeue(pod, strategy, judge, now);
+        self.requeue(pod, strategy, judge, now, EventLabel::ATTEMPT_FAILED);
     }
 
     /// What the events that came while the pod was under way mean for it.
@@ -306,7 +334,7 @@ impl Queue {
             .collect();
         for (uid, strategy) in helped {
             if let Some(pod) = self.take_unschedulable(&uid) {
-                self.requeue(pod, strategy, judge, now);
+                self.requeue(pod, strategy, judge, now, event.label());
             }
         }
     }
@@ -319,8 +347,8 @@ impl Queue {
             .or_else(|| self.backoff.remove(uid, &self.by_backoff))
             .or_else(|| self.error_backoff.remove(uid, &self.by_backoff));
         match waiting {
-            Some(pod) => self.make_active(pod, judge, now),
-            None if self.in_flight.contains_key(uid) => self.record(ClusterEvent::force_activate(info.pod.clone())),
+            Some(pod) => self.make_active(pod, judge, now, EventLabel::FORCE_ACTIVATE),
+            None if self.in_flight.contains_key(uid) => self.record(ClusterEvent::force_activate(info.clone())),
             None => {}
         }
     }
@@ -331,18 +359,17 @@ impl Queue {
             return;
         }
         let due: Vec<_> = self
-            .unschedulable
-            .values()
+            .waiting()
             .filter(|pod| now > forgotten_at(pod, self.config.max_unschedulable))
             .map(|pod| pod.info.uid().clone())
             .collect();
         for uid in due {
             if let Some(mut pod) = self.take_unschedulable(&uid) {
                 pod.flushed_at = Some(now);
-                self.requeue(pod, Requeue::AfterBackoff, judge, now);
+                self.requeue(pod, Requeue::AfterBackoff, judge, now, EventLabel::TIMEOUT);
             }
         }
-        let remaining = self.unschedulable.values().map(|pod| forgotten_at(pod, self.config.max_unschedulable));
+        let remaining = self.waiting().map(|pod| forgotten_at(pod, self.config.max_unschedulable));
         self.none_forgotten_before = remaining.min();
     }
 
@@ -353,6 +380,7 @@ impl Queue {
                 let Some(mut pod) = heap.pop(&self.by_backoff) else { break };
                 pod.first_active.get_or_insert(now);
                 self.active.push(pod, &self.by_sort);
+                self.metrics.incoming(Place::Active, EventLabel::BACKOFF_COMPLETE);
             }
         }
     }
@@ -364,7 +392,7 @@ impl Queue {
         // Strictly after the limit, hence the millisecond.
         let forgotten = self
             .none_forgotten_before
-            .filter(|_| !self.unschedulable.is_empty())
+            .filter(|_| self.waiting().next().is_some())
             .map(|t| later(t, Duration::from_millis(1)));
         backoff.into_iter().chain(forgotten).min()
     }
@@ -379,7 +407,7 @@ impl Queue {
         Pending {
             active: self.active.len(),
             backoff: self.backoff.len() + self.error_backoff.len(),
-            unschedulable: self.unschedulable.len() - self.gated,
+            unschedulable: self.unschedulable.len() + self.held.len() - self.gated,
             gated: self.gated,
         }
     }
@@ -390,69 +418,89 @@ impl Queue {
             || self.backoff.contains(uid)
             || self.error_backoff.contains(uid)
             || self.unschedulable.contains_key(uid)
+            || self.held.contains_key(uid)
     }
 
     /// The plugin that keeps a pod gated.
     pub fn gated_by(&self, uid: &str) -> Option<PluginId> {
-        self.unschedulable.get(uid)?.gated_by
+        self.unschedulable.get(uid).or_else(|| self.held.get(uid))?.gated_by
+    }
+
+    /// The pods that wait for an event or a gate.
+    fn waiting(&self) -> impl Iterator<Item = &QueuedPod> {
+        self.unschedulable.values().chain(self.held.values())
+    }
+
+    /// How many events are kept for pods under way.
+    pub fn in_flight_events(&self) -> usize {
+        self.events.len()
     }
 
     /// All pods in the queues.
     pub fn iter(&self) -> impl Iterator<Item = &QueuedPod> {
         let heaps = self.active.iter().chain(self.backoff.iter()).chain(self.error_backoff.iter());
-        heaps.chain(self.unschedulable.values())
+        heaps.chain(self.waiting())
     }
 
-    fn requeue(&mut self, pod: QueuedPod, strategy: Requeue, judge: &dyn Judge, now: Timestamp) {
+    fn requeue(&mut self, pod: QueuedPod, strategy: Requeue, judge: &dyn Judge, now: Timestamp, event: EventLabel) {
         match strategy {
-            Requeue::No => self.keep_unschedulable(pod),
-            Requeue::AfterBackoff if is_backing_off(&pod, now) => self.back_off(pod, judge),
-            Requeue::AfterBackoff | Requeue::Immediately => self.make_active(pod, judge, now),
+            Requeue::No => {
+                self.metrics.incoming(Place::Unschedulable, event);
+                self.keep_unschedulable(pod, false);
+            }
+            Requeue::AfterBackoff if is_backing_off(&pod, now) => self.back_off(pod, judge, event),
+            Requeue::AfterBackoff | Requeue::Immediately => self.make_active(pod, judge, now, event),
         }
     }
 
-    fn make_active(&mut self, mut pod: QueuedPod, judge: &dyn Judge, now: Timestamp) {
-        if self.passes_gates(&mut pod, judge) {
-            pod.first_active.get_or_insert(now);
-            self.active.push(pod, &self.by_sort);
-        } else {
-            self.keep_unschedulable(pod);
+    fn make_active(&mut self, mut pod: QueuedPod, judge: &dyn Judge, now: Timestamp, event: EventLabel) {
+        match self.gate(&mut pod, judge) {
+            None => {
+                pod.first_active.get_or_insert(now);
+                self.active.push(pod, &self.by_sort);
+                self.metrics.incoming(Place::Active, event);
+            }
+            Some(gate) => self.keep_gated(pod, gate, event),
         }
     }
 
-    fn back_off(&mut self, mut pod: QueuedPod, judge: &dyn Judge) {
-        if !self.passes_gates(&mut pod, judge) {
-            self.keep_unschedulable(pod);
-        } else if pod.rejectors.union(pod.pending).is_empty() {
+    fn back_off(&mut self, mut pod: QueuedPod, judge: &dyn Judge, event: EventLabel) {
+        if let Some(gate) = self.gate(&mut pod, judge) {
+            return self.keep_gated(pod, gate, event);
+        }
+        self.metrics.incoming(Place::Backoff, event);
+        if pod.rejectors.union(pod.pending).is_empty() {
             self.error_backoff.push(pod, &self.by_backoff);
         } else {
             self.backoff.push(pod, &self.by_backoff);
         }
     }
 
-    fn passes_gates(&self, pod: &mut QueuedPod, judge: &dyn Judge) -> bool {
-        match judge.pre_enqueue(&pod.info) {
-            Ok(()) => {
-                pod.gated_by = None;
-                true
-            }
-            Err(plugin) => {
-                pod.rejectors.insert(plugin);
-                pod.gated_by = Some(plugin);
-                false
-            }
+    /// What keeps the pod from becoming active, noted in the pod.
+    fn gate(&self, pod: &mut QueuedPod, judge: &dyn Judge) -> Option<Gate> {
+        let gate = judge.pre_enqueue(&pod.info).err();
+        if let Some(gate) = gate {
+            pod.rejectors.insert(gate.plugin);
         }
+        pod.gated_by = gate.map(|gate| gate.plugin);
+        gate
     }
 
-    fn keep_unschedulable(&mut self, pod: QueuedPod) {
+    fn keep_gated(&mut self, pod: QueuedPod, gate: Gate, event: EventLabel) {
+        self.metrics.incoming(Place::Unschedulable, event);
+        self.keep_unschedulable(pod, gate.opens_by_itself);
+    }
+
+    fn keep_unschedulable(&mut self, pod: QueuedPod, held: bool) {
         self.count_rejectors(&pod, true);
         let forgotten = forgotten_at(&pod, self.config.max_unschedulable);
         self.none_forgotten_before = Some(self.none_forgotten_before.map_or(forgotten, |bound| bound.min(forgotten)));
-        self.unschedulable.insert(pod.info.uid().clone(), pod);
+        let place = if held { &mut self.held } else { &mut self.unschedulable };
+        place.insert(pod.info.uid().clone(), pod);
     }
 
     fn take_unschedulable(&mut self, uid: &str) -> Option<QueuedPod> {
-        let pod = self.unschedulable.remove(uid)?;
+        let pod = self.unschedulable.remove(uid).or_else(|| self.held.remove(uid))?;
         self.count_rejectors(&pod, false);
         Some(pod)
     }
@@ -468,6 +516,9 @@ impl Queue {
         }
         for id in rejectors.iter() {
             step(&mut self.rejected_by[id.0 as usize]);
+            if let Some(plugin) = self.plugins.get(id.0 as usize) {
+                self.metrics.unschedulable(pod.info.scheduler_name(), plugin, if up { 1 } else { -1 });
+            }
         }
     }
 
@@ -489,7 +540,7 @@ fn worth(pod: &QueuedPod, event: &ClusterEvent, judge: &dyn Judge) -> Requeue {
     if event.is_wildcard() {
         // An event about one pod helps only that one.
         let (_, about) = event.pods();
-        let other = about.is_some_and(|p| p.metadata.uid.as_deref() != Some(&**pod.info.uid()));
+        let other = about.is_some_and(|p| p.uid() != pod.info.uid());
         return if other { Requeue::No } else { Requeue::AfterBackoff };
     }
     match judge.hint(&pod.info, rejectors, pod.pending, event) {

@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Pod;
 use rustc_hash::FxHashMap;
 
 use crate::pod::PodInfo;
@@ -22,8 +21,16 @@ pub enum Nomination {
 /// The nominated pods by node.
 #[derive(Debug, Default)]
 pub struct Nominator {
-    by_node: FxHashMap<String, Vec<Arc<PodInfo>>>,
+    by_node: FxHashMap<String, Promised>,
     node_of: FxHashMap<Arc<str>, String>,
+    changes: u64,
+}
+
+/// The pods nominated to a node.
+#[derive(Debug, Default)]
+struct Promised {
+    pods: Vec<Arc<PodInfo>>,
+    version: u64,
 }
 
 impl Nominator {
@@ -34,7 +41,17 @@ impl Nominator {
 
     /// The pods nominated to a node.
     pub fn on(&self, node: &str) -> &[Arc<PodInfo>] {
-        self.by_node.get(node).map_or(&[], Vec::as_slice)
+        self.by_node.get(node).map_or(&[], |promised| promised.pods.as_slice())
+    }
+
+    /// Changes with the pods nominated to a node; zero while there are none.
+    pub fn version(&self, node: &str) -> u64 {
+        self.by_node.get(node).map_or(0, |promised| promised.version)
+    }
+
+    /// The node that a pod is nominated to.
+    pub fn node_of(&self, uid: &str) -> Option<&str> {
+        self.node_of.get(uid).map(String::as_str)
     }
 
     /// Records the nomination of a pod, replacing an earlier one.
@@ -46,15 +63,17 @@ impl Nominator {
         };
         if !node.is_empty() {
             self.node_of.insert(pod.uid().clone(), node.to_owned());
-            self.by_node.entry(node.to_owned()).or_default().push(pod.clone());
+            self.changes += 1;
+            let promised = self.by_node.entry(node.to_owned()).or_default();
+            promised.pods.push(pod.clone());
+            promised.version = self.changes;
         }
     }
 
     /// Replaces a pod by its new version. A nomination that the API does not know yet survives.
-    pub fn update(&mut self, old: &Pod, new: &Arc<PodInfo>) {
+    pub fn update(&mut self, old: &PodInfo, new: &Arc<PodInfo>) {
         let known = self.node_of.get(new.uid()).cloned();
-        let was_nominated =
-            old.status.as_ref().and_then(|s| s.nominated_node_name.as_deref()).is_some_and(|n| !n.is_empty());
+        let was_nominated = old.nominated_node().is_some();
         let nomination = match known {
             Some(node) if !was_nominated && new.nominated_node().is_none() => Nomination::Set(node),
             _ => Nomination::Keep,
@@ -65,9 +84,11 @@ impl Nominator {
     /// Forgets the nomination of a pod.
     pub fn remove(&mut self, uid: &str) {
         let Some(node) = self.node_of.remove(uid) else { return };
-        if let Some(pods) = self.by_node.get_mut(&node) {
-            pods.retain(|p| &**p.uid() != uid);
-            if pods.is_empty() {
+        self.changes += 1;
+        if let Some(promised) = self.by_node.get_mut(&node) {
+            promised.pods.retain(|p| &**p.uid() != uid);
+            promised.version = self.changes;
+            if promised.pods.is_empty() {
                 self.by_node.remove(&node);
             }
         }

@@ -51,6 +51,11 @@ impl QueuedPod {
         }
     }
 
+    /// Whether its latest attempt came because no event had helped it in time.
+    pub fn was_flushed(&self) -> bool {
+        self.flushed_at.is_some()
+    }
+
     /// Until when the pod backs off after its latest failure.
     pub(super) fn backoff(&self, config: &QueueConfig) -> Option<Timestamp> {
         let count = if self.consecutive_errors > 0 { self.consecutive_errors } else { self.unschedulable_count };

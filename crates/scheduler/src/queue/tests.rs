@@ -23,8 +23,8 @@ impl Told {
 }
 
 impl Judge for Told {
-    fn pre_enqueue(&self, _: &PodInfo) -> Result<(), PluginId> {
-        if self.gate.get() { Err(GATES) } else { Ok(()) }
+    fn pre_enqueue(&self, _: &PodInfo) -> Result<(), Gate> {
+        if self.gate.get() { Err(Gate { plugin: GATES, opens_by_itself: false }) } else { Ok(()) }
     }
 
     fn interested(&self, event: &ClusterEvent) -> PluginSet {
@@ -42,7 +42,7 @@ impl Judge for Told {
 }
 
 fn queue() -> Queue {
-    Queue::new(QueueConfig::default(), Arc::new(PrioritySort))
+    Queue::new(QueueConfig::default(), Arc::new(PrioritySort), Arc::default(), Vec::new())
 }
 
 fn info(name: &str) -> Arc<PodInfo> {
@@ -163,11 +163,11 @@ fn the_forgotten_are_flushed_and_flushed_again() {
 #[test]
 fn an_update_moves_a_pod_and_a_deletion_removes_it() {
     let (mut queue, told) = (queue(), Told::new());
-    let old = Arc::new(pod("p").build());
-    queue.add(Arc::new(PodInfo::new(old.clone())), &told, at(0));
+    let old = pod("p").info();
+    queue.add(old.clone(), &told, at(0));
     let popped = queue.pop(at(0)).unwrap();
     queue.failed(rejected(popped), &told, at(0));
-    let new = Arc::new(PodInfo::new(Arc::new(pod("p").version("2").label("a", "b").build())));
+    let new = pod("p").version("2").label("a", "b").info();
     told.helps.set(None);
     queue.update(&old, new.clone(), &told, at(0));
     assert_eq!(queue.pending().unschedulable, 1);
@@ -181,11 +181,10 @@ fn an_update_moves_a_pod_and_a_deletion_removes_it() {
 #[test]
 fn nominations_survive_updates_that_do_not_know_them() {
     let (mut queue, told) = (queue(), Told::new());
-    let old = Arc::new(pod("p").build());
-    let first = Arc::new(PodInfo::new(old.clone()));
-    queue.add(first.clone(), &told, at(0));
-    queue.nominator.set(&first, &Nomination::Set("n1".into()));
-    queue.update(&old, Arc::new(PodInfo::new(Arc::new(pod("p").version("2").build()))), &told, at(0));
+    let old = pod("p").info();
+    queue.add(old.clone(), &told, at(0));
+    queue.nominator.set(&old, &Nomination::Set("n1".into()));
+    queue.update(&old, pod("p").version("2").info(), &told, at(0));
     assert_eq!(queue.nominator.on("n1").len(), 1);
     queue.delete("uid-p");
     assert!(queue.nominator.is_empty());

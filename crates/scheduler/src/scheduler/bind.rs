@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 
 use super::{BindJob, Effect, PreemptJob, Profiles, Scheduler, Under, judge, seconds};
 use crate::api::ApiFailure;
-use crate::framework::{ClusterEvent, Diagnosis, PermitOutcome, PluginId, PluginSet, Profile, Rejection, Work};
-use crate::metrics::Attempt as AttemptResult;
+use crate::framework::{ClusterEvent, Code, Diagnosis, PermitOutcome, PluginId, PluginSet, Profile, Rejection, Work};
+use crate::metrics::{Attempt as AttemptResult, Point, Status};
 use crate::node::NodeIdx;
 use crate::pod::PodInfo;
 use crate::queue::{Nomination, QueuedPod};
@@ -29,12 +28,13 @@ impl Scheduler {
         }
         self.queue.nominator.remove(info.uid());
         let under = Under {
-            latest: Some(info.pod.clone()),
+            latest: Some(info.clone()),
             pod: queued,
             profile: profile.clone(),
             node: idx,
             node_name: self.cluster.node(idx).shared_name().clone(),
             waits: Vec::new(),
+            waited: false,
             job: None,
             began: now,
         };
@@ -49,13 +49,29 @@ impl Scheduler {
     fn reserve_and_permit(&mut self, mut under: Under, now: Timestamp) -> Result<(), Rejection> {
         let (info, profile) = (under.pod.info.clone(), under.profile.clone());
         let node = self.cluster.node(under.node);
-        let state = &mut self.algorithm.state;
+        let (state, cycle) = (&mut self.algorithm.state, &mut self.algorithm.cycle);
+        let refused = |outcome: &Result<(), Rejection>| match outcome {
+            Ok(()) => Status::Success,
+            Err(rejection) => Status::Rejected(rejection.code),
+        };
+        cycle.restart();
         let mut reserve = || {
             for at in &profile.reserve {
-                at.plugin.reserve(state, &info, node, &self.cluster).map_err(|r| r.by(at.id))?;
+                let run = || at.plugin.reserve(state, &info, node, &self.cluster).map_err(|r| r.by(at.id));
+                cycle.plugin(at.name, Point::Reserve, run, refused)?;
             }
+            Ok(())
+        };
+        let reserved = reserve();
+        cycle.point(Point::Reserve, refused(&reserved));
+        let mut permit = || {
             for at in &profile.permit {
-                match at.plugin.permit(state, &info, node) {
+                let status = |outcome: &PermitOutcome| match outcome {
+                    PermitOutcome::Allow => Status::Success,
+                    PermitOutcome::Wait(_) => Status::Wait,
+                    PermitOutcome::Reject(rejection) => Status::Rejected(rejection.code),
+                };
+                match cycle.plugin(at.name, Point::Permit, || at.plugin.permit(state, &info, node), status) {
                     PermitOutcome::Allow => {}
                     PermitOutcome::Wait(limit) => {
                         under.waits.push((at.id, now.saturating_add(limit).unwrap_or(Timestamp::MAX)))
@@ -65,26 +81,36 @@ impl Scheduler {
             }
             Ok(())
         };
-        if let Err(rejection) = reserve() {
+        let permitted = reserved.and_then(|()| permit());
+        let status = match (&permitted, under.waits.is_empty()) {
+            (Err(rejection), _) => Status::Rejected(rejection.code),
+            (Ok(()), true) => Status::Success,
+            (Ok(()), false) => Status::Wait,
+        };
+        cycle.point(Point::Permit, status);
+        if let Err(rejection) = permitted {
             self.under_way.insert(info.uid().clone(), under);
             return Err(rejection);
         }
         let state = &self.algorithm.state;
-        let mut works: Vec<Work> = Vec::new();
+        let mut works: Vec<(Point, &'static str, Work)> = Vec::new();
         for at in &profile.pre_bind {
-            works.extend(at.plugin.pre_bind(state, &info, node, &self.cluster));
+            let work = at.plugin.pre_bind(state, &info, node, &self.cluster);
+            works.extend(work.map(|work| (Point::PreBind, at.name, work)));
         }
         let name = node.shared_name().clone();
+        under.waited = !under.waits.is_empty();
         // What takes its time is announced, so that others keep the room free.
         if !works.is_empty() || !under.waits.is_empty() {
             let nomination = Nomination::Set(name.to_string());
-            if let Some(patch) = status::patch(&info.pod, None, &nomination, self.clock.now()) {
-                self.effects.push(Effect::PatchStatus { pod: info.pod.clone(), patch });
+            if let Some(patch) = status::patch(&info, None, &nomination, self.clock.now()) {
+                self.effects.push(Effect::PatchStatus { pod: info.clone(), patch });
             }
         }
         let by_extender = self.extenders.iter().filter(|e| e.is_interested(&info)).find_map(|e| e.bind(&info, &name));
-        let bind = by_extender.or_else(|| profile.bind.iter().find_map(|at| at.plugin.bind(&info, &name)));
-        works.extend(bind);
+        let by_extender = by_extender.map(|work| ("Extender", work));
+        let by_plugin = || profile.bind.iter().find_map(|at| Some((at.name, at.plugin.bind(&info, &name)?)));
+        works.extend(by_extender.or_else(by_plugin).map(|(name, work)| (Point::Bind, name, work)));
         under.job = Some(BindJob { pod: info.clone(), node: name, works });
         self.under_way.insert(info.uid().clone(), under);
         self.start_if_permitted(info.uid());
@@ -96,6 +122,9 @@ impl Scheduler {
         if under.waits.is_empty()
             && let Some(job) = under.job.take()
         {
+            if under.waited {
+                self.metrics.permit_wait(Status::Success, seconds(under.began, self.now()));
+            }
             self.queue.done(uid);
             self.effects.push(Effect::Bind(job));
         }
@@ -111,9 +140,9 @@ impl Scheduler {
 
     /// A Permit plugin refuses a waiting pod.
     pub fn reject(&mut self, uid: &str, plugin: PluginId, reason: String) {
-        if self.under_way.get(uid).is_none_or(|u| u.job.is_none()) {
-            return;
-        }
+        let Some(under) = self.under_way.get(uid).filter(|u| u.job.is_some()) else { return };
+        let waited = seconds(under.began, self.now());
+        self.metrics.permit_wait(Status::Rejected(Code::Unschedulable), waited);
         self.give_up(uid, Rejection::unschedulable(reason).by(plugin));
     }
 
@@ -123,9 +152,12 @@ impl Scheduler {
         let (info, now) = (under.pod.info.clone(), self.now());
         let node = &under.node_name;
         let note = format!("Successfully assigned {}/{} to {node}", info.namespace(), info.name());
-        self.record(&info.pod, None, false, "Scheduled", "Binding", note);
-        for at in &under.profile.post_bind {
-            at.plugin.post_bind(&info, node);
+        self.record(&info, None, false, "Scheduled", "Binding", note);
+        if !under.profile.post_bind.is_empty() {
+            for at in &under.profile.post_bind {
+                at.plugin.post_bind(&info, node);
+            }
+            self.metrics.point(&under.profile.name, Point::PostBind, Status::Success, seconds(now, self.now()));
         }
         self.metrics.attempt(&under.profile.name, AttemptResult::Scheduled, seconds(under.began, now));
         self.metrics.scheduled(&under.pod, now);
@@ -143,7 +175,7 @@ impl Scheduler {
             return self.give_up(uid, Rejection::unschedulable("removed"));
         }
         if let Some((info, idx)) = self.cluster.placed(uid).filter(|_| self.cluster.is_assumed(uid)) {
-            let pod = on_node(info, self.cluster.node(idx).name());
+            let pod = Arc::new(info.on_node(self.cluster.node(idx).name()));
             self.cluster.forget(uid);
             self.dispatch(&ClusterEvent::assigned_pod_delete(pod));
         }
@@ -153,7 +185,7 @@ impl Scheduler {
         let Some(under) = self.under_way.remove(uid) else { return };
         let (info, now) = (under.pod.info.clone(), self.now());
         self.unreserve(&info, &under.profile);
-        let pod = on_node(&info, &under.node_name);
+        let pod = Arc::new(info.on_node(&under.node_name));
         if self.cluster.forget(uid) {
             let event = ClusterEvent::assigned_pod_delete(pod);
             self.queue.on_event(&event, judge!(self), now, |other| other.uid() != info.uid());
@@ -174,9 +206,7 @@ impl Scheduler {
             self.queue.done(pod.info.uid());
             return;
         };
-        if !Arc::ptr_eq(&latest, &pod.info.pod) {
-            pod.info = Arc::new(PodInfo::new(latest));
-        }
+        pod.info = latest;
         let rejection = match rejection.is_rejection() {
             true => {
                 let mut diagnosis = Diagnosis::default();
@@ -203,7 +233,7 @@ impl Scheduler {
             victims.into_iter().partition(|v| self.under_way.get(v.uid()).is_some_and(|u| u.job.is_some()));
         for victim in assumed {
             let note = format!("Preempted by pod {} on node {node} (in kube-scheduler memory).", preemptor.uid());
-            self.record(&victim.pod, Some(preemptor.pod.clone()), false, "Preempted", "Preempting", note);
+            self.record(&victim, Some(preemptor.clone()), false, "Preempted", "Preempting", note);
             self.give_up(victim.uid(), Rejection::unschedulable("preempted").by(self.preemption_id));
         }
         let lower = self.queue.nominator.on(node).iter().filter(|p| p.priority < preemptor.priority);
@@ -229,11 +259,4 @@ impl Scheduler {
             self.queue.activate(preemptor, judge!(self), now);
         }
     }
-}
-
-/// The pod as it would be on its node: an assumed pod's own object does not know it yet.
-fn on_node(info: &PodInfo, node: &str) -> Arc<Pod> {
-    let mut pod = (*info.pod).clone();
-    pod.spec.get_or_insert_default().node_name = Some(node.to_owned());
-    Arc::new(pod)
 }

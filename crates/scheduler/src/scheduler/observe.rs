@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Node;
 
-use super::{Profiles, Scheduler, judge};
-use crate::cluster::Cluster;
-use crate::config::DEFAULT_SCHEDULER_NAME;
-use crate::framework::{Action, ClusterEvent, Resource, node_changes, pod_changes};
+use super::{Profiles, Scheduler, judge, seconds};
+use crate::framework::{Action, ClusterEvent, EventLabel, Resource, node_changes, pod_changes};
 use crate::objects::Object;
 use crate::pod::PodInfo;
 use crate::queue::object_event;
@@ -61,41 +59,41 @@ impl Scheduler {
     pub(super) fn dispatch(&mut self, event: &ClusterEvent) {
         let now = self.now();
         self.queue.on_event(event, judge!(self), now, |_| true);
+        self.metrics.event(event.label(), seconds(now, self.now()));
     }
 
-    fn is_ours(&self, pod: &Pod) -> bool {
-        let name = pod.spec.as_ref().and_then(|s| s.scheduler_name.as_deref()).unwrap_or(DEFAULT_SCHEDULER_NAME);
-        self.profiles.iter().any(|p| p.name == name)
+    fn is_ours(&self, pod: &PodInfo) -> bool {
+        self.profiles.iter().any(|p| p.name == pod.scheduler_name())
     }
 
-    fn pod_added(&mut self, pod: Arc<Pod>) {
-        if Cluster::is_assigned(&pod) {
+    fn pod_added(&mut self, pod: Arc<PodInfo>) {
+        if pod.node_name().is_some() {
             self.assigned(None, pod);
-        } else if self.is_ours(&pod) && !is_finished(&pod) {
+        } else if self.is_ours(&pod) && !pod.is_finished() {
             let now = self.now();
-            self.queue.add(Arc::new(PodInfo::new(pod)), judge!(self), now);
+            self.queue.add(pod, judge!(self), now);
+            self.metrics.event(EventLabel::POD_ADDED, seconds(now, self.now()));
         }
     }
 
-    fn pod_updated(&mut self, old: &Arc<Pod>, new: Arc<Pod>) {
-        if old.metadata.uid != new.metadata.uid {
+    fn pod_updated(&mut self, old: &Arc<PodInfo>, new: Arc<PodInfo>) {
+        if old.uid() != new.uid() {
             // The deletion was missed: two pods of one name.
             self.pod_deleted(old.clone());
             return self.pod_added(new);
         }
-        if Cluster::is_assigned(&new) {
+        if new.node_name().is_some() {
             return self.assigned(Some(old), new);
         }
-        if !self.is_ours(&new) || old.metadata.resource_version == new.metadata.resource_version {
+        if !self.is_ours(&new) || old.resource_version() == new.resource_version() {
             return;
         }
-        let uid = new.metadata.uid.clone().unwrap_or_default();
-        if is_finished(&new) {
+        if new.is_finished() {
             return self.pod_deleted(new);
         }
-        if let Some(under) = self.under_way.get_mut(&*uid) {
-            let deleting = under.latest.as_ref().is_some_and(|p| p.metadata.deletion_timestamp.is_none())
-                && new.metadata.deletion_timestamp.is_some();
+        if let Some(under) = self.under_way.get_mut(new.uid()) {
+            let deleting = under.latest.as_ref().is_some_and(|p| !p.is_terminating()) && new.is_terminating();
+            let uid = new.uid().clone();
             under.latest = Some(new);
             if deleting {
                 self.abandon(&uid);
@@ -103,67 +101,56 @@ impl Scheduler {
             return;
         }
         let now = self.now();
-        let info = Arc::new(PodInfo::new(new));
-        self.queue.update(old, info.clone(), judge!(self), now);
-        let before = old.status.as_ref().and_then(|s| s.nominated_node_name.as_deref()).unwrap_or_default();
-        if !before.is_empty() && info.nominated_node() != Some(before) {
-            self.nomination_freed(old.clone(), info.priority);
+        self.queue.update(old, new.clone(), judge!(self), now);
+        if old.nominated_node().is_some() && new.nominated_node() != old.nominated_node() {
+            self.nomination_freed(old.clone(), new.priority);
         }
     }
 
-    fn pod_deleted(&mut self, pod: Arc<Pod>) {
-        let uid = pod.metadata.uid.clone().unwrap_or_default();
-        self.queue.delete(&uid);
-        if let Some(under) = self.under_way.get_mut(&*uid) {
+    fn pod_deleted(&mut self, pod: Arc<PodInfo>) {
+        self.queue.delete(pod.uid());
+        if let Some(under) = self.under_way.get_mut(pod.uid()) {
             under.latest = None;
-            self.abandon(&uid);
+            self.abandon(pod.uid());
             return;
         }
-        if self.cluster.placed(&uid).is_some() {
-            self.cluster.remove_pod(&uid);
+        if self.cluster.placed(pod.uid()).is_some() {
+            self.cluster.remove_pod(pod.uid());
             self.dispatch(&ClusterEvent::assigned_pod_delete(pod));
-        } else if pod.status.as_ref().and_then(|s| s.nominated_node_name.as_deref()).is_some_and(|n| !n.is_empty()) {
-            let priority = pod.spec.as_ref().and_then(|s| s.priority).unwrap_or(0);
+        } else if pod.nominated_node().is_some() {
+            let priority = pod.priority;
             self.nomination_freed(pod, priority);
         }
     }
 
     /// Room promised to a pod is free again: for pods of no higher priority that is as good as a deletion.
-    fn nomination_freed(&mut self, pod: Arc<Pod>, priority: i32) {
+    fn nomination_freed(&mut self, pod: Arc<PodInfo>, priority: i32) {
         let event = ClusterEvent::assigned_pod_delete(pod);
         let now = self.now();
         self.queue.on_event(&event, judge!(self), now, |waiting| waiting.priority <= priority);
     }
 
     /// The API says that the pod is on a node.
-    fn assigned(&mut self, old: Option<&Arc<Pod>>, new: Arc<Pod>) {
-        let uid = new.metadata.uid.clone().unwrap_or_default();
-        if is_finished(&new) {
+    fn assigned(&mut self, old: Option<&Arc<PodInfo>>, new: Arc<PodInfo>) {
+        if new.is_finished() {
             // A finished pod takes no room.
             return self.pod_deleted(new);
         }
-        let was_assigned = old.is_some_and(|o| Cluster::is_assigned(o));
-        self.cluster.set_pod(Arc::new(PodInfo::new(new.clone())));
-        if let Some(under) = self.under_way.get_mut(&*uid) {
+        self.cluster.set_pod(new.clone());
+        if let Some(under) = self.under_way.get_mut(new.uid()) {
             under.latest = None;
         }
-        let before = old.map(|o| Object::Pod(o.clone()));
-        if was_assigned {
-            for action in old.map(|old| pod_changes(old, &new)).unwrap_or_default() {
-                self.dispatch(&ClusterEvent::new(
-                    Resource::AssignedPod,
-                    action,
-                    before.clone(),
-                    Some(Object::Pod(new.clone())),
-                ));
+        match old.filter(|old| old.node_name().is_some()) {
+            Some(old) => {
+                for action in pod_changes(old, &new) {
+                    let (before, after) = (Object::Pod(old.clone()), Object::Pod(new.clone()));
+                    self.dispatch(&ClusterEvent::new(Resource::AssignedPod, action, Some(before), Some(after)));
+                }
             }
-        } else {
-            self.queue.delete(&uid);
-            self.dispatch(&ClusterEvent::new(Resource::AssignedPod, Action::ADD, None, Some(Object::Pod(new))));
+            None => {
+                self.queue.delete(new.uid());
+                self.dispatch(&ClusterEvent::new(Resource::AssignedPod, Action::ADD, None, Some(Object::Pod(new))));
+            }
         }
     }
-}
-
-fn is_finished(pod: &Pod) -> bool {
-    matches!(pod.status.as_ref().and_then(|s| s.phase.as_deref()), Some("Succeeded" | "Failed"))
 }

@@ -11,6 +11,10 @@ use crate::api::ApiFailure;
 use crate::objects::Object;
 use crate::testing::{node, pod};
 
+fn seen(pod: Pod) -> Object {
+    Object::Pod(Arc::new(PodInfo::new(Arc::new(pod))))
+}
+
 /// A scheduler of the default configuration, with its clock.
 struct Rig {
     scheduler: Scheduler,
@@ -31,17 +35,17 @@ impl Rig {
     }
 
     fn pod(&mut self, pod: Pod) -> &mut Self {
-        self.scheduler.observe(None, Some(Object::Pod(Arc::new(pod))));
+        self.scheduler.observe(None, Some(seen(pod)));
         self
     }
 
     fn replace(&mut self, old: Pod, new: Pod) -> &mut Self {
-        self.scheduler.observe(Some(Object::Pod(Arc::new(old))), Some(Object::Pod(Arc::new(new))));
+        self.scheduler.observe(Some(seen(old)), Some(seen(new)));
         self
     }
 
     fn delete(&mut self, pod: Pod) -> &mut Self {
-        self.scheduler.observe(Some(Object::Pod(Arc::new(pod))), None);
+        self.scheduler.observe(Some(seen(pod)), None);
         self
     }
 
@@ -61,7 +65,7 @@ fn describe(effect: Effect) -> String {
             format!("preempt {} on {} for {}", victims.join(","), job.node, job.preemptor.name())
         }
         Effect::PatchStatus { pod, patch } => {
-            let name = pod.metadata.name.as_deref().unwrap_or_default();
+            let name = pod.name();
             let condition = &patch["status"]["conditions"][0];
             match condition["reason"].as_str() {
                 Some(reason) => format!("patch {name}: {reason}"),
@@ -69,7 +73,7 @@ fn describe(effect: Effect) -> String {
             }
         }
         Effect::Record(event) => {
-            format!("{} {}: {}", event.reason, event.pod.metadata.name.as_deref().unwrap_or_default(), event.note)
+            format!("{} {}: {}", event.reason, event.pod.name(), event.note)
         }
     }
 }
@@ -351,7 +355,54 @@ fn preemption_makes_room_and_holds_it_for_the_preemptor() {
     assert!(rig.run().is_empty());
     rig.pod(pod("sneaky").priority(1).cpu("1").build());
     assert!(rig.run()[0].starts_with("FailedScheduling sneaky"), "the room is promised to another");
-    let preemptor = Arc::new(PodInfo::new(Arc::new(pod("high").priority(10).cpu("1").build())));
+    let preemptor = pod("high").priority(10).cpu("1").info();
     rig.scheduler.preempted(&preemptor, false);
     assert_eq!(rig.run(), ["bind high to n"]);
+}
+
+#[test]
+fn what_plugins_do_is_measured() {
+    let mut rig = Rig::new();
+    rig.node(node("n").cpu("4").build());
+    for index in 0..20 {
+        rig.pod(pod(&format!("p{index}")).cpu("100m").build());
+    }
+    rig.run();
+    (0..20).for_each(|index| rig.scheduler.bound(&format!("uid-p{index}")));
+    rig.pod(pod("large").priority(1).cpu("9").build());
+    rig.run();
+    rig.scheduler.measure();
+    let text = rig.scheduler.metrics().render();
+    let profile = "profile=\"default-scheduler\"";
+    for line in [
+        format!("scheduler_schedule_attempts_total{{{profile},result=\"scheduled\"}} 20"),
+        format!("scheduler_schedule_attempts_total{{{profile},result=\"unschedulable\"}} 1"),
+        format!("scheduler_plugin_evaluation_total{{extension_point=\"Filter\",plugin=\"NodeResourcesFit\",{profile}}} 21"),
+        format!("scheduler_unschedulable_pods{{plugin=\"NodeResourcesFit\",{profile}}} 1"),
+        "scheduler_queue_incoming_pods_total{event=\"UnscheduledPodAdd\",queue=\"active\"} 21".to_owned(),
+        "scheduler_queue_incoming_pods_total{event=\"ScheduleAttemptFailure\",queue=\"unschedulable\"} 1".to_owned(),
+        "scheduler_pending_pods{queue=\"unschedulable\"} 1".to_owned(),
+        "scheduler_cache_size{type=\"assumed_pods\"} 20".to_owned(),
+        "scheduler_preemption_attempts_total 1".to_owned(),
+        "scheduler_pod_scheduling_attempts_count 20".to_owned(),
+        // Single plugins are timed in one of ten cycles, extension points in all.
+        format!("scheduler_framework_extension_point_duration_seconds_count{{extension_point=\"Reserve\",{profile},status=\"Success\"}} 20"),
+        format!("scheduler_framework_extension_point_duration_seconds_count{{extension_point=\"Filter\",{profile},status=\"Unschedulable\"}} 1"),
+        "scheduler_plugin_execution_duration_seconds_count{extension_point=\"PreFilter\",plugin=\"NodeAffinity\",status=\"Skip\"} 2".to_owned(),
+    ] {
+        assert!(text.lines().any(|l| l == line), "{line}\nnot in\n{text}");
+    }
+}
+
+#[test]
+fn any_event_wakes_a_pod_that_an_extender_rejected() {
+    let clock = Fake::at(Timestamp::UNIX_EPOCH);
+    let extenders: Vec<Arc<dyn Extender>> = vec![Arc::new(Picky)];
+    let scheduler =
+        Scheduler::new(&Configuration::default(), Registry::default(), extenders, clock.clone(), 1).unwrap();
+    let mut rig = Rig { scheduler, clock };
+    rig.node(node("bad").cpu("4").build()).pod(pod("p").label("a", "b").build());
+    assert!(rig.run()[0].contains("1 the extender says no"));
+    rig.pod(pod("other").on("bad").build());
+    assert!(rig.scheduler.has_work());
 }

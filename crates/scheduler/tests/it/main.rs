@@ -1,5 +1,7 @@
 //! The scheduler against a real API server, with its own identity and nothing but its own rights.
 
+mod extender;
+
 use std::sync::Arc;
 
 use client::{Client, DeleteOptions, Patch};
@@ -23,11 +25,17 @@ struct Rig {
 
 impl Rig {
     async fn start() -> Self {
+        Self::with(|_| Config::default()).await
+    }
+
+    /// With a configuration, which may need to know the administrator's client.
+    async fn with(config: impl FnOnce(&Client) -> Config) -> Self {
         let cluster = testkit::Cluster::start().await;
+        let config = config(&cluster.in_process());
         let stop = CancellationToken::new();
         let own = cluster.in_process_as(User::new("system:kube-scheduler", ["system:authenticated"]));
         let told = stop.clone();
-        tokio::spawn(async move { scheduler::run(Config::default(), own, told).await.expect("the scheduler runs") });
+        tokio::spawn(async move { scheduler::run(config, own, told).await.expect("the scheduler runs") });
         Self { client: cluster.in_process(), _cluster: cluster, _running: stop.drop_guard() }
     }
 
@@ -42,9 +50,21 @@ impl Rig {
     }
 
     async fn pod(&self, builder: PodBuilder) {
-        let mut pod = builder.build();
+        self.create(builder.build()).await;
+    }
+
+    async fn create(&self, mut pod: Pod) {
         (pod.metadata.uid, pod.metadata.resource_version, pod.status) = (None, None, None);
         self.client.create(&pod).await.expect("a pod");
+    }
+
+    async fn priority_class(&self) {
+        let high = PriorityClass {
+            metadata: ObjectMeta { name: Some("high".into()), ..Default::default() },
+            value: Some(1000),
+            ..Default::default()
+        };
+        self.client.create(&high).await.expect("a priority class");
     }
 
     async fn bound(&self, name: &str) -> String {
@@ -65,6 +85,13 @@ impl Rig {
 
 fn small(name: &str, cpu: &str) -> PodBuilder {
     pod(name).with(container("main").image("busybox").cpu(cpu))
+}
+
+/// A pod of class `high`.
+fn important(name: &str, cpu: &str) -> Pod {
+    let mut pod = small(name, cpu).build();
+    pod.spec.get_or_insert_default().priority_class_name = Some("high".into());
+    pod
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -101,18 +128,10 @@ async fn an_unschedulable_pod_says_why_and_is_bound_when_a_node_comes() {
 async fn a_pod_of_higher_priority_takes_the_place_of_another() {
     let rig = Rig::start().await;
     rig.node(node("n").cpu("1").memory("1Gi").build()).await;
-    let high = PriorityClass {
-        metadata: ObjectMeta { name: Some("high".into()), ..Default::default() },
-        value: Some(1000),
-        ..Default::default()
-    };
-    rig.client.create(&high).await.expect("a priority class");
+    rig.priority_class().await;
     rig.pod(small("low", "800m")).await;
     assert_eq!(rig.bound("low").await, "n");
-    let mut important = small("important", "800m").build();
-    (important.metadata.uid, important.metadata.resource_version, important.status) = (None, None, None);
-    important.spec.get_or_insert_default().priority_class_name = Some("high".into());
-    rig.client.create(&important).await.expect("a pod");
+    rig.create(important("important", "800m")).await;
     // The victim is told why and asked to go; its kubelet, which is this test, lets it.
     let leaving = |p: Option<&Pod>| p.is_some_and(|p| p.metadata.deletion_timestamp.is_some());
     let victim = object::<Pod>(&rig.client, "default", "low", "the victim is leaving", leaving).await;

@@ -7,6 +7,7 @@ mod load;
 mod node;
 mod pods;
 mod report;
+mod scheduler;
 mod services;
 mod watches;
 
@@ -57,7 +58,7 @@ async fn main() -> Result<(), Failure> {
         let target = Target::new(std::path::Path::new(&kubeconfig), None)?;
         return requests(&target).await;
     }
-    // One part alone: `BENCH_ONLY=node`.
+    // One part alone: `BENCH_ONLY=node`; of the scheduler's part only the workloads named as arguments.
     let only = std::env::var("BENCH_ONLY").ok();
     if only.as_deref().is_none_or(|part| part == "server") {
         whole_control_plane().await?;
@@ -68,6 +69,10 @@ async fn main() -> Result<(), Failure> {
     }
     if only.as_deref().is_none_or(|part| part == "services") {
         services::measure().await?;
+    }
+    if only.as_deref().is_none_or(|part| part == "scheduler") {
+        let workloads: Vec<String> = std::env::args().skip(1).collect();
+        scheduler::all(&workloads).await?;
     }
     Ok(())
 }

@@ -28,7 +28,7 @@ fn preempt(
         scheduler.observe(None, Some(object));
     }
     for pod in placed.into_iter().chain([incoming]) {
-        scheduler.observe(None, Some(Object::Pod(Arc::new(pod))));
+        scheduler.observe(None, Some(Object::Pod(Arc::new(crate::pod::PodInfo::new(Arc::new(pod))))));
     }
     while scheduler.schedule_one() {}
     let mut message = String::new();
