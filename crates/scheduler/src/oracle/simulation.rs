@@ -80,8 +80,15 @@ impl Simulation {
         }
     }
 
-    /// A new scheduler takes over with what the API has; the old one's requests may still arrive.
+    /// A new scheduler takes over with what the API has. Of the old one's requests some still arrived, but nobody heard
+    /// the answers; the lease keeps any from arriving after the new one has begun.
     fn kill(&mut self) {
+        for job in std::mem::take(&mut self.requests) {
+            if self.rng.random_bool(0.5) {
+                // Whether it was refused, the old scheduler will not know.
+                let _ = self.bind(&job);
+            }
+        }
         self.scheduler = start(&self.clock, self.seed + self.version);
         self.watch.clear();
         self.watch.extend(self.nodes.values().map(|n| (None, Some(Object::Node(n.clone())))));
@@ -120,24 +127,33 @@ impl Simulation {
         self.write(held);
     }
 
-    /// A binding reaches the API, is lost, or its answer is.
-    fn answer(&mut self, job: BindJob) {
-        let (uid, name) = (job.pod.uid().clone(), job.pod.name().to_owned());
-        let fate = if self.healed { 0 } else { self.rng.random_range(0..10) };
-        if fate == 1 {
-            return self.scheduler.bind_failed(&uid, &ApiFailure::Other("connection refused".into()));
-        }
-        let pod = self.pods.get(&name).filter(|p| *p.uid() == uid).cloned();
+    /// What the API makes of a binding that reaches it.
+    fn bind(&mut self, job: &BindJob) -> Result<(), ApiFailure> {
+        let name = job.pod.name();
+        let pod = self.pods.get(name).filter(|p| p.uid() == job.pod.uid()).cloned();
         let Some(pod) = pod.filter(|_| self.nodes.contains_key(&*job.node)) else {
-            return self.scheduler.bind_failed(&uid, &ApiFailure::NotFound(format!("pods {name:?} not found")));
+            return Err(ApiFailure::NotFound(format!("pods {name:?} not found")));
         };
         if pod.node_name().is_some() {
             // The API binds a pod once: this is what keeps two schedulers from doing harm.
-            return self.scheduler.bind_failed(&uid, &ApiFailure::Conflict(format!("pod {name} is already assigned")));
+            return Err(ApiFailure::Conflict(format!("pod {name} is already assigned")));
         }
         let mut bound = object(&pod);
         bound.spec.get_or_insert_default().node_name = Some(job.node.to_string());
         self.write(bound);
+        Ok(())
+    }
+
+    /// A binding reaches the API, is lost, or its answer is.
+    fn answer(&mut self, job: BindJob) {
+        let uid = job.pod.uid().clone();
+        let fate = if self.healed { 0 } else { self.rng.random_range(0..10) };
+        if fate == 1 {
+            return self.scheduler.bind_failed(&uid, &ApiFailure::Other("connection refused".into()));
+        }
+        if let Err(refusal) = self.bind(&job) {
+            return self.scheduler.bind_failed(&uid, &refusal);
+        }
         match fate {
             2 => self.scheduler.bind_failed(&uid, &ApiFailure::Other("no answer in time".into())),
             _ => self.scheduler.bound(&uid),
