@@ -7,12 +7,17 @@ use http::StatusCode;
 use machinery::rest::Response;
 
 use crate::cache::Caches;
+use crate::encryption::Encryption;
 use crate::gates::text;
 use crate::query::Query;
+
+/// The check of key management services.
+const KMS: &str = "kms-providers";
 
 /// What is known of the server's well-being.
 pub struct Health {
     caches: Arc<Caches>,
+    encryption: Option<Arc<Encryption>>,
     bootstrapped: AtomicBool,
     stopping: AtomicBool,
 }
@@ -23,8 +28,8 @@ impl Health {
         ["ping", "log", "etcd", "informer-sync", "poststarthook/bootstrap-controller"];
 
     /// A server that has not bootstrapped yet.
-    pub fn new(caches: Arc<Caches>) -> Self {
-        Self { caches, bootstrapped: AtomicBool::new(false), stopping: AtomicBool::new(false) }
+    pub fn new(caches: Arc<Caches>, encryption: Option<Arc<Encryption>>) -> Self {
+        Self { caches, encryption, bootstrapped: AtomicBool::new(false), stopping: AtomicBool::new(false) }
     }
 
     /// Everything a client relies on is there.
@@ -39,7 +44,7 @@ impl Health {
 
     /// Whether every check of a probe passes.
     pub fn is_ready(&self) -> bool {
-        checks("readyz").iter().all(|check| self.passes(check).is_none())
+        self.checks("readyz").all(|check| self.passes(check).is_none())
     }
 
     /// The whole of a probe.
@@ -47,8 +52,8 @@ impl Health {
         let excluded: Vec<&str> = query.all("exclude").collect();
         let mut report = String::new();
         let mut failed = false;
-        for check in checks(probe) {
-            if excluded.contains(check) {
+        for check in self.checks(probe) {
+            if excluded.contains(&check) {
                 report.push_str(&format!("[+]{check} excluded: ok\n"));
                 continue;
             }
@@ -71,22 +76,30 @@ impl Health {
 
     /// One check of a probe.
     pub fn check(&self, probe: &str, check: &str) -> Option<Response> {
-        checks(probe).contains(&check).then(|| match self.passes(check) {
+        self.checks(probe).any(|known| known == check).then(|| match self.passes(check) {
             None => text(StatusCode::OK, "ok".to_owned()),
             Some(why) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("internal server error: {why}")),
         })
     }
 
     /// Why a check fails, if it does.
-    fn passes(&self, check: &str) -> Option<&'static str> {
-        match check {
-            "etcd" if !self.caches.store_is_well() => Some("the store does not answer"),
+    fn passes(&self, check: &str) -> Option<String> {
+        let why = match check {
+            KMS => return self.encryption.as_ref().and_then(|encryption| encryption.health()?.err()),
+            "etcd" if !self.caches.store_is_well() => "the store does not answer",
             "informer-sync" | "poststarthook/bootstrap-controller" if !self.bootstrapped.load(Ordering::Acquire) => {
-                Some("not finished")
+                "not finished"
             }
-            "shutdown" if self.stopping.load(Ordering::Acquire) => Some("process is shutting down"),
-            _ => None,
-        }
+            "shutdown" if self.stopping.load(Ordering::Acquire) => "process is shutting down",
+            _ => return None,
+        };
+        Some(why.to_owned())
+    }
+
+    /// The checks of a probe; key management services only where there are any.
+    fn checks(&self, probe: &str) -> impl Iterator<Item = &'static str> {
+        let kms = self.encryption.as_ref().and_then(|encryption| encryption.health()).map(|_| KMS);
+        checks(probe).iter().copied().chain(kms)
     }
 }
 

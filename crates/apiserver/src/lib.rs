@@ -10,6 +10,7 @@ pub mod bootstrap;
 pub mod cache;
 mod convert;
 pub mod discovery;
+pub mod encryption;
 pub mod gates;
 mod health;
 pub mod metrics;
@@ -37,6 +38,7 @@ use tokio::task::JoinHandle;
 
 use admission::Admission;
 use cache::Caches;
+use encryption::Encrypted;
 use gates::authentication::{self, Authenticator, service_accounts::ServiceAccounts};
 use gates::authorization;
 use gates::flow_control::FlowControl;
@@ -91,6 +93,10 @@ pub struct Config {
     pub admission: admission::Settings,
     /// What is written about requests; nothing without a policy.
     pub audit: Option<audit::Settings>,
+    /// How objects are sealed in the store; not at all without a configuration.
+    pub encryption: Option<encryption::Settings>,
+    /// How many requests may be under way.
+    pub flow_control: gates::flow_control::Settings,
     /// What is asked of pods where a namespace says nothing.
     pub pod_security: admission::pod_security::Settings,
     /// `--runtime-config`.
@@ -124,6 +130,8 @@ impl Config {
             authorization: authorization::Settings::default(),
             admission: admission::Settings::default(),
             audit: None,
+            flow_control: gates::flow_control::Settings::default(),
+            encryption: None,
             pod_security: admission::pod_security::Settings::default(),
             runtime_config: RuntimeConfig::default(),
             service_range: "10.96.0.0/16".to_owned(),
@@ -158,10 +166,16 @@ impl Server {
         let listener = listener.map_err(|source| Error::Listen { address: config.address, source })?;
         let address = listener.address().map_err(|source| Error::Listen { address: config.address, source })?;
 
-        let caches = Caches::start(config.store.clone(), Registry::layout(&config.runtime_config)).await?;
-        let registry = Registry::new(&config.runtime_config, &caches, config.event_ttl);
-        let health = Arc::new(Health::new(caches.clone()));
         let setting = |error: &dyn std::fmt::Display| Error::Setting(error.to_string());
+        let (mut store, mut encryption) = (config.store, None);
+        if let Some(settings) = config.encryption {
+            let encrypted = Encrypted::open(store, settings).await.map_err(|error| setting(&error))?;
+            encryption = Some(encrypted.encryption().clone());
+            store = encrypted;
+        }
+        let caches = Caches::start(store.clone(), Registry::layout(&config.runtime_config)).await?;
+        let registry = Registry::new(&config.runtime_config, &caches, config.event_ttl);
+        let health = Arc::new(Health::new(caches.clone(), encryption.clone()));
         let authorizers = config.authorization.build(&registry, &caches, &config.clock);
         let authorizers = Arc::new(authorizers.map_err(|error| setting(&error))?);
         let service_accounts = Arc::new(ServiceAccounts::new(
@@ -171,11 +185,12 @@ impl Server {
         ));
         let authenticator = Authenticator::new(config.authentication, service_accounts.clone(), &config.clock);
         let authenticator = authenticator.map_err(|error| setting(&error))?;
+        let flow_control = FlowControl::new(config.flow_control, &registry).map(Arc::new);
         let api = Arc::new(Api {
             service_accounts: service_accounts.clone(),
             registry,
             caches,
-            store: config.store,
+            store,
             admission: Admission::new(authorizers.clone(), config.admission, config.pod_security),
             allocator: Allocator { service_range, node_ports: config.node_ports },
             clock: config.clock,
@@ -189,7 +204,7 @@ impl Server {
         let chain = Arc::new(Chain {
             authenticator,
             audit: audit.clone(),
-            flow_control: FlowControl::new(400, 200),
+            flow_control: flow_control.clone(),
             authorizers,
             api: api.clone(),
             proxy: Proxy::new(config.kubelet_client),
@@ -197,7 +212,9 @@ impl Server {
                 openapi: openapi::OpenApi::new(groups.clone(), version::KUBERNETES),
                 discovery: discovery::Discovery::new(groups),
                 health: health.clone(),
+                flow_control,
                 audit,
+                encryption,
                 api: api.clone(),
                 server_address: format!("{}:{}", config.advertise, address.port()),
             },

@@ -1,7 +1,8 @@
-//! What every cluster has from the beginning: namespaces, roles, priority classes, the `kubernetes` Service.
+//! What every cluster has from the beginning: namespaces, roles, priority classes, priority levels, the `kubernetes` Service.
 //!
 //! Made at every start where it is missing, repaired where upstream repairs it, and left alone otherwise.
 
+pub(crate) mod flow_control;
 mod objects;
 
 use std::net::IpAddr;
@@ -21,6 +22,10 @@ enum Repair {
     Rules,
     /// Its content is put right.
     Always,
+    /// Its spec is put right, unless somebody said by annotation, or by a change, that it is theirs.
+    Suggested,
+    /// Its spec is put right, except for what users may set of the exempt level.
+    Mandatory,
 }
 
 /// One object to have.
@@ -38,11 +43,18 @@ pub async fn run(api: &Api, advertise: IpAddr, port: u16) -> Result<(), ApiError
     all(api, namespaces).await?;
     let mut rest = objects::rbac();
     rest.extend(objects::priority_classes());
+    rest.extend(flow_control::objects(&api.now()));
     rest.extend(objects::service_cidr(&api.allocator.service_range.to_string()));
     rest.extend(objects::kubernetes_service(&api.allocator.service_range.at(1).to_string(), advertise, port));
     all(api, rest).await?;
     api.caches.settle().await?;
     Ok(())
+}
+
+/// The bootstrap roles and bindings, by plural.
+#[cfg(test)]
+pub(crate) fn roles_and_bindings() -> Vec<(&'static str, Value)> {
+    objects::rbac().into_iter().map(|wanted| (wanted.plural, wanted.object)).collect()
 }
 
 async fn all(api: &Api, wanted: Vec<Wanted>) -> Result<(), ApiError> {
@@ -65,12 +77,19 @@ async fn ensure(api: &Api, mut wanted: Wanted) -> Result<(), ApiError> {
     if wanted.repair == Repair::Never {
         return Ok(());
     }
+    if matches!(wanted.repair, Repair::Suggested | Repair::Mandatory) {
+        // What is compared has its defaults.
+        resource.strategy.default(&mut wanted.object);
+    }
     api.change(resource, &key, false, |old, _| {
         let opted_out = value::at(old, "metadata.annotations")
             .and_then(|annotations| annotations.get(facts::rbac::AUTOUPDATE.0))
             .is_some_and(|auto| auto != "true");
         if wanted.repair == Repair::Rules && opted_out {
             return Ok(Change::Keep);
+        }
+        if matches!(wanted.repair, Repair::Suggested | Repair::Mandatory) {
+            return Ok(Change::Put(flow_control_repaired(old, &wanted)));
         }
         let mut new = old.clone();
         for (field, content) in wanted.object.as_object().into_iter().flatten() {
@@ -87,6 +106,34 @@ async fn ensure(api: &Api, mut wanted: Wanted) -> Result<(), ApiError> {
     Ok(())
 }
 
+/// A flow schema or priority level as it should be.
+fn flow_control_repaired(old: &Value, wanted: &Wanted) -> Value {
+    let mut new = old.clone();
+    let annotation = value::at(old, "metadata.annotations").and_then(|all| all.get(flow_control::AUTOUPDATE));
+    let theirs = match annotation.and_then(Value::as_str) {
+        Some(said) => said != "true",
+        // One that nobody ever changed is still as it was suggested.
+        None => value::int(old, "metadata.generation").unwrap_or(1) != 1,
+    };
+    if wanted.repair == Repair::Suggested && theirs {
+        return new;
+    }
+    let mut annotations = value::at(old, "metadata.annotations").cloned().unwrap_or_else(|| serde_json::json!({}));
+    annotations[flow_control::AUTOUPDATE] = "true".into();
+    value::set(&mut new, "metadata.annotations", annotations);
+    let mut spec = wanted.object["spec"].clone();
+    // Users may give the exempt level shares to lend; everything else of it is fixed.
+    if let (Some(theirs), true) = (value::at(old, "spec.exempt"), spec.get("exempt").is_some()) {
+        spec["exempt"] = theirs.clone();
+    }
+    if value::at(old, "spec") != Some(&spec) {
+        let generation = value::int(old, "metadata.generation").unwrap_or(1);
+        value::set(&mut new, "metadata.generation", generation + 1);
+        value::set(&mut new, "spec", spec);
+    }
+    new
+}
+
 fn add_missing(object: &mut Value, field: &str, wanted: &Value) {
     let mut present = value::list(object, field).to_vec();
     for item in wanted.as_array().into_iter().flatten() {
@@ -96,5 +143,30 @@ fn add_missing(object: &mut Value, field: &str, wanted: &Value) {
     }
     if !present.is_empty() {
         value::set(object, field, present);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// What becomes of an object's precedence when 7 is suggested.
+    fn check(repair: Repair, metadata: Value, expect: i64) {
+        let object = json!({"metadata": {"name": "x"}, "spec": {"matchingPrecedence": 7}});
+        let wanted = Wanted { group: "", plural: "", object, repair };
+        let old = json!({"metadata": metadata, "spec": {"matchingPrecedence": 9}});
+        let new = flow_control_repaired(&old, &wanted);
+        assert_eq!(value::int(&new, "spec.matchingPrecedence"), Some(expect), "{old}");
+    }
+
+    #[test]
+    fn suggestions_give_way_to_users_and_mandatory_objects_do_not() {
+        let said = |auto: &str| json!({"annotations": {flow_control::AUTOUPDATE: auto}, "generation": 3});
+        check(Repair::Suggested, said("true"), 7);
+        check(Repair::Suggested, said("false"), 9);
+        check(Repair::Suggested, json!({"generation": 1}), 7);
+        check(Repair::Suggested, json!({"generation": 2}), 9);
+        check(Repair::Mandatory, said("false"), 7);
     }
 }

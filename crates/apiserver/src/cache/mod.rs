@@ -116,6 +116,11 @@ impl Cache {
         self.state.read().objects.len()
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// How many watches are open.
     pub fn watchers(&self) -> usize {
         self.state.read().watchers.len()

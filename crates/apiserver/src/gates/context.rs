@@ -29,6 +29,7 @@ pub struct Context {
     annotations: RefCell<BTreeMap<String, String>>,
     record: RefCell<Option<Arc<Record>>>,
     measure: RefCell<Option<Measure>>,
+    flow: RefCell<Option<(HeaderValue, HeaderValue)>>,
 }
 
 /// Runs a request in a context of its own.
@@ -59,6 +60,21 @@ pub fn take_annotations() -> BTreeMap<String, String> {
     let mut taken = BTreeMap::new();
     with(|context| taken = context.annotations.take());
     taken
+}
+
+/// Remembers the uids of the flow schema and of the priority level of the request.
+pub fn set_flow(uids: (HeaderValue, HeaderValue)) {
+    with(|context| *context.flow.borrow_mut() = Some(uids));
+}
+
+/// Writes which flow schema and priority level the request belonged to.
+pub fn write_flow(headers: &mut HeaderMap) {
+    with(|context| {
+        if let Some((schema, level)) = context.flow.take() {
+            headers.insert(HeaderName::from_static("x-kubernetes-pf-flowschema-uid"), schema);
+            headers.insert(HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid"), level);
+        }
+    });
 }
 
 /// Keeps the audit record of the request.

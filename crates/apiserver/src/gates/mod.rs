@@ -23,6 +23,7 @@ use hops::Hop;
 use http::header::{CACHE_CONTROL, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
 use hyper::upgrade::OnUpgrade;
+use machinery::gvk::GroupResource;
 use machinery::rest::{Body, Handler, Payload, Peer, Request, Response};
 use machinery::status::ApiError;
 
@@ -48,7 +49,7 @@ pub struct Chain {
     /// What is written about it?
     pub audit: Option<Arc<Audit>>,
     /// May they now?
-    pub flow_control: FlowControl,
+    pub flow_control: Option<Arc<FlowControl>>,
     /// May they?
     pub authorizers: Arc<Authorizers>,
     /// The resources.
@@ -83,6 +84,8 @@ impl Chain {
             Ok(Err(error)) => refusal(&error),
             Err(_) => refusal(&ApiError::internal("the request made the server panic; its log has more")),
         };
+        let mut response = response;
+        context::write_flow(response.headers_mut());
         let response = match context::record() {
             Some(record) => record.answered(response, panicked, context::take_annotations()).await,
             None => response,
@@ -133,7 +136,10 @@ impl Chain {
         hop.end("", "", 0);
 
         let hop = hops::start(Hop::FlowControl, info.verb);
-        let _seat = self.flow_control.enter(&info, &user).await?;
+        let _seat = match &self.flow_control {
+            Some(flow_control) => flow_control.enter(&info, &query, &user, || self.objects(&info)).await?,
+            None => None,
+        };
         hop.end("", "", 0);
 
         let hop = hops::start(Hop::Authorize, info.verb);
@@ -169,6 +175,7 @@ impl Chain {
                     resource,
                 };
                 if call.connects() {
+                    self.check_upgrade(&attributes).await?;
                     return self.proxy.pass(&self.api, &call, upgrade, body).await;
                 }
                 if let Some(record) = &record {
@@ -183,6 +190,27 @@ impl Chain {
                 self.review(served, &info, &parts.headers, &user, body).await
             }
         }
+    }
+
+    /// A WebSocket begins with a GET where SPDY begins with a POST: who may only `get` must not get in by that.
+    async fn check_upgrade(&self, attributes: &Attributes<'_>) -> Result<(), ApiError> {
+        let enters =
+            matches!((attributes.resource, attributes.subresource), ("pods", "exec" | "attach" | "portforward"));
+        if !enters || attributes.verb == "create" {
+            return Ok(());
+        }
+        let verdict = self.authorizers.authorize(&Attributes { verb: "create", ..*attributes }).await;
+        if verdict.allows() {
+            return Ok(());
+        }
+        let resource = GroupResource::new(attributes.group, attributes.resource);
+        Err(ApiError::forbidden(&resource, attributes.name, verdict.reason()))
+    }
+
+    /// How many objects there are of the resource that a request is about.
+    fn objects(&self, info: &RequestInfo) -> Option<usize> {
+        let served = self.api.registry.get(&info.group, &info.version, &info.resource).ok()?;
+        served.resource.as_ref().map(|resource| resource.cache.len())
     }
 
     /// Opens the record of a request, or writes that its sender could not be made out.

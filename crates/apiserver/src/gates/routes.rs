@@ -10,6 +10,8 @@ use machinery::status::ApiError;
 
 use crate::audit::Audit;
 use crate::discovery::{Aggregated, Discovery, Document, Root};
+use crate::encryption::Encryption;
+use crate::gates::flow_control::FlowControl;
 use crate::health::Health;
 use crate::metrics;
 use crate::openapi::OpenApi;
@@ -27,8 +29,12 @@ pub struct Documents {
     pub openapi: OpenApi,
     /// Is it well?
     pub health: Arc<Health>,
+    /// For its figures and dumps.
+    pub flow_control: Option<Arc<FlowControl>>,
     /// For its figures.
     pub audit: Option<Arc<Audit>>,
+    /// For its figures.
+    pub encryption: Option<Arc<Encryption>>,
     /// For the figures.
     pub api: Arc<Api>,
     /// The address that `/api` tells clients.
@@ -72,9 +78,25 @@ impl Documents {
             ["healthz" | "livez" | "readyz", check] => {
                 self.health.check(segments[0], check).ok_or_else(ApiError::no_such_path)
             }
-            ["metrics"] => Ok(text(StatusCode::OK, metrics::render(&self.api, self.audit.as_deref()))),
+            ["metrics"] => Ok(text(StatusCode::OK, self.figures())),
+            ["debug", "api_priority_and_fairness", dump] => {
+                let dumped = self.flow_control.as_ref().and_then(|flow_control| flow_control.dump(dump));
+                dumped.map(|dumped| text(StatusCode::OK, dumped)).ok_or_else(ApiError::no_such_path)
+            }
             _ => Err(ApiError::no_such_path()),
         }
+    }
+
+    /// Everything that is counted.
+    fn figures(&self) -> String {
+        let mut figures = metrics::render(&self.api, self.audit.as_deref());
+        if let Some(flow_control) = &self.flow_control {
+            flow_control.metrics(&mut figures);
+        }
+        if let Some(encryption) = &self.encryption {
+            encryption.metrics(&mut figures);
+        }
+        figures
     }
 
     fn root(&self, parts: &http::request::Parts, root: Root) -> Response {
@@ -123,6 +145,7 @@ impl Documents {
             paths.push(format!("/{probe}"));
             paths.extend(Health::CHECKS.iter().map(|check| format!("/{probe}/{check}")));
         }
+        paths.extend(FlowControl::dumps().iter().map(|dump| format!("/debug/api_priority_and_fairness/{dump}")));
         paths.extend(
             [
                 "/.well-known/openid-configuration",

@@ -71,7 +71,7 @@ impl Target {
         let (name, port) = name_and_port(&call.info.name);
         let pod = object(api, "pods", &call.info.namespace, name)?;
         let host = value::text(&pod, "status.podIP").to_owned();
-        if host.is_empty() {
+        if !is_proxyable(&host) {
             return Err(ApiError::bad_request("address not allowed"));
         }
         let declared =
@@ -112,6 +112,7 @@ impl Target {
                 let ready = value::at(endpoint, "conditions.ready").and_then(Value::as_bool).unwrap_or(true);
                 if let Some(address) =
                     value::list(endpoint, "addresses").first().and_then(Value::as_str).filter(|_| ready)
+                    && is_of_pod(api, &call.info.namespace, endpoint, address)
                 {
                     candidates.push((address.to_owned(), port));
                 }
@@ -133,6 +134,34 @@ fn name_and_port(text: &str) -> (&str, Option<&str>) {
         Some((name, port)) => (name, Some(port).filter(|port| !port.is_empty())),
         None => (text, None),
     }
+}
+
+/// Whether a pod can be at an address: whoever writes a status must not make the server talk to itself, or to the
+/// neighbours that only this machine has.
+fn is_proxyable(host: &str) -> bool {
+    use std::net::IpAddr;
+    match host.parse::<IpAddr>() {
+        Ok(IpAddr::V4(ip)) => {
+            !(ip.is_loopback() || ip.is_unspecified() || ip.is_link_local() || ip.is_multicast() || ip.is_broadcast())
+        }
+        Ok(IpAddr::V6(ip)) => {
+            let mapped = ip.to_ipv4_mapped().is_none_or(|ip| is_proxyable(&ip.to_string()));
+            mapped && !(ip.is_loopback() || ip.is_unspecified() || ip.is_unicast_link_local() || ip.is_multicast())
+        }
+        Err(_) => false,
+    }
+}
+
+/// Whether an endpoint is a pod of the namespace, at the address that the pod has: a slice is written by users, and must
+/// not let them reach what they name.
+fn is_of_pod(api: &Api, namespace: &str, endpoint: &Value, address: &str) -> bool {
+    let target = |field: &str| value::text(endpoint, &format!("targetRef.{field}"));
+    if target("kind") != "Pod" || target("namespace") != namespace || !is_proxyable(address) {
+        return false;
+    }
+    let Ok(pod) = object(api, "pods", namespace, target("name")) else { return false };
+    let listed = value::list(&pod, "status.podIPs").iter().any(|ip| value::text(ip, "ip") == address);
+    listed || value::text(&pod, "status.podIP") == address
 }
 
 fn authority(host: &str, port: u16) -> String {
@@ -236,6 +265,28 @@ fn container(pod: &Value, pod_name: &str, asked: &str) -> Result<String, ApiErro
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_addresses_that_a_pod_can_have_are_reached() {
+        for (address, expect) in [
+            ("10.244.0.7", true),
+            ("192.168.1.1", true),
+            ("fd00::7", true),
+            ("127.0.0.1", false),
+            ("127.9.9.9", false),
+            ("0.0.0.0", false),
+            ("169.254.169.254", false),
+            ("224.0.0.1", false),
+            ("255.255.255.255", false),
+            ("::1", false),
+            ("fe80::1", false),
+            ("::ffff:127.0.0.1", false),
+            ("localhost", false),
+            ("", false),
+        ] {
+            assert_eq!(is_proxyable(address), expect, "{address}");
+        }
+    }
     use serde_json::json;
 
     #[test]

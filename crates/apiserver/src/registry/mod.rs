@@ -163,6 +163,15 @@ fn enabled(config: &RuntimeConfig) -> impl Iterator<Item = &'static Facts> {
     })
 }
 
+/// Where every built-in resource is kept, and the group and the plural that it is kept as.
+pub(crate) fn prefixes() -> impl Iterator<Item = (String, (&'static str, &'static str))> {
+    let versions = facts::groups().iter().flat_map(|group| group.versions.iter());
+    versions.flat_map(|version| version.resources.iter()).filter(|facts| is_stored(facts)).map(|facts| {
+        let storage = storage_version(facts);
+        (prefix(facts), (&*storage.group, &*storage.plural))
+    })
+}
+
 /// Reviews and bindings are asked and answered, never kept; component statuses are made up on the spot.
 fn is_stored(facts: &Facts) -> bool {
     facts.verbs.has("get") && facts.plural != "componentstatuses"

@@ -120,7 +120,8 @@ impl Api {
             Change::Put(new) => {
                 let encoded = object::encode(new.borrow());
                 // A write that changes nothing must not take a revision: controllers would wake each other for ever.
-                if encoded == *old.stored() {
+                // Unless it is stored with a key that has been replaced: then this is how it gets the new one.
+                if encoded == *old.stored() && !self.stale(resource, key).await? {
                     return Ok(Swapped::Done(Changed::Now(old.clone())));
                 }
                 Some(encoded)
@@ -143,6 +144,11 @@ impl Api {
                 Swapped::Raced(Some(self.decode(resource, record.value, record.revision)?))
             }
         })
+    }
+
+    /// Whether the object is stored as it would not be stored now: with a key that has been replaced.
+    pub(super) async fn stale(&self, resource: &Resource, key: &str) -> Result<bool, ApiError> {
+        self.store.stale(&format!("{}{key}", resource.prefix)).await.map_err(unavailable)
     }
 
     async fn commit(

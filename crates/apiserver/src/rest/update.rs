@@ -94,10 +94,12 @@ impl Api {
             self.admission.validate(self, &request, Some(&new), Some(&old)).await?;
             let mut reservation = self.allocator.reserve(self, call, &mut new, Some(&old), options.dry_run).await?;
             let gone = is_finished(&new, &old) && !call.resource.strategy.holds(&new);
+            // Only the time of the record differs: nobody needs to know, unless that is how an object gets a new key.
+            let same = !gone && equal_but_times(&new, &old);
+            let keep = same && !self.stale(call.resource, &call.key()).await?;
             let change = match gone {
                 true => Change::Delete,
-                // Only the time of the record differs: nobody needs to know.
-                false if equal_but_times(&new, &old) => Change::Keep,
+                false if keep => Change::Keep,
                 false => Change::Put(&new),
             };
             match self.swap(call.resource, &call.key(), &old_object, &old, change, options.dry_run).await {

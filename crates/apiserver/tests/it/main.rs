@@ -6,4 +6,7 @@ mod authentication;
 mod authorization;
 mod body;
 mod decode;
+mod encryption;
+mod flow_control;
+mod holes;
 mod server;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use client::{Client, Config};
+use k8s_openapi::api::core::v1::ServiceAccount;
 use machinery::rest::User;
 use store::embedded::Embedded;
 use tempfile::TempDir;
@@ -52,6 +53,9 @@ impl Server {
         if let Err(error) = started.admin().create(&service_account("default")).await {
             assert!(error.is_already_exists(), "the default service account: {error}");
         }
+        // A read waits until the caches have it, so that the test's first pod finds it.
+        let account = started.admin().get::<ServiceAccount>("default", "default").await;
+        account.expect("the default service account");
         started
     }
 
@@ -68,6 +72,11 @@ impl Server {
     /// Somebody, in process.
     pub fn as_user(&self, user: User) -> Client {
         Client::in_process(self.server.handler(), user)
+    }
+
+    /// What is below it.
+    pub fn store(&self) -> &Embedded {
+        &self.store
     }
 
     /// Where it listens.

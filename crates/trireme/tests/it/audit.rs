@@ -63,10 +63,9 @@ async fn no_acknowledged_change_is_without_its_line() {
         .filter(|event| event["stage"] == "ResponseComplete" && event["responseStatus"]["code"] == 201)
         .filter_map(|event| event["objectRef"]["name"].as_str().map(str::to_owned))
         .collect();
-    let acknowledged = acknowledged.lock();
+    let acknowledged = std::mem::take(&mut *acknowledged.lock());
     assert!(acknowledged.len() >= ROUNDS * PER_ROUND);
     let missing: Vec<&String> = acknowledged.iter().filter(|name| !written.contains(*name)).collect();
     assert!(missing.is_empty(), "{} acknowledged changes have no line: {missing:?}", missing.len());
-    drop(acknowledged);
     assert!(server.stop().await, "{}", server.log_text());
 }

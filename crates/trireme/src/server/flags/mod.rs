@@ -8,11 +8,11 @@ mod audit;
 mod authentication;
 mod authorization;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use apiserver::admission;
-use clap::Args;
+use clap::{ArgAction, Args};
 
 use super::Error;
 
@@ -32,6 +32,12 @@ pub struct Options {
     /// What is written about requests.
     #[command(flatten)]
     pub audit: audit::Options,
+    /// How many requests may be under way.
+    #[command(flatten)]
+    pub flow_control: FlowControl,
+    /// How objects are sealed.
+    #[command(flatten)]
+    pub encryption: Encryption,
 }
 
 /// What may change or refuse a write.
@@ -47,12 +53,51 @@ pub struct Admission {
     pub disable_admission_plugins: Vec<String>,
 }
 
+/// How many requests may be under way.
+#[derive(Debug, Args)]
+#[group(skip)]
+#[command(next_help_heading = "Flow control")]
+pub struct FlowControl {
+    /// Requests under way at once that change nothing. With the next, this makes the seats that priority levels share.
+    #[arg(long, value_name = "NUMBER", default_value_t = 400, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub max_requests_inflight: u32,
+    /// Requests under way at once that change something.
+    #[arg(long, value_name = "NUMBER", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub max_mutating_requests_inflight: u32,
+}
+
+/// How objects are sealed.
+#[derive(Debug, Args)]
+#[group(skip)]
+#[command(next_help_heading = "Encryption at rest")]
+pub struct Encryption {
+    /// An EncryptionConfiguration: which resources are sealed in the store, and with which keys.
+    #[arg(long, value_name = "FILE")]
+    pub encryption_provider_config: Option<PathBuf>,
+    /// Take the file in again whenever it changes.
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, num_args = 0..=1,
+        require_equals = true, default_missing_value = "true", requires = "encryption_provider_config")]
+    pub encryption_provider_config_automatic_reload: bool,
+}
+
+impl Encryption {
+    fn read(&self) -> Result<Option<apiserver::encryption::Settings>, Error> {
+        let Some(path) = self.encryption_provider_config.clone() else { return Ok(None) };
+        let reload = self.encryption_provider_config_automatic_reload;
+        let settings = apiserver::encryption::Settings { path, reload };
+        settings.check().map_err(|error| wrong("encryption-provider-config", error))?;
+        Ok(Some(settings))
+    }
+}
+
 /// The gates, checked and read.
 pub struct Gates {
     authentication: authentication::Read,
     authorization: apiserver::gates::authorization::Settings,
     admission: admission::Settings,
     audit: Option<apiserver::audit::Settings>,
+    encryption: Option<apiserver::encryption::Settings>,
+    flow_control: apiserver::gates::flow_control::Settings,
 }
 
 impl Options {
@@ -66,6 +111,11 @@ impl Options {
             admission: admission::Settings::parse(&plugins(enable), &plugins(disable))
                 .map_err(|error| wrong("enable-admission-plugins", error))?,
             audit: self.audit.read()?,
+            encryption: self.encryption.read()?,
+            flow_control: apiserver::gates::flow_control::Settings {
+                reads: self.flow_control.max_requests_inflight,
+                writes: self.flow_control.max_mutating_requests_inflight,
+            },
         })
     }
 }
@@ -77,6 +127,8 @@ impl Gates {
         config.authorization = self.authorization.clone();
         config.admission = self.admission.clone();
         config.audit = self.audit.clone();
+        config.encryption = self.encryption.clone();
+        config.flow_control = self.flow_control;
         Ok(())
     }
 }
@@ -171,6 +223,9 @@ mod tests {
             ("--audit-log-path {}/log", "--audit-policy-file"),
             ("--audit-policy-file {}/policy.yaml --audit-log-path - --audit-log-format legacy", "legacy"),
             ("--audit-policy-file {}/policy.yaml --audit-webhook-config-file {}/none", "--audit-webhook-config-file:"),
+            ("--encryption-provider-config {}/none", "--encryption-provider-config: error reading"),
+            ("--encryption-provider-config {}/empty.yaml", "it is no EncryptionConfiguration"),
+            ("--encryption-provider-config-automatic-reload", "--encryption-provider-config"),
             ("--enable-admission-plugins Nonsense", "admission plugin \"Nonsense\" is unknown"),
             ("--enable-admission-plugins Priority --disable-admission-plugins Priority", "overlapped"),
         ] {
