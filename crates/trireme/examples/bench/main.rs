@@ -3,6 +3,7 @@
 //! The client is ours, over TLS and HTTP/2, and shares the machine with the server. It sends bodies that were encoded
 //! beforehand and does not decode answers, so that it measures the server and not itself. `BENCH_SCALE=0.1` is a quick look.
 
+mod gauntlet;
 mod load;
 mod node;
 mod pods;
@@ -73,6 +74,9 @@ async fn main() -> Result<(), Failure> {
     if only.as_deref().is_none_or(|part| part == "scheduler") {
         let workloads: Vec<String> = std::env::args().skip(1).collect();
         scheduler::all(&workloads).await?;
+    }
+    if only.as_deref().is_none_or(|part| part == "gauntlet") {
+        gauntlet::run().await?;
     }
     Ok(())
 }

@@ -1,0 +1,176 @@
+//! What the gates cost, in process: no TLS and no disk, so that the figures are theirs alone.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use apiserver::cache::Caches;
+use apiserver::gates::authorization::{Attributes, Settings};
+use apiserver::registry::{Registry, RuntimeConfig};
+use apiserver::rest::Clock;
+use client::{Client, ListParams};
+use futures::StreamExt as _;
+use http::Request;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use machinery::rest::{Body, User};
+use serde_json::{Value, json};
+use store::{Expect, Op, Store as _, Txn};
+use testkit::Cluster;
+use testkit::build::{Build as _, service_account};
+
+use crate::Failure;
+use crate::report::Line;
+
+const REQUESTS: u32 = 20_000;
+const BINDINGS: usize = 10_000;
+const DECISIONS: u32 = 200_000;
+const GRANTS: usize = 200;
+
+/// All of it.
+pub async fn run() -> Result<(), Failure> {
+    requests().await?;
+    decisions().await?;
+    grants().await
+}
+
+/// CPU time of this process.
+fn cpu() -> Result<Duration, Failure> {
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    let fields: Vec<&str> = stat.rsplit(')').next().ok_or("no fields")?.split_whitespace().collect();
+    let ticks: u64 = fields[11].parse::<u64>()? + fields[12].parse::<u64>()?;
+    // A tick is a hundredth of a second on every Linux that runs this.
+    Ok(Duration::from_millis(ticks * 10))
+}
+
+fn rule(verbs: &[&str], resources: &[&str]) -> Value {
+    json!({"verbs": verbs, "apiGroups": [""], "resources": resources})
+}
+
+fn role(namespace: &str, name: &str) -> Value {
+    json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": name, "namespace": namespace},
+        "rules": [rule(&["create", "list", "get"], &["pods", "configmaps"])]})
+}
+
+fn binding(namespace: &str, name: &str, role: &str, user: &str) -> Value {
+    json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+        "metadata": {"name": name, "namespace": namespace},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role},
+        "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": user}]})
+}
+
+fn typed<T: client::Kind>(tree: Value) -> Result<T, Failure> {
+    Ok(serde_json::from_value(tree)?)
+}
+
+/// A pod that every standard lets pass, created for show: every gate and every check, and nothing written.
+fn pod() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "bench", "labels": {"app": "bench"}},
+        "spec": {"securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [{"name": "main", "image": "registry.example.com/team/application:v1.2.3",
+                "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
+                "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}}}]},
+    })
+}
+
+/// CPU microseconds per dry-run create of a pod.
+async fn creates(client: &Client, namespace: &str) -> Result<f64, Failure> {
+    let path = format!("/api/v1/namespaces/{namespace}/pods?dryRun=All");
+    let one = async || -> Result<(), Failure> {
+        let request = Request::post(&path).header("content-type", "application/json").body(Body::Value(pod()))?;
+        let answer = client.request(request).await?;
+        if answer.status() == http::StatusCode::CREATED { Ok(()) } else { Err("a pod was refused".into()) }
+    };
+    one().await?;
+    let begun = cpu()?;
+    for _ in 0..REQUESTS {
+        one().await?;
+    }
+    Ok((cpu()? - begun).as_secs_f64() * 1e6 / f64::from(REQUESTS))
+}
+
+async fn requests() -> Result<(), Failure> {
+    let cluster = Cluster::start().await;
+    let admin = cluster.in_process();
+    for (name, level) in [("open", "privileged"), ("strict", "restricted")] {
+        let labels = json!({"pod-security.kubernetes.io/enforce": level});
+        admin.create(&typed::<Namespace>(json!({"metadata": {"name": name, "labels": labels}}))?).await?;
+        admin.create(&service_account("default").in_namespace(name)).await?;
+        admin.create(&typed::<Role>(role(name, "bench"))?).await?;
+        admin.create(&typed::<RoleBinding>(binding(name, "bench", "bench", "bench"))?).await?;
+    }
+    let client = cluster.in_process_as(User::new("bench", []));
+    let (open, strict) = (creates(&client, "open").await?, creates(&client, "strict").await?);
+    Line::new("gauntlet").figure("cpu_us", open).at_most("cpu_us", 50.0).print();
+    // The difference is what the restricted standard asks more of a pod than no standard.
+    Line::new("pod_security").figure("cpu_us", (strict - open).max(0.0)).at_most("cpu_us", 10.0).print();
+    cluster.stop().await;
+    Ok(())
+}
+
+/// Decisions of RBAC, with ten thousand bindings.
+async fn decisions() -> Result<(), Failure> {
+    let directory = tempfile::tempdir()?;
+    let store = store::embedded::Embedded::open(directory.path(), store::embedded::Options::default())?;
+    let put = |key: String, object: Value| {
+        let value = machinery::object::encode(&object);
+        store.txn(Txn { key: key.into(), expect: Expect::Absent, op: Op::Put { value, ttl: None } })
+    };
+    let writes = (0..BINDINGS).map(|number| {
+        let (namespace, user) = (format!("n{}", number % 100), format!("user-{number}"));
+        put(
+            format!("/registry/rolebindings/{namespace}/b{number}"),
+            binding(&namespace, &format!("b{number}"), "reader", &user),
+        )
+    });
+    let roles = (0..100).map(|number| {
+        let namespace = format!("n{number}");
+        put(format!("/registry/roles/{namespace}/reader"), role(&namespace, "reader"))
+    });
+    let mut written = futures::stream::iter(writes.chain(roles)).buffer_unordered(256);
+    while let Some(outcome) = written.next().await {
+        outcome?;
+    }
+    let config = RuntimeConfig::default();
+    let caches = Caches::start(store.clone(), Registry::layout(&config)).await?;
+    let registry = Registry::new(&config, &caches, 3600);
+    let clock: Clock = Arc::new(Timestamp::now);
+    let authorizers = Settings::default().build(&registry, &caches, &clock)?;
+    let users: Vec<User> = (0..BINDINGS).map(|number| User::new(format!("user-{number}"), [])).collect();
+    let ask = async |number: usize| {
+        let (user, namespace) = (&users[number % BINDINGS], format!("n{}", number % 100));
+        authorizers.allows(&Attributes::question(user, "list", "", "pods", "").in_namespace(&namespace)).await
+    };
+    if !ask(1).await {
+        return Err("a bound user is refused".into());
+    }
+    let begun = Instant::now();
+    for number in 0..DECISIONS {
+        std::hint::black_box(ask(number as usize).await);
+    }
+    let each = begun.elapsed().as_secs_f64() * 1e6 / f64::from(DECISIONS);
+    Line::new("rbac_decision").figure("bindings", BINDINGS as f64).figure("us", each).at_most("us", 5.0).print();
+    caches.stop();
+    store.close().await;
+    Ok(())
+}
+
+/// From the acknowledgement of a binding until the first request that it allows.
+async fn grants() -> Result<(), Failure> {
+    let cluster = Cluster::start().await;
+    let admin = cluster.in_process();
+    admin.create(&typed::<Role>(role("default", "reader"))?).await?;
+    let mut latencies = Vec::new();
+    for number in 0..GRANTS {
+        let user = format!("user-{number}");
+        let client = cluster.in_process_as(User::new(user.as_str(), []));
+        admin.create(&typed::<RoleBinding>(binding("default", &user, "reader", &user))?).await?;
+        let begun = Instant::now();
+        while client.list::<ConfigMap>("default", &ListParams::default()).await.is_err() {}
+        latencies.push(begun.elapsed());
+    }
+    Line::new("new_binding").latencies(&mut latencies).at_most("max_ms", 10.0).print();
+    cluster.stop().await;
+    Ok(())
+}
