@@ -6,7 +6,8 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 use parking_lot::Mutex;
 
-use crate::pod::spec;
+use crate::pod::qos::{self, Class};
+use crate::pod::{resources, spec};
 use crate::worker::News;
 
 /// Pods as they were granted, by uid.
@@ -34,6 +35,13 @@ impl Allocations {
     /// All but one.
     pub fn others(&self, uid: &str) -> Vec<Arc<Pod>> {
         self.granted.lock().iter().filter(|(one, _)| *one != uid).map(|(_, pod)| pod.clone()).collect()
+    }
+
+    /// Processor time asked for by pods between guaranteed and best effort, in thousandths.
+    pub fn burstable_milli(&self) -> i64 {
+        let granted = self.granted.lock();
+        let burstable = granted.values().filter(|pod| qos::class(pod) == Class::Burstable);
+        burstable.map(|pod| resources::request_milli(pod, "cpu")).sum()
     }
 
     /// One, as it was granted.

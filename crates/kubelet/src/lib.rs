@@ -36,6 +36,7 @@ pub mod shutdown;
 mod static_pods;
 pub mod status;
 mod tokens;
+mod users;
 pub mod volumes;
 mod worker;
 mod writer;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use client::Client;
@@ -32,6 +33,7 @@ use crate::shared::{Settings, Shared};
 use crate::shutdown;
 use crate::static_pods;
 use crate::tokens::Tokens;
+use crate::users::Users;
 
 /// What the kubelet is told by its administrator.
 #[derive(Debug, Clone)]
@@ -198,6 +200,8 @@ pub async fn run(
         network: network_seen,
         owners: Mutex::default(),
         figures: figures.clone(),
+        shares: AtomicU64::new(0),
+        users: Users::new(&config.node.root, config.node.max_pods),
         allocations: Allocations::default(),
         me: informers.filtered::<Node>(Filter::fields(format!("metadata.name={}", config.node.name))),
         stop: stop.clone(),

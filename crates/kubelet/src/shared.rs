@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use client::Client;
 use informer::{Clock, EventType, Informer, Recorder};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, ObjectReference, Pod, Secret, Service};
-use node::cgroups::{Cgroups, Name};
+use node::cgroups::{Cgroups, Limits, Name};
 use node::cri::Runtime;
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -19,8 +20,10 @@ use crate::figures::Figures;
 use crate::images::Images;
 use crate::objects::Objects;
 use crate::pod::qos::{self, Class};
+use crate::pod::resources;
 use crate::pod::spec::{self, Kind};
 use crate::tokens::Tokens;
+use crate::users::Users;
 
 /// Settings that do not change while the kubelet runs.
 #[derive(Debug, Clone)]
@@ -56,6 +59,9 @@ pub struct Shared {
     pub(crate) network: watch::Receiver<Option<String>>,
     pub(crate) owners: Owners,
     pub(crate) figures: Arc<Figures>,
+    pub(crate) users: Users,
+    /// The weight that burstable pods have together; zero when it was not set yet.
+    pub(crate) shares: AtomicU64,
     /// What pods were given.
     pub(crate) allocations: Allocations,
     /// The node's own object.
@@ -88,6 +94,27 @@ impl Shared {
             Class::BestEffort => root.child("besteffort"),
         };
         parent.child(&format!("pod{uid}"))
+    }
+
+    /// Gives the classes of pods their share of the processors: guaranteed pods have their own, the burstable ones together
+    /// what they ask for, best effort ones what is left.
+    pub(crate) async fn share_processors(&self) -> Result<(), node::cgroups::Error> {
+        let Some(cgroups) = &self.cgroups else { return Ok(()) };
+        let wanted = u64::try_from(resources::shares(self.allocations.burstable_milli())).unwrap_or(2);
+        if self.shares.swap(wanted, Ordering::AcqRel) == wanted {
+            return Ok(());
+        }
+        let root = &self.settings.cgroup_root;
+        for (class, shares) in [("burstable", wanted), ("besteffort", u64::try_from(resources::shares(0)).unwrap_or(2))]
+        {
+            let limits = Limits { cpu_shares: Some(shares), ..Limits::default() };
+            if let Err(error) = cgroups.create(&root.child(class), &limits).await {
+                // Not done is not remembered as done.
+                self.shares.store(0, Ordering::Release);
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 
     /// Records an event about a pod.

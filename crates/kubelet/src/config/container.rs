@@ -26,12 +26,27 @@ pub struct Prepared {
     pub target: Option<String>,
     /// How often it was started before.
     pub restarts: u32,
+    /// The pod's user namespace, when it has one of its own.
+    pub users: Option<v1::UserNamespace>,
 }
 
 /// The configuration.
-pub fn config(pod: &Pod, member: &Member<'_>, prepared: Prepared, facts: &Facts) -> Result<v1::ContainerConfig, Error> {
+pub fn config(
+    pod: &Pod,
+    member: &Member<'_>,
+    mut prepared: Prepared,
+    facts: &Facts,
+) -> Result<v1::ContainerConfig, Error> {
     let container = &*member.container;
-    let context = security::context(pod, container, &prepared.image_user, prepared.target.as_deref(), facts)?;
+    let mut context = security::context(pod, container, &prepared.image_user, prepared.target.as_deref(), facts)?;
+    if let (Some(users), Some(options)) = (&prepared.users, &mut context.namespace_options) {
+        // Files keep their owners outside and have the pod's inside.
+        for mount in &mut prepared.mounts {
+            mount.uid_mappings.clone_from(&users.uids);
+            mount.gid_mappings.clone_from(&users.gids);
+        }
+        options.userns_options = Some(users.clone());
+    }
     let env = &prepared.env;
     let expanded = |list: &Option<Vec<String>>| -> Vec<String> {
         list.iter().flatten().map(|text| expand(text, |name| env.get(name).cloned())).collect()
@@ -123,6 +138,7 @@ mod tests {
             image_user: ImageUser::default(),
             target: None,
             restarts: 2,
+            users: None,
         };
         let config = config(&pod, &member, prepared, &Facts { memory: 1 << 30, ..Default::default() }).unwrap();
         assert_eq!(config.args, ["x", "$(B)"]);

@@ -12,11 +12,20 @@ pub mod hosts;
 pub mod sandbox;
 pub mod security;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
+
+/// What a handler of the runtime can do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Abilities {
+    /// Mounts that are read-only all the way down.
+    pub recursive_read_only: bool,
+    /// Pods with users of their own.
+    pub user_namespaces: bool,
+}
 
 /// What is true of this node, for all its pods.
 #[derive(Debug, Clone, Default)]
@@ -41,6 +50,8 @@ pub struct Facts {
     pub seccomp_dir: PathBuf,
     /// Where logs go: a folder per pod.
     pub log_dir: PathBuf,
+    /// What the runtime's handlers can do, by name; the default one has none.
+    pub handlers: BTreeMap<String, Abilities>,
 }
 
 /// The objects a pod refers to, as far as they exist.

@@ -39,6 +39,15 @@ pub fn config(
     Ok((config, warnings))
 }
 
+/// Puts the sandbox into a user namespace of its own.
+pub fn with_users(mut config: v1::PodSandboxConfig, users: Option<v1::UserNamespace>) -> v1::PodSandboxConfig {
+    let context = config.linux.as_mut().and_then(|linux| linux.security_context.as_mut());
+    if let Some(options) = context.and_then(|context| context.namespace_options.as_mut()) {
+        options.userns_options = users;
+    }
+    config
+}
+
 /// Ports of the node that lead to the pod. In the node's network there is nothing to lead.
 fn ports(pod: &Pod) -> Vec<v1::PortMapping> {
     if spec::is_host_network(pod) {

@@ -62,6 +62,8 @@ pub struct Plan {
     pub kill: Vec<Kill>,
     /// Start these, in this order.
     pub start: Vec<Start>,
+    /// Stop and remove all containers, the one of this name last, and start over in the same sandbox.
+    pub start_over: Option<String>,
 }
 
 impl Plan {
@@ -76,6 +78,9 @@ pub fn plan(pod: &Pod, state: &State, verdicts: &Verdicts) -> Plan {
     if let Need::New { attempt, replaces, .. } = state.need(pod) {
         return plan_sandbox(pod, state, attempt, replaces.is_some());
     }
+    if let Some(name) = start_over(pod, state) {
+        return Plan { start_over: Some(name.to_owned()), ..Plan::default() };
+    }
     let mut plan = Plan::default();
     for (index, container) in spec::ephemeral_containers(pod).iter().enumerate() {
         if state.latest(&container.name).is_none() {
@@ -88,6 +93,19 @@ pub fn plan(pod: &Pod, state: &State, verdicts: &Verdicts) -> Plan {
         Initialized::Failed => return Plan { kill_pod: state.is_running(), ..Plan::default() },
     }
     plan_regular(pod, state, verdicts, plan)
+}
+
+/// The container whose end starts the whole pod over, if there is one.
+pub fn start_over<'a>(pod: &'a Pod, state: &State) -> Option<&'a str> {
+    if spec::is_deleting(pod) {
+        return None;
+    }
+    let mut all = spec::init_containers(pod).iter().chain(spec::containers(pod));
+    let ended = all.find(|container| {
+        let latest = state.active(&container.name).filter(|status| status.life == Life::Exited);
+        latest.is_some_and(|status| spec::restarts_all(container, status.exit_code))
+    });
+    ended.map(|container| container.name.as_str())
 }
 
 /// A pod without a working sandbox starts over, unless it has nothing left to run.
@@ -115,7 +133,7 @@ fn plan_sandbox(pod: &Pod, state: &State, attempt: u32, replaces: bool) -> Plan 
         return stop_only;
     }
     let start = if spec::init_containers(pod).is_empty() { start } else { vec![Start { kind: Kind::Init, index: 0 }] };
-    Plan { kill_pod: state.is_running(), sandbox: Some(NewSandbox { attempt, replaces }), kill: Vec::new(), start }
+    Plan { kill_pod: state.is_running(), sandbox: Some(NewSandbox { attempt, replaces }), start, ..Plan::default() }
 }
 
 enum Initialized {

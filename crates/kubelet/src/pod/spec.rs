@@ -123,23 +123,37 @@ pub fn restarts_after(container: &Container, pod: &Pod, exit_code: i32) -> bool 
         _ => true,
     };
     if let Some(policy) = container.restart_policy.as_deref() {
-        let rules = container.restart_policy_rules.as_deref().unwrap_or_default();
-        let matching = rules.iter().find(|rule| {
-            rule.exit_codes.as_ref().is_some_and(|codes| {
-                let listed = codes.values.as_deref().unwrap_or_default().contains(&exit_code);
-                match codes.operator.as_str() {
-                    "In" => listed,
-                    "NotIn" => !listed,
-                    _ => false,
-                }
-            })
-        });
-        if matching.is_some_and(|rule| rule.action == "Restart") {
-            return true;
-        }
-        return by_policy(policy);
+        let restarts = |action: &str| matches!(action, "Restart" | "RestartAllContainers");
+        return rule(container, exit_code).is_some_and(restarts) || by_policy(policy);
     }
     by_policy(restart_policy(pod))
+}
+
+/// The action of the first rule that this end of the container fits.
+fn rule(container: &Container, exit_code: i32) -> Option<&str> {
+    let rules = container.restart_policy_rules.as_deref().unwrap_or_default();
+    let matching = rules.iter().find(|rule| {
+        rule.exit_codes.as_ref().is_some_and(|codes| {
+            let listed = codes.values.as_deref().unwrap_or_default().contains(&exit_code);
+            match codes.operator.as_str() {
+                "In" => listed,
+                "NotIn" => !listed,
+                _ => false,
+            }
+        })
+    });
+    matching.map(|rule| rule.action.as_str())
+}
+
+/// Whether this end of the container starts the whole pod over.
+pub fn restarts_all(container: &Container, exit_code: i32) -> bool {
+    rule(container, exit_code) == Some("RestartAllContainers")
+}
+
+/// Whether any end of any container could start the whole pod over.
+pub fn could_restart_all(pod: &Pod) -> bool {
+    let mut rules = members(pod).flat_map(|member| member.container.restart_policy_rules.clone().unwrap_or_default());
+    rules.any(|rule| rule.action == "RestartAllContainers")
 }
 
 /// `spec.restartPolicy`, `Always` when it is not given.
@@ -252,5 +266,9 @@ mod tests {
         check("Never", Some("Never"), vec![rule("In", &[42])], 42, true);
         check("Never", Some("Never"), vec![rule("In", &[42])], 41, false);
         check("Never", Some("Never"), vec![rule("NotIn", &[1])], 42, true);
+        let all = ContainerRestartRule { action: "RestartAllContainers".into(), ..rule("In", &[7]) };
+        check("Never", Some("Never"), vec![all.clone()], 7, true);
+        let container = Container { restart_policy_rules: Some(vec![rule("In", &[1]), all]), ..Default::default() };
+        assert!(restarts_all(&container, 7) && !restarts_all(&container, 1) && !restarts_all(&container, 0));
     }
 }

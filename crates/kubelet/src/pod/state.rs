@@ -98,6 +98,8 @@ pub struct Container {
     pub user: Option<v1::LinuxContainerUser>,
     /// Files and directories shown in it: path inside, path outside.
     pub mounts: Vec<(String, String)>,
+    /// Paths inside that are read-only all the way down.
+    pub recursive_read_only: Vec<String>,
     /// The kubelet's own notes on it.
     pub annotations: std::collections::BTreeMap<String, String>,
 }
@@ -131,6 +133,12 @@ impl Container {
             resources: status.resources.as_ref().and_then(|resources| resources.linux.clone()),
             user: status.user.as_ref().and_then(|user| user.linux.clone()),
             mounts: status.mounts.iter().map(|m| (m.container_path.clone(), m.host_path.clone())).collect(),
+            recursive_read_only: status
+                .mounts
+                .iter()
+                .filter(|mount| mount.recursive_read_only)
+                .map(|mount| mount.container_path.clone())
+                .collect(),
             reason: status.reason,
             message: status.message,
             log_path: status.log_path,

@@ -18,7 +18,7 @@ use node::cri::Runtime;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Facts;
+use crate::config::{Abilities, Facts};
 use crate::pressure::Conditions;
 use crate::pressure::thresholds::Threshold;
 use machine::Machine;
@@ -238,23 +238,32 @@ impl Registration {
             *present = no_network;
             news
         });
+        let handlers: BTreeMap<String, Abilities> = runtime
+            .iter()
+            .flat_map(|answer| &answer.runtime_handlers)
+            .map(|one| (one.name.clone(), abilities(one)))
+            .collect();
         let capacity = status::capacity(&self.config, &machine);
         self.facts.send_if_modified(|present| {
             let allocatable = &capacity.allocatable;
             let same = present.cpu_milli == allocatable.cpu_milli
                 && present.memory == allocatable.memory
-                && present.ephemeral_storage == allocatable.ephemeral_storage;
+                && present.ephemeral_storage == allocatable.ephemeral_storage
+                && (runtime.is_err() || present.handlers == handlers);
             if !same {
                 let mut next = Facts::clone(present);
                 next.cpu_milli = allocatable.cpu_milli;
                 next.memory = allocatable.memory;
                 next.ephemeral_storage = allocatable.ephemeral_storage;
+                if runtime.is_ok() {
+                    next.handlers.clone_from(&handlers);
+                }
                 *present = Arc::new(next);
             }
             !same
         });
         let pressure = self.pressure.borrow().clone();
-        Reading { machine, problems, pressure, runtime: version, images }
+        Reading { machine, problems, pressure, runtime: version, images, handlers }
     }
 
     async fn write(&self, old: &NodeStatus, new: &NodeStatus) -> Result<(), client::Error> {
@@ -278,6 +287,11 @@ impl Registration {
             ..ObjectReference::default()
         }
     }
+}
+
+fn abilities(handler: &node::cri::v1::RuntimeHandler) -> Abilities {
+    let features = handler.features.unwrap_or_default();
+    Abilities { recursive_read_only: features.recursive_read_only_mounts, user_namespaces: features.user_namespaces }
 }
 
 fn words(condition: &str) -> &'static str {

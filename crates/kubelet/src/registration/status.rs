@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    ContainerImage, DaemonEndpoint, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeStatus, NodeSystemInfo,
+    ContainerImage, DaemonEndpoint, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeRuntimeHandler,
+    NodeRuntimeHandlerFeatures, NodeStatus, NodeSystemInfo,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use node::cri::v1;
@@ -12,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::Config;
 use super::machine::Machine;
+use crate::config::Abilities;
 use crate::pressure::Conditions;
 use crate::pressure::thresholds::{Condition, Signal};
 use crate::status::seconds;
@@ -34,6 +36,8 @@ pub struct Reading {
     pub runtime: Option<v1::VersionResponse>,
     /// Its images.
     pub images: Vec<v1::Image>,
+    /// What its handlers can do.
+    pub handlers: BTreeMap<String, Abilities>,
 }
 
 /// An amount of each resource.
@@ -111,10 +115,22 @@ pub fn status(config: &Config, reading: &Reading, old: &NodeStatus, now: Timesta
             system_uuid: machine.system_uuid.clone(),
             ..NodeSystemInfo::default()
         }),
+        runtime_handlers: handlers(&reading.handlers),
         volumes_attached: old.volumes_attached.clone(),
         volumes_in_use: old.volumes_in_use.clone(),
         ..NodeStatus::default()
     }
+}
+
+fn handlers(handlers: &BTreeMap<String, Abilities>) -> Option<Vec<NodeRuntimeHandler>> {
+    let list = handlers.iter().map(|(name, abilities)| NodeRuntimeHandler {
+        name: Some(name.clone()),
+        features: Some(NodeRuntimeHandlerFeatures {
+            recursive_read_only_mounts: Some(abilities.recursive_read_only),
+            user_namespaces: Some(abilities.user_namespaces),
+        }),
+    });
+    (!handlers.is_empty()).then(|| list.collect())
 }
 
 fn quantities(amounts: &Amounts, config: &Config, machine: &Machine, allocatable: bool) -> BTreeMap<String, Quantity> {

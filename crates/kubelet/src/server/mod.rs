@@ -234,7 +234,7 @@ impl Inner {
             Route::CadvisorMetrics => match self.summary(false).await {
                 Ok(summary) => {
                     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-                    answer::figures(metrics::cadvisor(&summary, processors, stats::memory_total()))
+                    answer::figures(metrics::cadvisor(&summary, &self.pods.all(), processors, stats::memory_total()))
                 }
                 Err(error) => answer::text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
             },

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, PodCondition, PodStatus};
 
 use super::{View, seconds};
+use crate::pod::plan;
 use crate::pod::spec;
 use crate::pod::state::Need;
 
@@ -39,7 +40,7 @@ pub(super) fn all(view: &View<'_>, status: &PodStatus) -> Vec<PodCondition> {
     let ready = ready(view, &out, &containers);
     let ours = [sandbox(view), initialized(view, status), ready, containers, new("PodScheduled", true, "", "")];
     let generation = view.pod.metadata.generation;
-    for mut condition in ours.into_iter().chain(resize(view)) {
+    for mut condition in ours.into_iter().chain(resize(view)).chain(restarting(view)) {
         condition.observed_generation = generation;
         transition(&mut condition, view.old.conditions.as_deref().unwrap_or_default(), view.now);
         out.push(condition);
@@ -82,6 +83,19 @@ fn new(name: &str, holds: bool, reason: &str, message: &str) -> PodCondition {
         message: text(message),
         ..PodCondition::default()
     }
+}
+
+/// Whether the pod is being started over, for pods that may be.
+fn restarting(view: &View<'_>) -> Option<PodCondition> {
+    spec::could_restart_all(view.pod).then(|| match plan::start_over(view.pod, view.state) {
+        Some(_) if !view.terminal => new(
+            "AllContainersRestarting",
+            true,
+            "RestartAllContainersStarted",
+            "container exited with restart policy rule",
+        ),
+        _ => new("AllContainersRestarting", false, "", ""),
+    })
 }
 
 /// A change of resources that waits, and one that is on its way.
@@ -129,7 +143,9 @@ fn initialized(view: &View<'_>, status: &PodStatus) -> PodCondition {
             || past.is_some_and(|s| s.terminated.is_some())
     });
     let message = message(&[("unknown", &unknown), ("incomplete", &incomplete)]);
-    if started || message.is_empty() {
+    let before = find(view.old.conditions.as_deref().unwrap_or_default(), "Initialized");
+    let was = spec::could_restart_all(view.pod) && before.is_some_and(|condition| condition.status == "True");
+    if started || was || message.is_empty() {
         return new("Initialized", true, "", "");
     }
     new("Initialized", false, "ContainersNotInitialized", &message)

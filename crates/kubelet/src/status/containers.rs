@@ -43,7 +43,7 @@ fn one(view: &View<'_>, kind: Kind, container: &Container, old: &[ContainerStatu
         Some(latest) => from_runtime(view, container, latest, previous, old),
         None => without_runtime(view, container, old),
     };
-    status.volume_mounts = volume_mounts(container);
+    status.volume_mounts = volume_mounts(container, latest);
     explain(view, kind, container, latest, &mut status);
     judge(view, kind, container, latest, &mut status);
     status
@@ -214,12 +214,14 @@ fn judge(view: &View<'_>, kind: Kind, spec: &Container, latest: Option<&Runtime>
     };
 }
 
-fn volume_mounts(spec: &Container) -> Option<Vec<VolumeMountStatus>> {
+fn volume_mounts(spec: &Container, latest: Option<&Runtime>) -> Option<Vec<VolumeMountStatus>> {
+    let recursive = |path: &String| latest.is_some_and(|container| container.recursive_read_only.contains(path));
+    let word = |path: &String| if recursive(path) { "Enabled" } else { "Disabled" }.to_owned();
     let mounts = spec.volume_mounts.as_ref()?.iter().map(|mount| VolumeMountStatus {
         name: mount.name.clone(),
         mount_path: mount.mount_path.clone(),
         read_only: mount.read_only,
-        recursive_read_only: (mount.read_only == Some(true)).then(|| "Disabled".to_owned()),
+        recursive_read_only: (mount.read_only == Some(true)).then(|| word(&mount.mount_path)),
         ..Default::default()
     });
     Some(mounts.collect())

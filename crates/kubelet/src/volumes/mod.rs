@@ -71,6 +71,10 @@ pub fn setup(root: &Path, pod: &Pod, resolved: &Resolved, facts: &Facts) -> (Pat
         return (paths, errors);
     }
     for volume in pod.spec.iter().flat_map(|s| s.volumes.iter().flatten()) {
+        // The runtime mounts images itself.
+        if volume.image.is_some() {
+            continue;
+        }
         match one(&dir, pod, volume, resolved, facts) {
             Ok(path) => {
                 paths.insert(volume.name.clone(), path);

@@ -1,5 +1,6 @@
 //! What a container sees of its pod's volumes, and the files the kubelet adds: hosts and last words.
 
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{Container, Pod, VolumeMount};
@@ -7,26 +8,57 @@ use node::cri::v1;
 
 use super::{Paths, pod_dir};
 use crate::config::expansion::expand_strictly;
-use crate::config::{Error, Facts, hosts};
+use crate::config::{Abilities, Error, Facts, hosts};
 use crate::pod::spec;
 
 const HOSTS: &str = "/etc/hosts";
 
+/// Images that are mounted, by the volume's name.
+pub type Images = HashMap<String, v1::ImageSpec>;
+
+/// What mounts are made from besides the specification.
+#[derive(Debug)]
+pub struct Around<'a> {
+    /// Where pods are.
+    pub root: &'a Path,
+    /// Where volumes are.
+    pub paths: &'a Paths,
+    /// Volumes that are images.
+    pub images: &'a Images,
+    /// The container's environment.
+    pub env: &'a BTreeMap<String, String>,
+    /// The pod's addresses.
+    pub ips: &'a [String],
+    /// The node.
+    pub facts: &'a Facts,
+    /// What the runtime can do.
+    pub abilities: Abilities,
+}
+
 /// The mounts of a container.
-pub fn of_container(
-    root: &Path,
-    pod: &Pod,
-    container: &Container,
-    paths: &Paths,
-    env: &std::collections::BTreeMap<String, String>,
-    ips: &[String],
-    facts: &Facts,
-) -> Result<Vec<v1::Mount>, Error> {
+pub fn of_container(pod: &Pod, container: &Container, around: &Around<'_>) -> Result<Vec<v1::Mount>, Error> {
+    let Around { root, paths, env, ips, facts, .. } = *around;
     let dir = pod_dir(root, spec::uid(pod));
     let mut mounts = Vec::new();
     let mut own_hosts = false;
     for (index, mount) in container.volume_mounts.iter().flatten().enumerate() {
         own_hosts |= mount.mount_path == HOSTS;
+        let inside =
+            if mount.mount_path.starts_with('/') { mount.mount_path.clone() } else { format!("/{}", mount.mount_path) };
+        let recursive_read_only = recursive_read_only(mount, around.abilities.recursive_read_only)
+            .map_err(|why| Error::Other(format!("failed to resolve recursive read-only mode: {why}")))?;
+        if let Some(image) = around.images.get(&mount.name) {
+            let sub = sub_path(mount, env)?.unwrap_or_default();
+            mounts.push(v1::Mount {
+                container_path: inside,
+                image: Some(image.clone()),
+                image_sub_path: sub.to_string_lossy().into_owned(),
+                readonly: true,
+                recursive_read_only,
+                ..Default::default()
+            });
+            continue;
+        }
         let volume = paths.get(&mount.name).ok_or_else(|| {
             Error::Other(format!("cannot find volume {:?} to mount into container {:?}", mount.name, container.name))
         })?;
@@ -34,14 +66,12 @@ pub fn of_container(
             Some(sub) => bind_sub_path(&dir, volume, &sub, mount, container, index)?,
             None => volume.clone(),
         };
-        let inside =
-            if mount.mount_path.starts_with('/') { mount.mount_path.clone() } else { format!("/{}", mount.mount_path) };
         mounts.push(v1::Mount {
             container_path: inside,
             host_path: host_path.to_string_lossy().into_owned(),
             readonly: mount.read_only == Some(true),
             propagation: propagation(mount).into(),
-            recursive_read_only: false,
+            recursive_read_only,
             ..Default::default()
         });
     }
@@ -55,7 +85,7 @@ pub fn of_container(
     Ok(mounts)
 }
 
-fn sub_path(mount: &VolumeMount, env: &std::collections::BTreeMap<String, String>) -> Result<Option<PathBuf>, Error> {
+fn sub_path(mount: &VolumeMount, env: &BTreeMap<String, String>) -> Result<Option<PathBuf>, Error> {
     let text = match (mount.sub_path_expr.as_deref(), mount.sub_path.as_deref()) {
         (Some(expr), _) if !expr.is_empty() => {
             expand_strictly(expr, |name| env.get(name).cloned()).map_err(Error::Other)?
@@ -127,6 +157,31 @@ fn bind_sub_path(
     Ok(target)
 }
 
+/// Whether a mount is read-only all the way down.
+fn recursive_read_only(mount: &VolumeMount, supported: bool) -> Result<bool, String> {
+    let mode = mount.recursive_read_only.as_deref().unwrap_or("Disabled");
+    if mode == "Disabled" {
+        return Ok(false);
+    }
+    let name = &mount.name;
+    if mount.read_only != Some(true) {
+        return Err(format!("volume {name:?} requested recursive read-only mode, but it is not read-only"));
+    }
+    if let Some(propagation) = mount.mount_propagation.as_deref().filter(|propagation| *propagation != "None") {
+        return Err(format!(
+            "volume {name:?} requested recursive read-only mode, but it is not compatible with propagation {propagation:?}"
+        ));
+    }
+    match mode {
+        "IfPossible" => Ok(supported),
+        "Enabled" if supported => Ok(true),
+        "Enabled" => {
+            Err(format!("volume {name:?} requested recursive read-only mode, but it is not supported by the runtime"))
+        }
+        other => Err(format!("unknown recursive read-only mode {other:?}")),
+    }
+}
+
 fn propagation(mount: &VolumeMount) -> v1::MountPropagation {
     match mount.mount_propagation.as_deref() {
         Some("HostToContainer") => v1::MountPropagation::PropagationHostToContainer,
@@ -171,4 +226,30 @@ fn last_words(dir: &Path, container: &Container, inside: &str) -> Result<v1::Mou
         selinux_relabel: true,
         ..Default::default()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn read_only_goes_all_the_way_down_where_the_runtime_can() {
+        let mount = |mode: &str, read_only: bool, propagation: Option<&str>| VolumeMount {
+            name: "v".into(),
+            read_only: Some(read_only),
+            recursive_read_only: Some(mode.into()),
+            mount_propagation: propagation.map(Into::into),
+            ..Default::default()
+        };
+        assert_eq!(recursive_read_only(&VolumeMount::default(), true), Ok(false));
+        assert_eq!(recursive_read_only(&mount("IfPossible", true, None), false), Ok(false));
+        assert_eq!(recursive_read_only(&mount("IfPossible", true, Some("None")), true), Ok(true));
+        assert_eq!(recursive_read_only(&mount("Enabled", true, None), true), Ok(true));
+        let refused = |mount: &VolumeMount, supported| recursive_read_only(mount, supported).unwrap_err();
+        let begin = "volume \"v\" requested recursive read-only mode, but it is not";
+        assert_eq!(refused(&mount("Enabled", true, None), false), format!("{begin} supported by the runtime"));
+        assert_eq!(refused(&mount("Enabled", false, None), true), format!("{begin} read-only"));
+        let shared = mount("Enabled", true, Some("Bidirectional"));
+        assert_eq!(refused(&shared, true), format!("{begin} compatible with propagation \"Bidirectional\""));
+    }
 }

@@ -1,8 +1,10 @@
 //! Volumes of a whole pod, made and removed on a real file system.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::*;
+use crate::config::Abilities;
 use serde_json::json;
 use std::os::unix::fs::MetadataExt;
 
@@ -53,7 +55,7 @@ fn volumes_are_made_updated_shown_and_removed() {
     let env = [("WHO".to_owned(), "me".to_owned())].into();
     let container = spec::containers(&pod)[0].clone();
     let ips = ["10.0.0.1".to_owned()];
-    let mounts = mounts::of_container(&root, &pod, &container, &paths, &env, &ips, &facts).unwrap();
+    let mounts = mounts::of_container(&pod, &container, &around(&root, &paths, &env, &ips, &facts)).unwrap();
     let host = |inside: &str| mounts.iter().find(|m| m.container_path == inside).unwrap().host_path.clone();
     assert!(node::mounts::is_mounted(Path::new(&host("/e"))).unwrap());
     std::fs::write(format!("{}/file", host("/e")), "x").unwrap();
@@ -93,7 +95,19 @@ fn a_link_in_a_volume_cannot_show_the_node_to_the_container() {
     std::os::unix::fs::symlink("/etc", paths["empty"].join("me")).unwrap();
     let env = [("WHO".to_owned(), "me".to_owned())].into();
     let container = spec::containers(&pod)[0].clone();
-    let error = mounts::of_container(&root, &pod, &container, &paths, &env, &[], &facts).unwrap_err();
+    let error = mounts::of_container(&pod, &container, &around(&root, &paths, &env, &[], &facts)).unwrap_err();
     assert_eq!(error.to_string(), "failed to prepare subPath for volumeMount \"empty\" of container \"c\"");
     remove(&root, "u-1").unwrap();
+}
+
+/// Without images, on a runtime that can do nothing special.
+fn around<'a>(
+    root: &'a Path,
+    paths: &'a Paths,
+    env: &'a BTreeMap<String, String>,
+    ips: &'a [String],
+    facts: &'a Facts,
+) -> mounts::Around<'a> {
+    static NONE: std::sync::LazyLock<mounts::Images> = std::sync::LazyLock::new(mounts::Images::new);
+    mounts::Around { root, paths, images: &NONE, env, ips, facts, abilities: Abilities::default() }
 }

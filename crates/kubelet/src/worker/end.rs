@@ -168,6 +168,7 @@ impl Worker {
         self.shared.images.forget(&uid);
         self.shared.allocations.remove(&uid);
         self.shared.figures.forget(&uid);
+        self.shared.users.release(&uid);
         loop {
             let (root, pod) = (self.shared.settings.root.clone(), uid.clone());
             let removed = tokio::task::spawn_blocking(move || volumes::remove(&root, &pod)).await;
@@ -185,6 +186,7 @@ impl Worker {
 
     async fn remove_cgroups(&self, uid: &str) -> Result<(), node::cgroups::Error> {
         let Some(cgroups) = &self.shared.cgroups else { return Ok(()) };
+        self.shared.share_processors().await?;
         for name in self.shared.possible_cgroups(uid) {
             cgroups.remove(&name).await?;
         }

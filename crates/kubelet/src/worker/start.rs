@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hops::Hop;
 use informer::EventType;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{Container, Secret};
 use node::cri::v1;
 
 use super::Worker;
@@ -23,24 +23,31 @@ use crate::volumes::{Paths, mounts};
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// A container that was not started: why, and when to try again.
-struct NotStarted {
-    waiting: Waiting,
-    again: Duration,
+pub(super) struct NotStarted {
+    pub(super) waiting: Waiting,
+    pub(super) again: Duration,
 }
 
 fn not_started(reason: &str, message: impl Into<String>) -> NotStarted {
     NotStarted { waiting: Waiting { reason: reason.to_owned(), message: message.into() }, again: AGAIN }
 }
 
+/// What containers are made with besides their own configuration.
+struct Frame {
+    users: Option<v1::UserNamespace>,
+    abilities: config::Abilities,
+}
+
 impl Worker {
     /// Makes the sandbox with this attempt.
     pub(super) async fn make_sandbox(&mut self, attempt: u32) -> Result<(), String> {
-        let (config, warnings) = self.sandbox_config(attempt).map_err(|e| e.to_string())?;
+        let handler = self.runtime_handler().await?;
+        let users = self.users(&handler)?;
+        let (config, warnings) = self.sandbox_config(attempt, users).map_err(|e| e.to_string())?;
         for warning in warnings {
             self.shared.event(&self.pod, EventType::Warning, "DNSConfigForming", warning);
         }
         std::fs::create_dir_all(&config.log_directory).map_err(|e| format!("create pod log directory: {e}"))?;
-        let handler = self.runtime_handler().await?;
         let hop = hops::start(Hop::Sandbox, "run");
         let id = self.shared.runtime.run_sandbox(config, &handler).await.map_err(|e| e.to_string())?;
         hop.end(self.uid(), "", 0);
@@ -48,10 +55,34 @@ impl Worker {
         Ok(())
     }
 
-    fn sandbox_config(&self, attempt: u32) -> Result<(v1::PodSandboxConfig, Vec<String>), config::Error> {
+    /// The pod's user namespace, when it wants one of its own.
+    fn users(&self, handler: &str) -> Result<Option<v1::UserNamespace>, String> {
+        if self.pod.spec.as_ref().and_then(|spec| spec.host_users) != Some(false) {
+            return Ok(None);
+        }
+        let mut why = "can't set `spec.hostUsers: false`, runtime does not support user namespaces".to_owned();
+        if !handler.is_empty() {
+            why = format!(
+                "can't set `spec.hostUsers: false`, RuntimeClass handler {handler:?} does not support user namespaces"
+            );
+        }
+        match self.shared.facts().handlers.get(handler) {
+            Some(abilities) if abilities.user_namespaces => {}
+            Some(_) => return Err(why),
+            None => return Err(format!("{why}: the handler {handler:?} is not known")),
+        }
+        self.shared.users.get(self.uid()).map(Some).map_err(|error| format!("create user namespace: {error}"))
+    }
+
+    fn sandbox_config(
+        &self,
+        attempt: u32,
+        users: Option<v1::UserNamespace>,
+    ) -> Result<(v1::PodSandboxConfig, Vec<String>), config::Error> {
         let driver = self.shared.cgroups.as_ref().map(node::cgroups::Cgroups::driver);
         let parent = driver.map(|driver| self.shared.cgroup(&self.pod).parent_for_runtime(driver)).unwrap_or_default();
-        config::sandbox::config(&self.pod, attempt, &parent, &self.shared.facts())
+        let (config, warnings) = config::sandbox::config(&self.pod, attempt, &parent, &self.shared.facts())?;
+        Ok((config::sandbox::with_users(config, users), warnings))
     }
 
     /// The runtime's name for the pod's runtime class; empty for the default.
@@ -71,8 +102,15 @@ impl Worker {
     /// Starts containers in order; a sidecar or regular one that cannot start does not keep the others from it.
     pub(super) async fn start_all(&mut self, starts: &[Start]) -> Step {
         let attempt = self.state.sandbox().map_or(0, |sandbox| sandbox.attempt);
-        let config = match self.sandbox_config(attempt) {
-            Ok((config, _)) => config,
+        let config = async {
+            let handler = self.runtime_handler().await?;
+            let users = self.users(&handler)?;
+            let (config, _) = self.sandbox_config(attempt, users.clone()).map_err(|error| error.to_string())?;
+            let abilities = self.shared.facts().handlers.get(&handler).copied().unwrap_or_default();
+            Ok::<_, String>((config, Frame { users, abilities }))
+        };
+        let (config, frame) = match config.await {
+            Ok(both) => both,
             Err(error) => {
                 tracing::warn!(pod = %spec::long_name(&self.pod), %error, "sandbox configuration not possible");
                 return Step::Wait(Some(AGAIN));
@@ -83,7 +121,7 @@ impl Worker {
         for start in starts {
             let found = spec::members(&pod).find(|m| m.kind == start.kind && m.index == start.index);
             let Some(member) = found else { continue };
-            match self.start_one(&member, &config).await {
+            match self.start_one(&member, &config, &frame).await {
                 Ok(()) => {
                     self.waiting.remove(&member.container.name);
                     started = true;
@@ -101,7 +139,12 @@ impl Worker {
         if started && wait.is_none() { Step::Again } else { Step::Wait(wait) }
     }
 
-    async fn start_one(&mut self, member: &Member<'_>, sandbox: &v1::PodSandboxConfig) -> Result<(), NotStarted> {
+    async fn start_one(
+        &mut self,
+        member: &Member<'_>,
+        sandbox: &v1::PodSandboxConfig,
+        frame: &Frame,
+    ) -> Result<(), NotStarted> {
         let pod = self.pod.clone();
         let name = member.container.name.clone();
         let shared = self.shared.clone();
@@ -125,7 +168,8 @@ impl Worker {
                 NotStarted { waiting, again }
             })?
         };
-        let config = self.container_config(member, image.reference, image.user).await.map_err(|e| {
+        let images = self.image_volumes(member, sandbox, &event).await?;
+        let config = self.container_config(member, image.reference, image.user, frame, &images).await.map_err(|e| {
             event(EventType::Warning, "Failed", &format!("Error: {e}"));
             not_started("CreateContainerConfigError", e)
         })?;
@@ -161,7 +205,7 @@ impl Worker {
     }
 
     /// A container that keeps ending waits longer each time.
-    fn check_restart(&mut self, member: &Member<'_>) -> Result<(), NotStarted> {
+    pub(super) fn check_restart(&mut self, member: &Member<'_>) -> Result<(), NotStarted> {
         let name = &member.container.name;
         let Some(ended) = self.state.latest(name).filter(|c| c.life == Life::Exited) else { return Ok(()) };
         let (ended_at, now) = (time(ended.finished_at), self.now());
@@ -183,6 +227,8 @@ impl Worker {
         member: &Member<'_>,
         image_ref: String,
         image_user: config::security::ImageUser,
+        frame: &Frame,
+        images: &mounts::Images,
     ) -> Result<v1::ContainerConfig, String> {
         let (facts, none) = (self.shared.facts(), (Paths::new(), config::References::default()));
         let (paths, references) =
@@ -190,7 +236,8 @@ impl Worker {
         let ips = self.state.ips();
         let env = env::environment(&self.pod, &member.container, ips, &facts, references).map_err(|e| e.to_string())?;
         let root = &self.shared.settings.root;
-        let mounts = mounts::of_container(root, &self.pod, &member.container, paths, &env, ips, &facts);
+        let around = mounts::Around { root, paths, images, env: &env, ips, facts: &facts, abilities: frame.abilities };
+        let mounts = mounts::of_container(&self.pod, &member.container, &around);
         let target = match member.target {
             Some(name) => {
                 let found = self.state.active(name).filter(|c| c.life == Life::Running);
@@ -215,8 +262,45 @@ impl Worker {
             image_user,
             target,
             restarts,
+            users: frame.users.clone(),
         };
         container::config(&self.pod, member, prepared, &facts).map_err(|e| e.to_string())
+    }
+
+    /// The images that the container mounts as volumes, pulled like any other.
+    async fn image_volumes(
+        &self,
+        member: &Member<'_>,
+        sandbox: &v1::PodSandboxConfig,
+        event: &(dyn Fn(EventType, &str, &str) + Send + Sync),
+    ) -> Result<mounts::Images, NotStarted> {
+        let mut images = mounts::Images::new();
+        let volumes = self.pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+        for volume in volumes {
+            let Some(source) = &volume.image else { continue };
+            if !member.container.volume_mounts.iter().flatten().any(|mount| mount.name == volume.name) {
+                continue;
+            }
+            let wanted = Container {
+                image: source.reference.clone(),
+                image_pull_policy: source.pull_policy.clone(),
+                ..Container::default()
+            };
+            let record = |kind: EventType, reason: &str, message: String| event(kind, reason, &message);
+            let secrets = self.pull_secrets();
+            let ensured = self.shared.images.ensure(&self.pod, &wanted, &secrets, sandbox, &record).await;
+            let present = ensured.map_err(|Absent { waiting, again }| {
+                event(EventType::Warning, "Failed", &format!("Error: {}", waiting.reason));
+                NotStarted { waiting, again }
+            })?;
+            let spec = v1::ImageSpec {
+                image: present.reference,
+                user_specified_image: source.reference.clone().unwrap_or_default(),
+                ..Default::default()
+            };
+            images.insert(volume.name.clone(), spec);
+        }
+        Ok(images)
     }
 
     fn pull_secrets(&self) -> Vec<Arc<Secret>> {

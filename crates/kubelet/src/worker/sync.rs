@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use futures::future::join_all;
 use informer::EventType;
 use node::cgroups::Limits;
 
 use super::{Turn, Worker};
-use crate::pod::plan::{self, Plan};
+use crate::pod::plan::{self, Cause, Plan};
 use crate::pod::state::Life;
 use crate::pod::{resources, spec};
 use crate::status::Verdict;
@@ -109,6 +110,9 @@ impl Worker {
             self.waiting.clear();
             return Step::Wait(None);
         }
+        if let Some(name) = &plan.start_over {
+            return self.start_over(name).await;
+        }
         if plan.kill_pod {
             if plan.sandbox.as_ref().is_some_and(|sandbox| sandbox.replaces) {
                 let message = "Pod sandbox changed, it will be killed and re-created.";
@@ -164,6 +168,37 @@ impl Worker {
         self.start_all(&plan.start).await
     }
 
+    /// Stops and removes all containers, the one that caused it last: killed on the way, the next look sees it and goes on.
+    async fn start_over(&mut self, name: &str) -> Step {
+        let pod = self.pod.clone();
+        if let Some(member) = spec::member(&pod, name)
+            && let Err(failure) = self.check_restart(&member)
+        {
+            self.waiting.insert(name.to_owned(), failure.waiting);
+            return Step::Wait(Some(failure.again));
+        }
+        let this = &*self;
+        let running = this.state.containers.iter().filter(|c| matches!(c.life, Life::Running | Life::Unknown));
+        let stopped = join_all(running.map(|c| async move {
+            let message = format!("Container {} is stopped because all containers are restarted", c.name);
+            this.kill(&c.id, &c.name, &message, Cause::Other, None).await
+        }));
+        let mut failed = stopped.await.into_iter().find_map(Result::err);
+        let (last, others): (Vec<_>, Vec<_>) = self.state.containers.iter().partition(|c| c.name == name);
+        for container in others.into_iter().chain(last) {
+            if failed.is_none() {
+                failed = self.shared.runtime.remove_container(&container.id).await.err();
+            }
+        }
+        match failed {
+            None => Step::Again,
+            Some(error) => {
+                tracing::warn!(pod = %spec::long_name(&self.pod), %error, "containers not removed to start over");
+                Step::Wait(Some(AGAIN))
+            }
+        }
+    }
+
     /// Removes containers and sandboxes nobody will ask for any more: of every container the newest two are kept, for its
     /// status and for the log before the present one.
     async fn prune(&self) {
@@ -191,6 +226,7 @@ impl Worker {
 
     pub(super) async fn make_cgroup(&self) -> Result<(), node::cgroups::Error> {
         let Some(cgroups) = &self.shared.cgroups else { return Ok(()) };
+        self.shared.share_processors().await?;
         let name = self.shared.cgroup(&self.pod);
         let limits: Limits = resources::pod_limits(&self.pod, self.shared.settings.pod_pids);
         cgroups.create(&name, &limits).await

@@ -253,6 +253,11 @@ impl Cgroups {
         }
     }
 
+    /// Any process in a cgroup or below it.
+    pub fn process(&self, name: &Name) -> Option<i32> {
+        self.directories(&name.path(self.driver)).iter().find_map(|dir| processes_below(dir).into_iter().next())
+    }
+
     /// Names of the groups right below one.
     pub fn children(&self, name: &Name) -> Vec<String> {
         let mut names: Vec<String> = self
@@ -382,6 +387,7 @@ mod tests {
         }
         assert_eq!(cgroups.usage(&name).unwrap().pids, 1);
         assert_eq!(cgroups.children(&top), ["pod1"]);
+        assert_eq!(cgroups.process(&top).map(|found| found.to_string()), Some(pid));
         let (removed, ended) = tokio::join!(cgroups.remove(&top), child.wait());
         removed.unwrap();
         assert!(!ended.unwrap().success());

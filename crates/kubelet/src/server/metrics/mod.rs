@@ -1,5 +1,6 @@
 //! Figures for Prometheus, under upstream's names.
 
+mod limits;
 mod requests;
 mod text;
 
@@ -96,7 +97,7 @@ fn names<'a>(pod: &'a PodStats, container: &'a ContainerStats) -> [(&'static str
 }
 
 /// `/metrics/cadvisor`: containers in detail, and the machine.
-pub fn cadvisor(summary: &Summary, processors: usize, memory: u64) -> String {
+pub fn cadvisor(summary: &Summary, pods: &[Pod], processors: usize, memory: u64) -> String {
     let mut text = Text::default();
     type Value = fn(&ContainerStats) -> Option<f64>;
     let families: [(&'static str, &str, &str, Value); 10] = [
@@ -157,6 +158,7 @@ pub fn cadvisor(summary: &Summary, processors: usize, memory: u64) -> String {
             }
         }
     }
+    limits::render(&mut text, summary, pods, memory);
     networks(&mut text, summary);
     text.family("machine_cpu_cores", "gauge", "Number of logical CPU cores.").sample(&[], processors as f64, None);
     text.family("machine_memory_bytes", "gauge", "Amount of memory installed on the machine.").sample(
@@ -301,12 +303,20 @@ mod tests {
 
     #[test]
     fn containers_and_networks_are_shown_in_detail() {
-        let text = cadvisor(&summary(), 2, 1024);
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {"uid": "u"},
+            "spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": "500m", "memory": "1Mi"}}}]},
+        }))
+        .unwrap();
+        let text = cadvisor(&summary(), &[pod], 2, 1024);
         let labels = "container=\"c\",id=\"id\",image=\"i\",name=\"id\",namespace=\"n\",pod=\"p\"";
         has(
             &text,
             &[
                 &format!("container_memory_rss{{{labels}}} 10 1000000"),
+                &format!("container_spec_cpu_quota{{{labels}}} 50000"),
+                &format!("container_spec_cpu_shares{{{labels}}} 512"),
+                &format!("container_spec_memory_limit_bytes{{{labels}}} 1048576"),
                 "container_network_receive_bytes_total{container=\"\",interface=\"eth0\",namespace=\"n\",pod=\"p\"} 7 1000000",
                 "machine_cpu_cores 2",
             ],

@@ -90,9 +90,13 @@ impl Stats {
                 .map(|container| (container, figures.get(&container.id)))
                 .collect();
             let cgroup = known.get(&uid).and_then(|pod| pods.cgroup(pod));
-            let usage = cgroup.and_then(|name| self.cgroups.as_ref()?.usage(&name));
+            let usage = cgroup.as_ref().and_then(|name| self.cgroups.as_ref()?.usage(name));
+            let network = networks.get(&sandbox.id).and_then(|stats| stats.network.as_ref()).and_then(pod_network);
+            let own = known.get(&uid).is_some_and(|pod| !crate::pod::spec::is_host_network(pod));
+            let network =
+                network.or_else(|| cgroup.filter(|_| own && !brief).and_then(|name| self.network(&name, now)));
             let disk = if brief { None } else { image_fs.as_ref() };
-            all.push(self.pod(sandbox, &mine, usage, networks.get(&sandbox.id), disk, now));
+            all.push(self.pod(sandbox, &mine, usage, network, disk, now));
         }
         let mut summary = Summary { node: self.machine(&images, image_fs, now, brief), pods: all };
         if !brief {
@@ -108,7 +112,7 @@ impl Stats {
         sandbox: &v1::PodSandbox,
         containers: &[(&v1::Container, Option<&v1::ContainerStats>)],
         usage: Option<Usage>,
-        network: Option<&v1::LinuxPodSandboxStats>,
+        network: Option<Network>,
         disk: Option<&Fs>,
         now: Timestamp,
     ) -> PodStats {
@@ -126,13 +130,20 @@ impl Stats {
             start_time: nanos(sandbox.created_at),
             cpu: cpu.or_else(|| sum_cpu(&containers)),
             memory: memory.or_else(|| sum_memory(&containers)),
-            network: network.and_then(|stats| stats.network.as_ref()).and_then(pod_network),
+            network,
             volumes: Vec::new(),
             ephemeral_storage: None,
             process_stats: usage.map(|usage| ProcessStats { process_count: usage.pids }),
             pod_ref,
             containers,
         }
+    }
+
+    /// The network of a pod, seen from one of its processes, where the runtime does not tell.
+    fn network(&self, cgroup: &Name, now: Timestamp) -> Option<Network> {
+        let process = self.cgroups.as_ref()?.process(cgroup)?;
+        let text = |file: &str| std::fs::read_to_string(format!("/proc/{process}/net/{file}")).unwrap_or_default();
+        machine::network(&text("dev"), &text("route"), now)
     }
 
     fn container(
