@@ -19,17 +19,20 @@ pub enum Command {
         /// The data directory of the server or agent whose node it was.
         #[arg(long, value_name = "DIR")]
         data_dir: PathBuf,
+        /// What it was started with as its cgroup root.
+        #[arg(long, value_name = "CGROUP", default_value = "/")]
+        cgroup_root: String,
     },
 }
 
 /// Does it.
 pub async fn run(command: &Command) -> Result<(), Failure> {
     match command {
-        Command::Clean { data_dir } => clean(data_dir).await,
+        Command::Clean { data_dir, cgroup_root } => clean(data_dir, &agent::cgroup(cgroup_root)).await,
     }
 }
 
-async fn clean(data_dir: &Path) -> Result<(), Failure> {
+async fn clean(data_dir: &Path, groups: &Name) -> Result<(), Failure> {
     let dir = data_dir.join("agent");
     if !dir.join("containerd").is_dir() {
         return Err(format!("no node has run in {}", data_dir.display()).into());
@@ -44,7 +47,7 @@ async fn clean(data_dir: &Path) -> Result<(), Failure> {
         runtime.stop_sandbox(&sandbox.id).await?;
         runtime.remove_sandbox(&sandbox.id).await?;
         if let (Some(cgroups), Some(uid)) = (&cgroups, sandbox.labels.get(labels::POD_UID)) {
-            remove_groups(cgroups, uid).await?;
+            remove_groups(cgroups, groups, uid).await?;
         }
     }
     containerd.stop().await?;
@@ -60,8 +63,7 @@ async fn clean(data_dir: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn remove_groups(cgroups: &Cgroups, uid: &str) -> Result<(), Failure> {
-    let root = Name::new(["kubepods"]);
+async fn remove_groups(cgroups: &Cgroups, root: &Name, uid: &str) -> Result<(), Failure> {
     for parent in [root.clone(), root.child("burstable"), root.child("besteffort")] {
         cgroups.remove(&parent.child(&format!("pod{uid}"))).await?;
     }

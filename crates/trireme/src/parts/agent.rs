@@ -256,7 +256,7 @@ async fn pod_mtu(mode: podnet::Mode, address: IpAddr) -> Option<u32> {
 }
 
 /// The cgroup of all pods.
-fn cgroup(root: &str) -> Name {
+pub fn cgroup(root: &str) -> Name {
     Name::new(root.split('/').filter(|part| !part.is_empty()).chain(["kubepods"]))
 }
 
