@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use testkit::{Server, ServerOptions};
 
 fn trireme(arguments: &[&str]) -> (bool, String, String) {
@@ -39,6 +39,13 @@ fn mistakes_are_explained() {
         (&["server", "--data-dir", "/nonexistent", "--store", "etcd"], "--etcd-servers"),
         (&["store", "check", "--data-dir", "/nonexistent"], "is not a directory"),
         (&["scheduler", "--kubeconfig", "/nonexistent"], "cannot read /nonexistent"),
+        (
+            &["agent", "--server", "https://127.0.0.1:1", "--data-dir", "/nonexistent", "--token", "x"],
+            "not of the form",
+        ),
+        (&["agent", "--server", "https://127.0.0.1:1", "--data-dir", "/nonexistent"], "give --token"),
+        (&["cluster", "--directory", "/nonexistent", "down"], "there is no cluster dev"),
+        (&["cluster", "--directory", "/nonexistent", "stop", "dev-1"], "there is no node dev-1"),
         (&["nonsense"], "unrecognized subcommand"),
     ];
     for (arguments, expected) in cases {
@@ -89,5 +96,40 @@ async fn a_deployment_becomes_pods_on_a_node() {
     let three = |pods: &[Arc<Pod>]| pods.iter().filter(|pod| bound(pod)).count() == 3;
     testkit::objects::<Pod>(&server.client(), "default", "3 bound pods", three).await;
     kubectl.run(&["delete", "deployment", "web"]).await;
+    assert!(server.stop().await, "{}", server.log_text());
+}
+
+#[tokio::test]
+async fn an_agent_and_a_cluster_know_each_other_before_they_trust_each_other() {
+    let mut server = Server::start(options(&["--disable-agent"])).await;
+    let address = format!("https://127.0.0.1:{}", server.port());
+    let kubeconfig = server.kubeconfig();
+    let kubeconfig = kubeconfig.to_str().expect("a path in UTF-8");
+    // What joining needs is made right after the start.
+    let kubectl = server.kubectl();
+    testkit::object::<ConfigMap>(&server.client(), "kube-public", "cluster-info", "an invitation", |map| map.is_some())
+        .await;
+    let (success, command, stderr) = trireme(&["token", "create", "--kubeconfig", kubeconfig]);
+    assert!(success && command.starts_with("trireme agent --server https://"), "{command}{stderr}");
+    let token = command.split_whitespace().nth(5).expect("a token").to_owned();
+    let (bearer, pin) = token.split_once('@').expect("a token with a pin");
+    let (id, secret) = bearer.split_once('.').expect("an id");
+    let secrets = kubectl.run(&["get", "secrets", "-n", "kube-system", "--no-headers"]).await;
+    assert!(secrets.contains(&format!("bootstrap-token-{id}")), "{secrets}");
+    let mode = std::fs::metadata(server.data_dir().join("token")).expect("the server's token").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+
+    let home = tempfile::tempdir().expect("a directory");
+    let home = home.path().to_str().expect("a path in UTF-8");
+    let join = |token: &str| {
+        let (success, _, stderr) =
+            trireme(&["agent", "--server", &address, "--data-dir", home, "--node-ip", "127.0.0.1", "--token", token]);
+        assert!(!success && !stderr.contains(secret), "{stderr}");
+        stderr
+    };
+    let other = format!("sha256:{}", "0".repeat(64));
+    assert!(join(&format!("{bearer}@{other}")).contains("is not the one that the token names"));
+    assert!(join(&format!("{id}.{}@{pin}", "x".repeat(16))).contains("does not accept the token"));
+    assert!(join(bearer).contains("--ca-file"), "a token without a pin needs the authority");
     assert!(server.stop().await, "{}", server.log_text());
 }

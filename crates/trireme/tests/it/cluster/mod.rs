@@ -2,6 +2,7 @@
 //!
 //! One cluster for all of it: making one takes longer than most of what is asked of it.
 
+mod alone;
 mod dev;
 
 use std::collections::BTreeSet;
