@@ -1,0 +1,97 @@
+//! Expressions as they were read.
+
+use std::sync::Arc;
+
+/// The deepest tree that is built: every walk over it recurses.
+pub const MAX_DEPTH: usize = 250;
+
+/// An expression and where it begins.
+#[derive(Debug, Clone)]
+pub struct Expr {
+    pub at: usize,
+    pub depth: usize,
+    pub node: Node,
+}
+
+/// A constant.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Literal {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Double(f64),
+    String(Arc<str>),
+    Bytes(Arc<[u8]>),
+}
+
+/// What an expression is.
+#[derive(Debug, Clone)]
+pub enum Node {
+    Literal(Literal),
+    /// With a leading dot it names a variable of the root even if a comprehension has one of that name.
+    Ident(Arc<str>),
+    Select {
+        operand: Box<Expr>,
+        field: Arc<str>,
+        optional: bool,
+    },
+    /// `has(a.b)`.
+    Has {
+        operand: Box<Expr>,
+        field: Arc<str>,
+    },
+    Call {
+        function: Arc<str>,
+        target: Option<Box<Expr>>,
+        args: Vec<Expr>,
+    },
+    /// The flag marks optional elements, which are left out when they have no value.
+    List(Vec<(Expr, bool)>),
+    Map(Vec<(Expr, Expr, bool)>),
+    Struct {
+        name: Arc<str>,
+        fields: Vec<(Arc<str>, Expr, bool)>,
+    },
+    Macro(Box<Macro>),
+}
+
+/// What a comprehension makes of a list or a map.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fold {
+    All,
+    Exists,
+    ExistsOne,
+    Map,
+    Filter,
+    TransformMap,
+    TransformMapEntry,
+    SortBy,
+    /// `cel.bind(name, value, body)`: the range is the value.
+    Bind,
+    OptMap,
+    OptFlatMap,
+}
+
+/// A comprehension.
+#[derive(Debug, Clone)]
+pub struct Macro {
+    pub fold: Fold,
+    pub range: Expr,
+    /// One name for elements (or keys of a map), or two for index and element (or key and value).
+    pub names: Vec<Arc<str>>,
+    pub filter: Option<Expr>,
+    pub body: Expr,
+}
+
+impl Expr {
+    /// Whether it is a variable, a field or an element, and nothing is computed.
+    pub fn is_plain_access(&self) -> bool {
+        match &self.node {
+            Node::Ident(_) | Node::Literal(_) => true,
+            Node::Select { operand, .. } => operand.is_plain_access(),
+            Node::Call { function, args, .. } => &**function == "_[_]" && args.iter().all(Self::is_plain_access),
+            _ => false,
+        }
+    }
+}

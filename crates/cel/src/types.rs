@@ -1,0 +1,131 @@
+//! Types, as far as expressions are checked before they run.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// A type.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Type {
+    /// Known only when the value is.
+    Dyn,
+    /// `null`.
+    Null,
+    /// A truth.
+    Bool,
+    /// A whole number.
+    Int,
+    /// A whole number without a sign.
+    Uint,
+    /// A number.
+    Double,
+    /// A text.
+    String,
+    /// Bytes.
+    Bytes,
+    /// A span of time.
+    Duration,
+    /// A point in time.
+    Timestamp,
+    /// A type of a type.
+    Type,
+    /// A list of these.
+    List(Arc<Type>),
+    /// A map from these to those.
+    Map(Arc<Type>, Arc<Type>),
+    /// A value that may not be there.
+    Optional(Arc<Type>),
+    /// A type that functions know: a quantity, an address.
+    Named(Arc<str>),
+    /// An object whose fields are known.
+    Object(Arc<ObjectType>),
+    /// A parameter of a signature.
+    Param(char),
+}
+
+/// An object whose fields are known.
+#[derive(Debug, PartialEq)]
+pub struct ObjectType {
+    /// Its name, as errors have it.
+    pub name: String,
+    /// Its fields.
+    pub fields: Vec<(String, Type)>,
+}
+
+impl ObjectType {
+    /// Of a name, with these fields.
+    pub fn declare(name: &str, fields: impl IntoIterator<Item = (&'static str, Type)>) -> Type {
+        let fields = fields.into_iter().map(|(field, ty)| (field.to_owned(), ty)).collect();
+        Type::Object(Arc::new(Self { name: name.to_owned(), fields }))
+    }
+
+    /// The type of a field.
+    pub fn field(&self, name: &str) -> Option<&Type> {
+        self.fields.iter().find(|(known, _)| known == name).map(|(_, ty)| ty)
+    }
+}
+
+impl Type {
+    /// A list of these.
+    pub fn list(of: Type) -> Self {
+        Self::List(Arc::new(of))
+    }
+
+    /// A map from these to those.
+    pub fn map(key: Type, value: Type) -> Self {
+        Self::Map(Arc::new(key), Arc::new(value))
+    }
+
+    /// Reads `list<map<string,int>>`; capital letters are parameters. For our own tables only.
+    pub(crate) fn parse(text: &str) -> Self {
+        let inside = |prefix: &str| text.strip_prefix(prefix).and_then(|rest| rest.strip_suffix('>'));
+        if let Some(inner) = inside("list<") {
+            return Self::list(Self::parse(inner));
+        }
+        if let Some(inner) = inside("optional<") {
+            return Self::Optional(Arc::new(Self::parse(inner)));
+        }
+        if let Some((key, value)) = inside("map<").and_then(|inner| inner.split_once(',')) {
+            return Self::map(Self::parse(key), Self::parse(value));
+        }
+        match text {
+            "dyn" => Self::Dyn,
+            "null" => Self::Null,
+            "bool" => Self::Bool,
+            "int" => Self::Int,
+            "uint" => Self::Uint,
+            "double" => Self::Double,
+            "string" => Self::String,
+            "bytes" => Self::Bytes,
+            "duration" => Self::Duration,
+            "timestamp" => Self::Timestamp,
+            "type" => Self::Type,
+            "A" => Self::Param('A'),
+            "B" => Self::Param('B'),
+            name => Self::Named(name.into()),
+        }
+    }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Dyn => f.write_str("dyn"),
+            Self::Null => f.write_str("null"),
+            Self::Bool => f.write_str("bool"),
+            Self::Int => f.write_str("int"),
+            Self::Uint => f.write_str("uint"),
+            Self::Double => f.write_str("double"),
+            Self::String => f.write_str("string"),
+            Self::Bytes => f.write_str("bytes"),
+            Self::Duration => f.write_str("google.protobuf.Duration"),
+            Self::Timestamp => f.write_str("google.protobuf.Timestamp"),
+            Self::Type => f.write_str("type"),
+            Self::List(of) => write!(f, "list({of})"),
+            Self::Map(key, value) => write!(f, "map({key}, {value})"),
+            Self::Optional(of) => write!(f, "optional_type({of})"),
+            Self::Named(name) => f.write_str(name),
+            Self::Object(object) => f.write_str(&object.name),
+            Self::Param(letter) => write!(f, "{letter}"),
+        }
+    }
+}
