@@ -89,7 +89,7 @@ pub struct Config {
     pub authentication: authentication::Settings,
     /// Who decides what is allowed.
     pub authorization: authorization::Settings,
-    /// Which admission plug-ins run.
+    /// Which admission plug-ins run, and what they are told.
     pub admission: admission::Settings,
     /// What is written about requests; nothing without a policy.
     pub audit: Option<audit::Settings>,
@@ -97,8 +97,6 @@ pub struct Config {
     pub encryption: Option<encryption::Settings>,
     /// How many requests may be under way.
     pub flow_control: gates::flow_control::Settings,
-    /// What is asked of pods where a namespace says nothing.
-    pub pod_security: admission::pod_security::Settings,
     /// `--runtime-config`.
     pub runtime_config: RuntimeConfig,
     /// Cluster IPs.
@@ -132,7 +130,6 @@ impl Config {
             audit: None,
             flow_control: gates::flow_control::Settings::default(),
             encryption: None,
-            pod_security: admission::pod_security::Settings::default(),
             runtime_config: RuntimeConfig::default(),
             service_range: "10.96.0.0/16".to_owned(),
             node_ports: 30000..=32767,
@@ -186,12 +183,14 @@ impl Server {
         let authenticator = Authenticator::new(config.authentication, service_accounts.clone(), &config.clock);
         let authenticator = authenticator.map_err(|error| setting(&error))?;
         let flow_control = FlowControl::new(config.flow_control, &registry).map(Arc::new);
+        let admission = Admission::new(&registry, authorizers.clone(), config.admission);
+        let admission = admission.map_err(|error| setting(&error))?;
         let api = Arc::new(Api {
             service_accounts: service_accounts.clone(),
             registry,
             caches,
             store,
-            admission: Admission::new(authorizers.clone(), config.admission, config.pod_security),
+            admission,
             allocator: Allocator { service_range, node_ports: config.node_ports },
             clock: config.clock,
             metrics: metrics::Metrics::default(),

@@ -27,6 +27,11 @@ impl Query {
         self.pairs.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
     }
 
+    /// Every parameter, in order.
+    pub fn pairs(&self) -> &[(String, String)] {
+        &self.pairs
+    }
+
     /// Adds a parameter.
     pub fn push(&mut self, name: &str, value: &str) {
         self.pairs.push((name.to_owned(), value.to_owned()));

@@ -1,13 +1,13 @@
 //! Small plug-ins that fill in one thing each: ingress classes, taints of new nodes, topology labels, tolerations for
 //! devices, pull policies, node selectors of namespaces.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use machinery::selector::label::LabelSelector;
 use machinery::status::{ApiError, FieldError};
 use machinery::{Value, value};
 use serde_json::json;
 
+use super::pods::{List, containers, placed, spec};
 use super::storage::newest_default;
 use super::{Operation, Request};
 use crate::cache::Filter;
@@ -77,9 +77,8 @@ pub fn tolerate_devices(request: &Request<'_>, pod: &mut Value) {
     if !matches!(request.operation, Operation::Create | Operation::Update) || !request.is_for("", "pods") {
         return;
     }
-    let containers = ["spec.containers", "spec.initContainers"].into_iter().flat_map(|list| value::list(pod, list));
-    let names: BTreeSet<String> = containers
-        .filter_map(|container| value::at(container, "resources.requests").and_then(Value::as_object))
+    let names: BTreeSet<String> = placed(spec(pod), &[List::Plain, List::Init])
+        .filter_map(|(_, _, container)| value::at(container, "resources.requests").and_then(Value::as_object))
         .flat_map(|requests| requests.keys())
         .filter(|name| is_extended(name))
         .cloned()
@@ -101,19 +100,19 @@ pub fn is_extended(name: &str) -> bool {
 }
 
 fn images(pod: &Value) -> BTreeSet<&str> {
-    containers(pod).map(|(_, container)| value::text(container, "image")).collect()
+    containers(spec(pod)).map(|container| value::text(container, "image")).collect()
 }
 
-fn containers(pod: &Value) -> impl Iterator<Item = (String, &Value)> {
-    ["initContainers", "containers", "ephemeralContainers"].into_iter().flat_map(move |list| {
-        let all = value::at(pod, "spec").map_or(&[][..], |spec| value::list(spec, list));
-        all.iter().enumerate().map(move |(at, container)| (format!("spec.{list}[{at}]"), container))
-    })
+/// Whether it writes a pod, and not one whose images were all checked before.
+fn brings_images(request: &Request<'_>, pod: &Value, old: Option<&Value>) -> bool {
+    matches!(request.operation, Operation::Create | Operation::Update)
+        && request.is_for("", "pods")
+        && old.is_none_or(|old| !images(pod).is_subset(&images(old)))
 }
 
 /// AlwaysPullImages: the registry checks the credentials each time, also for images that are there already.
-pub fn always_pull(request: &Request<'_>, pod: &mut Value) {
-    if !matches!(request.operation, Operation::Create | Operation::Update) || !request.is_for("", "pods") {
+pub fn always_pull(request: &Request<'_>, pod: &mut Value, old: Option<&Value>) {
+    if !brings_images(request, pod, old) {
         return;
     }
     for list in ["spec.initContainers", "spec.containers", "spec.ephemeralContainers"] {
@@ -130,36 +129,53 @@ pub fn always_pull(request: &Request<'_>, pod: &mut Value) {
 
 /// AlwaysPullImages, after everybody else had their say.
 pub fn check_always_pull(request: &Request<'_>, new: Option<&Value>, old: Option<&Value>) -> Result<(), ApiError> {
-    let Some(pod) = new.filter(|_| request.is_for("", "pods") && request.operation != Operation::Connect) else {
-        return Ok(());
-    };
-    if old.is_some_and(|old| images(pod).is_subset(&images(old))) {
-        return Ok(());
+    let Some(pod) = new.filter(|pod| brings_images(request, pod, old)) else { return Ok(()) };
+    let mut problems = Vec::new();
+    for (list, at, container) in placed(spec(pod), &List::ALL) {
+        let policy = value::text(container, "imagePullPolicy");
+        if policy != "Always" {
+            problems.push((format!("spec.{}[{at}].imagePullPolicy", list.field()), policy));
+        }
     }
-    let wrong = containers(pod).filter(|(_, container)| value::text(container, "imagePullPolicy") != "Always");
-    let mut problems: Vec<String> = wrong
-        .map(|(at, container)| {
-            let policy = value::text(container, "imagePullPolicy");
-            FieldError::not_supported(format!("{at}.imagePullPolicy"), policy, ["Always"]).to_string()
-        })
-        .collect();
     for (at, volume) in value::list(pod, "spec.volumes").iter().enumerate() {
         let policy = value::text(volume, "image.pullPolicy");
         if volume.get("image").is_some() && policy != "Always" {
-            problems.push(
-                FieldError::not_supported(format!("spec.volumes[{at}].image.pullPolicy"), policy, ["Always"])
-                    .to_string(),
-            );
+            problems.push((format!("spec.volumes[{at}].image.pullPolicy"), policy));
         }
     }
-    match super::together(&problems) {
-        Some(why) => Err(request.forbid(pod, &why)),
+    let told: Vec<String> = problems
+        .into_iter()
+        .map(|(at, policy)| request.forbid(pod, &FieldError::not_supported(at, policy, ["Always"]).to_string()).message)
+        .collect();
+    match super::together(&told) {
+        Some(message) => {
+            let mut error = request.forbid(pod, "");
+            error.message = message;
+            Err(error)
+        }
         None => Ok(()),
     }
 }
 
-/// PodNodeSelector: the namespace's selector becomes part of the pod's.
-pub fn node_selector(api: &Api, request: &Request<'_>, pod: &mut Value) -> Result<(), ApiError> {
+/// The labels of a plain selector: `a=b,c=d`.
+fn plain_labels(text: &str) -> Result<Vec<(String, String)>, ApiError> {
+    let mut labels = Vec::new();
+    for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
+        let (key, wanted) =
+            pair.split_once('=').ok_or_else(|| ApiError::internal(format!("invalid selector: {text}")))?;
+        labels.push((key.trim().to_owned(), wanted.trim_start_matches('=').trim().to_owned()));
+    }
+    Ok(labels)
+}
+
+/// PodNodeSelector: the namespace's selector, or the cluster's default, becomes part of the pod's; and the pod's uses no
+/// labels but those its namespace may.
+pub fn node_selector(
+    selectors: &BTreeMap<String, String>,
+    api: &Api,
+    request: &Request<'_>,
+    pod: &mut Value,
+) -> Result<(), ApiError> {
     if request.operation != Operation::Create || !request.is_for("", "pods") {
         return Ok(());
     }
@@ -167,17 +183,22 @@ pub fn node_selector(api: &Api, request: &Request<'_>, pod: &mut Value) -> Resul
     let Some(namespace) = namespace.map(|namespace| namespace.to_value()) else { return Ok(()) };
     let annotation =
         value::at(&namespace, "metadata.annotations").and_then(|all| all.get(NODE_SELECTOR)).and_then(Value::as_str);
-    let Some(text) = annotation else { return Ok(()) };
-    let selector = LabelSelector::parse(text).map_err(ApiError::internal)?;
-    for requirement in selector.requirements() {
-        let key = requirement.key();
-        let [wanted] = requirement.values() else { continue };
-        let own = value::at(pod, "spec.nodeSelector").and_then(|own| own.get(key)).and_then(Value::as_str);
+    let default = selectors.get("clusterDefaultNodeSelector").map(String::as_str);
+    for (key, wanted) in plain_labels(annotation.or(default).unwrap_or_default())? {
+        let own = value::at(pod, "spec.nodeSelector").and_then(|own| own.get(&key)).and_then(Value::as_str);
         if own.is_some_and(|own| own != wanted) {
             return Err(request.forbid(pod, "pod node label selector conflicts with its namespace node label selector"));
         }
-        let spec = value::object_mut(pod, "spec").entry("nodeSelector").or_insert_with(|| json!({}));
-        value::as_object_mut(spec).insert(key.to_owned(), wanted.as_str().into());
+        let labels = value::object_mut(pod, "spec").entry("nodeSelector").or_insert_with(|| json!({}));
+        value::as_object_mut(labels).insert(key, wanted.into());
+    }
+    let allowed = plain_labels(selectors.get(&request.info.namespace).map_or("", String::as_str))?;
+    let own = value::at(pod, "spec.nodeSelector").and_then(Value::as_object).into_iter().flatten();
+    // A namespace that nothing was said about may use every label.
+    let foreign =
+        |key: &String, wanted: &Value| !allowed.iter().any(|(known, text)| known == key && wanted == text.as_str());
+    if !allowed.is_empty() && own.into_iter().any(|(key, wanted)| foreign(key, wanted)) {
+        return Err(request.forbid(pod, "pod node label selector labels conflict with its namespace whitelist"));
     }
     Ok(())
 }

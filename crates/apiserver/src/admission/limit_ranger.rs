@@ -5,6 +5,7 @@ use machinery::status::ApiError;
 use machinery::{Value, value};
 use serde_json::json;
 
+use super::pods::{List, placed, spec};
 use super::resources::{Amounts, Side, amounts, of, of_pod};
 use super::{Operation, Request};
 use crate::cache::Filter;
@@ -104,8 +105,7 @@ fn set_missing(container: &mut Value, side: &str, defaults: &Amounts) -> Vec<Str
 
 fn check_pod(pod: &Value, range: &Value) -> Vec<String> {
     let mut problems = Vec::new();
-    let containers = ["spec.containers", "spec.initContainers"].into_iter().flat_map(|list| value::list(pod, list));
-    for container in containers {
+    for (_, _, container) in placed(spec(pod), &[List::Plain, List::Init]) {
         for limit in limits_of(range, "Container") {
             problems.extend(check(limit, "Container", &of(container, Side::Requests), &of(container, Side::Limits)));
         }

@@ -1,24 +1,35 @@
 //! Admission: who may change or refuse a write after it is authorized. The chain, in order, in one place.
 //!
 //! Mutating plug-ins run first, one after the other, then (after validation) the validating ones. A plug-in reads the
-//! caches and never waits for anything but them, except quotas, which write.
+//! caches and never waits for anything but them, except webhooks, which ask others, and quotas, which write.
 
+pub(crate) mod cel;
 mod certificates;
+mod compiled;
+mod conditions;
 mod defaults;
+pub mod event_rate_limit;
+pub mod image_policy;
 mod limit_ranger;
+mod matching;
 mod namespace_lifecycle;
 mod node_restriction;
 mod owner_references;
 pub mod pod_security;
+mod pods;
+mod policies;
 mod priority;
 mod quota;
 mod rbac_escalation;
+mod reinvocation;
 mod resources;
 mod runtime_class;
 mod service_account;
 pub mod settings;
 mod storage;
+mod subject;
 mod tolerations;
+mod webhooks;
 
 use std::sync::Arc;
 
@@ -28,11 +39,19 @@ use machinery::status::ApiError;
 use machinery::{Value, value};
 
 use crate::gates::authorization::Authorizers;
-use crate::registry::Resource;
+use crate::registry::{Registry, Resource};
 use crate::rest::Api;
 use crate::route::RequestInfo;
+use event_rate_limit::EventRateLimit;
+use image_policy::ImagePolicy;
+use policies::{MutatingPolicies, ValidatingPolicies};
+use priority::Priorities;
 use quota::Quotas;
+use reinvocation::Rounds;
 pub use settings::{Plugin, Settings};
+use subject::Subject;
+pub use subject::connect_options;
+use webhooks::Webhooks;
 
 /// What a request does to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,10 +96,14 @@ pub struct Request<'a> {
     pub info: &'a RequestInfo,
     /// The stored resource.
     pub resource: &'a Arc<Resource>,
+    /// The version of it that was asked for.
+    pub facts: &'static facts::Resource,
     /// Who asks.
     pub user: &'a Arc<User>,
     /// Whether nothing will be written.
     pub dry_run: bool,
+    /// The parameters of the request.
+    pub options: &'a [(String, String)],
 }
 
 impl Request<'_> {
@@ -118,40 +141,117 @@ fn together(problems: &[String]) -> Option<String> {
 pub struct Admission {
     authorizers: Arc<Authorizers>,
     settings: Settings,
-    pod_security: pod_security::Settings,
+    priorities: Priorities,
+    event_limits: EventRateLimit,
+    image_policy: Option<ImagePolicy>,
     quotas: Quotas,
+    webhooks: Webhooks,
+    mutating_policies: MutatingPolicies,
+    validating_policies: ValidatingPolicies,
 }
 
 impl Admission {
     /// With somebody to ask what else a user may do.
-    pub fn new(authorizers: Arc<Authorizers>, settings: Settings, pod_security: pod_security::Settings) -> Self {
-        Self { authorizers, settings, pod_security, quotas: Quotas::default() }
+    pub fn new(
+        registry: &Registry,
+        authorizers: Arc<Authorizers>,
+        settings: Settings,
+    ) -> Result<Self, crate::gates::outbound::Error> {
+        let asks_about_images = settings.runs(Plugin::ImagePolicyWebhook);
+        let image_policy =
+            settings.image_policy.clone().filter(|_| asks_about_images).map(ImagePolicy::new).transpose()?;
+        Ok(Self {
+            priorities: Priorities::new(registry),
+            event_limits: EventRateLimit::new(settings.event_limits.clone()),
+            image_policy,
+            settings,
+            quotas: Quotas::default(),
+            webhooks: Webhooks::new(registry, authorizers.clone()),
+            mutating_policies: MutatingPolicies::new(registry, authorizers.clone()),
+            validating_policies: ValidatingPolicies::new(registry, authorizers.clone()),
+            authorizers,
+        })
     }
 
-    /// Lets every mutating plug-in change the new object.
-    pub async fn mutate(&self, api: &Api, request: &Request<'_>, new: &mut Value) -> Result<(), ApiError> {
+    /// Lets every mutating plug-in change the new object, and again if a policy or a webhook changed what others had seen.
+    pub async fn mutate(
+        &self,
+        api: &Api,
+        request: &Request<'_>,
+        new: &mut Value,
+        old: Option<&Value>,
+    ) -> Result<(), ApiError> {
         let hop = hops::start(Hop::Mutate, request.operation.verb());
+        let mut rounds = Rounds::default();
+        self.mutate_once(api, request, new, old, &mut rounds).await?;
+        if rounds.again() {
+            self.mutate_once(api, request, new, old, &mut rounds).await?;
+        }
+        hop.end(value::text(new, "metadata.uid"), "", 0);
+        Ok(())
+    }
+
+    async fn mutate_once(
+        &self,
+        api: &Api,
+        request: &Request<'_>,
+        new: &mut Value,
+        old: Option<&Value>,
+        rounds: &mut Rounds,
+    ) -> Result<(), ApiError> {
+        self.mutate_built_in(api, request, new, old).await?;
+        if self.settings.runs(Plugin::MutatingAdmissionPolicy) {
+            self.mutating_policies.mutate(api, request, new, old, rounds).await?;
+        }
+        if self.settings.runs(Plugin::MutatingAdmissionWebhook) {
+            self.webhooks.mutate(api, request, Some(new), old, rounds).await?;
+        }
+        Ok(())
+    }
+
+    /// Asks everybody whether a connection may be made.
+    pub async fn connect(&self, api: &Api, request: &Request<'_>, mut options: Value) -> Result<(), ApiError> {
+        self.mutate(api, request, &mut options, None).await?;
+        self.validate(api, request, Some(&options), None).await
+    }
+
+    /// Asks everybody whether an object may be deleted. There is nothing to change in a deletion, but a webhook for changes
+    /// may refuse it.
+    pub async fn delete(&self, api: &Api, request: &Request<'_>, old: &Value) -> Result<(), ApiError> {
+        if self.settings.runs(Plugin::MutatingAdmissionWebhook) {
+            self.webhooks.mutate(api, request, None, Some(old), &mut Rounds::default()).await?;
+        }
+        self.validate(api, request, None, Some(old)).await
+    }
+
+    async fn mutate_built_in(
+        &self,
+        api: &Api,
+        request: &Request<'_>,
+        new: &mut Value,
+        old: Option<&Value>,
+    ) -> Result<(), ApiError> {
         let runs = |plugin| self.settings.runs(plugin);
         if runs(Plugin::NamespaceLifecycle) {
             namespace_lifecycle::admit(api, request, new).await?;
         }
         if runs(Plugin::PodNodeSelector) {
-            defaults::node_selector(api, request, new)?;
+            defaults::node_selector(&self.settings.node_selectors, api, request, new)?;
         }
         if runs(Plugin::LimitRanger) {
             limit_ranger::admit(api, request, new);
         }
         if runs(Plugin::ServiceAccount) {
-            service_account::admit(api, request, new)?;
+            service_account::admit(api, request, new).await?;
         }
         if runs(Plugin::TaintNodesByCondition) {
             defaults::taint_new_node(request, new);
         }
         if runs(Plugin::AlwaysPullImages) {
-            defaults::always_pull(request, new);
+            defaults::always_pull(request, new, old);
         }
         if runs(Plugin::Priority) {
-            priority::admit(api, request, new)?;
+            self.priorities.admit(request, new, old)?;
         }
         if runs(Plugin::DefaultTolerationSeconds) {
             tolerations::admit(request, new);
@@ -174,7 +274,6 @@ impl Admission {
         if runs(Plugin::PodTopologyLabels) {
             defaults::topology_labels(api, request, new);
         }
-        hop.end(value::text(new, "metadata.uid"), "", 0);
         Ok(())
     }
 
@@ -192,6 +291,9 @@ impl Admission {
         if runs(Plugin::NamespaceLifecycle) {
             namespace_lifecycle::validate(api, request)?;
         }
+        if runs(Plugin::ServiceAccount) {
+            service_account::validate(api, request, new).await?;
+        }
         if runs(Plugin::NodeRestriction) {
             node_restriction::validate(api, request, new, old)?;
         }
@@ -201,8 +303,17 @@ impl Admission {
         if runs(Plugin::AlwaysPullImages) {
             defaults::check_always_pull(request, new, old)?;
         }
+        if let Some(image_policy) = &self.image_policy {
+            image_policy.validate(api, request, new).await?;
+        }
+        if runs(Plugin::Priority) {
+            self.priorities.validate(request, new)?;
+        }
+        if runs(Plugin::EventRateLimit) {
+            self.event_limits.validate(api, request, new)?;
+        }
         if runs(Plugin::PodSecurity) {
-            pod_security::validate(&self.pod_security, api, request, new, old)?;
+            pod_security::validate(&self.settings.pod_security, api, request, new, old)?;
         }
         if runs(Plugin::RuntimeClass) {
             runtime_class::validate(api, request, new).await?;
@@ -224,6 +335,13 @@ impl Admission {
         }
         if runs(Plugin::OwnerReferencesPermissionEnforcement) {
             owner_references::validate(authorizers, request, new, old).await?;
+        }
+        let subject = Subject { api, request, new, old };
+        if runs(Plugin::ValidatingAdmissionPolicy) {
+            self.validating_policies.validate(&subject).await?;
+        }
+        if runs(Plugin::ValidatingAdmissionWebhook) {
+            self.webhooks.validate(&subject).await?;
         }
         if runs(Plugin::ResourceQuota) {
             self.quotas.validate(api, request, new, old).await?;

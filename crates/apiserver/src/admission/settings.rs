@@ -1,4 +1,13 @@
-//! Which plug-ins run: `--enable-admission-plugins`, `--disable-admission-plugins`.
+//! Which plug-ins run (`--enable-admission-plugins`, `--disable-admission-plugins`), and what they are told by the file of
+//! `--admission-control-config-file`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use machinery::{Value, codec, value};
+
+use super::event_rate_limit::Limit;
+use super::{image_policy, pod_security};
 
 /// Why the settings cannot be used.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -9,6 +18,22 @@ pub enum Error {
     /// A plug-in is both on and off.
     #[error("{0:?} in enable-admission-plugins and disable-admission-plugins overlapped")]
     Both(String),
+    /// A file cannot be read.
+    #[error("unable to read admission control configuration from {path:?} [{why}]")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        why: String,
+    },
+    /// A plug-in does not understand what it is told.
+    #[error("couldn't init admission plugin {plugin:?}: {why}")]
+    Plugin {
+        /// The plug-in.
+        plugin: String,
+        /// What is wrong.
+        why: String,
+    },
 }
 
 macro_rules! plugins {
@@ -59,6 +84,14 @@ plugins! {
     PodTopologyLabels true,
     /// Nodes change only what is theirs.
     NodeRestriction true,
+    /// Changes of writes, as rules in the API.
+    MutatingAdmissionPolicy true,
+    /// Others who change writes.
+    MutatingAdmissionWebhook true,
+    /// Rules in the API.
+    ValidatingAdmissionPolicy true,
+    /// Others who refuse writes.
+    ValidatingAdmissionWebhook true,
     /// Resource quotas.
     ResourceQuota true,
     /// Pods that ask for devices tolerate the taints of nodes with them.
@@ -71,18 +104,36 @@ plugins! {
     PodNodeSelector false,
     /// Owners are set by those who may delete.
     OwnerReferencesPermissionEnforcement false,
+    /// Events come only so fast.
+    EventRateLimit false,
+    /// Somebody else says which images may run.
+    ImagePolicyWebhook false,
 }
 
-/// Which plug-ins run.
+/// Which plug-ins run, and what they are told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     on: u64,
+    /// What is asked of pods where a namespace says nothing, and who is asked nothing.
+    pub pod_security: pod_security::Settings,
+    /// How fast events may come.
+    pub event_limits: Vec<Limit>,
+    /// Whom to ask about images.
+    pub image_policy: Option<image_policy::Settings>,
+    /// Node selectors: the cluster's default, and what each namespace may use.
+    pub node_selectors: BTreeMap<String, String>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         let defaults = Plugin::ALL.iter().filter(|(_, _, default)| *default);
-        Self { on: defaults.fold(0, |on, (plugin, _, _)| on | 1 << *plugin as u8) }
+        Self {
+            on: defaults.fold(0, |on, (plugin, _, _)| on | 1 << *plugin as u8),
+            pod_security: pod_security::Settings::default(),
+            event_limits: Vec::new(),
+            image_policy: None,
+            node_selectors: BTreeMap::new(),
+        }
     }
 }
 
@@ -106,10 +157,55 @@ impl Settings {
         Ok(settings)
     }
 
+    /// Takes in an `AdmissionConfiguration`: for each plug-in its settings, or the file with them.
+    pub fn configure(&mut self, path: &Path) -> Result<(), Error> {
+        let tree = read(path)?;
+        let (version, kind) = (value::text(&tree, "apiVersion"), value::text(&tree, "kind"));
+        if !version.starts_with("apiserver.config.k8s.io/") || kind != "AdmissionConfiguration" {
+            let why = format!("no kind {kind:?} is registered for version {version:?}");
+            return Err(Error::File { path: path.to_owned(), why });
+        }
+        let beside = path.parent().unwrap_or(Path::new(""));
+        for plugin in value::list(&tree, "plugins") {
+            let name = value::text(plugin, "name");
+            let own = match value::text(plugin, "path") {
+                "" => plugin["configuration"].clone(),
+                file => read(&beside.join(file))?,
+            };
+            self.tell(name, &own, beside).map_err(|why| Error::Plugin { plugin: name.to_owned(), why })?;
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, plugin: &str, tree: &Value, beside: &Path) -> Result<(), String> {
+        match plugin {
+            "PodSecurity" => self.pod_security = pod_security::Settings::read(tree)?,
+            "EventRateLimit" => self.event_limits = Limit::read_all(tree)?,
+            "ImagePolicyWebhook" => self.image_policy = Some(image_policy::Settings::read(tree, beside)?),
+            "PodNodeSelector" => {
+                let all = tree["podNodeSelectorPluginConfig"].as_object().into_iter().flatten();
+                let text = |text: &Value| text.as_str().unwrap_or_default().to_owned();
+                self.node_selectors = all.map(|(key, selector)| (key.clone(), text(selector))).collect();
+            }
+            known if Plugin::ALL.iter().any(|(_, name, _)| *name == known) => {
+                return Err("the plug-in has no settings here".to_owned());
+            }
+            _ => return Err("unknown admission plugin".to_owned()),
+        }
+        Ok(())
+    }
+
     /// Whether a plug-in runs.
     pub fn runs(&self, plugin: Plugin) -> bool {
         self.on & 1 << plugin as u8 != 0
     }
+}
+
+fn read(path: &Path) -> Result<Value, Error> {
+    let failed = |why: String| Error::File { path: path.to_owned(), why };
+    let bytes = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
+    let decoded = codec::yaml::decode(&bytes, codec::Limits::default()).map_err(|error| failed(error.message))?;
+    Ok(decoded.value)
 }
 
 #[cfg(test)]
@@ -123,5 +219,35 @@ mod tests {
         assert!(!settings.runs(Plugin::LimitRanger) && !settings.runs(Plugin::ResourceQuota));
         assert_eq!(Settings::parse("Nonsense", ""), Err(Error::Unknown("Nonsense".to_owned())));
         assert_eq!(Settings::parse("Priority", "Priority"), Err(Error::Both("Priority".to_owned())));
+    }
+
+    #[test]
+    fn a_file_tells_plugins_what_to_do() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let write = |name: &str, text: &str| {
+            let path = directory.path().join(name);
+            std::fs::write(&path, text).expect("a file");
+            path
+        };
+        write("events.yaml", "limits: [{type: Server, qps: 5, burst: 10}]");
+        let path = write(
+            "admission.yaml",
+            "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n\
+             - {name: EventRateLimit, path: events.yaml}\n\
+             - name: PodSecurity\n  configuration: {defaults: {enforce: baseline, enforce-version: v1.30}, exemptions: {usernames: [a]}}\n\
+             - name: PodNodeSelector\n  configuration: {podNodeSelectorPluginConfig: {clusterDefaultNodeSelector: a=b}}\n",
+        );
+        let mut settings = Settings::default();
+        settings.configure(&path).expect("a configuration");
+        assert_eq!(settings.event_limits.len(), 1);
+        assert_eq!(settings.pod_security.enforce.to_string(), "baseline:v1.30");
+        assert_eq!(settings.pod_security.exempt_users, ["a"]);
+        assert_eq!(settings.node_selectors["clusterDefaultNodeSelector"], "a=b");
+        let odd = write(
+            "odd.yaml",
+            "{apiVersion: apiserver.config.k8s.io/v1, kind: AdmissionConfiguration, plugins: [{name: Nonsense}]}",
+        );
+        let error = Settings::default().configure(&odd).expect_err("refused").to_string();
+        assert_eq!(error, "couldn't init admission plugin \"Nonsense\": unknown admission plugin");
     }
 }

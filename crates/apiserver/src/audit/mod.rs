@@ -265,6 +265,11 @@ pub struct Record {
 }
 
 impl Record {
+    /// Whether the event shows what was written; then it may show what others made of it, too.
+    pub fn shows_bodies(&self) -> bool {
+        self.ruling.level >= Level::Request
+    }
+
     /// Whom the user acts as.
     pub fn impersonates(&self, user: &Arc<User>) {
         self.event.lock().impersonated = Some(Arc::clone(user));

@@ -27,6 +27,7 @@ use machinery::gvk::GroupResource;
 use machinery::rest::{Body, Handler, Payload, Peer, Request, Response};
 use machinery::status::ApiError;
 
+use crate::admission::{self, Operation};
 use crate::audit::{self, Audit};
 use crate::proxy::Proxy;
 use crate::query::Query;
@@ -176,6 +177,19 @@ impl Chain {
                 };
                 if call.connects() {
                     self.check_upgrade(&attributes).await?;
+                    if info.subresource != "log" {
+                        let request = admission::Request {
+                            operation: Operation::Connect,
+                            info: &info,
+                            resource,
+                            facts: served.facts,
+                            user: &user,
+                            dry_run: false,
+                            options: query.pairs(),
+                        };
+                        let options = admission::connect_options(&info.resource, &info.subresource, query.pairs());
+                        self.api.admission.connect(&self.api, &request, options).await?;
+                    }
                     return self.proxy.pass(&self.api, &call, upgrade, body).await;
                 }
                 if let Some(record) = &record {

@@ -60,7 +60,7 @@ pub enum Error {
     #[error("{0}")]
     Connection(String),
     /// The answer is not a success.
-    #[error("the server responded with the status code {0} but did not return more information")]
+    #[error("{}", meaning(*.0))]
     Status(u16),
     /// The answer cannot be read.
     #[error("{0}")]
@@ -321,7 +321,7 @@ impl Remote {
         };
         let stream = stream.map_err(|error| {
             let at = self.dial.clone().unwrap_or_else(|| format!("{host}:{port}"));
-            Error::Connection(format!("dial tcp {at}: {error}"))
+            dial_failure(&at, &host, &error)
         })?;
         stream.set_nodelay(true).map_err(|error| failed(&error))?;
         if !secure {
@@ -330,8 +330,63 @@ impl Remote {
         let name = self.server_name.clone().unwrap_or(host);
         let name = ServerName::try_from(name).map_err(|error| failed(&error))?;
         let stream = TlsConnector::from(self.tls.clone()).connect(name, stream).await;
-        handshake(TokioIo::new(stream.map_err(|error| Error::Connection(format!("tls: {error}")))?)).await
+        handshake(TokioIo::new(stream.map_err(|error| tls_failure(&error))?)).await
     }
+}
+
+/// What an answer that is no success means, in the words of upstream's clients.
+fn meaning(code: u16) -> String {
+    let text = match code {
+        400 => "the server rejected our request for an unknown reason",
+        401 => "the server has asked for the client to provide credentials",
+        403 => "the server does not allow access to the requested resource",
+        404 => "the server could not find the requested resource",
+        405 => "the server does not allow this method on the requested resource",
+        409 => "the server reported a conflict",
+        422 => "the server rejected our request due to an error in our request",
+        429 => "the server has received too many requests and has asked us to try again later",
+        503 => "the server is currently unable to handle the request",
+        504 => {
+            "the server was unable to return a response in the time allotted, but may still be processing the request"
+        }
+        500.. => "an error on the server (\"unknown\") has prevented the request from succeeding",
+        other => {
+            return format!("the server responded with the status code {other} but did not return more information");
+        }
+    };
+    text.to_owned()
+}
+
+/// In Go's words, which users know and tools look for.
+fn dial_failure(at: &str, host: &str, error: &std::io::Error) -> Error {
+    use std::io::ErrorKind;
+    let why = match error.kind() {
+        ErrorKind::ConnectionRefused => "connect: connection refused".to_owned(),
+        ErrorKind::HostUnreachable => "connect: no route to host".to_owned(),
+        ErrorKind::NetworkUnreachable => "connect: network is unreachable".to_owned(),
+        ErrorKind::TimedOut => "i/o timeout".to_owned(),
+        _ if error.raw_os_error().is_none() => {
+            return Error::Connection(format!("dial tcp: lookup {host}: no such host"));
+        }
+        _ => error.to_string(),
+    };
+    Error::Connection(format!("dial tcp {at}: {why}"))
+}
+
+fn tls_failure(error: &std::io::Error) -> Error {
+    use rustls::CertificateError as Certificate;
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let why = match inner {
+        Some(rustls::Error::InvalidCertificate(Certificate::UnknownIssuer)) => {
+            "tls: failed to verify certificate: x509: certificate signed by unknown authority".to_owned()
+        }
+        Some(rustls::Error::InvalidCertificate(Certificate::Expired | Certificate::ExpiredContext { .. })) => {
+            "tls: failed to verify certificate: x509: certificate has expired or is not yet valid".to_owned()
+        }
+        Some(rustls::Error::InvalidCertificate(why)) => format!("tls: failed to verify certificate: x509: {why}"),
+        _ => format!("tls: {error}"),
+    };
+    Error::Connection(why)
 }
 
 async fn handshake<S>(stream: TokioIo<S>) -> Result<SendRequest<Full<Bytes>>, Error>

@@ -147,6 +147,14 @@ impl Registry {
         self.stored_by_plural.get(plural)?.iter().find(|resource| resource.name.group == group)
     }
 
+    /// Every version in which a stored resource is served, whatever its group there.
+    pub fn versions(&self, resource: &Arc<Resource>) -> impl Iterator<Item = &'static Facts> {
+        let served = self.served.get(&*resource.storage.plural).into_iter().flatten();
+        served
+            .filter(|served| served.resource.as_ref().is_some_and(|stored| Arc::ptr_eq(stored, resource)))
+            .map(|served| served.facts)
+    }
+
     /// Every stored resource.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Resource>> {
         self.stored.iter()

@@ -214,7 +214,7 @@ impl Api {
         dry_run: bool,
     ) -> Result<(), ApiError> {
         let request = self.admission_request(call, Operation::Create, dry_run);
-        self.admission.mutate(self, &request, object).await?;
+        self.admission.mutate(self, &request, object, None).await?;
         self.admission.validate(self, &request, Some(object), None).await
     }
 
@@ -225,7 +225,15 @@ impl Api {
         operation: Operation,
         dry_run: bool,
     ) -> admission::Request<'a> {
-        admission::Request { operation, info: call.info, resource: call.resource, user: call.user, dry_run }
+        admission::Request {
+            operation,
+            info: call.info,
+            resource: call.resource,
+            facts: call.served.facts,
+            user: call.user,
+            dry_run,
+            options: call.query.pairs(),
+        }
     }
 }
 

@@ -52,7 +52,7 @@ impl Api {
                 value::set(&mut new, "metadata.name", generate_name(&base));
             }
             let request = self.admission_request(call, Operation::Create, options.dry_run);
-            self.admission.mutate(self, &request, &mut new).await?;
+            self.admission.mutate(self, &request, &mut new, None).await?;
             if !applied {
                 self.record(call, None, &mut new, options);
             }

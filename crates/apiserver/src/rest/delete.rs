@@ -70,14 +70,19 @@ impl Api {
         DeleteOptions::parse(call.query, body.as_ref())
     }
 
-    pub(super) async fn delete_named(
+    async fn delete_named(
         &self,
         call: &Call<'_>,
         object: Arc<Object>,
         options: &DeleteOptions,
     ) -> Result<Changed, ApiError> {
         let request = self.admission_request(call, Operation::Delete, options.dry_run);
-        self.admission.validate(self, &request, None, Some(&object.to_value())).await?;
+        self.admission.delete(self, &request, &object.to_value()).await?;
+        self.delete_admitted(call, options).await
+    }
+
+    /// Deletes what nobody objects to; an eviction was admitted as what it is.
+    pub(super) async fn delete_admitted(&self, call: &Call<'_>, options: &DeleteOptions) -> Result<Changed, ApiError> {
         let now = (self.clock)();
         let changed = self
             .change(call.resource, &call.key(), options.dry_run, |old, object| {

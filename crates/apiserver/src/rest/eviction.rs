@@ -33,7 +33,7 @@ pub async fn evict(api: &Api, call: &Call<'_>, body: Body) -> Result<Response, A
     if !ignores_budgets {
         spend(api, call, &tree, options.dry_run).await?;
     }
-    api.delete_named(call, pod, &options).await?;
+    api.delete_admitted(call, &options).await?;
     let success = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
     Ok(value_response(StatusCode::CREATED, success))
 }

@@ -41,6 +41,7 @@ use crate::route::RequestInfo;
 pub use allocation::{Allocator, Cidr};
 pub use body::{MAX_BODY, check_kind, decode, read_bytes, read_value};
 pub use patch::is_apply;
+pub use scale::scale_of;
 pub use update::keep;
 pub use watch::Watched;
 

@@ -59,7 +59,7 @@ impl Api {
 }
 
 /// An object's scale.
-fn scale_of(object: &Value) -> Value {
+pub fn scale_of(object: &Value) -> Value {
     let metadata = |key: &str| value::at(object, &format!("metadata.{key}")).cloned().unwrap_or(Value::Null);
     let selector = match value::at(object, "spec.selector") {
         // A ReplicationController's selector is a plain map of labels.

@@ -86,7 +86,7 @@ impl Api {
             let Produced { mut new, applied } = produce(&old, &old_object)?;
             self.check_version(call, &mut new, &old_object)?;
             let request = self.admission_request(call, Operation::Update, options.dry_run);
-            self.admission.mutate(self, &request, &mut new).await?;
+            self.admission.mutate(self, &request, &mut new, Some(&old)).await?;
             if !applied {
                 self.record(call, Some(&old), &mut new, options);
             }

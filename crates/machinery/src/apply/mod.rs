@@ -12,6 +12,7 @@ mod conflict;
 mod kind;
 mod managed;
 mod merge;
+mod overlay;
 mod path;
 mod scale;
 mod set;
@@ -19,6 +20,7 @@ mod typed;
 
 pub use compare::Comparison;
 pub use conflict::{Conflict, Error};
+pub use overlay::overlay;
 pub use path::Element;
 pub use scale::Scale;
 pub use set::{Filter, Set};

@@ -3,7 +3,43 @@
 //! Every check looks at a pod's metadata and spec and says nothing, or a reason with its detail. `restricted` has the
 //! checks of `baseline` and more; where both have one for the same thing, the stricter stands for both.
 
+use std::fmt;
+
 use machinery::{Value, value};
+
+use super::super::pods;
+
+/// A version of the standards: what a level forbids changes with time, and a namespace may pin it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Version(Option<u16>);
+
+impl Version {
+    /// Whatever is newest.
+    pub const LATEST: Self = Self(None);
+
+    /// Reads `latest` or `v1.30`.
+    pub fn parse(text: &str) -> Option<Self> {
+        if text == "latest" {
+            return Some(Self::LATEST);
+        }
+        let minor = text.strip_prefix("v1.")?;
+        let plain = minor == "0" || (!minor.starts_with('0') && minor.bytes().all(|byte| byte.is_ascii_digit()));
+        minor.parse().ok().filter(|_| plain).map(|minor| Self(Some(minor)))
+    }
+
+    fn is_since(self, minor: u16) -> bool {
+        self.0.is_none_or(|own| own >= minor)
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            None => f.write_str("latest"),
+            Some(minor) => write!(f, "v1.{minor}"),
+        }
+    }
+}
 
 /// A level of the standards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,9 +75,16 @@ impl Level {
 
 /// What a check found: a reason, and who is to blame.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Violation {
-    reason: &'static str,
+pub struct Violation {
+    /// What is forbidden.
+    pub reason: &'static str,
     detail: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.reason, self.detail)
+    }
 }
 
 fn violation(reason: &'static str, detail: String) -> Option<Violation> {
@@ -52,19 +95,18 @@ fn violation(reason: &'static str, detail: String) -> Option<Violation> {
 struct Pod<'a> {
     metadata: &'a Value,
     spec: &'a Value,
+    version: Version,
 }
 
 impl<'a> Pod<'a> {
     /// Every container: init, plain, ephemeral.
     fn containers(&self) -> impl Iterator<Item = &'a Value> {
-        let spec = self.spec;
-        ["initContainers", "containers", "ephemeralContainers"]
-            .into_iter()
-            .flat_map(move |list| value::list(spec, list))
+        pods::containers(self.spec)
     }
 
+    /// Whether it is for a system that knows nothing of what some checks are about; pods could say so since v1.25.
     fn is_windows(&self) -> bool {
-        value::text(self.spec, "os.name") == "windows"
+        self.version.is_since(25) && value::text(self.spec, "os.name") == "windows"
     }
 
     fn has_own_users(&self) -> bool {
@@ -95,52 +137,67 @@ fn plural<'a>(count: usize, one: &'a str, several: &'a str) -> &'a str {
     if count == 1 { one } else { several }
 }
 
-/// Everything a level forbids and the pod does, as a refusal writes it: `reason (detail), reason (detail)`.
-pub fn violations(level: Level, metadata: &Value, spec: &Value) -> Vec<String> {
-    type Check = fn(&Pod<'_>) -> Option<Violation>;
-    const BASELINE: [Check; 12] = [
-        app_armor,
-        capabilities_baseline,
-        host_namespaces,
-        host_path_volumes,
-        host_ports,
-        host_probes,
-        privileged,
-        proc_mount,
-        se_linux,
-        seccomp_baseline,
-        sysctls,
-        windows_host_process,
-    ];
-    const RESTRICTED: [Check; 16] = [
-        app_armor,
-        allow_privilege_escalation,
-        capabilities_restricted,
-        host_namespaces,
-        host_path_volumes,
-        host_ports,
-        host_probes,
-        privileged,
-        proc_mount,
-        restricted_volumes,
-        run_as_non_root,
-        run_as_user,
-        se_linux,
-        seccomp_restricted,
-        sysctls,
-        windows_host_process,
-    ];
-    let checks: &[Check] = match level {
+type Check = fn(&Pod<'_>) -> Option<Violation>;
+
+/// Each check with the version it came with.
+const BASELINE: [(u16, Check); 12] = [
+    (0, app_armor),
+    (0, capabilities_baseline),
+    (0, host_namespaces),
+    (0, host_path_volumes),
+    (0, host_ports),
+    (34, host_probes),
+    (0, privileged),
+    (0, proc_mount),
+    (0, se_linux),
+    (0, seccomp_baseline),
+    (0, sysctls),
+    (0, windows_host_process),
+];
+
+const RESTRICTED: [(u16, Check); 16] = [
+    (0, app_armor),
+    (8, allow_privilege_escalation),
+    (0, capabilities),
+    (0, host_namespaces),
+    (0, host_path_volumes),
+    (0, host_ports),
+    (34, host_probes),
+    (0, privileged),
+    (0, proc_mount),
+    (0, restricted_volumes),
+    (0, run_as_non_root),
+    (23, run_as_user),
+    (0, se_linux),
+    (0, seccomp),
+    (0, sysctls),
+    (0, windows_host_process),
+];
+
+/// Everything a level forbids and the pod does.
+pub fn violations(level: Level, version: Version, metadata: &Value, spec: &Value) -> Vec<Violation> {
+    let checks: &[(u16, Check)] = match level {
         Level::Privileged => return Vec::new(),
         Level::Baseline => &BASELINE,
         Level::Restricted => &RESTRICTED,
     };
-    let pod = Pod { metadata, spec };
-    let found: Vec<Violation> = checks.iter().filter_map(|check| check(&pod)).collect();
+    let pod = Pod { metadata, spec, version };
+    let current = checks.iter().filter(|(since, _)| version.is_since(*since));
+    let mut found: Vec<Violation> = current.filter_map(|(_, check)| check(&pod)).collect();
     // The stricter check of volumes tells all that the other does.
-    let strict = found.iter().any(|violation| violation.reason == "restricted volume types");
-    let told = found.into_iter().filter(|violation| !(strict && violation.reason == "hostPath volumes"));
-    told.map(|violation| format!("{} ({})", violation.reason, violation.detail)).collect()
+    if found.iter().any(|violation| violation.reason == "restricted volume types") {
+        found.retain(|violation| violation.reason != "hostPath volumes");
+    }
+    found
+}
+
+/// Where a stricter check came later than the level, the laxer one stands for it before.
+fn capabilities(pod: &Pod<'_>) -> Option<Violation> {
+    if pod.version.is_since(22) { capabilities_restricted(pod) } else { capabilities_baseline(pod) }
+}
+
+fn seccomp(pod: &Pod<'_>) -> Option<Violation> {
+    if pod.version.is_since(19) { seccomp_restricted(pod) } else { seccomp_baseline(pod) }
 }
 
 fn app_armor(pod: &Pod<'_>) -> Option<Violation> {
@@ -445,19 +502,23 @@ fn run_as_user(pod: &Pod<'_>) -> Option<Violation> {
 }
 
 fn se_linux(pod: &Pod<'_>) -> Option<Violation> {
-    const TYPES: [&str; 6] =
-        ["", "container_t", "container_init_t", "container_kvm_t", "container_engine_t", "container_device_t"];
+    const TYPES: [(u16, &str); 6] = [
+        (0, ""),
+        (0, "container_t"),
+        (0, "container_init_t"),
+        (0, "container_kvm_t"),
+        (31, "container_engine_t"),
+        (31, "container_device_t"),
+    ];
+    let known = |kind: &str| TYPES.iter().any(|(since, name)| *name == kind && pod.version.is_since(*since));
     let options = |holder: &'_ Value| value::at(holder, "securityContext.seLinuxOptions").cloned();
     let (mut whole, mut blamed) = (false, Vec::new());
     let (mut types, mut user, mut role) = (Vec::new(), false, false);
     let mut look = |holder: &Value| {
         let Some(options) = options(holder) else { return false };
         let kind = value::text(&options, "type");
-        let (odd, users, roles) = (
-            !TYPES.contains(&kind),
-            !value::text(&options, "user").is_empty(),
-            !value::text(&options, "role").is_empty(),
-        );
+        let (odd, users, roles) =
+            (!known(kind), !value::text(&options, "user").is_empty(), !value::text(&options, "role").is_empty());
         if odd {
             types.push(kind.to_owned());
         }
@@ -502,6 +563,9 @@ fn se_linux(pod: &Pod<'_>) -> Option<Violation> {
 const SECCOMP: &str = "securityContext.seccompProfile.type";
 
 fn seccomp_baseline(pod: &Pod<'_>) -> Option<Violation> {
+    if !pod.version.is_since(19) {
+        return seccomp_annotations(pod);
+    }
     let kind = |holder: &'_ Value| value::text(holder, SECCOMP).to_owned();
     let forbidden = |holder: &Value| kind(holder) == "Unconfined";
     let bad: Vec<&str> = pod.containers().filter(|container| forbidden(container)).map(name).collect();
@@ -516,6 +580,28 @@ fn seccomp_baseline(pod: &Pod<'_>) -> Option<Violation> {
         return None;
     }
     violation("seccompProfile", format!("{} must not set {SECCOMP} to \"Unconfined\"", blamed.join(" and ")))
+}
+
+/// Before profiles had a field they were named by annotations.
+fn seccomp_annotations(pod: &Pod<'_>) -> Option<Violation> {
+    const WHOLE: &str = "seccomp.security.alpha.kubernetes.io/pod";
+    const CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
+    let allowed =
+        |text: &str| matches!(text, "" | "runtime/default" | "docker/default") || text.starts_with("localhost/");
+    let annotations = pod.metadata.get("annotations").and_then(Value::as_object).into_iter().flatten();
+    let bad: Vec<String> = annotations
+        .filter(|(key, _)| *key == WHOLE || key.starts_with(CONTAINER))
+        .map(|(key, text)| (key, text.as_str().unwrap_or_default()))
+        .filter(|(_, text)| !allowed(text))
+        .map(|(key, text)| format!("{key}={text:?}"))
+        .collect();
+    if bad.is_empty() {
+        return None;
+    }
+    violation(
+        "seccompProfile",
+        format!("forbidden {} {}", plural(bad.len(), "annotation", "annotations"), bad.join(", ")),
+    )
 }
 
 fn seccomp_restricted(pod: &Pod<'_>) -> Option<Violation> {
@@ -556,21 +642,21 @@ fn seccomp_restricted(pod: &Pod<'_>) -> Option<Violation> {
 }
 
 fn sysctls(pod: &Pod<'_>) -> Option<Violation> {
-    const ALLOWED: [&str; 12] = [
-        "kernel.shm_rmid_forced",
-        "net.ipv4.ip_local_port_range",
-        "net.ipv4.tcp_syncookies",
-        "net.ipv4.ping_group_range",
-        "net.ipv4.ip_unprivileged_port_start",
-        "net.ipv4.ip_local_reserved_ports",
-        "net.ipv4.tcp_keepalive_time",
-        "net.ipv4.tcp_fin_timeout",
-        "net.ipv4.tcp_keepalive_intvl",
-        "net.ipv4.tcp_keepalive_probes",
-        "net.ipv4.tcp_rmem",
-        "net.ipv4.tcp_wmem",
+    const ALLOWED: [(u16, &str); 12] = [
+        (0, "kernel.shm_rmid_forced"),
+        (0, "net.ipv4.ip_local_port_range"),
+        (0, "net.ipv4.tcp_syncookies"),
+        (0, "net.ipv4.ping_group_range"),
+        (0, "net.ipv4.ip_unprivileged_port_start"),
+        (27, "net.ipv4.ip_local_reserved_ports"),
+        (29, "net.ipv4.tcp_keepalive_time"),
+        (29, "net.ipv4.tcp_fin_timeout"),
+        (29, "net.ipv4.tcp_keepalive_intvl"),
+        (29, "net.ipv4.tcp_keepalive_probes"),
+        (32, "net.ipv4.tcp_rmem"),
+        (32, "net.ipv4.tcp_wmem"),
     ];
-    let allowed = |name: &str| ALLOWED.contains(&name);
+    let allowed = |name: &str| ALLOWED.iter().any(|(since, known)| *known == name && pod.version.is_since(*since));
     let all = value::list(pod.spec, "securityContext.sysctls").iter().map(|sysctl| value::text(sysctl, "name"));
     let bad: Vec<&str> = all.filter(|name| !allowed(name)).collect();
     if bad.is_empty() { None } else { violation("forbidden sysctls", bad.join(", ")) }
@@ -600,8 +686,64 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    fn told(level: Level, version: Version, metadata: &Value, spec: &Value) -> Vec<String> {
+        violations(level, version, metadata, spec).iter().map(ToString::to_string).collect()
+    }
+
     fn check(level: Level, spec: Value, expect: &[&str]) {
-        assert_eq!(violations(level, &json!({}), &spec), expect, "{spec}");
+        assert_eq!(told(level, Version::LATEST, &json!({}), &spec), expect, "{spec}");
+    }
+
+    #[test]
+    fn pinned_versions_forbid_what_they_forbade_then() {
+        let reasons = |level: Level, version: &str, metadata: Value, spec: Value| -> Vec<&'static str> {
+            let version = Version::parse(version).expect("a version");
+            violations(level, version, &metadata, &spec).iter().map(|violation| violation.reason).collect()
+        };
+        let (baseline, restricted) = (Level::Baseline, Level::Restricted);
+        let sysctl = |name: &str| json!({"securityContext": {"sysctls": [{"name": name}]}});
+        let check = |level, version: &str, spec: &Value, expect: &[&str]| {
+            assert_eq!(reasons(level, version, json!({}), spec.clone()), expect, "{version} {spec}");
+        };
+        check(baseline, "v1.31", &sysctl("net.ipv4.tcp_rmem"), &["forbidden sysctls"]);
+        check(baseline, "v1.32", &sysctl("net.ipv4.tcp_rmem"), &[]);
+        check(baseline, "v1.26", &sysctl("net.ipv4.ip_local_reserved_ports"), &["forbidden sysctls"]);
+        check(baseline, "v1.27", &sysctl("net.ipv4.ip_local_reserved_ports"), &[]);
+        let probe = json!({"containers": [{"name": "c", "livenessProbe": {"httpGet": {"host": "10.0.0.1"}}}]});
+        check(baseline, "v1.33", &probe, &[]);
+        check(baseline, "v1.34", &probe, &["probe or lifecycle host"]);
+        let label = json!({"securityContext": {"seLinuxOptions": {"type": "container_engine_t"}}});
+        check(baseline, "v1.30", &label, &["seLinuxOptions"]);
+        check(baseline, "latest", &label, &[]);
+        let plain = json!({"containers": [{"name": "c"}]});
+        check(restricted, "v1.7", &plain, &["runAsNonRoot != true"]);
+        check(restricted, "v1.18", &plain, &["allowPrivilegeEscalation != false", "runAsNonRoot != true"]);
+        check(
+            restricted,
+            "v1.21",
+            &plain,
+            &["allowPrivilegeEscalation != false", "runAsNonRoot != true", "seccompProfile"],
+        );
+        let windows = json!({"os": {"name": "windows"}, "securityContext": {"runAsNonRoot": true}, "containers": [{"name": "c"}]});
+        check(
+            restricted,
+            "v1.24",
+            &windows,
+            &["allowPrivilegeEscalation != false", "unrestricted capabilities", "seccompProfile"],
+        );
+        check(restricted, "v1.25", &windows, &[]);
+        let root = json!({"securityContext": {"runAsNonRoot": true, "runAsUser": 0, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [{"name": "c", "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}}}]});
+        check(restricted, "v1.22", &root, &[]);
+        check(restricted, "v1.23", &root, &["runAsUser=0"]);
+        let old = json!({"annotations": {"seccomp.security.alpha.kubernetes.io/pod": "unconfined"}});
+        assert_eq!(reasons(baseline, "v1.18", old.clone(), plain.clone()), ["seccompProfile"]);
+        assert_eq!(reasons(baseline, "v1.19", old, plain), Vec::<&str>::new());
+        for (text, expect) in
+            [("latest", true), ("v1.37", true), ("1.37", false), ("v1.", false), ("v1.07", false), ("v2.1", false)]
+        {
+            assert_eq!(Version::parse(text).is_some(), expect, "{text}");
+        }
     }
 
     #[test]

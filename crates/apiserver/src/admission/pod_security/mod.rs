@@ -4,26 +4,58 @@
 
 mod checks;
 
-use machinery::status::ApiError;
+use std::fmt;
+
+use machinery::status::{ApiError, FieldError};
 use machinery::{Value, value};
 
 use super::{Operation, Request};
+use crate::cache::Filter;
 use crate::gates::context;
 use crate::rest::{Api, keep};
-pub use checks::Level;
-use checks::violations;
+pub use checks::{Level, Version};
+use checks::{Violation, violations};
 
 const PREFIX: &str = "pod-security.kubernetes.io/";
+/// A mode with the labels that set its level and its version.
+const ENFORCE: [&str; 2] = ["pod-security.kubernetes.io/enforce", "pod-security.kubernetes.io/enforce-version"];
+const AUDIT: [&str; 2] = ["pod-security.kubernetes.io/audit", "pod-security.kubernetes.io/audit-version"];
+const WARN: [&str; 2] = ["pod-security.kubernetes.io/warn", "pod-security.kubernetes.io/warn-version"];
+/// The most pods that are looked at when a namespace becomes stricter.
+const MAX_EXISTING: usize = 3000;
+
+/// A level and the version of the standards it is meant in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wanted {
+    /// The level.
+    pub level: Level,
+    /// The version.
+    pub version: Version,
+}
+
+impl Wanted {
+    const OPEN: Self = Self { level: Level::Privileged, version: Version::LATEST };
+
+    fn violations(self, metadata: &Value, spec: &Value) -> Vec<Violation> {
+        violations(self.level, self.version, metadata, spec)
+    }
+}
+
+impl fmt::Display for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.level.name(), self.version)
+    }
+}
 
 /// What is asked of pods where a namespace says nothing, and who is asked nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// Must be met.
-    pub enforce: Level,
+    pub enforce: Wanted,
     /// Is noted when not met.
-    pub audit: Level,
+    pub audit: Wanted,
     /// Is warned about when not met.
-    pub warn: Level,
+    pub warn: Wanted,
     /// Users that may do anything.
     pub exempt_users: Vec<String>,
     /// Namespaces where anything goes.
@@ -34,11 +66,10 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        let open = Level::Privileged;
         Self {
-            enforce: open,
-            audit: open,
-            warn: open,
+            enforce: Wanted::OPEN,
+            audit: Wanted::OPEN,
+            warn: Wanted::OPEN,
             exempt_users: Vec::new(),
             exempt_namespaces: Vec::new(),
             exempt_runtime_classes: Vec::new(),
@@ -46,11 +77,33 @@ impl Default for Settings {
     }
 }
 
-/// A level and the version of the standards it is meant in.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Wanted {
-    level: Level,
-    version: String,
+impl Settings {
+    /// Reads a `PodSecurityConfiguration`.
+    pub fn read(tree: &Value) -> Result<Self, String> {
+        let mode = |name: &str| -> Result<Wanted, String> {
+            let defaults = &tree["defaults"];
+            let (level, version) = (value::text(defaults, name), value::text(defaults, &format!("{name}-version")));
+            let level = if level.is_empty() { Some(Level::Privileged) } else { Level::parse(level) };
+            let version = if version.is_empty() { Some(Version::LATEST) } else { Version::parse(version) };
+            Ok(Wanted {
+                level: level
+                    .ok_or_else(|| format!("defaults.{name}: must be one of privileged, baseline, restricted"))?,
+                version: version.ok_or_else(|| format!("defaults.{name}-version: must be \"latest\" or \"v1.x\""))?,
+            })
+        };
+        let exempt = |key: &str| -> Vec<String> {
+            let list = value::list(&tree["exemptions"], key);
+            list.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+        };
+        Ok(Self {
+            enforce: mode("enforce")?,
+            audit: mode("audit")?,
+            warn: mode("warn")?,
+            exempt_users: exempt("usernames"),
+            exempt_namespaces: exempt("namespaces"),
+            exempt_runtime_classes: exempt("runtimeClasses"),
+        })
+    }
 }
 
 /// What a namespace asks for.
@@ -63,24 +116,25 @@ struct Policy {
 
 impl Policy {
     fn of<'a>(settings: &Settings, label: impl Fn(&str) -> Option<&'a str>) -> Self {
-        let wanted = |mode: &str, default: Level, lax: Level| {
-            let level = match label(&format!("{PREFIX}{mode}")) {
-                None => default,
+        let wanted = |[level, version]: [&str; 2], default: Wanted, lax: Level| {
+            let level = match label(level) {
+                None => default.level,
                 // A level that is none must not be laxer than the strictest, nor refuse what only should be noted.
                 Some(text) => Level::parse(text).unwrap_or(lax),
             };
-            let version = label(&format!("{PREFIX}{mode}-version")).unwrap_or("latest").to_owned();
+            let version =
+                label(version).map_or(default.version, |text| Version::parse(text).unwrap_or(Version::LATEST));
             Wanted { level, version }
         };
         Self {
-            enforce: wanted("enforce", settings.enforce, Level::Restricted),
-            audit: wanted("audit", settings.audit, Level::Privileged),
-            warn: wanted("warn", settings.warn, Level::Privileged),
+            enforce: wanted(ENFORCE, settings.enforce, Level::Restricted),
+            audit: wanted(AUDIT, settings.audit, Level::Privileged),
+            warn: wanted(WARN, settings.warn, Level::Privileged),
         }
     }
 
     fn is_open(&self) -> bool {
-        [&self.enforce, &self.audit, &self.warn].iter().all(|wanted| wanted.level == Level::Privileged)
+        [self.enforce, self.audit, self.warn].iter().all(|wanted| wanted.level == Level::Privileged)
     }
 }
 
@@ -113,7 +167,7 @@ pub fn validate(
         && matches!(request.info.subresource.as_str(), "" | "ephemeralcontainers" | "resize");
     let template = template(&name.group, &name.resource).filter(|_| request.info.subresource.is_empty());
     if request.is_for("", "namespaces") {
-        return check_labels(request, new);
+        return check_namespace(settings, api, new, old);
     }
     if !pod && template.is_none() {
         return Ok(());
@@ -160,13 +214,11 @@ fn exempt(settings: &Settings, request: &Request<'_>, new: &Value, template: Opt
 }
 
 fn check_pod(policy: &Policy, request: &Request<'_>, pod: &Value) -> Result<(), ApiError> {
-    let empty = Value::Null;
-    let (metadata, spec) = (pod.get("metadata").unwrap_or(&empty), pod.get("spec").unwrap_or(&empty));
-    let Wanted { level, version } = &policy.enforce;
-    context::annotate("pod-security.kubernetes.io/enforce-policy", format!("{}:{version}", level.name()));
-    let found = violations(*level, metadata, spec);
-    let refused = (!found.is_empty())
-        .then(|| format!("violates PodSecurity \"{}:{version}\": {}", level.name(), found.join(", ")));
+    let (metadata, spec) = parts(pod);
+    context::annotate("pod-security.kubernetes.io/enforce-policy", policy.enforce.to_string());
+    let found = policy.enforce.violations(metadata, spec);
+    let refused =
+        (!found.is_empty()).then(|| format!("violates PodSecurity \"{}\": {}", policy.enforce, listed(&found)));
     // Who is refused need not be warned of the same.
     advise_beside(policy, metadata, spec, refused.is_some());
     match refused {
@@ -175,23 +227,28 @@ fn check_pod(policy: &Policy, request: &Request<'_>, pod: &Value) -> Result<(), 
     }
 }
 
+fn parts(pod: &Value) -> (&Value, &Value) {
+    (pod.get("metadata").unwrap_or(&Value::Null), pod.get("spec").unwrap_or(&Value::Null))
+}
+
+fn listed(found: &[Violation]) -> String {
+    found.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
 fn advise(policy: &Policy, template: &Value) {
-    let empty = Value::Null;
-    let (metadata, spec) = (template.get("metadata").unwrap_or(&empty), template.get("spec").unwrap_or(&empty));
+    let (metadata, spec) = parts(template);
     advise_beside(policy, metadata, spec, false);
 }
 
 fn advise_beside(policy: &Policy, metadata: &Value, spec: &Value, refused: bool) {
-    let told = |wanted: &Wanted| {
-        let found = violations(wanted.level, metadata, spec);
-        (!found.is_empty()).then(|| {
-            format!("would violate PodSecurity \"{}:{}\": {}", wanted.level.name(), wanted.version, found.join(", "))
-        })
+    let told = |wanted: Wanted| {
+        let found = wanted.violations(metadata, spec);
+        (!found.is_empty()).then(|| format!("would violate PodSecurity \"{wanted}\": {}", listed(&found)))
     };
-    if let Some(text) = told(&policy.audit) {
+    if let Some(text) = told(policy.audit) {
         context::annotate("pod-security.kubernetes.io/audit-violations", text);
     }
-    if let Some(text) = told(&policy.warn).filter(|_| !refused) {
+    if let Some(text) = told(policy.warn).filter(|_| !refused) {
         context::warn(text);
     }
 }
@@ -214,8 +271,78 @@ fn is_significant(new: &Value, old: &Value) -> bool {
     same.get("spec") != old.get("spec") || app_armor(new) != app_armor(old)
 }
 
-/// A namespace must not ask for a level that does not exist.
-fn check_labels(request: &Request<'_>, namespace: &Value) -> Result<(), ApiError> {
+/// A namespace must not ask for what does not exist, and is told which of its pods do not meet what it now asks for.
+fn check_namespace(settings: &Settings, api: &Api, new: &Value, old: Option<&Value>) -> Result<(), ApiError> {
+    let errors = label_errors(new);
+    let name = value::text(new, "metadata.name");
+    // What was wrong before must not stand in the way of mending something else.
+    if !errors.is_empty() && old.is_none_or(|old| label_errors(old).is_empty()) {
+        return Err(ApiError::invalid("", "Namespace", name, &errors));
+    }
+    let Some(old) = old else { return Ok(()) };
+    let wanted = |namespace: &Value| {
+        let labels = value::at(namespace, "metadata.labels").cloned().unwrap_or_default();
+        Policy::of(settings, |key| labels.get(key).and_then(Value::as_str)).enforce
+    };
+    let (before, after) = (wanted(old), wanted(new));
+    let laxer = after.version == before.version && after.level <= before.level;
+    if after == before || after.level == Level::Privileged || laxer {
+        return Ok(());
+    }
+    if settings.exempt_namespaces.iter().any(|exempt| exempt == name) {
+        context::warn(format!(
+            "namespace {name:?} is exempt from Pod Security, and the policy (enforce={after}) will be ignored"
+        ));
+        return Ok(());
+    }
+    warn_of_pods(api, name, after);
+    Ok(())
+}
+
+/// Warns of the pods that a stricter namespace would not let in again: those with the same problems together.
+fn warn_of_pods(api: &Api, namespace: &str, wanted: Wanted) {
+    let Some(pods) = api.registry.stored("", "pods") else { return };
+    let (all, _) = pods.cache.list(&Filter::namespace(namespace), None, 0);
+    let mut controllers: Vec<String> = Vec::new();
+    // Reasons, the first pod with them, and how many others have them.
+    let mut told: Vec<(String, String, usize)> = Vec::new();
+    for pod in all.iter().take(MAX_EXISTING) {
+        let pod = pod.to_value();
+        let owner = value::list(&pod, "metadata.ownerReferences").iter().find(|owner| value::flag(owner, "controller"));
+        if let Some(owner) = owner.map(|owner| value::text(owner, "uid")) {
+            // One pod of a set speaks for all.
+            if controllers.iter().any(|known| known == owner) {
+                continue;
+            }
+            controllers.push(owner.to_owned());
+        }
+        let (metadata, spec) = parts(&pod);
+        let found = wanted.violations(metadata, spec);
+        if found.is_empty() {
+            continue;
+        }
+        let reasons = found.iter().map(|violation| violation.reason).collect::<Vec<_>>().join(", ");
+        match told.iter_mut().find(|(known, _, _)| *known == reasons) {
+            Some((_, _, others)) => *others += 1,
+            None => told.push((reasons, value::text(&pod, "metadata.name").to_owned(), 0)),
+        }
+    }
+    if told.is_empty() {
+        return;
+    }
+    context::warn(format!(
+        "existing pods in namespace {namespace:?} violate the new PodSecurity enforce level \"{wanted}\""
+    ));
+    for (reasons, pod, others) in told {
+        context::warn(match others {
+            0 => format!("{pod}: {reasons}"),
+            1 => format!("{pod} (and 1 other pod): {reasons}"),
+            others => format!("{pod} (and {others} other pods): {reasons}"),
+        });
+    }
+}
+
+fn label_errors(namespace: &Value) -> Vec<FieldError> {
     let labels = value::at(namespace, "metadata.labels").and_then(Value::as_object);
     let mut errors = Vec::new();
     for (key, text) in labels.into_iter().flatten() {
@@ -224,25 +351,15 @@ fn check_labels(request: &Request<'_>, namespace: &Value) -> Result<(), ApiError
         let at = format!("metadata.labels[{key}]");
         match mode {
             "enforce" | "audit" | "warn" if Level::parse(text).is_none() => {
-                let why = "must be one of privileged, baseline, restricted";
-                errors.push(machinery::status::FieldError::invalid(at, text, why));
+                errors.push(FieldError::invalid(at, text, "must be one of privileged, baseline, restricted"));
             }
-            "enforce-version" | "audit-version" | "warn-version" if !is_version(text) => {
-                let why = "must be \"latest\" or \"v1.x\"";
-                errors.push(machinery::status::FieldError::invalid(at, text, why));
+            "enforce-version" | "audit-version" | "warn-version" if Version::parse(text).is_none() => {
+                errors.push(FieldError::invalid(at, text, "must be \"latest\" or \"v1.x\""));
             }
             _ => {}
         }
     }
-    if errors.is_empty() || request.operation == Operation::Delete {
-        return Ok(());
-    }
-    Err(ApiError::invalid("", "Namespace", value::text(namespace, "metadata.name"), &errors))
-}
-
-fn is_version(text: &str) -> bool {
-    let minor = |text: &str| !text.is_empty() && text.len() <= 4 && text.bytes().all(|byte| byte.is_ascii_digit());
-    text == "latest" || text.strip_prefix("v1.").is_some_and(minor)
+    errors
 }
 
 #[cfg(test)]
@@ -259,7 +376,7 @@ mod tests {
             _ => None,
         };
         let policy = Policy::of(&Settings::default(), label);
-        assert_eq!(policy.enforce, Wanted { level: Level::Baseline, version: "v1.30".to_owned() });
+        assert_eq!(policy.enforce.to_string(), "baseline:v1.30");
         assert_eq!(policy.warn.level, Level::Privileged);
         assert!(!policy.is_open() && Policy::of(&Settings::default(), |_| None).is_open());
         let nonsense = Policy::of(&Settings::default(), |key| key.ends_with("enforce").then_some("nonsense"));
@@ -271,6 +388,5 @@ mod tests {
         let pod = |image: &str, seconds: i64| json!({"metadata": {}, "spec": {"activeDeadlineSeconds": seconds, "containers": [{"name": "c", "image": image}]}});
         assert!(!is_significant(&pod("a", 5), &pod("a", 9)));
         assert!(is_significant(&pod("b", 5), &pod("a", 5)));
-        assert!(is_version("latest") && is_version("v1.37") && !is_version("1.37") && !is_version("v1."));
     }
 }

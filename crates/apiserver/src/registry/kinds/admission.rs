@@ -1,6 +1,6 @@
 //! Webhooks and policies of admission.
 //!
-//! The expressions of policies are compiled by the admission gate, which has the compiler; what is around them is checked here.
+//! What the expressions of policies are is checked in [`expressions`]; what is around them here.
 
 use machinery::names;
 use machinery::status::FieldError;
@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::super::strategy::Strategy;
 use super::common::{At, Errors};
+use super::expressions;
 
 const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 const MUTATING_OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
@@ -89,6 +90,7 @@ impl Webhooks {
         }
         client_config(&webhook.at("clientConfig"), errors);
         match_conditions(&webhook.at("matchConditions"), errors);
+        expressions::conditions(&webhook.at("matchConditions"), errors);
     }
 }
 
@@ -337,6 +339,7 @@ impl Strategy for Policies {
         } else {
             validations(&root, &spec, &mut errors);
         }
+        expressions::policy(policy, &spec, self.mutating, &mut errors);
         errors.into_vec()
     }
 

@@ -13,6 +13,7 @@ mod cron;
 mod definition;
 mod endpoints;
 mod event;
+mod expressions;
 mod flowcontrol;
 mod names;
 mod namespace;

@@ -51,6 +51,21 @@ pub struct Admission {
     /// Admission plug-ins not to run, though they do by default.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub disable_admission_plugins: Vec<String>,
+    /// File with the settings of admission plug-ins (an AdmissionConfiguration).
+    #[arg(long, value_name = "FILE")]
+    pub admission_control_config_file: Option<PathBuf>,
+}
+
+impl Admission {
+    fn read(&self) -> Result<admission::Settings, Error> {
+        let (enable, disable) = (self.enable_admission_plugins.join(","), self.disable_admission_plugins.join(","));
+        let mut settings =
+            admission::Settings::parse(&enable, &disable).map_err(|error| wrong("enable-admission-plugins", error))?;
+        if let Some(path) = &self.admission_control_config_file {
+            settings.configure(path).map_err(|error| wrong("admission-control-config-file", error))?;
+        }
+        Ok(settings)
+    }
 }
 
 /// How many requests may be under way.
@@ -103,13 +118,10 @@ pub struct Gates {
 impl Options {
     /// Checks the options and reads the files that they name.
     pub fn read(&self) -> Result<Gates, Error> {
-        let plugins = |names: &[String]| names.join(",");
-        let Admission { enable_admission_plugins: enable, disable_admission_plugins: disable } = &self.admission;
         Ok(Gates {
             authentication: self.authentication.read()?,
             authorization: self.authorization.read()?,
-            admission: admission::Settings::parse(&plugins(enable), &plugins(disable))
-                .map_err(|error| wrong("enable-admission-plugins", error))?,
+            admission: self.admission.read()?,
             audit: self.audit.read()?,
             encryption: self.encryption.read()?,
             flow_control: apiserver::gates::flow_control::Settings {
@@ -228,6 +240,8 @@ mod tests {
             ("--encryption-provider-config-automatic-reload", "--encryption-provider-config"),
             ("--enable-admission-plugins Nonsense", "admission plugin \"Nonsense\" is unknown"),
             ("--enable-admission-plugins Priority --disable-admission-plugins Priority", "overlapped"),
+            ("--admission-control-config-file {}/none", "unable to read admission control configuration from"),
+            ("--admission-control-config-file {}/empty.yaml", "--admission-control-config-file:"),
         ] {
             let error = read(line).err().unwrap_or_else(|| panic!("{line} is accepted"));
             assert!(error.contains(expect), "{line}: {error}");

@@ -1,0 +1,62 @@
+//! The expressions of webhooks and policies must compile, to what they are for, over the variables they may use.
+
+use cel::{Declarations, Type};
+use machinery::{Value, value};
+
+use super::common::{At, Errors};
+use crate::admission::cel::{Uses, compile, compose, declarations};
+
+fn check(at: &At<'_, '_>, declarations: &Declarations, wanted: &[Type], errors: &mut Errors) {
+    // One that is missing is complained of elsewhere.
+    if at.text().trim().is_empty() {
+        return;
+    }
+    if let Err(why) = compile(at.text(), declarations, wanted) {
+        errors.invalid(at, why);
+    }
+}
+
+/// Of match conditions of webhooks.
+pub fn conditions(list: &At<'_, '_>, errors: &mut Errors) {
+    check_conditions(list, &declarations(Uses { params: false, authorizer: true }), errors);
+}
+
+fn check_conditions(list: &At<'_, '_>, declarations: &Declarations, errors: &mut Errors) {
+    for condition in list.items() {
+        check(&condition.at("expression"), declarations, &[Type::Bool], errors);
+    }
+}
+
+/// Of a policy.
+pub fn policy(tree: &Value, spec: &At<'_, '_>, mutating: bool, errors: &mut Errors) {
+    let mut declared = declarations(Uses { params: spec.has("paramKind"), authorizer: true });
+    let composed = compose(value::list(tree, "spec.variables"), &mut declared);
+    for (variable, composed) in spec.at("variables").items().zip(&composed) {
+        if let Err(why) = &composed.program
+            && !variable.text_at("expression").trim().is_empty()
+        {
+            errors.invalid(&variable.at("expression"), why.clone());
+        }
+    }
+    check_conditions(&spec.at("matchConditions"), &declared, errors);
+    if mutating {
+        declared.builds_objects = true;
+        let patches = [Type::list(Type::Named("JSONPatch".into())), Type::list(Type::Dyn)];
+        for mutation in spec.at("mutations").items() {
+            check(&mutation.at("jsonPatch.expression"), &declared, &patches, errors);
+            let object = [Type::Named("Object".into())];
+            check(&mutation.at("applyConfiguration.expression"), &declared, &object, errors);
+        }
+        return;
+    }
+    let mut plain = declared.clone();
+    plain.remove("authorizer");
+    plain.remove("authorizer.requestResource");
+    for validation in spec.at("validations").items() {
+        check(&validation.at("expression"), &declared, &[Type::Bool], errors);
+        check(&validation.at("messageExpression"), &plain, &[Type::String], errors);
+    }
+    for annotation in spec.at("auditAnnotations").items() {
+        check(&annotation.at("valueExpression"), &plain, &[Type::String, Type::Null], errors);
+    }
+}
