@@ -12,7 +12,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use crate::codec::{Limits, json};
+use crate::codec::{Limits, json, protobuf};
 
 /// The deepest path of a field selector, `spec.template...` included.
 const MAX_DEPTH: usize = 8;
@@ -96,8 +96,11 @@ impl Object {
     pub fn from_stored(json: Bytes, revision: u64, fields: &FieldPaths) -> Result<Self, Error> {
         let Some(splice) = splice_of(&json) else {
             // Written by somebody else, upstream's API server for example: brought into our form once.
-            let foreign =
-                json::decode(&json, Limits::default()).map_err(|e| serde_json::Error::custom(e.message))?.value;
+            let foreign = if json.starts_with(protobuf::MAGIC) {
+                protobuf::decode(&json, None).map_err(serde_json::Error::custom)?
+            } else {
+                json::decode(&json, Limits::default()).map_err(|e| serde_json::Error::custom(e.message))?.value
+            };
             if !foreign.is_object() {
                 return Err(serde_json::Error::custom("not an object").into());
             }
@@ -449,6 +452,18 @@ mod tests {
 
     fn pod_fields() -> FieldPaths {
         FieldPaths::new(&["spec.nodeName", "status.phase", "spec.hostNetwork"])
+    }
+
+    #[test]
+    fn what_upstream_stored_is_read() {
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "data": {"k": "dg=="},
+            "metadata": {"name": "a", "namespace": "d", "uid": "7", "creationTimestamp": "2026-01-02T03:04:05Z"}});
+        let of = facts::type_of("", "v1", "Secret").expect("a type").def();
+        let stored = Bytes::from(protobuf::encode(&secret, of));
+        let object = Object::from_stored(stored, 9, &FieldPaths::default()).expect("an object");
+        assert_eq!((&*object.meta().name, object.revision()), ("a", 9));
+        assert_eq!(object.to_value()["data"], secret["data"]);
+        assert!(Object::from_stored(Bytes::from_static(b"k8s\0junk"), 9, &FieldPaths::default()).is_err());
     }
 
     #[test]
