@@ -1,4 +1,4 @@
-//! The Common Expression Language as Kubernetes speaks it: policies, match conditions and rules of custom resources.
+//! The Common Expression Language as Kubernetes speaks it in policies and match conditions.
 //!
 //! [`Program::compile`] reads an expression and checks it against the variables it may use ([`Declarations`]);
 //! [`Program::evaluate`] computes it over a [`Scope`], within a budget of cost that upstream's numbers define. Both are
