@@ -20,6 +20,7 @@ use crate::answer::{self, Event, List, Reader};
 use crate::config::Config;
 use crate::dynamic::{Dynamic, Gvr};
 use crate::error::Error;
+use crate::guard::{self, Guard};
 use crate::params::{DeleteOptions, ListParams, Patch, WatchParams};
 use crate::path::{self, Query};
 use crate::transport::Transport;
@@ -60,6 +61,7 @@ impl<K> Kind for K where
 pub struct Client {
     transport: Arc<Transport>,
     agent: HeaderValue,
+    guard: Option<Arc<dyn Guard>>,
 }
 
 impl Debug for Client {
@@ -81,7 +83,7 @@ impl Client {
     }
 
     fn new(transport: Transport) -> Self {
-        Self { transport: Arc::new(transport), agent: HeaderValue::from_static(DEFAULT_AGENT) }
+        Self { transport: Arc::new(transport), agent: HeaderValue::from_static(DEFAULT_AGENT), guard: None }
     }
 
     /// The same client under another user agent. What stands before its first slash is the manager of the fields it writes.
@@ -97,6 +99,12 @@ impl Client {
     /// certificate says so here. Watches that are open end by themselves.
     pub fn reconnect(&self) {
         self.transport.reconnect();
+    }
+
+    /// The same client, whose writes are sent only while the guard holds. Reads are not asked about.
+    pub fn with_guard(mut self, guard: Arc<dyn Guard>) -> Self {
+        self.guard = Some(guard);
+        self
     }
 
     /// One object.
@@ -247,12 +255,19 @@ impl Client {
     /// The bytes at a path, such as `/readyz` or `/version`.
     pub async fn raw(&self, path: &str) -> Result<Bytes, Error> {
         let request = self.builder(Method::GET, path).header(ACCEPT, "*/*").body(Body::Empty)?;
-        answer::collect(answer::ok(self.transport.send(request).await?).await?).await
+        answer::collect(answer::ok(self.send(request).await?).await?).await
     }
 
     /// A request of the caller's own making; only identity and user agent are added. Failures of the server are answers here.
     pub async fn request(&self, mut request: Request) -> Result<Response, Error> {
         request.headers_mut().entry(USER_AGENT).or_insert_with(|| self.agent.clone());
+        self.send(request).await
+    }
+
+    async fn send(&self, mut request: Request) -> Result<Response, Error> {
+        if let Some(guard) = &self.guard {
+            guard::check(&**guard, &mut request)?;
+        }
         self.transport.send(request).await
     }
 
@@ -284,7 +299,7 @@ impl Client {
                 body
             }
         };
-        self.transport.send(builder.body(body)?).await
+        self.send(builder.body(body)?).await
     }
 
     fn builder(&self, method: Method, path: &str) -> http::request::Builder {

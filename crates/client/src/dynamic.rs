@@ -75,6 +75,12 @@ impl Dynamic {
         self.get_as(namespace, name, JSON, value_reader()).await
     }
 
+    /// One part of an object: `scale`, `status`.
+    pub async fn get_subresource(&self, namespace: &str, name: &str, subresource: &str) -> Result<Value, Error> {
+        let path = path::item(self.place(namespace), name, subresource);
+        value_reader().one(self.client.call(Method::GET, path, None).await?).await
+    }
+
     /// One object's metadata.
     pub async fn get_metadata(&self, namespace: &str, name: &str) -> Result<Partial, Error> {
         self.get_as(namespace, name, PARTIAL, partial_reader()).await

@@ -46,6 +46,14 @@ pub enum Error {
     /// The request has a name or a header that HTTP cannot carry.
     #[error("request cannot be built: {0}")]
     Request(#[from] http::Error),
+    /// A write of a process that led and no longer does. It was not sent.
+    #[error("{method} {path} was not sent: this process no longer leads")]
+    Fenced {
+        /// What was to be done.
+        method: String,
+        /// To what.
+        path: String,
+    },
     /// The credentials or the server's address are unusable.
     #[error(transparent)]
     Config(#[from] config::Error),

@@ -8,6 +8,8 @@ use std::time::Duration;
 use client::Client;
 use informer::Clock;
 
+use crate::localpath::Directories;
+
 /// Makes the client of a controller from its name: `deployment-controller` acts as
 /// `system:serviceaccount:kube-system:deployment-controller`, with that account's role and no more.
 pub type Clients = Arc<dyn Fn(&str) -> Client + Send + Sync>;
@@ -27,12 +29,16 @@ pub struct Config {
     pub cluster_ca: Option<String>,
     /// Signs certificates. Without one the requests stay pending.
     pub signer: Option<Arc<dyn Signer>>,
+    /// Signs the tokens in Secrets of service accounts. Without one such Secrets stay empty.
+    pub tokens: Option<Arc<dyn TokenSigner>>,
     /// The addresses of pods and services.
     pub network: Network,
     /// How long a node may be silent before it is taken for lost.
     pub node_monitor_grace_period: Duration,
     /// Where the local-path provisioner puts volumes on a node.
     pub local_path_root: String,
+    /// Removes the local-path volumes of the machine that the controllers run on, if it is a node.
+    pub directories: Option<Arc<dyn Directories>>,
 }
 
 impl Config {
@@ -45,9 +51,11 @@ impl Config {
             clock,
             cluster_ca: None,
             signer: None,
+            tokens: None,
             network: Network::default(),
             node_monitor_grace_period: Duration::from_secs(50),
             local_path_root: "/var/lib/trireme/local-path".to_owned(),
+            directories: None,
         }
     }
 }
@@ -113,6 +121,12 @@ pub trait Signer: Send + Sync + 'static {
 
     /// What a PEM request asks for.
     fn inspect(&self, request: &[u8]) -> Result<CertificateRequest, String>;
+}
+
+/// Turns claims into tokens.
+pub trait TokenSigner: Send + Sync + 'static {
+    /// The claims as a JWT that the API server believes.
+    fn sign(&self, claims: &serde_json::Value) -> Result<String, String>;
 }
 
 /// The parts of a certificate request that signers judge.

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use client::Client;
+use client::{Client, Guard};
+use http::HeaderValue;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use tokio_util::sync::CancellationToken;
@@ -49,17 +50,22 @@ impl Default for Timings {
     }
 }
 
-/// Says whether this process may still write.
+/// Says whether this process may still write. As the [`Guard`] of a client it is asked before every write.
 #[derive(Debug, Clone)]
 pub struct Fence {
+    /// As the header of a write names it.
+    lease: HeaderValue,
     /// Monotonic milliseconds until which nobody else can have taken over; 0 is never.
     until: Arc<AtomicU64>,
     clock: Arc<dyn Clock>,
 }
 
 impl Fence {
-    fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { until: Arc::default(), clock }
+    fn new(election: &Election, clock: Arc<dyn Clock>) -> Self {
+        let lease = format!("{}/{}/{}", election.namespace, election.name, election.identity);
+        // An identity that no header can carry matches no lease: the server refuses, which is the safe side.
+        let lease = HeaderValue::from_str(&lease).unwrap_or(HeaderValue::from_static("//"));
+        Self { lease, until: Arc::default(), clock }
     }
 
     /// Whether the last renewal is fresh enough. Ask right before a write, not before the work that leads to it.
@@ -73,6 +79,16 @@ impl Fence {
 
     fn drop_now(&self) {
         self.until.store(0, Ordering::Release);
+    }
+}
+
+impl Guard for Fence {
+    fn holds(&self) -> bool {
+        Self::holds(self)
+    }
+
+    fn lease(&self) -> HeaderValue {
+        self.lease.clone()
     }
 }
 
@@ -110,7 +126,8 @@ where
     F: FnOnce(Leadership) -> W,
     W: Future<Output = ()>,
 {
-    let mut candidate = Candidate { client, fence: Fence::new(clock.clone()), clock, election, observed: None };
+    let mut candidate =
+        Candidate { client, fence: Fence::new(&election, clock.clone()), clock, election, observed: None };
     let acquired = stop.run_until_cancelled(candidate.acquire()).await;
     if acquired.is_none() {
         return Outcome::Stopped;
@@ -299,7 +316,14 @@ mod tests {
     #[test]
     fn a_fence_falls_before_anybody_else_can_take_over() {
         let clock = Fake::at(Timestamp::UNIX_EPOCH);
-        let fence = Fence::new(clock.clone());
+        let election = Election {
+            namespace: "kube-system".into(),
+            name: "a".into(),
+            identity: "me".into(),
+            timings: Timings::default(),
+        };
+        let fence = Fence::new(&election, clock.clone());
+        assert_eq!(fence.lease(), "kube-system/a/me");
         assert!(!fence.holds(), "nothing was acquired yet");
         let timings = Timings::default();
         fence.hold_until(clock.monotonic() + timings.renew_deadline);

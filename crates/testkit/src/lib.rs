@@ -4,6 +4,7 @@
 pub mod build;
 mod cluster;
 mod etcd;
+mod hollow_nodes;
 mod https;
 mod kubectl;
 pub mod linear;
@@ -12,6 +13,7 @@ mod wait;
 
 pub use cluster::{Cluster, Options};
 pub use etcd::Etcd;
+pub use hollow_nodes::HollowNodes;
 pub use https::Https;
 pub use kubectl::{Kubectl, Output};
 pub use process::{Server, ServerOptions};

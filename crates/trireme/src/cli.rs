@@ -44,6 +44,8 @@ pub enum Command {
     Cluster(Box<crate::cluster::Cluster>),
     /// Run the service proxy of a node in a process of its own, against any API server.
     Proxy(Box<crate::proxy::Proxy>),
+    /// Pretend to be nodes: they register, and their pods run without containers. For runs at scale.
+    HollowNode(Box<crate::hollow::HollowNode>),
     /// Back up, restore or check a store.
     #[command(subcommand)]
     Store(crate::store::Command),

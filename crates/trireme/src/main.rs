@@ -4,6 +4,7 @@ mod agent;
 mod cli;
 mod cluster;
 mod component;
+mod hollow;
 mod image;
 mod logging;
 mod node;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         Command::Cluster(options) => runtime().and_then(|runtime| runtime.block_on(cluster::run(*options))),
         Command::Proxy(options) => runtime().and_then(|runtime| runtime.block_on(proxy::run(*options))),
         Command::Token(command) => runtime().and_then(|runtime| runtime.block_on(token::run(command))),
+        Command::HollowNode(options) => runtime().and_then(|runtime| runtime.block_on(hollow::run(*options))),
         Command::Store(command) => store::run(&command).map_err(Into::into),
         Command::Image(command) => image::run(&command),
         Command::Node(command) => runtime().and_then(|runtime| runtime.block_on(node::run(&command))),

@@ -11,10 +11,24 @@ use crate::signals::Signals;
 
 /// How to reach the API server.
 #[derive(Debug, Clone, clap::Args)]
-pub struct Connection {
+pub struct Kubeconfig {
     /// Whom to connect to, and as whom.
     #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
-    pub kubeconfig: PathBuf,
+    kubeconfig: PathBuf,
+}
+
+impl Kubeconfig {
+    /// A client as the file says.
+    pub fn connect(&self) -> Result<Client, Failure> {
+        connect(&self.kubeconfig)
+    }
+}
+
+/// How a part reaches the API server, and whether it may be one of several.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Connection {
+    #[command(flatten)]
+    kubeconfig: Kubeconfig,
     /// Work only while holding a lease, so that several can run and one works.
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
     pub leader_elect: bool,
@@ -22,7 +36,7 @@ pub struct Connection {
 
 impl Connection {
     fn identities(&self) -> Result<Identities, Failure> {
-        Ok(Identities::Remote(connect(&self.kubeconfig)?))
+        Ok(Identities::Remote(self.kubeconfig.connect()?))
     }
 }
 
@@ -38,6 +52,8 @@ pub struct ControllerManager {
     connection: Connection,
     #[command(flatten)]
     controllers: parts::controllers::Options,
+    #[command(flatten)]
+    keys: parts::signing::Files,
     /// Addresses for Services.
     #[arg(long, value_name = "CIDR")]
     service_cluster_ip_range: Option<String>,
@@ -62,6 +78,7 @@ pub async fn controller_manager(options: ControllerManager) -> Result<(), Failur
         options.controllers,
         options.service_cluster_ip_range,
         identities,
+        parts::signing::Signing::of_files(&options.keys)?,
         None,
         contested,
         stop.clone(),

@@ -9,6 +9,7 @@ pub mod authentication;
 pub mod authorization;
 pub mod context;
 pub mod expiring;
+mod fence;
 pub mod flow_control;
 pub mod outbound;
 mod routes;
@@ -157,6 +158,7 @@ impl Chain {
         }
         hop.end("", "", 0);
 
+        fence::check(&self.api, &info, &parts.headers)?;
         if !info.is_resource {
             context::keep_measure(self.api.metrics.requests.begin(None, &info, &query, false, begun));
             return self.documents.answer(&parts, &info, &query);

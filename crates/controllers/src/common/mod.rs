@@ -12,4 +12,5 @@ pub(crate) mod pod_control;
 pub(crate) mod pods;
 pub(crate) mod selector;
 pub(crate) mod services;
+pub(crate) mod storage;
 pub(crate) mod template_hash;

@@ -1,9 +1,12 @@
 //! Local-path provisioner: claims of the default StorageClass get a directory on the node of their first pod.
 //!
-//! The directory itself is made by the kubelet when the pod starts, because the volume says `DirectoryOrCreate`. What is in it stays on the node when the volume is
-//! deleted: removing it is the node's affair. Not upstream's; clusters without any storage would otherwise not run a StatefulSet.
+//! The directory itself is made by the kubelet when the pod starts, because the volume says `DirectoryOrCreate`. It is removed with its volume if it is on the machine that
+//! the controllers run on; on another one it stays, for nobody there may be told to remove it. A directory has no size, so a claim that grows has grown.
+//! Not upstream's; clusters without any storage would otherwise not run a StatefulSet.
 
 use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use client::{Client, DeleteOptions};
 use informer::events::reference;
@@ -17,6 +20,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::Error;
 use crate::common::meta::MetaExt;
+use crate::common::storage;
 use crate::context::Context;
 use crate::volumebinder::SELECTED_NODE;
 
@@ -39,6 +43,7 @@ pub(crate) async fn start(context: Context) {
         classes: context.informers.of(),
         nodes: context.informers.of(),
         root: context.config.local_path_root.clone(),
+        directories: context.config.directories.clone(),
     };
     let queue = context.queue();
     informer::feed(&controller.claims, &queue, |change| change.after().map(|claim| claim.metadata.key()));
@@ -62,6 +67,7 @@ struct LocalPath {
     classes: Informer<StorageClass>,
     nodes: Informer<Node>,
     root: String,
+    directories: Option<Arc<dyn Directories>>,
 }
 
 impl Reconciler for LocalPath {
@@ -70,6 +76,7 @@ impl Reconciler for LocalPath {
     async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         if key.namespace == VOLUMES {
             if let Some(volume) = self.volumes.get(&Key::cluster(&key.name)).filter(|volume| is_over(volume)) {
+                self.remove_directory(&volume).await?;
                 let options = DeleteOptions { uid: volume.metadata.uid.clone(), ..DeleteOptions::default() };
                 match self.client.delete::<PersistentVolume>("", &key.name, &options).await {
                     Err(error) if !error.is_not_found() && !error.is_conflict() => return Err(error.into()),
@@ -79,6 +86,9 @@ impl Reconciler for LocalPath {
             return Ok(Action::Done);
         }
         let Some(claim) = self.claims.get(key) else { return Ok(Action::Done) };
+        if let Some(volume) = storage::bound_volume(&claim, &self.volumes).filter(|volume| is_own(volume)) {
+            return self.grow(&claim, &volume).await;
+        }
         let Some(class) = self.class_of(&claim) else { return Ok(Action::Done) };
         let Some(node) = claim.metadata.annotation(SELECTED_NODE) else { return Ok(Action::Done) };
         let Some(node) = self.nodes.get(&Key::cluster(node)) else { return Ok(Action::Done) };
@@ -110,6 +120,62 @@ impl LocalPath {
     }
 }
 
+impl LocalPath {
+    async fn remove_directory(&self, volume: &PersistentVolume) -> Result<(), Error> {
+        let (Some(directories), Some((node, path))) = (self.directories.clone(), place(volume)) else { return Ok(()) };
+        // Only what this provisioner made: a volume's path is somebody else's text.
+        if !is_below(&path, &self.root) {
+            return Ok(());
+        }
+        let removing = tokio::task::spawn_blocking(move || directories.remove(&node, &path)).await;
+        let outcome = removing.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+        if let Err(error) = outcome {
+            self.recorder.event(volume, EventType::Warning, "VolumeFailedDelete", error.to_string());
+            return Err(Error::Waiting(format!("directory of {}: {error}", volume.metadata.name())));
+        }
+        Ok(())
+    }
+
+    /// First the volume, then the claim: a claim never has more than its volume.
+    async fn grow(&self, claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Result<Action, Error> {
+        let wanted = storage::requested(claim);
+        if wanted <= storage::granted(claim) {
+            return Ok(Action::Done);
+        }
+        let requests = claim.spec.as_ref().and_then(|spec| spec.resources.as_ref()?.requests.clone());
+        if storage::capacity(volume) < wanted {
+            let mut larger = volume.clone();
+            larger.spec.get_or_insert_default().capacity = requests.clone();
+            self.client.update(&larger).await?;
+        }
+        let mut grown = claim.clone();
+        grown.status.get_or_insert_default().capacity = requests;
+        self.client.update_status(&grown).await?;
+        self.recorder.event(claim, EventType::Normal, "VolumeResizeSuccessful", "Resize volume succeeded");
+        Ok(Action::Done)
+    }
+}
+
+/// The machine that the controllers run on, as far as volumes on it concern them.
+pub trait Directories: Send + Sync + 'static {
+    /// Removes a directory with everything in it, if the node is this machine. One that is not there is removed.
+    fn remove(&self, node: &str, path: &Path) -> std::io::Result<()>;
+}
+
+/// The node and directory of a volume.
+fn place(volume: &PersistentVolume) -> Option<(String, PathBuf)> {
+    let spec = volume.spec.as_ref()?;
+    let terms = &spec.node_affinity.as_ref()?.required.as_ref()?.node_selector_terms;
+    let host = terms.first()?.match_expressions.as_ref()?.first()?.values.as_ref()?.first()?;
+    Some((host.clone(), PathBuf::from(&spec.host_path.as_ref()?.path)))
+}
+
+/// Whether a path is a directory right below the root, whatever it looks like.
+fn is_below(path: &Path, root: &str) -> bool {
+    let plain = path.components().all(|part| matches!(part, Component::Normal(_) | Component::RootDir));
+    plain && path.parent() == Some(Path::new(root))
+}
+
 /// The StorageClass of this provisioner, as the default one. Whoever sets a cluster up creates it: the controller's own role only reads classes.
 pub fn default_storage_class() -> StorageClass {
     let annotations = BTreeMap::from([(DEFAULT_CLASS.to_owned(), "true".to_owned())]);
@@ -118,16 +184,20 @@ pub fn default_storage_class() -> StorageClass {
         provisioner: PROVISIONER.to_owned(),
         reclaim_policy: Some("Delete".to_owned()),
         volume_binding_mode: Some("WaitForFirstConsumer".to_owned()),
+        allow_volume_expansion: Some(true),
         ..StorageClass::default()
     }
 }
 
+fn is_own(volume: &PersistentVolume) -> bool {
+    volume.metadata.annotation(PROVISIONED_BY) == Some(PROVISIONER)
+}
+
 /// A volume of this provisioner whose claim is gone and that is not to be kept.
 fn is_over(volume: &PersistentVolume) -> bool {
-    let own = volume.metadata.annotation(PROVISIONED_BY) == Some(PROVISIONER);
     let released = volume.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Released");
     let policy = volume.spec.as_ref().and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref());
-    own && released && policy == Some("Delete") && !volume.metadata.is_deleting()
+    is_own(volume) && released && policy == Some("Delete") && !volume.metadata.is_deleting()
 }
 
 /// The volume of a claim, on a node. Its name is the claim's uid: a second attempt is the same volume.
@@ -159,5 +229,39 @@ fn volume_for(claim: &PersistentVolumeClaim, class: &StorageClass, node: &Node, 
             ..PersistentVolumeSpec::default()
         }),
         status: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_directories_of_this_provisioner_are_removed() {
+        let check = |path: &str| is_below(Path::new(path), "/var/lib/volumes");
+        assert!(check("/var/lib/volumes/pvc-1_default_data"));
+        for path in
+            ["/", "/etc", "/var/lib/volumes", "/var/lib/volumes/a/b", "/var/lib/volumes/..", "/var/lib/volumes/../x"]
+        {
+            assert!(!check(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_volume_knows_where_it_is() {
+        let claim = PersistentVolumeClaim {
+            metadata: ObjectMeta {
+                name: Some("data".into()),
+                namespace: Some("ns".into()),
+                uid: Some("u".into()),
+                ..ObjectMeta::default()
+            },
+            ..PersistentVolumeClaim::default()
+        };
+        let node =
+            Node { metadata: ObjectMeta { name: Some("n1".into()), ..ObjectMeta::default() }, ..Node::default() };
+        let volume = volume_for(&claim, &default_storage_class(), &node, "/root");
+        assert_eq!(place(&volume), Some(("n1".to_owned(), PathBuf::from("/root/pvc-u_ns_data"))));
+        assert!(is_own(&volume));
     }
 }

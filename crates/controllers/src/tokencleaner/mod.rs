@@ -5,22 +5,18 @@
 use std::sync::Arc;
 
 use client::{Client, DeleteOptions};
-use informer::{Action, Clock, Filter, Informer, Key, Reconciler, clock};
+use informer::{Action, Clock, Informer, Key, Reconciler, clock};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 
 use crate::Error;
+use crate::bootstrapsigner::bootstrap_tokens;
 use crate::common::meta::MetaExt;
 use crate::context::Context;
 
 /// Runs the controller.
 pub(crate) async fn start(context: Context) {
-    let filter = Filter {
-        namespace: "kube-system".to_owned(),
-        field_selector: "type=bootstrap.kubernetes.io/token".to_owned(),
-        ..Filter::default()
-    };
-    let tokens = context.informers.filtered(filter);
+    let tokens = context.informers.filtered(bootstrap_tokens());
     let controller = TokenCleaner { client: context.client.clone(), clock: context.clock.clone(), tokens };
     let queue = context.queue();
     informer::feed(&controller.tokens, &queue, |change| change.after().map(|token| token.metadata.key()));

@@ -1,5 +1,6 @@
 //! A cluster in a test: the simulated API, the controllers, nodes whose kubelets obey, and a clock.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use informer::Clock;
 use informer::clock::Fake;
 use jiff::Timestamp;
 use machinery::rest::User;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -24,6 +26,10 @@ pub struct World {
     controllers: &'static str,
     /// Whether kubelets run what is bound to them.
     pub kubelets: bool,
+    /// Signs tokens, from the next start of the controllers on.
+    pub tokens: Option<Arc<dyn controllers::TokenSigner>>,
+    /// What really runs: the names of pods by uid. A kubelet that is not told to stop a pod goes on with it, whatever the API holds.
+    running: Mutex<BTreeMap<String, String>>,
 }
 
 /// The resource of a kind.
@@ -41,7 +47,16 @@ impl World {
         let clock = Fake::at("2026-01-01T00:00:00Z".parse::<Timestamp>().expect("a timestamp"));
         let api = Api::new(clock.clone(), faults);
         let client = Client::in_process(api.clone(), User::new("tester", ["system:masters"]));
-        let mut world = Self { api, clock, client, stop: CancellationToken::new(), controllers, kubelets: true };
+        let mut world = Self {
+            api,
+            clock,
+            client,
+            stop: CancellationToken::new(),
+            controllers,
+            kubelets: true,
+            tokens: None,
+            running: Mutex::default(),
+        };
         world.put::<k8s_openapi::api::core::v1::Namespace>(json!({"metadata": {"name": "default"}}));
         world.restart();
         world
@@ -60,6 +75,7 @@ impl World {
         config.controllers = self.controllers.split(',').map(str::to_owned).collect();
         config.cluster_ca = Some("certificates".to_owned());
         config.network.cluster_cidrs = vec![Cidr::parse("10.244.0.0/16").expect("a range")];
+        config.tokens = self.tokens.clone();
         let stop = self.stop.clone();
         tokio::spawn(async move {
             let running = controllers::run(config, stop.clone());
@@ -160,6 +176,14 @@ impl World {
         }
     }
 
+    /// The name of a pod of which two run.
+    pub fn running_twice(&self) -> Option<String> {
+        let running = self.running.lock();
+        let mut names: Vec<&String> = running.values().collect();
+        names.sort();
+        names.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0].clone())
+    }
+
     /// Binds, starts and ends pods. Whether there was anything to do.
     pub fn run_pods(&self) -> bool {
         use k8s_openapi::api::core::v1::{Node, Pod};
@@ -184,6 +208,7 @@ impl World {
                 self.api
                     .with(|store| store.delete(resource::<Pod>(), &namespace, &name, &now))
                     .expect("the pod is there");
+                self.running.lock().remove(&text("metadata.uid"));
                 worked = true;
             } else if !bound && !deleting && !nodes.is_empty() {
                 let node = nodes[number % nodes.len()].metadata.name.clone();
@@ -196,6 +221,7 @@ impl World {
             {
                 let address = format!("10.244.0.{}", number + 2);
                 let now = machinery::time::format(self.clock.now());
+                self.running.lock().insert(text("metadata.uid"), name.clone());
                 self.edit::<Pod>(&namespace, &name, |pod| {
                     pod["status"] = json!({
                         "phase": "Running",

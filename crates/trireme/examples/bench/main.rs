@@ -3,6 +3,7 @@
 //! The client is ours, over TLS and HTTP/2, and shares the machine with the server. It sends bodies that were encoded
 //! beforehand and does not decode answers, so that it measures the server and not itself. `BENCH_SCALE=0.1` is a quick look.
 
+mod controllers;
 mod gauntlet;
 mod load;
 mod node;
@@ -39,8 +40,7 @@ impl Target {
     fn new(kubeconfig: &std::path::Path, process: Option<u32>) -> Result<Self, Failure> {
         let config = Config::from_kubeconfig(kubeconfig)?;
         let clients: Result<_, _> = (0..CONNECTIONS).map(|_| Client::https(config.clone())).collect();
-        let scale = std::env::var("BENCH_SCALE").ok().and_then(|scale| scale.parse().ok()).unwrap_or(1.0);
-        Ok(Self { clients: clients?, config, process, scale })
+        Ok(Self { clients: clients?, config, process, scale: scale() })
     }
 
     fn client(&self) -> &Client {
@@ -51,6 +51,10 @@ impl Target {
         // At least enough for a percentile to mean something.
         ((count as f64 * self.scale) as usize).max(100)
     }
+}
+
+fn scale() -> f64 {
+    std::env::var("BENCH_SCALE").ok().and_then(|scale| scale.parse().ok()).unwrap_or(1.0)
 }
 
 #[tokio::main]
@@ -77,6 +81,9 @@ async fn main() -> Result<(), Failure> {
     }
     if only.as_deref().is_none_or(|part| part == "gauntlet") {
         gauntlet::run().await?;
+    }
+    if only.as_deref().is_none_or(|part| part == "controllers") {
+        controllers::all(scale()).await?;
     }
     Ok(())
 }

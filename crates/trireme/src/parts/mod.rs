@@ -7,31 +7,33 @@ pub mod controllers;
 mod identity;
 pub mod joining;
 pub mod scheduler;
+pub mod signing;
 
 use std::future::Future;
 use std::sync::Arc;
 
+use client::Client;
 use informer::Clock;
-use informer::election::{Election, Timings, lead};
+use informer::election::{Election, Fence, Timings, lead};
 use tokio_util::sync::CancellationToken;
 
 use crate::component::Failure;
 pub use identity::Identities;
 
-/// Runs a part, if it may be contested only while it holds the lease of its name.
+/// Runs a part, if it may be contested only while it holds the lease of its name. A contested part gets the fence that its writes have to pass.
 async fn run_elected<R>(
     name: &str,
     contested: bool,
     identities: &Identities,
     clock: Arc<dyn Clock>,
     stop: CancellationToken,
-    run: impl FnOnce(CancellationToken) -> R,
+    run: impl FnOnce(CancellationToken, Option<Fence>) -> R,
 ) -> Result<(), Failure>
 where
     R: Future<Output = Result<(), Failure>>,
 {
     if !contested {
-        return run(stop).await;
+        return run(stop, None).await;
     }
     let election = Election {
         namespace: "kube-system".to_owned(),
@@ -41,8 +43,19 @@ where
     };
     let mut outcome = Ok(());
     let client = identities.component(name);
-    lead(client, election, clock, stop, async |leadership| outcome = run(leadership.over).await).await;
+    lead(client, election, clock, stop, async |leadership| {
+        outcome = run(leadership.over, Some(leadership.fence)).await;
+    })
+    .await;
     outcome
+}
+
+/// A client whose writes pass the fence, where there is one.
+fn fenced(client: Client, fence: Option<Fence>) -> Client {
+    match fence {
+        None => client,
+        Some(fence) => client.with_guard(Arc::new(fence)),
+    }
 }
 
 /// This machine's name, where the kernel knows one.

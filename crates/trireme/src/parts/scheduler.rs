@@ -6,7 +6,7 @@ use informer::clock;
 use scheduler::config::Configuration;
 use tokio_util::sync::CancellationToken;
 
-use super::{Identities, host_name, run_elected};
+use super::{Identities, fenced, host_name, run_elected};
 use crate::component::Failure;
 
 const NAME: &str = "kube-scheduler";
@@ -23,7 +23,8 @@ pub async fn run(
         Some(file) => read(&file).map_err(|error| format!("{}: {error}", file.display()))?,
     };
     let client = identities.component(NAME);
-    let run = async |stop| {
+    let run = async |stop, fence| {
+        let client = fenced(client, fence);
         let host = host_name().unwrap_or_else(|| "localhost".to_owned());
         let config = scheduler::Config { configuration, host, ..scheduler::Config::default() };
         Ok(scheduler::run(config, client, stop).await?)

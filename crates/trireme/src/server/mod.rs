@@ -190,10 +190,11 @@ fn start_parts(components: &mut Components, options: &Options, identities: &Iden
     let contested = options.store.store == Engine::Etcd;
     if !options.disable_controller_manager {
         let (controllers, range) = (options.controllers.clone(), options.service_cluster_ip_range.clone());
-        let (identities, authority) = (identities.clone(), parts::controllers::Authority::of_cluster(keys));
+        let (identities, signing) = (identities.clone(), parts::signing::Signing::of_cluster(keys));
+        let node = (!options.disable_agent).then(|| options.agent.name());
         components.start("kube-controller-manager", move |stop| {
-            let (controllers, range) = (controllers.clone(), Some(range.clone()));
-            parts::controllers::run(controllers, range, identities.clone(), Some(authority.clone()), contested, stop)
+            let (controllers, range, node) = (controllers.clone(), Some(range.clone()), node.clone());
+            parts::controllers::run(controllers, range, identities.clone(), signing.clone(), node, contested, stop)
         });
     }
     if !options.disable_scheduler {

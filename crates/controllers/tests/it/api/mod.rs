@@ -6,6 +6,7 @@
 mod request;
 mod store;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
@@ -25,11 +26,13 @@ pub use store::{Faults, Store};
 /// The simulated API server.
 pub struct Api {
     store: Mutex<Store>,
+    /// Answers of aggregated API servers, by path without a query.
+    aggregated: Mutex<HashMap<String, Value>>,
 }
 
 impl Api {
     pub fn new(clock: Arc<dyn Clock>, faults: Faults) -> Arc<Self> {
-        Arc::new(Self { store: Mutex::new(Store::new(clock, faults)) })
+        Arc::new(Self { store: Mutex::new(Store::new(clock, faults)), aggregated: Mutex::default() })
     }
 
     /// Direct access, for the parts of the world that are not under test.
@@ -37,12 +40,34 @@ impl Api {
         f(&mut self.store.lock())
     }
 
+    /// Lets an aggregated API server answer at a path.
+    pub fn aggregate(&self, path: &str, answer: Value) {
+        self.aggregated.lock().insert(path.to_owned(), answer);
+    }
+
     fn answer(&self, target: &Target, method: &Method, body: Value) -> Result<Payload, ApiError> {
         let mut store = self.store.lock();
         let resource = target.resource();
+        if store.is_hostile() && &*resource.plural == "events" && method != Method::GET {
+            // Half of all writes would be about events, and no promise is about them.
+            return Err(ApiError::method_not_allowed());
+        }
         match (method.as_str(), target.name.as_deref(), target.subresource.as_str()) {
+            ("GET", Some(name), "scale") => {
+                store.get(resource, &target.namespace, name).map(|value| Payload::Value(scale(&value)))
+            }
+            ("PUT", Some(name), "scale") => {
+                let mut value = store.get(resource, &target.namespace, name)?;
+                value["spec"]["replicas"] = body["spec"]["replicas"].clone();
+                store.update(resource, &target.namespace, name, "", value).map(|value| Payload::Value(scale(&value)))
+            }
             ("GET", Some(name), _) => store.get(resource, &target.namespace, name).map(|value| payload(&value)),
-            ("GET", None, _) if target.flag("watch") => Ok(watch(&mut store, target)),
+            ("GET", None, _) if target.flag("watch") => {
+                if !target.flag("sendInitialEvents") && store.forgets() {
+                    return Err(ApiError::expired("too old resource version"));
+                }
+                Ok(watch(&mut store, target))
+            }
             ("GET", None, _) => Ok(Payload::List(list(&store, target))),
             ("POST", None, _) => store.create(resource, &target.namespace, body).map(|value| payload(&value)),
             ("POST", Some(name), "eviction") => {
@@ -82,7 +107,8 @@ impl Handler for Api {
                 Body::Bytes(bytes) => serde_json::from_slice(&bytes).unwrap_or_default(),
                 Body::Empty | Body::Incoming(_) => Value::Null,
             };
-            let answer = match request::discovery(parts.uri.path()) {
+            let aggregated = self.aggregated.lock().get(parts.uri.path()).cloned();
+            let answer = match aggregated.or_else(|| request::discovery(parts.uri.path())) {
                 Some(document) => Ok(Payload::Value(document)),
                 None => match Target::parse(&parts) {
                     Some(target) => self.answer(&target, &parts.method, body),
@@ -104,13 +130,24 @@ impl Handler for Api {
     }
 }
 
+fn scale(value: &Value) -> Value {
+    let labels = value["spec"]["selector"]["matchLabels"].as_object().cloned().unwrap_or_default();
+    let selector: Vec<String> =
+        labels.iter().map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
+    json!({
+        "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": value["metadata"],
+        "spec": {"replicas": value["spec"]["replicas"]},
+        "status": {"replicas": value["status"]["replicas"].as_i64().unwrap_or_default(), "selector": selector.join(",")},
+    })
+}
+
 fn ok() -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "status": "Success"})
 }
 
 /// The fields that selectors of the controllers name.
 pub fn fields() -> FieldPaths {
-    FieldPaths::new(&["spec.nodeName"])
+    FieldPaths::new(&["spec.nodeName", "type"])
 }
 
 fn object(value: &Value) -> Arc<Object> {

@@ -23,6 +23,8 @@ pub struct Faults {
     pub conflicts: u64,
     /// One event in so many ends the watch that would bring it.
     pub drops: u64,
+    /// One watch in so many that would go on where another ended finds its revision gone.
+    pub gone: u64,
 }
 
 impl Faults {
@@ -48,6 +50,7 @@ struct Watcher {
 pub struct Store {
     clock: Arc<dyn Clock>,
     faults: Faults,
+    hostile: bool,
     revision: u64,
     serial: u64,
     objects: HashMap<Id, BTreeMap<(String, String), Value>>,
@@ -68,6 +71,7 @@ impl Store {
     pub fn new(clock: Arc<dyn Clock>, faults: Faults) -> Self {
         Self {
             clock,
+            hostile: faults.seed != 0,
             faults,
             revision: 1,
             serial: 0,
@@ -85,6 +89,11 @@ impl Store {
     /// How many writes there were.
     pub fn writes(&self) -> u64 {
         self.writes
+    }
+
+    /// Whether there are faults, or were.
+    pub fn is_hostile(&self) -> bool {
+        self.hostile
     }
 
     /// No more faults, so that the world can settle.
@@ -114,6 +123,14 @@ impl Store {
         let own =
             all.filter(|(revision, known, _, value)| *revision > from && *known == id && within(value, namespace));
         own.map(|(_, _, happened, value)| (*happened, value.clone())).collect()
+    }
+
+    /// Whether a watch that wants to go on has waited too long.
+    pub fn forgets(&mut self) -> bool {
+        let mut faults = self.faults;
+        let struck = faults.strikes(faults.gone);
+        self.faults = faults;
+        struck
     }
 
     pub fn add_watcher(&mut self, resource: &Resource, namespace: &str, sender: mpsc::UnboundedSender<WatchEvent>) {

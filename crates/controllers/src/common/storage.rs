@@ -1,0 +1,46 @@
+//! Claims and volumes: how much is asked for, how much is granted.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use informer::{Informer, Key};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+use super::meta::MetaExt;
+
+/// How large a volume was before it began to grow.
+pub(crate) const PRE_RESIZE: &str = "volume.alpha.kubernetes.io/pre-resize-capacity";
+
+fn bytes(amounts: Option<&BTreeMap<String, Quantity>>) -> Option<machinery::quantity::Quantity> {
+    amounts?.get("storage")?.0.parse().ok()
+}
+
+/// What a claim asks for.
+pub(crate) fn requested(claim: &PersistentVolumeClaim) -> Option<machinery::quantity::Quantity> {
+    bytes(claim.spec.as_ref()?.resources.as_ref()?.requests.as_ref())
+}
+
+/// What a claim has.
+pub(crate) fn granted(claim: &PersistentVolumeClaim) -> Option<machinery::quantity::Quantity> {
+    bytes(claim.status.as_ref()?.capacity.as_ref())
+}
+
+/// How large a volume is.
+pub(crate) fn capacity(volume: &PersistentVolume) -> Option<machinery::quantity::Quantity> {
+    bytes(volume.spec.as_ref()?.capacity.as_ref())
+}
+
+/// The volume of a bound claim, if it is the claim's indeed.
+pub(crate) fn bound_volume(
+    claim: &PersistentVolumeClaim,
+    volumes: &Informer<PersistentVolume>,
+) -> Option<Arc<PersistentVolume>> {
+    let bound = claim.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Bound");
+    let name = claim.spec.as_ref()?.volume_name.as_deref().filter(|_| bound)?;
+    let volume = volumes.get(&Key::cluster(name))?;
+    let owner = volume.spec.as_ref()?.claim_ref.as_ref()?;
+    let own = owner.uid.as_deref() == Some(claim.metadata.uid())
+        && owner.namespace.as_deref() == Some(claim.metadata.namespace());
+    own.then_some(volume)
+}

@@ -1,0 +1,162 @@
+//! The controllers at scale: how fast a Deployment becomes pods, what an idle cluster costs, how fast a cascade goes.
+//!
+//! The scheduler is off and there are no nodes, so that the figures are the controllers' and the API server's alone.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use client::{Client, DeleteOptions, Event, Gvr, ListParams, Propagation, WatchParams};
+use futures::{StreamExt as _, TryStreamExt as _};
+use k8s_openapi::api::apps::v1::Deployment;
+use testkit::Server;
+use testkit::build::{Build as _, deployment};
+
+use crate::report::Line;
+use crate::{Failure, pods, start};
+
+const SPACE: &str = "bench-controllers";
+/// How long the idle cluster is watched.
+const IDLE: Duration = Duration::from_secs(10);
+/// The kernel's unit of CPU time, which has been a hundredth of a second on every Linux of the last decades.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// All figures of the controllers.
+pub async fn all(scale: f64) -> Result<(), Failure> {
+    let count = |wanted: usize| ((wanted as f64 * scale) as usize).max(10);
+    let mut server = Server::start(start(&["--disable-agent", "--disable-scheduler"])).await;
+    let client = server.client();
+    pods::space(&client, SPACE).await?;
+    let process = server.id().ok_or("the server is gone")?;
+
+    let alone = rollout(&client, "alone", 10).await?;
+    let replicas = count(1_000);
+    let took = rollout(&client, "thousand", replicas).await?;
+    Line::new("deployment_to_pods")
+        .figure("replicas", replicas as f64)
+        .figure("seconds", took.as_secs_f64())
+        .at_most("seconds", 1.0)
+        .print();
+    cascade(&client, "thousand", replicas, None).await?;
+
+    let sets = count(1_000);
+    let begun = Instant::now();
+    let mut making = futures::stream::iter(0..sets)
+        .map(|number| {
+            let client = client.clone();
+            async move { client.create(&deployment(&format!("d{number}"), 10).in_namespace(SPACE)).await }
+        })
+        .buffer_unordered(64);
+    while making.try_next().await?.is_some() {}
+    follow(&client, "d", sets * 10, true).await?;
+    let made = begun.elapsed();
+    settled(&client).await?;
+    idle(&client, process, sets, made).await?;
+
+    let crowded = rollout(&client, "crowded", 10).await?;
+    Line::new("reconcile_cost")
+        .figure("alone_ms", alone.as_secs_f64() * 1e3)
+        .figure("among_many_ms", crowded.as_secs_f64() * 1e3)
+        // Small times vary; what must not be seen is a cost that grew with the thousand others.
+        .at_most("among_many_ms", (alone.as_secs_f64() * 1e3 * 3.0).max(50.0))
+        .print();
+
+    let replicas = count(10_000);
+    rollout(&client, "large", replicas).await?;
+    cascade(&client, "large", replicas, Some(5.0)).await?;
+    server.stop().await;
+    Ok(())
+}
+
+/// Creates a Deployment and waits for the last of its pods; says how long that took.
+async fn rollout(client: &Client, name: &str, replicas: usize) -> Result<Duration, Failure> {
+    let begun = Instant::now();
+    client.create(&deployment(name, i32::try_from(replicas)?).in_namespace(SPACE)).await?;
+    follow(client, name, replicas, true).await?;
+    Ok(begun.elapsed())
+}
+
+/// Deletes a Deployment and waits until the last of its pods is gone.
+async fn cascade(client: &Client, name: &str, replicas: usize, wanted: Option<f64>) -> Result<(), Failure> {
+    let begun = Instant::now();
+    let options = DeleteOptions { propagation_policy: Some(Propagation::Background), ..DeleteOptions::default() };
+    client.delete::<Deployment>(SPACE, name, &options).await?;
+    follow(client, name, 0, false).await?;
+    if let Some(wanted) = wanted {
+        Line::new("cascade")
+            .figure("pods", replicas as f64)
+            .figure("seconds", begun.elapsed().as_secs_f64())
+            .at_most("seconds", wanted)
+            .print();
+    }
+    Ok(())
+}
+
+/// Waits until at least, or at most, so many pods have names that begin like this.
+async fn follow(client: &Client, prefix: &str, count: usize, at_least: bool) -> Result<(), Failure> {
+    let pods = client.dynamic(&Gvr::new("", "v1", "pods"));
+    let mut present: HashSet<String> = HashSet::new();
+    let params = WatchParams { send_initial_events: true, bookmarks: true, ..WatchParams::default() };
+    let mut events = pods.watch_metadata(SPACE, &params).await?;
+    let mut complete = false;
+    while let Some(event) = events.next().await {
+        match event? {
+            Event::Added(pod) | Event::Modified(pod) => {
+                let name = pod.metadata.name.clone().unwrap_or_default();
+                if name.starts_with(prefix) {
+                    present.insert(name);
+                }
+            }
+            Event::Deleted(pod) => drop(present.remove(pod.metadata.name.as_deref().unwrap_or_default())),
+            Event::Bookmark { initial_events_end, .. } => complete |= initial_events_end,
+        }
+        let met = if at_least { present.len() >= count } else { complete && present.len() <= count };
+        if met {
+            return Ok(());
+        }
+    }
+    Err("the watch ended".into())
+}
+
+async fn revision(client: &Client) -> Result<String, Failure> {
+    let params = ListParams { limit: Some(1), ..ListParams::default() };
+    Ok(client.dynamic(&Gvr::new("", "v1", "namespaces")).list("", &params).await?.revision)
+}
+
+/// Waits until nothing is written for a second.
+async fn settled(client: &Client) -> Result<(), Failure> {
+    let mut before = revision(client).await?;
+    loop {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let now = revision(client).await?;
+        if now == before {
+            return Ok(());
+        }
+        before = now;
+    }
+}
+
+fn cpu_seconds(process: u32) -> Result<f64, Failure> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
+    // The name in parentheses may contain anything; what follows it is regular.
+    let fields: Vec<&str> = stat.rsplit_once(')').ok_or("no name")?.1.split_whitespace().collect();
+    let ticks: f64 =
+        fields.get(11).ok_or("no time")?.parse::<f64>()? + fields.get(12).ok_or("no time")?.parse::<f64>()?;
+    Ok(ticks / TICKS_PER_SECOND)
+}
+
+async fn idle(client: &Client, process: u32, sets: usize, made: Duration) -> Result<(), Failure> {
+    let (before, used) = (revision(client).await?, cpu_seconds(process)?);
+    tokio::time::sleep(IDLE).await;
+    let (after, used) = (revision(client).await?, cpu_seconds(process)? - used);
+    let writes = after.parse::<f64>()? - before.parse::<f64>()?;
+    Line::new("idle_at_scale")
+        .figure("deployments", sets as f64)
+        .figure("pods", sets as f64 * 10.0)
+        .figure("made_in_seconds", made.as_secs_f64())
+        .figure("percent_of_a_core", used / IDLE.as_secs_f64() * 100.0)
+        .figure("writes", writes)
+        .at_most("percent_of_a_core", 1.0)
+        .at_most("writes", 0.0)
+        .print();
+    Ok(())
+}
