@@ -28,7 +28,7 @@ pub(crate) struct Context {
 impl Context {
     /// An empty queue.
     pub(crate) fn queue(&self) -> WorkQueue<Key> {
-        WorkQueue::new(self.name, self.clock.clone())
+        WorkQueue::new(queue_name(self.name), self.clock.clone())
     }
 
     /// Creates and deletes pods in the controller's name.
@@ -39,5 +39,61 @@ impl Context {
     /// Works on the queue until the end.
     pub(crate) async fn run<R: Reconciler>(&self, reconciler: R, queue: WorkQueue<Key>, workers: usize) {
         informer::run(self.name, Arc::new(reconciler), queue, workers, self.stop.clone()).await;
+    }
+}
+
+/// What a controller's queue is called in metrics: dashboards know these names.
+fn queue_name(controller: &'static str) -> &'static str {
+    match controller {
+        "bootstrap-signer-controller" => "bootstrap_signer_queue",
+        "certificatesigningrequest-approving-controller"
+        | "certificatesigningrequest-cleaner-controller"
+        | "certificatesigningrequest-signing-controller" => "certificate",
+        "clusterrole-aggregation-controller" => "ClusterRoleAggregator",
+        "cronjob-controller" => "cronjob",
+        "daemonset-controller" => "daemonset",
+        "deployment-controller" => "deployment",
+        "disruption-controller" => "disruption",
+        "endpoints-controller" => "endpoint",
+        "endpointslice-controller" => "endpoint_slice",
+        "endpointslice-mirroring-controller" => "endpoint_slice_mirroring",
+        "ephemeral-volume-controller" => "ephemeral_volume",
+        "garbage-collector-controller" => "garbage_collector_attempt_to_delete",
+        "horizontal-pod-autoscaler-controller" => "horizontalpodautoscaler",
+        "job-controller" => "job",
+        "namespace-controller" => "namespace",
+        "node-ipam-controller" => "cidrallocator_node",
+        "node-lifecycle-controller" => "node_lifecycle_controller",
+        "persistentvolume-binder-controller" => "volumes",
+        "persistentvolume-expander-controller" => "volume_expand",
+        "persistentvolume-protection-controller" => "pvprotection",
+        "persistentvolumeclaim-protection-controller" => "pvcprotection",
+        "pod-garbage-collector-controller" => "orphaned_pods_nodes",
+        "replicaset-controller" => "replicaset",
+        "replicationcontroller-controller" => "replicationmanager",
+        "resourcequota-controller" => "resourcequota_primary",
+        "root-ca-certificate-publisher-controller" => "root_ca_cert_publisher",
+        "service-cidr-controller" => "ipaddresses",
+        "serviceaccount-controller" => "serviceaccount",
+        "serviceaccount-token-controller" => "serviceaccount_tokens_service",
+        "statefulset-controller" => "statefulset",
+        "storageversion-garbage-collector-controller" => "storage_version_garbage_collector_storageversions",
+        "taint-eviction-controller" => "noexec_taint_pod",
+        "token-cleaner-controller" => "token_cleaner",
+        "ttl-after-finished-controller" => "ttl_jobs_to_delete",
+        "ttl-controller" => "ttlcontroller",
+        // Ours alone, or without a queue of its own upstream.
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_of_a_queue_belongs_to_a_controller() {
+        let renamed = crate::names().filter(|&name| queue_name(name) != name).count();
+        assert_eq!(renamed, 37, "a controller was renamed, or its queue never had another name");
     }
 }

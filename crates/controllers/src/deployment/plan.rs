@@ -237,7 +237,9 @@ pub(super) fn shrink(deployment: &Deployment, new: &ReplicaSet, old: &[Arc<Repli
         *size -= unhealthy;
         budget -= unhealthy;
     }
-    let all_available: i32 = old.iter().map(|set| available(set)).sum::<i32>() + available(new);
+    // A status may still count pods that its ReplicaSet was told to give up: those are as good as gone.
+    let kept = |set: &ReplicaSet| available(set).min(size(set));
+    let all_available: i32 = old.iter().map(|set| kept(set)).sum::<i32>() + kept(new);
     let mut surplus = all_available - least;
     for size in &mut sizes {
         let step = surplus.clamp(0, *size);

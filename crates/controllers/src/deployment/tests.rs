@@ -78,6 +78,8 @@ fn old_sets_shrink_as_far_as_availability_allows() {
         // Pods that do not serve go first, from whichever set.
         (set("new", 3, 0), vec![set("old", 5, 5), set("older", 5, 2)], vec![("older", 3)]),
         (set("new", 10, 10), vec![set("old", 2, 2)], vec![("old", 0)]),
+        // A status that still counts two pods which are on their way out allows nothing.
+        (set("new", 3, 0), vec![set("old", 8, 10), set("older", 2, 0)], vec![("older", 0)]),
     ] {
         let expected: Vec<(String, i32)> = expected.into_iter().map(|(name, size)| (name.to_owned(), size)).collect();
         assert_eq!(sizes(&plan::shrink(&deployment, &new, &old)), expected);

@@ -95,5 +95,9 @@ pub(super) fn finished_at(pod: &Pod, now: Timestamp) -> Timestamp {
 /// `at + delay - now`, if that is still to come.
 pub(super) fn remaining(at: Timestamp, delay: std::time::Duration, now: Timestamp) -> Option<std::time::Duration> {
     let left = clock::since(clock::add(at, delay), now);
+    // A time that is further ahead than clocks differ is from before the clock was set back, and says nothing.
+    if left > 2 * delay {
+        return None;
+    }
     (!left.is_zero()).then_some(left)
 }

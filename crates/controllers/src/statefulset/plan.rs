@@ -75,16 +75,16 @@ impl Templates {
         if self.current_name == self.update_name {
             return false;
         }
-        let rolling = is_rolling(set);
-        let start = start(set);
-        match partition(set) {
-            // Without a partition the first pods stay as they are until the update reaches them from the end.
-            0 => {
-                let kept = set.status.as_ref().and_then(|status| status.current_replicas).unwrap_or_default();
-                rolling && number < start + kept
+        let strategy = set.spec.update_strategy.as_ref();
+        let kept = match strategy.and_then(|strategy| strategy.rolling_update.as_ref()) {
+            Some(rolling) => rolling.partition.unwrap_or_default(),
+            // Nothing is said about a partition: the first pods stay as they are until the update reaches them from the end.
+            None if is_rolling(set) => {
+                set.status.as_ref().and_then(|status| status.current_replicas).unwrap_or_default()
             }
-            partition => rolling && number < start + partition,
-        }
+            None => 0,
+        };
+        number < start(set) + kept
     }
 }
 

@@ -85,6 +85,21 @@ fn updates_go_from_the_end_to_the_partition() {
 }
 
 #[test]
+fn new_pods_are_old_only_below_the_partition() {
+    let revision = |set: &StatefulSet, number| {
+        let labels = templates(set, "r1", "r2").pod(set, number).metadata.labels.unwrap_or_default();
+        labels["controller-revision-hash"].clone()
+    };
+    let mut updating = set(3, "Parallel", 0);
+    updating.status.get_or_insert_default().current_replicas = Some(3);
+    assert_eq!(revision(&updating, 0), "r2", "an old one would be replaced at once, again and again");
+    let partitioned = set(3, "Parallel", 2);
+    assert_eq!((revision(&partitioned, 1), revision(&partitioned, 2)), ("r1".to_owned(), "r2".to_owned()));
+    updating.spec.update_strategy.get_or_insert_default().rolling_update = None;
+    assert_eq!(revision(&updating, 2), "r1");
+}
+
+#[test]
 fn identities_are_repaired() {
     check(
         &set(1, "OrderedReady", 0),

@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::addons::made;
-use super::{Identities, run_elected};
+use super::{Identities, fenced, run_elected};
 use crate::component::Failure;
 
 const NAME: &str = "service-lb";
@@ -25,8 +25,8 @@ pub async fn run(
     allow(&identities.administrator()).await?;
     let client = identities.component(NAME);
     let reserved: BTreeSet<(Protocol, u16)> = reserved.into_iter().map(|port| (Protocol::Tcp, port)).collect();
-    let run = async |stop| {
-        proxy::balancer::run(reserved, &Informers::new(client), stop).await;
+    let run = async |stop, fence| {
+        proxy::balancer::run(reserved, &Informers::new(fenced(client, fence)), stop).await;
         Ok(())
     };
     run_elected(NAME, contested, &identities, clock::Real::shared(), stop, run).await

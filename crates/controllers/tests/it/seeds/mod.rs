@@ -1,5 +1,5 @@
 //! Random kills of the controllers, dropped watches, conflicts, relists and jumps of the clock during rollouts, Jobs and StatefulSets. A failure names its seed:
-//! `TRIREME_SEED=<seed>` repeats it, `TRIREME_SOAK=1` tries many more.
+//! `TRIREME_SEED=<seed>` repeats it (but for the jitter of retries), `TRIREME_SOAK=1` tries many more.
 
 mod job;
 mod rollout;
@@ -83,10 +83,10 @@ impl Ordeal {
         }
     }
 
-    /// No more faults: now everything has to come to rest.
+    /// No more faults: now everything has to come to rest. An echo that was lost with a watch is waited for for five minutes and then taken for lost.
     async fn rest(&mut self) {
         self.world.api.with(Store::calm);
-        self.world.pass(Duration::from_secs(60)).await;
+        self.world.pass(Duration::from_secs(7 * 60)).await;
     }
 
     /// Pods that are not on their way out.
