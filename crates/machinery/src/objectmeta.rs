@@ -298,7 +298,8 @@ fn validate_finalizers(finalizers: &[&str], path: &str, errors: &mut Vec<FieldEr
     }
 }
 
-fn validate_managed_fields(meta: &Value, path: &str, errors: &mut Vec<FieldError>) {
+/// Checks the record of field owners.
+pub fn validate_managed_fields(meta: &Value, path: &str, errors: &mut Vec<FieldError>) {
     for (at, entry) in list(meta, "managedFields").iter().enumerate() {
         let path = format!("{path}[{at}]");
         match text(entry, "operation") {

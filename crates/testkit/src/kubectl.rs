@@ -26,12 +26,19 @@ pub struct Output {
 pub struct Kubectl {
     kubeconfig: PathBuf,
     home: PathBuf,
+    environment: Vec<(String, String)>,
 }
 
 impl Kubectl {
     /// With this kubeconfig, keeping its cache in `home`.
     pub fn new(kubeconfig: &Path, home: &Path) -> Self {
-        Self { kubeconfig: kubeconfig.to_owned(), home: home.to_owned() }
+        Self { kubeconfig: kubeconfig.to_owned(), home: home.to_owned(), environment: Vec::new() }
+    }
+
+    /// With one more variable in its environment, such as `KUBE_EDITOR`.
+    pub fn with_env(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
     }
 
     /// Runs a command that must succeed; its standard output.
@@ -87,6 +94,7 @@ impl Kubectl {
             .env("KUBECONFIG", &self.kubeconfig)
             .env("HOME", &self.home)
             .env("KUBECACHEDIR", self.home.join("kubectl-cache"))
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .kill_on_drop(true);
         command
     }

@@ -36,6 +36,11 @@ impl Warnings {
         self.0.extend(texts);
     }
 
+    /// What they say.
+    pub fn into_texts(self) -> Vec<String> {
+        self.0
+    }
+
     /// Writes them as RFC 7234 `Warning: 299 - "..."` headers.
     pub fn write(&self, headers: &mut HeaderMap) {
         for text in &self.0 {
@@ -118,21 +123,33 @@ impl Api {
     }
 
     /// A decoded object of the version asked for, in storage form: kind checked, unknown fields handled, defaults filled in.
-    pub(super) fn to_storage(
+    fn to_storage(
         &self,
         call: &Call<'_>,
         mut object: Value,
         duplicates: Vec<String>,
         options: &WriteOptions,
     ) -> Result<(Value, Warnings), ApiError> {
-        let hop = hops::start(Hop::Decode, call.info.verb);
         let facts = call.served.facts;
         check_kind(&mut object, &facts.group, &facts.version, &facts.kind)?;
+        self.stored_form(call, object, duplicates, options).map_err(|why| decode_error(facts, &why))
+    }
+
+    /// As [`Api::to_storage`], of an object whose kind is known to be right. The error says what does not fit the schema.
+    pub(super) fn stored_form(
+        &self,
+        call: &Call<'_>,
+        mut object: Value,
+        duplicates: Vec<String>,
+        options: &WriteOptions,
+    ) -> Result<(Value, Warnings), String> {
+        let hop = hops::start(Hop::Decode, call.info.verb);
+        let facts = call.served.facts;
         let mut problems = duplicates;
         if let Some(ty) = facts.ty {
-            problems.extend(schema::conform(&mut object, ty.def()).map_err(|why| decode_error(facts, &why))?);
+            problems.extend(schema::conform(&mut object, ty.def())?);
         }
-        let warnings = strictness(facts, problems, options)?;
+        let warnings = strictness(problems, options)?;
         if let Some(ty) = facts.ty {
             schema::default(&mut object, ty.def());
         }
@@ -266,11 +283,11 @@ pub fn check_kind(object: &mut Value, group: &str, version: &str, kind: &str) ->
 }
 
 /// Unknown and duplicate fields: an error, warnings, or nothing.
-fn strictness(facts: &facts::Resource, problems: Vec<String>, options: &WriteOptions) -> Result<Warnings, ApiError> {
+pub(super) fn strictness(problems: Vec<String>, options: &WriteOptions) -> Result<Warnings, String> {
     let mut warnings = Warnings::default();
     match options.field_validation {
         FieldValidation::Strict if !problems.is_empty() => {
-            return Err(decode_error(facts, &format!("strict decoding error: {}", problems.join(", "))));
+            return Err(format!("strict decoding error: {}", problems.join(", ")));
         }
         FieldValidation::Warn => problems.into_iter().for_each(|problem| warnings.push(problem)),
         _ => {}

@@ -52,10 +52,11 @@ impl Api {
                 value::set(&mut new, "metadata.name", generate_name(&base));
             }
             let request = self.admission_request(call, Operation::Create, options.dry_run);
-            self.admission.mutate(self, &request, &mut new, None).await?;
+            // What admission adds belongs to nobody: the record is of what the client wrote.
             if !applied {
                 self.record(call, None, &mut new, options);
             }
+            self.admission.mutate(self, &request, &mut new, None).await?;
             self.before_create(call, &mut new)?;
             self.admission.validate(self, &request, Some(&new), None).await?;
             let mut reservation = self.allocator.reserve(self, call, &mut new, None, options.dry_run).await?;

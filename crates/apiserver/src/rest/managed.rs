@@ -1,6 +1,6 @@
 //! Who owns which field: every write records its author in `managedFields`, and apply goes by that record.
 
-use facts::{Resource as Facts, Type};
+use facts::Type;
 use http::header::USER_AGENT;
 use machinery::apply::{Applied, FieldManager, Filter, Versions};
 use machinery::status::ApiError;
@@ -99,18 +99,51 @@ fn keeper<'a>(
     }
 }
 
-/// A write to the object cannot own its status, and a write to the status nothing else.
+/// What a write through a subresource cannot own, since the strategy puts it back: upstream's reset fields.
 fn filter(call: &Call<'_>) -> Filter {
-    let has_status = |facts: &Facts| facts.subresource("status").is_some();
-    match call.info.subresource.as_str() {
-        "" if has_status(call.resource.storage) => Filter::exclude(["status"]),
-        "status" => Filter::exclude(["spec", "metadata.labels", "metadata.ownerReferences"]),
+    let storage = call.resource.storage;
+    match (call.info.subresource.as_str(), &*storage.kind) {
+        ("", "CertificateSigningRequest") => Filter::exclude(["spec", "status"]),
+        ("" | "finalize", _) if storage.subresource("status").is_some() => Filter::exclude(["status"]),
+        ("status", "CertificateSigningRequest") => Filter::exclude(["spec", "status.conditions"]),
+        ("status", "Deployment") => Filter::exclude(["spec", "metadata.labels"]),
+        ("status", "Pod") => Filter::exclude(["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"]),
+        ("status", kind) if RESETS_METADATA.contains(&kind) => Filter::exclude(["spec", "metadata"]),
+        ("status", _) => Filter::exclude(["spec"]),
+        ("approval", _) => Filter::exclude(["spec", "status.certificate"]),
+        ("ephemeralcontainers", _) => Filter::include(&["spec.ephemeralContainers"]),
+        ("resize", _) => Filter::include(&[
+            "spec.containers.*.resources",
+            "spec.containers.*.resizePolicy",
+            "spec.initContainers.*.resources",
+            "spec.initContainers.*.resizePolicy",
+        ]),
         _ => Filter::All,
     }
 }
 
+/// The kinds whose status cannot be written together with metadata.
+const RESETS_METADATA: &[&str] = &[
+    "CSINode",
+    "CompositePodGroup",
+    "DeviceTaintRule",
+    "Eviction",
+    "EvictionRequest",
+    "FlowSchema",
+    "PodCertificateRequest",
+    "PodGroup",
+    "PriorityLevelConfiguration",
+    "ResourceClaim",
+    "ResourcePoolStatusRequest",
+    "ServiceCIDR",
+    "StorageVersion",
+    "StorageVersionMigration",
+    "ValidatingAdmissionPolicy",
+    "VolumeAttachment",
+];
+
 /// The manager that the request names, or else the program that sent it.
-fn manager<'a>(call: &'a Call<'_>, options: &'a WriteOptions) -> std::borrow::Cow<'a, str> {
+pub(super) fn manager<'a>(call: &'a Call<'_>, options: &'a WriteOptions) -> std::borrow::Cow<'a, str> {
     let agent = call.headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
     objectmeta::field_manager(&options.field_manager, agent)
 }

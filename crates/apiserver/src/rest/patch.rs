@@ -1,19 +1,28 @@
 //! Patch: JSON patch, merge patch, strategic merge patch, and server-side apply.
 
+use facts::Type;
 use http::StatusCode;
+use machinery::object::Object;
 use machinery::patch::{json, merge, strategic};
 use machinery::rest::{Body, Response};
 use machinery::status::{ApiError, FieldError, Reason};
 use machinery::{Value, codec, value};
 
 use super::body::{Warnings, check_kind, media_type, read_bytes};
-use super::options::WriteOptions;
+use super::options::{FieldValidation, WriteOptions};
 use super::update::{Part, Produced};
 use super::{Api, Call, object_response};
 use crate::convert;
 
 /// A patch, read but not yet applied: it is applied anew to each version of the object that wins a race against it.
-enum Patch {
+pub(super) struct Patch {
+    pub(super) form: Form,
+    /// The keys that it has twice.
+    duplicates: Vec<String>,
+}
+
+/// The kinds of patches.
+pub(super) enum Form {
     Json(Value),
     Merge(Value),
     Strategic(Value),
@@ -23,69 +32,121 @@ enum Patch {
 const ACCEPTED: &str = "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml, application/apply-patch+cbor";
 
 impl Patch {
-    async fn read(call: &Call<'_>, body: Body) -> Result<Self, ApiError> {
+    /// Reads the body as what its media type says it is.
+    pub(super) async fn read(call: &Call<'_>, body: Body) -> Result<Self, ApiError> {
         let media = media_type(call.headers).to_owned();
         let force = call.query.flag("force");
         let limits = codec::Limits::default();
-        let tree = match body {
-            Body::Value(tree) => tree,
+        let (tree, mut duplicates) = match body {
+            Body::Value(tree) => (tree, Vec::new()),
             body => {
                 let bytes = read_bytes(body).await?;
                 match media.as_str() {
-                    "application/apply-patch+yaml" => codec::yaml::decode(&bytes, limits)?.value,
-                    "application/apply-patch+cbor" => super::body::decode("application/cbor", &bytes)?.0,
-                    _ => codec::json::decode(&bytes, limits)?.value,
+                    "application/apply-patch+yaml" => {
+                        let decoded = codec::yaml::decode(&bytes, limits)?;
+                        (decoded.value, decoded.duplicates)
+                    }
+                    "application/apply-patch+cbor" => super::body::decode("application/cbor", &bytes)?,
+                    _ => {
+                        let decoded = codec::json::decode(&bytes, limits)?;
+                        (decoded.value, decoded.duplicates)
+                    }
                 }
             }
         };
         if force && !media.starts_with("application/apply-patch") {
             return Err(refused(FieldError::forbidden("force", "may not be specified for non-apply patch")));
         }
-        match media.as_str() {
-            "application/json-patch+json" => Ok(Self::Json(tree)),
-            "application/merge-patch+json" => Ok(Self::Merge(tree)),
-            "application/strategic-merge-patch+json" if call.served.facts.ty.is_some() => Ok(Self::Strategic(tree)),
+        let form = match media.as_str() {
+            "application/json-patch+json" => {
+                duplicates.iter_mut().for_each(|duplicate| duplicate.insert_str(0, "json patch "));
+                Form::Json(tree)
+            }
+            "application/merge-patch+json" => Form::Merge(tree),
+            "application/strategic-merge-patch+json" if call.served.facts.ty.is_some() => Form::Strategic(tree),
             "application/apply-patch+yaml" | "application/apply-patch+cbor" => {
                 if call.query.get("fieldManager").is_empty() {
                     return Err(refused(FieldError::required("fieldManager", "is required for apply patch")));
                 }
-                Ok(Self::Apply { configuration: tree, force })
+                Form::Apply { configuration: tree, force }
             }
             _ => {
                 let message = format!(
                     "the body of the request was in an unknown format - accepted media types include: {ACCEPTED}"
                 );
-                Err(ApiError::new(Reason::UnsupportedMediaType, message))
+                return Err(ApiError::new(Reason::UnsupportedMediaType, message));
             }
-        }
+        };
+        Ok(Self { form, duplicates })
     }
 
-    /// The patched object, and whether the record of field owners is kept already.
-    fn apply(
-        &self,
-        api: &Api,
-        call: &Call<'_>,
-        options: &WriteOptions,
-        mut object: Value,
-    ) -> Result<(Value, bool), ApiError> {
-        match self {
-            Self::Json(patch) => json::apply(&mut object, patch).map_err(ApiError::from)?,
-            Self::Merge(patch) => {
+    /// The patched object, of a type with a schema for strategic patches. An apply is merged by a field manager instead.
+    pub(super) fn patched(&self, mut object: Value, of: Option<&Type>) -> Result<Value, ApiError> {
+        match &self.form {
+            Form::Json(patch) => json::apply(&mut object, patch).map_err(ApiError::from)?,
+            Form::Merge(patch) => {
                 if !patch.is_object() {
                     return Err(ApiError::bad_request("error decoding patch: expected an object"));
                 }
                 merge::apply(&mut object, patch.clone());
             }
-            Self::Strategic(patch) => {
-                let ty = call.served.facts.ty.expect("only built-in kinds read strategic merge patches");
-                strategic::apply(&mut object, patch.clone(), ty.def()).map_err(ApiError::from)?;
+            Form::Strategic(patch) => {
+                let of = of.expect("only kinds with a schema read strategic merge patches");
+                strategic::apply(&mut object, patch.clone(), of).map_err(ApiError::from)?;
             }
-            Self::Apply { configuration, force } => {
-                let applied = api.apply(call, Some(&object), configuration, options, *force)?;
-                return Ok((applied.object, true));
-            }
+            Form::Apply { .. } => unreachable!("an apply is merged by a field manager"),
         }
-        Ok((object, false))
+        Ok(object)
+    }
+
+    /// What a strict reader objects to in the patch itself, before anything is made of it.
+    pub(super) fn duplicates(&self) -> Vec<String> {
+        match &self.form {
+            Form::Apply { .. } => Vec::new(),
+            _ => self.duplicates.clone(),
+        }
+    }
+
+    /// An applied configuration is not read into a type, so what is wrong with its text is said on its own.
+    fn check_configuration(&self, options: &WriteOptions, warnings: &mut Warnings) -> Result<(), ApiError> {
+        if !matches!(self.form, Form::Apply { .. }) || self.duplicates.is_empty() {
+            return Ok(());
+        }
+        match options.field_validation {
+            FieldValidation::Strict => {
+                let problems = self.duplicates.join(", ");
+                return Err(ApiError::bad_request(format!("error strict decoding patch: {problems}")));
+            }
+            FieldValidation::Warn => warnings.extend(self.duplicates.clone()),
+            FieldValidation::Ignore => {}
+        }
+        Ok(())
+    }
+
+    /// The answer when what the patch makes of an object is none of its kind.
+    pub(super) fn unfit(&self, object: impl FnOnce() -> Value, of: Option<&Type>, why: &str) -> ApiError {
+        let text = match &self.form {
+            Form::Strategic(patch) => go_map(patch),
+            Form::Apply { .. } => return ApiError::bad_request(why),
+            _ => self.patched(object(), of).map(|patched| patched.to_string()).unwrap_or_default(),
+        };
+        ApiError::invalid("", "", "", &[FieldError::invalid("patch", text, why)])
+    }
+}
+
+/// A tree as Go prints one: that is how upstream shows a strategic patch.
+fn go_map(tree: &Value) -> String {
+    match tree {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => format!("[{}]", items.iter().map(go_map).collect::<Vec<_>>().join(" ")),
+        Value::Object(fields) => {
+            let mut fields: Vec<_> = fields.iter().collect();
+            fields.sort_by_key(|(key, _)| *key);
+            let fields: Vec<_> = fields.into_iter().map(|(key, value)| format!("{key}:{}", go_map(value))).collect();
+            format!("map[{}]", fields.join(" "))
+        }
+        other => other.to_string(),
     }
 }
 
@@ -110,28 +171,28 @@ impl Api {
         let changed = self
             .replace(call, part, &options, |old_tree, old| {
                 let versioned = convert::from_storage(from, to, old.clone(), call.resource.cache.fields())?;
-                let (patched, applied) = patch.apply(self, call, &options, versioned.to_value())?;
-                let (mut new, said) = self.to_storage(call, patched, Vec::new(), &options)?;
-                warnings = said;
+                let (mut new, applied) = self.patched(call, &patch, &versioned, &options, &mut warnings)?;
                 warnings.extend(call.resource.strategy.warnings(&new, Some(old_tree)));
                 self.check_name(call, &mut new)?;
                 self.check_namespace(call, &mut new)?;
                 Ok(Produced { new, applied })
             })
             .await?;
-        let (status, object) = match (changed, &patch) {
+        let (status, object) = match (changed, &patch.form) {
             (Some(changed), _) => (StatusCode::OK, changed.object()),
-            (None, Patch::Apply { configuration, force }) if call.info.subresource.is_empty() => {
-                let mut configuration = configuration.clone();
-                check_kind(&mut configuration, &to.group, &to.version, &to.kind)?;
-                let uid = value::text(&configuration, "metadata.uid");
+            (None, Form::Apply { configuration, force }) if call.info.subresource.is_empty() => {
+                let uid = value::text(configuration, "metadata.uid");
                 if !uid.is_empty() {
                     let why = "uid mismatch: the provided object specified uid {uid}, and no existing object was found";
                     return Err(ApiError::conflict(&call.resource.name, &call.info.name, &why.replace("{uid}", uid)));
                 }
-                let applied = self.apply(call, None, &configuration, &options, *force)?;
-                let (mut new, said) = self.to_storage(call, applied.object, Vec::new(), &options)?;
-                warnings = said;
+                let applied = self.apply(call, None, configuration, &options, *force)?;
+                patch.check_configuration(&options, &mut warnings)?;
+                let (mut new, said) = self
+                    .stored_form(call, applied.object, Vec::new(), &options)
+                    .map_err(|why| patch.unfit(|| Value::Null, None, &why))?;
+                warnings.extend(said.into_texts());
+                warnings.extend(call.resource.strategy.warnings(&new, None));
                 self.check_name(call, &mut new)?;
                 (StatusCode::CREATED, self.create_object(call, new, &options, true).await?)
             }
@@ -140,5 +201,47 @@ impl Api {
         let mut response = object_response(status, self.convert(call, object)?);
         warnings.write(response.headers_mut());
         Ok(response)
+    }
+
+    /// What a patch makes of an object, in storage form, and whether the record of field owners is kept already.
+    fn patched(
+        &self,
+        call: &Call<'_>,
+        patch: &Patch,
+        versioned: &Object,
+        options: &WriteOptions,
+        warnings: &mut Warnings,
+    ) -> Result<(Value, bool), ApiError> {
+        let (facts, of) = (call.served.facts, call.served.facts.ty.map(|ty| ty.def()));
+        let applied = matches!(patch.form, Form::Apply { .. });
+        *warnings = Warnings::default();
+        let mut new = match &patch.form {
+            Form::Apply { configuration, force } => {
+                let live = versioned.to_value();
+                let applied = self.apply(call, Some(&live), configuration, options, *force)?;
+                patch.check_configuration(options, warnings)?;
+                applied.object
+            }
+            _ => patch.patched(versioned.to_value(), of)?,
+        };
+        check_kind(&mut new, &facts.group, &facts.version, &facts.kind)?;
+        let (new, said) = self
+            .stored_form(call, new, patch.duplicates(), options)
+            .map_err(|why| patch.unfit(|| versioned.to_value(), of, &why))?;
+        warnings.extend(said.into_texts());
+        Ok((new, applied))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_strategic_patch_is_shown_as_go_shows_a_map() {
+        let patch = json!({"spec": {"b": [1, "x"], "a": null}, "flag": true});
+        assert_eq!(go_map(&patch), "map[flag:true spec:map[a:<nil> b:[1 x]]]");
     }
 }

@@ -1,17 +1,34 @@
 //! The scale subresource: one shape over everything that has replicas.
+//!
+//! A write happens to the `Scale`, with a record of owners of its own, and is then carried over to the object: its replicas,
+//! and who owns them.
 
+use facts::Type;
 use http::StatusCode;
-use machinery::patch::{json, merge};
+use machinery::apply::{FieldManager, Filter, OneVersion, Scale};
+use machinery::gvk::GroupResource;
 use machinery::rest::{Body, Response};
 use machinery::selector::label::LabelSelector;
-use machinery::status::{ApiError, FieldError, Reason};
-use machinery::{Value, value};
+use machinery::status::{ApiError, FieldError};
+use machinery::{Value, objectmeta, schema, value};
 use serde_json::json;
 
-use super::body::{check_kind, media_type, read_value};
+use super::body::{Warnings, check_kind, read_value, strictness};
+use super::managed::manager;
 use super::options::WriteOptions;
+use super::patch::{Form, Patch};
 use super::update::{Part, Produced};
 use super::{Api, Call, value_response};
+use crate::admission;
+
+/// Where objects that can be scaled have their replicas.
+const REPLICAS: &str = "spec.replicas";
+
+/// What a request wants a scale to be.
+enum Wish {
+    Replace { scale: Value, duplicates: Vec<String> },
+    Patch(Patch),
+}
 
 impl Api {
     /// Get, update or patch of `scale`.
@@ -20,42 +37,141 @@ impl Api {
             let object = self.read(call.resource, &call.key()).await?.ok_or_else(|| call.not_found())?;
             return Ok(value_response(StatusCode::OK, scale_of(&object.to_value())));
         }
-        let kind = if call.info.verb == "patch" { "PatchOptions" } else { "UpdateOptions" };
-        let options = WriteOptions::parse(call.query, kind)?;
-        let media = if call.info.verb == "patch" { media_type(call.headers).to_owned() } else { String::new() };
-        let headers = if call.info.verb == "patch" { &http::HeaderMap::new() } else { call.headers };
-        let (input, _) = read_value(headers, body).await?;
+        let patches = call.info.verb == "patch";
+        let options = WriteOptions::parse(call.query, if patches { "PatchOptions" } else { "UpdateOptions" })?;
+        let wish = if patches {
+            Wish::Patch(Patch::read(call, body).await?)
+        } else {
+            let (scale, duplicates) = read_value(call.headers, body).await?;
+            Wish::Replace { scale, duplicates }
+        };
+        let mut warnings = Warnings::default();
         let changed = self
             .replace(call, Part::Main, &options, |old, _| {
-                let mut scale = scale_of(old);
-                match media.as_str() {
-                    "" => scale = input.clone(),
-                    "application/json-patch+json" => json::apply(&mut scale, &input).map_err(ApiError::from)?,
-                    "application/merge-patch+json" | "application/strategic-merge-patch+json" => {
-                        merge::apply(&mut scale, input.clone());
-                    }
-                    _ => return Err(ApiError::new(Reason::UnsupportedMediaType, "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json")),
-                }
-                check_kind(&mut scale, "autoscaling", "v1", "Scale")?;
-                let replicas = value::int(&scale, "spec.replicas").unwrap_or(0);
-                if replicas < 0 {
-                    let error = FieldError::invalid("spec.replicas", replicas, "must be greater than or equal to 0");
-                    return Err(ApiError::invalid("autoscaling", "Scale", &call.info.name, &[error]));
-                }
-                let mut new = old.clone();
-                let version = value::text(&scale, "metadata.resourceVersion").to_owned();
-                value::set(&mut new, "metadata.resourceVersion", version);
-                let uid = value::text(&scale, "metadata.uid").to_owned();
-                if !uid.is_empty() {
-                    value::set(&mut new, "metadata.uid", uid);
-                }
-                value::set(&mut new, "spec.replicas", replicas);
-                Ok(Produced::written(new))
+                let (new, said) = self.scaled(call, &wish, &options, old)?;
+                warnings = said;
+                // The record of owners came over from the scale.
+                Ok(Produced { new, applied: true })
             })
             .await?;
-        let object = changed.ok_or_else(|| call.not_found())?.object();
-        Ok(value_response(StatusCode::OK, scale_of(&object.to_value())))
+        let object = changed.ok_or_else(|| ApiError::not_found(&subject(call), &call.info.name))?.object();
+        let mut response = value_response(StatusCode::OK, scale_of(&object.to_value()));
+        warnings.write(response.headers_mut());
+        Ok(response)
     }
+
+    /// The object with what the request wants its scale to be.
+    fn scaled(
+        &self,
+        call: &Call<'_>,
+        wish: &Wish,
+        options: &WriteOptions,
+        old: &Value,
+    ) -> Result<(Value, Warnings), ApiError> {
+        let of = scale_type();
+        let api_version = call.served.facts.api_version();
+        let link = Scale { api_version: &api_version, replicas: REPLICAS };
+        let mut live = scale_of(old);
+        schema::complete(&mut live, of);
+        link.to_scale(old, &mut live);
+        let keeper = FieldManager {
+            of,
+            kind: "Scale",
+            api_version: "autoscaling/v1",
+            subresource: "scale",
+            filter: &Filter::All,
+            versions: &OneVersion,
+        };
+        let mut applied = false;
+        let (mut scale, duplicates) = match wish {
+            Wish::Replace { scale, duplicates } => (scale.clone(), duplicates.clone()),
+            Wish::Patch(patch) => match &patch.form {
+                Form::Apply { configuration, force } => {
+                    applied = true;
+                    let merged = keeper.apply(&live, configuration, &options.field_manager, *force, &self.now())?;
+                    (merged.object, Vec::new())
+                }
+                _ => (patch.patched(live.clone(), Some(of))?, patch.duplicates()),
+            },
+        };
+        check_kind(&mut scale, "autoscaling", "v1", "Scale")?;
+        let warnings = schema::conform(&mut scale, of)
+            .and_then(|unknown| strictness(duplicates.into_iter().chain(unknown).collect(), options))
+            .map_err(|why| match wish {
+                Wish::Replace { .. } => machinery::codec::cannot_be_handled("Scale", "v1", "Scale", &why),
+                Wish::Patch(patch) => patch.unfit(|| live.clone(), Some(of), &why),
+            })?;
+        schema::complete(&mut scale, of);
+        if !applied {
+            keeper.update(&live, &mut scale, &manager(call, options), &self.now());
+        }
+        check(call, &scale, old)?;
+        let mut new = old.clone();
+        value::set(&mut new, "metadata.resourceVersion", value::text(&scale, "metadata.resourceVersion"));
+        value::set(&mut new, REPLICAS, value::int(&scale, "spec.replicas").unwrap_or(0));
+        link.to_object(&scale, &mut new);
+        Ok((new, warnings))
+    }
+
+    /// Lets admission change what a write is about: the scale where that is written, otherwise the object.
+    pub(super) async fn mutate(
+        &self,
+        call: &Call<'_>,
+        request: &admission::Request<'_>,
+        new: &mut Value,
+        old: &Value,
+    ) -> Result<(), ApiError> {
+        if call.info.subresource != "scale" {
+            return self.admission.mutate(self, request, new, Some(old)).await;
+        }
+        let mut scale = scale_of(new);
+        self.admission.mutate(self, request, &mut scale, Some(&scale_of(old))).await?;
+        value::set(new, REPLICAS, value::int(&scale, "spec.replicas").unwrap_or(0));
+        Ok(())
+    }
+
+    /// Lets admission judge what a write is about.
+    pub(super) async fn judge(
+        &self,
+        call: &Call<'_>,
+        request: &admission::Request<'_>,
+        new: &Value,
+        old: &Value,
+    ) -> Result<(), ApiError> {
+        if call.info.subresource != "scale" {
+            return self.admission.validate(self, request, Some(new), Some(old)).await;
+        }
+        self.admission.validate(self, request, Some(&scale_of(new)), Some(&scale_of(old))).await
+    }
+}
+
+/// How errors about a scale name what it is a part of.
+fn subject(call: &Call<'_>) -> GroupResource {
+    GroupResource::new(&call.resource.name.group, format!("{}/scale", call.resource.name.resource))
+}
+
+/// The type of a scale.
+fn scale_type() -> &'static Type {
+    facts::type_of("autoscaling", "v1", "Scale").expect("the facts have every kind that is served").def()
+}
+
+/// What upstream checks of a scale; the rest of its metadata is ignored.
+fn check(call: &Call<'_>, scale: &Value, old: &Value) -> Result<(), ApiError> {
+    let mut errors = Vec::new();
+    objectmeta::validate_managed_fields(&scale["metadata"], "metadata.managedFields", &mut errors);
+    let replicas = value::int(scale, "spec.replicas").unwrap_or(0);
+    if replicas < 0 {
+        errors.push(FieldError::invalid("spec.replicas", replicas, "must be greater than or equal to 0"));
+    }
+    if !errors.is_empty() {
+        return Err(ApiError::invalid("autoscaling", "Scale", &call.info.name, &errors));
+    }
+    let (uid, stored) = (value::text(scale, "metadata.uid"), value::text(old, "metadata.uid"));
+    if !uid.is_empty() && uid != stored {
+        let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {stored}");
+        return Err(ApiError::conflict(&subject(call), &call.info.name, &why));
+    }
+    Ok(())
 }
 
 /// An object's scale.

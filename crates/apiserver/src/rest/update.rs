@@ -86,12 +86,13 @@ impl Api {
             let Produced { mut new, applied } = produce(&old, &old_object)?;
             self.check_version(call, &mut new, &old_object)?;
             let request = self.admission_request(call, Operation::Update, options.dry_run);
-            self.admission.mutate(self, &request, &mut new, Some(&old)).await?;
+            // What admission adds belongs to nobody: the record is of what the client wrote.
             if !applied {
                 self.record(call, Some(&old), &mut new, options);
             }
+            self.mutate(call, &request, &mut new, &old).await?;
             self.before_update(call, part, &mut new, &old)?;
-            self.admission.validate(self, &request, Some(&new), Some(&old)).await?;
+            self.judge(call, &request, &new, &old).await?;
             let mut reservation = self.allocator.reserve(self, call, &mut new, Some(&old), options.dry_run).await?;
             let gone = is_finished(&new, &old) && !call.resource.strategy.holds(&new);
             // Only the time of the record differs: nobody needs to know, unless that is how an object gets a new key.

@@ -1,4 +1,4 @@
-//! The gauntlet from outside: real servers, real kubectl, webhooks started by the tests.
+//! The gauntlet and the wire from outside: real servers, real clients, webhooks started by the tests.
 
 mod admission;
 mod admission_holes;
@@ -10,7 +10,11 @@ mod decode;
 mod encryption;
 mod flow_control;
 mod holes;
+mod http;
+mod kubectl;
+mod ownership;
 mod plugins;
 mod policies;
+mod python;
 mod server;
 mod webhooks;

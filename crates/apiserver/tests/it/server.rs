@@ -91,12 +91,27 @@ impl Server {
         config
     }
 
-    /// kubectl as the administrator.
-    pub fn kubectl(&self) -> Kubectl {
+    /// The administrator over HTTPS.
+    pub fn admin_config(&self) -> Config {
+        let mut config = self.config();
+        let pair = &self.keys.admin;
+        config.credentials =
+            client::config::Credentials::certificate(pair.chain_pem.as_bytes(), pair.key_pem.as_bytes())
+                .expect("our own certificate");
+        config
+    }
+
+    /// The administrator's kubeconfig.
+    pub fn kubeconfig(&self) -> PathBuf {
         let path = self.path("admin.kubeconfig");
         let text = pki::kubeconfig(&self.address(), &self.keys.authority_pem(), "kubernetes-admin", &self.keys.admin);
         pki::write_private(&path, &text).expect("a kubeconfig");
-        Kubectl::new(&path, self.directory.path())
+        path
+    }
+
+    /// kubectl as the administrator.
+    pub fn kubectl(&self) -> Kubectl {
+        Kubectl::new(&self.kubeconfig(), self.directory.path())
     }
 
     /// kubectl with a token and nothing else.
