@@ -192,7 +192,7 @@ impl Server {
             store,
             admission,
             allocator: Allocator { service_range, node_ports: config.node_ports },
-            clock: config.clock,
+            clock: config.clock.clone(),
             metrics: metrics::Metrics::default(),
         });
         service_accounts.attach(api.clone());
@@ -219,7 +219,7 @@ impl Server {
             },
         });
         let (stop, stopped) = watch::channel(false);
-        let serving = tokio::spawn(listener.serve(chain.clone(), stopped));
+        let serving = tokio::spawn(listener.serve(chain.clone(), config.clock, stopped));
         let server = Self { address, chain, health, stop, serving };
         bootstrap::run(&api, config.advertise, address.port()).await.map_err(Error::Bootstrap)?;
         server.health.set_bootstrapped();

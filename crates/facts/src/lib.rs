@@ -23,10 +23,13 @@ pub use types::{
     TypeId, Union, Wire,
 };
 
+/// The table as it is written: what identifies the facts of this build.
+pub const SOURCE: &str = include_str!("../table.txt");
+
 /// The table of the built-in API.
 pub fn table() -> &'static Table {
     static TABLE: OnceLock<Table> = OnceLock::new();
-    TABLE.get_or_init(|| Table::parse(include_str!("../table.txt")))
+    TABLE.get_or_init(|| Table::parse(SOURCE))
 }
 
 /// Every group in the order of discovery, the core group first.

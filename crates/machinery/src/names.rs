@@ -23,6 +23,14 @@ const SUBDOMAIN_WORDS: &str = "a lowercase RFC 1123 subdomain must consist of lo
 const QUALIFIED_WORDS: &str =
     "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
 
+/// The letters and digits of generated names: no vowels, so no words, and nothing that is taken for something else.
+pub const SAFE: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// Five of them, for the end of a name. `pick` chooses a number below the one it is given.
+pub fn suffix(mut pick: impl FnMut(usize) -> usize) -> String {
+    (0..5).map(|_| SAFE[pick(SAFE.len())] as char).collect()
+}
+
 /// A label of DNS: the names of namespaces and containers.
 pub fn is_dns1123_label(value: &str) -> Problems {
     let mut problems = Vec::new();

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -89,6 +89,8 @@ pub struct Object {
     splice: u32,
     revision: u64,
     meta: Meta,
+    /// The protobuf message, from the first reader that wants one on.
+    message: OnceLock<Box<[u8]>>,
 }
 
 impl Object {
@@ -107,7 +109,7 @@ impl Object {
             return Self::from_stored(encode(&foreign), revision, fields);
         };
         let meta = extract(&json, fields)?;
-        Ok(Self { json, splice, revision, meta })
+        Ok(Self { json, splice, revision, meta, message: OnceLock::new() })
     }
 
     /// From a tree.
@@ -117,7 +119,13 @@ impl Object {
 
     /// The same object at another revision, as deletion events have it.
     pub fn at_revision(&self, revision: u64) -> Self {
-        Self { json: self.json.clone(), splice: self.splice, revision, meta: self.meta.clone() }
+        Self {
+            json: self.json.clone(),
+            splice: self.splice,
+            revision,
+            meta: self.meta.clone(),
+            message: OnceLock::new(),
+        }
     }
 
     /// The revision that wrote it.
@@ -168,6 +176,23 @@ impl Object {
         let mut out = BytesMut::with_capacity(self.json_len());
         self.write_json(&mut out);
         out.freeze()
+    }
+
+    /// Its protobuf message, made once for all readers. The type is that of its own kind and version.
+    pub fn message(&self, of: &facts::Type) -> &[u8] {
+        self.message.get_or_init(|| crate::codec::protobuf::encode_message(&self.to_value(), of).into_boxed_slice())
+    }
+
+    /// `apiVersion` and `kind`, which stand before everything else, so that nothing else is read.
+    pub fn type_meta(&self) -> (String, String) {
+        let mut head = self.json[..self.splice as usize - METADATA.len()].to_vec();
+        match head.last_mut() {
+            Some(comma @ b',') => *comma = b'}',
+            _ => head.push(b'}'),
+        }
+        let head: Value = json::decode_own(&head).unwrap_or_default();
+        let text = |key: &str| crate::value::text(&head, key).to_owned();
+        (text("apiVersion"), text("kind"))
     }
 
     /// The tree, `resourceVersion` included.

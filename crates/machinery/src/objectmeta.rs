@@ -96,6 +96,34 @@ pub fn validate_object_meta_update(new: &Value, old: &Value, path: &str) -> Vec<
     errors
 }
 
+/// Takes out owners that are given twice; the uids of those that were.
+pub fn dedup_owner_references(object: &mut Value) -> Vec<String> {
+    let Some(owners) = object.pointer_mut("/metadata/ownerReferences").and_then(Value::as_array_mut) else {
+        return Vec::new();
+    };
+    let (mut kept, mut twice): (Vec<Value>, Vec<String>) = (Vec::with_capacity(owners.len()), Vec::new());
+    for owner in owners.drain(..) {
+        if kept.contains(&owner) {
+            twice.push(text(&owner, "uid").to_owned());
+        } else {
+            kept.push(owner);
+        }
+    }
+    *owners = kept;
+    twice
+}
+
+/// Checks that finalizers of built-in kinds are among the few with plain names, or say whose they are.
+pub fn validate_kube_finalizers(meta: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
+    for (at, finalizer) in list_of_text(meta, "finalizers").into_iter().enumerate() {
+        if !finalizer.contains('/') && !STANDARD.contains(&finalizer) {
+            let detail = "name is neither a standard finalizer name nor is it fully qualified";
+            errors.push(FieldError::invalid(format!("{path}.finalizers[{at}]"), finalizer, detail));
+        }
+    }
+}
+
 /// Checks a map of labels (or null), wherever one stands.
 pub fn validate_labels(labels: &Value, path: &str, errors: &mut Vec<FieldError>) {
     for (key, value) in labels.as_object().into_iter().flatten() {

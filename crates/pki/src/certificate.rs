@@ -4,7 +4,7 @@ use der::{Decode as _, Encode as _};
 use jiff::Timestamp;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
-use x509_cert::ext::pkix::{ExtendedKeyUsage, SubjectAltName};
+use x509_cert::ext::pkix::{BasicConstraints, ExtendedKeyUsage, SubjectAltName};
 use x509_cert::time::Time;
 
 use crate::error::Error;
@@ -29,6 +29,8 @@ pub struct Certificate {
     pub extended_usages: Vec<Usage>,
     /// The key that it vouches for.
     pub public_key: PublicKey,
+    /// Whether it may vouch for others.
+    pub is_authority: bool,
     der: Vec<u8>,
 }
 
@@ -39,6 +41,7 @@ impl Certificate {
         let parsed = x509_cert::Certificate::from_der(bytes).map_err(Error::der(WHAT))?;
         let content = parsed.tbs_certificate();
         let sans = content.get_extension::<SubjectAltName>().map_err(Error::der(WHAT))?;
+        let constraints = content.get_extension::<BasicConstraints>().map_err(Error::der(WHAT))?;
         let usages = content.get_extension::<ExtendedKeyUsage>().map_err(Error::der(WHAT))?;
         Ok(Self {
             subject: Subject::decode(content.subject().iter())?,
@@ -48,6 +51,7 @@ impl Certificate {
             not_after: timestamp(content.validity().not_after),
             extended_usages: usages.iter().flat_map(|(_, usages)| &usages.0).copied().map(Usage::Extended).collect(),
             public_key: PublicKey(content.subject_public_key_info().clone()),
+            is_authority: constraints.is_some_and(|(_, constraints)| constraints.ca),
             der: bytes.to_vec(),
         })
     }

@@ -15,10 +15,13 @@ pub struct Prose {
     lines: &'static str,
 }
 
+/// All of it as it is written: what identifies the prose of this build.
+pub const SOURCE: &str = include_str!(concat!(env!("OUT_DIR"), "/prose.txt"));
+
 /// The descriptions of the type of this OpenAPI name, such as `io.k8s.api.core.v1.Pod`.
 pub fn of(type_name: &str) -> Option<Prose> {
     static TYPES: OnceLock<FxHashMap<&'static str, Prose>> = OnceLock::new();
-    TYPES.get_or_init(|| index(include_str!(concat!(env!("OUT_DIR"), "/prose.txt")))).get(type_name).copied()
+    TYPES.get_or_init(|| index(SOURCE)).get(type_name).copied()
 }
 
 impl Prose {

@@ -187,8 +187,7 @@ fn mount_token(pod: &mut Value) {
         .find(|name| name.starts_with(VOLUME_PREFIX))
         .map(str::to_owned);
     let volume = present.clone().unwrap_or_else(|| {
-        let suffix: String =
-            (0..5).map(|_| b"bcdfghjklmnpqrstvwxz2456789"[rand::random_range(0..27)] as char).collect();
+        let suffix = machinery::names::suffix(|below| rand::random_range(0..below));
         format!("{VOLUME_PREFIX}{suffix}")
     });
     let mut mounted = false;

@@ -13,6 +13,19 @@ const FIELDS: [(&str, &str); 7] = [
     ("reportingComponent", "reportingController"),
 ];
 
+/// The core form of a field that selectors of events.k8s.io name.
+pub fn field_label(label: &str) -> Option<String> {
+    match label {
+        "reason" | "type" | "metadata.name" | "metadata.namespace" => Some(label.to_owned()),
+        "reportingController" => Some("reportingComponent".to_owned()),
+        _ => {
+            let part = label.strip_prefix("regarding.")?;
+            let parts = ["kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath"];
+            parts.contains(&part).then(|| format!("involvedObject.{part}"))
+        }
+    }
+}
+
 /// From events.k8s.io to core.
 pub fn to_core(event: &mut Value) {
     for (core, events) in FIELDS {

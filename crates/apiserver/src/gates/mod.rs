@@ -164,6 +164,9 @@ impl Chain {
             return self.documents.answer(&parts, &info, &query);
         }
         let served = self.api.registry.get(&info.group, &info.version, &info.resource)?;
+        if let Some(text) = crate::registry::deprecation::warning(served.facts) {
+            context::warn(text);
+        }
         let applies = crate::rest::is_apply(&parts.headers);
         context::keep_measure(self.api.metrics.requests.begin(Some(served.facts), &info, &query, applies, begun));
         match &served.resource {

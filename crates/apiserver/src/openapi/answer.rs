@@ -15,6 +15,9 @@ const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protob
 /// The same, as clients of old write it.
 const PROTOBUF_OLD: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 
+const PROTOBUF_V3: &str = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
+const PROTOBUF_V3_OLD: &str = "application/com.github.proto-openapi.spec.v3@v1.0+protobuf";
+
 /// A date far enough away: the address of a document changes with its content.
 const NEVER: HeaderValue = HeaderValue::from_static("Fri, 31 Dec 9999 23:59:59 GMT");
 
@@ -26,24 +29,29 @@ impl OpenApi {
             ["v3"] => Some(tagged(parts, self.root(), JSON)),
             ["v3", path @ ..] => {
                 let path = path.join("/");
-                Some(answer_v3(&path, self.document(&path)?, parts, query.get("hash")))
+                let (document, content) = match form(&parts.headers, [PROTOBUF_V3, PROTOBUF_V3_OLD]) {
+                    Some(Form::Json) => (self.document(&path)?, JSON),
+                    Some(Form::Protobuf) => (self.protobuf(&path)?, PROTOBUF_V3),
+                    None => return Some(not_acceptable()),
+                };
+                Some(answer_v3(&path, document, content, parts, query.get("hash")))
             }
             _ => None,
         }
     }
 
     fn answer_v2(&self, parts: &Parts) -> Response {
-        match form(&parts.headers) {
+        match form(&parts.headers, [PROTOBUF, PROTOBUF_OLD]) {
             Some(Form::Json) => tagged(parts, self.v2_json(), JSON),
             Some(Form::Protobuf) => tagged(parts, self.v2_protobuf(), PROTOBUF),
-            None => bytes(StatusCode::NOT_ACCEPTABLE, "text/plain; charset=utf-8", "406 Not Acceptable\n".into()),
+            None => not_acceptable(),
         }
     }
 }
 
 /// `hash` is the tag that the address names: a client that has an old address is sent to the new one, and the
 /// answer at the right address may be kept for good.
-fn answer_v3(path: &str, document: &Document, parts: &Parts, hash: &str) -> Response {
+fn answer_v3(path: &str, document: &Document, content: &'static str, parts: &Parts, hash: &str) -> Response {
     if !hash.is_empty() && hash != document.etag {
         let mut response = Response::new(Payload::Empty);
         *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
@@ -53,7 +61,7 @@ fn answer_v3(path: &str, document: &Document, parts: &Parts, hash: &str) -> Resp
         }
         return response;
     }
-    let mut response = tagged(parts, document, JSON);
+    let mut response = tagged(parts, document, content);
     if !hash.is_empty() {
         response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
         response.headers_mut().insert(EXPIRES, NEVER);
@@ -67,13 +75,17 @@ enum Form {
     Protobuf,
 }
 
-/// The form of version 2 that a client prefers: the first that it names and that there is.
-fn form(headers: &HeaderMap) -> Option<Form> {
+fn not_acceptable() -> Response {
+    bytes(StatusCode::NOT_ACCEPTABLE, "text/plain; charset=utf-8", "406 Not Acceptable\n".into())
+}
+
+/// The form that a client prefers: the first that it names and that there is. `protobuf` has the names of the other one.
+fn form(headers: &HeaderMap, protobuf: [&str; 2]) -> Option<Form> {
     let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     let mut named = accept.split(',').map(|range| range.split(';').next().unwrap_or_default().trim());
     named.find_map(|media| match media {
         "" | "*/*" | "application/*" | JSON => Some(Form::Json),
-        PROTOBUF | PROTOBUF_OLD => Some(Form::Protobuf),
+        named if protobuf.contains(&named) => Some(Form::Protobuf),
         _ => None,
     })
 }
@@ -110,6 +122,19 @@ mod tests {
             assert_eq!(response.status(), status, "{accept}");
             assert_eq!(response.headers()["content-type"], content, "{accept}");
         }
+    }
+
+    #[test]
+    fn version_3_comes_in_two_forms_with_one_tag() {
+        let openapi = openapi();
+        let json = get(&openapi, "v3/apis/apps/v1", JSON).expect("there");
+        let protobuf = get(&openapi, "v3/apis/apps/v1", PROTOBUF_V3_OLD).expect("there");
+        assert_eq!(protobuf.headers()["content-type"], PROTOBUF_V3);
+        assert_eq!(protobuf.headers()["etag"], json.headers()["etag"]);
+        assert_eq!(get(&openapi, "v3/apis/apps/v1", "text/html").expect("there").status(), 406);
+        let document = openapi.protobuf("apis/apps/v1").expect("there");
+        // `openapi: 3.0.0`, then the information.
+        assert!(document.body.starts_with(b"\x0a\x053.0.0\x12"), "{:?}", &document.body[..16]);
     }
 
     #[test]

@@ -10,12 +10,12 @@ use serde_json::{Map, Value};
 pub(super) fn encode(document: &Value) -> Vec<u8> {
     let mut out = Writer::default();
     message(document, DOCUMENT, 16, &mut out);
-    out.bytes
+    out.into_bytes()
 }
 
 /// What a key of a JSON object becomes.
 #[derive(Clone, Copy)]
-enum Part {
+pub(super) enum Part {
     /// A string.
     Text,
     /// A boolean.
@@ -41,7 +41,7 @@ enum Part {
 }
 
 /// Keys, the numbers of their fields and what they become.
-type Fields = &'static [(&'static str, u32, Part)];
+pub(super) type Fields = &'static [(&'static str, u32, Part)];
 
 const DOCUMENT: Fields = &[
     ("swagger", 1, Part::Text),
@@ -149,7 +149,7 @@ const SCHEMA: Fields = &[
 const EXTERNAL_DOCS: Fields = &[("description", 1, Part::Text), ("url", 2, Part::Text)];
 
 /// Writes an object as a message; `extensions` is the number of the field for keys that begin with `x-`.
-fn message(value: &Value, fields: Fields, extensions: u32, out: &mut Writer) {
+pub(super) fn message(value: &Value, fields: Fields, extensions: u32, out: &mut Writer) {
     let Value::Object(object) = value else { return };
     for &(key, number, part) in fields {
         let Some(value) = object.get(key) else { continue };
@@ -196,7 +196,7 @@ fn additional(value: &Value, out: &mut Writer) {
 }
 
 /// Writes a map as a list of named values.
-fn named(value: &Value, number: u32, out: &mut Writer, write: impl Fn(&Value, &mut Writer)) {
+pub(super) fn named(value: &Value, number: u32, out: &mut Writer, write: impl Fn(&Value, &mut Writer)) {
     let empty = Map::new();
     for (name, value) in value.as_object().unwrap_or(&empty) {
         out.nested(number, |out| {
@@ -227,11 +227,16 @@ fn parameter(value: &Value, out: &mut Writer) {
 
 /// The wire format of protobuf, as far as it is needed here.
 #[derive(Default)]
-struct Writer {
+pub(super) struct Writer {
     bytes: Vec<u8>,
 }
 
 impl Writer {
+    /// What was written.
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
     fn varint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.bytes.push((value as u8) | 0x80);
@@ -241,7 +246,7 @@ impl Writer {
     }
 
     /// An empty string is not on the wire, but in a list it counts: the lists here have none.
-    fn text(&mut self, number: u32, text: &str) {
+    pub(super) fn text(&mut self, number: u32, text: &str) {
         if !text.is_empty() {
             self.delimited(number, text.as_bytes());
         }
@@ -268,7 +273,24 @@ impl Writer {
         }
     }
 
-    fn nested(&mut self, number: u32, write: impl FnOnce(&mut Writer)) {
+    /// One of several that may be there is written even when it is zero: that it is there says which.
+    pub(super) fn chosen_text(&mut self, number: u32, text: &str) {
+        self.delimited(number, text.as_bytes());
+    }
+
+    /// As [`Writer::chosen_text`].
+    pub(super) fn chosen_flag(&mut self, number: u32, flag: bool) {
+        self.varint(u64::from(number) << 3);
+        self.varint(u64::from(flag));
+    }
+
+    /// As [`Writer::chosen_text`].
+    pub(super) fn chosen_number(&mut self, number: u32, value: f64) {
+        self.varint(u64::from(number) << 3 | 1);
+        self.bytes.extend_from_slice(&value.to_le_bytes());
+    }
+
+    pub(super) fn nested(&mut self, number: u32, write: impl FnOnce(&mut Writer)) {
         let mut inner = Writer::default();
         write(&mut inner);
         self.delimited(number, &inner.bytes);

@@ -9,6 +9,7 @@
 mod answer;
 mod custom;
 mod gnostic;
+mod gnostic_v3;
 mod operation;
 mod paths;
 mod schemas;
@@ -50,6 +51,7 @@ struct Entry {
     subject: Subject,
     tag: OnceLock<String>,
     document: OnceLock<Document>,
+    protobuf: OnceLock<Document>,
 }
 
 /// What a document of version 3 is about.
@@ -116,9 +118,26 @@ impl OpenApi {
 
     /// `/openapi/v3/PATH`, such as that of `apis/apps/v1`.
     pub fn document(&self, path: &str) -> Option<&Document> {
+        let entry = self.entry(path)?;
+        Some(entry.document.get_or_init(|| Document {
+            body: self.write(&entry.subject).to_string().into(),
+            etag: self.tag(entry).to_owned(),
+        }))
+    }
+
+    /// As [`OpenApi::document`], as `application/com.github.proto-openapi.spec.v3.v1.0+protobuf`. Its tag is that of the
+    /// JSON: it is of the same content.
+    pub fn protobuf(&self, path: &str) -> Option<&Document> {
+        let entry = self.entry(path)?;
+        Some(entry.protobuf.get_or_init(|| {
+            let body = gnostic_v3::encode(&self.write(&entry.subject));
+            Document { body: body.into(), etag: self.tag(entry).to_owned() }
+        }))
+    }
+
+    fn entry(&self, path: &str) -> Option<&Entry> {
         let at = self.documents.binary_search_by(|entry| (*entry.path).cmp(path)).ok()?;
-        let entry = &self.documents[at];
-        Some(entry.document.get_or_init(|| Document::new(self.write(&entry.subject).to_string())))
+        Some(&self.documents[at])
     }
 
     /// `/openapi/v2` in JSON.
@@ -135,12 +154,20 @@ impl OpenApi {
         v2::document(&self.groups, &self.customs, &self.release)
     }
 
-    /// The tag of a document, without keeping the document: most are never asked for.
+    /// The tag of a document. What is built in is known by what it is made from, so that the first to ask for the root need
+    /// not wait for all documents to be written; most are never asked for.
     fn tag<'a>(&'a self, entry: &'a Entry) -> &'a str {
-        entry.tag.get_or_init(|| match entry.document.get() {
-            Some(document) => document.etag.clone(),
-            None => etag(self.write(&entry.subject).to_string().as_bytes()),
+        entry.tag.get_or_init(|| match entry.subject {
+            Subject::GroupVersion(group, version) if self.is_custom(group, version) => {
+                etag(self.write(&entry.subject).to_string().as_bytes())
+            }
+            _ => etag(format!("{} {} {}", sources(), self.release, entry.path).as_bytes()),
         })
+    }
+
+    /// Whether a group version has resources that are not built in.
+    fn is_custom(&self, group: usize, version: usize) -> bool {
+        self.groups[group].versions[version].resources.iter().any(|resource| resource.ty.is_none())
     }
 
     fn write(&self, subject: &Subject) -> Value {
@@ -161,8 +188,24 @@ impl OpenApi {
 
 impl Entry {
     fn new(path: String, subject: Subject) -> Entry {
-        Entry { path, subject, tag: OnceLock::new(), document: OnceLock::new() }
+        Entry { path, subject, tag: OnceLock::new(), document: OnceLock::new(), protobuf: OnceLock::new() }
     }
+}
+
+/// What documents are made from, in short: facts, prose, and the code that puts them together.
+fn sources() -> &'static str {
+    static SOURCES: OnceLock<String> = OnceLock::new();
+    SOURCES.get_or_init(|| {
+        let code = [
+            include_str!("mod.rs"),
+            include_str!("operation.rs"),
+            include_str!("paths.rs"),
+            include_str!("schemas.rs"),
+            include_str!("v3.rs"),
+        ];
+        let parts = [facts::SOURCE, prose::SOURCE].into_iter().chain(code);
+        parts.map(|part| etag(part.as_bytes())).collect()
+    })
 }
 
 /// The schemas of the built-in types that these operations need. `everywhere` has the group versions of which

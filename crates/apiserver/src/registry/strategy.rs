@@ -15,6 +15,10 @@ pub enum NameRule {
     Label1035,
     /// Anything that can be one segment of a path: RBAC kinds.
     PathSegment,
+    /// The key of a config map: candidates for leases.
+    ConfigMapKey,
+    /// The strategy judges it together with something else: trust bundles.
+    Own,
 }
 
 /// How an object of a kind goes.
@@ -83,6 +87,11 @@ pub trait Strategy: Send + Sync {
 
     /// Everything wrong with a new object.
     fn validate(&self, _new: &Value) -> Vec<FieldError> {
+        Vec::new()
+    }
+
+    /// What is wrong besides, for a version that is stricter than the others. `old` is there for a change.
+    fn validate_version(&self, _api_version: &str, _new: &Value, _old: Option<&Value>) -> Vec<FieldError> {
         Vec::new()
     }
 

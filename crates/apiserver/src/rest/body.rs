@@ -132,7 +132,12 @@ impl Api {
     ) -> Result<(Value, Warnings), ApiError> {
         let facts = call.served.facts;
         check_kind(&mut object, &facts.group, &facts.version, &facts.kind)?;
-        self.stored_form(call, object, duplicates, options).map_err(|why| decode_error(facts, &why))
+        let (mut object, mut warnings) =
+            self.stored_form(call, object, duplicates, options).map_err(|why| decode_error(facts, &why))?;
+        if let Some(warning) = dedup_owners(&mut object, "") {
+            warnings.push(warning);
+        }
+        Ok((object, warnings))
     }
 
     /// As [`Api::to_storage`], of an object whose kind is known to be right. The error says what does not fit the schema.
@@ -192,21 +197,29 @@ impl Api {
     pub(super) fn validate_metadata(&self, call: &Call<'_>, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let empty = Value::Null;
         let metadata = new.get("metadata").unwrap_or(&empty);
-        match old {
+        let mut errors = match old {
             Some(old) => {
                 let old = old.get("metadata").unwrap_or(&empty);
                 objectmeta::validate_object_meta_update(metadata, old, "metadata")
             }
             None => {
-                let rule = match call.resource.strategy.name_rule() {
+                let rule: names::NameFn = match call.resource.strategy.name_rule() {
                     NameRule::Subdomain => names::name_is_dns_subdomain,
                     NameRule::Label => names::name_is_dns_label,
                     NameRule::Label1035 => names::name_is_dns1035_label,
                     NameRule::PathSegment => names::name_is_path_segment,
+                    NameRule::ConfigMapKey => |name, _| names::is_config_map_key(name),
+                    NameRule::Own => |_, _| Vec::new(),
                 };
                 objectmeta::validate_object_meta(metadata, call.resource.storage.namespaced, rule, "metadata")
             }
+        };
+        let facts = call.resource.storage;
+        let lenient = ["admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io"];
+        if facts.ty.is_some() && !lenient.contains(&&*facts.group) {
+            objectmeta::validate_kube_finalizers(metadata, "metadata", &mut errors);
         }
+        errors
     }
 
     /// All errors at once, or none.
@@ -281,6 +294,20 @@ pub fn check_kind(object: &mut Value, group: &str, version: &str, kind: &str) ->
     value::set(object, "kind", kind);
     Ok(())
 }
+
+/// Owners that are given twice count once, and the client hears of it. `when` says at which point they were.
+pub(super) fn dedup_owners(object: &mut Value, when: &str) -> Option<String> {
+    let twice = objectmeta::dedup_owner_references(object);
+    (!twice.is_empty()).then(|| {
+        format!(
+            ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
+            twice.join(", ")
+        )
+    })
+}
+
+/// What says that admission, or a patch, gave owners twice.
+pub(super) const AFTER_ADMISSION: &str = " after mutating admission happens";
 
 /// Unknown and duplicate fields: an error, warnings, or nothing.
 pub(super) fn strictness(problems: Vec<String>, options: &WriteOptions) -> Result<Warnings, String> {

@@ -6,12 +6,12 @@ use machinery::rest::{Body, Response};
 use machinery::status::ApiError;
 use machinery::value;
 
+use super::body::{AFTER_ADMISSION, dedup_owners};
 use super::options::WriteOptions;
 use super::{Api, Call, object_response};
 use crate::admission::Operation;
+use crate::gates::context;
 
-/// The alphabet of generated names: no vowels (no words) and nothing that looks like something else.
-const NAME_ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 /// How long a generated name may be, suffix included.
 const MAX_GENERATED: usize = 63;
 /// How often a generated name that is taken is made anew.
@@ -57,6 +57,9 @@ impl Api {
                 self.record(call, None, &mut new, options);
             }
             self.admission.mutate(self, &request, &mut new, None).await?;
+            if let Some(warning) = dedup_owners(&mut new, AFTER_ADMISSION) {
+                context::warn(warning);
+            }
             self.before_create(call, &mut new)?;
             self.admission.validate(self, &request, Some(&new), None).await?;
             let mut reservation = self.allocator.reserve(self, call, &mut new, None, options.dry_run).await?;
@@ -108,6 +111,7 @@ impl Api {
         strategy.record_creator(new, call.user);
         let mut errors = self.validate_metadata(call, new, None);
         errors.extend(strategy.validate(new));
+        errors.extend(strategy.validate_version(&call.served.facts.api_version(), new, None));
         self.refuse_invalid(call, new, errors)
     }
 }
@@ -119,6 +123,6 @@ fn generate_name(base: &str) -> String {
         end -= 1;
     }
     let mut name = base[..end].to_owned();
-    name.extend((0..5).map(|_| NAME_ALPHABET[rand::random_range(0..NAME_ALPHABET.len())] as char));
+    name.push_str(&machinery::names::suffix(|below| rand::random_range(0..below)));
     name
 }

@@ -170,6 +170,13 @@ impl Api {
         let labels = LabelSelector::parse(call.query.get("labelSelector"))
             .map_err(|why| ApiError::bad_request(format!("unable to parse requirement: {why}")))?;
         let fields = FieldSelector::parse(call.query.get("fieldSelector")).map_err(ApiError::bad_request)?;
+        // The newer group of events has its own names for the fields that are stored.
+        let fields = match &*call.served.facts.group {
+            "events.k8s.io" => fields
+                .renamed(crate::convert::events::field_label)
+                .map_err(|field| ApiError::bad_request(format!("field label not supported: {field}")))?,
+            _ => fields,
+        };
         let known = call.resource.cache.fields().paths();
         for requirement in fields.requirements() {
             let path = requirement.field.as_str();

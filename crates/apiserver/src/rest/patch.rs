@@ -2,7 +2,6 @@
 
 use facts::Type;
 use http::StatusCode;
-use machinery::object::Object;
 use machinery::patch::{json, merge, strategic};
 use machinery::rest::{Body, Response};
 use machinery::status::{ApiError, FieldError, Reason};
@@ -169,10 +168,10 @@ impl Api {
         let mut warnings = Warnings::default();
         let (from, to) = (call.resource.storage, call.served.facts);
         let changed = self
-            .replace(call, part, &options, |old_tree, old| {
-                let versioned = convert::from_storage(from, to, old.clone(), call.resource.cache.fields())?;
-                let (mut new, applied) = self.patched(call, &patch, &versioned, &options, &mut warnings)?;
-                warnings.extend(call.resource.strategy.warnings(&new, Some(old_tree)));
+            .replace(call, part, &options, |old, _| {
+                let versioned = || convert::between(from, to, old.clone());
+                let (mut new, applied) = self.patched(call, &patch, versioned, &options, &mut warnings)?;
+                warnings.extend(call.resource.strategy.warnings(&new, Some(old)));
                 self.check_name(call, &mut new)?;
                 self.check_namespace(call, &mut new)?;
                 Ok(Produced { new, applied })
@@ -208,7 +207,7 @@ impl Api {
         &self,
         call: &Call<'_>,
         patch: &Patch,
-        versioned: &Object,
+        versioned: impl Fn() -> Value,
         options: &WriteOptions,
         warnings: &mut Warnings,
     ) -> Result<(Value, bool), ApiError> {
@@ -217,17 +216,15 @@ impl Api {
         *warnings = Warnings::default();
         let mut new = match &patch.form {
             Form::Apply { configuration, force } => {
-                let live = versioned.to_value();
-                let applied = self.apply(call, Some(&live), configuration, options, *force)?;
+                let applied = self.apply(call, Some(&versioned()), configuration, options, *force)?;
                 patch.check_configuration(options, warnings)?;
                 applied.object
             }
-            _ => patch.patched(versioned.to_value(), of)?,
+            _ => patch.patched(versioned(), of)?,
         };
         check_kind(&mut new, &facts.group, &facts.version, &facts.kind)?;
-        let (new, said) = self
-            .stored_form(call, new, patch.duplicates(), options)
-            .map_err(|why| patch.unfit(|| versioned.to_value(), of, &why))?;
+        let (new, said) =
+            self.stored_form(call, new, patch.duplicates(), options).map_err(|why| patch.unfit(versioned, of, &why))?;
         warnings.extend(said.into_texts());
         Ok((new, applied))
     }

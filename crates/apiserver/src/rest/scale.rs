@@ -19,7 +19,6 @@ use super::options::WriteOptions;
 use super::patch::{Form, Patch};
 use super::update::{Part, Produced};
 use super::{Api, Call, value_response};
-use crate::admission;
 
 /// Where objects that can be scaled have their replicas.
 const REPLICAS: &str = "spec.replicas";
@@ -111,37 +110,6 @@ impl Api {
         value::set(&mut new, REPLICAS, value::int(&scale, "spec.replicas").unwrap_or(0));
         link.to_object(&scale, &mut new);
         Ok((new, warnings))
-    }
-
-    /// Lets admission change what a write is about: the scale where that is written, otherwise the object.
-    pub(super) async fn mutate(
-        &self,
-        call: &Call<'_>,
-        request: &admission::Request<'_>,
-        new: &mut Value,
-        old: &Value,
-    ) -> Result<(), ApiError> {
-        if call.info.subresource != "scale" {
-            return self.admission.mutate(self, request, new, Some(old)).await;
-        }
-        let mut scale = scale_of(new);
-        self.admission.mutate(self, request, &mut scale, Some(&scale_of(old))).await?;
-        value::set(new, REPLICAS, value::int(&scale, "spec.replicas").unwrap_or(0));
-        Ok(())
-    }
-
-    /// Lets admission judge what a write is about.
-    pub(super) async fn judge(
-        &self,
-        call: &Call<'_>,
-        request: &admission::Request<'_>,
-        new: &Value,
-        old: &Value,
-    ) -> Result<(), ApiError> {
-        if call.info.subresource != "scale" {
-            return self.admission.validate(self, request, Some(new), Some(old)).await;
-        }
-        self.admission.validate(self, request, Some(&scale_of(new)), Some(&scale_of(old))).await
     }
 }
 

@@ -9,10 +9,12 @@ use machinery::rest::{Body, Response};
 use machinery::status::{ApiError, FieldError};
 use machinery::{Value, value};
 
+use super::body::{AFTER_ADMISSION, dedup_owners};
 use super::options::WriteOptions;
 use super::storage::{Change, Changed, Swapped};
 use super::{Api, Call, object_response};
 use crate::admission::Operation;
+use crate::gates::context;
 
 /// Which part of an object a write may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,9 +92,12 @@ impl Api {
             if !applied {
                 self.record(call, Some(&old), &mut new, options);
             }
-            self.mutate(call, &request, &mut new, &old).await?;
+            self.admission.mutate(self, &request, &mut new, Some(&old)).await?;
+            if let Some(warning) = dedup_owners(&mut new, AFTER_ADMISSION) {
+                context::warn(warning);
+            }
             self.before_update(call, part, &mut new, &old)?;
-            self.judge(call, &request, &new, &old).await?;
+            self.admission.validate(self, &request, Some(&new), Some(&old)).await?;
             let mut reservation = self.allocator.reserve(self, call, &mut new, Some(&old), options.dry_run).await?;
             let gone = is_finished(&new, &old) && !call.resource.strategy.holds(&new);
             // Only the time of the record differs: nobody needs to know, unless that is how an object gets a new key.
@@ -188,7 +193,10 @@ impl Api {
         }
         let mut errors = self.validate_metadata(call, new, Some(old));
         match part {
-            Part::Main if matches!(subresource, "" | "scale") => errors.extend(strategy.validate_update(new, old)),
+            Part::Main if matches!(subresource, "" | "scale") => {
+                errors.extend(strategy.validate_update(new, old));
+                errors.extend(strategy.validate_version(&call.served.facts.api_version(), new, Some(old)));
+            }
             Part::Main => errors.extend(strategy.validate_subresource_update(subresource, new, old)),
             Part::Status => errors.extend(strategy.validate_status_update(new, old)),
             Part::Direct => {}

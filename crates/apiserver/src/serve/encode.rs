@@ -7,7 +7,6 @@ use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, StatusCode};
-use jiff::Timestamp;
 use machinery::codec::{cbor, protobuf, yaml};
 use machinery::gvk::GroupVersion;
 use machinery::object::Object;
@@ -18,9 +17,10 @@ use serde_json::json;
 
 use super::body::Answer;
 use super::frames;
+use super::gzip;
 use super::negotiate::{Accepted, Media, Shape, accepted};
 use crate::query::Query;
-use crate::rest::Watched;
+use crate::rest::{Clock, Watched};
 use crate::table::Tables;
 
 /// The pieces a long list is sent in.
@@ -29,7 +29,7 @@ const PIECE: usize = 256 * 1024;
 const EVENTS: usize = 64;
 
 /// Encodes an answer for the client with these headers.
-pub fn encode(headers: &HeaderMap, query: &Query, response: Response) -> http::Response<Answer> {
+pub fn encode(headers: &HeaderMap, query: &Query, response: Response, clock: &Clock) -> http::Response<Answer> {
     let (mut parts, payload) = response.into_parts();
     // Only objects have several forms; what is bytes already says itself what it is.
     let accepted = match &payload {
@@ -44,6 +44,8 @@ pub fn encode(headers: &HeaderMap, query: &Query, response: Response) -> http::R
         }
     };
     let pretty = query.flag("pretty");
+    // Bytes were made elsewhere and are sent as they are; a watch must not wait for its next piece to be full.
+    let packs = matches!(payload, Payload::Value(_) | Payload::Object(_) | Payload::List(_)) && gzip::wanted(headers);
     let (body, content): (Answer, Option<&'static str>) = match payload {
         Payload::Empty => (Answer::Full(None), None),
         Payload::Bytes(bytes) => (bytes.into(), None),
@@ -52,16 +54,17 @@ pub fn encode(headers: &HeaderMap, query: &Query, response: Response) -> http::R
             let media = writable(accepted.media, &tree);
             (tree_bytes(media, &tree, pretty).into(), Some(media.name()))
         }
-        Payload::Object(object) => object_answer(accepted, &object, query, pretty),
-        Payload::List(list) => list_answer(accepted, list, query, pretty),
+        Payload::Object(object) => object_answer(accepted, &object, query, pretty, clock),
+        Payload::List(list) => list_answer(accepted, list, query, pretty, clock),
         Payload::Watch(events) => {
             let watched = parts.extensions.remove::<Watched>();
-            (watch_answer(accepted, events, query, watched), Some(accepted.media.stream_name()))
+            (watch_answer(accepted, events, query, watched, clock.clone()), Some(accepted.media.stream_name()))
         }
     };
     if let Some(content) = content {
         parts.headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static(content));
     }
+    let body = if packs { gzip::compress(body, &mut parts.headers) } else { body };
     http::Response::from_parts(parts, body)
 }
 
@@ -86,9 +89,7 @@ fn tree_bytes(media: Media, tree: &Value, pretty: bool) -> Bytes {
 
 /// The protobuf message of a tree's kind, where it has one.
 fn message_type(tree: &Value) -> Option<&'static facts::Type> {
-    let version = GroupVersion::parse(value::text(tree, "apiVersion"))?;
-    let of = facts::type_of(&version.group, &version.version, value::text(tree, "kind"))?.def();
-    of.message.then_some(of)
+    named_type(value::text(tree, "apiVersion"), value::text(tree, "kind"))
 }
 
 /// The negotiated encoding, or JSON for what has no protobuf form: custom resources, discovery.
@@ -101,9 +102,15 @@ fn object_answer(
     object: &Arc<Object>,
     query: &Query,
     pretty: bool,
+    clock: &Clock,
 ) -> (Answer, Option<&'static str>) {
     let content = Some(accepted.media.name());
     if accepted.media == Media::Protobuf {
+        if accepted.shape == Shape::Whole
+            && let Some(bytes) = object_protobuf(object)
+        {
+            return (Bytes::from(bytes).into(), content);
+        }
         let tree = if accepted.shape == Shape::Whole { object.to_value() } else { partial(object) };
         let media = writable(accepted.media, &tree);
         return (tree_bytes(media, &tree, pretty).into(), Some(media.name()));
@@ -121,7 +128,7 @@ fn object_answer(
                 std::slice::from_ref(object),
                 query,
                 &json!({"resourceVersion": object.revision().to_string()}),
-                Timestamp::now(),
+                clock(),
             );
             (tree_bytes(accepted.media, &table, pretty).into(), content)
         }
@@ -129,11 +136,20 @@ fn object_answer(
     }
 }
 
-fn list_answer(accepted: Accepted, list: List, query: &Query, pretty: bool) -> (Answer, Option<&'static str>) {
+fn list_answer(
+    accepted: Accepted,
+    list: List,
+    query: &Query,
+    pretty: bool,
+    clock: &Clock,
+) -> (Answer, Option<&'static str>) {
     let content = Some(accepted.media.name());
     let metadata = list_metadata(&list);
     match accepted.shape {
         Shape::Whole if accepted.media == Media::Json && !pretty => (list_json(list, &metadata), content),
+        Shape::Whole if accepted.media == Media::Protobuf && item_type(&list).is_some() => {
+            (list_protobuf(list, &metadata), content)
+        }
         Shape::Whole => {
             let items: Vec<Value> = list.items.iter().map(|object| item(object)).collect();
             let tree = json!({"kind": list.kind, "apiVersion": list.api_version, "metadata": metadata, "items": items});
@@ -142,7 +158,7 @@ fn list_answer(accepted: Accepted, list: List, query: &Query, pretty: bool) -> (
         }
         Shape::Table => {
             let kind = list.kind.strip_suffix("List").unwrap_or(&list.kind);
-            let table = Tables::named(&list.api_version, kind).table(&list.items, query, &metadata, Timestamp::now());
+            let table = Tables::named(&list.api_version, kind).table(&list.items, query, &metadata, clock());
             (tree_bytes(accepted.media, &table, pretty).into(), content)
         }
         Shape::Metadata | Shape::MetadataList => {
@@ -209,6 +225,54 @@ fn list_json(list: List, metadata: &Value) -> Answer {
     Answer::Stream(stream::iter([Ok(out.freeze())]).chain(rest).boxed())
 }
 
+/// The protobuf message of a list's items, where they have one.
+fn item_type(list: &List) -> Option<&'static facts::Type> {
+    named_type(&list.api_version, list.kind.strip_suffix("List")?)
+}
+
+fn named_type(api_version: &str, kind: &str) -> Option<&'static facts::Type> {
+    let version = GroupVersion::parse(api_version)?;
+    let of = facts::type_of(&version.group, &version.version, kind)?.def();
+    of.message.then_some(of)
+}
+
+/// An object as protobuf, if it has such a form.
+fn object_protobuf(object: &Object) -> Option<Vec<u8>> {
+    let (api_version, kind) = object.type_meta();
+    let of = named_type(&api_version, &kind)?;
+    Some(protobuf::envelope(&api_version, &kind, object.message(of)))
+}
+
+/// A list as protobuf, in pieces, from messages that were made once for all readers.
+fn list_protobuf(list: List, metadata: &Value) -> Answer {
+    let of = item_type(&list).expect("asked before");
+    // The length of the whole stands before it.
+    let length: usize = list.items.iter().map(|object| protobuf::item_len(object.message(of))).sum();
+    let mut out = protobuf::list_head(&list.api_version, &list.kind, metadata, length);
+    out.reserve(PIECE.min(length + 16));
+    let mut items = list.items.into_iter();
+    let mut fill = move |out: &mut Vec<u8>| -> bool {
+        for object in items.by_ref() {
+            protobuf::put_item(out, object.message(of));
+            if out.len() >= PIECE {
+                return true;
+            }
+        }
+        out.extend_from_slice(&protobuf::LIST_TAIL);
+        false
+    };
+    if !fill(&mut out) {
+        return Bytes::from(out).into();
+    }
+    let rest = stream::unfold(Some(fill), |state| async move {
+        let mut fill = state?;
+        let mut out = Vec::with_capacity(PIECE + 8192);
+        let more = fill(&mut out);
+        Some((Ok(Bytes::from(out)), more.then_some(fill)))
+    });
+    Answer::Stream(stream::iter([Ok(Bytes::from(out))]).chain(rest).boxed())
+}
+
 fn partial(object: &Arc<Object>) -> Value {
     let mut tree = object.to_value();
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": value::remove(&mut tree, "metadata")})
@@ -220,11 +284,12 @@ fn watch_answer(
     events: BoxStream<'static, WatchEvent>,
     query: &Query,
     watched: Option<Watched>,
+    clock: Clock,
 ) -> Answer {
-    let include = query.get("includeObject").to_owned();
-    let mut first_row = true;
+    let mut rows =
+        Rows { query: Query::parse(&format!("includeObject={}", query.get("includeObject"))), tables: None, clock };
     let pieces = events.ready_chunks(EVENTS).map(move |events| {
-        let mut frames = events.iter().map(|event| frame(accepted, event, &include, watched.as_ref(), &mut first_row));
+        let mut frames = events.iter().map(|event| frame(accepted, event, watched.as_ref(), &mut rows));
         match (frames.next(), frames.next()) {
             (Some(only), None) => Ok(only),
             (first, second) => {
@@ -237,14 +302,17 @@ fn watch_answer(
     Answer::Stream(pieces.boxed())
 }
 
+/// What the rows of one watch have in common.
+struct Rows {
+    /// How much of the objects goes along.
+    query: Query,
+    /// The columns, which are said with the first row and known from then on.
+    tables: Option<Tables>,
+    clock: Clock,
+}
+
 /// One event. What is the same for all watchers is made once.
-fn frame(
-    accepted: Accepted,
-    event: &WatchEvent,
-    include: &str,
-    watched: Option<&Watched>,
-    first_row: &mut bool,
-) -> Bytes {
+fn frame(accepted: Accepted, event: &WatchEvent, watched: Option<&Watched>, rows: &mut Rows) -> Bytes {
     let media = accepted.media;
     let (name, object) = match event {
         WatchEvent::Added(object) => ("ADDED", object),
@@ -258,21 +326,20 @@ fn frame(
     match accepted.shape {
         Shape::Whole => frames::shared(media, name, object, || match media {
             Media::Json => json_frame(name, object),
+            Media::Protobuf => match object_protobuf(object) {
+                Some(bytes) => protobuf_frame(name, &bytes),
+                None => tree_frame(media, name, &object.to_value()),
+            },
             _ => tree_frame(media, name, &object.to_value()),
         }),
         Shape::Table => {
             let metadata = json!({"resourceVersion": object.revision().to_string()});
-            let tables = Tables::of(object);
-            let mut table = tables.table(
-                std::slice::from_ref(object),
-                &Query::parse(&format!("includeObject={include}")),
-                &metadata,
-                Timestamp::now(),
-            );
-            // Columns are said once; later rows go without.
-            if !std::mem::take(first_row) {
-                table["columnDefinitions"] = json!([]);
-            }
+            let one = std::slice::from_ref(object);
+            let now = (rows.clock)();
+            let table = match rows.tables {
+                Some(tables) => tables.rows(one, &rows.query, &metadata, now),
+                None => rows.tables.insert(Tables::of(object)).table(one, &rows.query, &metadata, now),
+            };
             tree_frame(media, name, &table)
         }
         Shape::Metadata | Shape::MetadataList => tree_frame(media, name, &partial(object)),
@@ -299,15 +366,19 @@ fn tree_frame(media: Media, name: &str, tree: &Value) -> Bytes {
         Media::Protobuf => {
             // An event's object is an envelope inside a RawExtension; the event itself has none.
             let object = message_type(tree).map(|of| protobuf::encode(tree, of)).unwrap_or_default();
-            let event = protobuf::encode_event(name, &object);
-            let mut frame = BytesMut::with_capacity(event.len() + 4);
-            frame.put_u32(u32::try_from(event.len()).unwrap_or(u32::MAX));
-            frame.put_slice(&event);
-            frame.freeze()
+            protobuf_frame(name, &object)
         }
         Media::Cbor => cbor::encode(&json!({"type": name, "object": tree})).into(),
         Media::Yaml => format!("---\n{}", yaml::encode(&json!({"type": name, "object": tree}))).into(),
     }
+}
+
+fn protobuf_frame(name: &str, object: &[u8]) -> Bytes {
+    let event = protobuf::encode_event(name, object);
+    let mut frame = BytesMut::with_capacity(event.len() + 4);
+    frame.put_u32(u32::try_from(event.len()).unwrap_or(u32::MAX));
+    frame.put_slice(&event);
+    frame.freeze()
 }
 
 fn bookmark(shape: Shape, watched: Option<&Watched>, revision: u64, initial_events_end: bool) -> Value {

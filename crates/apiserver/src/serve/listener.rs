@@ -22,6 +22,7 @@ use super::body::Answer;
 use super::cork::Cork;
 use super::encode::encode;
 use crate::query::Query;
+use crate::rest::Clock;
 
 /// How long a client may take over its TLS handshake and over a request's headers.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -55,7 +56,7 @@ impl Listener {
     }
 
     /// Serves until told to stop, then lets requests under way finish.
-    pub async fn serve(self, handler: Arc<dyn Handler>, mut stop: watch::Receiver<bool>) {
+    pub async fn serve(self, handler: Arc<dyn Handler>, clock: Clock, mut stop: watch::Receiver<bool>) {
         let acceptor = TlsAcceptor::from(self.tls);
         let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let mut connections = JoinSet::new();
@@ -75,10 +76,10 @@ impl Listener {
                 }
             };
             let Ok(place) = places.clone().try_acquire_owned() else { continue };
-            let (acceptor, handler, stop) = (acceptor.clone(), handler.clone(), stop.clone());
+            let (acceptor, handler, clock, stop) = (acceptor.clone(), handler.clone(), clock.clone(), stop.clone());
             connections.spawn(async move {
                 let _place = place;
-                if let Err(error) = connection(stream, address, acceptor, handler, stop).await {
+                if let Err(error) = connection(stream, address, acceptor, handler, clock, stop).await {
                     tracing::debug!(%address, %error, "connection ended");
                 }
             });
@@ -97,6 +98,7 @@ async fn connection(
     address: SocketAddr,
     acceptor: TlsAcceptor,
     handler: Arc<dyn Handler>,
+    clock: Clock,
     mut stop: watch::Receiver<bool>,
 ) -> Result<(), Failure> {
     stream.set_nodelay(true)?;
@@ -111,8 +113,8 @@ async fn connection(
         .collect();
     let peer = Peer::Remote { address, certificates };
     let service = service_fn(move |request: http::Request<Incoming>| {
-        let (handler, peer) = (handler.clone(), peer.clone());
-        async move { Ok::<_, std::convert::Infallible>(exchange(&*handler, peer, request).await) }
+        let (handler, clock, peer) = (handler.clone(), clock.clone(), peer.clone());
+        async move { Ok::<_, std::convert::Infallible>(exchange(&*handler, clock, peer, request).await) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
@@ -144,14 +146,19 @@ async fn connection(
 }
 
 /// One request and its answer.
-async fn exchange(handler: &dyn Handler, peer: Peer, request: http::Request<Incoming>) -> http::Response<Answer> {
+async fn exchange(
+    handler: &dyn Handler,
+    clock: Clock,
+    peer: Peer,
+    request: http::Request<Incoming>,
+) -> http::Response<Answer> {
     let (mut parts, incoming) = request.into_parts();
     parts.extensions.insert(peer);
     let headers = parts.headers.clone();
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     let body = if hyper::body::Body::is_end_stream(&incoming) { Body::Empty } else { later(incoming) };
     let response = handler.handle(Request::from_parts(parts, body)).await;
-    encode(&headers, &query, response)
+    encode(&headers, &query, response, &clock)
 }
 
 /// A body that is read when somebody asks for it, and not beyond the limit.

@@ -4,6 +4,7 @@ mod body;
 mod cork;
 mod encode;
 mod frames;
+mod gzip;
 mod listener;
 pub mod negotiate;
 

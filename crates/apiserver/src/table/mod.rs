@@ -150,8 +150,8 @@ pub struct Tables {
 impl Tables {
     /// For one object.
     pub fn of(object: &Object) -> Self {
-        let tree = object.to_value();
-        Self { list: false, ..Self::named(value::text(&tree, "apiVersion"), value::text(&tree, "kind")) }
+        let (api_version, kind) = object.type_meta();
+        Self { list: false, ..Self::named(&api_version, &kind) }
     }
 
     /// For a list of a kind.
@@ -167,7 +167,13 @@ impl Tables {
 
     /// A Table of these objects. `includeObject` says how much of each goes along.
     pub fn table(&self, objects: &[Arc<Object>], query: &Query, metadata: &Value, now: Timestamp) -> Value {
-        let columns: Vec<Value> = self.printer.columns.iter().map(Column::definition).collect();
+        let mut table = self.rows(objects, query, metadata, now);
+        table["columnDefinitions"] = self.printer.columns.iter().map(Column::definition).collect();
+        table
+    }
+
+    /// As [`Tables::table`], for a client that was told the columns before.
+    pub fn rows(&self, objects: &[Arc<Object>], query: &Query, metadata: &Value, now: Timestamp) -> Value {
         let mut rows: Vec<(Value, Vec<Value>)> = objects
             .iter()
             .map(|object| {
@@ -181,7 +187,7 @@ impl Tables {
         }
         let include = query.get("includeObject");
         let rows: Vec<Value> = rows.into_iter().map(|(tree, cells)| self.row(tree, cells, include)).collect();
-        json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": columns, "rows": rows})
+        json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": [], "rows": rows})
     }
 
     fn cells(&self, tree: &Value, now: Timestamp) -> Vec<Value> {

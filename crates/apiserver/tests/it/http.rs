@@ -34,7 +34,11 @@ impl Answer {
     /// What the server warned about.
     pub fn warnings(&self) -> Vec<String> {
         let texts = self.headers.get_all("warning").iter().filter_map(|value| value.to_str().ok());
-        texts.map(|text| text.trim_start_matches("299 - ").trim_matches('"').replace("\\\"", "\"")).collect()
+        let unquoted = |text: &str| {
+            let text = text.strip_prefix("299 - \"").and_then(|text| text.strip_suffix('"')).unwrap_or(text);
+            text.replace("\\\"", "\"")
+        };
+        texts.map(unquoted).collect()
     }
 }
 

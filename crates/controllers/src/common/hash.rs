@@ -1,5 +1,7 @@
 //! Hashes that end up in names and labels.
 
+use machinery::names::SAFE;
+
 /// FNV-1a, 32 bits: what upstream hashes templates with.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fnv32(u32);
@@ -19,9 +21,6 @@ impl Fnv32 {
         self.0
     }
 }
-
-/// Letters and digits that form no words and are not mistaken for each other.
-const SAFE: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// A number's decimal digits, each mapped to a safe letter.
 pub(crate) fn safe_encode(number: u32) -> String {

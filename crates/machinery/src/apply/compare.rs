@@ -131,6 +131,10 @@ fn objects(olds: &Object, news: &Object, kind: Kind<'_>) -> Result<Nodes, String
                 (key, Some(old), None)
             }
         };
+        // Most of an object stays as it was, and that is seen without a path for every field of it.
+        if old == new {
+            continue;
+        }
         let (below, declared) = kind.child(key).unwrap_or((Kind::Opaque, None));
         let below = value(old, new, below)?;
         nodes.push(field_element(key, declared), below);
@@ -163,6 +167,7 @@ fn lists(olds: &[Value], news: &[Value], kind: Kind<'_>) -> Result<Nodes, String
         let below = match (old, new) {
             ([], [(_, new)]) => value(None, Some(new), kind.item())?,
             ([(_, old)], []) => value(Some(old), None, kind.item())?,
+            ([(_, old)], [(_, new)]) if old == new => Nodes::default(),
             ([(_, old)], [(_, new)]) => value(Some(old), Some(new), kind.item())?,
             // Items that cannot be told apart are owned together.
             ([_, _, ..], [_, _, ..]) => {

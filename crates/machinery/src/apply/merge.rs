@@ -35,16 +35,19 @@ pub(super) fn merge(live: &Value, config: &Value, kind: Kind<'_>) -> Result<Valu
 }
 
 fn objects(olds: &Object, news: &Object, kind: Kind<'_>) -> Result<Value, String> {
-    let mut merged = olds.clone();
-    for (key, new) in news {
-        let value = match olds.get(key) {
-            Some(old) => {
+    let mut merged = Object::new();
+    for (key, old) in olds {
+        let value = match news.get(key) {
+            Some(new) => {
                 let (below, _) = kind.child(key).unwrap_or((Kind::Opaque, None));
                 merge(old, new, below).map_err(|error| format!(".{key}{error}"))?
             }
-            None => new.clone(),
+            None => old.clone(),
         };
         merged.insert(key.clone(), value);
+    }
+    for (key, new) in news.iter().filter(|(key, _)| !olds.contains_key(*key)) {
+        merged.insert(key.clone(), new.clone());
     }
     Ok(Value::Object(merged))
 }

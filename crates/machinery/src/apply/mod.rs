@@ -237,7 +237,12 @@ impl FieldManager<'_> {
             fields,
             time: last.as_ref().and_then(|last| last.time.clone()),
         });
-        let merged = match last.filter(|last| !last.fields.is_empty()) {
+        // Most applies name all they named before: then nothing can go, and finding that out the long way costs most of them.
+        let named = |last: &Owner| {
+            let now = managed.owners.iter().rev().find(|owner| owner.id == *id);
+            now.is_some_and(|now| last.fields.clone().difference(&now.fields).is_empty())
+        };
+        let merged = match last.filter(|last| !named(last)) {
             Some(last) => self.prune(merged, &managed, &last),
             None => merged,
         };

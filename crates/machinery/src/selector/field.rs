@@ -44,6 +44,17 @@ impl FieldSelector {
         Ok(Self { requirements: terms.into_iter().map(requirement).collect::<Result<_, String>>()? })
     }
 
+    /// With other names of the fields. The error is the field for which there is none.
+    pub fn renamed(mut self, name: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
+        for requirement in &mut self.requirements {
+            match name(&requirement.field) {
+                Some(field) => requirement.field = field,
+                None => return Err(std::mem::take(&mut requirement.field)),
+            }
+        }
+        Ok(self)
+    }
+
     /// Whether it selects every object.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()

@@ -28,11 +28,26 @@ impl Run {
     }
 }
 
+/// What bodies and answers are encoded in.
+#[derive(Debug, Clone, Copy)]
+pub struct Media {
+    pub accept: &'static str,
+    pub content: &'static str,
+}
+
+/// As most clients have it.
+pub const JSON: Media = Media { accept: "application/json", content: "application/json" };
+
 /// A request: its path and its body.
 pub type Make = Arc<dyn Fn(usize) -> (Method, String, Option<Bytes>) + Send + Sync>;
 
 /// Sends requests 0 to `count`, [`CONCURRENCY`] at a time.
 pub async fn run(target: &Target, count: usize, make: Make) -> Result<Run, Failure> {
+    run_as(target, count, JSON, make).await
+}
+
+/// As [`run`], in another encoding.
+pub async fn run_as(target: &Target, count: usize, media: Media, make: Make) -> Result<Run, Failure> {
     let next = Arc::new(AtomicUsize::new(0));
     let mut workers = JoinSet::new();
     let begun = Instant::now();
@@ -48,7 +63,7 @@ pub async fn run(target: &Target, count: usize, make: Make) -> Result<Run, Failu
                 }
                 let (method, path, body) = make(number);
                 let sent = Instant::now();
-                send(&client, method, &path, body).await?;
+                send_as(&client, media, method, &path, body).await?;
                 latencies.push(sent.elapsed());
             }
         });
@@ -62,11 +77,22 @@ pub async fn run(target: &Target, count: usize, make: Make) -> Result<Run, Failu
 
 /// Sends one request and takes its whole answer; how many bytes that was.
 pub async fn send(client: &Client, method: Method, path: &str, body: Option<Bytes>) -> Result<usize, Failure> {
+    send_as(client, JSON, method, path, body).await
+}
+
+/// As [`send`], in another encoding.
+pub async fn send_as(
+    client: &Client,
+    media: Media,
+    method: Method,
+    path: &str,
+    body: Option<Bytes>,
+) -> Result<usize, Failure> {
     let request = http::Request::builder()
         .method(method)
         .uri(path)
-        .header("accept", "application/json")
-        .header("content-type", "application/json")
+        .header("accept", media.accept)
+        .header("content-type", media.content)
         .body(body.map_or(Body::Empty, Body::Bytes))?;
     let response = client.request(request).await?;
     let status = response.status();

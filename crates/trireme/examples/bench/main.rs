@@ -12,6 +12,7 @@ mod report;
 mod scheduler;
 mod services;
 mod watches;
+mod wire;
 
 use std::time::Duration;
 
@@ -103,6 +104,7 @@ async fn whole_control_plane() -> Result<(), Failure> {
     let begun = std::time::Instant::now();
     let mut server = Server::start(start(&["--disable-agent"])).await;
     Line::new("ready_empty").figure("ms", begun.elapsed().as_secs_f64() * 1e3).at_most("ms", 200.0).print();
+    wire::openapi(&server.client()).await?;
     // Idle is what is left after start-up's own garbage went back to the system.
     tokio::time::sleep(Duration::from_secs(5)).await;
     let id = server.id().ok_or("the server is gone")?;
@@ -146,13 +148,15 @@ async fn api_server() -> Result<(), Failure> {
 
 /// What can be measured of any API server.
 async fn requests(target: &Target) -> Result<(), Failure> {
-    let spaces = ["bench-create", "bench-list", "bench-watch", "bench-idle", "full"];
+    let spaces = ["bench-create", "bench-list", "bench-watch", "bench-wire", "bench-idle", "full"];
     for space in spaces {
         pods::space(target.client(), space).await?;
     }
     pods::creates(target, "bench-create").await?;
     pods::gets(target, "bench-create").await?;
     pods::lists(target, "bench-list").await?;
+    wire::protobuf_lists(target, "bench-list").await?;
+    wire::patches(target, "bench-wire").await?;
     watches::fan_out(target, "bench-watch").await?;
     if target.process.is_none() {
         for space in spaces {

@@ -327,8 +327,11 @@ impl Strategy for Policies {
         }
         match_conditions(&spec.at("matchConditions"), &mut errors);
         for variable in spec.at("variables").items() {
-            if errors.required_text(&variable.at("name")) && !is_identifier(variable.text_at("name")) {
-                errors.invalid(&variable.at("name"), "name is not a valid CEL identifier");
+            let name = variable.at("name");
+            if name.text().trim().is_empty() {
+                errors.required(&name, "name is not specified");
+            } else if !is_identifier(name.text()) {
+                errors.invalid(&name, "must be a valid CEL identifier");
             }
             if variable.text_at("expression").trim().is_empty() {
                 errors.required(&variable.at("expression"), "expression is not specified");

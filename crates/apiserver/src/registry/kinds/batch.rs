@@ -553,6 +553,10 @@ fn job_status(job: &At<'_, '_>, errors: &mut Errors) {
         (complete && !met, "cannot set Complete=True condition without the SuccessCriteriaMet=true condition"),
         (met && failed, "cannot set SuccessCriteriaMet=True and Failed=true conditions"),
         (met && target, "cannot set SuccessCriteriaMet=True and FailureTarget=true conditions"),
+        (
+            job.has("spec.successPolicy") && complete && !met,
+            "cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True",
+        ),
     ] {
         if wrong {
             errors.push(without_value(&conditions, detail));

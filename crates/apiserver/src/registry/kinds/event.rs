@@ -60,6 +60,75 @@ impl Strategy for Events {
     fn validate_update(&self, new: &Value, _old: &Value) -> Vec<FieldError> {
         self.validate(new)
     }
+
+    fn validate_version(&self, api_version: &str, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        let mut errors = Errors::new();
+        if api_version == "events.k8s.io/v1" {
+            match old {
+                None => strict(&At::root(new), &mut errors),
+                Some(old) => frozen(&At::root(new), &At::root(old), &mut errors),
+            }
+        }
+        errors.into_vec()
+    }
+}
+
+/// A new event of the newer group says everything in the newer way.
+fn strict(event: &At<'_, '_>, errors: &mut Errors) {
+    series(event, errors);
+    errors.required_text(&event.at("eventTime"));
+    let kind = event.at("type");
+    if !matches!(kind.text(), "Normal" | "Warning") {
+        errors.invalid_value(&kind, "", format!("has invalid value: {}", kind.text()));
+    }
+    for field in ["firstTimestamp", "lastTimestamp", "count", "source"] {
+        let old = event.at(field);
+        let set = match field {
+            "count" => old.int().unwrap_or(0) != 0,
+            "source" => !old.text_at("component").is_empty() || !old.text_at("host").is_empty(),
+            _ => old.is_set(),
+        };
+        if set {
+            errors.invalid_value(&old, "", "needs to be unset");
+        }
+    }
+}
+
+/// Only the series of an event goes on.
+fn frozen(new: &At<'_, '_>, old: &At<'_, '_>, errors: &mut Errors) {
+    if new.at("series").value() != old.at("series").value() {
+        series(new, errors);
+    }
+    for (shown, field) in [
+        ("involvedObject", "involvedObject"),
+        ("reason", "reason"),
+        ("message", "message"),
+        ("source", "source"),
+        ("firstTimestamp", "firstTimestamp"),
+        ("lastTimestamp", "lastTimestamp"),
+        ("count", "count"),
+        ("reason", "reason"),
+        ("type", "type"),
+        ("eventTime", "eventTime"),
+        ("action", "action"),
+        ("related", "related"),
+        ("reportingController", "reportingComponent"),
+        ("reportingInstance", "reportingInstance"),
+    ] {
+        errors.immutable(&new.named(shown, field), &old.named(shown, field));
+    }
+}
+
+fn series(event: &At<'_, '_>, errors: &mut Errors) {
+    let series = event.at("series");
+    if !series.is_set() {
+        return;
+    }
+    let count = series.at("count");
+    if count.int().unwrap_or(0) < 2 {
+        errors.invalid_value(&count, "", "should be at least 2");
+    }
+    errors.required_text(&series.at("lastObservedTime"));
 }
 
 /// What events have since they say when they happened.

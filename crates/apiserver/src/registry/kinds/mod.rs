@@ -11,10 +11,13 @@ mod common;
 mod config;
 mod cron;
 mod definition;
+mod devices;
 mod endpoints;
 mod event;
 mod expressions;
 mod flowcontrol;
+mod groups;
+mod migration;
 mod names;
 mod namespace;
 mod networking;
@@ -24,7 +27,9 @@ mod policy;
 mod quota;
 mod rbac;
 mod service;
+mod slices;
 mod storage;
+mod trust;
 mod volume;
 
 use super::strategy::{Plain, Strategy};
@@ -68,7 +73,10 @@ pub fn strategy(group: &str, kind: &str) -> &'static dyn Strategy {
         ("batch", "CronJob") => &batch::CronJobs,
         ("batch", "Job") => &batch::Jobs,
         ("certificates.k8s.io", "CertificateSigningRequest") => &certificates::SigningRequests,
+        ("certificates.k8s.io", "ClusterTrustBundle") => &trust::TrustBundles,
+        ("certificates.k8s.io", "PodCertificateRequest") => &trust::PodCertificateRequests,
         ("coordination.k8s.io", "Lease") => &policy::Leases,
+        ("coordination.k8s.io", "LeaseCandidate") => &migration::LeaseCandidates,
         ("discovery.k8s.io", "EndpointSlice") => &endpoints::EndpointSlices,
         ("flowcontrol.apiserver.k8s.io", "FlowSchema") => &flowcontrol::FlowSchemas,
         ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration") => &flowcontrol::PriorityLevels,
@@ -83,23 +91,22 @@ pub fn strategy(group: &str, kind: &str) -> &'static dyn Strategy {
         ("rbac.authorization.k8s.io", "ClusterRoleBinding") => &rbac::Bindings { namespaced: false },
         ("rbac.authorization.k8s.io", "Role") => &rbac::Roles { namespaced: true },
         ("rbac.authorization.k8s.io", "RoleBinding") => &rbac::Bindings { namespaced: true },
+        ("resource.k8s.io", "DeviceClass") => &devices::DeviceClasses,
+        ("resource.k8s.io", "DeviceTaintRule") => &devices::DeviceTaintRules,
+        ("resource.k8s.io", "ResourceClaim") => &devices::Claims,
+        ("resource.k8s.io", "ResourceClaimTemplate") => &devices::ClaimTemplates,
+        ("resource.k8s.io", "ResourcePoolStatusRequest") => &devices::PoolStatusRequests,
+        ("resource.k8s.io", "ResourceSlice") => &slices::ResourceSlices,
+        ("scheduling.k8s.io", "PodGroup") => &groups::PodGroups,
         ("scheduling.k8s.io", "PriorityClass") => &policy::PriorityClasses,
+        ("scheduling.k8s.io", "Workload") => &groups::Workloads,
         ("storage.k8s.io", "CSIDriver") => &storage::CsiDrivers,
         ("storage.k8s.io", "CSINode") => &storage::CsiNodes,
         ("storage.k8s.io", "CSIStorageCapacity") => &storage::CsiStorageCapacities,
         ("storage.k8s.io", "StorageClass") => &storage::StorageClasses,
         ("storage.k8s.io", "VolumeAttachment") => &storage::VolumeAttachments,
         ("storage.k8s.io", "VolumeAttributesClass") => &storage::VolumeAttributesClasses,
-        ("resource.k8s.io", "ResourceSlice" | "DeviceClass" | "DeviceTaintRule") => &Counted,
+        ("storagemigration.k8s.io", "StorageVersionMigration") => &migration::Migrations,
         _ => &Plain,
-    }
-}
-
-/// A kind whose changes of intent are counted, and nothing more.
-struct Counted;
-
-impl Strategy for Counted {
-    fn counts_generations(&self) -> bool {
-        true
     }
 }

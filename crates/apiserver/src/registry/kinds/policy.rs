@@ -240,7 +240,7 @@ impl Strategy for Leases {
 }
 
 /// Upstream names the strategy within itself.
-fn lease_strategy(at: &At<'_, '_>, errors: &mut Errors) {
+pub fn lease_strategy(at: &At<'_, '_>, errors: &mut Errors) {
     let strategy = at.at("strategy");
     if !strategy.text().contains('/') {
         errors.one_of(&strategy, &["OldestEmulationVersion"]);

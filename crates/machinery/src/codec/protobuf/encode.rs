@@ -5,25 +5,65 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use facts::{Label, Member, Proto, Shape, Type, Wire};
 use serde_json::Value;
 
-use super::wire::{FIXED64, put_bytes, put_number, put_tag};
+use super::wire::{BYTES, FIXED64, put_bytes, put_number, put_tag, put_varint};
 use super::{MAGIC, special};
 use crate::value;
 
 /// An object of a type in its envelope. `apiVersion` and `kind` are the object's own.
 pub fn encode(object: &Value, of: &Type) -> Vec<u8> {
+    envelope(value::text(object, "apiVersion"), value::text(object, "kind"), &encode_message(object, of))
+}
+
+/// The message of an object, without what names its kind.
+pub fn encode_message(object: &Value, of: &Type) -> Vec<u8> {
     let mut raw = Vec::with_capacity(512);
     message(object, of, &mut raw);
-    let mut types = Vec::new();
-    put_bytes(&mut types, 1, value::text(object, "apiVersion").as_bytes());
-    put_bytes(&mut types, 2, value::text(object, "kind").as_bytes());
+    raw
+}
+
+/// A message in its envelope.
+pub fn envelope(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(raw.len() + 64);
-    out.extend_from_slice(MAGIC);
-    put_bytes(&mut out, 1, &types);
-    put_bytes(&mut out, 2, &raw);
-    // The encoding and the content type of the raw bytes: none, as upstream writes.
-    put_bytes(&mut out, 3, b"");
-    put_bytes(&mut out, 4, b"");
+    put_types(api_version, kind, &mut out);
+    put_bytes(&mut out, 2, raw);
+    out.extend_from_slice(&LIST_TAIL);
     out
+}
+
+/// What ends an envelope: the encoding and the content type of the raw bytes, which are none, as upstream writes.
+pub const LIST_TAIL: [u8; 4] = [0x1a, 0, 0x22, 0];
+
+/// The beginning of a list up to its items, which take so many bytes by [`item_len`].
+pub fn list_head(api_version: &str, kind: &str, metadata: &Value, items: usize) -> Vec<u8> {
+    let of = facts::type_named("io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta").expect("a type of every list").def();
+    let mut raw = Vec::new();
+    nested(&mut raw, 1, |out| message(metadata, of, out));
+    let mut out = Vec::with_capacity(raw.len() + 64);
+    put_types(api_version, kind, &mut out);
+    put_tag(&mut out, 2, BYTES);
+    put_varint(&mut out, (raw.len() + items) as u64);
+    out.extend_from_slice(&raw);
+    out
+}
+
+/// How many bytes a message takes as an item of a list.
+pub fn item_len(message: &[u8]) -> usize {
+    let mut length = Vec::with_capacity(5);
+    put_varint(&mut length, message.len() as u64);
+    1 + length.len() + message.len()
+}
+
+/// Appends a message as an item of a list.
+pub fn put_item(out: &mut Vec<u8>, message: &[u8]) {
+    put_bytes(out, 2, message);
+}
+
+fn put_types(api_version: &str, kind: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(MAGIC);
+    nested(out, 1, |out| {
+        put_bytes(out, 1, api_version.as_bytes());
+        put_bytes(out, 2, kind.as_bytes());
+    });
 }
 
 /// A `metav1.WatchEvent` around an object that is encoded already.

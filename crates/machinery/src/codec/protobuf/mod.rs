@@ -14,7 +14,7 @@ use crate::gvk::GroupVersion;
 use crate::status::ApiError;
 use crate::value;
 
-pub use encode::{encode, encode_event};
+pub use encode::{LIST_TAIL, encode, encode_event, encode_message, envelope, item_len, list_head, put_item};
 
 /// What every object starts with.
 pub const MAGIC: &[u8] = b"k8s\0";

@@ -1,0 +1,457 @@
+//! ResourceSlices: the devices that a driver has, on which nodes, and what of them can be shared.
+
+use machinery::quantity::Quantity;
+use machinery::status::FieldError;
+use machinery::{Value, names};
+
+use super::super::strategy::Strategy;
+use super::common::{At, Errors};
+use super::devices::{binding_conditions, device_taint, pool_name, qualified, set, slice};
+use super::pod::scheduling;
+use super::pod::volumes::csi_driver_name;
+
+const MOST_DEVICES: usize = 128;
+/// Devices with taints, counters or lists are larger, so there may be fewer.
+const MOST_LARGE_DEVICES: usize = 64;
+const MOST_COUNTER_SETS: usize = 8;
+const MOST_COUNTERS: usize = 32;
+const MOST_CONSUMED_SETS: usize = 2;
+const MOST_ATTRIBUTES: usize = 32;
+const MOST_ATTRIBUTE_VALUES: usize = 48;
+const MOST_VALUE: usize = 64;
+const MOST_TAINTS: usize = 16;
+const MOST_OPTIONS: usize = 10;
+
+/// ResourceSlices.
+pub struct ResourceSlices;
+
+impl Strategy for ResourceSlices {
+    fn counts_generations(&self) -> bool {
+        true
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        &["spec.driver", "spec.nodeName", "spec.pool.name"]
+    }
+
+    fn validate(&self, slice: &Value) -> Vec<FieldError> {
+        let mut errors = Errors::new();
+        spec(&At::root(slice).at("spec"), None, &mut errors);
+        errors.into_vec()
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+        let mut errors = Errors::new();
+        spec(&At::root(new).at("spec"), Some(&At::root(old).at("spec")), &mut errors);
+        errors.into_vec()
+    }
+}
+
+fn spec(spec: &At<'_, '_>, old: Option<&At<'_, '_>>, errors: &mut Errors) {
+    csi_driver_name(&spec.at("driver"), errors);
+    let pool = spec.at("pool");
+    pool_name(&pool.at("name"), errors);
+    errors.positive(&pool.at("resourceSliceCount"));
+    if pool.at("generation").int().unwrap_or(0) < 0 {
+        errors.invalid_int(&pool.at("generation"), "must be greater than or equal to zero");
+    }
+    if let Some(old) = old {
+        for field in ["pool.name", "driver", "nodeName"] {
+            errors.immutable(&spec.at(field), &old.at(field));
+        }
+    }
+    place(spec, errors);
+    let (devices, counters) = (spec.at("devices"), spec.at("sharedCounters"));
+    if counters.is_set() && devices.is_set() {
+        errors.invalid_value(spec, "", "only one of `sharedCounters` or `devices` is allowed");
+    }
+    let large = devices.items().any(|device| {
+        let lists = ["bools", "ints", "strings", "versions"];
+        let listed = |attribute: At<'_, '_>| lists.iter().any(|list| attribute.has(list));
+        !device.at("taints").is_empty()
+            || !device.at("consumesCounters").is_empty()
+            || device.at("attributes").entries().any(|(_, attribute)| listed(attribute))
+    });
+    let most = if large { MOST_LARGE_DEVICES } else { MOST_DEVICES };
+    let chosen = spec.at("perDeviceNodeSelection").flag();
+    let known = old.map(|old| old.at("devices"));
+    set(
+        &devices,
+        most,
+        |device| device.text_at("name"),
+        errors,
+        |device, errors| {
+            let index = known
+                .as_ref()
+                .and_then(|known| known.items().position(|old| old.text_at("name") == device.text_at("name")));
+            let before = known.as_ref().zip(index).map(|(known, index)| known.index(index));
+            self::device(device, before.as_ref(), chosen, errors);
+        },
+    );
+    set(
+        &counters,
+        MOST_COUNTER_SETS,
+        |counters| counters.text_at("name"),
+        errors,
+        |counters, errors| {
+            counted(counters, "name", errors);
+        },
+    );
+}
+
+/// On which nodes the devices are: said in exactly one way.
+fn place(spec: &At<'_, '_>, errors: &mut Errors) {
+    let mut said = Vec::new();
+    let node = spec.at("nodeName");
+    if node.is_set() {
+        if node.text().is_empty() {
+            errors.invalid(&node, "must be either unset or set to a non-empty string");
+        } else {
+            said.push("`nodeName`");
+            errors.problems(&node, names::name_is_dns_subdomain(node.text(), false));
+        }
+    }
+    let selector = spec.at("nodeSelector");
+    if selector.is_set() {
+        said.push("`nodeSelector`");
+        scheduling::node_selector(&selector, errors);
+        let terms = selector.at("nodeSelectorTerms");
+        if terms.len() != 1 {
+            errors.invalid(&terms, "must have exactly one node selector term");
+        }
+    }
+    for (field, shown) in [("allNodes", "`allNodes`"), ("perDeviceNodeSelection", "`perDeviceNodeSelection`")] {
+        only_true(&spec.at(field), shown, &mut said, errors);
+    }
+    let detail = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required";
+    match said.len() {
+        0 => errors.required(spec, detail),
+        1 => {}
+        _ => {
+            let shown = format!("{{{}}}", said.join(", "));
+            errors.invalid_value(spec, shown, format!("{detail}, but multiple fields are set"));
+        }
+    }
+}
+
+fn only_true(at: &At<'_, '_>, shown: &'static str, said: &mut Vec<&'static str>, errors: &mut Errors) {
+    match at.value() {
+        Value::Bool(true) => said.push(shown),
+        Value::Null => {}
+        _ => errors.invalid(at, "must be either unset or set to true"),
+    }
+}
+
+fn device(device: &At<'_, '_>, old: Option<&At<'_, '_>>, chosen: bool, errors: &mut Errors) {
+    let name = device.at("name");
+    errors.problems(&name, names::is_dns1123_label(name.text()));
+    let (attributes, capacity) = (device.at("attributes"), device.at("capacity"));
+    let all = attributes.len() + capacity.len();
+    if all > MOST_ATTRIBUTES {
+        let detail = format!("the total number of attributes and capacities must not exceed {MOST_ATTRIBUTES}");
+        errors.invalid_value(device, all, detail);
+    }
+    let listed = |attribute: &At<'_, '_>| -> usize {
+        ["bools", "ints", "strings", "versions"].iter().map(|list| attribute.at(list).len()).sum::<usize>().max(1)
+    };
+    let values: usize = attributes.entries().map(|(_, attribute)| listed(&attribute)).sum();
+    if values > MOST_ATTRIBUTE_VALUES {
+        let detail = format!("the total number of attribute values must not exceed {MOST_ATTRIBUTE_VALUES}");
+        errors.invalid_value(device, values, detail);
+    }
+    for (key, attribute) in attributes.entries() {
+        qualified(&attributes, key, errors);
+        self::attribute(&attribute, errors);
+    }
+    let changed = |field: &str| old.is_none_or(|old| old.at(field).value() != device.at(field).value());
+    if changed("capacity") {
+        let shared = device.at("allowMultipleAllocations").flag();
+        for (key, amount) in capacity.entries() {
+            qualified(&capacity, key, errors);
+            let policy = amount.at("requestPolicy");
+            if policy.is_set() && !shared {
+                errors.forbidden(&policy, "allowMultipleAllocations must be true");
+            } else if policy.is_set() {
+                request_policy(&policy, amount.at("value").quantity(), errors);
+            }
+        }
+    }
+    if changed("taints") {
+        slice(&device.at("taints"), MOST_TAINTS, errors, |taint, errors| device_taint(taint, None, errors));
+    }
+    set(
+        &device.at("consumesCounters"),
+        MOST_CONSUMED_SETS,
+        |consumed| consumed.text_at("counterSet"),
+        errors,
+        |consumed, errors| counted(consumed, "counterSet", errors),
+    );
+    device_place(device, chosen, errors);
+    binding_conditions(device, errors);
+}
+
+/// On which nodes one device is, if the slice leaves it to the devices.
+fn device_place(device: &At<'_, '_>, chosen: bool, errors: &mut Errors) {
+    let (node, selector) = (device.at("nodeName"), device.at("nodeSelector"));
+    if !chosen {
+        if node.is_set() || selector.is_set() || device.has("allNodes") {
+            let detail = "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
+            errors.invalid_value(device, Value::Null, detail);
+        }
+        return;
+    }
+    let mut said = Vec::new();
+    if node.is_set() && node.text().is_empty() {
+        errors.invalid(&node, "must not be empty");
+    } else if node.is_set() {
+        said.push("`nodeName`");
+        errors.problems(&node, names::name_is_dns_subdomain(node.text(), false));
+    }
+    if selector.is_set() {
+        said.push("`nodeSelector`");
+        scheduling::node_selector(&selector, errors);
+    }
+    only_true(&device.at("allNodes"), "`allNodes`", &mut said, errors);
+    let detail = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
+    match said.len() {
+        0 => errors.required(device, detail),
+        1 => {}
+        _ => errors.invalid_value(device, format!("{{{}}}", said.join(", ")), detail),
+    }
+}
+
+/// A named set of counters, or what is taken from one.
+fn counted(at: &At<'_, '_>, name: &str, errors: &mut Errors) {
+    let set = at.at(name);
+    if errors.required_text(&set) {
+        errors.problems(&set, names::is_dns1123_label(set.text()));
+    }
+    let counters = at.at("counters");
+    if counters.is_empty() {
+        return errors.required(&counters, "");
+    }
+    if counters.len() > MOST_COUNTERS {
+        return errors.too_many(&counters, MOST_COUNTERS);
+    }
+    for (key, _) in counters.entries() {
+        for problem in names::is_dns1123_label(key) {
+            errors.invalid_value(&counters, key, problem);
+        }
+    }
+}
+
+fn attribute(at: &At<'_, '_>, errors: &mut Errors) {
+    let mut said = 0;
+    for field in ["bool", "int", "string", "version"] {
+        let value = at.at(field);
+        if value.is_set() {
+            said += 1;
+            text_value(&value, field == "version", errors);
+        }
+    }
+    for (field, versions) in [("bools", false), ("ints", false), ("strings", false), ("versions", true)] {
+        let list = at.at(field);
+        if !list.is_set() {
+            continue;
+        }
+        said += 1;
+        if list.is_empty() {
+            errors.invalid(&list, "must not be empty if specified");
+        }
+        for value in list.items() {
+            text_value(&value, versions, errors);
+        }
+    }
+    match said {
+        0 => errors.invalid_value(at, "", "exactly one value must be specified"),
+        1 => {}
+        _ => errors.invalid(at, "exactly one value must be specified"),
+    }
+}
+
+fn text_value(at: &At<'_, '_>, version: bool, errors: &mut Errors) {
+    if version && !is_semantic_version(at.text()) {
+        errors.invalid_text(at, "must be a string compatible with semver.org spec 2.0.0");
+    }
+    if at.text().len() > MOST_VALUE {
+        errors.too_long(at, MOST_VALUE);
+    }
+}
+
+/// Three numbers, then what was before the release, then what was built.
+pub fn is_semantic_version(text: &str) -> bool {
+    let (text, build) = text.split_once('+').map_or((text, None), |(text, build)| (text, Some(build)));
+    let (core, early) = text.split_once('-').map_or((text, None), |(core, early)| (core, Some(early)));
+    let number = |part: &str| {
+        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()) && (part == "0" || !part.starts_with('0'))
+    };
+    let word = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    core.split('.').count() == 3
+        && core.split('.').all(number)
+        && early.is_none_or(|early| {
+            early.split('.').all(|part| word(part) && (number(part) || !part.bytes().all(|byte| byte.is_ascii_digit())))
+        })
+        && build.is_none_or(|build| build.split('.').all(word))
+}
+
+/// How much of a capacity can be asked for.
+fn request_policy(policy: &At<'_, '_>, capacity: Option<Quantity>, errors: &mut Errors) {
+    let (values, range, default) = (policy.at("validValues"), policy.at("validRange"), policy.at("default"));
+    let Some(capacity) = capacity else { return };
+    if !values.is_empty() && range.is_set() {
+        let detail =
+            "exactly one policy can be specified, cannot specify \"validValues\" and \"validRange\" at the same time";
+        return errors.forbidden(policy, detail);
+    }
+    if !values.is_empty() {
+        match default.quantity() {
+            None => errors.required(&default, "required when validValues is defined"),
+            Some(default) => valid_values(&values, &default, &capacity, errors),
+        }
+    } else if range.is_set() {
+        match default.quantity() {
+            None => errors.required(&default, "required when validRange is defined"),
+            Some(default) => valid_range(&range, &default, &capacity, errors),
+        }
+    }
+}
+
+fn valid_values(values: &At<'_, '_>, default: &Quantity, capacity: &Quantity, errors: &mut Errors) {
+    let amounts: Vec<Quantity> = values.items().filter_map(|value| value.quantity()).collect();
+    for (index, pair) in amounts.windows(2).enumerate() {
+        if pair[0] > pair[1] {
+            let detail = "values must be sorted in ascending order";
+            errors.invalid_value(&values.index(index + 1), pair[1].to_string(), detail);
+        }
+    }
+    slice(values, MOST_OPTIONS, errors, |value, errors| {
+        if let Some(option) = value.quantity().filter(|option| option > capacity) {
+            errors.invalid_value(
+                value,
+                option.to_string(),
+                format!("option is larger than capacity value: {capacity}"),
+            );
+        }
+    });
+    if !amounts.contains(default) {
+        let detail = "default value is not valid according to the requestPolicy";
+        errors.invalid_value(values, default.to_string(), detail);
+    }
+}
+
+fn valid_range(range: &At<'_, '_>, default: &Quantity, capacity: &Quantity, errors: &mut Errors) {
+    let (min, max, step) = (range.at("min"), range.at("max"), range.at("step"));
+    let Some(low) = min.quantity() else { return errors.required(&min, "required when validRange is defined") };
+    let mut say =
+        |at: &At<'_, '_>, shown: &Quantity, detail: String| errors.invalid_value(at, shown.to_string(), detail);
+    if low > *capacity {
+        say(&min, &low, format!("min is larger than capacity value: {capacity}"));
+    }
+    if *default < low {
+        say(&range.at("default"), default, format!("default is less than min: {low}"));
+    }
+    if let Some(high) = max.quantity() {
+        if low > high {
+            say(&max, &low, format!("min is larger than max: {high}"));
+        }
+        if high > *capacity {
+            say(&max, &high, format!("max is larger than capacity value: {capacity}"));
+        }
+        if *default > high {
+            say(&range.at("default"), default, format!("default is more than max: {high}"));
+        }
+    }
+    let Some(by) = step.quantity() else { return };
+    if by.signum() <= 0 {
+        return say(&step, &by, "must be greater than zero".to_owned());
+    }
+    let mut first = low.clone();
+    first.add(&by);
+    if first > *capacity {
+        say(&step, &by, format!("one step {first} is larger than capacity value: {capacity}"));
+    }
+    for value in [Some(default.clone()), max.quantity()].into_iter().flatten() {
+        let thousandths = |quantity: &Quantity| i128::from(quantity.milli_value());
+        if (thousandths(&value) - thousandths(&low)) % thousandths(&by).max(1) != 0 {
+            say(&step, &value, format!("value is not a multiple of a given step ({by}) from ({low})"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(spec: Value, expected: &[&str]) {
+        let slice = json!({"metadata": {"name": "s"}, "spec": spec});
+        let found: Vec<String> = ResourceSlices.validate(&slice).iter().map(ToString::to_string).collect();
+        assert_eq!(found, expected, "{slice}");
+    }
+
+    fn with(devices: Value) -> Value {
+        json!({"driver": "d.example.com", "pool": {"name": "p", "resourceSliceCount": 1}, "nodeName": "n", "devices": devices})
+    }
+
+    #[test]
+    fn slices_say_once_where_their_devices_are() {
+        check(with(json!([{"name": "a"}])), &[]);
+        check(
+            json!({"driver": "d.example.com", "pool": {"name": "p"}}),
+            &[
+                "spec.pool.resourceSliceCount: Invalid value: 0: must be greater than zero",
+                "spec: Required value: exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required",
+            ],
+        );
+        let mut both = with(json!([]));
+        both["allNodes"] = json!(true);
+        check(
+            both,
+            &[
+                "spec: Invalid value: \"{`nodeName`, `allNodes`}\": exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required, but multiple fields are set",
+            ],
+        );
+    }
+
+    #[test]
+    fn devices_have_attributes_of_one_kind_and_capacities_with_sense() {
+        check(
+            with(
+                json!([{"name": "a", "attributes": {"x": {"version": "1.0"}, "y": {}, "d.io/z": {"int": 1, "bool": true}}}]),
+            ),
+            &[
+                "spec.devices[0].attributes[d.io/z]: Invalid value: {\"bool\":true,\"int\":1}: exactly one value must be specified",
+                "spec.devices[0].attributes[x].version: Invalid value: \"1.0\": must be a string compatible with semver.org spec 2.0.0",
+                "spec.devices[0].attributes[y]: Invalid value: \"\": exactly one value must be specified",
+            ],
+        );
+        check(
+            with(
+                json!([{"name": "a", "allowMultipleAllocations": true, "capacity": {"m": {"value": "10", "requestPolicy": {
+                "default": "3", "validRange": {"min": "2", "max": "12", "step": "2"}}}}}]),
+            ),
+            &[
+                "spec.devices[0].capacity[m].requestPolicy.validRange.max: Invalid value: \"12\": max is larger than capacity value: 10",
+                "spec.devices[0].capacity[m].requestPolicy.validRange.step: Invalid value: \"3\": value is not a multiple of a given step (2) from (2)",
+            ],
+        );
+        check(
+            with(json!([{"name": "a"}, {"name": "a", "capacity": {"m": {"value": "1", "requestPolicy": {}}}}])),
+            &[
+                "spec.devices[1].capacity[m].requestPolicy: Forbidden: allowMultipleAllocations must be true",
+                "spec.devices[1]: Duplicate value: \"a\"",
+            ],
+        );
+    }
+
+    #[test]
+    fn versions_are_semantic() {
+        for good in ["1.2.3", "0.0.0", "1.0.0-alpha.1", "1.0.0+build.5", "1.0.0-0a.b-c+x"] {
+            assert!(is_semantic_version(good), "{good}");
+        }
+        for bad in ["", "1.2", "1.2.3.4", "01.2.3", "1.0.0-01", "1.0.0-", "1.0.0+", "v1.0.0"] {
+            assert!(!is_semantic_version(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! ClusterTrustBundles and PodCertificateRequests: roots that pods trust, and certificates that pods ask for.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use machinery::Value;
+use machinery::names as rules;
+use machinery::status::FieldError;
+
+use super::super::strategy::{NameRule, Strategy};
+use super::common::{At, Errors};
+use super::names::{is_kubernetes_signer, signer_name, trust_bundle_name};
+use super::policy::conditions;
+
+const MOST_BUNDLE: usize = 1024 * 1024;
+const MOST_REQUEST: usize = 10 * 1024;
+const MOST_CHAIN: usize = 100 * 1024;
+const MOST_UID: usize = 128;
+const LEAST_EXPIRATION: i64 = 60 * 60;
+const MOST_EXPIRATION: i64 = 91 * 24 * 60 * 60;
+const MOST_KUBERNETES_EXPIRATION: i64 = 24 * 60 * 60;
+const OMITTED: &str = "<value omitted>";
+const TERMINAL: [&str; 3] = ["Issued", "Denied", "Failed"];
+
+/// ClusterTrustBundles.
+pub struct TrustBundles;
+
+impl Strategy for TrustBundles {
+    fn fields(&self) -> &'static [&'static str] {
+        &["spec.signerName"]
+    }
+
+    /// The name begins with the signer, so it is judged together with it.
+    fn name_rule(&self) -> NameRule {
+        NameRule::Own
+    }
+
+    fn allows_unconditional_update(&self) -> bool {
+        false
+    }
+
+    fn validate(&self, bundle: &Value) -> Vec<FieldError> {
+        let mut errors = Errors::new();
+        trust_bundle(&At::root(bundle), None, &mut errors);
+        errors.into_vec()
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+        let mut errors = Errors::new();
+        let (new, old) = (At::root(new), At::root(old));
+        trust_bundle(&new, Some(&old), &mut errors);
+        errors.immutable(&new.at("spec.signerName"), &old.at("spec.signerName"));
+        errors.into_vec()
+    }
+}
+
+fn trust_bundle(bundle: &At<'_, '_>, old: Option<&At<'_, '_>>, errors: &mut Errors) {
+    let (name, signer, roots) =
+        (bundle.at("metadata.name"), bundle.at("spec.signerName"), bundle.at("spec.trustBundle"));
+    errors.problems(&name, trust_bundle_name(signer.text(), name.text()));
+    if !signer.text().is_empty() {
+        signer_name(&signer, errors);
+    }
+    // What is there already was right when it came; parsers change.
+    if old.is_none_or(|old| old.at("spec.trustBundle").value() != roots.value()) {
+        anchors(&roots, errors);
+    }
+}
+
+/// One certificate authority at least, each once, and nothing else.
+fn anchors(at: &At<'_, '_>, errors: &mut Errors) {
+    if at.text().len() > MOST_BUNDLE {
+        return errors.too_long(at, MOST_BUNDLE);
+    }
+    let before = errors.len();
+    let mut known: Vec<(Vec<u8>, Vec<usize>)> = Vec::new();
+    for (index, block) in blocks(at.text()).enumerate() {
+        let mut wrong = |detail: String| errors.invalid_value(at, OMITTED, detail);
+        if block.label != "CERTIFICATE" {
+            wrong(format!("entry {index} has bad block type: {}", block.label));
+        } else if block.headers {
+            wrong(format!("entry {index} has PEM block headers"));
+        } else {
+            match pki::Certificate::from_der(&block.bytes) {
+                Err(_) => wrong(format!("entry {index} does not parse as X.509")),
+                Ok(certificate) if !certificate.is_authority => {
+                    wrong(format!("entry {index} does not have the CA bit set"));
+                }
+                Ok(_) => match known.iter_mut().find(|(bytes, _)| *bytes == block.bytes) {
+                    Some((_, indices)) => indices.push(index),
+                    None => known.push((block.bytes, vec![index])),
+                },
+            }
+        }
+    }
+    if errors.len() > before {
+        return;
+    }
+    if known.is_empty() {
+        errors.invalid_value(at, OMITTED, "at least one trust anchor must be provided");
+    }
+    for (_, indices) in known.iter().filter(|(_, indices)| indices.len() > 1) {
+        let shown: Vec<String> = indices.iter().map(ToString::to_string).collect();
+        errors.invalid_value(at, OMITTED, format!("duplicate trust anchor (indices [{}])", shown.join(" ")));
+    }
+}
+
+/// A block of PEM.
+struct Block {
+    label: String,
+    /// Whether it has lines besides its content.
+    headers: bool,
+    bytes: Vec<u8>,
+}
+
+/// The blocks of a text, as far as they are whole.
+fn blocks(text: &str) -> impl Iterator<Item = Block> + '_ {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        loop {
+            let (_, begun) = rest.split_once("-----BEGIN ")?;
+            let (label, body) = begun.split_once("-----")?;
+            let end = format!("-----END {label}-----");
+            let Some((body, after)) = body.split_once(&end) else {
+                rest = begun;
+                continue;
+            };
+            rest = after;
+            let headers = body.contains(':');
+            let content = if headers { body.split_once("\n\n").map_or("", |(_, content)| content) } else { body };
+            let packed: String = content.split_whitespace().collect();
+            if let Ok(bytes) = STANDARD.decode(packed) {
+                return Some(Block { label: label.to_owned(), headers, bytes });
+            }
+        }
+    })
+}
+
+/// PodCertificateRequests.
+pub struct PodCertificateRequests;
+
+impl Strategy for PodCertificateRequests {
+    fn fields(&self) -> &'static [&'static str] {
+        &["spec.signerName", "spec.podName", "spec.nodeName"]
+    }
+
+    fn allows_unconditional_update(&self) -> bool {
+        false
+    }
+
+    fn default(&self, request: &mut Value) {
+        machinery::value::set_default(request, "spec.maxExpirationSeconds", 86_400);
+    }
+
+    fn validate(&self, request: &Value) -> Vec<FieldError> {
+        let mut errors = Errors::new();
+        pod_certificate(&At::root(request).at("spec"), &mut errors);
+        errors.into_vec()
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+        let mut errors = Errors::new();
+        errors.immutable(&At::root(new).at("spec"), &At::root(old).at("spec"));
+        errors.into_vec()
+    }
+
+    fn validate_status_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+        let mut errors = Errors::new();
+        answer(&At::root(new), &At::root(old), &mut errors);
+        errors.into_vec()
+    }
+}
+
+fn pod_certificate(spec: &At<'_, '_>, errors: &mut Errors) {
+    let signer = spec.at("signerName");
+    signer_name(&signer, errors);
+    for (name, uid) in [("podName", "podUID"), ("serviceAccountName", "serviceAccountUID"), ("nodeName", "nodeUID")] {
+        let (name, uid) = (spec.at(name), spec.at(uid));
+        errors.problems(&name, rules::name_is_dns_subdomain(name.text(), false));
+        if uid.text().is_empty() {
+            errors.invalid_text(&uid, "must not be empty");
+        }
+        if uid.text().len() > MOST_UID {
+            errors.too_long(&uid, MOST_UID);
+        }
+    }
+    let expiration = spec.at("maxExpirationSeconds");
+    let Some(seconds) = expiration.int() else { return errors.required(&expiration, "must be set") };
+    let most = if is_kubernetes_signer(signer.text()) { MOST_KUBERNETES_EXPIRATION } else { MOST_EXPIRATION };
+    if !(LEAST_EXPIRATION..=most).contains(&seconds) {
+        errors.invalid(&expiration, format!("must be in the range [{LEAST_EXPIRATION}, {most}]"));
+    }
+    let stub = spec.at("stubPKCS10Request");
+    if stub.text().is_empty() {
+        let detail = "exactly one of (stubPKCS10Request) or (pkixPublicKey, proofOfPossession) must be set";
+        return errors.invalid_value(spec, OMITTED, detail);
+    }
+    let bytes = STANDARD.decode(stub.text()).unwrap_or_default();
+    if bytes.len() > MOST_REQUEST {
+        errors.too_long(&stub, MOST_REQUEST);
+    } else if pki::Request::from_der(&bytes).is_err() {
+        errors.invalid_value(&stub, OMITTED, "must be a valid PKCS#10 CSR");
+    }
+}
+
+/// A request is answered once, in one of three ways.
+fn answer(new: &At<'_, '_>, old: &At<'_, '_>, errors: &mut Errors) {
+    let (status, before) = (new.at("status"), old.at("status"));
+    let list = status.at("conditions");
+    for (index, condition) in list.items().enumerate() {
+        let kind = condition.at("type");
+        if !TERMINAL.contains(&kind.text()) {
+            errors.not_supported(&kind, &TERMINAL);
+            continue;
+        }
+        if list.items().take(index).any(|other| TERMINAL.contains(&other.text_at("type"))) {
+            let detail = "There may be at most one condition with type \"Issued\", \"Denied\", or \"Failed\"";
+            errors.invalid_text(&kind, detail);
+        }
+        errors.one_of(&condition.at("status"), &["True"]);
+    }
+    conditions(&list, errors);
+    if errors.len() > 0 {
+        return;
+    }
+    let answered = |status: &At<'_, '_>| {
+        status.at("conditions").items().next().map(|condition| condition.text_at("type").to_owned())
+    };
+    if answered(&before).is_some() {
+        let detail = "immutable after PodCertificateRequest is issued, denied, or failed";
+        return errors.immutable_because(&status, &before, detail);
+    }
+    match answered(&status).as_deref() {
+        Some("Issued") => issued(&status, &new.at("spec"), errors),
+        Some(_) => {
+            if status.entries().any(|(field, value)| field != "conditions" && value.is_set()) {
+                let detail =
+                    "non-condition status fields must be empty when denying or failing the PodCertificateRequest";
+                errors.invalid(&status, detail);
+            }
+        }
+        None => {
+            let detail = "status is immutable unless transitioning to \"Issued\", \"Denied\", or \"Failed\"";
+            errors.immutable_because(&status, &before, detail);
+        }
+    }
+}
+
+fn issued(status: &At<'_, '_>, spec: &At<'_, '_>, errors: &mut Errors) {
+    let chain = status.at("certificateChain");
+    if chain.text().len() > MOST_CHAIN {
+        return errors.too_long(&chain, MOST_CHAIN);
+    }
+    let mut certificates = blocks(chain.text()).peekable();
+    if certificates.peek().is_none() {
+        return errors.invalid_text(&chain, "issued certificate chain must contain at least one certificate");
+    }
+    let mut leaf = None;
+    for (index, block) in certificates.enumerate() {
+        if block.label != "CERTIFICATE" {
+            let detail = "issued certificate chain must consist entirely of CERTIFICATE PEM blocks";
+            return errors.invalid_text(&chain, detail);
+        }
+        match pki::Certificate::from_der(&block.bytes) {
+            Ok(certificate) => {
+                leaf.get_or_insert(certificate);
+            }
+            Err(_) => {
+                let which = if index == 0 { "leaf" } else { "intermediate" };
+                return errors.invalid_text(&chain, format!("{which} certificate does not parse as valid X.509"));
+            }
+        }
+    }
+    let Some(leaf) = leaf else { return };
+    let stub = STANDARD.decode(spec.text_at("stubPKCS10Request")).unwrap_or_default();
+    if !pki::Request::from_der(&stub).is_ok_and(|stub| stub.public_key == leaf.public_key) {
+        return errors.invalid_text(&chain, "leaf certificate was not issued to the requested public key");
+    }
+    let before = errors.len();
+    for (field, detail) in [
+        ("notBefore", "must be present and consistent with the issued certificate"),
+        ("notAfter", "must be present and consistent with the issued certificate"),
+        ("beginRefreshAt", "must be present and in the range [notbefore+10min, notafter-10min]"),
+    ] {
+        if !status.has(field) {
+            errors.required(&status.at(field), detail);
+        }
+    }
+    if errors.len() == before {
+        validity(status, &leaf, spec.at("maxExpirationSeconds").int().unwrap_or(0), errors);
+    }
+}
+
+/// The times say what the certificate says, and leave enough of it to renew it in.
+fn validity(status: &At<'_, '_>, leaf: &pki::Certificate, most: i64, errors: &mut Errors) {
+    let (from, until, refresh) = (status.at("notBefore"), status.at("notAfter"), status.at("beginRefreshAt"));
+    let time = |at: &At<'_, '_>| at.text().parse::<Timestamp>().unwrap_or(Timestamp::UNIX_EPOCH).as_second();
+    let (begins, ends) = (leaf.not_before.as_second(), leaf.not_after.as_second());
+    if time(&from) != begins {
+        return errors.invalid_text(&from, "must be set to the NotBefore time encoded in the leaf certificate");
+    }
+    if time(&until) != ends {
+        return errors.invalid_text(&until, "must be set to the NotAfter time encoded in the leaf certificate");
+    }
+    let (chain, lifetime) = (status.at("certificateChain"), ends - begins);
+    if lifetime < 3600 {
+        return errors.invalid_value(&chain, lifetime, "leaf certificate lifetime must be >= 1 hour");
+    }
+    if lifetime > most {
+        let detail = format!("leaf certificate lifetime must be <= spec.maxExpirationSeconds ({most})");
+        return errors.invalid_value(&chain, lifetime, detail);
+    }
+    if time(&refresh) < begins + 600 {
+        errors.invalid_text(&refresh, "must be at least 10 minutes after status.notBefore");
+    } else if time(&refresh) > ends - 600 {
+        errors.invalid_text(&refresh, "must be at least 10 minutes before status.notAfter");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn authority() -> String {
+        let key = pki::PrivateKey::generate().expect("a key");
+        let lifetime = std::time::Duration::from_secs(3600);
+        pki::Authority::new("root", key, Timestamp::now(), lifetime).expect("an authority").certificate().to_pem()
+    }
+
+    fn check(bundle: &Value, expected: &[&str]) {
+        let found: Vec<String> = TrustBundles.validate(bundle).iter().map(ToString::to_string).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn bundles_hold_authorities_and_are_named_after_their_signer() {
+        let root = authority();
+        let bundle = |name: &str, signer: &str, roots: &str| json!({"metadata": {"name": name}, "spec": {"signerName": signer, "trustBundle": roots}});
+        check(&bundle("plain", "", &root), &[]);
+        check(&bundle("example.com:signer:v1", "example.com/signer", &root), &[]);
+        check(
+            &bundle("v1", "example.com/signer", &root),
+            &[
+                "metadata.name: Invalid value: \"v1\": ClusterTrustBundle for signerName example.com/signer must be named with prefix example.com:signer:",
+            ],
+        );
+        check(
+            &bundle("plain", "", &format!("{root}{root}")),
+            &["spec.trustBundle: Invalid value: \"<value omitted>\": duplicate trust anchor (indices [0 1])"],
+        );
+        check(
+            &bundle("plain", "", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
+            &["spec.trustBundle: Invalid value: \"<value omitted>\": entry 0 does not parse as X.509"],
+        );
+        check(
+            &bundle("plain", "", "nothing"),
+            &["spec.trustBundle: Invalid value: \"<value omitted>\": at least one trust anchor must be provided"],
+        );
+    }
+
+    #[test]
+    fn an_answer_is_given_once() {
+        let open = json!({"status": {}});
+        let condition = |kind: &str| json!({"type": kind, "status": "True", "reason": "R", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let denied = json!({"status": {"conditions": [condition("Denied")]}});
+        assert!(PodCertificateRequests.validate_status_update(&denied, &open).is_empty());
+        let both = json!({"status": {"conditions": [condition("Denied"), condition("Failed")]}});
+        assert!(!PodCertificateRequests.validate_status_update(&both, &open).is_empty());
+        let errors = PodCertificateRequests.validate_status_update(&open, &denied);
+        assert!(errors[0].to_string().ends_with("immutable after PodCertificateRequest is issued, denied, or failed"));
+        let issued = json!({"status": {"conditions": [condition("Issued")], "certificateChain": "x"}});
+        let errors = PodCertificateRequests.validate_status_update(&issued, &open);
+        assert!(errors[0].to_string().ends_with("issued certificate chain must contain at least one certificate"));
+    }
+}

@@ -1,0 +1,138 @@
+//! The forms of answers: compressed, as protobuf, with warnings; and rules that depend on the version asked for.
+
+use std::io::Read as _;
+
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::server::Server;
+
+#[tokio::test]
+async fn large_answers_are_compressed_for_those_who_ask() {
+    let server = Server::default().await;
+    let data = "x".repeat(40_000);
+    for number in 0..8 {
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("big-{number}")}, "data": {"k": data}});
+        assert_eq!(server.post("/api/v1/namespaces/default/configmaps", &map).await.status, 201);
+    }
+    let path = "/api/v1/namespaces/default/configmaps";
+    let plain = server.get(path).await;
+    assert!(plain.headers.get("content-encoding").is_none());
+    for accept in ["application/json", "application/yaml", "application/json;as=Table;v=v1;g=meta.k8s.io"] {
+        let packed = server
+            .send(
+                Method::GET,
+                &format!("{path}?includeObject=Object"),
+                &[("accept", accept), ("accept-encoding", "gzip")],
+                "",
+            )
+            .await;
+        assert_eq!(packed.headers["content-encoding"], "gzip", "{accept}");
+        assert_eq!(packed.headers["vary"], "Accept-Encoding");
+        let mut text = String::new();
+        flate2::read::GzDecoder::new(&packed.body[..]).read_to_string(&mut text).expect("gzip");
+        assert!(text.len() > 8 * data.len() && packed.body.len() < text.len() / 10);
+        if accept == "application/json" {
+            assert_eq!(serde_json::from_str::<Value>(&text).expect("a list")["items"], plain.json()["items"]);
+        }
+    }
+    let small = server.send(Method::GET, "/api/v1/namespaces/default", &[("accept-encoding", "gzip")], "").await;
+    assert!(small.headers.get("content-encoding").is_none());
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn versions_on_their_way_out_say_so() {
+    let server = Server::default().await;
+    let endpoints = server.get("/api/v1/namespaces/default/endpoints").await;
+    assert_eq!(endpoints.warnings(), ["v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"]);
+    assert!(server.get("/api/v1/namespaces/default/pods").await.warnings().is_empty());
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn owners_given_twice_count_once() {
+    let server = Server::default().await;
+    let owner = json!({"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u-1"});
+    let map =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m", "ownerReferences": [owner, owner]}});
+    let made = server.post("/api/v1/namespaces/default/configmaps", &map).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    assert_eq!(made.json()["metadata"]["ownerReferences"].as_array().map(Vec::len), Some(1));
+    assert_eq!(
+        made.warnings(),
+        [
+            ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: u-1"
+        ]
+    );
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn events_of_the_newer_group_are_stricter() {
+    let server = Server::default().await;
+    let event = json!({
+        "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "e"}, "reason": "Made", "action": "Make",
+        "type": "Normal", "eventTime": "2026-01-01T00:00:00.000000Z", "reportingController": "test.io/maker",
+        "reportingInstance": "maker-1", "regarding": {"kind": "Pod", "name": "p", "namespace": "default"}, "note": "made",
+    });
+    let path = "/apis/events.k8s.io/v1/namespaces/default/events";
+    let mut wrong = event.clone();
+    wrong["type"] = json!("Odd");
+    wrong["deprecatedCount"] = json!(2);
+    wrong["series"] = json!({"count": 1});
+    wrong["eventTime"] = Value::Null;
+    let refused = server.post(path, &wrong).await;
+    assert_eq!(refused.status, 422, "{}", refused.text());
+    for expected in [
+        "series.count: Invalid value: \"\": should be at least 2",
+        "series.lastObservedTime: Required value",
+        "eventTime: Required value",
+        "type: Invalid value: \"\": has invalid value: Odd",
+        "count: Invalid value: \"\": needs to be unset",
+    ] {
+        assert!(refused.message().contains(expected), "{expected}: {}", refused.message());
+    }
+    let made = server.post(path, &event).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let mut changed = made.json();
+    changed["note"] = json!("other");
+    let refused = server.put(&format!("{path}/e"), &changed).await;
+    assert!(refused.message().contains("message: Invalid value: \"other\": field is immutable"), "{}", refused.text());
+    changed["note"] = json!("made");
+    changed["series"] = json!({"count": 2, "lastObservedTime": "2026-01-01T00:00:01.000000Z"});
+    assert_eq!(server.put(&format!("{path}/e"), &changed).await.status, 200);
+    // Selectors use the group's own names.
+    let found = |selector: &str| format!("{path}?fieldSelector={selector}");
+    let listed = server.get(&found("regarding.name%3Dp,reportingController%3Dtest.io/maker")).await.json();
+    assert_eq!(listed["items"].as_array().map(Vec::len), Some(1), "{listed}");
+    let refused = server.get(&found("involvedObject.name%3Dp")).await;
+    assert_eq!((refused.status, refused.message()), (400, "field label not supported: involvedObject.name".to_owned()));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn finalizers_of_built_in_kinds_say_whose_they_are() {
+    let server = Server::default().await;
+    let map = |finalizer: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m", "finalizers": [finalizer]}});
+    let path = "/api/v1/namespaces/default/configmaps";
+    let refused = server.post(path, &map("mine")).await;
+    assert_eq!(
+        refused.message(),
+        "ConfigMap \"m\" is invalid: metadata.finalizers[0]: Invalid value: \"mine\": name is neither a standard finalizer name nor is it fully qualified"
+    );
+    assert_eq!(server.post(path, &map("example.com/mine")).await.status, 201);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn openapi_comes_as_protobuf_too() {
+    let server = Server::default().await;
+    let accept = "application/com.github.proto-openapi.spec.v3@v1.0+protobuf";
+    let document = server.send(Method::GET, "/openapi/v3/apis/apps/v1", &[("accept", accept)], "").await;
+    assert_eq!(document.status, 200);
+    assert_eq!(document.headers["content-type"], "application/com.github.proto-openapi.spec.v3.v1.0+protobuf");
+    assert!(document.body.starts_with(b"\x0a\x053.0.0"));
+    assert!(document.body.windows(26).any(|part| part == b"io.k8s.api.apps.v1.Deploym"));
+    server.stop().await;
+}
