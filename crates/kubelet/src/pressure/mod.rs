@@ -70,6 +70,20 @@ impl Default for Config {
     }
 }
 
+impl Config {
+    /// For a machine whose disk is not the node's alone: there a share of it says little about what pods may need, and
+    /// others fill it too. What the kubelet itself needs to go on working is kept free.
+    pub fn for_a_shared_disk() -> Self {
+        let mut hard = default_hard();
+        for disk in ["nodefs.available", "imagefs.available"] {
+            hard.insert(disk.to_owned(), "1Gi".to_owned());
+        }
+        let none = thresholds::Settings::new();
+        let thresholds = thresholds::parse(&hard, &none, &none, &none).expect("the defaults are well formed");
+        Self { thresholds, ..Self::default() }
+    }
+}
+
 /// Looks and acts.
 pub struct Manager {
     pub(crate) config: Config,
@@ -249,5 +263,20 @@ fn same_disk(a: &std::path::Path, b: &std::path::Path) -> bool {
     match (a.metadata(), b.metadata()) {
         (Ok(a), Ok(b)) => a.dev() == b.dev(),
         _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::thresholds::Value;
+    use super::*;
+
+    #[test]
+    fn a_shared_disk_is_measured_in_bytes() {
+        let of = |config: &Config, signal| config.thresholds.iter().find(|t| t.signal == signal).map(|t| t.value);
+        let (usual, shared) = (Config::default(), Config::for_a_shared_disk());
+        assert_eq!(of(&usual, Signal::NodeFs), Some(Value::Share(0.1)));
+        assert_eq!(of(&shared, Signal::NodeFs), Some(Value::Amount(1 << 30)));
+        assert_eq!(of(&shared, Signal::Memory), of(&usual, Signal::Memory));
     }
 }

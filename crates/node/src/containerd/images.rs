@@ -119,6 +119,14 @@ impl Containerd {
         Ok(Import::Imported(images))
     }
 
+    /// Names of the images that came from archives. Nobody else may have them.
+    pub fn imported_images(&self) -> Vec<String> {
+        let records = std::fs::read_dir(self.config.dir.join("imported")).into_iter().flatten().flatten();
+        let read =
+            records.filter_map(|entry| serde_json::from_slice::<Record>(&std::fs::read(entry.path()).ok()?).ok());
+        read.flat_map(|record| record.images).collect()
+    }
+
     /// Imports an archive made in memory, such as the pause image, unless an image of that name is there.
     pub async fn import_bytes(&self, name: &str, archive: impl FnOnce() -> Vec<u8>) -> Result<Import, ImportError> {
         if self.all_there(&[name.to_owned()]).await? {

@@ -97,6 +97,7 @@ async fn archives_are_imported_only_when_they_changed() {
     let image = v1::ImageSpec { image: BUSYBOX.into(), ..Default::default() };
     rig.containerd.client().remove_image(image).await.unwrap();
     assert_eq!(rig.containerd.import_file(&archive).await.unwrap(), imported);
+    assert_eq!(rig.containerd.imported_images(), [BUSYBOX]);
     std::fs::write(rig.dir.path().join("broken.tar"), b"not an archive").unwrap();
     assert!(rig.containerd.import_directory(rig.dir.path()).await.is_err());
     rig.stop().await;

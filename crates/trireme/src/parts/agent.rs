@@ -177,8 +177,10 @@ pub async fn run(
     kubelet.node.labels = labels(&options.node_labels)?;
     kubelet.node.max_pods = options.max_pods;
     kubelet.node.port = options.kubelet_port;
-    // Every sandbox needs it, and there may be nowhere to pull it from.
+    // Every sandbox needs the first, and there may be nowhere to pull the others from.
     kubelet.image_gc.keep = vec![PAUSE.to_owned()];
+    kubelet.image_gc.keep.extend(supervised.iter().flat_map(Containerd::imported_images));
+    kubelet.eviction = kubelet::pressure::Config::for_a_shared_disk();
     if let Some(file) = &options.kubelet_config {
         kubelet::configuration::read(file, &mut kubelet)?;
     }
