@@ -10,6 +10,7 @@ pub use encode::encode;
 
 use granit_parser::{Event, Options, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
 use rustc_hash::FxHashMap;
+use serde_json::map::Entry;
 use serde_json::{Map, Number, Value};
 
 use super::{Decoded, Limits, MAX_DUPLICATES};
@@ -83,91 +84,179 @@ impl<'a> Reader<'a> {
                 }
                 Event::DocumentStart(..) => {
                     let (event, span) = self.next()?;
-                    value = Some(self.node(event, span, 0)?.0);
+                    value = Some(self.node(event, span)?);
                 }
                 _ => return Err(format!("yaml: line {}: did not find expected <document start>", span.start.line())),
             }
         }
     }
 
-    fn node(&mut self, event: Event<'a>, span: Span, depth: usize) -> Result<Counted, String> {
-        if depth > self.depth {
-            return Err("yaml: exceeded max depth of 10000".to_owned());
+    /// Reads one node and all that is in it. What is open is kept in a list, not on the stack: how deep a document nests
+    /// is its author's choice, how much stack is left is not.
+    fn node(&mut self, event: Event<'a>, span: Span) -> Result<Value, String> {
+        let mut open: Vec<Open> = Vec::new();
+        let mut next = (event, span);
+        loop {
+            let (event, span) = next;
+            let finished = match event {
+                Event::SequenceStart(_, anchor, _) => {
+                    open.push(Open { anchor, nodes: 1, inside: Inside::Sequence(Vec::new()) });
+                    None
+                }
+                Event::MappingStart(_, anchor, _) => {
+                    open.push(Open { anchor, nodes: 1, inside: Inside::Mapping(Mapping::default()) });
+                    None
+                }
+                Event::SequenceEnd | Event::MappingEnd => match open.pop() {
+                    Some(Open { anchor, nodes, inside }) => Some(self.anchored(anchor, (inside.finish()?, nodes))?),
+                    None => return Err(unexpected(span)),
+                },
+                event => Some(self.leaf(event, span)?),
+            };
+            if open.len() > self.depth {
+                return Err("yaml: exceeded max depth of 10000".to_owned());
+            }
+            if let Some((value, nodes)) = finished {
+                match open.last_mut() {
+                    None => return Ok(value),
+                    Some(parent) => parent.take(value, nodes, &mut self.duplicates)?,
+                }
+            }
+            next = self.next()?;
+            if let (Some(Open { inside: Inside::Mapping(mapping), .. }), (event, span)) = (open.last_mut(), &next) {
+                mapping.expect(event, *span);
+            }
         }
-        let (anchor, counted) = match event {
+    }
+
+    /// A node that holds no others: a scalar, or the copy of one that was named.
+    fn leaf(&mut self, event: Event<'a>, span: Span) -> Result<Counted, String> {
+        match event {
             Event::Scalar(text, style, anchor, tag) => {
                 let value = scalar(&text, style, tag.as_deref())
                     .map_err(|error| format!("yaml: line {}: {error}", span.start.line()))?;
-                (anchor, (value, 1))
+                self.anchored(anchor, (value, 1))
             }
-            Event::SequenceStart(_, anchor, _) => {
-                let (mut items, mut nodes) = (Vec::new(), 1);
-                loop {
-                    let (event, span) = self.next()?;
-                    if matches!(event, Event::SequenceEnd) {
-                        break;
-                    }
-                    let (item, more) = self.node(event, span, depth + 1)?;
-                    items.push(item);
-                    nodes += more;
-                }
-                (anchor, (Value::Array(items), nodes))
-            }
-            Event::MappingStart(_, anchor, _) => (anchor, self.mapping(depth)?),
             Event::Alias(id) => {
-                let anchor = self.anchors.get(&id).ok_or("yaml: anchor value contains itself")?;
-                self.copied += anchor.nodes;
-                if self.copied > MAX_COPIED {
-                    return Err("yaml: document contains excessive aliasing".to_owned());
-                }
-                return Ok((anchor.value.clone(), anchor.nodes));
+                let nodes = self.anchors.get(&id).ok_or("yaml: anchor value contains itself")?.nodes;
+                self.copy(nodes)?;
+                Ok((self.anchors[&id].value.clone(), nodes))
             }
-            _ => return Err(format!("yaml: line {}: did not find expected node content", span.start.line())),
-        };
+            _ => Err(unexpected(span)),
+        }
+    }
+
+    /// Remembers a node that has a name.
+    fn anchored(&mut self, anchor: usize, counted: Counted) -> Result<Counted, String> {
         if anchor != 0 {
-            self.copied += counted.1;
-            if self.copied > MAX_COPIED {
-                return Err("yaml: document contains excessive aliasing".to_owned());
-            }
+            self.copy(counted.1)?;
             self.anchors.insert(anchor, Anchor { value: counted.0.clone(), nodes: counted.1 });
         }
         Ok(counted)
     }
 
-    fn mapping(&mut self, depth: usize) -> Result<Counted, String> {
-        let (mut fields, mut nodes) = (Map::new(), 1);
-        let mut merged: Vec<Value> = Vec::new();
-        loop {
-            let (event, span) = self.next()?;
-            if matches!(event, Event::MappingEnd) {
-                break;
+    fn copy(&mut self, nodes: usize) -> Result<(), String> {
+        self.copied += nodes;
+        if self.copied > MAX_COPIED { Err("yaml: document contains excessive aliasing".to_owned()) } else { Ok(()) }
+    }
+}
+
+/// A sequence or mapping of which the end has not come yet.
+struct Open {
+    anchor: usize,
+    nodes: usize,
+    inside: Inside,
+}
+
+enum Inside {
+    Sequence(Vec<Value>),
+    Mapping(Mapping),
+}
+
+#[derive(Default)]
+struct Mapping {
+    fields: Map<String, Value>,
+    merged: Vec<Value>,
+    /// The key whose value comes next.
+    key: Option<String>,
+    /// Whether that key is `<<`, unquoted.
+    merges: bool,
+    /// Where the key stands.
+    line: usize,
+}
+
+impl Open {
+    fn take(&mut self, value: Value, nodes: usize, duplicates: &mut Vec<String>) -> Result<(), String> {
+        self.nodes += nodes;
+        match &mut self.inside {
+            Inside::Sequence(items) => items.push(value),
+            Inside::Mapping(mapping) => mapping.take(value, duplicates)?,
+        }
+        Ok(())
+    }
+}
+
+impl Inside {
+    fn finish(self) -> Result<Value, String> {
+        match self {
+            Self::Sequence(items) => Ok(Value::Array(items)),
+            Self::Mapping(mapping) => mapping.finish(),
+        }
+    }
+}
+
+impl Mapping {
+    /// Looks at what comes next: if it is a key, it matters how it is written.
+    fn expect(&mut self, event: &Event<'_>, span: Span) {
+        if self.key.is_none() {
+            self.merges = matches!(event, Event::Scalar(text, ScalarStyle::Plain, _, None) if text == "<<");
+            self.line = span.start.line();
+        }
+    }
+
+    fn take(&mut self, value: Value, duplicates: &mut Vec<String>) -> Result<(), String> {
+        let Some(key) = self.key.take() else {
+            self.key = Some(key_text(&value)?);
+            return Ok(());
+        };
+        if self.merges {
+            match value {
+                Value::Array(items) => self.merged.extend(items),
+                other => self.merged.push(other),
             }
-            let line = span.start.line();
-            let merges = matches!(&event, Event::Scalar(text, ScalarStyle::Plain, _, None) if text == "<<");
-            let key = key_text(&self.node(event, span, depth + 1)?.0)?;
-            let (event, span) = self.next()?;
-            let (value, more) = self.node(event, span, depth + 1)?;
-            nodes += 1 + more;
-            if merges {
-                match value {
-                    Value::Array(items) => merged.extend(items),
-                    other => merged.push(other),
+            return Ok(());
+        }
+        let line = self.line;
+        match self.fields.entry(key) {
+            Entry::Vacant(free) => {
+                free.insert(value);
+            }
+            Entry::Occupied(mut taken) => {
+                if duplicates.len() < MAX_DUPLICATES {
+                    duplicates.push(format!("line {line}: key {:?} already set in map", taken.key()));
                 }
-            } else if fields.insert(key.clone(), value).is_some() && self.duplicates.len() < MAX_DUPLICATES {
-                self.duplicates.push(format!("line {line}: key {key:?} already set in map"));
+                taken.insert(value);
             }
         }
-        // What the mapping says itself wins, and so do earlier merges over later ones.
-        for source in merged {
+        Ok(())
+    }
+
+    /// What the mapping says itself wins, and so do earlier merges over later ones.
+    fn finish(mut self) -> Result<Value, String> {
+        for source in self.merged {
             let Value::Object(source) = source else {
                 return Err("yaml: map merge requires map or sequence of maps as the value".to_owned());
             };
             for (key, value) in source {
-                fields.entry(key).or_insert(value);
+                self.fields.entry(key).or_insert(value);
             }
         }
-        Ok((Value::Object(fields), nodes))
+        Ok(Value::Object(self.fields))
     }
+}
+
+fn unexpected(span: Span) -> String {
+    format!("yaml: line {}: did not find expected node content", span.start.line())
 }
 
 fn scan_error(error: &ScanError) -> String {
