@@ -323,6 +323,8 @@ async fn killed_under_load(dev: &Dev) {
     }
     ping(&mut echo);
     ping(&mut fresh);
+    // A node that came back at once was never seen to be away: that it is Ready does not say that its kubelet listens.
+    dev.patiently(&["exec", "client-2", "--", "true"]).await;
     let asked = load.stop(dev).await;
     println!("{asked} requests, none failed");
     // A change passes both proxies after their first full write, so what is compared is settled.
