@@ -13,6 +13,7 @@ pub mod discovery;
 pub mod encryption;
 pub mod gates;
 mod health;
+mod held;
 pub mod metrics;
 pub mod openapi;
 pub mod proxy;

@@ -21,13 +21,10 @@ pub mod log;
 pub mod policy;
 pub mod webhook;
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use futures::stream::{BoxStream, Stream, StreamExt as _};
 use http::StatusCode;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap};
 use machinery::rest::{Body, Payload, Peer, Response, User};
@@ -36,6 +33,8 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::gates::outbound;
+use crate::held::held;
+use crate::metrics;
 use crate::rest::Clock;
 use crate::route::RequestInfo;
 use event::{Event, Named};
@@ -233,21 +232,23 @@ impl Audit {
     pub fn metrics(&self, text: &mut String) {
         use std::fmt::Write as _;
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let head = |text: &mut String, name: &str, help: &str| {
-            let _ = writeln!(text, "# HELP {name} [ALPHA] {help}\n# TYPE {name} counter");
-        };
-        head(text, "apiserver_audit_event_total", "Counter of audit events generated and sent to the audit backend.");
+        let head = |text: &mut String, name: &str, help: &str| metrics::head(text, name, "counter", help);
+        head(
+            text,
+            "apiserver_audit_event_total",
+            "[ALPHA] Counter of audit events generated and sent to the audit backend.",
+        );
         let _ = writeln!(text, "apiserver_audit_event_total {}", read(&self.events));
-        let help = "Counter of audit events that failed to be audited properly. Plugin identifies the plugin affected by the error.";
+        let help = "[ALPHA] Counter of audit events that failed to be audited properly. Plugin identifies the plugin affected by the error.";
         head(text, "apiserver_audit_error_total", help);
         for (plugin, errors) in [("log", &self.log_errors), ("webhook", &self.webhook_errors)] {
             let _ = writeln!(text, "apiserver_audit_error_total{{plugin=\"{plugin}\"}} {}", read(errors));
         }
-        head(text, "apiserver_audit_level_total", "Counter of policy levels for audit events (1 per request).");
+        head(text, "apiserver_audit_level_total", "[ALPHA] Counter of policy levels for audit events (1 per request).");
         for (level, requests) in ["None", "Metadata", "Request", "RequestResponse"].into_iter().zip(&self.levels) {
             let _ = writeln!(text, "apiserver_audit_level_total{{level=\"{level}\"}} {}", read(requests));
         }
-        let help = "Counter of apiserver requests rejected due to an error in audit logging backend.";
+        let help = "[ALPHA] Counter of apiserver requests rejected due to an error in audit logging backend.";
         head(text, "apiserver_audit_requests_rejected_total", help);
         let _ = writeln!(text, "apiserver_audit_requests_rejected_total {}", read(&self.rejected));
     }
@@ -393,28 +394,6 @@ impl Drop for Record {
             let line = event.line(self.ruling.level, Stage::ResponseComplete, (self.audit.clock)());
             self.audit.offer(&line);
         }
-    }
-}
-
-/// A stream that holds something until it ends.
-struct Held<T, H> {
-    stream: BoxStream<'static, T>,
-    held: Option<H>,
-}
-
-fn held<T: 'static, H: Send + Unpin + 'static>(stream: BoxStream<'static, T>, held: H) -> BoxStream<'static, T> {
-    Held { stream, held: Some(held) }.boxed()
-}
-
-impl<T, H: Unpin> Stream for Held<T, H> {
-    type Item = T;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
-        let next = self.stream.as_mut().poll_next(context);
-        if matches!(next, Poll::Ready(None)) {
-            self.held = None;
-        }
-        next
     }
 }
 

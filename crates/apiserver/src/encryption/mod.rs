@@ -160,9 +160,8 @@ impl Encryption {
     pub fn metrics(&self, text: &mut String) {
         use std::fmt::Write as _;
         let name = "apiserver_encryption_config_controller_automatic_reloads_total";
-        let help =
-            "Total number of reload successes and failures of encryption configuration split by apiserver identity.";
-        let _ = writeln!(text, "# HELP {name} [ALPHA] {help}\n# TYPE {name} counter");
+        let help = "[ALPHA] Total number of reload successes and failures of encryption configuration split by apiserver identity.";
+        crate::metrics::head(text, name, "counter", help);
         for (status, count) in [("success", &self.reloaded), ("failure", &self.failed)] {
             let _ = writeln!(text, "{name}{{status=\"{status}\"}} {}", count.load(Ordering::Relaxed));
         }

@@ -63,7 +63,7 @@ pub fn render(api: &Api, audit: Option<&Audit>) -> String {
     text
 }
 
-/// What comes before the series of a name.
-fn head(text: &mut String, name: &str, kind: &str, help: &str) {
+/// What comes before the series of a name. `help` begins with the stability that upstream gives it.
+pub fn head(text: &mut String, name: &str, kind: &str, help: &str) {
     let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
 }

@@ -4,18 +4,16 @@
 
 use std::fmt::Write as _;
 use std::hash::{Hash, Hasher};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Instant;
 
 use facts::Resource as Facts;
-use futures::stream::{BoxStream, Stream, StreamExt as _};
 use machinery::rest::{Payload, Response};
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 
 use super::histogram::Histogram;
+use crate::held::held;
 use crate::query::Query;
 use crate::route::RequestInfo;
 
@@ -227,8 +225,8 @@ impl Measure {
         self.code = response.status().as_u16();
         let (parts, payload) = response.into_parts();
         let payload = match payload {
-            Payload::Watch(events) => Payload::Watch(Measured { stream: events, _measure: self }.boxed()),
-            Payload::Stream(pieces) => Payload::Stream(Measured { stream: pieces, _measure: self }.boxed()),
+            Payload::Watch(events) => Payload::Watch(held(events, self)),
+            Payload::Stream(pieces) => Payload::Stream(held(pieces, self)),
             other => other,
         };
         Response::from_parts(parts, payload)
@@ -254,22 +252,9 @@ impl Drop for Measure {
     }
 }
 
-/// A stream that is counted when it ends.
-struct Measured<T> {
-    stream: BoxStream<'static, T>,
-    _measure: Measure,
-}
-
-impl<T> Stream for Measured<T> {
-    type Item = T;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
-        self.stream.as_mut().poll_next(context)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use futures::StreamExt as _;
     use http::{Method, StatusCode};
 
     use super::*;

@@ -151,8 +151,7 @@ fn go_map(tree: &Value) -> String {
 
 /// Whether a request is a server-side apply.
 pub fn is_apply(headers: &http::HeaderMap) -> bool {
-    let media = headers.get(http::header::CONTENT_TYPE).and_then(|media| media.to_str().ok()).unwrap_or_default();
-    media.starts_with("application/apply-patch")
+    super::body::media_type(headers).starts_with("application/apply-patch")
 }
 
 fn refused(error: FieldError) -> ApiError {

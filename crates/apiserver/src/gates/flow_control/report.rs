@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::FlowControl;
 use super::seats::Refusal;
+use crate::metrics::head;
 
 /// The upper ends of the buckets of waiting times, in seconds.
 const BUCKETS: [f64; 13] = [0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0];
@@ -65,10 +66,6 @@ impl Stats {
     }
 }
 
-fn head(text: &mut String, name: &str, kind: &str, help: &str) {
-    let _ = writeln!(text, "# HELP {name} [BETA] {help}\n# TYPE {name} {kind}");
-}
-
 impl FlowControl {
     /// The figures, in the Prometheus text format.
     pub fn metrics(&self, text: &mut String) {
@@ -76,12 +73,12 @@ impl FlowControl {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let labels = |stats: &Stats| format!("flow_schema=\"{}\",priority_level=\"{}\"", stats.schema, stats.level);
         let name = "apiserver_flowcontrol_dispatched_requests_total";
-        head(text, name, "counter", "Number of requests executed by API Priority and Fairness subsystem");
+        head(text, name, "counter", "[BETA] Number of requests executed by API Priority and Fairness subsystem");
         for class in classes.iter() {
             let _ = writeln!(text, "{name}{{{}}} {}", labels(&class.stats), read(&class.stats.executed.count));
         }
         let name = "apiserver_flowcontrol_rejected_requests_total";
-        head(text, name, "counter", "Number of requests rejected by API Priority and Fairness subsystem");
+        head(text, name, "counter", "[BETA] Number of requests rejected by API Priority and Fairness subsystem");
         for class in classes.iter() {
             for why in [Refusal::ConcurrencyLimit, Refusal::QueueFull, Refusal::TimeOut] {
                 let count = read(&class.stats.rejected[why as usize]);
@@ -91,7 +88,7 @@ impl FlowControl {
             }
         }
         let name = "apiserver_flowcontrol_request_wait_duration_seconds";
-        head(text, name, "histogram", "Length of time a request spent waiting in its queue");
+        head(text, name, "histogram", "[BETA] Length of time a request spent waiting in its queue");
         for class in classes.iter() {
             for (execute, waits) in [("true", &class.stats.executed), ("false", &class.stats.refused)] {
                 let (labels, count) = (labels(&class.stats), read(&waits.count));
@@ -111,7 +108,7 @@ impl FlowControl {
         }
         let seats = self.seats.lock();
         let mut gauge = |name: &str, help: &str, of: &dyn Fn(&super::seats::Level<super::Ticket>) -> u32| {
-            head(text, name, "gauge", help);
+            head(text, name, "gauge", &format!("[BETA] {help}"));
             for level in seats.levels() {
                 let _ = writeln!(text, "{name}{{priority_level=\"{}\"}} {}", level.name, of(level));
             }
