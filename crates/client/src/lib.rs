@@ -12,6 +12,7 @@ mod dynamic;
 mod error;
 mod frames;
 mod guard;
+pub mod metrics;
 mod params;
 mod path;
 mod transport;

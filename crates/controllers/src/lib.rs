@@ -8,6 +8,7 @@ mod common;
 mod config;
 mod context;
 mod error;
+pub mod metrics;
 mod registry;
 #[cfg(test)]
 mod testing;

@@ -9,7 +9,10 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
-use crate::{Config, Error};
+use crate::{Config, Error, metrics};
+
+/// What a set of controllers is called in metrics.
+const MANAGER: &str = "kube-controller-manager";
 
 type Start = fn(Context) -> BoxFuture<'static, ()>;
 
@@ -127,7 +130,7 @@ pub async fn run(config: Config, stop: CancellationToken) -> Result<(), Error> {
             config: config.clone(),
             stop: stop.clone(),
         };
-        running.spawn((entry.start)(context));
+        running.spawn(told(entry.name, (entry.start)(context)));
     }
     while let Some(ended) = running.join_next().await {
         if let Err(error) = ended {
@@ -135,6 +138,19 @@ pub async fn run(config: Config, stop: CancellationToken) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// Runs a controller, and says so as long as it does.
+async fn told(name: &'static str, running: BoxFuture<'static, ()>) {
+    struct Told(&'static str);
+    impl Drop for Told {
+        fn drop(&mut self) {
+            metrics::RUNNING.set(&[self.0, MANAGER], 0.0);
+        }
+    }
+    metrics::RUNNING.set(&[name, MANAGER], 1.0);
+    let _told = Told(name);
+    running.await;
 }
 
 #[cfg(test)]

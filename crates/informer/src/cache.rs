@@ -201,6 +201,17 @@ impl<K: Cached> Informer<K> {
         keys.filter_map(|key| objects.by_key.get(key).cloned()).collect()
     }
 
+    /// How many objects an index holds under a value.
+    ///
+    /// # Panics
+    /// As [`Informer::by_index`].
+    pub fn count(&self, name: &str, value: &str) -> usize {
+        let objects = self.shared.objects.read();
+        let index =
+            objects.indexes.iter().find(|index| index.name == name).expect("indexes are added before they are used");
+        index.keys.get(value).map_or(0, FxHashSet::len)
+    }
+
     /// Calls the handler for every object there is, then for every change. Handlers run on the informer's task: they must be quick, must not
     /// block, and must not subscribe.
     pub fn subscribe(&self, handler: impl Fn(&Change<K>) + Send + Sync + 'static) {
@@ -437,6 +448,7 @@ mod tests {
         informer.add_index("node", |pod: &Pod| pod.spec.iter().filter_map(|spec| spec.node_name.clone()).collect());
         informer.shared().apply(pod("b", "2", "2", "n1"));
         assert_eq!(informer.by_index("node", "n1").len(), 2);
+        assert_eq!(informer.count("node", "n1"), 2);
         informer.shared().apply(pod("a", "1", "3", "n2"));
         assert_eq!(informer.by_index("node", "n1").len(), 1);
         assert_eq!(informer.by_index("node", "n2").len(), 1);

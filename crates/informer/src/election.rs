@@ -18,6 +18,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use tokio_util::sync::CancellationToken;
 
 use crate::Clock;
+use crate::metrics::{LEADING, SLOW_RENEWALS};
 
 /// Which lease, and who asks for it.
 #[derive(Debug, Clone)]
@@ -128,16 +129,20 @@ where
 {
     let mut candidate =
         Candidate { client, fence: Fence::new(&election, clock.clone()), clock, election, observed: None };
+    let name = candidate.election.name.clone();
+    LEADING.set(&[&name], 0.0);
     let acquired = stop.run_until_cancelled(candidate.acquire()).await;
     if acquired.is_none() {
         return Outcome::Stopped;
     }
-    tracing::info!(lease = candidate.election.name, identity = candidate.election.identity, "leading");
+    LEADING.set(&[&name], 1.0);
+    tracing::info!(lease = name, identity = candidate.election.identity, "leading");
     let over = stop.child_token();
     let leadership = Leadership { fence: candidate.fence.clone(), over: over.clone() };
     let keep = async {
         let lost = stop.run_until_cancelled(candidate.keep()).await.is_some();
         candidate.fence.drop_now();
+        LEADING.set(&[&name], 0.0);
         over.cancel();
         lost
     };
@@ -213,6 +218,9 @@ impl Candidate {
 
     async fn write(&mut self) -> Result<Option<Lease>, client::Error> {
         let now = MicroTime(self.clock.now());
+        if let Some(renewed) = self.renew(now.clone()).await {
+            return Ok(Some(renewed));
+        }
         let current = match self.client.get::<Lease>(&self.election.namespace, &self.election.name).await {
             Ok(lease) => lease,
             Err(error) if error.is_not_found() => {
@@ -232,6 +240,22 @@ impl Candidate {
         }
         let lease = self.claim(Some(&current), now);
         self.client.update(&lease).await.map(Some)
+    }
+
+    /// The holder renews what it wrote last without looking first. If that is no longer what is there, it has to look.
+    async fn renew(&self, now: MicroTime) -> Option<Lease> {
+        let held = self.observed.as_ref().map(|(lease, _)| lease)?;
+        if !self.fence.holds() || self.held_by_another() {
+            return None;
+        }
+        match self.client.update(&self.claim(Some(held), now)).await {
+            Ok(lease) => Some(lease),
+            Err(error) => {
+                tracing::debug!(lease = self.election.name, %error, "cannot renew the lease as it was; looking at it");
+                SLOW_RENEWALS.increment(&[&self.election.name]);
+                None
+            }
+        }
     }
 
     fn claim(&self, current: Option<&Lease>, now: MicroTime) -> Lease {

@@ -1,66 +1,80 @@
-//! Figures of the queues and reconcilers, under the names that upstream's dashboards use, in Prometheus' text form.
+//! Figures of queues and elections, under the names that upstream's dashboards use.
 
-use std::fmt::Write as _;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use figures::{Buckets, Counter, Distribution, Family, Gauge};
 use parking_lot::Mutex;
 
-/// Upper bounds of the duration buckets in seconds: powers of ten from 10 ns to 10 s, as upstream's.
-const BOUNDS: [f64; 10] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0];
+use crate::Clock;
 
-/// Durations, counted into buckets.
-#[derive(Debug, Default)]
-pub(crate) struct Histogram {
-    buckets: [AtomicU64; BOUNDS.len()],
-    count: AtomicU64,
-    nanos: AtomicU64,
-}
+/// From 10 ns to 10 s.
+const BUCKETS: Buckets = Buckets::Exponential { start: 1e-8, factor: 10.0, count: 10 };
 
-impl Histogram {
-    pub(crate) fn observe(&self, took: Duration) {
-        let seconds = took.as_secs_f64();
-        if let Some(at) = BOUNDS.iter().position(|bound| seconds <= *bound) {
-            self.buckets[at].fetch_add(1, Relaxed);
-        }
-        self.count.fetch_add(1, Relaxed);
-        self.nanos.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
-    }
+/// Whether this process holds a lease that it asked for.
+pub(crate) static LEADING: Gauge = Gauge::new(
+    "leader_election_master_status",
+    "[ALPHA] Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master. 'name' is the string used to identify the lease. Please make sure to group by name.",
+    &["name"],
+);
 
-    fn write(&self, out: &mut String, metric: &str, queue: &str) {
-        let mut sum = 0;
-        for (bound, bucket) in BOUNDS.iter().zip(&self.buckets) {
-            sum += bucket.load(Relaxed);
-            let _ = writeln!(out, "{metric}_bucket{{name=\"{queue}\",le=\"{bound:e}\"}} {sum}");
-        }
-        let count = self.count.load(Relaxed);
-        let seconds = Duration::from_nanos(self.nanos.load(Relaxed)).as_secs_f64();
-        let _ = writeln!(out, "{metric}_bucket{{name=\"{queue}\",le=\"+Inf\"}} {count}");
-        let _ = writeln!(out, "{metric}_sum{{name=\"{queue}\"}} {seconds}");
-        let _ = writeln!(out, "{metric}_count{{name=\"{queue}\"}} {count}");
-    }
-}
+/// Renewals that had to look first.
+pub(crate) static SLOW_RENEWALS: Counter = Counter::new(
+    "leader_election_slowpath_total",
+    "[ALPHA] Total number of slow path exercised in renewing leader leases. 'name' is the string used to identify the lease. Please make sure to group by name.",
+    &["name"],
+);
+
+const ELECTIONS: &[&dyn Family] = &[&LEADING, &SLOW_RENEWALS];
 
 /// The figures of one work queue.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct QueueMetrics {
     pub(crate) name: String,
+    clock: Arc<dyn Clock>,
     pub(crate) depth: AtomicU64,
     pub(crate) adds: AtomicU64,
     pub(crate) retries: AtomicU64,
-    pub(crate) waited: Histogram,
-    pub(crate) worked: Histogram,
+    waited: Mutex<Distribution>,
+    worked: Mutex<Distribution>,
+    /// When the work that is being done began.
+    running: Mutex<Vec<Duration>>,
 }
 
 impl QueueMetrics {
     /// Figures that [`write()`] shows as long as somebody holds them.
-    pub(crate) fn register(name: &str) -> Arc<Self> {
-        let metrics = Arc::new(Self { name: name.to_owned(), ..Self::default() });
+    pub(crate) fn register(name: &str, clock: Arc<dyn Clock>) -> Arc<Self> {
+        let metrics = Arc::new(Self {
+            name: name.to_owned(),
+            clock,
+            depth: AtomicU64::new(0),
+            adds: AtomicU64::new(0),
+            retries: AtomicU64::new(0),
+            waited: Mutex::new(Distribution::new(BUCKETS)),
+            worked: Mutex::new(Distribution::new(BUCKETS)),
+            running: Mutex::default(),
+        });
         let mut all = registry().lock();
         all.retain(|known| known.strong_count() > 0);
         all.push(Arc::downgrade(&metrics));
         metrics
+    }
+
+    /// A worker takes an item that waited for so long.
+    pub(crate) fn begun(&self, at: Duration, waited: Duration) {
+        self.waited.lock().observe(waited.as_secs_f64());
+        self.running.lock().push(at);
+    }
+
+    /// A worker is done with what it began then.
+    pub(crate) fn ended(&self, begun: Duration) {
+        self.worked.lock().observe(self.clock.monotonic().saturating_sub(begun).as_secs_f64());
+        let mut running = self.running.lock();
+        if let Some(at) = running.iter().position(|known| *known == begun) {
+            running.swap_remove(at);
+        }
     }
 }
 
@@ -69,59 +83,134 @@ fn registry() -> &'static Mutex<Vec<Weak<QueueMetrics>>> {
     REGISTRY.get_or_init(Mutex::default)
 }
 
-/// Appends the figures of every queue of this process.
-pub fn write(out: &mut String) {
-    let queues: Vec<Arc<QueueMetrics>> = registry().lock().iter().filter_map(Weak::upgrade).collect();
-    let mut figures = |metric: &str, kind: &str, help: &str, line: &dyn Fn(&mut String, &QueueMetrics)| {
-        let _ = writeln!(out, "# HELP {metric} {help}\n# TYPE {metric} {kind}");
-        for queue in &queues {
-            line(out, queue);
+/// All queues of one name: scrapers refuse a series that comes twice.
+struct Total {
+    depth: u64,
+    adds: u64,
+    retries: u64,
+    waited: Distribution,
+    worked: Distribution,
+    unfinished: f64,
+    longest: f64,
+}
+
+impl Total {
+    fn new() -> Self {
+        let none = Distribution::new(BUCKETS);
+        Self { depth: 0, adds: 0, retries: 0, waited: none.clone(), worked: none, unfinished: 0.0, longest: 0.0 }
+    }
+
+    fn add(&mut self, queue: &QueueMetrics) {
+        self.depth += queue.depth.load(Relaxed);
+        self.adds += queue.adds.load(Relaxed);
+        self.retries += queue.retries.load(Relaxed);
+        self.waited.merge(&queue.waited.lock());
+        self.worked.merge(&queue.worked.lock());
+        let now = queue.clock.monotonic();
+        for begun in queue.running.lock().iter() {
+            let since = now.saturating_sub(*begun).as_secs_f64();
+            self.unfinished += since;
+            self.longest = self.longest.max(since);
         }
-    };
-    let value = |metric: &'static str, read: fn(&QueueMetrics) -> &AtomicU64| {
-        move |out: &mut String, queue: &QueueMetrics| {
-            let _ = writeln!(out, "{metric}{{name=\"{}\"}} {}", queue.name, read(queue).load(Relaxed));
-        }
-    };
-    let times = |metric: &'static str, read: fn(&QueueMetrics) -> &Histogram| {
-        move |out: &mut String, queue: &QueueMetrics| read(queue).write(out, metric, &queue.name)
-    };
-    figures("workqueue_depth", "gauge", "Keys waiting for a worker", &value("workqueue_depth", |queue| &queue.depth));
-    figures("workqueue_adds_total", "counter", "Keys added", &value("workqueue_adds_total", |queue| &queue.adds));
-    figures(
-        "workqueue_retries_total",
+    }
+}
+
+/// One line, or several, of a queue's figures.
+type Lines = fn(&mut String, &str, &str, &Total);
+
+const FAMILIES: [(&str, &str, &str, Lines); 7] = [
+    (
+        "workqueue_adds_total",
         "counter",
-        "Keys added after a failure",
-        &value("workqueue_retries_total", |queue| &queue.retries),
-    );
-    figures(
+        "[BETA] Total number of adds handled by workqueue",
+        |text, name, labels, total| {
+            figures::series(text, name, labels, total.adds as f64);
+        },
+    ),
+    ("workqueue_depth", "gauge", "[BETA] Current depth of workqueue", |text, name, labels, total| {
+        figures::series(text, name, labels, total.depth as f64);
+    }),
+    (
+        "workqueue_longest_running_processor_seconds",
+        "gauge",
+        "[BETA] How many seconds has the longest running processor for workqueue been running.",
+        |text, name, labels, total| figures::series(text, name, labels, total.longest),
+    ),
+    (
         "workqueue_queue_duration_seconds",
         "histogram",
-        "How long keys waited for a worker",
-        &times("workqueue_queue_duration_seconds", |queue| &queue.waited),
-    );
-    figures(
+        "[BETA] How long in seconds an item stays in workqueue before being requested.",
+        |text, name, labels, total| total.waited.write(text, name, labels),
+    ),
+    (
+        "workqueue_retries_total",
+        "counter",
+        "[BETA] Total number of retries handled by workqueue",
+        |text, name, labels, total| figures::series(text, name, labels, total.retries as f64),
+    ),
+    (
+        "workqueue_unfinished_work_seconds",
+        "gauge",
+        "[BETA] How many seconds of work has done that is in progress and hasn't been observed by work_duration. Large values indicate stuck threads. One can deduce the number of stuck threads by observing the rate at which this increases.",
+        |text, name, labels, total| figures::series(text, name, labels, total.unfinished),
+    ),
+    (
         "workqueue_work_duration_seconds",
         "histogram",
-        "How long workers took",
-        &times("workqueue_work_duration_seconds", |queue| &queue.worked),
-    );
+        "[BETA] How long in seconds processing an item from workqueue takes.",
+        |text, name, labels, total| total.worked.write(text, name, labels),
+    ),
+];
+
+/// Appends the figures of every election and queue of this process.
+pub fn write(text: &mut String) {
+    figures::write(ELECTIONS, text);
+    let queues: Vec<Arc<QueueMetrics>> = registry().lock().iter().filter_map(Weak::upgrade).collect();
+    let mut totals: BTreeMap<&str, Total> = BTreeMap::new();
+    for queue in &queues {
+        totals.entry(&queue.name).or_insert_with(Total::new).add(queue);
+    }
+    if totals.is_empty() {
+        return;
+    }
+    for (name, kind, help, lines) in FAMILIES {
+        figures::head(text, name, kind, help);
+        for (queue, total) in &totals {
+            lines(text, name, &format!("name=\"{queue}\""), total);
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Fake;
 
     #[test]
-    fn figures_are_written_as_long_as_their_queue_lives() {
-        let metrics = QueueMetrics::register("metrics-test");
-        metrics.adds.fetch_add(3, Relaxed);
-        metrics.worked.observe(Duration::from_millis(2));
+    fn figures_of_queues_of_one_name_are_added_up_as_long_as_the_queues_live() {
+        let clock = Fake::at(jiff::Timestamp::UNIX_EPOCH);
+        let one = QueueMetrics::register("metrics-test", clock.clone());
+        let two = QueueMetrics::register("metrics-test", clock.clone());
+        one.adds.fetch_add(3, Relaxed);
+        two.adds.fetch_add(1, Relaxed);
+        one.begun(Duration::ZERO, Duration::ZERO);
+        two.begun(Duration::ZERO, Duration::ZERO);
+        clock.advance(Duration::from_millis(2));
+        two.ended(Duration::ZERO);
+        clock.advance(Duration::from_secs(1));
         let mut text = String::new();
         write(&mut text);
-        assert!(text.contains("workqueue_adds_total{name=\"metrics-test\"} 3"));
-        assert!(text.contains("workqueue_work_duration_seconds_bucket{name=\"metrics-test\",le=\"1e-2\"} 1"));
-        drop(metrics);
+        for line in [
+            "workqueue_adds_total{name=\"metrics-test\"} 4\n",
+            "workqueue_work_duration_seconds_bucket{name=\"metrics-test\",le=\"0.001\"} 0\n",
+            "workqueue_work_duration_seconds_bucket{name=\"metrics-test\",le=\"0.01\"} 1\n",
+            "workqueue_queue_duration_seconds_count{name=\"metrics-test\"} 2\n",
+            "workqueue_longest_running_processor_seconds{name=\"metrics-test\"} 1.002\n",
+            "workqueue_unfinished_work_seconds{name=\"metrics-test\"} 1.002\n",
+        ] {
+            assert_eq!(text.matches(line).count(), 1, "{line} in {text}");
+        }
+        drop((one, two));
         text.clear();
         write(&mut text);
         assert!(!text.contains("metrics-test"));

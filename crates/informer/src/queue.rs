@@ -92,7 +92,7 @@ impl<T: Item> WorkQueue<T> {
             bucket: Bucket::default(),
             closed: false,
         };
-        let metrics = QueueMetrics::register(name);
+        let metrics = QueueMetrics::register(name, clock.clone());
         Self { inner: Arc::new(Inner { state: Mutex::new(state), wake: Notify::new(), clock, base, cap, metrics }) }
     }
 
@@ -176,7 +176,7 @@ impl<T: Item> WorkQueue<T> {
                     let asked = state.dirty.remove(&item).unwrap_or(now);
                     state.working.insert(item.clone());
                     self.inner.metrics.depth.store(state.ready.len() as u64, Relaxed);
-                    self.inner.metrics.waited.observe(now.saturating_sub(asked));
+                    self.inner.metrics.begun(now, now.saturating_sub(asked));
                     let more = !state.ready.is_empty() || !state.delayed.is_empty();
                     drop(state);
                     if more {
@@ -270,8 +270,7 @@ impl<T: Item> Taken<T> {
 
 impl<T: Item> Drop for Taken<T> {
     fn drop(&mut self) {
-        let took = self.queue.inner.clock.monotonic().saturating_sub(self.since);
-        self.queue.inner.metrics.worked.observe(took);
+        self.queue.inner.metrics.ended(self.since);
         self.queue.done(&self.item);
     }
 }

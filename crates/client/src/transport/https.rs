@@ -1,7 +1,7 @@
 //! The network transport: one multiplexed HTTP/2 connection where the server speaks it, pooled HTTP/1.1 ones elsewhere.
 
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
@@ -17,6 +17,7 @@ use parking_lot::RwLock;
 use super::tls::Connector;
 use crate::config::{self, Config, Credentials, Impersonate};
 use crate::error::Error;
+use crate::metrics;
 
 /// Room for a burst of events on each watch, so that one slow watch never starves the others on the connection.
 const STREAM_WINDOW: u32 = 4 << 20;
@@ -91,7 +92,10 @@ impl Https {
             *attempt.method_mut() = head.method.clone();
             *attempt.uri_mut() = head.uri.clone();
             *attempt.headers_mut() = head.headers.clone();
+            let begun = Instant::now();
             let answer = tokio::time::timeout(self.timeout, pool.request(attempt)).await;
+            let code = answer.as_ref().ok().and_then(|answer| answer.as_ref().ok()).map(http::Response::status);
+            metrics::answered(&head.method, self.authority.as_str(), code, begun.elapsed(), body.len());
             let answer = answer.map_err(|_| Error::Timeout(self.timeout))?.map_err(Error::transport)?;
             if answer.status() == StatusCode::UNAUTHORIZED {
                 self.credentials.refused();
@@ -100,6 +104,7 @@ impl Https {
                 // Turned away by flow control before anything was done: sending it again is always safe.
                 Some(wait) if tries < MAX_RETRIES => {
                     tries += 1;
+                    metrics::retried(&head.method, self.authority.as_str(), answer.status());
                     // The answer is read so that an HTTP/1.1 connection can be used again.
                     let _ = http_body_util::Limited::new(answer.into_body(), 1 << 20).collect().await;
                     tokio::time::sleep(wait).await;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client::{Client, DeleteOptions};
-use informer::{Action, Clock, Informer, Key, Reconciler, clock};
+use informer::{Action, Clock, Informer, Key, Reconciler, WorkQueue, clock};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
@@ -26,39 +26,67 @@ const WORKERS: usize = 5;
 /// Runs the approver, if requests can be read.
 pub(crate) async fn start_approver(context: Context) {
     let Some(signer) = context.config.signer.clone() else { return };
-    let requests = context.informers.of();
-    let approver = Approver { client: context.client.clone(), clock: context.clock.clone(), requests, signer };
-    let queue = context.queue();
-    informer::feed(&approver.requests, &queue, |change| change.after().map(|request| request.metadata.key()));
-    approver.requests.synced().await;
-    context.run(approver, queue, WORKERS).await;
+    let requests = Requests::new(&context);
+    let queue = requests.queue(&context);
+    requests.all.synced().await;
+    context.run(Approver { requests, signer }, queue, WORKERS).await;
 }
 
 /// Runs the signer, if there is one.
 pub(crate) async fn start_signer(context: Context) {
     let Some(signer) = context.config.signer.clone() else { return };
-    let requests = context.informers.of();
-    let signing = Signing { client: context.client.clone(), clock: context.clock.clone(), requests, signer };
-    let queue = context.queue();
-    informer::feed(&signing.requests, &queue, |change| change.after().map(|request| request.metadata.key()));
-    signing.requests.synced().await;
-    context.run(signing, queue, WORKERS).await;
+    let requests = Requests::new(&context);
+    let queue = requests.queue(&context);
+    requests.all.synced().await;
+    context.run(Signing { requests, signer }, queue, WORKERS).await;
 }
 
 /// Runs the cleaner.
 pub(crate) async fn start_cleaner(context: Context) {
-    let requests = context.informers.of();
-    let cleaner = Cleaner { client: context.client.clone(), clock: context.clock.clone(), requests };
-    let queue = context.queue();
-    informer::feed(&cleaner.requests, &queue, |change| change.after().map(|request| request.metadata.key()));
-    cleaner.requests.synced().await;
-    context.run(cleaner, queue, 1).await;
+    let requests = Requests::new(&context);
+    let queue = requests.queue(&context);
+    requests.all.synced().await;
+    context.run(Cleaner { requests }, queue, 1).await;
+}
+
+/// The requests, and what is done to them.
+struct Requests {
+    client: Client,
+    clock: Arc<dyn Clock>,
+    all: Informer<CertificateSigningRequest>,
+}
+
+impl Requests {
+    fn new(context: &Context) -> Self {
+        Self { client: context.client.clone(), clock: context.clock.clone(), all: context.informers.of() }
+    }
+
+    /// A queue of every request that comes or changes.
+    fn queue(&self, context: &Context) -> WorkQueue<Key> {
+        let queue = context.queue();
+        informer::feed(&self.all, &queue, |change| change.after().map(|request| request.metadata.key()));
+        queue
+    }
+
+    /// A request that nobody has judged yet.
+    fn pending(&self, key: &Key) -> Option<Arc<CertificateSigningRequest>> {
+        self.all.get(key).filter(|request| plan::is_pending(request))
+    }
+
+    async fn approve(&self, request: &CertificateSigningRequest, message: &str) -> Result<(), Error> {
+        let approved = plan::approved(request, message, self.clock.now());
+        let name = request.metadata.name();
+        self.client
+            .update_subresource::<CertificateSigningRequest, _, CertificateSigningRequest>(
+                "", name, "approval", &approved,
+            )
+            .await?;
+        Ok(())
+    }
 }
 
 struct Approver {
-    client: Client,
-    clock: Arc<dyn Clock>,
-    requests: Informer<CertificateSigningRequest>,
+    requests: Requests,
     signer: Arc<dyn Signer>,
 }
 
@@ -66,9 +94,7 @@ impl Reconciler for Approver {
     type Error = Error;
 
     async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
-        let Some(request) = self.requests.get(key).filter(|request| plan::is_pending(request)) else {
-            return Ok(Action::Done);
-        };
+        let Some(request) = self.requests.pending(key) else { return Ok(Action::Done) };
         // What cannot be read cannot be recognized, and waits for a person.
         let Ok(content) = self.signer.inspect(&request.spec.request.0) else { return Ok(Action::Done) };
         if !plan::is_kubelet_client(&request, &content) {
@@ -81,13 +107,7 @@ impl Reconciler for Approver {
         ];
         for (subresource, applies, message) in kinds {
             if applies && self.may(&request, subresource).await? {
-                let approved = plan::approved(&request, message, self.clock.now());
-                let (name, body) = (key.name.as_str(), &approved);
-                self.client
-                    .update_subresource::<CertificateSigningRequest, _, CertificateSigningRequest>(
-                        "", name, "approval", body,
-                    )
-                    .await?;
+                self.requests.approve(&request, message).await?;
                 return Ok(Action::Done);
             }
         }
@@ -116,15 +136,13 @@ impl Approver {
             },
             ..SubjectAccessReview::default()
         };
-        let answer = self.client.create(&review).await?;
+        let answer = self.requests.client.create(&review).await?;
         Ok(answer.status.is_some_and(|status| status.allowed))
     }
 }
 
 struct Signing {
-    client: Client,
-    clock: Arc<dyn Clock>,
-    requests: Informer<CertificateSigningRequest>,
+    requests: Requests,
     signer: Arc<dyn Signer>,
 }
 
@@ -132,11 +150,11 @@ impl Reconciler for Signing {
     type Error = Error;
 
     async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
-        let Some(request) = self.requests.get(key).filter(|request| plan::wants_signature(request)) else {
+        let Some(request) = self.requests.all.get(key).filter(|request| plan::wants_signature(request)) else {
             return Ok(Action::Done);
         };
         let mut changed = CertificateSigningRequest::clone(&request);
-        let now = self.clock.now();
+        let now = self.requests.clock.now();
         let judged = self.signer.inspect(&request.spec.request.0).and_then(|content| plan::judge(&request, &content));
         match judged {
             Err(message) => plan::fail(&mut changed, "SignerValidationFailure", &message, now),
@@ -147,28 +165,26 @@ impl Reconciler for Signing {
                 changed.status.get_or_insert_default().certificate = Some(ByteString(certificate.into_bytes()));
             }
         }
-        self.client.update_status(&changed).await?;
+        self.requests.client.update_status(&changed).await?;
         Ok(Action::Done)
     }
 }
 
 struct Cleaner {
-    client: Client,
-    clock: Arc<dyn Clock>,
-    requests: Informer<CertificateSigningRequest>,
+    requests: Requests,
 }
 
 impl Reconciler for Cleaner {
     type Error = Error;
 
     async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
-        let Some(request) = self.requests.get(key) else { return Ok(Action::Done) };
-        let left = clock::since(plan::useless_at(&request), self.clock.now());
+        let Some(request) = self.requests.all.get(key) else { return Ok(Action::Done) };
+        let left = clock::since(plan::useless_at(&request), self.requests.clock.now());
         if !left.is_zero() {
             return Ok(Action::After(left + Duration::from_secs(1)));
         }
         let options = DeleteOptions { uid: request.metadata.uid.clone(), ..DeleteOptions::default() };
-        match self.client.delete::<CertificateSigningRequest>("", &key.name, &options).await {
+        match self.requests.client.delete::<CertificateSigningRequest>("", &key.name, &options).await {
             Err(error) if !error.is_not_found() => Err(error.into()),
             _ => Ok(Action::Done),
         }

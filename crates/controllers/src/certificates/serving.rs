@@ -6,12 +6,11 @@
 
 use std::sync::Arc;
 
-use client::Client;
-use informer::{Action, Clock, Informer, Key, Reconciler};
+use informer::{Action, Informer, Key, Reconciler};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::Node;
 
-use super::plan;
+use super::{Requests, plan};
 use crate::common::meta::MetaExt;
 use crate::context::Context;
 use crate::{Error, Signer};
@@ -19,10 +18,9 @@ use crate::{Error, Signer};
 /// Runs the approver, if requests can be read.
 pub(crate) async fn start(context: Context) {
     let Some(signer) = context.config.signer.clone() else { return };
-    let (requests, nodes) = (context.informers.of::<CertificateSigningRequest>(), context.informers.of::<Node>());
-    let queue = context.queue();
-    informer::feed(&requests, &queue, |change| change.after().map(|request| request.metadata.key()));
-    let pending = requests.clone();
+    let (requests, nodes) = (Requests::new(&context), context.informers.of::<Node>());
+    let queue = requests.queue(&context);
+    let pending = requests.all.clone();
     informer::feed(&nodes, &queue, move |change| {
         // A request may be older than the addresses it is about. Most changes to Nodes are heartbeats.
         let addresses = |node: &Arc<Node>| node.status.as_ref().and_then(|status| status.addresses.clone());
@@ -34,16 +32,12 @@ pub(crate) async fn start(context: Context) {
         let asking = if same { Vec::new() } else { pending.list() };
         asking.into_iter().filter(asks).map(|request| request.metadata.key()).collect::<Vec<_>>()
     });
-    requests.synced().await;
-    nodes.synced().await;
-    let approver = Approver { client: context.client.clone(), clock: context.clock.clone(), requests, nodes, signer };
-    context.run(approver, queue, 1).await;
+    futures::join!(requests.all.synced(), nodes.synced());
+    context.run(Approver { requests, nodes, signer }, queue, 1).await;
 }
 
 struct Approver {
-    client: Client,
-    clock: Arc<dyn Clock>,
-    requests: Informer<CertificateSigningRequest>,
+    requests: Requests,
     nodes: Informer<Node>,
     signer: Arc<dyn Signer>,
 }
@@ -52,20 +46,13 @@ impl Reconciler for Approver {
     type Error = Error;
 
     async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
-        let Some(request) = self.requests.get(key).filter(|request| plan::is_pending(request)) else {
-            return Ok(Action::Done);
-        };
+        let Some(request) = self.requests.pending(key) else { return Ok(Action::Done) };
         let Ok(content) = self.signer.inspect(&request.spec.request.0) else { return Ok(Action::Done) };
         let Some(name) = plan::serving_node(&request, &content) else { return Ok(Action::Done) };
         let Some(node) = self.nodes.get(&Key::cluster(name)) else { return Ok(Action::Done) };
         if plan::names_only_its_own(&content, &node) {
             let message = "Auto approving kubelet serving certificate for the addresses of its Node.";
-            let approved = plan::approved(&request, message, self.clock.now());
-            self.client
-                .update_subresource::<CertificateSigningRequest, _, CertificateSigningRequest>(
-                    "", &key.name, "approval", &approved,
-                )
-                .await?;
+            self.requests.approve(&request, message).await?;
         }
         Ok(Action::Done)
     }

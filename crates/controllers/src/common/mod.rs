@@ -12,5 +12,6 @@ pub(crate) mod pod_control;
 pub(crate) mod pods;
 pub(crate) mod selector;
 pub(crate) mod services;
+pub(crate) mod slices;
 pub(crate) mod storage;
 pub(crate) mod template_hash;

@@ -62,7 +62,7 @@ pub(crate) fn is_ready(pod: &Pod) -> bool {
 }
 
 /// Since when it is ready.
-fn ready_since(pod: &Pod) -> Option<Timestamp> {
+pub(crate) fn ready_since(pod: &Pod) -> Option<Timestamp> {
     ready_condition(pod)?.last_transition_time.as_ref().map(|time| time.0)
 }
 

@@ -23,6 +23,7 @@ use crate::Error;
 use crate::common::meta::{MetaExt, controller_key};
 use crate::common::pod_control::namespace_ends;
 use crate::context::Context;
+use crate::metrics;
 use schedule::Schedule;
 
 const WORKERS: usize = 5;
@@ -190,7 +191,11 @@ impl CronJobs {
             _ => {}
         }
         let created = match self.client.create(&plan::job_for(cron, at, zone)).await {
-            Ok(job) => Some(job),
+            Ok(job) => {
+                let made = job.metadata.creation_timestamp.as_ref().map_or(now, |Time(made)| *made);
+                metrics::CRON_SKEW.observe(&[], clock::since(made, at).as_secs_f64());
+                Some(job)
+            }
             // An earlier turn made it and was cut off before it could say so.
             Err(error) if error.is_already_exists() => {
                 let job = plan::job_for(cron, at, zone);

@@ -24,6 +24,7 @@ use crate::common::pod_control::{PodControl, namespace_ends};
 use crate::common::template_hash::template_hash;
 use crate::common::{batch, claim, pods, selector};
 use crate::context::Context;
+use crate::metrics;
 use plan::Plan;
 
 const WORKERS: usize = 2;
@@ -110,6 +111,7 @@ impl Reconciler for DaemonSets {
             return Ok(Action::Done);
         }
         if !self.expectations.met(key) {
+            metrics::DAEMON_STALE.increment(&["", "pods"]);
             return Ok(Action::After(UNMET));
         }
         let Some(selector) = selector::parse(&set.spec.selector) else { return Ok(Action::Done) };

@@ -6,49 +6,40 @@ mod endpoints;
 mod plan;
 #[cfg(test)]
 mod tests;
+mod traffic;
 
 use std::sync::Arc;
 
-use client::{Client, DeleteOptions};
 use informer::{Action, Change, EventType, Informer, Key, Reconciler, Recorder};
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
-use k8s_openapi::api::discovery::v1::EndpointSlice;
+use parking_lot::Mutex;
 
 use crate::Error;
 use crate::common::meta::MetaExt;
-use crate::common::pod_control::namespace_ends;
-use crate::common::{batch, selector, services};
+use crate::common::slices::{Figures, Slices};
+use crate::common::{selector, services};
 use crate::context::Context;
+use crate::metrics;
+use traffic::Traffic;
 
 const WORKERS: usize = 5;
-/// The index of slices by the Service they belong to.
-const SERVICE_INDEX: &str = "service";
-
-pub(crate) const SERVICE_LABEL: &str = "kubernetes.io/service-name";
-pub(crate) const MANAGED_BY_LABEL: &str = "endpointslice.kubernetes.io/managed-by";
 const MANAGER: &str = "endpointslice-controller.k8s.io";
 
 /// Runs the controller.
 pub(crate) async fn start(context: Context) {
     let controller = EndpointSlices {
-        client: context.client.clone(),
         recorder: context.recorder.clone(),
         services: context.informers.of(),
         pods: context.informers.of(),
         nodes: context.informers.of(),
-        slices: context.informers.of(),
+        slices: Slices::new(&context, MANAGER, FIGURES),
+        traffic: Mutex::default(),
     };
-    controller.slices.add_index(SERVICE_INDEX, |slice: &EndpointSlice| {
-        owner_of(slice).map(|key| key.to_string()).into_iter().collect()
-    });
     let queue = context.queue();
     informer::feed(&controller.services, &queue, |change| [change.object().metadata.key()]);
     let known = controller.services.clone();
     informer::feed(&controller.pods, &queue, move |change| services::affected(change, &known));
-    informer::feed(&controller.slices, &queue, |change| {
-        let keys = change.before().into_iter().chain(change.after()).filter_map(|slice| owner_of(slice));
-        keys.collect::<Vec<_>>()
-    });
+    controller.slices.feed(&queue);
     let (known, pods) = (controller.services.clone(), controller.pods.clone());
     informer::feed(&controller.nodes, &queue, move |change| zone_changed(change, &known, &pods));
     futures::join!(
@@ -58,13 +49,6 @@ pub(crate) async fn start(context: Context) {
         controller.slices.synced()
     );
     context.run(controller, queue, WORKERS).await;
-}
-
-/// The Service of a slice that is this controller's.
-fn owner_of(slice: &EndpointSlice) -> Option<Key> {
-    let meta = &slice.metadata;
-    let name = meta.label(SERVICE_LABEL).filter(|_| meta.label(MANAGED_BY_LABEL) == Some(MANAGER))?;
-    Some(Key::new(meta.namespace(), name))
 }
 
 /// A node that came, went or moved to another zone changes the zones that endpoints show.
@@ -89,13 +73,23 @@ fn zone_changed(change: &Change<Node>, services: &Informer<Service>, pods: &Info
     services.list().iter().filter(|service| selects(service)).map(|service| service.metadata.key()).collect()
 }
 
+const FIGURES: Figures = Figures {
+    added: &metrics::SLICE_ADDED,
+    removed: &metrics::SLICE_REMOVED,
+    endpoints: &metrics::SLICE_ENDPOINTS,
+    slices: &metrics::SLICES,
+    desired: &metrics::SLICES_DESIRED,
+    changes: &metrics::SLICE_CHANGES,
+};
+
 struct EndpointSlices {
-    client: Client,
     recorder: Recorder,
     services: Informer<Service>,
     pods: Informer<Pod>,
     nodes: Informer<Node>,
-    slices: Informer<EndpointSlice>,
+    slices: Slices,
+    /// How Services want their traffic spread, for the figures.
+    traffic: Mutex<Traffic>,
 }
 
 impl Reconciler for EndpointSlices {
@@ -103,11 +97,13 @@ impl Reconciler for EndpointSlices {
 
     async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         // The slices of a Service that is gone go with it: it owns them.
-        let Some(service) = self.services.get(key) else { return Ok(Action::Done) };
-        let Some(selector) = services::pod_selector(&service) else { return Ok(Action::Done) };
-        if service.metadata.is_deleting() {
+        let service = self.services.get(key).filter(|service| !service.metadata.is_deleting());
+        self.traffic.lock().note(key, service.as_deref());
+        let Some(service) = service else {
+            self.slices.forget(key);
             return Ok(Action::Done);
-        }
+        };
+        let Some(selector) = services::pod_selector(&service) else { return Ok(Action::Done) };
         let pods = self.pods.by_namespace(&key.namespace);
         let selected: Vec<Arc<Pod>> =
             pods.into_iter().filter(|pod| selector::matches(&selector, &pod.metadata.labels)).collect();
@@ -117,9 +113,18 @@ impl Reconciler for EndpointSlices {
                 .and_then(|node| node.metadata.label(endpoints::ZONE_LABEL).map(str::to_owned))
         };
         let desired = endpoints::desired(&service, &selected, zone);
-        let existing = self.slices.by_index(SERVICE_INDEX, &key.to_string());
+        let enough = plan::enough(&desired);
+        let existing = self.slices.of(key);
         let plan = plan::plan(&service, &existing, desired);
-        self.apply(&service, plan).await.map(|()| Action::Done)
+        let answer = self.slices.apply(key, &existing, &plan, enough).await;
+        let spread = traffic::distribution(&service).unwrap_or_default();
+        metrics::SLICES_CHANGED.observe(&[traffic::topology(&service), spread], plan.len() as f64);
+        metrics::SLICE_SYNCS.increment(&[if answer.is_ok() { "success" } else { "error" }]);
+        if let Err(error) = answer {
+            self.warn(&service, &error);
+            return Err(error.into());
+        }
+        Ok(Action::Done)
     }
 
     fn uid(&self, key: &Key) -> Option<String> {
@@ -128,31 +133,13 @@ impl Reconciler for EndpointSlices {
 }
 
 impl EndpointSlices {
-    async fn apply(&self, service: &Service, plan: plan::Plan) -> Result<(), Error> {
-        let created = batch::all(&plan.create, |slice| async {
-            match self.client.create(slice).await {
-                Err(error) if namespace_ends(&error) => Ok(()),
-                answer => answer.map(drop),
-            }
-        });
-        let updated = batch::all(&plan.update, |slice| async { self.client.update(slice).await.map(drop) });
-        let deleted = batch::all(&plan.delete, |slice| async {
-            let (namespace, name) = (slice.metadata.namespace(), slice.metadata.name());
-            match self.client.delete::<EndpointSlice>(namespace, name, &DeleteOptions::default()).await {
-                Err(error) if error.is_not_found() => Ok(()),
-                answer => answer,
-            }
-        });
-        let (created, updated, deleted) = futures::join!(created, updated, deleted);
-        let answer = created.and(updated).and(deleted);
-        if let Err(error) = &answer
-            && !error.is_conflict()
-            && !error.is_not_found()
-        {
-            let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
-            let message = format!("Error updating Endpoint Slices for Service {namespace}/{name}: {error}");
-            self.recorder.event(service, EventType::Warning, "FailedToUpdateEndpointSlices", message);
+    fn warn(&self, service: &Service, error: &client::Error) {
+        // Somebody was faster: the next turn sees what came of it.
+        if error.is_conflict() || error.is_not_found() {
+            return;
         }
-        Ok(answer?)
+        let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
+        let message = format!("Error updating Endpoint Slices for Service {namespace}/{name}: {error}");
+        self.recorder.event(service, EventType::Warning, "FailedToUpdateEndpointSlices", message);
     }
 }

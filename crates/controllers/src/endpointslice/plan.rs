@@ -7,20 +7,18 @@ use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointPort, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use super::MANAGER;
 use super::endpoints::{Group, families};
-use super::{MANAGED_BY_LABEL, MANAGER, SERVICE_LABEL};
 use crate::common::meta::{MetaExt, controller_reference};
 use crate::common::services::{HEADLESS_LABEL, is_headless};
+use crate::common::slices::{MANAGED_BY_LABEL, Plan, SERVICE_LABEL, identity};
 
 /// The most endpoints in a slice.
 const MOST: usize = 100;
 
-/// What to do.
-#[derive(Debug, Default, PartialEq)]
-pub(super) struct Plan {
-    pub(super) create: Vec<EndpointSlice>,
-    pub(super) update: Vec<EndpointSlice>,
-    pub(super) delete: Vec<Arc<EndpointSlice>>,
+/// How many slices would be enough for these endpoints; one of each family there is at least.
+pub(super) fn enough(desired: &[Group]) -> usize {
+    desired.iter().map(|group| group.endpoints.len().div_ceil(MOST).max(1)).sum()
 }
 
 /// The fewest changes. Every family keeps one slice even without endpoints: that says that there are none, not that nobody looked yet.
@@ -130,12 +128,6 @@ fn fill(
         endpoints: Some(endpoints),
         ports: Some(group.ports.clone()),
     }));
-}
-
-/// An endpoint is the same one as long as its address and its pod are.
-fn identity(endpoint: &Endpoint) -> String {
-    let uid = endpoint.target_ref.as_ref().and_then(|target| target.uid.as_deref()).unwrap_or_default();
-    format!("{:?} {uid}", endpoint.addresses)
 }
 
 fn prefix(name: &str) -> String {

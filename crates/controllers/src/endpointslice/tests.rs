@@ -7,6 +7,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde_json::json;
 
 use super::{endpoints, plan};
+use crate::common::slices::Plan;
 use crate::testing::pod;
 
 fn service() -> Service {
@@ -31,7 +32,7 @@ fn pods(range: std::ops::Range<usize>) -> Vec<Arc<Pod>> {
 }
 
 /// Applies a plan as the API server would.
-fn apply(mut slices: Vec<Arc<EndpointSlice>>, plan: plan::Plan) -> Vec<Arc<EndpointSlice>> {
+fn apply(mut slices: Vec<Arc<EndpointSlice>>, plan: Plan) -> Vec<Arc<EndpointSlice>> {
     slices.retain(|slice| !plan.delete.iter().any(|gone| gone.metadata.name == slice.metadata.name));
     for changed in plan.update {
         slices.retain(|slice| slice.metadata.name != changed.metadata.name);
@@ -65,7 +66,7 @@ fn slices_hold_a_hundred_and_an_empty_one_says_none() {
 fn one_more_pod_changes_one_slice() {
     let slices = apply(Vec::new(), plan::plan(&service(), &[], desired(&pods(0..150))));
     let unchanged = plan::plan(&service(), &slices, desired(&pods(0..150)));
-    assert_eq!(unchanged, plan::Plan::default());
+    assert_eq!(unchanged, Plan::default());
     let more = plan::plan(&service(), &slices, desired(&pods(0..151)));
     assert_eq!((more.create.len(), more.update.len(), more.delete.len()), (0, 1, 0));
     let fewer = plan::plan(&service(), &slices, desired(&pods(1..150)));

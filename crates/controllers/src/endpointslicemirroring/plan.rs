@@ -8,7 +8,7 @@ use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use crate::common::meta::{MetaExt, controller_reference};
-use crate::endpointslice::{MANAGED_BY_LABEL, SERVICE_LABEL};
+use crate::common::slices::{MANAGED_BY_LABEL, Plan, SERVICE_LABEL};
 
 pub(super) const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
 const SKIP_LABEL: &str = "endpointslice.kubernetes.io/skip-mirror";
@@ -17,14 +17,6 @@ const TRIGGER_ANNOTATION: &str = "endpoints.kubernetes.io/last-change-trigger-ti
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// The most addresses of a subset that are mirrored.
 const MOST: usize = 1000;
-
-/// What to do.
-#[derive(Debug, Default, PartialEq)]
-pub(super) struct Plan {
-    pub(super) create: Vec<EndpointSlice>,
-    pub(super) update: Vec<EndpointSlice>,
-    pub(super) delete: Vec<Arc<EndpointSlice>>,
-}
 
 /// Services with a selector get their slices elsewhere.
 pub(super) fn is_selectorless(service: &Service) -> bool {

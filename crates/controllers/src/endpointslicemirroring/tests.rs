@@ -5,7 +5,8 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Endpoints;
 use serde_json::{Value, json};
 
-use super::plan::{Plan, is_mirrored, plan, slices};
+use super::plan::{is_mirrored, plan, slices};
+use crate::common::slices::Plan;
 
 fn endpoints(subsets: Value) -> Endpoints {
     serde_json::from_value(json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "db", "namespace": "ns", "uid": "e"}, "subsets": subsets})).expect("endpoints")

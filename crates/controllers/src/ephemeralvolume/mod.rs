@@ -11,6 +11,7 @@ use crate::Error;
 use crate::common::meta::{MetaExt, controller_reference};
 use crate::common::pods;
 use crate::context::Context;
+use crate::metrics;
 
 const WORKERS: usize = 10;
 
@@ -82,9 +83,11 @@ impl Reconciler for EphemeralVolumes {
                     return Err(Error::Unusable { key: key.clone(), reason });
                 }
                 None => {
+                    metrics::EPHEMERAL_CREATED.increment(&[]);
                     if let Err(error) = self.client.create(&claim).await
                         && !error.is_already_exists()
                     {
+                        metrics::EPHEMERAL_FAILED.increment(&[]);
                         let message =
                             format!("ephemeral volume {}: create PVC {}: {error}", volume.name, claim.metadata.name());
                         self.recorder.event(&*pod, EventType::Warning, "FailedBinding", message);

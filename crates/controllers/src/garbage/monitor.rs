@@ -17,6 +17,7 @@ use super::graph::Place;
 use crate::common::discovery::{Resource, discover};
 use crate::common::meta::MetaExt;
 use crate::context::Context;
+use crate::metrics;
 
 /// Resources that nothing owns and that would only fill the graph.
 const IGNORED: [(&str, &str); 2] = [("", "events"), ("events.k8s.io", "events")];
@@ -76,6 +77,7 @@ impl Monitors {
                 Ok(discovered) => {
                     backoff.reset();
                     let partial = !discovered.failures.is_empty();
+                    metrics::GARBAGE_ERRORS.add(&[], usize::from(partial));
                     self.adjust(discovered.resources, partial);
                     self.all_synced().await;
                     self.inner.synced.send_replace(true);
@@ -85,6 +87,7 @@ impl Monitors {
                     }
                 }
                 Err(error) => {
+                    metrics::GARBAGE_ERRORS.increment(&[]);
                     tracing::debug!(%error, "cannot discover the resources; trying again");
                     self.inner.clock.sleep(backoff.delay()).await;
                     continue;

@@ -6,6 +6,7 @@
 mod behavior;
 mod calculate;
 mod compute;
+mod figures;
 mod metrics;
 mod status;
 #[cfg(test)]
@@ -30,6 +31,7 @@ use crate::Error;
 use crate::common::meta::MetaExt;
 use crate::common::selector;
 use crate::context::Context;
+use crate::metrics as shown;
 use behavior::{History, Wish};
 use calculate::{Target, Tolerances};
 use compute::{Subject, compute};
@@ -58,6 +60,14 @@ pub(crate) async fn start(context: Context) {
     };
     let queue = context.queue();
     informer::feed(&controller.scalers, &queue, |change| {
+        match change {
+            Change::Added(_) => figures::came(1),
+            Change::Deleted(gone) => {
+                figures::came(-1);
+                shown::SCALER_DESIRED.remove(&[gone.metadata.namespace(), gone.metadata.name()]);
+            }
+            Change::Modified { .. } => {}
+        }
         // Its own words about itself are no reason to look.
         let same =
             matches!(change, Change::Modified { old, new } if old.metadata.generation == new.metadata.generation);
@@ -103,10 +113,12 @@ impl Reconciler for Autoscalers {
             return Ok(Action::Done);
         };
         let mut report = Report::new(&scaler, self.clock.now());
-        let status = match self.look(key, &scaler, &mut report).await {
-            Ok(Some(looked)) => report.finish(&scaler, looked.current, looked.desired, looked.metrics, looked.rescaled),
-            Ok(None) => report.conditions_only(),
-            Err(error) => return Err(error),
+        let begun = self.clock.monotonic();
+        let looked = self.look(key, &scaler, &mut report).await;
+        figures::looked(key, looked.as_ref(), self.clock.monotonic().saturating_sub(begun));
+        let status = match looked {
+            Some(looked) => report.finish(&scaler, looked.current, looked.desired, looked.metrics, looked.rescaled),
+            None => report.conditions_only(),
         };
         self.write(&scaler, status).await?;
         Ok(Action::After(PERIOD))
@@ -143,19 +155,14 @@ impl Autoscalers {
     }
 
     /// One look; `None` if not even the size of the target could be found.
-    async fn look(
-        &self,
-        key: &Key,
-        scaler: &HorizontalPodAutoscaler,
-        report: &mut Report,
-    ) -> Result<Option<Looked>, Error> {
+    async fn look(&self, key: &Key, scaler: &HorizontalPodAutoscaler, report: &mut Report) -> Option<Looked> {
         let (resource, scale) = match self.scale(scaler).await {
             Ok(found) => found,
             Err(error) => {
                 let message = format!("the HPA controller was unable to get the target's current scale: {error}");
                 report.condition(ABLE, false, "FailedGetScale", message);
                 self.warn(scaler, "FailedGetScale", error);
-                return Ok(None);
+                return None;
             }
         };
         report.condition(
@@ -186,7 +193,7 @@ impl Autoscalers {
             let Some(computed) = computed else {
                 looked.metrics = failure.statuses;
                 self.warn(scaler, "FailedComputeMetricsReplicas", failure.message);
-                return Ok(Some(looked));
+                return Some(looked);
             };
             looked.metrics = computed.statuses;
             let wish = Wish { current, desired: computed.replicas, min, max };
@@ -212,14 +219,14 @@ impl Autoscalers {
         };
         looked.desired = Some(desired);
         if desired == current {
-            return Ok(Some(looked));
+            return Some(looked);
         }
         if let Err(error) = self.rescale(scaler, &resource, scale, desired).await {
             self.warn(scaler, "FailedRescale", format!("New size: {desired}; reason: {reason}; error: {error}"));
             let message = format!("the HPA controller was unable to update the target scale: {error}");
             report.condition(ABLE, false, "FailedUpdateScale", message);
             looked.desired = None;
-            return Ok(Some(looked));
+            return Some(looked);
         }
         let message = format!("the HPA controller was able to update the target scale to {desired}");
         report.condition(ABLE, true, "SucceededRescale", message);
@@ -233,7 +240,7 @@ impl Autoscalers {
             report.condition(ZERO, false, "NotScaledToZero", "the HPA controller did not scale the workload to zero");
         }
         looked.rescaled = true;
-        Ok(Some(looked))
+        Some(looked)
     }
 
     /// The target's size, and what the target is called in paths.
@@ -323,7 +330,11 @@ impl Autoscalers {
                 Some(source) => self.described(&source.described_object).await,
                 None => Ok(String::new()),
             };
-            match compute(&self.metrics, spec, subject, described).await {
+            let begun = self.clock.monotonic();
+            let proposed = compute(&self.metrics, spec, subject, described).await;
+            let replicas = proposed.as_ref().ok().map(|proposal| proposal.replicas);
+            figures::computed(&spec.type_, current, replicas, self.clock.monotonic().saturating_sub(begun));
+            match proposed {
                 Ok(proposal) => {
                     statuses.push(proposal.status);
                     if best.as_ref().is_none_or(|(most, _)| *most == 0 || proposal.replicas > *most) {

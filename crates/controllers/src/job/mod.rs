@@ -4,6 +4,7 @@
 //! it, and none is counted twice. Upstream: job controller.
 
 mod failure_policy;
+mod figures;
 mod indexes;
 mod plan;
 mod pod;
@@ -27,6 +28,7 @@ use crate::common::meta::{MetaExt, controller_key};
 use crate::common::pod_control::{PodControl, namespace_ends};
 use crate::common::{batch, claim, selector};
 use crate::context::Context;
+use crate::metrics;
 use failure_policy::Verdict;
 use plan::Plan;
 use status::Seen;
@@ -72,10 +74,18 @@ struct Jobs {
 
 impl Jobs {
     fn listen(&self, queue: &WorkQueue<Key>) {
-        informer::feed(&self.jobs, queue, |change| [change.object().metadata.key()]);
+        informer::feed(&self.jobs, queue, |change| {
+            if let Change::Added(job) = change
+                && let Some(manager) = foreign_manager(job)
+            {
+                metrics::JOBS_OF_OTHERS.increment(&[manager]);
+            }
+            [change.object().metadata.key()]
+        });
         let expectations = self.expectations.clone();
         informer::feed(&self.pods, queue, move |change| {
             let pod = change.object();
+            figures::tracked(change.before().map(|pod| &**pod), change.after().map(|pod| &**pod));
             let key = controller_key::<Job>(&pod.metadata)?;
             match change {
                 Change::Added(_) if !pod.metadata.is_deleting() => expectations.creation_observed(&key),
@@ -87,6 +97,11 @@ impl Jobs {
     }
 }
 
+/// Who runs a Job, if somebody else does.
+fn foreign_manager(job: &Job) -> Option<&str> {
+    job.spec.as_ref()?.managed_by.as_deref().filter(|manager| *manager != MANAGER)
+}
+
 impl Reconciler for Jobs {
     type Error = Error;
 
@@ -96,20 +111,15 @@ impl Reconciler for Jobs {
             return self.let_orphans_go(key).await;
         };
         let Some(spec) = job.spec.clone() else { return Ok(Action::Done) };
-        if spec.managed_by.as_deref().is_some_and(|manager| manager != MANAGER) {
+        if foreign_manager(&job).is_some() {
             return Ok(Action::Done);
         }
-        if !self.expectations.met(key) || !self.pod_echoes.heard(key) || !self.job_echoes.heard(key) {
-            return Ok(Action::After(UNMET));
-        }
-        let known = job.status.clone().unwrap_or_default();
-        let selector = selector::parse_optional(spec.selector.as_ref());
-        let own = claim::claim(&self.client, &*job, &selector, claim::candidates(&self.pods, &*job)).await?;
-        if tally::is_finished(&known) {
-            self.let_go(&job, own.iter().filter(|pod| pod::is_tracked(pod))).await?;
-            return Ok(Action::Done);
-        }
-        self.turn(&job, &spec, &known, &own).await
+        let begun = self.clock.monotonic();
+        let mut action = "reconciling";
+        let answer = self.sync(key, &job, &spec, &mut action).await;
+        let took = self.clock.monotonic().saturating_sub(begun).as_secs_f64();
+        figures::turned(figures::mode(&spec), action, answer.is_ok(), took);
+        answer
     }
 
     fn uid(&self, key: &Key) -> Option<String> {
@@ -118,7 +128,34 @@ impl Reconciler for Jobs {
 }
 
 impl Jobs {
-    async fn turn(&self, job: &Job, spec: &JobSpec, known: &JobStatus, own: &[Arc<Pod>]) -> Result<Action, Error> {
+    /// One turn of a Job of ours; `action` becomes what it did.
+    async fn sync(&self, key: &Key, job: &Job, spec: &JobSpec, action: &mut &'static str) -> Result<Action, Error> {
+        if !self.expectations.met(key) || !self.pod_echoes.heard(key) {
+            metrics::JOB_STALE.increment(&["", "pods"]);
+            return Ok(Action::After(UNMET));
+        }
+        if !self.job_echoes.heard(key) {
+            metrics::JOB_STALE.increment(&["batch", "jobs"]);
+            return Ok(Action::After(UNMET));
+        }
+        let known = job.status.clone().unwrap_or_default();
+        let selector = selector::parse_optional(spec.selector.as_ref());
+        let own = claim::claim(&self.client, job, &selector, claim::candidates(&self.pods, job)).await?;
+        if tally::is_finished(&known) {
+            self.let_go(job, own.iter().filter(|pod| pod::is_tracked(pod))).await?;
+            return Ok(Action::Done);
+        }
+        self.turn(job, spec, &known, &own, action).await
+    }
+
+    async fn turn(
+        &self,
+        job: &Job,
+        spec: &JobSpec,
+        known: &JobStatus,
+        own: &[Arc<Pod>],
+        action: &mut &'static str,
+    ) -> Result<Action, Error> {
         let now = self.clock.now();
         let tally = self.confirmed(tally(spec, known, own, now)).await?;
         let outcome = plan::outcome(spec, known, &tally, now);
@@ -127,7 +164,9 @@ impl Jobs {
         } else {
             plan::plan(spec, known, &tally, outcome.is_some(), now)
         };
+        *action = figures::action(&plan);
         let (created, applied) = self.apply(job, &plan).await;
+        figures::created(spec, &tally, created, plan.create.len() - created);
         let uncounted = known.uncounted_terminated_pods.clone().unwrap_or_default();
         let listed = uncounted.succeeded.iter().flatten().chain(uncounted.failed.iter().flatten());
         let held = |uid: &str| own.iter().any(|pod| pod.metadata.uid() == uid && pod::is_tracked(pod));
@@ -153,6 +192,7 @@ impl Jobs {
             let written = self.client.update_status(&changed).await?;
             self.job_echoes.wrote(&job.metadata.key(), &written);
             self.tell(job, known, &status);
+            figures::reported(job, spec, &tally, known, &status);
         }
         // Only after the status that names them is written may they be let go.
         let uncounted = status.uncounted_terminated_pods.clone().unwrap_or_default();

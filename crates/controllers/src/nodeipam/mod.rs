@@ -1,49 +1,77 @@
 //! Node IPAM: gives every node a range of pod addresses out of the cluster's.
 //!
-//! `plan` keeps the books and is pure. One worker, so that no range is given twice; what was given is in the nodes themselves. Upstream: the range allocator.
+//! `plan` keeps the books and is pure; what was given is in the nodes themselves, and a new process reads it there. Upstream: the range allocator.
 
 mod plan;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use client::{Client, Patch};
 use informer::{Action, EventType, Informer, Key, Reconciler, Recorder};
 use k8s_openapi::api::core::v1::{Node, ObjectReference};
+use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::Error;
 use crate::common::meta::MetaExt;
-use crate::config::{Cidr, Network};
+use crate::config::Cidr;
 use crate::context::Context;
-use plan::Ranges;
+use crate::metrics;
+use plan::Ledger;
 
 /// Runs the controller, if the cluster's ranges are its to give.
 pub(crate) async fn start(context: Context) {
-    let network = context.config.network.clone();
+    let network = &context.config.network;
     if network.cluster_cidrs.is_empty() {
         return;
     }
+    let bits = |cidr: &Cidr| if cidr.address.is_ipv4() { network.node_bits_v4 } else { network.node_bits_v6 };
+    let ranges = network.cluster_cidrs.iter().map(|cidr| (*cidr, bits(cidr)));
     let controller = NodeIpam {
         client: context.client.clone(),
         recorder: context.recorder.clone(),
         nodes: context.informers.of(),
-        network,
+        ledger: Arc::new(Mutex::new(Ledger::new(ranges, &network.service_cidrs))),
     };
     let queue = context.queue();
-    informer::feed(&controller.nodes, &queue, |change| {
-        let without =
-            |node: &Node| node.spec.as_ref().is_none_or(|spec| spec.pod_cidrs.as_ref().is_none_or(Vec::is_empty));
-        change.after().filter(|node| without(node)).map(|node| node.metadata.key())
+    let ledger = controller.ledger.clone();
+    informer::feed(&controller.nodes, &queue, move |change| {
+        let name = change.object().metadata.name();
+        let mut ledger = ledger.lock();
+        let Some(node) = change.after() else {
+            let released = ledger.release(name);
+            count(&ledger, &metrics::CIDR_RELEASES, released);
+            return None;
+        };
+        // A node without ranges may be older than what was just given to it: that stays given.
+        let has = cidrs(node);
+        let without = has.is_empty();
+        if !without && ledger.note(name, has) {
+            count(&ledger, &metrics::CIDR_RELEASES, 0);
+        }
+        without.then(|| node.metadata.key())
     });
     controller.nodes.synced().await;
     context.run(controller, queue, 1).await;
+}
+
+/// Counts what was given or released, and how full the ranges are now.
+fn count(ledger: &Ledger, family: &figures::Counter, changed: usize) {
+    for usage in ledger.usage() {
+        let name = usage.cluster.to_string();
+        family.add(&[&name], usize::from(changed > 0));
+        metrics::CIDR_MOST.set(&[&name], usage.most as f64);
+        metrics::CIDR_USAGE.set(&[&name], usage.taken as f64 / usage.most as f64);
+    }
 }
 
 struct NodeIpam {
     client: Client,
     recorder: Recorder,
     nodes: Informer<Node>,
-    network: Network,
+    ledger: Arc<Mutex<Ledger>>,
 }
 
 impl Reconciler for NodeIpam {
@@ -54,27 +82,18 @@ impl Reconciler for NodeIpam {
         if node.metadata.is_deleting() || !cidrs(&node).is_empty() {
             return Ok(Action::Done);
         }
-        // The cache may not show the range given a moment ago to another node; the API server does.
-        let live = self.client.list::<Node>("", &client::ListParams::default()).await?;
-        let used: Vec<Cidr> = live.items.iter().flat_map(|node| cidrs(node)).collect();
-        let mut given = Vec::new();
-        for cluster in &self.network.cluster_cidrs {
-            let bits = if cluster.address.is_ipv4() { self.network.node_bits_v4 } else { self.network.node_bits_v6 };
-            let ranges = Ranges::new(*cluster, bits);
-            let Some(free) = ranges.free(used.iter().chain(&self.network.service_cidrs)) else {
-                self.tell(&node, "CIDRNotAvailable");
-                return Err(Error::Unusable {
-                    key: key.clone(),
-                    reason:
-                        "CIDR allocation failed; there are no remaining CIDRs left to allocate in the accepted range"
-                            .to_owned(),
-                });
-            };
-            given.push(free.to_string());
-        }
+        let Some(given) = self.ledger.lock().give(&key.name) else {
+            self.tell(&node, "CIDRNotAvailable");
+            let reason = "CIDR allocation failed; there are no remaining CIDRs left to allocate in the accepted range";
+            return Err(Error::Unusable { key: key.clone(), reason: reason.to_owned() });
+        };
+        let given: Vec<String> = given.iter().map(ToString::to_string).collect();
         let patch = Patch::Strategic(json!({"spec": {"podCIDR": given.first(), "podCIDRs": given}}));
         match self.client.patch::<Node>("", &key.name, &patch).await {
-            Ok(_) => Ok(Action::Done),
+            Ok(_) => {
+                count(&self.ledger.lock(), &metrics::CIDR_ALLOCATIONS, given.len());
+                Ok(Action::Done)
+            }
             Err(error) if error.is_not_found() => Ok(Action::Done),
             Err(error) => {
                 self.tell(&node, "CIDRAssignmentFailed");
@@ -101,6 +120,8 @@ impl NodeIpam {
 
 fn cidrs(node: &Node) -> Vec<Cidr> {
     let Some(spec) = &node.spec else { return Vec::new() };
-    let all = spec.pod_cidrs.iter().flatten().chain(spec.pod_cidr.iter());
+    // The single range is the first of the list, where there is one.
+    let single = spec.pod_cidr.iter().filter(|_| spec.pod_cidrs.is_none());
+    let all = spec.pod_cidrs.iter().flatten().chain(single);
     all.filter_map(|text| Cidr::parse(text)).collect()
 }

@@ -1,52 +1,150 @@
-//! A cluster's range cut into ranges of nodes.
+//! The books: a cluster's ranges cut into ranges of nodes, and which of them are whose.
+//!
+//! Finding a free range costs the same however many nodes there are: every slot of a range is counted, and the first that may be free is known.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::config::Cidr;
 
-/// No more ranges than this are looked through.
+/// No range is cut into more slots than this.
 const MOST: u128 = 1 << 16;
 
-/// The ranges of nodes in the range of a cluster.
+/// One range of the cluster.
 #[derive(Debug)]
-pub(super) struct Ranges {
+struct Range {
     cluster: Cidr,
+    /// The size of a node's range.
     bits: u8,
+    /// How many ranges lie over each slot.
+    users: Vec<u32>,
+    /// No slot before this one is free.
+    first: usize,
+    taken: usize,
 }
 
-impl Ranges {
-    pub(super) fn new(cluster: Cidr, bits: u8) -> Self {
-        Self { cluster, bits: bits.max(cluster.bits) }
+impl Range {
+    fn new(cluster: Cidr, bits: u8) -> Self {
+        let bits = bits.max(cluster.bits);
+        let count = 1_u128.checked_shl(u32::from(bits - cluster.bits)).unwrap_or(MOST).min(MOST);
+        let slots = usize::try_from(count).expect("at most 65,536");
+        Self { cluster, bits, users: vec![0; slots], first: 0, taken: 0 }
     }
 
-    /// The first range that overlaps none of these.
-    pub(super) fn free<'a>(&self, used: impl Iterator<Item = &'a Cidr>) -> Option<Cidr> {
-        let width = width(self.cluster.address);
-        let step = 1_u128 << (width - self.bits).min(127);
-        let first = number(self.cluster.address) & !mask(width - self.cluster.bits);
-        let count = 1_u128.checked_shl(u32::from(self.bits - self.cluster.bits)).unwrap_or(MOST).min(MOST);
-        let same_family = used.filter(|cidr| cidr.address.is_ipv4() == self.cluster.address.is_ipv4());
-        let mut taken: Vec<(u128, u128)> = same_family
-            .map(|cidr| {
-                let host = mask(width - cidr.bits.min(width));
-                let start = number(cidr.address) & !host;
-                (start, start | host)
-            })
-            .collect();
-        taken.sort_unstable();
-        let mut at = first;
-        let end = first + step * (count - 1);
-        for (start, last) in taken {
-            if last < at {
-                continue;
-            }
-            if start > at + (step - 1) {
-                break;
-            }
-            // Past the taken range, at the next border.
-            at = first + ((last - first) / step + 1) * step;
+    fn start(&self) -> u128 {
+        number(self.cluster.address) & !mask(width(self.cluster.address) - self.cluster.bits)
+    }
+
+    fn step(&self) -> u128 {
+        1_u128 << (width(self.cluster.address) - self.bits).min(127)
+    }
+
+    /// The slots that a range lies over.
+    fn slots(&self, cidr: Cidr) -> std::ops::Range<usize> {
+        if cidr.address.is_ipv4() != self.cluster.address.is_ipv4() {
+            return 0..0;
         }
-        (at <= end).then(|| Cidr { address: address(at, self.cluster.address), bits: self.bits })
+        let width = width(cidr.address);
+        let host = mask(width - cidr.bits.min(width));
+        let (from, to) = (number(cidr.address) & !host, number(cidr.address) | host);
+        let (start, step) = (self.start(), self.step());
+        if to < start {
+            return 0..0;
+        }
+        let slot = |at: u128| usize::try_from(at.saturating_sub(start) / step).unwrap_or(usize::MAX);
+        let end = slot(to).saturating_add(1).min(self.users.len());
+        slot(from).min(end)..end
+    }
+
+    fn take(&mut self, cidr: Cidr) {
+        for slot in self.slots(cidr) {
+            self.taken += usize::from(self.users[slot] == 0);
+            self.users[slot] += 1;
+        }
+    }
+
+    fn release(&mut self, cidr: Cidr) {
+        let slots = self.slots(cidr);
+        if !slots.is_empty() {
+            self.first = self.first.min(slots.start);
+        }
+        for slot in slots {
+            self.users[slot] = self.users[slot].saturating_sub(1);
+            self.taken -= usize::from(self.users[slot] == 0);
+        }
+    }
+
+    /// The first range that nobody has.
+    fn free(&mut self) -> Option<Cidr> {
+        let free = self.users[self.first..].iter().position(|users| *users == 0);
+        self.first = free.map_or(self.users.len(), |free| self.first + free);
+        let at = self.start() + self.step() * (self.first as u128);
+        free.map(|_| Cidr { address: address(at, self.cluster.address), bits: self.bits })
+    }
+}
+
+/// How full a range of the cluster is.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Usage {
+    pub(super) cluster: Cidr,
+    pub(super) taken: usize,
+    pub(super) most: usize,
+}
+
+/// All ranges, and what each node has.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    ranges: Vec<Range>,
+    nodes: HashMap<String, Vec<Cidr>>,
+}
+
+impl Ledger {
+    /// The cluster's ranges, each with the size of a node's part of it, and ranges that are no node's to have.
+    pub(super) fn new(cluster: impl IntoIterator<Item = (Cidr, u8)>, reserved: &[Cidr]) -> Self {
+        let ranges = cluster.into_iter().map(|(cluster, bits)| Range::new(cluster, bits)).collect();
+        let mut ledger = Self { ranges, nodes: HashMap::new() };
+        ledger.each(reserved, Range::take);
+        ledger
+    }
+
+    fn each(&mut self, cidrs: &[Cidr], change: impl Fn(&mut Range, Cidr)) {
+        for range in &mut self.ranges {
+            cidrs.iter().for_each(|cidr| change(range, *cidr));
+        }
+    }
+
+    /// A node has these. Answers whether that was not known.
+    pub(super) fn note(&mut self, node: &str, cidrs: Vec<Cidr>) -> bool {
+        if self.nodes.get(node) == Some(&cidrs) {
+            return false;
+        }
+        self.each(&cidrs, Range::take);
+        if let Some(before) = self.nodes.insert(node.to_owned(), cidrs) {
+            self.each(&before, Range::release);
+        }
+        true
+    }
+
+    /// A node is gone; what it had is free. Answers how many that were.
+    pub(super) fn release(&mut self, node: &str) -> usize {
+        let had = self.nodes.remove(node).unwrap_or_default();
+        self.each(&had, Range::release);
+        had.len()
+    }
+
+    /// What a node is to have, one of each of the cluster's ranges: the same until it is gone, however often it is asked. `None` if there is none left.
+    pub(super) fn give(&mut self, node: &str) -> Option<Vec<Cidr>> {
+        if let Some(given) = self.nodes.get(node) {
+            return Some(given.clone());
+        }
+        let given: Vec<Cidr> = self.ranges.iter_mut().map(Range::free).collect::<Option<_>>()?;
+        self.note(node, given.clone());
+        Some(given)
+    }
+
+    /// How full the ranges are.
+    pub(super) fn usage(&self) -> impl Iterator<Item = Usage> {
+        self.ranges.iter().map(|range| Usage { cluster: range.cluster, taken: range.taken, most: range.users.len() })
     }
 }
 

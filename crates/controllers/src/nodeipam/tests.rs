@@ -1,6 +1,6 @@
 //! Ranges: given in order, never twice, never over others.
 
-use super::plan::Ranges;
+use super::plan::{Ledger, Usage};
 use crate::config::Cidr;
 
 fn cidr(text: &str) -> Cidr {
@@ -9,9 +9,29 @@ fn cidr(text: &str) -> Cidr {
 
 #[track_caller]
 fn check(cluster: &str, bits: u8, used: &[&str], expected: Option<&str>) {
-    let used: Vec<Cidr> = used.iter().map(|text| cidr(text)).collect();
-    let free = Ranges::new(cidr(cluster), bits).free(used.iter()).map(|free| free.to_string());
-    assert_eq!(free.as_deref(), expected, "{bits} bits out of {cluster}");
+    let mut ledger = Ledger::new([(cidr(cluster), bits)], &[]);
+    for (number, text) in used.iter().enumerate() {
+        ledger.note(&format!("n{number}"), vec![cidr(text)]);
+    }
+    let given = ledger.give("new").map(|given| given[0].to_string());
+    assert_eq!(given.as_deref(), expected, "{bits} bits out of {cluster}");
+}
+
+#[test]
+fn a_node_keeps_what_it_was_given_until_it_is_gone() {
+    let both = [(cidr("10.244.0.0/16"), 24), (cidr("fd00:10:244::/56"), 64)];
+    let mut ledger = Ledger::new(both, &[cidr("10.244.0.0/24")]);
+    let text = |given: Option<Vec<Cidr>>| given.map(|given| given.iter().map(Cidr::to_string).collect::<Vec<_>>());
+    let first = Some(vec!["10.244.1.0/24".to_owned(), "fd00:10:244::/64".to_owned()]);
+    assert_eq!(text(ledger.give("a")), first, "the reserved range is nobody's");
+    assert_eq!(text(ledger.give("a")), first, "asked again");
+    assert_eq!(text(ledger.give("b")), Some(vec!["10.244.2.0/24".to_owned(), "fd00:10:244:1::/64".to_owned()]));
+    ledger.note("a", vec![cidr("10.244.1.0/24"), cidr("fd00:10:244::/64")]);
+    let four = Usage { cluster: cidr("10.244.0.0/16"), taken: 3, most: 256 };
+    assert_eq!(ledger.usage().next(), Some(four), "its echo is not counted twice");
+    assert_eq!(ledger.release("a"), 2);
+    assert_eq!(ledger.release("a"), 0);
+    assert_eq!(text(ledger.give("c")), first);
 }
 
 #[test]

@@ -26,6 +26,7 @@ use crate::Error;
 use crate::common::meta::MetaExt;
 use crate::common::{batch, pods};
 use crate::context::Context;
+use crate::metrics::{self, Collect};
 use zones::Zones;
 
 const WORKERS: usize = 8;
@@ -42,6 +43,7 @@ pub(crate) async fn start(context: Context) {
         grace: context.config.node_monitor_grace_period,
         signs: Arc::default(),
         zones: Zones::default(),
+        _figures: metrics::collected(zones::Census(context.informers.of())),
     };
     controller.pods.add_index(pods::NODE_INDEX, pods::node_of);
     let queue = context.queue();
@@ -111,12 +113,23 @@ struct NodeLifecycle {
     /// When each node last showed life, on this process' monotonic clock.
     signs: Arc<Mutex<HashMap<String, Duration>>>,
     zones: Zones,
+    _figures: Arc<dyn Collect>,
 }
 
 impl Reconciler for NodeLifecycle {
     type Error = Error;
 
     async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+        let begun = self.clock.monotonic();
+        let answer = self.look(key).await;
+        let took = self.clock.monotonic().saturating_sub(begun);
+        metrics::NODE_HEALTH_SECONDS.observe(&[], took.as_secs_f64());
+        answer
+    }
+}
+
+impl NodeLifecycle {
+    async fn look(&self, key: &Key) -> Result<Action, Error> {
         let Some(node) = self.nodes.get(key) else { return Ok(Action::Done) };
         let now = self.clock.monotonic();
         let sign = *self.signs.lock().entry(key.name.clone()).or_insert(now);
@@ -140,13 +153,13 @@ impl Reconciler for NodeLifecycle {
         let watch = (silent < self.grace).then_some(next);
         Ok(Action::after([wait, watch].into_iter().flatten().min()))
     }
-}
 
-impl NodeLifecycle {
     /// Brings the taints in line with the conditions. Answers when to come back if an eviction has to wait for its turn.
     async fn adjust_taints(&self, node: &Node) -> Result<Option<Duration>, Error> {
-        let all = self.nodes.list();
-        let evict = plan::eviction_taint(node).filter(|_| !zones::all_disrupted(&all));
+        let evict = plan::eviction_taint(node);
+        // How the others fare matters only where somebody may be evicted: a node that is well costs the same among ten and among ten thousand.
+        let all = if evict.is_some() { self.nodes.list() } else { Vec::new() };
+        let evict = evict.filter(|_| !zones::all_disrupted(&all));
         let has = evict.is_some_and(|key| plan::has_eviction_taint(node, key));
         let wait = if evict.is_some() && !has {
             self.zones.turn(&zones::zone_of(node), &all, self.clock.monotonic())
@@ -169,6 +182,9 @@ impl NodeLifecycle {
             match self.client.patch::<Node>("", node.metadata.name(), &Patch::Merge(patch)).await {
                 Err(error) if !error.is_not_found() => return Err(error.into()),
                 _ => {}
+            }
+            if evict.is_some() && !has {
+                metrics::NODE_EVICTIONS.increment(&[&zones::zone_of(node)]);
             }
         }
         Ok(wait)

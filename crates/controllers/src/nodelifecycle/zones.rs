@@ -1,14 +1,16 @@
 //! How fast nodes may be evicted: ten seconds apart in a healthy zone, hardly or not at all in a zone where most nodes fail.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use informer::Informer;
 use k8s_openapi::api::core::v1::Node;
 use parking_lot::Mutex;
 
 use super::plan::is_ready;
 use crate::common::meta::MetaExt;
+use crate::metrics::Collect;
 
 /// Between two evictions in a healthy zone.
 const NORMAL: Duration = Duration::from_secs(10);
@@ -74,4 +76,41 @@ pub(super) fn state(members: &[&Arc<Node>]) -> State {
 /// Not one node of the cluster is ready: the fault is here, and nothing is evicted.
 pub(super) fn all_disrupted(nodes: &[Arc<Node>]) -> bool {
     nodes.iter().all(|node| !is_ready(node))
+}
+
+/// Counts the nodes of every zone when somebody looks.
+pub(super) struct Census(pub(super) Informer<Node>);
+
+impl Collect for Census {
+    fn collect(&self, text: &mut String) {
+        let mut zones: BTreeMap<String, (f64, f64)> = BTreeMap::new();
+        for node in self.0.list() {
+            let (all, failing) = zones.entry(zone_of(&node)).or_default();
+            *all += 1.0;
+            *failing += f64::from(u8::from(!is_ready(&node)));
+        }
+        if zones.is_empty() {
+            return;
+        }
+        type Read = fn(f64, f64) -> f64;
+        let families: [(&str, &str, Read); 3] = [
+            (
+                "node_collector_unhealthy_nodes_in_zone",
+                "[ALPHA] Gauge measuring number of not Ready Nodes per zones.",
+                |_, failing| failing,
+            ),
+            (
+                "node_collector_zone_health",
+                "[ALPHA] Gauge measuring percentage of healthy nodes per zone.",
+                |all, failing| (100.0 * (all - failing) / all).floor(),
+            ),
+            ("node_collector_zone_size", "[ALPHA] Gauge measuring number of registered Nodes per zones.", |all, _| all),
+        ];
+        for (name, help, read) in families {
+            figures::head(text, name, "gauge", help);
+            for (zone, (all, failing)) in &zones {
+                figures::series(text, name, &format!("zone=\"{zone}\""), read(*all, *failing));
+            }
+        }
+    }
 }

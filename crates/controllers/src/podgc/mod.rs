@@ -21,10 +21,14 @@ use crate::common::batch;
 use crate::common::meta::MetaExt;
 use crate::common::pods;
 use crate::context::Context;
+use crate::metrics;
 use plan::{Absences, Reason};
 
 /// How long a node must be gone before its pods go: it may only have been registered anew.
 const QUARANTINE: Duration = Duration::from_secs(40);
+/// The index of pods that ended, all under one value.
+const ENDED_INDEX: &str = "ended";
+const ENDED: &str = "ended";
 /// There is one key: the whole cluster.
 const ALL: &str = "cluster";
 
@@ -38,15 +42,23 @@ pub(crate) async fn start(context: Context) {
         absences: Mutex::default(),
     };
     controller.pods.add_index(pods::NODE_INDEX, pods::node_of);
+    controller.pods.add_index(
+        ENDED_INDEX,
+        |pod: &Pod| {
+            if pods::is_terminal(pod) { vec![ENDED.to_owned()] } else { Vec::new() }
+        },
+    );
     let queue = context.queue();
     informer::feed(&controller.nodes, &queue, |change| {
         let matters = change.after().is_none_or(|node| plan::is_out_of_service(node));
         matters.then(|| Key::cluster(ALL))
     });
-    let nodes = controller.nodes.clone();
+    let (nodes, pods) = (controller.nodes.clone(), controller.pods.clone());
     informer::feed(&controller.pods, &queue, move |change| {
         let pod = change.after()?;
-        plan::may_matter(pod, &nodes).then(|| Key::cluster(ALL))
+        // A turn looks at every pod: one more that ended is a reason only when they have become too many.
+        let too_many = || pods::is_terminal(pod) && pods.count(ENDED_INDEX, ENDED) > plan::MOST_ENDED;
+        (plan::may_matter(pod, &nodes) || too_many()).then(|| Key::cluster(ALL))
     });
     futures::join!(controller.nodes.synced(), controller.pods.synced());
     queue.add(Key::cluster(ALL));
@@ -78,7 +90,14 @@ impl Reconciler for PodGc {
             }
         }
         let condemned = plan::condemned(&all, &nodes, &confirmed);
-        batch::all(condemned, |(pod, reason)| async move { self.remove(&pod, reason).await }).await?;
+        batch::all(condemned, |(pod, reason)| async move {
+            let labels = [pod.metadata.namespace(), reason.label()];
+            let answer = self.remove(&pod, reason).await;
+            let family = if answer.is_ok() { &metrics::POD_GC } else { &metrics::POD_GC_ERRORS };
+            family.increment(&labels);
+            answer
+        })
+        .await?;
         Ok(Action::after(wait))
     }
 }

@@ -11,7 +11,7 @@ use crate::common::meta::MetaExt;
 use crate::common::pods;
 
 /// More ended pods than this are too many.
-const MOST_ENDED: usize = 12_500;
+pub(super) const MOST_ENDED: usize = 12_500;
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 /// Why a pod goes.
@@ -28,6 +28,16 @@ pub(super) enum Reason {
 }
 
 impl Reason {
+    /// As metrics say it.
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Self::Orphaned => "orphaned",
+            Self::OutOfService => "out-of-service",
+            Self::Unscheduled => "unscheduled",
+            Self::TooMany => "terminated",
+        }
+    }
+
     /// What its condition says, where the pod is disrupted.
     pub(super) fn disruption(self) -> Option<&'static str> {
         (self == Self::Orphaned).then_some("PodGC: node no longer exists")
@@ -70,15 +80,12 @@ fn is_ready(node: &Node) -> bool {
     conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-/// Whether a change of this pod could give the controller anything to do.
+/// Whether a change of this pod could give the controller anything to do, whatever there is of others.
 pub(super) fn may_matter(pod: &Pod, nodes: &Informer<Node>) -> bool {
     match pods::node_name(pod) {
         None => pod.metadata.is_deleting(),
         Some(name) => {
-            pods::is_terminal(pod)
-                || nodes
-                    .get(&Key::cluster(name))
-                    .is_none_or(|node| pod.metadata.is_deleting() && is_out_of_service(&node))
+            nodes.get(&Key::cluster(name)).is_none_or(|node| pod.metadata.is_deleting() && is_out_of_service(&node))
         }
     }
 }

@@ -3,6 +3,7 @@
 //! The two kinds differ in their names and in the form of their selector, so one reconciler, generic over [`Replicated`], serves both.
 //! `plan` decides and is pure; `reconcile` reads, applies, reports. Upstream: ReplicaSetController.
 
+mod figures;
 mod kinds;
 mod plan;
 mod status;
@@ -22,6 +23,7 @@ use crate::common::meta::{MetaExt, controller_key};
 use crate::common::pod_control::{PodControl, from_template, namespace_ends};
 use crate::common::{batch, claim, pods, selector};
 use crate::context::Context;
+use crate::metrics;
 use kinds::Replicated;
 use plan::{Plan, plan};
 use status::Observed;
@@ -80,7 +82,7 @@ impl<K: Replicated> Replicas<K> {
         informer::feed(&self.pods, queue, move |change| affected::<K>(change, &expectations, &sets));
     }
 
-    async fn apply(&self, set: &K, plan: &Plan) -> Result<(), client::Error> {
+    async fn apply(&self, set: &K, plan: &Plan, active: &[Arc<Pod>]) -> Result<(), client::Error> {
         let key = set.metadata().key();
         let pod = from_template(&set.template(), set);
         self.expectations.expect_creations(&key, plan.create);
@@ -99,6 +101,7 @@ impl<K: Replicated> Replicas<K> {
             self.expectations.creation_observed(&key);
         }
         answer?;
+        figures::deleted(&plan.delete, active, self.clock.now());
         self.expectations.expect_deletions(&key, plan.delete.iter().map(|pod| pod.metadata.uid().to_owned()));
         batch::all(&plan.delete, |pod| async {
             let deleted = self.control.delete(set, pod).await;
@@ -131,6 +134,7 @@ impl<K: Replicated> Reconciler for Replicas<K> {
         // Asked before listing: otherwise the pods may be older than the answer. Until they are all in the cache they can be neither planned with nor
         // counted; the last of them brings the next turn.
         if !self.expectations.met(key) {
+            metrics::REPLICA_STALE.increment(&["", "pods"]);
             return Ok(Action::After(UNMET));
         }
         let Some(selector) = set.selector() else { return Ok(Action::Done) };
@@ -149,7 +153,7 @@ impl<K: Replicated> Reconciler for Replicas<K> {
         } else {
             plan(set.replicas(), &active, || self.related(&set), now)
         };
-        let applied = self.apply(&set, &plan).await;
+        let applied = self.apply(&set, &plan, &active).await;
         let observed = Observed { active: &active, terminating, failure: applied.as_ref().err(), now };
         // Status is written even when `apply` failed: that is when users look.
         set.write_status(&self.client, &observed).await?;

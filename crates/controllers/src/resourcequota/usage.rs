@@ -12,9 +12,10 @@ use crate::common::pods;
 /// Amounts by resource name. Only names that the quota limits are in it.
 pub(super) type Usage = BTreeMap<String, Quantity>;
 
-/// Names that are counted from caches.
-const CACHED: [&str; 7] =
-    ["pods", "services", "persistentvolumeclaims", "secrets", "configmaps", "replicationcontrollers", "resourcequotas"];
+/// What is more than counted.
+const MEASURED: [&str; 3] = ["pods", "services", "persistentvolumeclaims"];
+/// What may be limited without saying that it is the count.
+const COUNTED: [&str; 4] = ["configmaps", "replicationcontrollers", "resourcequotas", "secrets"];
 
 fn add(used: &mut Usage, name: &str, amount: &Quantity) {
     if let Some(sum) = used.get_mut(name) {
@@ -32,10 +33,16 @@ pub(super) fn set_count(used: &mut Usage, name: &str, count: usize) {
     }
 }
 
-/// The limited counts of resources that no cache holds.
-pub(super) fn uncached(hard: &BTreeMap<String, Wire>) -> Vec<String> {
-    let counted = hard.keys().filter(|name| name.starts_with("count/"));
-    counted.filter(|name| !CACHED.iter().any(|known| name.strip_prefix("count/") == Some(known))).cloned().collect()
+/// The limits that only count objects, each with the plural and the group of what it counts.
+pub(super) fn counted(hard: &BTreeMap<String, Wire>) -> impl Iterator<Item = (&str, &str, &str)> {
+    hard.keys().filter_map(|name| {
+        let of = match name.strip_prefix("count/") {
+            Some(of) => Some(of).filter(|of| !MEASURED.contains(of)),
+            None => Some(name.as_str()).filter(|of| COUNTED.contains(of)),
+        }?;
+        let (plural, group) = of.split_once('.').unwrap_or((of, ""));
+        Some((name.as_str(), plural, group))
+    })
 }
 
 /// Whether a change of a pod changes what it uses.

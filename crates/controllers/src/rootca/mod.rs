@@ -3,9 +3,10 @@
 //! Upstream: rootcacertpublisher.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use client::Client;
-use informer::{Action, Informer, Key, Reconciler};
+use informer::{Action, Clock, Informer, Key, Reconciler};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -13,6 +14,7 @@ use crate::Error;
 use crate::common::meta::MetaExt;
 use crate::common::pod_control::namespace_ends;
 use crate::context::Context;
+use crate::metrics;
 
 const NAME: &str = "kube-root-ca.crt";
 const DESCRIPTION: &str = "kubernetes.io/description";
@@ -24,6 +26,7 @@ pub(crate) async fn start(context: Context) {
     let Some(certificates) = context.config.cluster_ca.clone() else { return };
     let controller = RootCa {
         client: context.client.clone(),
+        clock: context.clock.clone(),
         namespaces: context.informers.of(),
         maps: context.informers.filtered(informer::Filter::fields(format!("metadata.name={NAME}"))),
         certificates,
@@ -37,6 +40,7 @@ pub(crate) async fn start(context: Context) {
 
 struct RootCa {
     client: Client,
+    clock: Arc<dyn Clock>,
     namespaces: Informer<Namespace>,
     maps: Informer<ConfigMap>,
     certificates: String,
@@ -46,6 +50,21 @@ impl Reconciler for RootCa {
     type Error = Error;
 
     async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+        let begun = self.clock.monotonic();
+        let answer = self.publish(key).await;
+        let code = match &answer {
+            Ok(_) => 200,
+            Err(error) => error.code().unwrap_or(500),
+        };
+        let code = code.to_string();
+        metrics::ROOT_CA_SYNCS.increment(&[&code]);
+        metrics::ROOT_CA_SECONDS.observe(&[&code], self.clock.monotonic().saturating_sub(begun).as_secs_f64());
+        Ok(answer?)
+    }
+}
+
+impl RootCa {
+    async fn publish(&self, key: &Key) -> Result<Action, client::Error> {
         let Some(namespace) = self.namespaces.get(key) else { return Ok(Action::Done) };
         if namespace.metadata.is_deleting() {
             return Ok(Action::Done);
@@ -79,7 +98,7 @@ impl Reconciler for RootCa {
             }
         };
         match answer {
-            Err(error) if !error.is_already_exists() && !namespace_ends(&error) => Err(error.into()),
+            Err(error) if !error.is_already_exists() && !namespace_ends(&error) => Err(error),
             _ => Ok(Action::Done),
         }
     }

@@ -3,6 +3,7 @@
 //! `plan` decides and is pure: it answers the first thing, or the few things, to do now. There are never two pods of one name, because names are unique;
 //! there is never a new pod of a name before the old one is gone, because it cannot be created. Upstream: StatefulSetController.
 
+mod figures;
 mod identity;
 mod plan;
 mod status;
@@ -24,6 +25,7 @@ use crate::common::meta::{MetaExt, controller_key};
 use crate::common::template_hash::template_hash;
 use crate::common::{batch, claim, pods, selector};
 use crate::context::Context;
+use crate::metrics;
 use plan::{Step, Templates};
 
 const WORKERS: usize = 5;
@@ -91,8 +93,12 @@ impl Reconciler for StatefulSets {
     type Error = Error;
 
     async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
-        let Some(set) = self.sets.get(key) else { return Ok(Action::Done) };
+        let Some(set) = self.sets.get(key) else {
+            figures::forget(key);
+            return Ok(Action::Done);
+        };
         if !self.echoes.heard(key) {
+            metrics::STATEFUL_STALE.increment(&["", "pods"]);
             return Ok(Action::After(UNHEARD));
         }
         let Some(selector) = selector::parse(&set.spec.selector) else { return Ok(Action::Done) };
@@ -115,6 +121,7 @@ impl Reconciler for StatefulSets {
         let steps = plan::plan(&set, &own, &templates, now);
         let applied = self.apply(&set, &templates, steps).await;
         let status = status::status(&set, &own, &templates, now);
+        figures::note(&set, &status);
         if set.status.as_ref() != Some(&status) {
             let changed = StatefulSet { status: Some(status), ..StatefulSet::clone(&set) };
             self.client.update_status(&changed).await?;

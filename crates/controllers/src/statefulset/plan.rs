@@ -96,6 +96,11 @@ pub(super) fn replicas(set: &StatefulSet) -> i32 {
     set.spec.replicas.unwrap_or(1)
 }
 
+/// Whether its pods come and go one after the other.
+pub(super) fn is_ordered(set: &StatefulSet) -> bool {
+    set.spec.pod_management_policy.as_deref() != Some("Parallel")
+}
+
 fn is_rolling(set: &StatefulSet) -> bool {
     let strategy = set.spec.update_strategy.as_ref().and_then(|strategy| strategy.type_.as_deref());
     !matches!(strategy, Some("OnDelete" | "Recreate"))
@@ -106,7 +111,7 @@ pub(super) fn partition(set: &StatefulSet) -> i32 {
     rolling.and_then(|rolling| rolling.partition).unwrap_or_default()
 }
 
-fn max_unavailable(set: &StatefulSet) -> usize {
+pub(super) fn max_unavailable(set: &StatefulSet) -> usize {
     let rolling = set.spec.update_strategy.as_ref().and_then(|strategy| strategy.rolling_update.as_ref());
     let given = rolling.and_then(|rolling| scaled(rolling.max_unavailable.as_ref()?, replicas(set), Round::Down));
     usize::try_from(given.unwrap_or(1).max(1)).unwrap_or(1)
@@ -126,7 +131,7 @@ pub(super) fn plan(set: &StatefulSet, own: &[Arc<Pod>], templates: &Templates, n
         return Vec::new();
     }
     let (start, count) = (start(set), replicas(set));
-    let ordered = set.spec.pod_management_policy.as_deref() != Some("Parallel");
+    let ordered = is_ordered(set);
     let min_ready = set.spec.min_ready_seconds.unwrap_or_default();
     let is_up = |pod: &Pod| is_running(pod) && pods::is_available(pod, min_ready, now) && !pod.metadata.is_deleting();
     let find = |number: i32| own.iter().find(|pod| ordinal(pod) == number);

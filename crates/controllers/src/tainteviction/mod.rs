@@ -17,6 +17,7 @@ use crate::Error;
 use crate::common::meta::MetaExt;
 use crate::common::pods;
 use crate::context::Context;
+use crate::metrics;
 use plan::{Fate, fate};
 
 const WORKERS: usize = 8;
@@ -67,7 +68,13 @@ impl Reconciler for TaintEviction {
         match fate(&pod, &plan::evicting_taints(&node), self.clock.now()) {
             Fate::Stays => Ok(Action::Done),
             Fate::GoesIn(delay) => Ok(Action::After(delay)),
-            Fate::Goes => self.evict(&pod).await.map(|()| Action::Done),
+            Fate::Goes(since) => {
+                self.evict(&pod).await?;
+                metrics::TAINT_DELETIONS.increment(&[]);
+                let waited = informer::clock::since(self.clock.now(), since);
+                metrics::TAINT_DELETION_SECONDS.observe(&[], waited.as_secs_f64());
+                Ok(Action::Done)
+            }
         }
     }
 }

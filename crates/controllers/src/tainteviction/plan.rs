@@ -14,7 +14,8 @@ use crate::common::pods;
 pub(super) enum Fate {
     Stays,
     GoesIn(Duration),
-    Goes,
+    /// And could have gone since then.
+    Goes(Timestamp),
 }
 
 /// The taints of a node that evict.
@@ -34,10 +35,10 @@ pub(super) fn fate(pod: &Pod, taints: &[Taint], now: Timestamp) -> Fate {
     let mut earliest: Option<Timestamp> = None;
     for taint in taints {
         let matching: Vec<&Toleration> = tolerations.iter().filter(|toleration| tolerates(toleration, taint)).collect();
-        if matching.is_empty() {
-            return Fate::Goes;
-        }
         let added = taint.time_added.as_ref().map_or(now, |time| time.0);
+        if matching.is_empty() {
+            return Fate::Goes(added);
+        }
         for seconds in matching.iter().filter_map(|toleration| toleration.toleration_seconds) {
             let end = clock::add(added, Duration::from_secs(u64::try_from(seconds).unwrap_or_default()));
             earliest = Some(earliest.map_or(end, |known| known.min(end)));
@@ -45,7 +46,7 @@ pub(super) fn fate(pod: &Pod, taints: &[Taint], now: Timestamp) -> Fate {
     }
     match earliest {
         None => Fate::Stays,
-        Some(end) if end <= now => Fate::Goes,
+        Some(end) if end <= now => Fate::Goes(end),
         Some(end) => Fate::GoesIn(clock::since(end, now)),
     }
 }

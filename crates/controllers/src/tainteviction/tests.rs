@@ -24,17 +24,17 @@ fn toleration(key: &str, seconds: Option<i64>) -> Toleration {
 #[test]
 fn a_pod_stays_as_long_as_it_tolerates_every_taint() {
     for (tolerations, taints, expected) in [
-        (vec![], vec![taint("a")], Fate::Goes),
+        (vec![], vec![taint("a")], Fate::Goes(at(0))),
         (vec![toleration("a", None)], vec![taint("a")], Fate::Stays),
-        (vec![toleration("a", None)], vec![taint("a"), taint("b")], Fate::Goes),
+        (vec![toleration("a", None)], vec![taint("a"), taint("b")], Fate::Goes(at(0))),
         (vec![toleration("a", Some(300))], vec![taint("a")], Fate::GoesIn(Duration::from_secs(200))),
         (
             vec![toleration("a", Some(300)), toleration("b", Some(150))],
             vec![taint("a"), taint("b")],
             Fate::GoesIn(Duration::from_secs(50)),
         ),
-        (vec![toleration("a", Some(60))], vec![taint("a")], Fate::Goes),
-        (vec![toleration("a", Some(-1))], vec![taint("a")], Fate::Goes),
+        (vec![toleration("a", Some(60))], vec![taint("a")], Fate::Goes(at(60))),
+        (vec![toleration("a", Some(-1))], vec![taint("a")], Fate::Goes(at(0))),
     ] {
         let pod = pod("p").with(|pod| pod.spec.get_or_insert_default().tolerations = Some(tolerations.clone())).build();
         assert_eq!(fate(&pod, &taints, at(100)), expected, "{tolerations:?}");

@@ -13,6 +13,7 @@ use k8s_openapi::api::batch::v1::Job;
 use crate::Error;
 use crate::common::meta::MetaExt;
 use crate::context::Context;
+use crate::metrics;
 
 const WORKERS: usize = 5;
 
@@ -71,7 +72,10 @@ impl Reconciler for Ttl {
         };
         match self.client.delete::<Job>(&key.namespace, &key.name, &options).await {
             Err(error) if !error.is_not_found() => Err(error.into()),
-            _ => Ok(Action::Done),
+            _ => {
+                metrics::TTL_DELETION_SECONDS.observe(&[], clock::since(self.clock.now(), end).as_secs_f64());
+                Ok(Action::Done)
+            }
         }
     }
 }

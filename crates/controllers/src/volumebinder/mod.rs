@@ -3,6 +3,7 @@
 //! Binding takes four writes (the volume's claim, its phase, the claim's volume, its phase); every turn finds out which are missing and goes on, so being cut off
 //! between any two does no harm. `plan` decides and is pure. Upstream: PersistentVolumeController.
 
+mod census;
 mod plan;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,8 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use crate::Error;
 use crate::common::meta::MetaExt;
 use crate::context::Context;
+use crate::metrics::{self, Collect};
+use census::Census;
 pub(crate) use plan::SELECTED_NODE;
 use plan::{Claim, Volume};
 
@@ -33,6 +36,7 @@ pub(crate) async fn start(context: Context) {
         claims: context.informers.of(),
         volumes: context.informers.of(),
         classes: context.informers.of(),
+        _figures: metrics::collected(Census { volumes: context.informers.of(), claims: context.informers.of() }),
     };
     let queue = context.queue();
     informer::feed(&controller.claims, &queue, |change| {
@@ -72,6 +76,7 @@ struct Binder {
     claims: Informer<PersistentVolumeClaim>,
     volumes: Informer<PersistentVolume>,
     classes: Informer<StorageClass>,
+    _figures: Arc<dyn Collect>,
 }
 
 impl Reconciler for Binder {

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controllers::TokenSigner;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolume, PersistentVolumeClaim, Secret, ServiceAccount};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{
+    ConfigMap, Node, PersistentVolume, PersistentVolumeClaim, ResourceQuota, Secret, ServiceAccount,
+};
 use k8s_openapi::api::networking::v1::{IPAddress, ServiceCIDR};
 use serde_json::{Value, json};
 
@@ -143,4 +146,25 @@ async fn a_claim_on_a_directory_grows_when_asked_to() {
     assert_eq!(status.capacity.unwrap_or_default()["storage"].0, "5Gi");
     let volume = world.get::<PersistentVolume>("", "pvc-1").and_then(|volume| volume.spec).expect("a volume");
     assert_eq!(volume.capacity.unwrap_or_default()["storage"].0, "5Gi");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_counts_whatever_it_names_and_notices_when_that_goes() {
+    let world = World::start();
+    let hard = json!({"secrets": "5", "count/deployments.apps": "3", "count/nothing.example.com": "1"});
+    world.put::<ResourceQuota>(json!({"metadata": {"name": "all"}, "spec": {"hard": hard}}));
+    world.put::<Secret>(json!({"metadata": {"name": "one"}}));
+    world.put::<Deployment>(crate::workloads::deployment("web", 0, "v0"));
+    world.put::<Deployment>(crate::workloads::deployment("api", 0, "v0"));
+    world.settle().await;
+    let used = || {
+        let quota = world.get::<ResourceQuota>("default", "all").expect("the quota is there");
+        let used = quota.status.and_then(|status| status.used).unwrap_or_default();
+        used.into_iter().map(|(name, amount)| format!("{name}={}", amount.0)).collect::<Vec<_>>()
+    };
+    assert_eq!(used(), ["count/deployments.apps=2", "count/nothing.example.com=0", "secrets=1"]);
+    world.delete::<Deployment>("default", "web", "Background");
+    world.delete::<Secret>("default", "one", "Background");
+    world.settle().await;
+    assert_eq!(used(), ["count/deployments.apps=1", "count/nothing.example.com=0", "secrets=0"]);
 }

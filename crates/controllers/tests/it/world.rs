@@ -15,13 +15,12 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{Api, Faults};
+use crate::api::{Api, Faults, Line};
 
 /// A test's cluster. Dropping it stops the controllers.
 pub struct World {
     pub api: Arc<Api>,
     pub clock: Arc<Fake>,
-    pub client: Client,
     stop: CancellationToken,
     controllers: &'static str,
     /// Whether kubelets run what is bound to them.
@@ -46,11 +45,9 @@ impl World {
     pub fn with(controllers: &'static str, faults: Faults) -> Self {
         let clock = Fake::at("2026-01-01T00:00:00Z".parse::<Timestamp>().expect("a timestamp"));
         let api = Api::new(clock.clone(), faults);
-        let client = Client::in_process(api.clone(), User::new("tester", ["system:masters"]));
         let mut world = Self {
             api,
             clock,
-            client,
             stop: CancellationToken::new(),
             controllers,
             kubelets: true,
@@ -66,12 +63,13 @@ impl World {
     pub fn restart(&mut self) {
         self.stop.cancel();
         self.stop = CancellationToken::new();
-        let api = self.api.clone();
+        let line = Arc::new(Line { api: self.api.clone(), cut: self.stop.clone() });
+        let informers = Client::in_process(line.clone(), User::new("system:kube-controller-manager", []));
         let clients = Arc::new(move |name: &str| {
             let name = format!("system:serviceaccount:kube-system:{name}");
-            Client::in_process(api.clone(), User::new(name, ["system:serviceaccounts"]))
+            Client::in_process(line.clone(), User::new(name, ["system:serviceaccounts"]))
         });
-        let mut config = Config::new(clients, self.client.clone(), self.clock.clone());
+        let mut config = Config::new(clients, informers, self.clock.clone());
         config.controllers = self.controllers.split(',').map(str::to_owned).collect();
         config.cluster_ca = Some("certificates".to_owned());
         config.network.cluster_cidrs = vec![Cidr::parse("10.244.0.0/16").expect("a range")];

@@ -3,23 +3,24 @@
 //! Names, uids and revisions come from counters; time comes from the test's clock; faults (conflicts, dropped watches) come from a seed. It knows
 //! resources and merge keys from the table of facts, finalizers, graceful deletion, preconditions, generations and subresources. It does not validate.
 
+mod line;
 mod request;
 mod store;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
-use futures::{FutureExt, StreamExt, stream};
+use futures::{StreamExt, stream};
 use http::{Method, StatusCode};
 use informer::Clock;
 use machinery::ApiError;
 use machinery::object::{FieldPaths, Object};
-use machinery::rest::{Body, Handler, List, Payload, Request, Response, WatchEvent};
+use machinery::rest::{Body, List, Payload, Request, Response, WatchEvent};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
+pub use line::Line;
 use request::Target;
 pub use store::{Faults, Store};
 
@@ -94,39 +95,31 @@ impl Api {
             _ => Err(ApiError::method_not_allowed()),
         }
     }
-}
 
-impl Handler for Api {
-    fn handle(&self, request: Request) -> BoxFuture<'_, Response> {
-        async move {
-            // Every call is a chance for other tasks, as it is with a real server.
-            tokio::task::yield_now().await;
-            let (parts, body) = request.into_parts();
-            let body = match body {
-                Body::Value(value) => value,
-                Body::Bytes(bytes) => serde_json::from_slice(&bytes).unwrap_or_default(),
-                Body::Empty | Body::Incoming(_) => Value::Null,
-            };
-            let aggregated = self.aggregated.lock().get(parts.uri.path()).cloned();
-            let answer = match aggregated.or_else(|| request::discovery(parts.uri.path())) {
-                Some(document) => Ok(Payload::Value(document)),
-                None => match Target::parse(&parts) {
-                    Some(target) => self.answer(&target, &parts.method, body),
-                    None => Err(ApiError::no_such_path()),
-                },
-            };
-            let (code, payload) = match answer {
-                Ok(payload) => (StatusCode::OK, payload),
-                Err(error) => (
-                    StatusCode::from_u16(error.code).expect("errors have valid codes"),
-                    Payload::Value(error.to_value()),
-                ),
-            };
-            let mut response = Response::new(payload);
-            *response.status_mut() = code;
-            response
-        }
-        .boxed()
+    fn respond(&self, request: Request) -> Response {
+        let (parts, body) = request.into_parts();
+        let body = match body {
+            Body::Value(value) => value,
+            Body::Bytes(bytes) => serde_json::from_slice(&bytes).unwrap_or_default(),
+            Body::Empty | Body::Incoming(_) => Value::Null,
+        };
+        let aggregated = self.aggregated.lock().get(parts.uri.path()).cloned();
+        let answer = match aggregated.or_else(|| request::discovery(parts.uri.path())) {
+            Some(document) => Ok(Payload::Value(document)),
+            None => match Target::parse(&parts) {
+                Some(target) => self.answer(&target, &parts.method, body),
+                None => Err(ApiError::no_such_path()),
+            },
+        };
+        let (code, payload) = match answer {
+            Ok(payload) => (StatusCode::OK, payload),
+            Err(error) => {
+                (StatusCode::from_u16(error.code).expect("errors have valid codes"), Payload::Value(error.to_value()))
+            }
+        };
+        let mut response = Response::new(payload);
+        *response.status_mut() = code;
+        response
     }
 }
 

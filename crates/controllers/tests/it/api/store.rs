@@ -360,14 +360,12 @@ fn meta_mut(value: &mut Value) -> &mut Map<String, Value> {
 
 /// Five letters, different for every number.
 fn suffix(mut number: u64) -> String {
-    const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-    (0..5)
-        .map(|_| {
-            let letter = LETTERS[(number % 27) as usize] as char;
-            number /= 27;
-            letter
-        })
-        .collect()
+    machinery::names::suffix(|among| {
+        let among = among as u64;
+        let picked = number % among;
+        number /= among;
+        usize::try_from(picked).expect("a small number")
+    })
 }
 
 fn ending(resource: &Resource, namespace: &str) -> ApiError {
