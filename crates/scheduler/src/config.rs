@@ -119,6 +119,47 @@ impl Default for LeaderElection {
     }
 }
 
+impl LeaderElection {
+    /// How long a lease lasts, how long its holder may fail to renew it, and how often that is tried.
+    pub fn timings(&self) -> Result<(Duration, Duration, Duration), ConfigError> {
+        let read = |field: &str, text: &str| {
+            let wrong = || ConfigError::Invalid {
+                field: format!("leaderElection.{field}"),
+                message: "must be greater than zero".into(),
+            };
+            parse_duration(text).filter(|duration| !duration.is_zero()).ok_or_else(wrong)
+        };
+        let lease = read("leaseDuration", &self.lease_duration)?;
+        let renewal = read("renewDeadline", &self.renew_deadline)?;
+        let retry = read("retryPeriod", &self.retry_period)?;
+        Ok((lease, renewal, retry))
+    }
+
+    fn validate(&self) -> Result<(), ConfigError> {
+        if !self.leader_elect {
+            return Ok(());
+        }
+        let invalid =
+            |field: &str, message: &str| ConfigError::Invalid { field: field.into(), message: message.into() };
+        let (lease, renewal, retry) = self.timings()?;
+        if lease <= renewal {
+            return Err(invalid("leaderElection.leaseDuration", "must be greater than `RenewDeadline`"));
+        }
+        if renewal <= retry {
+            return Err(invalid("leaderElection.renewDeadline", "must be greater than `RetryPeriod`"));
+        }
+        if self.resource_lock != "leases" {
+            return Err(invalid("leaderElection.resourceLock", "resourceLock value must be \"leases\""));
+        }
+        for (field, value) in [("resourceNamespace", &self.resource_namespace), ("resourceName", &self.resource_name)] {
+            if value.is_empty() {
+                return Err(invalid(&format!("leaderElection.{field}"), "Required value"));
+            }
+        }
+        Ok(())
+    }
+}
+
 /// How to reach the API.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -305,6 +346,7 @@ impl Configuration {
         if self.pod_max_backoff_seconds < self.pod_initial_backoff_seconds {
             return invalid("podMaxBackoffSeconds", "must be greater than or equal to PodInitialBackoffSeconds");
         }
+        self.leader_election.validate()?;
         let mut names = BTreeMap::new();
         for (index, profile) in self.profiles.iter().enumerate() {
             if self.profiles.len() > 1 && profile.scheduler_name.as_deref().unwrap_or_default().is_empty() {
@@ -347,6 +389,8 @@ mod tests {
         let parsed = config(json!({})).unwrap();
         assert_eq!(parsed.profiles[0].name(), DEFAULT_SCHEDULER_NAME);
         assert_eq!((parsed.pod_initial_backoff_seconds, parsed.pod_max_backoff_seconds), (1, 10));
+        let timings = parsed.leader_election.timings().unwrap();
+        assert_eq!(timings, (Duration::from_secs(15), Duration::from_secs(10), Duration::from_secs(2)));
     }
 
     #[test]
@@ -358,6 +402,10 @@ mod tests {
             (json!({"profiles": [{"schedulerName": "a"}, {"schedulerName": "a"}]}), "Duplicate"),
             (json!({"profiles": [{}, {"schedulerName": "a"}]}), "Required"),
             (json!({"extenders": [{"prioritizeVerb": "p"}]}), "positive weight"),
+            (json!({"leaderElection": {"leaseDuration": "5s"}}), "must be greater than `RenewDeadline`"),
+            (json!({"leaderElection": {"retryPeriod": "soon"}}), "leaderElection.retryPeriod"),
+            (json!({"leaderElection": {"resourceLock": "endpoints"}}), "must be \"leases\""),
+            (json!({"leaderElection": {"resourceName": ""}}), "leaderElection.resourceName"),
         ] {
             let error = config(value.clone()).unwrap_err().to_string();
             assert!(error.contains(part), "{value}: {error}");

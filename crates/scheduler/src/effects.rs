@@ -8,6 +8,7 @@ use futures::future::join_all;
 use informer::Clock;
 use rustc_hash::FxHasher;
 use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
 
 use crate::api::{Api, ApiFailure, PodEvent};
 use crate::inbox::{Inbox, Message};
@@ -57,13 +58,16 @@ impl Doer {
 
     /// Does effects as they come until there are no more.
     pub async fn run(self, mut effects: mpsc::Receiver<Effect>) {
+        // What is under way ends with this.
+        let mut under_way = JoinSet::new();
         while let Some(effect) = effects.recv().await {
+            while under_way.try_join_next().is_some() {}
             match effect {
                 Effect::Bind(job) => {
                     let Ok(permit) = self.bindings.clone().acquire_owned().await else { return };
                     let (api, inbox) = (self.api.clone(), self.inbox.clone());
                     let (metrics, clock) = (self.metrics.clone(), self.clock.clone());
-                    tokio::spawn(async move {
+                    under_way.spawn(async move {
                         metrics.binding(1);
                         bind(api, &inbox, job, &metrics, &*clock).await;
                         metrics.binding(-1);
@@ -73,7 +77,7 @@ impl Doer {
                 Effect::Preempt(job) => {
                     let (api, inbox) = (self.api.clone(), self.inbox.clone());
                     let (metrics, clock) = (self.metrics.clone(), self.clock.clone());
-                    tokio::spawn(async move {
+                    under_way.spawn(async move {
                         let began = clock.monotonic();
                         let failed = preempt(&api, &job).await.is_err();
                         metrics.evictions(!failed, since(&*clock, began));

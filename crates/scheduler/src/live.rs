@@ -3,17 +3,21 @@
 //! Scheduling runs on a thread of its own, so that a long cycle holds nobody up and nobody holds a cycle up. The thread
 //! sleeps until a message or a deadline comes.
 
+mod binding;
+
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use client::{Client, DeleteOptions, Patch};
 use futures::FutureExt;
 use informer::events::{EventType, Reporter};
 use informer::{Cached, Change, Clock, Informer, Informers, Key};
-use k8s_openapi::api::core::v1::{Binding, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Status};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
+
+use binding::Bind;
 
 use crate::api::{Api, ApiFailure, PodEvent, Reply};
 use crate::config::Configuration;
@@ -53,11 +57,18 @@ pub struct Config {
     pub registry: Registry,
     /// Host name, for events.
     pub host: String,
+    /// Set once everything that there was at the start has been taken in.
+    pub synced: Arc<AtomicBool>,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { configuration: Configuration::default(), registry: Registry::default(), host: "localhost".into() }
+        Self {
+            configuration: Configuration::default(),
+            registry: Registry::default(),
+            host: "localhost".into(),
+            synced: Arc::default(),
+        }
     }
 }
 
@@ -78,6 +89,7 @@ pub async fn run_with(config: Config, informers: &Informers, shutdown: Cancellat
     // Only extenders are sent whole pods and nodes.
     let whole = !config.configuration.extenders.is_empty();
     let claims = observe(informers, &inbox, whole).await;
+    config.synced.store(true, Ordering::Release);
     let api = Arc::new(Live {
         client: informers.client().clone(),
         reporter: reporter(informers, &config.host, &clock),
@@ -243,21 +255,7 @@ where
 
 impl Api for Live {
     fn bind(&self, pod: &PodInfo, node: &str) -> Reply {
-        let (client, namespace, name) = (self.client.clone(), pod.namespace().to_owned(), pod.name().to_owned());
-        let binding = Binding {
-            metadata: ObjectMeta {
-                name: Some(name.clone()),
-                namespace: Some(namespace.clone()),
-                uid: Some(pod.uid().to_string()),
-                ..Default::default()
-            },
-            target: ObjectReference { kind: Some("Node".into()), name: Some(node.to_owned()), ..Default::default() },
-        };
-        async move {
-            let create = || client.create_subresource::<Pod, _, Status>(&namespace, &name, "binding", &binding);
-            retrying(is_transient, create).await.map(drop)
-        }
-        .boxed()
+        Bind::new(self.client.clone(), pod, node).run().boxed()
     }
 
     fn patch_pod_status(&self, pod: &PodInfo, patch: serde_json::Value) -> Reply {

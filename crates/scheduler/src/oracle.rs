@@ -207,6 +207,7 @@ impl World {
         if pod.requests().milli_cpu != 0 || pod.requests().memory != 0 {
             add(1, raw(&|n| self.balance(pod, n)));
         }
+        add(1, raw(&|n| self.images_at_hand(pod, n)));
         if let Some(scores) = self.soft_spread(pod, nodes) {
             add(2, scores);
         }
@@ -243,6 +244,28 @@ impl World {
             ((1.0 - deviation) * 100.0) as i64
         };
         50 + (50 + score(true) - score(false)) / 2
+    }
+
+    /// Of the pod's images, what the node has counts in as far as other nodes have it too.
+    fn images_at_hand(&self, pod: &PodInfo, node: &Node) -> i64 {
+        const MIB: i64 = 1 << 20;
+        let size = |node: &Node, wanted: &str| {
+            let images = node.status.as_ref().and_then(|s| s.images.as_ref());
+            let mut sizes = images.into_iter().flatten().map(|i| (i.names.iter().flatten(), i.size_bytes.unwrap_or(0)));
+            sizes.find_map(|(mut names, size)| names.any(|n| n == wanted).then_some(size))
+        };
+        let bytes: i64 = pod
+            .images
+            .iter()
+            .map(|image| {
+                let tagged = if image.contains(':') { image.to_string() } else { format!("{image}:latest") };
+                let owners = self.nodes.iter().filter(|n| size(n, &tagged).is_some()).count();
+                let share = owners as f64 / self.nodes.len() as f64;
+                size(node, &tagged).map_or(0, |size| (size as f64 * share) as i64)
+            })
+            .sum();
+        let most = 1000 * MIB * pod.images.len() as i64;
+        if pod.images.is_empty() { 0 } else { 100 * (bytes.clamp(23 * MIB, most) - 23 * MIB) / (most - 23 * MIB) }
     }
 
     fn soft_spread(&self, pod: &PodInfo, nodes: &[&Arc<Node>]) -> Option<Vec<i64>> {

@@ -9,6 +9,8 @@ mod bind;
 mod observe;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod wakes;
 
 use std::sync::Arc;
 use std::time::Duration;

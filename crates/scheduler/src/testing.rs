@@ -386,6 +386,12 @@ impl PodBuilder {
         self
     }
 
+    /// With the host's network but users of its own, which not every kubelet can give it.
+    pub fn isolated_on_host_network(mut self) -> Self {
+        (self.spec().host_network, self.spec().host_users) = (Some(true), Some(false));
+        self
+    }
+
     /// With any volume.
     pub fn volume(mut self, volume: Volume) -> Self {
         self.spec().volumes.get_or_insert_default().push(volume);

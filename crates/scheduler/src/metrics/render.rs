@@ -98,40 +98,49 @@ fn attempts(inner: &Inner, out: &mut String) {
         let label = |result: &Attempt, profile: &str| format!("profile=\"{profile}\",result=\"{}\"", result.label());
         inner.profiles.iter().flat_map(move |p| p.attempts.iter().map(move |(r, h)| (label(r, &p.name), h)))
     };
-    let mut family =
-        Family::new(out, "scheduler_schedule_attempts_total", "counter", "Attempts to schedule pods, by result.");
+    let mut family = Family::new(
+        out,
+        "scheduler_schedule_attempts_total",
+        "counter",
+        "[STABLE] Number of attempts to schedule pods, by the result. 'unschedulable' means a pod could not be scheduled, while 'error' means an internal scheduler problem.",
+    );
     by_result().for_each(|(labels, histogram)| family.value(&labels, histogram.count()));
     let mut family = Family::new(
         out,
         "scheduler_scheduling_attempt_duration_seconds",
         "histogram",
-        "How long attempts took, from taking the pod from the queue to the end of its binding.",
+        "[STABLE] Scheduling attempt latency in seconds (scheduling algorithm + binding)",
     );
     by_result().for_each(|(labels, histogram)| family.histogram(&labels, histogram));
     Family::new(
         out,
         "scheduler_scheduling_algorithm_duration_seconds",
         "histogram",
-        "How long it took to find a node, or none.",
+        "[BETA] Scheduling algorithm latency in seconds",
     )
     .histogram("", &inner.algorithm);
     let mut family = Family::new(
         out,
         "scheduler_pod_scheduling_sli_duration_seconds",
         "histogram",
-        "From a pod's first time in the active queue to its node.",
+        "[BETA] E2e latency for a pod being scheduled, from the time the pod enters the scheduling queue and might involve multiple scheduling attempts.",
     );
     for (attempts, histogram) in &inner.sli {
         let label = if *attempts >= 15 { "15+".to_owned() } else { attempts.to_string() };
         family.histogram(&format!("attempts=\"{label}\""), histogram);
     }
-    Family::new(out, "scheduler_pod_scheduling_attempts", "histogram", "Attempts until a pod was scheduled.")
-        .histogram("", &inner.attempts_per_pod);
+    Family::new(
+        out,
+        "scheduler_pod_scheduling_attempts",
+        "histogram",
+        "[STABLE] Number of attempts to successfully schedule a pod.",
+    )
+    .histogram("", &inner.attempts_per_pod);
     Family::new(
         out,
         "scheduler_pod_scheduled_after_flush_total",
         "counter",
-        "Pods scheduled after no event had helped them in time.",
+        "[ALPHA] Number of pods that were successfully scheduled after being flushed from unschedulableEntities due to timeout. This metric helps detect potential queueing hint misconfigurations or event handling issues.",
     )
     .value("", inner.scheduled_after_flush);
 }
@@ -139,45 +148,79 @@ fn attempts(inner: &Inner, out: &mut String) {
 fn queues(inner: &Inner, out: &mut String) {
     let Pending { active, backoff, unschedulable, gated } = inner.pending;
     let places = [("active", active), ("backoff", backoff), ("unschedulable", unschedulable), ("gated", gated)];
-    let mut family = Family::new(out, "scheduler_pending_pods", "gauge", "Pods that wait, by queue.");
+    let mut family = Family::new(
+        out,
+        "scheduler_pending_pods",
+        "gauge",
+        "[STABLE] Number of pending pods, by the queue type. 'active' means number of pods in activeQ; 'backoff' means number of pods in backoffQ; 'unschedulable' means number of pods in unschedulableEntities that the scheduler attempted to schedule and failed; 'gated' is the number of unschedulable pods that the scheduler never attempted to schedule because they are gated; 'incomplete' means number of pods in incompletePodGroupPods; 'pending' means number of pods in pendingPodGroupPods.",
+    );
     places.iter().for_each(|(queue, count)| family.value(&format!("queue=\"{queue}\""), count));
-    let mut family = Family::new(out, "scheduler_queued_entities", "gauge", "What waits, by queue and kind.");
+    let mut family = Family::new(
+        out,
+        "scheduler_queued_entities",
+        "gauge",
+        "[ALPHA] Number of queued scheduling entities ('pod' or 'podgroup'; 'pod' stands for individual pods that are not members of any podgroup) by the queue type. 'active' means number of entities in activeQ; 'backoff' means number of entities in backoffQ; 'unschedulable' means number of entities in unschedulableEntities that the scheduler attempted to schedule and failed; 'gated' is the number of unschedulable entities that the scheduler never attempted to schedule because they are gated.",
+    );
     places.iter().for_each(|(queue, count)| family.value(&format!("queue=\"{queue}\",type=\"pod\""), count));
-    for (name, kind) in
-        [("scheduler_queue_incoming_pods_total", ""), ("scheduler_queue_incoming_entities_total", ",type=\"pod\"")]
-    {
-        let mut family = Family::new(out, name, "counter", "Pods that came into queues, by queue and event.");
+    for (name, kind, help) in [
+        (
+            "scheduler_queue_incoming_pods_total",
+            "",
+            "[STABLE] Number of pods added to scheduling queues by event and queue type.",
+        ),
+        (
+            "scheduler_queue_incoming_entities_total",
+            ",type=\"pod\"",
+            "[ALPHA] Number of scheduling entities added to scheduling queues by event, queue type, and entity type. Entity types are either 'pod' (for individual pods that are not members of any podgroup) or 'podgroup'.",
+        ),
+    ] {
+        let mut family = Family::new(out, name, "counter", help);
         for ((place, event), count) in &inner.incoming {
             family.value(&format!("event=\"{event}\",queue=\"{}\"{kind}", place.label()), count);
         }
     }
-    Family::new(out, "scheduler_inflight_events", "gauge", "Events kept for pods under way.")
-        .value("event=\"all\"", inner.in_flight_events);
+    Family::new(
+        out,
+        "scheduler_inflight_events",
+        "gauge",
+        "[ALPHA] Number of events currently tracked in the scheduling queue.",
+    )
+    .value("event=\"all\"", inner.in_flight_events);
     let mut family = Family::new(
         out,
         "scheduler_event_handling_duration_seconds",
         "histogram",
-        "How long it took to take in an event of the cluster.",
+        "[ALPHA] Event handling latency in seconds.",
     );
     inner.events.iter().for_each(|(event, histogram)| family.histogram(&format!("event=\"{event}\""), histogram));
     let mut family = Family::new(
         out,
         "scheduler_unschedulable_pods",
         "gauge",
-        "Pods that wait because of a plugin; one that several rejected counts for each.",
+        "[BETA] The number of unschedulable pods broken down by plugin name. A pod will increment the gauge for all plugins that caused it to not schedule and so this metric have meaning only when broken down by plugin.",
     );
     for profile in &inner.profiles {
         for (plugin, count) in &profile.unschedulable {
             family.value(&format!("plugin=\"{plugin}\",profile=\"{}\"", profile.name), count);
         }
     }
-    let mut family = Family::new(out, "scheduler_cache_size", "gauge", "Nodes and pods in the model of the cluster.");
+    let mut family = Family::new(
+        out,
+        "scheduler_cache_size",
+        "gauge",
+        "[ALPHA] Number of nodes, pods, and assumed (bound) pods in the scheduler cache.",
+    );
     let cache = inner.cache;
     for (kind, count) in [("nodes", cache.nodes), ("pods", cache.pods), ("assumed_pods", cache.assumed_pods)] {
         family.value(&format!("type=\"{kind}\""), count);
     }
-    Family::new(out, "scheduler_goroutines", "gauge", "Tasks under way, by what they do.")
-        .value("operation=\"binding\"", inner.bindings);
+    Family::new(
+        out,
+        "scheduler_goroutines",
+        "gauge",
+        "[BETA] Number of running goroutines split by the work they do such as binding.",
+    )
+    .value("operation=\"binding\"", inner.bindings);
 }
 
 fn plugins(inner: &Inner, out: &mut String) {
@@ -185,7 +228,7 @@ fn plugins(inner: &Inner, out: &mut String) {
         out,
         "scheduler_framework_extension_point_duration_seconds",
         "histogram",
-        "How long all plugins of an extension point took together.",
+        "[STABLE] Latency for running all plugins of a specific extension point.",
     );
     for profile in &inner.profiles {
         for ((point, status), histogram) in &profile.points {
@@ -197,7 +240,7 @@ fn plugins(inner: &Inner, out: &mut String) {
         out,
         "scheduler_plugin_execution_duration_seconds",
         "histogram",
-        "How long a plugin took at an extension point, in one of ten cycles.",
+        "[BETA] Duration for running a plugin at a specific extension point.",
     );
     for ((plugin, point, status), histogram) in &inner.plugins {
         let (point, status) = (point.label(), status.label());
@@ -207,7 +250,7 @@ fn plugins(inner: &Inner, out: &mut String) {
         out,
         "scheduler_plugin_evaluation_total",
         "counter",
-        "How often a plugin was asked: PreFilter and PreScore once per pod, Filter and Score per node.",
+        "[BETA] Number of attempts to schedule pods by each plugin and the extension point (available only in PreFilter, Filter, PreScore, and Score).",
     );
     for profile in &inner.profiles {
         for ((plugin, point), count) in &profile.evaluations {
@@ -219,7 +262,7 @@ fn plugins(inner: &Inner, out: &mut String) {
         out,
         "scheduler_queueing_hint_execution_duration_seconds",
         "histogram",
-        "How long a plugin took to say whether an event may help a pod.",
+        "[ALPHA] Duration for running a queueing hint function of a plugin.",
     );
     for ((plugin, event, queue), histogram) in &inner.hints {
         let hint = if *queue { "Queue" } else { "QueueSkip" };
@@ -229,7 +272,7 @@ fn plugins(inner: &Inner, out: &mut String) {
         out,
         "scheduler_permit_wait_duration_seconds",
         "histogram",
-        "How long pods waited for permission to be bound.",
+        "[BETA] Duration of waiting on permit.",
     );
     for (status, histogram) in &inner.permit_waits {
         family.histogram(&format!("result=\"{}\"", status.label()), histogram);
@@ -237,16 +280,26 @@ fn plugins(inner: &Inner, out: &mut String) {
 }
 
 fn preemption(inner: &Inner, out: &mut String) {
-    Family::new(out, "scheduler_preemption_attempts_total", "counter", "Attempts to make room by evictions.")
-        .value("", inner.preemption_attempts);
-    Family::new(out, "scheduler_preemption_victims", "histogram", "Pods evicted for one pod.")
-        .histogram("", &inner.victims);
+    Family::new(
+        out,
+        "scheduler_preemption_attempts_total",
+        "counter",
+        "[STABLE] Total preemption attempts in the cluster till now",
+    )
+    .value("", inner.preemption_attempts);
+    Family::new(
+        out,
+        "scheduler_preemption_victims",
+        "histogram",
+        "[STABLE] Number of selected preemption victims for preemption initiated by a single pod",
+    )
+    .histogram("", &inner.victims);
     let result = |succeeded: bool| if succeeded { "success" } else { "error" };
     let mut family = Family::new(
         out,
         "scheduler_preemption_goroutines_duration_seconds",
         "histogram",
-        "How long the evictions for a pod took.",
+        "[ALPHA] Duration in seconds for running goroutines for the preemption.",
     );
     for (succeeded, histogram) in &inner.evictions {
         family.histogram(&format!("result=\"{}\"", result(*succeeded)), histogram);
@@ -255,7 +308,7 @@ fn preemption(inner: &Inner, out: &mut String) {
         out,
         "scheduler_preemption_goroutines_execution_total",
         "counter",
-        "How often pods were evicted for another.",
+        "[ALPHA] Number of preemption goroutines executed.",
     );
     for (succeeded, histogram) in &inner.evictions {
         family.value(&format!("result=\"{}\"", result(*succeeded)), histogram.count());

@@ -32,6 +32,8 @@ struct Simulation {
     /// Changes on their way to the scheduler, in order.
     watch: VecDeque<(Option<Object>, Option<Object>)>,
     requests: Vec<BindJob>,
+    /// Copies of requests that nobody waits for any more, but which may still arrive.
+    stragglers: Vec<(Arc<PodInfo>, Arc<str>)>,
     /// No more trouble from here on.
     healed: bool,
 }
@@ -49,6 +51,7 @@ impl Simulation {
             pods: BTreeMap::new(),
             watch: VecDeque::new(),
             requests: Vec::new(),
+            stragglers: Vec::new(),
             healed: false,
         };
         for index in 0..simulation.rng.random_range(2..6) {
@@ -86,13 +89,16 @@ impl Simulation {
         for job in std::mem::take(&mut self.requests) {
             if self.rng.random_bool(0.5) {
                 // Whether it was refused, the old scheduler will not know.
-                let _ = self.bind(&job);
+                let _ = self.bind(&job.pod, &job.node);
             }
         }
+        self.stragglers.clear();
         self.scheduler = start(&self.clock, self.seed + self.version);
         self.watch.clear();
         self.watch.extend(self.nodes.values().map(|n| (None, Some(Object::Node(n.clone())))));
         self.watch.extend(self.pods.values().map(|p| (None, Some(Object::Pod(p.clone())))));
+        // It schedules nothing before it knows what there is.
+        self.deliver(usize::MAX);
     }
 
     fn deliver(&mut self, count: usize) {
@@ -128,10 +134,10 @@ impl Simulation {
     }
 
     /// What the API makes of a binding that reaches it.
-    fn bind(&mut self, job: &BindJob) -> Result<(), ApiFailure> {
-        let name = job.pod.name();
-        let pod = self.pods.get(name).filter(|p| p.uid() == job.pod.uid()).cloned();
-        let Some(pod) = pod.filter(|_| self.nodes.contains_key(&*job.node)) else {
+    fn bind(&mut self, pod: &PodInfo, node: &str) -> Result<(), ApiFailure> {
+        let name = pod.name();
+        let pod = self.pods.get(name).filter(|p| p.uid() == pod.uid()).cloned();
+        let Some(pod) = pod.filter(|_| self.nodes.contains_key(node)) else {
             return Err(ApiFailure::NotFound(format!("pods {name:?} not found")));
         };
         if pod.node_name().is_some() {
@@ -139,29 +145,48 @@ impl Simulation {
             return Err(ApiFailure::Conflict(format!("pod {name} is already assigned")));
         }
         let mut bound = object(&pod);
-        bound.spec.get_or_insert_default().node_name = Some(job.node.to_string());
+        bound.spec.get_or_insert_default().node_name = Some(node.to_owned());
         self.write(bound);
         Ok(())
     }
 
-    /// A binding reaches the API, is lost, or its answer is.
+    /// A binding reaches the API, is lost, is held up, or its answer is lost; then it is sent again until its fate is known.
     fn answer(&mut self, job: BindJob) {
         let uid = job.pod.uid().clone();
         let fate = if self.healed { 0 } else { self.rng.random_range(0..10) };
-        if fate == 1 {
-            return self.scheduler.bind_failed(&uid, &ApiFailure::Other("connection refused".into()));
+        if fate == 1 || fate == 2 {
+            if fate == 2 {
+                self.stragglers.push((job.pod.clone(), job.node.clone()));
+            }
+            return self.requests.push(job);
         }
-        if let Err(refusal) = self.bind(&job) {
-            return self.scheduler.bind_failed(&uid, &refusal);
+        let answer = match self.bind(&job.pod, &job.node) {
+            Err(ApiFailure::Conflict(_)) if self.is_bound(&job) => Ok(()),
+            answer => answer,
+        };
+        match (fate, answer) {
+            (3, _) => self.requests.push(job),
+            (_, Ok(())) => self.scheduler.bound(&uid),
+            (_, Err(refusal)) => self.scheduler.bind_failed(&uid, &refusal),
         }
-        match fate {
-            2 => self.scheduler.bind_failed(&uid, &ApiFailure::Other("no answer in time".into())),
-            _ => self.scheduler.bound(&uid),
+    }
+
+    fn is_bound(&self, job: &BindJob) -> bool {
+        self.pods.get(job.pod.name()).is_some_and(|p| p.uid() == job.pod.uid() && p.node_name() == Some(&*job.node))
+    }
+
+    /// A copy of a request arrives after all.
+    fn straggle(&mut self) {
+        if !self.stragglers.is_empty() {
+            let position = self.rng.random_range(0..self.stragglers.len());
+            let (pod, node) = self.stragglers.swap_remove(position);
+            // Nobody hears whether it was refused.
+            let _ = self.bind(&pod, &node);
         }
     }
 
     fn step(&mut self, next_pod: &mut usize) {
-        match self.rng.random_range(0..20) {
+        match self.rng.random_range(0..21) {
             0..5 => {
                 let pod = random_pod(&mut self.rng, *next_pod);
                 *next_pod += 1;
@@ -176,6 +201,7 @@ impl Simulation {
                 let position = self.rng.random_range(0..self.nodes.len());
                 let name = self.nodes.keys().nth(position).cloned().unwrap_or_default();
                 let gone = self.nodes.remove(&name).expect("it was just found");
+                self.stragglers.retain(|(_, node)| **node != *name);
                 self.watch.push_back((Some(Object::Node(gone)), None));
                 let stranded: Vec<_> =
                     self.pods.values().filter(|p| p.node_name() == Some(&name)).map(|p| p.name().to_owned()).collect();
@@ -200,6 +226,7 @@ impl Simulation {
                 let job = self.requests.swap_remove(position);
                 self.answer(job);
             }
+            18 => self.straggle(),
             _ => {
                 self.clock.advance(Duration::from_millis(self.rng.random_range(0..3000)));
                 self.scheduler.tick();
@@ -210,8 +237,9 @@ impl Simulation {
 
     fn settle(&mut self) {
         self.healed = true;
-        // Long enough for every backoff and for the forgotten to be flushed twice.
-        for _ in 0..80 {
+        // As long as anything still changes, and then until every backoff is over and the forgotten were flushed twice.
+        let (mut quiet, mut seen) = (Duration::ZERO, self.progress());
+        while quiet < Duration::from_secs(620) {
             self.deliver(usize::MAX);
             while self.scheduler.schedule_one() {
                 self.collect();
@@ -221,9 +249,20 @@ impl Simulation {
                 self.answer(job);
             }
             self.collect();
-            self.clock.advance(Duration::from_secs(11));
+            let patience = self.scheduler.next_deadline().map(|at| at.duration_since(self.scheduler.now()));
+            let patience = patience.and_then(|patience| patience.try_into().ok()).unwrap_or(Duration::from_secs(60));
+            let pause = patience.clamp(Duration::from_secs(1), Duration::from_secs(60));
+            self.clock.advance(pause);
             self.scheduler.tick();
+            let now = self.progress();
+            quiet = if now == seen { quiet + pause } else { Duration::ZERO };
+            seen = now;
         }
+    }
+
+    /// Changes when pods are bound, come or go.
+    fn progress(&self) -> (usize, usize) {
+        (self.pods.len(), self.pods.values().filter(|p| p.node_name().is_some()).count())
     }
 
     fn check(&self) {
@@ -261,7 +300,7 @@ fn start(clock: &Arc<Fake>, seed: u64) -> Scheduler {
 
 #[test]
 fn every_schedulable_pod_ends_bound_and_no_node_is_overcommitted() {
-    for seed in super::seeds(60) {
+    for seed in super::seeds(2000) {
         let mut simulation = Simulation::new(seed);
         let mut next_pod = 0;
         for _ in 0..200 {

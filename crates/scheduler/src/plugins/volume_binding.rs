@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim};
-use k8s_openapi::api::storage::v1::{CSIStorageCapacity, StorageClass};
+use k8s_openapi::api::storage::v1::{CSINode, CSIStorageCapacity, StorageClass};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
@@ -31,6 +31,8 @@ use crate::pod::{ClaimRef, PodInfo};
 use crate::resources::whole;
 use crate::selector::{LabelSelector, NodeFacts, NodeSelector};
 
+/// Says which in-tree volume plugins of a node are served by drivers.
+const MIGRATED_PLUGINS: &str = "storage.alpha.kubernetes.io/migrated-plugins";
 const NODE_CONFLICT: &str = "node(s) didn't match PersistentVolume's node affinity";
 const BIND_CONFLICT: &str = "node(s) didn't find available persistent volumes to bind";
 const NOT_ENOUGH_SPACE: &str = "node(s) did not have enough free storage";
@@ -316,7 +318,7 @@ impl Plugin for VolumeBinding {
             Interest::new(Resource::PersistentVolumeClaim, add_or_update),
             Interest::new(Resource::PersistentVolume, add_or_update),
             Interest::new(Resource::Node, Action::ADD | Action::NODE_LABEL),
-            Interest::new(Resource::CsiNode, Action::ADD),
+            Interest::new(Resource::CsiNode, add_or_update),
             Interest::new(Resource::CsiDriver, Action::UPDATE),
             Interest::new(Resource::CsiStorageCapacity, add_or_update),
         ]
@@ -327,6 +329,10 @@ impl Plugin for VolumeBinding {
             (_, Some(Object::PersistentVolumeClaim(claim))) => names_claim(pod, claim, true),
             (Some(Object::StorageClass(old)), Some(Object::StorageClass(new))) => {
                 old.allowed_topologies != new.allowed_topologies
+            }
+            (Some(Object::CsiNode(old)), Some(Object::CsiNode(new))) => {
+                let migrated = |node: &CSINode| node.metadata.annotations.as_ref()?.get(MIGRATED_PLUGINS).cloned();
+                migrated(old) != migrated(new)
             }
             (Some(Object::CsiStorageCapacity(old)), Some(Object::CsiStorageCapacity(new))) => {
                 volume_limit(new).is_some_and(|limit| volume_limit(old).is_none_or(|before| limit > before))

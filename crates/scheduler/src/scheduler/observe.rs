@@ -111,8 +111,10 @@ impl Scheduler {
         self.queue.delete(pod.uid());
         if let Some(under) = self.under_way.get_mut(pod.uid()) {
             under.latest = None;
-            self.abandon(pod.uid());
-            return;
+            // One that the API has confirmed goes like any other, though its binding is still to be answered.
+            if self.cluster.is_assumed(pod.uid()) {
+                return self.abandon(pod.uid());
+            }
         }
         if self.cluster.placed(pod.uid()).is_some() {
             self.cluster.remove_pod(pod.uid());
