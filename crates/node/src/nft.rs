@@ -3,12 +3,12 @@
 //! [`apply`] hands a whole script to one `nft -f -` run: the kernel takes all of it or none of it, so a reader of the
 //! rules (a packet) never sees half an update. Who computes the script owns its table; this module owns only the way in.
 
-mod deletions;
+mod changes;
 
 use std::time::Duration;
 
 use crate::run;
-pub use deletions::Deletions;
+pub use changes::Changes;
 
 /// A transaction of a hundred thousand elements takes seconds; one that takes this long never ends.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -58,7 +58,8 @@ pub enum Error {
 
 /// Applies `ruleset` as one transaction: all of it or nothing.
 pub async fn apply(ruleset: &str) -> Result<(), Error> {
-    run::output("nft", &["-f", "-"], ruleset.as_bytes(), LIMIT).await.map(drop).map_err(Error::Apply)
+    let applied = run::output_noting("nft", &["-f", "-"], ruleset.as_bytes(), LIMIT, changes::remember).await;
+    applied.map(drop).map_err(Error::Apply)
 }
 
 /// The rules of one table as `nft` prints them (numeric, without counters' noise); empty when there is no such table.
@@ -69,14 +70,6 @@ pub async fn list_table(family: Family, name: &str) -> Result<String, Error> {
         Err(run::Error::Failed { stderr, .. }) if stderr.contains("No such file or directory") => Ok(String::new()),
         Err(source) => Err(Error::List { family: family.as_str(), name: name.to_owned(), source }),
     }
-}
-
-/// Whether there is a table of this name.
-pub async fn has_table(family: Family, name: &str) -> Result<bool, Error> {
-    let failed = |source| Error::List { family: family.as_str(), name: name.to_owned(), source };
-    let text = run::output("nft", &["list", "tables", family.as_str()], b"", LIMIT).await.map_err(failed)?;
-    let wanted = format!("table {} {name}", family.as_str());
-    Ok(String::from_utf8_lossy(&text).lines().any(|line| line.trim_end() == wanted))
 }
 
 #[cfg(test)]

@@ -114,6 +114,34 @@ pub fn spawn_detached(command: &mut tokio::process::Command) -> std::io::Result<
     command.spawn()
 }
 
+/// Gives back the pages of this program's code that are mapped: most of them ran at the start and never again. What still runs
+/// is mapped again when it does, out of the page cache, where all of it stays.
+pub fn release_code() -> std::io::Result<()> {
+    let program = std::fs::read_link("/proc/self/exe")?;
+    for mapping in std::fs::read_to_string("/proc/self/maps")?.lines() {
+        let Some((from, to)) = code(mapping, &program) else { continue };
+        // SAFETY: the range is mapped from a file, readable and executable and never written to, so what is dropped is read from
+        // the file again, unchanged, at its next use.
+        #[allow(unsafe_code)]
+        let outcome = unsafe { libc::madvise(from as *mut libc::c_void, to - from, libc::MADV_DONTNEED) };
+        if outcome != 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// The range of a line of `maps` that is code of this program.
+fn code(mapping: &str, program: &Path) -> Option<(usize, usize)> {
+    let mut words = mapping.split_whitespace();
+    let (range, rights) = (words.next()?, words.next()?);
+    let file = words.nth(3)?;
+    let (from, to) = range.split_once('-')?;
+    let is_code = rights == "r-xp" && Path::new(file) == program;
+    let address = |text| usize::from_str_radix(text, 16).ok();
+    is_code.then_some((address(from)?, address(to)?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,5 +168,30 @@ mod tests {
         let file = dir.path().join("pid");
         std::fs::write(&file, format!("{} 1\n", std::process::id())).unwrap();
         assert!(Process::from_pid_file(&file).is_none());
+    }
+
+    #[test]
+    fn only_code_of_this_program_is_given_back() {
+        let check = |line: &str| code(line, Path::new("/bin/t"));
+        assert_eq!(check("1000-3000 r-xp 00001000 fe:01 77 /bin/t"), Some((0x1000, 0x3000)));
+        for other in [
+            "1000-3000 r--p 00000000 fe:01 77 /bin/t",
+            "1000-3000 rw-p 00000000 fe:01 77 /bin/t",
+            "1000-3000 r-xp 00000000 fe:01 77 /lib/libc.so.6",
+            "1000-3000 rw-p 00000000 00:00 0",
+            "1000-3000 r-xp 00000000 00:00 0 [vdso]",
+            "",
+        ] {
+            assert_eq!(check(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn code_that_was_given_back_still_runs() {
+        for _ in 0..3 {
+            release_code().unwrap();
+            let sorted: std::collections::BTreeMap<u32, String> = (0..100).map(|n| (n, n.to_string())).collect();
+            assert_eq!(sorted.len(), 100);
+        }
     }
 }

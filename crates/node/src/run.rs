@@ -61,6 +61,17 @@ pub async fn output<A: AsRef<OsStr>>(
     input: &[u8],
     limit: Duration,
 ) -> Result<Vec<u8>, Error> {
+    output_noting(program, args, input, limit, |_| {}).await
+}
+
+/// As [`output`]; `started` is told the child's process id before the child is told anything.
+pub async fn output_noting<A: AsRef<OsStr>>(
+    program: &str,
+    args: &[A],
+    input: &[u8],
+    limit: Duration,
+    started: impl FnOnce(u32),
+) -> Result<Vec<u8>, Error> {
     let mut child = Command::new(program)
         .args(args)
         .stdin(Stdio::piped())
@@ -69,6 +80,9 @@ pub async fn output<A: AsRef<OsStr>>(
         .kill_on_drop(true)
         .spawn()
         .map_err(|source| Error::Start { program: program.to_owned(), source })?;
+    if let Some(process) = child.id() {
+        started(process);
+    }
     let stdin = child.stdin.take().expect("stdin was asked to be a pipe");
     let stdout = child.stdout.take().expect("stdout was asked to be a pipe");
     let stderr = child.stderr.take().expect("stderr was asked to be a pipe");

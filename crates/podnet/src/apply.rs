@@ -19,7 +19,7 @@ pub const LINK: &str = "trireme.vxlan";
 /// The masquerading table, in both families.
 pub const TABLE: &str = "trireme-podnet";
 /// The mark of our routes.
-const PROTOCOL: u8 = 84;
+pub const PROTOCOL: u8 = 84;
 /// Worse than any route that claims an address.
 const LAST_RESORT: u32 = u32::MAX - 2;
 const VNI: u32 = 1;
@@ -146,16 +146,29 @@ async fn tunnel(end: &crate::plan::TunnelEnd) -> Result<(), Error> {
             "link add {LINK} address {mac} type vxlan id {VNI} local {local} dstport {PORT} nolearning"
         );
     }
+    // What is as it should be is not said again: the kernel would announce it, and who listens would come back here.
+    let present = present.filter(|_| as_wanted);
     for address in &end.addresses {
-        let prefix = if address.is_ipv4() { 32 } else { 128 };
-        let _ = writeln!(batch, "addr replace {address}/{prefix} dev {LINK}");
+        let text = address.to_string();
+        let has = |a: &serde_json::Value| a["local"] == text.as_str();
+        if !present.is_some_and(|link| link["addr_info"].as_array().into_iter().flatten().any(has)) {
+            let prefix = if address.is_ipv4() { 32 } else { 128 };
+            let _ = writeln!(batch, "addr replace {address}/{prefix} dev {LINK}");
+        }
     }
     // Larger packets would have to be cut in two on their way.
-    if let Some(outer) = outer {
-        let _ = writeln!(batch, "link set {LINK} mtu {}", pod_mtu(outer, Mode::Vxlan, end.local));
+    if let Some(mtu) = outer.map(|outer| pod_mtu(outer, Mode::Vxlan, end.local))
+        && !present.is_some_and(|link| link["mtu"] == mtu)
+    {
+        let _ = writeln!(batch, "link set {LINK} mtu {mtu}");
     }
-    let _ = writeln!(batch, "link set {LINK} up");
-    run::output("ip", &["-batch", "-"], batch.as_bytes(), LIMIT).await?;
+    let is_up = |link: &serde_json::Value| link["flags"].as_array().into_iter().flatten().any(|flag| flag == "UP");
+    if !present.is_some_and(is_up) {
+        let _ = writeln!(batch, "link set {LINK} up");
+    }
+    if !batch.is_empty() {
+        run::output("ip", &["-batch", "-"], batch.as_bytes(), LIMIT).await?;
+    }
     Ok(())
 }
 

@@ -1,8 +1,9 @@
 //! The pod network across nodes: every node knows the way to every other node's pods, from the Node objects alone.
 //!
 //! [`plan`] decides and is pure; [`apply`] turns a plan into commands and runs them; [`run`] does so whenever a Node
-//! changes. Pods reach pods and nodes reach pods without address translation; what pods send out of the cluster takes
-//! their node's address.
+//! changes, and whenever the kernel has lost something of it: routes go with their links, rules with a firewall's restart.
+//! Pods reach pods and nodes reach pods without address translation; what pods send out of the cluster takes their node's
+//! address.
 //!
 //! Deliberately absent: addresses for pods and their links to the node, which are the CNI plugins' affair, and any
 //! message between nodes.
@@ -10,13 +11,17 @@
 pub mod apply;
 pub mod plan;
 
+use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use informer::Informers;
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Node;
+use node::{net, nft};
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 pub use apply::{Error, cleanup};
@@ -58,12 +63,20 @@ pub async fn run(config: Config, informers: &Informers, shutdown: CancellationTo
         () = shutdown.cancelled() => return Ok(()),
     }
     wake.notify_one();
+    let disturbed = Arc::new(AtomicBool::new(false));
+    // End with this function, however it ends.
+    let mut listeners = JoinSet::new();
+    listeners.spawn(hear_of_links(disturbed.clone(), wake.clone()));
+    listeners.spawn(hear_of_rules(disturbed.clone(), wake.clone()));
     let mut applied = None;
     let mut wait = RETRY.0;
     loop {
         tokio::select! {
             () = wake.notified() => {}
             () = shutdown.cancelled() => return Ok(()),
+        }
+        if disturbed.swap(false, Ordering::Relaxed) {
+            applied = None;
         }
         let mut peers: Vec<Peer> = nodes.list().iter().filter_map(|node| Peer::of(node)).collect();
         peers.sort_by(|a, b| a.name.cmp(&b.name));
@@ -83,6 +96,33 @@ pub async fn run(config: Config, informers: &Informers, shutdown: CancellationTo
             }
         }
     }
+}
+
+/// Notes whenever links, addresses or routes are not what they were: the kernel drops routes along with their link.
+async fn hear_of_links(disturbed: Arc<AtomicBool>, wake: Arc<Notify>) {
+    let heard = async {
+        let mut changes = net::Changes::open()?;
+        loop {
+            changes.disturbing(apply::PROTOCOL).await?;
+            disturbed.store(true, Ordering::Relaxed);
+            wake.notify_one();
+        }
+    };
+    let Err(error): std::io::Result<Infallible> = heard.await;
+    tracing::warn!(%error, "nobody tells when routes go");
+}
+
+/// Notes whenever somebody else changes the masquerading rules.
+async fn hear_of_rules(disturbed: Arc<AtomicBool>, wake: Arc<Notify>) {
+    let heard = async {
+        let noted = || {
+            disturbed.store(true, Ordering::Relaxed);
+            wake.notify_one();
+        };
+        nft::Changes::open()?.tell(apply::TABLE, noted).await
+    };
+    let Err(error) = heard.await;
+    tracing::warn!(%error, "nobody tells when masquerading rules go");
 }
 
 async fn turn(config: &Config, peers: &[Peer], applied: Option<&Plan>) -> Result<Plan, Error> {

@@ -70,8 +70,8 @@ impl Peer {
         })
     }
 
-    fn address_like(&self, range: &IpNet) -> Option<IpAddr> {
-        self.addresses.iter().copied().find(|ip| ip.is_ipv4() == range.addr().is_ipv4())
+    fn address_like(&self, other: IpAddr) -> Option<IpAddr> {
+        self.addresses.iter().copied().find(|ip| ip.is_ipv4() == other.is_ipv4())
     }
 }
 
@@ -147,6 +147,8 @@ pub fn plan(here: &Here, peers: &[Peer], mode: Mode) -> Plan {
     if mode == Mode::None {
         return plan;
     }
+    // Tunnelled packets of both families travel between addresses of one: that of our end.
+    let tunnel_end = own.addresses.first().copied().filter(|_| mode == Mode::Vxlan);
     for peer in peers.iter().filter(|peer| peer.name != here.name) {
         for range in &peer.ranges {
             // A range given twice, or ours in another's name, would take packets away from their pods.
@@ -154,32 +156,31 @@ pub fn plan(here: &Here, peers: &[Peer], mode: Mode) -> Plan {
                 plan.unreachable.insert(peer.name.clone(), format!("its pod range {range} is another node's"));
                 continue;
             }
-            match way(here, peer, range, mode) {
+            match way(here, peer, range, tunnel_end) {
                 Ok(way) => drop(plan.ways.insert(*range, way)),
                 Err(why) => drop(plan.unreachable.insert(peer.name.clone(), why)),
             }
         }
     }
-    if mode == Mode::Vxlan
-        && let (Some(first), Some(local)) = (own.ranges.first(), own.addresses.first())
-    {
+    if let (Some(first), Some(local)) = (own.ranges.first(), tunnel_end) {
         let addresses = own.ranges.iter().map(IpNet::network).collect();
-        plan.tunnel = Some(TunnelEnd { local: *local, mac: mac(first), addresses });
+        plan.tunnel = Some(TunnelEnd { local, mac: mac(first), addresses });
     }
     plan
 }
 
-fn way(here: &Here, peer: &Peer, range: &IpNet, mode: Mode) -> Result<Way, String> {
-    let same_family = peer.address_like(range);
+fn way(here: &Here, peer: &Peer, range: &IpNet, tunnel_end: Option<IpAddr>) -> Result<Way, String> {
+    let same_family = peer.address_like(range.addr());
     if let Some(address) = same_family.filter(|ip| here.links.iter().any(|link| link.contains(ip))) {
         return Ok(Way::Direct(address));
     }
-    match (mode, same_family.or(peer.addresses.first().copied()), peer.ranges.first()) {
-        (_, None, _) | (_, _, None) => Err("it has no address".to_owned()),
-        (Mode::Vxlan, Some(node), Some(first)) => {
-            Ok(Way::Tunnel(Tunnel { node, gateway: range.network(), mac: mac(first) }))
-        }
-        _ => Err("it shares no link with this node".to_owned()),
+    let Some(local) = tunnel_end else {
+        let known = !peer.addresses.is_empty();
+        return Err(if known { "it shares no link with this node" } else { "it has no address" }.to_owned());
+    };
+    match (peer.address_like(local), peer.ranges.first()) {
+        (Some(node), Some(first)) => Ok(Way::Tunnel(Tunnel { node, gateway: range.network(), mac: mac(first) })),
+        _ => Err(format!("it has no address that {local} reaches")),
     }
 }
 
@@ -233,6 +234,27 @@ mod tests {
         assert_eq!(direct.tunnel, None);
         let none = plan(&here(), &peers, Mode::None);
         assert!(none.ways.is_empty() && none.own.len() == 1);
+    }
+
+    #[test]
+    fn a_tunnel_has_both_ends_in_one_family() {
+        let both = |name: &str, v4: &str, v6: &str, number: u8| Peer {
+            name: name.into(),
+            addresses: [v4, v6].map(|ip| ip.parse().unwrap()).into(),
+            ranges: vec![
+                format!("10.1.{number}.0/24").parse().unwrap(),
+                format!("fd01:{number}::/64").parse().unwrap(),
+            ],
+        };
+        let peers = [
+            both("a", "192.0.2.1", "2001:db8::1", 0),
+            both("c", "203.0.113.3", "2001:db8:1::3", 2),
+            peer("d", "2001:db8:1::4", "10.1.3.0/24"),
+        ];
+        let plan = plan(&here(), &peers, Mode::Vxlan);
+        let far = "at 0e:58:0a:01:02:00 through 203.0.113.3";
+        assert_eq!(ways(&plan), [format!("10.1.2.0/24 via 10.1.2.0 {far}"), format!("fd01:2::/64 via fd01:2:: {far}")]);
+        assert_eq!(plan.unreachable["d"], "it has no address that 192.0.2.1 reaches");
     }
 
     #[test]

@@ -49,9 +49,17 @@ impl Drop for Server {
 }
 
 impl HealthServers {
-    /// No server yet; later ones listen on these addresses, on every address if there are none.
-    pub fn new(node: &str, addresses: Vec<IpAddr>, state: Arc<State>) -> Self {
-        Self { node: node.to_owned(), addresses, state, servers: HashMap::new() }
+    /// No server yet; later ones listen on every address.
+    pub fn new(node: &str, state: Arc<State>) -> Self {
+        Self { node: node.to_owned(), addresses: Vec::new(), state, servers: HashMap::new() }
+    }
+
+    /// Later servers listen on these addresses, on every address if there are none. Those that listen elsewhere end.
+    pub fn listen_on(&mut self, addresses: Vec<IpAddr>) {
+        if self.addresses != addresses {
+            self.servers.clear();
+            self.addresses = addresses;
+        }
     }
 
     /// Makes the server of a Service what it should be: on `port` with so many endpoints, or not there.
@@ -117,7 +125,8 @@ mod tests {
     async fn a_node_with_endpoints_answers_ok_and_without_them_unavailable() {
         let state = Arc::new(State::default());
         state.written(true, std::time::Duration::ZERO);
-        let mut servers = HealthServers::new("n1", vec![[127, 0, 0, 1].into()], state.clone());
+        let mut servers = HealthServers::new("n1", state.clone());
+        servers.listen_on(vec![[127, 0, 0, 1].into()]);
         let name = ServiceName { namespace: "ns".into(), name: "web".into() };
         // Somebody may take the free port first; then the next one is tried.
         let port = loop {

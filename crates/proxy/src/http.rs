@@ -1,6 +1,7 @@
-//! A small HTTP server: a few connections at a time, one answer each.
+//! A small HTTP server for the pages of a node's parts: a few connections at a time, one answer each.
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +17,9 @@ use tokio::sync::Semaphore;
 const CONNECTIONS: usize = 64;
 /// A client that does not ask in time gives up its place.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long an address that is taken is left alone.
+const AGAIN: Duration = Duration::from_secs(5);
 
 /// An answer.
 pub type Answer = Response<Full<Bytes>>;
@@ -41,6 +45,18 @@ pub fn text(body: String) -> Answer {
 pub fn not_found() -> Answer {
     let builder = Response::builder().status(StatusCode::NOT_FOUND);
     builder.body(Full::new(Bytes::from_static(b"404 page not found\n"))).expect("there is no header")
+}
+
+/// Answers by path at an address, for ever; while that is taken by somebody else, it is tried again.
+pub async fn serve_at(address: SocketAddr, respond: impl Fn(&str) -> Answer + Send + Sync + 'static) {
+    let listener = loop {
+        match TcpListener::bind(address).await {
+            Ok(listener) => break listener,
+            Err(error) => tracing::warn!(%address, %error, "cannot serve pages; trying again"),
+        }
+        tokio::time::sleep(AGAIN).await;
+    };
+    serve(listener, respond).await;
 }
 
 /// Answers by path, for ever.

@@ -2,8 +2,8 @@
 //!
 //! [`rules`] decides and is pure: Services and EndpointSlices in, nftables transactions out. `model` is what the rules
 //! depend on, `choose` which endpoints a node uses, `plan` what one Service adds, `table` how the additions of all
-//! Services make one table and what an update changes in it, `render` the text of it. `sync` watches and applies;
-//! `health` and `conntrack` are what a Service needs besides rules.
+//! Services make one table and what an update changes in it, `render` the text of it. `sync` watches and applies, for
+//! the node as `view` sees it; `health` and `conntrack` are what a Service needs besides rules.
 //!
 //! [`balancer`] is not part of a node's proxy: one in the cluster tells Services of type LoadBalancer the nodes' addresses.
 //!
@@ -17,7 +17,7 @@ mod choose;
 mod clients;
 mod conntrack;
 mod health;
-mod http;
+pub mod http;
 mod model;
 mod plan;
 mod render;
@@ -29,6 +29,7 @@ mod table;
 mod testing;
 #[cfg(test)]
 mod tests;
+mod view;
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -38,6 +39,7 @@ use ipnet::IpNet;
 use tokio_util::sync::CancellationToken;
 
 pub use model::{Family, NodeView, Protocol, ServiceName};
+pub use view::{NodePortAddress, NodePortAddressError};
 
 /// What the proxy of a node is told by its administrator.
 #[derive(Debug, Clone)]
@@ -49,7 +51,7 @@ pub struct Config {
     /// Where ClusterIPs come from, besides what ServiceCIDR objects say.
     pub service_cidrs: Vec<IpNet>,
     /// Which of the node's addresses take NodePort traffic; empty for all but loopback.
-    pub node_port_addresses: Vec<IpNet>,
+    pub node_port_addresses: Vec<NodePortAddress>,
     /// Service addresses a process on this node answers itself, such as cluster DNS.
     pub served_here: BTreeSet<IpAddr>,
     /// Masquerade all traffic to ClusterIPs.

@@ -340,8 +340,8 @@ pub struct NodeView {
     pub pod_ranges: Vec<IpNet>,
     /// Ranges ClusterIPs come from: what no Service claims there is rejected on this machine.
     pub service_ranges: Vec<IpNet>,
-    /// Addresses that take NodePort traffic; absent for every address of the node but loopback.
-    pub node_port_addresses: Option<BTreeSet<IpAddr>>,
+    /// Addresses that take NodePort traffic; a family that is absent does so at every address of the node but loopback.
+    pub node_port_addresses: BTreeMap<Family, BTreeSet<IpAddr>>,
     /// Service addresses a process on this node answers itself (cluster DNS): no rule may touch them.
     pub served_here: BTreeSet<IpAddr>,
     /// Masquerade traffic to ClusterIPs whatever its source.
@@ -351,6 +351,15 @@ pub struct NodeView {
 }
 
 impl NodeView {
+    /// Where health checks of load balancers are answered: where node ports are; empty for everywhere.
+    pub fn health_check_addresses(&self) -> Vec<IpAddr> {
+        if Family::ALL.iter().all(|family| self.node_port_addresses.contains_key(family)) {
+            self.node_port_addresses.values().flatten().copied().collect()
+        } else {
+            Vec::new()
+        }
+    }
+
     /// Takes over what the Node object says: its zone and addresses.
     pub fn observe(&mut self, node: &Node) {
         self.zone = node.metadata.labels.as_ref().and_then(|labels| labels.get(ZONE_LABEL)).cloned();

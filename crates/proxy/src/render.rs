@@ -326,14 +326,10 @@ fn fixed(family: Family, node: &NodeView) -> String {
         line(&format!("{ip} daddr @cluster-ips{source} {masquerade}"));
     }
     line(&format!("{key} vmap @service-ips"));
-    let to_node = match &node.node_port_addresses {
+    let to_node = match node.node_port_addresses.get(&family) {
         None => Some(format!("fib daddr type local {not_loopback}")),
         Some(addresses) => {
-            let own: Vec<String> = addresses
-                .iter()
-                .filter(|a| Family::of(**a) == family && !a.is_loopback())
-                .map(ToString::to_string)
-                .collect();
+            let own: Vec<String> = addresses.iter().filter(|a| !a.is_loopback()).map(ToString::to_string).collect();
             (!own.is_empty()).then(|| format!("{ip} daddr {{ {} }}", own.join(", ")))
         }
     };

@@ -1,11 +1,12 @@
 //! The proxy at work: changed Services in, transactions applied.
 //!
 //! Handlers only note which Services changed. One task takes all that were noted, computes what they are now and
-//! applies the difference; what changes meanwhile is noted for the next turn. A transaction the kernel refuses means
-//! that its table is not what we think (somebody flushed it): then the whole is written anew, which always is one
+//! applies the difference; what changes meanwhile is noted for the next turn. A transaction the kernel refuses, or word
+//! of somebody else's, means that the tables are not what we think: then the whole is written anew, which always is one
 //! transaction as well.
 
 use std::collections::HashSet;
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,6 +32,7 @@ use crate::plan::family_word;
 use crate::render;
 use crate::rules::{Changed, Rules};
 use crate::state::State;
+use crate::view::view;
 use crate::{Config, Error};
 
 /// The index of slices by their Service.
@@ -47,7 +49,7 @@ const ROUTING: Duration = Duration::from_secs(10);
 struct Noted {
     services: Mutex<HashSet<ServiceName>>,
     node: AtomicBool,
-    /// The kernel's table may be gone.
+    /// The kernel's tables are not what we wrote.
     table: AtomicBool,
     wake: Notify,
 }
@@ -129,8 +131,7 @@ impl Proxy {
             Recorder::new(informers.client().clone(), "kube-proxy", Some(&config.node_name), informers.clock().clone());
         let view = view(&config, None, &[]).await?;
         let state = Arc::new(State::default());
-        let listen = view.node_port_addresses.iter().flatten().copied().collect();
-        let health = HealthServers::new(&config.node_name, listen, state.clone());
+        let health = HealthServers::new(&config.node_name, state.clone());
         let rules = Rules::new(view);
         let unswept = String::new();
         Ok(Self { config, services, slices, nodes, ranges, noted, recorder, state, health, rules, unswept })
@@ -145,7 +146,7 @@ impl Proxy {
         }
         if let Some(address) = self.config.metrics_address {
             let state = self.state.clone();
-            servers.spawn(http::serve(listen(address).await?, move |path| state.metrics(path)));
+            servers.spawn(http::serve_at(address, move |path| state.metrics(path)));
         }
         servers.spawn(guard(self.noted.clone()));
         // Until the Services are known, their addresses must not leave the machine; rules of an earlier run do better.
@@ -178,8 +179,8 @@ impl Proxy {
     async fn turn(&mut self) {
         let names: Vec<ServiceName> = self.noted.services.lock().drain().collect();
         let node_changed = self.noted.node.swap(false, Ordering::Relaxed);
-        if self.noted.table.swap(false, Ordering::Relaxed) && !present().await {
-            tracing::warn!("somebody deleted the service rules; writing all of them");
+        if self.noted.table.swap(false, Ordering::Relaxed) {
+            tracing::warn!("somebody else changed the service rules; writing all of them");
             let view = self.view().await.unwrap_or_else(|| self.rules.node().clone());
             self.rewrite(view).await;
         } else if node_changed
@@ -257,6 +258,7 @@ impl Proxy {
         let current: Vec<Current> = names.iter().map(|name| self.current(name)).collect();
         let known: HashSet<&ServiceName> = names.iter().collect();
         self.health.keep(|name| known.contains(name));
+        self.health.listen_on(self.rules.node().health_check_addresses());
         self.follow_up(&current).await;
     }
 
@@ -341,60 +343,13 @@ impl Proxy {
     }
 }
 
-/// Notes whenever a table of ours is deleted, be it by ourselves in a full write.
+/// Notes whenever somebody else changes our tables: deletes one, flushes a chain, takes an element out.
 async fn guard(noted: Arc<Noted>) {
-    let watched = async {
-        let mut deletions = nft::Deletions::open()?;
-        loop {
-            deletions.of(render::TABLE).await?;
-            noted.table();
-        }
-    };
-    let Err(error): std::io::Result<std::convert::Infallible> = watched.await;
-    tracing::warn!(%error, "nobody tells when the service rules are deleted");
-}
-
-/// Whether both tables are there. When that cannot be found out, they are taken to be.
-async fn present() -> bool {
-    for family in [nft::Family::Ip, nft::Family::Ip6] {
-        match nft::has_table(family, render::TABLE).await {
-            Ok(true) => {}
-            Ok(false) => return false,
-            Err(error) => tracing::warn!(%error, "cannot see whether the service rules are there"),
-        }
-    }
-    true
+    let watched = async { nft::Changes::open()?.tell(render::TABLE, || noted.table()).await };
+    let Err(error): std::io::Result<Infallible> = watched.await;
+    tracing::warn!(%error, "nobody tells when the service rules are changed");
 }
 
 async fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
     TcpListener::bind(address).await.map_err(|source| Error::Listen { address, source })
-}
-
-/// Configuration and observation as the rules see them.
-async fn view(config: &Config, node: Option<&Node>, ranges: &[IpNet]) -> Result<NodeView, Error> {
-    let mut view = NodeView {
-        name: config.node_name.clone(),
-        pod_ranges: config.cluster_cidrs.clone(),
-        service_ranges: config.service_cidrs.iter().chain(ranges).copied().collect(),
-        served_here: config.served_here.clone(),
-        masquerade_all: config.masquerade_all,
-        masquerade_bit: config.masquerade_bit,
-        ..NodeView::default()
-    };
-    view.service_ranges.sort();
-    view.service_ranges.dedup();
-    if let Some(node) = node {
-        view.observe(node);
-        if view.pod_ranges.is_empty() {
-            let own = node.spec.iter().flat_map(|spec| &spec.pod_cidrs).flatten();
-            view.pod_ranges = own.filter_map(|range| range.parse().ok()).collect();
-        }
-    }
-    if !config.node_port_addresses.is_empty() && config.node_port_addresses.iter().all(|range| range.prefix_len() > 0) {
-        let present = node::net::Net::open()?.addresses().await?;
-        let chosen = present.into_iter().map(|(_, ip)| ip);
-        let chosen = chosen.filter(|ip| config.node_port_addresses.iter().any(|range| range.contains(ip)));
-        view.node_port_addresses = Some(chosen.collect());
-    }
-    Ok(view)
 }

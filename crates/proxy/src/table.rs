@@ -143,7 +143,8 @@ impl Table {
     }
 
     fn claim(&mut self, key: Key, owner: &Arc<Owner>, value: Value) {
-        let claims = self.claims.entry(key).or_default();
+        // Nearly every key is claimed once, and there are as many as endpoints: no room is kept for others.
+        let claims = self.claims.entry(key).or_insert_with(|| Vec::with_capacity(1));
         let at = claims.partition_point(|(other, _)| other < owner);
         claims.insert(at, (owner.clone(), value));
     }

@@ -22,9 +22,9 @@ pub struct Proxy {
     /// Where the cluster's pods have their addresses [default: what the Node says of its own].
     #[arg(long, value_name = "CIDR", value_delimiter = ',')]
     cluster_cidr: Vec<IpNet>,
-    /// Which of the node's addresses take NodePort traffic [default: all but loopback].
-    #[arg(long, value_name = "CIDR", value_delimiter = ',')]
-    nodeport_addresses: Vec<IpNet>,
+    /// Which of the node's addresses take NodePort traffic: CIDRs, `primary` or `all` [default: all but loopback].
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    nodeport_addresses: Vec<::proxy::NodePortAddress>,
     /// Masquerade all traffic to ClusterIPs.
     #[arg(long)]
     masquerade_all: bool,

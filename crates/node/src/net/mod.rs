@@ -3,6 +3,7 @@
 //! The first thing a node does is [`Net::refuse`]: packets to pod and service addresses that no more specific route or
 //! rule claims are answered "unreachable" here instead of leaving by the default route.
 
+mod changes;
 pub mod conntrack;
 
 use std::net::IpAddr;
@@ -12,6 +13,8 @@ use rtnetlink::packet_route::address::AddressAttribute;
 use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags};
 use rtnetlink::packet_route::route::{RouteAttribute, RouteMessage, RouteType};
 use rtnetlink::{Handle, RouteMessageBuilder};
+
+pub use changes::Changes;
 
 /// Worse than every metric anybody gives a route on purpose.
 const LAST_RESORT: u32 = u32::MAX - 1;

@@ -8,6 +8,8 @@
 //! No packet leaves them.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
+mod agent;
+
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
@@ -24,10 +26,17 @@ struct Net {
 
 impl Drop for Net {
     fn drop(&mut self) {
+        let _ = std::fs::remove_file(std::env::temp_dir().join(self.name("counters")));
         for namespace in &self.namespaces {
             let _ = Command::new("ip").args(["netns", "del", namespace]).stderr(Stdio::null()).status();
         }
     }
+}
+
+/// The IPv6 address of who has an IPv4 address: the network by its first byte, the rest by its last.
+fn six(address: &str) -> String {
+    let octets = address.parse::<std::net::Ipv4Addr>().unwrap().octets();
+    format!("2001:db8:{:x}::{:x}", octets[0], octets[3])
 }
 
 const NODES: [(&str, &str, &str, u8); 3] =
@@ -43,7 +52,10 @@ impl Net {
             net.ip("net", &format!("link add {bridge} type bridge"));
             net.ip("net", &format!("link set {bridge} up"));
             net.ip("net", &format!("addr add {address} dev {bridge}"));
+            let address = address.split('/').next().unwrap_or_default();
+            net.ip("net", &format!("addr add {}/64 dev {bridge} nodad", six(address)));
         }
+        net.inside("net", || std::fs::write("/proc/sys/net/ipv6/conf/all/forwarding", "1").unwrap());
         net.inside("net", || std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap());
         for (name, address, bridge, number) in NODES {
             net.add(name);
@@ -62,6 +74,11 @@ impl Net {
             net.ip(&pod, "link set eth0 up");
             net.ip(&pod, &format!("addr add 10.1.{number}.2/24 dev eth0"));
             net.ip(&pod, &format!("route add default via 10.1.{number}.1"));
+            net.ip(name, &format!("addr add fd01:{number}::1/64 dev pods nodad"));
+            net.ip(name, &format!("addr add {}/64 dev eth0 nodad", six(address)));
+            net.ip(name, &format!("-6 route add default via {}", six(router)));
+            net.ip(&pod, &format!("addr add fd01:{number}::2/64 dev eth0 nodad"));
+            net.ip(&pod, &format!("-6 route add default via fd01:{number}::1"));
             net.inside(name, || apply::switch_on().unwrap());
         }
         net
@@ -85,13 +102,27 @@ impl Net {
         let path = format!("/run/netns/{}", self.name(name));
         std::thread::scope(|scope| {
             let thread = scope.spawn(move || {
-                let file = std::fs::File::open(path).unwrap();
-                let kind = rustix::thread::LinkNameSpaceType::Network;
-                rustix::thread::move_into_link_name_space(std::os::fd::AsFd::as_fd(&file), Some(kind)).unwrap();
+                enter(&path);
                 what()
             });
             thread.join().unwrap()
         })
+    }
+
+    /// Runs something in a thread inside a namespace, without waiting for it.
+    fn spawn_inside(&self, name: &str, what: impl FnOnce() + Send + 'static) -> std::thread::JoinHandle<()> {
+        let path = format!("/run/netns/{}", self.name(name));
+        std::thread::spawn(move || {
+            enter(&path);
+            what();
+        })
+    }
+
+    /// A file with this text, gone with the test.
+    fn file(&self, name: &str, text: &str) -> std::path::PathBuf {
+        let path = std::env::temp_dir().join(self.name(name));
+        std::fs::write(&path, text).unwrap();
+        path
     }
 
     /// Programs one node for these peers, as its agent would.
@@ -102,7 +133,7 @@ impl Net {
                 let here = Here {
                     name: name.to_owned(),
                     links: apply::links().await.unwrap(),
-                    cluster_ranges: vec!["10.1.0.0/16".parse().unwrap()],
+                    cluster_ranges: vec!["10.1.0.0/16".parse().unwrap(), "fd01::/16".parse().unwrap()],
                 };
                 apply::apply(&plan(&here, peers, mode)).await.unwrap();
             });
@@ -113,7 +144,7 @@ impl Net {
     fn seen(&self, from: &str, to: &str, address: &str) -> Option<IpAddr> {
         let address: SocketAddr = address.parse().unwrap();
         let listener = self.inside(to, || TcpListener::bind(address).unwrap());
-        let connected = self.inside(from, || TcpStream::connect_timeout(&address, Duration::from_secs(1)));
+        let connected = self.inside(from, || TcpStream::connect_timeout(&address, Duration::from_secs(10)));
         let mut stream = connected.ok()?;
         let (mut accepted, peer) = listener.accept().unwrap();
         // More than one packet of every size a pod may send.
@@ -128,6 +159,13 @@ impl Net {
     }
 }
 
+/// Moves the calling thread into a namespace.
+fn enter(path: &str) {
+    let file = std::fs::File::open(path).unwrap();
+    let kind = rustix::thread::LinkNameSpaceType::Network;
+    rustix::thread::move_into_link_name_space(std::os::fd::AsFd::as_fd(&file), Some(kind)).unwrap();
+}
+
 fn run(command: &mut Command) -> String {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -137,8 +175,8 @@ fn run(command: &mut Command) -> String {
 fn peers() -> Vec<Peer> {
     let peer = |(name, address, _, number): (&str, &str, &str, u8)| Peer {
         name: name.into(),
-        addresses: vec![address.parse().unwrap()],
-        ranges: vec![format!("10.1.{number}.0/24").parse().unwrap()],
+        addresses: vec![address.parse().unwrap(), six(address).parse().unwrap()],
+        ranges: vec![format!("10.1.{number}.0/24").parse().unwrap(), format!("fd01:{number}::/64").parse().unwrap()],
     };
     NODES.map(peer).into()
 }
@@ -160,6 +198,12 @@ fn pods_reach_pods_on_every_node_as_themselves() {
     assert_eq!(net.seen("pod-c", "pod-b", "10.1.1.2:80"), ip("10.1.2.2"), "and back");
     assert!(net.seen("a", "pod-c", "10.1.2.2:80").is_some(), "nodes reach pods");
     assert_eq!(net.seen("pod-a", "c", "203.0.113.3:80"), ip("10.1.0.2"), "pods reach nodes");
+    assert_eq!(net.seen("pod-a", "pod-b", "[fd01:1::2]:80"), ip("fd01:0::2"), "on one link, in the second family");
+    assert_eq!(
+        net.seen("pod-a", "pod-c", "[fd01:2::2]:80"),
+        ip("fd01:0::2"),
+        "through the tunnel, in the second family"
+    );
     let direct = net.ip("a", "route show proto 84");
     assert!(direct.contains("10.1.1.0/24 via 192.0.2.2 dev eth0"), "{direct}");
     assert!(direct.contains("10.1.2.0/24 via 10.1.2.0 dev trireme.vxlan onlink"), "{direct}");
@@ -190,4 +234,42 @@ fn a_node_that_leaves_takes_its_routes_along() {
         runtime.block_on(podnet::cleanup()).unwrap();
     });
     assert_eq!(net.ip("a", "route show proto 84"), "");
+}
+
+/// Counts, behind the nodes, what passes for addresses of pods.
+const COUNTERS: &str = "table inet seen { chain in { type filter hook prerouting priority -300; \
+     ip daddr 10.1.0.0/16 counter; ip6 daddr fd01::/16 counter; }; }";
+
+#[test]
+fn nothing_for_a_pod_that_is_not_there_leaves_the_machine() {
+    let net = Net::new();
+    for (name, ..) in NODES {
+        net.program(name, &peers(), Mode::HostGw);
+    }
+    let counting = net.file("counters", COUNTERS);
+    run(Command::new("ip").args(["netns", "exec", &net.name("net"), "nft", "-f"]).arg(&counting));
+    let leaked = || {
+        let listed =
+            run(Command::new("ip").args(["netns", "exec", &net.name("net"), "nft", "list", "table", "inet", "seen"]));
+        listed.matches("packets 0 ").count() < 2
+    };
+    for from in ["a", "pod-a"] {
+        // A range of no node, the range of a node that is not reached, and no address of any range of the cluster's.
+        for address in ["10.1.77.1:80", "10.1.2.2:80", "[fd01:77::1]:80", "[fd01:2::2]:80"] {
+            let address: SocketAddr = address.parse().unwrap();
+            let refused =
+                net.inside(from, || TcpStream::connect_timeout(&address, Duration::from_secs(10))).unwrap_err();
+            use std::io::ErrorKind::{HostUnreachable, NetworkUnreachable};
+            assert!(matches!(refused.kind(), HostUnreachable | NetworkUnreachable), "{address} from {from}: {refused}");
+        }
+    }
+    assert!(!leaked());
+    // The counters do count.
+    net.inside("a", || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(podnet::cleanup()).unwrap();
+    });
+    let gone: SocketAddr = "10.1.77.1:80".parse().unwrap();
+    let _ = net.inside("a", || TcpStream::connect_timeout(&gone, Duration::from_millis(300)));
+    assert!(leaked());
 }

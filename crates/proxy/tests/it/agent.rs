@@ -209,11 +209,59 @@ async fn services_answer_within_moments_and_outlive_the_proxy() {
     assert!(net.ruleset()["nftables"].as_array().unwrap().len() <= rules);
 
     // Somebody flushes the rules: they come back by themselves, and changes go on.
-    net.nft("flush ruleset");
-    until(|| net.ask("pod0", &address), |said| said == "pod1 10.1.0.2");
+    for harm in [
+        "flush ruleset",
+        "flush table ip trireme-proxy",
+        "flush chain ip trireme-proxy services",
+        "flush map ip trireme-proxy service-ips",
+        "delete table ip trireme-proxy",
+    ] {
+        net.nft(harm);
+        until(|| net.ask("pod0", &address), |said| said == "pod1 10.1.0.2");
+    }
+    // What somebody adds goes.
+    net.nft("add rule ip trireme-proxy masquerading counter");
+    until(|| net.ruleset().to_string(), |rules| !rules.contains("counter"));
     let mut web = api.get::<EndpointSlice>("default", "web").await.unwrap();
     web.endpoints = slice("web", port, &["10.1.0.2"]).endpoints;
     api.update(&web).await.unwrap();
     until(|| net.ask("pod1", &address), |said| said == "pod0 10.1.0.3");
+    cluster.stop().await;
+}
+
+/// The status of the answer to a health check from outside; nothing while nobody listens.
+fn health(net: &Net, port: i32) -> String {
+    use std::io::{Read as _, Write as _};
+    net.inside("out", || {
+        let mut text = String::new();
+        let asked = std::net::TcpStream::connect(("192.0.2.1", u16::try_from(port).unwrap())).and_then(|mut stream| {
+            stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: node\r\n\r\n")?;
+            stream.read_to_string(&mut text)
+        });
+        asked.map_or_else(|error| error.to_string(), |_| text.split(' ').nth(1).unwrap_or_default().to_owned())
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_load_balancer_is_told_which_nodes_have_endpoints() {
+    let cluster = Cluster::start().await;
+    let net = Net::new(1);
+    let api = cluster.in_process();
+    let node = json!({"metadata": {"name": "node"}, "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}]}});
+    api.create(&serde_json::from_value::<Node>(node).unwrap()).await.unwrap();
+    let _agent = Agent::start(&net, cluster.in_process());
+    let spec =
+        json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "ports": [{"port": 80, "targetPort": 8080}]});
+    let made = api.create(&service("web", spec)).await.unwrap();
+    let port = made.spec.and_then(|spec| spec.health_check_node_port).expect("a port for health checks");
+    until(|| health(&net, port), |status| status == "503");
+    let of_port = json!({"name": "", "port": 8080, "protocol": "TCP"});
+    let mut slice = api.create(&slice("web", of_port, &["10.1.0.2"])).await.unwrap();
+    until(|| health(&net, port), |status| status == "200");
+    slice.endpoints.as_mut().unwrap()[0].node_name = Some("elsewhere".to_owned());
+    api.update(&slice).await.unwrap();
+    until(|| health(&net, port), |status| status == "503");
+    api.delete::<Service>("default", "web", &DeleteOptions::default()).await.unwrap();
+    until(|| health(&net, port), |status| status.contains("refused"));
     cluster.stop().await;
 }

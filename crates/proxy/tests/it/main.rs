@@ -3,6 +3,9 @@
 
 mod agent;
 mod net;
+mod policy;
+mod reach;
 mod rules;
 mod scale;
+mod sctp;
 mod traffic;

@@ -42,6 +42,8 @@ impl Net {
         // Stands for the default route every node has; it leads nowhere but to the outsider.
         net.ip("node", "route add default via 192.0.2.9");
         net.ip("node", "addr add fd02::1/64 dev out nodad");
+        net.ip("out", "addr add fd02::9/64 dev eth0 nodad");
+        net.ip("out", "-6 route add default via fd02::1");
         net.ip("node", "-6 route add default via fd02::9");
         for pod in 0..pods {
             let name = format!("pod{pod}");
@@ -113,7 +115,18 @@ impl Net {
 
     /// Applies an nftables script on the node.
     pub fn nft(&self, script: &str) {
-        run(Command::new("ip").args(["netns", "exec", &self.name("node"), "nft", "-f", "-"]), script);
+        self.nft_in("node", script);
+    }
+
+    /// Applies an nftables script in a namespace.
+    pub fn nft_in(&self, name: &str, script: &str) {
+        run(Command::new("ip").args(["netns", "exec", &self.name(name), "nft", "-f", "-"]), script);
+    }
+
+    /// Whether an echo request is answered.
+    pub fn echoes(&self, from: &str, to: &str) -> bool {
+        let args = ["netns", "exec", &self.name(from), "busybox", "ping", "-c", "1", "-W", "1", to];
+        Command::new("ip").args(args).stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success()
     }
 
     /// The proxy's table as `nft -j` shows it.
@@ -124,7 +137,12 @@ impl Net {
 
     /// The node's rules as JSON.
     pub fn ruleset(&self) -> serde_json::Value {
-        let args = ["netns", "exec", &self.name("node"), "nft", "-j", "list", "ruleset"];
+        self.rules_of("node")
+    }
+
+    /// The rules of a namespace as JSON.
+    pub fn rules_of(&self, name: &str) -> serde_json::Value {
+        let args = ["netns", "exec", &self.name(name), "nft", "-j", "list", "ruleset"];
         serde_json::from_str(&run(Command::new("ip").args(args), "")).unwrap()
     }
 

@@ -31,12 +31,18 @@ pub struct Cluster<'n> {
 
 impl<'n> Cluster<'n> {
     pub fn new(net: &'n Net) -> Self {
-        let rules = Rules::new(node());
+        Self::on(net, node())
+    }
+
+    /// Rules for another node than the usual one.
+    pub fn on(net: &'n Net, node: NodeView) -> Self {
+        let rules = Rules::new(node);
         net.nft(&rules.replacement());
         Self { net, rules, objects: BTreeMap::new() }
     }
 
-    /// Creates or replaces a Service: `spec`, and endpoints as `address@node`, with `!` if terminating.
+    /// Creates or replaces a Service: `spec`, and endpoints as `address@node`, with `~zone` if it is meant for a zone, with `!`
+    /// if it is terminating and with `?` if it is not ready.
     pub fn set(&mut self, name: &str, spec: Value, endpoints: &[&str]) {
         self.objects.insert(name.to_owned(), objects(name, &spec, endpoints));
         self.sync(&[name]);
@@ -79,10 +85,12 @@ pub fn objects(name: &str, spec: &Value, endpoints: &[&str]) -> (Service, Vec<En
     let slice = |kind: &str| -> EndpointSlice {
         let own = endpoints.iter().filter(|e| e.contains(':') == (kind == "IPv6"));
         let own = own.map(|e| {
-            let terminating = e.ends_with('!');
-            let (address, node) = e.trim_end_matches('!').split_once('@').unwrap();
-            json!({"addresses": [address], "nodeName": node,
-                   "conditions": {"ready": !terminating, "serving": true, "terminating": terminating}})
+            let (terminating, unready) = (e.ends_with('!'), e.ends_with('?'));
+            let (address, rest) = e.trim_end_matches(['!', '?']).split_once('@').unwrap();
+            let (node, zone) = rest.split_once('~').unwrap_or((rest, ""));
+            let zones: Vec<Value> = (!zone.is_empty()).then(|| json!({"name": zone})).into_iter().collect();
+            json!({"addresses": [address], "nodeName": node, "hints": {"forZones": zones},
+                   "conditions": {"ready": !terminating && !unready, "serving": !unready, "terminating": terminating}})
         });
         serde_json::from_value(json!({
             "metadata": {"namespace": "ns", "name": format!("{name}-{kind}"), "labels": {"kubernetes.io/service-name": name}},

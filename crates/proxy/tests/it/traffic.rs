@@ -6,17 +6,17 @@ use crate::net::{Net, say};
 use crate::rules::{Cluster, changed};
 use proxy::rules::Rules;
 
-fn tcp(ip: &str) -> Value {
+pub fn tcp(ip: &str) -> Value {
     json!({"type": "ClusterIP", "clusterIP": ip, "clusterIPs": [ip], "ports": [{"port": 80, "targetPort": 8080}]})
 }
 
-fn with(mut spec: Value, more: Value) -> Value {
+pub fn with(mut spec: Value, more: Value) -> Value {
     spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     spec
 }
 
 /// Three pods that answer on port 8080.
-fn three_pods() -> Net {
+pub fn three_pods() -> Net {
     let net = Net::new(3);
     for pod in 0..3 {
         net.serve(&format!("pod{pod}"), &format!("10.1.0.{}:8080", pod + 2));
