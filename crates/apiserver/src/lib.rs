@@ -108,6 +108,8 @@ pub struct Config {
     pub event_ttl: u64,
     /// The time.
     pub clock: Clock,
+    /// Write the figures of the other parts in this process, for `/metrics`.
+    pub figures: Vec<fn(&mut String)>,
 }
 
 impl Config {
@@ -136,6 +138,7 @@ impl Config {
             node_ports: 30000..=32767,
             event_ttl: 3600,
             clock: Arc::new(Timestamp::now),
+            figures: Vec::new(),
         }
     }
 }
@@ -215,6 +218,7 @@ impl Server {
                 flow_control,
                 audit,
                 encryption,
+                figures: config.figures,
                 api: api.clone(),
                 server_address: format!("{}:{}", config.advertise, address.port()),
             },

@@ -12,20 +12,23 @@ use crate::cluster::Pair;
 use crate::error::Error;
 
 /// TLS 1.3 and 1.2, HTTP/2 and HTTP/1.1. A client may show a certificate, which then must verify against `client_authority`
-/// (PEM), or come without one and be told later that it is nobody.
+/// (PEM), or come without one and be told later that it is nobody. Without an authority no client is asked for one.
 pub fn server_config(pair: &Pair, client_authority: &str) -> Result<Arc<ServerConfig>, Error> {
     let provider = Arc::new(ring::default_provider());
-    let clients = WebPkiClientVerifier::builder_with_provider(roots(client_authority)?, Arc::clone(&provider))
-        .allow_unauthenticated()
-        .build()
-        .map_err(refused)?;
     let (chain, key) = parse(pair)?;
-    let mut config = ServerConfig::builder_with_provider(provider)
+    let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
-        .map_err(refused)?
-        .with_client_cert_verifier(clients)
-        .with_single_cert(chain, key)
         .map_err(refused)?;
+    let config = if client_authority.is_empty() {
+        config.with_no_client_auth()
+    } else {
+        let clients = WebPkiClientVerifier::builder_with_provider(roots(client_authority)?, provider)
+            .allow_unauthenticated()
+            .build()
+            .map_err(refused)?;
+        config.with_client_cert_verifier(clients)
+    };
+    let mut config = config.with_single_cert(chain, key).map_err(refused)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }

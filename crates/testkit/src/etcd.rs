@@ -68,7 +68,7 @@ impl Etcd {
 /// A port that a process can take, and take again after it was killed. Never one that the system hands to outgoing
 /// connections: a client that tries to reach a dead server would sooner or later be given the server's own port, talk to
 /// itself, and keep the server from coming back.
-pub(crate) fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     let free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
     std::iter::repeat_with(|| rand::random_range(10_000..30_000)).find(free).expect("a free port")
 }

@@ -12,7 +12,7 @@ mod process;
 mod wait;
 
 pub use cluster::{Cluster, Options};
-pub use etcd::Etcd;
+pub use etcd::{Etcd, free_port};
 pub use hollow_nodes::HollowNodes;
 pub use https::Https;
 pub use kubectl::{Kubectl, Output};

@@ -35,6 +35,8 @@ pub struct Documents {
     pub audit: Option<Arc<Audit>>,
     /// For its figures.
     pub encryption: Option<Arc<Encryption>>,
+    /// Write the figures of the other parts in this process.
+    pub figures: Vec<fn(&mut String)>,
     /// For the figures.
     pub api: Arc<Api>,
     /// The address that `/api` tells clients.
@@ -95,6 +97,9 @@ impl Documents {
         }
         if let Some(encryption) = &self.encryption {
             encryption.metrics(&mut figures);
+        }
+        for write in &self.figures {
+            write(&mut figures);
         }
         figures
     }

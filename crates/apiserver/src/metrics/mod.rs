@@ -1,7 +1,7 @@
 //! `/metrics`: figures in the Prometheus text format, under upstream's names where upstream has them.
 
 mod histogram;
-mod process;
+pub mod process;
 mod requests;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,56 @@
+//! Answers: a text, a JSON document, or bytes as they come.
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use http::{Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full};
+use machinery::ApiError;
+use serde_json::Value;
+
+/// The body of any answer.
+pub type Body = UnsyncBoxBody<Bytes, std::io::Error>;
+/// Any answer.
+pub type Answer = Response<Body>;
+
+/// Bytes at hand.
+pub fn full(bytes: impl Into<Bytes>) -> Body {
+    Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
+}
+
+/// A body of this type.
+pub fn typed(status: StatusCode, content_type: &'static str, body: Body) -> Answer {
+    let mut answer = Response::new(body);
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    answer
+}
+
+/// A text for people.
+pub fn text(status: StatusCode, text: impl Into<String>) -> Answer {
+    typed(status, "text/plain; charset=utf-8", full(text.into()))
+}
+
+/// Figures in the Prometheus text format.
+pub fn figures(text: String) -> Answer {
+    typed(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8; escaping=underscores", full(text))
+}
+
+/// A document.
+pub fn json(document: &Value) -> Answer {
+    typed(StatusCode::OK, "application/json", full(document.to_string()))
+}
+
+/// A refusal, as the API server would word it.
+pub(crate) fn refusal(error: &ApiError) -> Answer {
+    let status = StatusCode::from_u16(error.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    typed(status, "application/json", full(error.to_value().to_string()))
+}
+
+/// What every answer of a component says beside its content.
+pub(crate) fn finished(mut answer: Answer) -> Answer {
+    let headers = answer.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    answer
+}

@@ -1,0 +1,119 @@
+//! TLS, HTTP/1.1 and HTTP/2: connections in, requests to the service.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Request;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use rustls::ServerConfig;
+use rustls::pki_types::CertificateDer;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+use crate::answer::Answer;
+
+/// How long a client may take over its TLS handshake and over a request's headers.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long requests under way may take when the server stops.
+const DRAIN: Duration = Duration::from_secs(5);
+/// The most connections at once.
+const MAX_CONNECTIONS: usize = 2_000;
+/// The most bytes of a request's headers.
+const MAX_HEADERS: u32 = 64 << 10;
+/// Requests at once on one HTTP/2 connection.
+const MAX_STREAMS: u32 = 250;
+
+/// Answers requests.
+pub trait Service: Send + Sync + 'static {
+    /// Answers the request of whoever showed these certificates, which TLS has verified.
+    fn answer(
+        &self,
+        certificates: &[CertificateDer<'static>],
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Answer> + Send;
+}
+
+/// Serves until told to stop, then lets requests under way finish.
+pub async fn listen<S: Service>(
+    socket: TcpListener,
+    tls: watch::Receiver<Arc<ServerConfig>>,
+    service: Arc<S>,
+    stop: CancellationToken,
+) {
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = socket.accept() => accepted,
+            () = stop.cancelled() => break,
+            Some(_) = connections.join_next() => continue,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Out of file descriptors, most likely: a moment later there may be some again.
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        let Ok(place) = places.clone().try_acquire_owned() else { continue };
+        let acceptor = TlsAcceptor::from(tls.borrow().clone());
+        let (service, stop) = (service.clone(), stop.clone());
+        connections.spawn(async move {
+            let _place = place;
+            if let Err(error) = connection(stream, acceptor, service, stop).await {
+                tracing::debug!(%error, "a connection ended");
+            }
+        });
+    }
+    let drained = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(DRAIN, drained).await.is_err() {
+        tracing::debug!("connections still open after the grace period are cut");
+    }
+}
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+async fn connection<S: Service>(
+    stream: TcpStream,
+    acceptor: TlsAcceptor,
+    service: Arc<S>,
+    stop: CancellationToken,
+) -> Result<(), Failure> {
+    stream.set_nodelay(true)?;
+    let tls = tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await??;
+    let certificates = tls.get_ref().1.peer_certificates().unwrap_or_default();
+    let certificates: Arc<[CertificateDer<'static>]> =
+        certificates.iter().map(|one| one.clone().into_owned()).collect();
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (service, certificates) = (service.clone(), certificates.clone());
+        async move { Ok::<_, Infallible>(service.answer(&certificates, request).await) }
+    });
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(MAX_HEADERS as usize);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_header_list_size(MAX_HEADERS)
+        .max_pending_accept_reset_streams(50)
+        .keep_alive_interval(Duration::from_secs(30))
+        .keep_alive_timeout(Duration::from_secs(20));
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(tls), service);
+    tokio::pin!(connection);
+    tokio::select! {
+        served = connection.as_mut() => return served,
+        () = stop.cancelled() => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    connection.await
+}

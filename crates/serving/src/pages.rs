@@ -1,0 +1,166 @@
+//! What a component shows, and the door before it.
+
+use std::sync::Arc;
+
+use http::{Method, Request, StatusCode};
+use hyper::body::Incoming;
+use k8s_openapi::api::authorization::v1::{NonResourceAttributes, SubjectAccessReviewSpec};
+use machinery::ApiError;
+use machinery::gvk::GroupResource;
+use machinery::rest::User;
+use percent_encoding::percent_decode_str;
+use rustls::pki_types::CertificateDer;
+use serde_json::Value;
+
+use crate::answer::{self, Answer, finished, refusal};
+use crate::health::{Check, Probes};
+use crate::listener::Service;
+use crate::review::Reviewer;
+
+/// What there is to see.
+pub struct Pages {
+    /// The checks of `/healthz`; a ping where there are none.
+    pub healthz: Vec<Check>,
+    /// The checks of `/livez`.
+    pub livez: Vec<Check>,
+    /// The checks of `/readyz`.
+    pub readyz: Vec<Check>,
+    /// Writes the figures of `/metrics`.
+    pub metrics: Arc<dyn Fn(&mut String) + Send + Sync>,
+    /// The configuration in force, for `/configz`: a document per name. Nothing is there without.
+    pub configz: Option<Value>,
+}
+
+/// The pages, for whoever may see them.
+pub(crate) struct Guarded {
+    reviewer: Reviewer,
+    always_allowed: Vec<String>,
+    probes: Probes,
+    metrics: Arc<dyn Fn(&mut String) + Send + Sync>,
+    configz: Option<Value>,
+}
+
+impl Guarded {
+    pub(crate) fn new(reviewer: Reviewer, always_allowed: Vec<String>, pages: Pages) -> Self {
+        let probes = Probes::new(pages.healthz, pages.livez, pages.readyz);
+        Self { reviewer, always_allowed, probes, metrics: pages.metrics, configz: pages.configz }
+    }
+
+    /// Lets a request pass, or says why not.
+    async fn check(
+        &self,
+        certificates: &[CertificateDer<'static>],
+        request: &Request<Incoming>,
+    ) -> Result<(), ApiError> {
+        let user = self.reviewer.identify(certificates, request.headers()).await;
+        let user = user.map_err(|_| ApiError::unauthorized())?;
+        let user = user.unwrap_or_else(|| Arc::new(anonymous()));
+        let (path, verb) = (request.uri().path(), request.method().as_str().to_ascii_lowercase());
+        if is_always_allowed(&self.always_allowed, path) {
+            return Ok(());
+        }
+        let asked = SubjectAccessReviewSpec {
+            non_resource_attributes: Some(NonResourceAttributes {
+                path: Some(path.to_owned()),
+                verb: Some(verb.clone()),
+            }),
+            ..SubjectAccessReviewSpec::default()
+        };
+        match self.reviewer.allows(&user, asked).await {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                let why = format!("User {:?} cannot {verb} path {path:?}", user.name);
+                Err(ApiError::forbidden(&GroupResource::new("", ""), "", &harmless(&why)))
+            }
+            Err(error) => {
+                tracing::warn!(user = user.name, %error, "access could not be reviewed");
+                Err(ApiError::internal("access could not be reviewed"))
+            }
+        }
+    }
+
+    fn page(&self, request: &Request<Incoming>) -> Option<Answer> {
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            return Some(answer::text(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed\n"));
+        }
+        Some(match request.uri().path() {
+            "/metrics" => {
+                let mut text = String::with_capacity(64 * 1024);
+                (self.metrics)(&mut text);
+                answer::figures(text)
+            }
+            "/metrics/slis" => answer::figures(self.probes.figures()),
+            "/configz" => answer::json(self.configz.as_ref()?),
+            path => self.probes.answer(path, &pairs(request.uri().query().unwrap_or_default()))?,
+        })
+    }
+}
+
+impl Service for Guarded {
+    async fn answer(&self, certificates: &[CertificateDer<'static>], request: Request<Incoming>) -> Answer {
+        finished(match self.check(certificates, &request).await {
+            Err(error) => refusal(&error),
+            Ok(()) => {
+                let none = || answer::text(StatusCode::NOT_FOUND, "404 page not found\n");
+                self.page(&request).unwrap_or_else(none)
+            }
+        })
+    }
+}
+
+/// Who does not say who they are.
+fn anonymous() -> User {
+    let groups = vec!["system:unauthenticated".to_owned()];
+    User { name: "system:anonymous".to_owned(), groups, ..User::default() }
+}
+
+/// Whether a path is listed, or below one that ends in `*`.
+fn is_always_allowed(listed: &[String], path: &str) -> bool {
+    let path = path.trim_start_matches('/');
+    listed.iter().any(|entry| match entry.trim_start_matches('/').strip_suffix('*') {
+        Some(prefix) => path.starts_with(prefix),
+        None => entry.trim_start_matches('/') == path,
+    })
+}
+
+/// Names come from the client and may end in somebody's browser.
+fn harmless(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+fn pairs(query: &str) -> Vec<(String, String)> {
+    let decode = |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned();
+    let pair = |part: &str| {
+        let (key, value) = part.split_once('=').unwrap_or((part, ""));
+        (decode(key), decode(value))
+    };
+    query.split('&').filter(|part| !part.is_empty()).map(pair).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_without_permission_are_those_listed_and_below_stars() {
+        let listed: Vec<String> = ["/healthz", "readyz/", "/debug/*"].map(str::to_owned).into();
+        for (path, allowed) in [
+            ("/healthz", true),
+            ("/healthz/ping", false),
+            ("/debug/x/y", true),
+            ("/debug", false),
+            ("/readyz/", true),
+            ("/readyz", false),
+            ("/metrics", false),
+        ] {
+            assert_eq!(is_always_allowed(&listed, path), allowed, "{path}");
+        }
+    }
+
+    #[test]
+    fn queries_are_read_as_browsers_write_them() {
+        let expected = [("exclude", "a b"), ("exclude", "c/d"), ("verbose", "")];
+        let expected = expected.map(|(k, v)| (k.to_owned(), v.to_owned()));
+        assert_eq!(pairs("exclude=a+b&exclude=c%2Fd&&verbose"), expected);
+    }
+}
