@@ -17,7 +17,6 @@ mod held;
 pub mod metrics;
 pub mod openapi;
 pub mod proxy;
-mod query;
 pub mod registry;
 pub mod rest;
 mod reviews;
@@ -31,6 +30,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use machinery::query;
 use machinery::rest::Handler;
 use machinery::status::ApiError;
 use store::Store;

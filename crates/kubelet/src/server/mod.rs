@@ -19,7 +19,6 @@ mod listing;
 mod logs;
 pub(crate) mod metrics;
 mod pods;
-mod query;
 mod route;
 pub(crate) mod stats;
 mod streaming;
@@ -32,6 +31,7 @@ use http::header::{ALLOW, HeaderValue};
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use informer::Clock;
+use machinery::query::Query;
 use node::cri::Runtime;
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
@@ -45,7 +45,6 @@ use auth::{Auth, Refusal};
 use listing::PodList;
 use metrics::{Requests, Text};
 pub use pods::Pods;
-use query::Query;
 use route::Route;
 use stats::Stats;
 use streaming::What;
@@ -212,7 +211,7 @@ impl Inner {
         match route {
             Route::Healthz(check) => {
                 let checks = [("ping", Ok(())), ("log", Ok(())), ("syncloop", self.pods.check())];
-                health::answer(&checks, check.as_deref(), query.get("verbose").is_some())
+                health::answer(&checks, check.as_deref(), query.has("verbose"))
             }
             Route::Pods => answer::json(&PodList::new(self.pods.all())),
             Route::RunningPods => match listing::running(&*self.runtime).await {

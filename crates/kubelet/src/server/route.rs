@@ -1,8 +1,7 @@
 //! Which request is which: a pure function of path and method.
 
 use http::Method;
-
-use super::query::segments;
+use percent_encoding::percent_decode_str;
 
 /// A pod's container, as a streaming request names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,9 +114,22 @@ pub fn bucket(path: &str) -> &'static str {
     BUCKETS.into_iter().find(|known| *known == root).unwrap_or("other")
 }
 
+/// The segments of a path, decoded. An empty last one, as of `/pods/`, does not count.
+fn segments(path: &str) -> Vec<String> {
+    let path = path.strip_prefix('/').unwrap_or(path);
+    let path = path.strip_suffix('/').unwrap_or(path);
+    path.split('/').map(|segment| percent_decode_str(segment).decode_utf8_lossy().into_owned()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn segments_are_decoded() {
+        assert_eq!(segments("/exec/ns/a%2Fb/c/"), ["exec", "ns", "a/b", "c"]);
+        assert_eq!(segments("/"), [""]);
+    }
 
     #[test]
     fn paths_lead_where_they_should() {

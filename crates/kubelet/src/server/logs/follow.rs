@@ -150,8 +150,8 @@ async fn send(sink: &Sink, out: Vec<u8>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::query::Query;
     use jiff::Timestamp;
+    use machinery::query::Query;
     use std::io::Write as _;
     use std::time::Duration;
     use tokio::sync::oneshot;

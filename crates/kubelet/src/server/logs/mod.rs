@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use k8s_openapi::api::core::v1::PodStatus;
+use machinery::query::Query;
 use tokio::sync::{mpsc, watch};
 
 use super::Inner;
 use super::answer::{self, Answer};
 use super::pods::has_container;
-use super::query::Query;
 use super::route::Place;
 use follow::Log;
 use options::{BadOptions, Options};

@@ -2,9 +2,9 @@
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
+use machinery::query::Query;
 
 use super::record::{Stream, Wanted};
-use crate::server::query::Query;
 
 /// A request's options.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,22 +34,22 @@ impl Options {
     /// Reads a query.
     pub fn parse(query: &Query, now: Timestamp) -> Result<Self, BadOptions> {
         let number = |name: &str| {
-            let text = query.get(name).filter(|text| !text.is_empty());
+            let text = Some(query.get(name)).filter(|text| !text.is_empty());
             text.map(str::parse::<i64>).transpose().map_err(|_| BadOptions::Undecodable)
         };
-        let tail = match query.get("tail").filter(|text| !text.is_empty()) {
-            Some("all") => None,
-            Some(_) => number("tail")?,
-            None => number("tailLines")?,
+        let tail = match query.get("tail") {
+            "all" => None,
+            "" => number("tailLines")?,
+            _ => number("tail")?,
         };
         let (limit, seconds) = (number("limitBytes")?, number("sinceSeconds")?);
-        let time = query.get("sinceTime").filter(|text| !text.is_empty());
+        let time = Some(query.get("sinceTime")).filter(|text| !text.is_empty());
         let time: Option<Timestamp> = time.map(str::parse).transpose().map_err(|_| BadOptions::Undecodable)?;
         let stream = match query.get("stream") {
-            None | Some("" | "All") => None,
-            Some("Stdout") => Some(Stream::Stdout),
-            Some("Stderr") => Some(Stream::Stderr),
-            Some(_) => return Err(BadOptions::Invalid),
+            "" | "All" => None,
+            "Stdout" => Some(Stream::Stdout),
+            "Stderr" => Some(Stream::Stderr),
+            _ => return Err(BadOptions::Invalid),
         };
         let negative = tail.is_some_and(|tail| tail < 0);
         let nothing = [limit, seconds].into_iter().flatten().any(|number| number < 1);

@@ -28,10 +28,10 @@ use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use machinery::query::Query;
 
 use super::Inner;
 use super::answer::{self, Answer};
-use super::query::Query;
 use super::route::Place;
 use dial::Dialed;
 pub use target::What;

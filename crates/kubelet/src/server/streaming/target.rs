@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use http::StatusCode;
 use k8s_openapi::api::core::v1::Pod;
+use machinery::query::Query;
 use node::cri::{labels, v1};
 
 use super::translate::Streams;
 use crate::server::Inner;
 use crate::server::pods::tty;
-use crate::server::query::Query;
 use crate::server::route::Place;
 
 /// Which of the three.

@@ -1,7 +1,8 @@
-//! A request's query parameters.
+//! A request's query parameters, for every server that reads them.
 
-use machinery::status::ApiError;
 use percent_encoding::percent_decode_str;
+
+use crate::status::ApiError;
 
 /// The parameters in their order; the first of a name counts, as in Go's `url.Values.Get`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -12,6 +13,7 @@ pub struct Query {
 impl Query {
     /// Reads a raw query string.
     pub fn parse(raw: &str) -> Self {
+        // In a query a plus is a blank.
         let decode = |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned();
         let pairs = raw
             .split('&')
@@ -56,6 +58,11 @@ impl Query {
         self.pairs.iter().any(|(key, _)| key == name)
     }
 
+    /// A truth value of the streaming requests, which only know `1`.
+    pub fn one(&self, name: &str) -> bool {
+        self.get(name) == "1"
+    }
+
     /// A truth value as upstream's conversion reads it: present and empty is true, `false` and `0` are false, anything else is true.
     pub fn flag(&self, name: &str) -> bool {
         self.has(name) && !matches!(self.get(name).to_ascii_lowercase().as_str(), "false" | "0")
@@ -85,5 +92,8 @@ mod tests {
         assert_eq!(query.get("b"), "x=y z");
         assert!(query.flag("watch") && !query.flag("no") && !query.flag("absent"));
         assert!(query.int("limit").is_err());
+        let query = Query::parse("command=sh&command=-c&command=echo+a%26b&input=1&tty=0&follow");
+        assert_eq!(query.all("command").collect::<Vec<_>>(), ["sh", "-c", "echo a&b"]);
+        assert!(query.one("input") && !query.one("tty") && !query.one("follow"));
     }
 }
