@@ -3,12 +3,15 @@
 //! A [`Name`] is a path of plain words (`kubepods`, `burstable`, `pod<uid>`). How it is spelled on disk depends on the
 //! driver: directories for `cgroupfs`, slices for `systemd`. Container runtimes make the groups of single containers below.
 
+mod details;
 mod systemd;
 mod v1;
 mod v2;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+
+pub use details::{Details, Disk};
 
 /// Who makes cgroups on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -246,6 +249,24 @@ impl Cgroups {
         self.usage_at(Path::new(""))
     }
 
+    /// Everything that is counted of the group at a path below the root, or nothing when there is no such group.
+    pub fn details(&self, path: &Path) -> Option<Details> {
+        self.usage_at(path).map(|usage| details::read(&self.hierarchy, path, usage))
+    }
+
+    /// The path of the group that the runtime made for a container in its pod's. Runtimes name it differently, but the
+    /// container's id is in every name.
+    pub fn of_container(&self, pod: &Name, id: &str) -> Option<PathBuf> {
+        let word = self.children(pod).into_iter().find(|word| word.contains(id))?;
+        Some(pod.path(self.driver).join(word))
+    }
+
+    /// The processes in the group at a path below the root, and in those below it.
+    pub fn processes(&self, path: &Path) -> Vec<i32> {
+        let mut dirs = self.directories(path).into_iter().map(|dir| processes_below(&dir));
+        dirs.find(|found| !found.is_empty()).unwrap_or_default()
+    }
+
     fn usage_at(&self, path: &Path) -> Option<Usage> {
         match &self.hierarchy {
             Hierarchy::V1(trees) => v1::usage(trees, path),
@@ -255,7 +276,7 @@ impl Cgroups {
 
     /// Any process in a cgroup or below it.
     pub fn process(&self, name: &Name) -> Option<i32> {
-        self.directories(&name.path(self.driver)).iter().find_map(|dir| processes_below(dir).into_iter().next())
+        self.processes(&name.path(self.driver)).into_iter().next()
     }
 
     /// Names of the groups right below one.
@@ -364,6 +385,29 @@ mod tests {
         );
     }
 
+    /// The kernel of a machine with the old interface often has a unified tree beside it, without controllers: groups can be
+    /// made there all the same, one level after the other, and are removed with what runs in them.
+    #[tokio::test]
+    async fn groups_of_the_unified_tree_are_made_and_removed() {
+        let mounts = crate::mounts::list().unwrap();
+        let Some(root) = mounts.into_iter().find(|mount| mount.kind == "cgroup2").map(|mount| mount.target) else {
+            panic!("no unified tree is mounted on this machine: mount -t cgroup2 none /sys/fs/cgroup/unified")
+        };
+        let cgroups = Cgroups { hierarchy: Hierarchy::V2(root.clone()), driver: Driver::Cgroupfs };
+        let top = Name::new([format!("trireme-unified-{}", std::process::id())]);
+        let name = top.child("burstable").child("pod1");
+        cgroups.create(&name, &Limits::default()).await.unwrap();
+        let dir = root.join(name.path(Driver::Cgroupfs));
+        let mut child = tokio::process::Command::new("sleep").arg("60").kill_on_drop(true).spawn().unwrap();
+        std::fs::write(dir.join("cgroup.procs"), child.id().unwrap().to_string()).unwrap();
+        assert_eq!(cgroups.children(&top), ["burstable"]);
+        assert_eq!(cgroups.process(&name).map(|id| id.unsigned_abs()), child.id());
+        assert!(cgroups.usage(&name).is_some());
+        let (removed, ended) = tokio::join!(cgroups.remove(&top), child.wait());
+        removed.unwrap();
+        assert!(!ended.unwrap().success() && !dir.exists());
+    }
+
     #[tokio::test]
     async fn a_group_is_made_limited_counted_and_removed_with_what_runs_in_it() {
         let cgroups = Cgroups::detect(Driver::Cgroupfs).unwrap();
@@ -387,6 +431,11 @@ mod tests {
         }
         assert_eq!(cgroups.usage(&name).unwrap().pids, 1);
         assert_eq!(cgroups.children(&top), ["pod1"]);
+        let path = cgroups.of_container(&top, "od1").unwrap();
+        assert_eq!(path, name.path(Driver::Cgroupfs));
+        let details = cgroups.details(&path).unwrap();
+        assert_eq!((details.usage.pids, details.most_pids), (1, Some(32)));
+        assert_eq!(cgroups.processes(&path).len(), 1);
         assert_eq!(cgroups.process(&top).map(|found| found.to_string()), Some(pid));
         let (removed, ended) = tokio::join!(cgroups.remove(&top), child.wait());
         removed.unwrap();

@@ -12,7 +12,7 @@ use tonic::{Request, Status};
 
 use super::v1::image_service_client::ImageServiceClient;
 use super::v1::runtime_service_client::RuntimeServiceClient;
-use super::{Error, Event, Runtime, events, v1};
+use super::{Error, Event, Runtime, events, progress, v1};
 
 /// What a call is given beyond the time its own argument asks for.
 const DEADLINE: Duration = Duration::from_secs(120);
@@ -23,6 +23,7 @@ const MESSAGE: usize = 16 << 20;
 #[derive(Debug, Clone)]
 pub struct Client {
     channel: Channel,
+    pull_patience: Duration,
 }
 
 impl Client {
@@ -31,7 +32,13 @@ impl Client {
         let path = endpoint.strip_prefix("unix://").unwrap_or(endpoint);
         let endpoint = Endpoint::try_from(format!("unix://{path}"))
             .map_err(|e| Error::new("connect", Status::invalid_argument(e.to_string())))?;
-        Ok(Self { channel: endpoint.connect_lazy() })
+        Ok(Self { channel: endpoint.connect_lazy(), pull_patience: progress::PATIENCE })
+    }
+
+    /// Pulls are given up after this long without progress.
+    #[must_use]
+    pub fn with_pull_patience(self, pull_patience: Duration) -> Self {
+        Self { pull_patience, ..self }
     }
 
     fn runtime(&self) -> RuntimeServiceClient<Channel> {
@@ -214,10 +221,20 @@ impl Runtime for Client {
         auth: Option<v1::AuthConfig>,
         sandbox: v1::PodSandboxConfig,
     ) -> Result<String, Error> {
+        let name = image.image.clone();
         let request = v1::PullImageRequest { image: Some(image), auth, sandbox_config: Some(sandbox) };
-        // The runtime itself gives up on a pull without progress; a slow one may take as long as it needs.
-        let deadline = Duration::from_secs(86_400);
-        Ok(call!(self.images(), pull_image, "PullImage", request, deadline)?.image_ref)
+        // A slow pull may take as long as it needs; one that stands still is given up.
+        let pull = async { call!(self.images(), pull_image, "PullImage", request, Duration::from_secs(86_400)) };
+        tokio::select! {
+            pulled = pull => Ok(pulled?.image_ref),
+            progress = progress::stalled(self.channel.clone(), &name, self.pull_patience) => {
+                let seconds = self.pull_patience.as_secs_f64();
+                let why = format!(
+                    "Cancel pulling image {name:?} because of no progress for {seconds}s, latest progress: {progress:?}"
+                );
+                Err(Error::of("PullImage", tonic::Code::Cancelled, why))
+            }
+        }
     }
 
     async fn remove_image(&self, image: v1::ImageSpec) -> Result<(), Error> {

@@ -46,7 +46,8 @@ pub enum EventKind {
 const PROBE: Duration = Duration::from_millis(500);
 /// The topic of an event of our own, by which we know that containerd's stream reaches us.
 const MARKER: &str = "/trireme/subscribed";
-const NAMESPACE: &str = "k8s.io";
+/// Where the CRI keeps its things in containerd.
+pub(super) const NAMESPACE: &str = "k8s.io";
 
 /// The stream of the CRI, or of containerd where the runtime has no stream of the CRI.
 pub(super) async fn subscribe(channel: Channel) -> Result<BoxStream<'static, Result<Event, Error>>, Error> {

@@ -6,6 +6,7 @@
 mod client;
 mod error;
 mod events;
+mod progress;
 
 use std::time::Duration;
 

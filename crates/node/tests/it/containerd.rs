@@ -102,3 +102,39 @@ async fn archives_are_imported_only_when_they_changed() {
     assert!(rig.containerd.import_directory(rig.dir.path()).await.is_err());
     rig.stop().await;
 }
+
+/// A registry that takes connections and says nothing, or begins to answer and falls silent.
+async fn silent(begins: bool) -> u16 {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        let mut kept = Vec::new();
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut asked = [0; 1024];
+            let _ = stream.read(&mut asked).await;
+            if begins {
+                let head = "HTTP/1.1 200 OK\r\nContent-Type: application/vnd.oci.image.manifest.v1+json\r\n";
+                let _ = stream.write_all(format!("{head}Content-Length: 1000\r\n\r\n{{").as_bytes()).await;
+            }
+            kept.push(stream);
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn a_pull_that_stands_still_is_given_up() {
+    let rig = Rig::start().await;
+    let runtime = rig.containerd.client().with_pull_patience(Duration::from_secs(2));
+    for begins in [false, true] {
+        let image = format!("127.0.0.1:{}/still:1", silent(begins).await);
+        let spec = v1::ImageSpec { image: image.clone(), ..Default::default() };
+        let pulled =
+            tokio::time::timeout(Duration::from_secs(60), runtime.pull_image(spec, None, rig.sandbox("still")));
+        let error = pulled.await.expect("it is given up").unwrap_err().to_string();
+        let expect = format!("Cancel pulling image {image:?} because of no progress for 2s, latest progress: ");
+        assert!(error.contains(&expect), "{error}");
+    }
+    rig.stop().await;
+}
