@@ -27,5 +27,5 @@ pub use key::{PrivateKey, PublicKey};
 pub use kubeconfig::kubeconfig;
 pub use request::Request;
 pub use subject::{San, Subject};
-pub use tls::{client_config, server_config};
+pub use tls::{client_config, server_config, system_roots};
 pub use usage::{UnknownUsage, Usage};

@@ -1,5 +1,6 @@
 //! Both sides of TLS: one certificate to show, and the authorities whose certificates are believed.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::crypto::ring;
@@ -43,6 +44,28 @@ pub fn client_config(pair: &Pair, server_authority: &str) -> Result<Arc<ClientCo
         .with_client_auth_cert(chain, key)
         .map_err(refused)?;
     Ok(Arc::new(config))
+}
+
+/// Where systems keep the authorities they trust.
+const SYSTEM_ROOTS: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+/// The authorities that this machine trusts, or those of the file that `SSL_CERT_FILE` names. One odd certificate among them
+/// does not spoil the others.
+pub fn system_roots() -> RootCertStore {
+    let named = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
+    let usual = SYSTEM_ROOTS.iter().map(PathBuf::from);
+    let files: Vec<PathBuf> = named.map_or_else(|| usual.collect(), |file| vec![file]);
+    let pem = files.iter().find_map(|path| std::fs::read(path).ok()).unwrap_or_default();
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(&pem).flatten() {
+        let _ = roots.add(certificate);
+    }
+    roots
 }
 
 fn parse(pair: &Pair) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), Error> {

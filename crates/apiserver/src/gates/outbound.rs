@@ -28,13 +28,6 @@ use tokio_rustls::TlsConnector;
 const MAX_ANSWER: usize = 3 * 1024 * 1024;
 /// Connections that are kept open while nobody uses them.
 const MAX_IDLE: usize = 16;
-/// Where systems keep the authorities they trust.
-const SYSTEM_ROOTS: [&str; 4] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-];
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
@@ -112,21 +105,20 @@ impl Trust {
     /// TLS by it.
     pub fn tls(&self) -> Result<Arc<ClientConfig>, Error> {
         let setting = |error: &dyn std::fmt::Display| Error::Setting(error.to_string());
-        let mut roots = RootCertStore::empty();
-        let pem = match &self.roots {
-            Some(pem) => pem.clone(),
-            None => SYSTEM_ROOTS.iter().find_map(|path| std::fs::read_to_string(path).ok()).unwrap_or_default(),
-        };
-        for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()).flatten() {
-            match (roots.add(certificate), &self.roots) {
-                // One odd authority of the system's must not spoil the others.
-                (Ok(()), _) | (Err(_), None) => {}
-                (Err(error), Some(_)) => return Err(setting(&error)),
+        let roots = match &self.roots {
+            None => pki::system_roots(),
+            Some(pem) => {
+                let mut roots = RootCertStore::empty();
+                for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()).flatten() {
+                    roots.add(certificate).map_err(|error| setting(&error))?;
+                }
+                if roots.is_empty() {
+                    let why = "unable to load root certificates: no certificate in the bundle";
+                    return Err(Error::Setting(why.to_owned()));
+                }
+                roots
             }
-        }
-        if roots.is_empty() && self.roots.is_some() {
-            return Err(Error::Setting("unable to load root certificates: no certificate in the bundle".to_owned()));
-        }
+        };
         let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| setting(&error))?
