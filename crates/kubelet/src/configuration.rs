@@ -9,10 +9,12 @@ use serde::{Deserialize, Deserializer};
 
 use crate::pressure::thresholds;
 use crate::run::Config;
-use crate::{pressure, shutdown};
+use crate::{pressure, shutdown, static_pods};
 
 const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 const KIND: &str = "KubeletConfiguration";
+/// Pulls at a time where no limit is wanted.
+const NO_LIMIT_OF_PULLS: usize = 1000;
 
 /// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -89,6 +91,14 @@ struct File {
     cluster_domain: Option<String>,
     resolv_conf: Option<PathBuf>,
     static_pod_path: Option<PathBuf>,
+    #[serde(rename = "staticPodURL")]
+    static_pod_url: Option<String>,
+    #[serde(rename = "staticPodURLHeader")]
+    static_pod_url_header: Option<BTreeMap<String, Vec<String>>>,
+    #[serde(deserialize_with = "duration")]
+    http_check_frequency: Option<Duration>,
+    #[serde(deserialize_with = "duration")]
+    file_check_frequency: Option<Duration>,
     max_parallel_image_pulls: Option<usize>,
     serialize_image_pulls: Option<bool>,
     system_reserved: Option<BTreeMap<String, String>>,
@@ -140,6 +150,25 @@ pub fn read(path: &Path, config: &mut Config) -> Result<(), Error> {
     apply(file, config)
 }
 
+/// A URL of static pods, asked every twenty seconds unless told otherwise.
+pub fn static_url(
+    url: String,
+    headers: Vec<(String, String)>,
+    every: Option<Duration>,
+) -> Result<static_pods::Url, String> {
+    if crate::http_get::Target::parse(&url).is_none() {
+        return Err(format!("{url:?} is no URL of HTTP"));
+    }
+    for (name, text) in &headers {
+        let (name_ok, text_ok) =
+            (http::HeaderName::try_from(name.as_str()), http::HeaderValue::try_from(text.as_str()));
+        if name_ok.is_err() || text_ok.is_err() {
+            return Err(format!("the header {name:?} cannot be sent"));
+        }
+    }
+    Ok(static_pods::Url { url, headers, every: every.unwrap_or(Duration::from_secs(20)) })
+}
+
 fn apply(file: File, config: &mut Config) -> Result<(), Error> {
     let value = |field: &'static str, why: &dyn std::fmt::Display| Error::Value { field, why: why.to_string() };
     fn set<T>(place: &mut T, given: Option<T>) {
@@ -153,10 +182,26 @@ fn apply(file: File, config: &mut Config) -> Result<(), Error> {
     set(&mut config.cluster_domain, file.cluster_domain);
     set(&mut config.resolv_conf, file.resolv_conf);
     config.static_pods = file.static_pod_path.or(config.static_pods.take());
-    set(&mut config.parallel_pulls, file.max_parallel_image_pulls);
-    if file.serialize_image_pulls == Some(true) {
-        config.parallel_pulls = 1;
+    set(&mut config.static_pods_period, file.file_check_frequency.filter(|period| !period.is_zero()));
+    if let Some(url) = file.static_pod_url.filter(|url| !url.is_empty()) {
+        let every = file.http_check_frequency.filter(|period| !period.is_zero());
+        let headers = file.static_pod_url_header.into_iter().flatten();
+        let headers = headers.flat_map(|(name, values)| values.into_iter().map(move |value| (name.clone(), value)));
+        config.static_url = Some(static_url(url, headers.collect(), every).map_err(|why| value("staticPodURL", &why))?);
     }
+    config.parallel_pulls = match (file.serialize_image_pulls, file.max_parallel_image_pulls) {
+        (Some(true), Some(most)) if most > 1 => {
+            return Err(value(
+                "maxParallelImagePulls",
+                &"cannot be larger than 1 unless serializeImagePulls is set to false",
+            ));
+        }
+        (_, Some(0)) => return Err(value("maxParallelImagePulls", &"must be a positive number")),
+        (Some(true), _) => 1,
+        // Upstream sets no limit then; one that nobody reaches keeps the queue bounded.
+        (Some(false), None) => NO_LIMIT_OF_PULLS,
+        (_, most) => most.unwrap_or(config.parallel_pulls),
+    };
     for (field, reserved) in [("systemReserved", file.system_reserved), ("kubeReserved", file.kube_reserved)] {
         for (name, text) in reserved.into_iter().flatten() {
             let amount: machinery::quantity::Quantity = text.parse().map_err(|error| value(field, &error))?;
@@ -252,6 +297,20 @@ mod tests {
         assert_eq!(config.eviction.thresholds.len(), 2);
         assert_eq!(config.shutdown.0.len(), 2);
         assert_eq!(config.node.reserved_cpu_milli, 1100);
+        let config = parsed(
+            "staticPodURL: http://localhost:1/pods\nstaticPodURLHeader:\n  X-Key: [a, b]\nhttpCheckFrequency: 1m\n\
+             serializeImagePulls: false\n",
+        )
+        .unwrap();
+        let source = config.static_url.unwrap();
+        assert_eq!((source.url.as_str(), source.every), ("http://localhost:1/pods", Duration::from_secs(60)));
+        assert_eq!(source.headers, [("X-Key".to_owned(), "a".to_owned()), ("X-Key".to_owned(), "b".to_owned())]);
+        assert_eq!(config.parallel_pulls, NO_LIMIT_OF_PULLS);
+        assert_eq!(parsed("serializeImagePulls: true\n").unwrap().parallel_pulls, 1);
+        assert_eq!(parsed("maxParallelImagePulls: 7\nserializeImagePulls: false\n").unwrap().parallel_pulls, 7);
+        let both = parsed("maxParallelImagePulls: 7\nserializeImagePulls: true\n").unwrap_err();
+        assert!(both.starts_with("maxParallelImagePulls: cannot be larger than 1"), "{both}");
+        assert!(parsed("staticPodURL: ftp://x\n").unwrap_err().starts_with("staticPodURL"));
         assert!(parsed("nonsense: 1\n").unwrap_err().contains("nonsense"));
         assert!(parsed("imageGCLowThresholdPercent: 90\n").unwrap_err().starts_with("imageGCLowThresholdPercent"));
     }

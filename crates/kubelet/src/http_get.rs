@@ -1,4 +1,4 @@
-//! One HTTP GET to a container, for probes and lifecycle hooks: no pooling, no proxy, no trust in certificates.
+//! One HTTP GET: to a container, for probes and lifecycle hooks, or for static pods. No pooling, no proxy.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,8 +14,10 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-/// What of an answer's body is kept.
+/// What of the body of a container's answer is kept.
 const BODY: usize = 10 << 10;
+/// What is spoken inside TLS.
+const HTTP: [&[u8]; 1] = [b"http/1.1"];
 /// Redirects on the same host that are followed.
 const REDIRECTS: usize = 10;
 
@@ -30,6 +32,15 @@ pub struct Answer {
     pub status: u16,
     /// The beginning of the body.
     pub body: String,
+}
+
+/// Whose certificates are believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trust {
+    /// Everybody's: nothing is known of the certificates inside a pod.
+    Anyone,
+    /// Those that this machine's authorities vouch for.
+    System,
 }
 
 /// Where an action goes: scheme, host, port and path with query.
@@ -54,6 +65,22 @@ impl Target {
             host: action.host.clone().filter(|host| !host.is_empty()).unwrap_or_else(|| ip.to_owned()),
             port: port(&action.port, container)?,
             path: if path.starts_with('/') { path.to_owned() } else { format!("/{path}") },
+        })
+    }
+
+    /// The target of a URL; nothing when it is none of HTTP.
+    pub fn parse(url: &str) -> Option<Self> {
+        let uri: http::Uri = url.parse().ok()?;
+        let tls = match uri.scheme_str()? {
+            "https" => true,
+            "http" => false,
+            _ => return None,
+        };
+        Some(Self {
+            tls,
+            host: uri.host()?.trim_matches(['[', ']']).to_owned(),
+            port: uri.port_u16().unwrap_or(if tls { 443 } else { 80 }),
+            path: uri.path_and_query().map_or("/".to_owned(), ToString::to_string),
         })
     }
 
@@ -94,18 +121,11 @@ pub async fn get(
     limit: Duration,
 ) -> Result<Answer, String> {
     let failed = |why: &str| format!("Get {:?}: {why}", target.url());
+    let reach = Reach { trust: Trust::Anyone, most: BODY };
     let work = async {
-        let mut at = target.clone();
-        for _ in 0..=REDIRECTS {
-            let (answer, location) = once(&at, headers, agent).await?;
-            let next = location.filter(|_| (300..400).contains(&answer.status)).and_then(|l| redirect(&at, &l));
-            match next {
-                // To another host it is not followed: the answer counts as it is.
-                Some(next) if next.host == target.host => at = next,
-                _ => return Ok(answer),
-            }
-        }
-        Err(format!("stopped after {REDIRECTS} redirects"))
+        // To another host it is not followed: the answer counts as it is.
+        let raw = follow(target, headers, agent, reach, |next| next.host == target.host).await?;
+        Ok::<_, String>(Answer { status: raw.status, body: String::from_utf8_lossy(&raw.body).into_owned() })
     };
     match tokio::time::timeout(limit, work).await {
         Ok(result) => result.map_err(|why| failed(&why)),
@@ -113,22 +133,69 @@ pub async fn get(
     }
 }
 
+/// Gets a document as a whole, from a server that this machine's authorities vouch for. Redirects are followed anywhere, but
+/// the headers, which may hold a secret, only go to the host they were meant for.
+pub async fn fetch(
+    target: &Target,
+    headers: &[(String, String)],
+    most: usize,
+    limit: Duration,
+) -> Result<(u16, Vec<u8>), String> {
+    let failed = |why: &str| format!("Get {:?}: {why}", target.url());
+    let work = follow(target, headers, "Go-http-client/1.1", Reach { trust: Trust::System, most }, |_| true);
+    match tokio::time::timeout(limit, work).await {
+        Ok(Ok(raw)) if raw.whole => Ok((raw.status, raw.body)),
+        Ok(Ok(_)) => Err(failed("the read limit is reached")),
+        Ok(Err(why)) => Err(failed(&why)),
+        Err(_) => Err(failed("context deadline exceeded (Client.Timeout exceeded while awaiting headers)")),
+    }
+}
+
+/// Whom to believe and how much to read.
+#[derive(Debug, Clone, Copy)]
+struct Reach {
+    trust: Trust,
+    most: usize,
+}
+
+/// An answer as it came.
+struct Raw {
+    status: u16,
+    body: Vec<u8>,
+    /// Whether the body is all of it.
+    whole: bool,
+    location: Option<String>,
+}
+
+async fn follow(
+    target: &Target,
+    headers: &[(String, String)],
+    agent: &str,
+    reach: Reach,
+    allowed: impl Fn(&Target) -> bool,
+) -> Result<Raw, String> {
+    let mut at = target.clone();
+    for _ in 0..=REDIRECTS {
+        let own = at.host == target.host;
+        let raw = once(&at, if own { headers } else { &[] }, agent, reach).await?;
+        let location = raw.location.as_ref().filter(|_| (300..400).contains(&raw.status));
+        match location.and_then(|location| redirect(&at, location)) {
+            Some(next) if allowed(&next) => at = next,
+            _ => return Ok(raw),
+        }
+    }
+    Err(format!("stopped after {REDIRECTS} redirects"))
+}
+
 fn redirect(from: &Target, location: &str) -> Option<Target> {
     if location.starts_with('/') {
         return Some(Target { path: location.to_owned(), ..from.clone() });
     }
-    let uri: http::Uri = location.parse().ok()?;
-    let tls = uri.scheme_str() == Some("https");
-    Some(Target {
-        tls,
-        host: uri.host()?.trim_matches(['[', ']']).to_owned(),
-        port: uri.port_u16().unwrap_or(if tls { 443 } else { 80 }),
-        path: uri.path_and_query().map_or("/".to_owned(), ToString::to_string),
-    })
+    Target::parse(location)
 }
 
-async fn once(target: &Target, headers: &[(String, String)], agent: &str) -> Result<(Answer, Option<String>), String> {
-    let stream = connect(&target.host, target.port, target.tls.then_some(&[b"http/1.1".as_slice()])).await?;
+async fn once(target: &Target, headers: &[(String, String)], agent: &str, reach: Reach) -> Result<Raw, String> {
+    let stream = connect(&target.host, target.port, target.tls.then_some((HTTP.as_slice(), reach.trust))).await?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| e.to_string())?;
     let driver = tokio::spawn(connection);
@@ -156,30 +223,36 @@ async fn once(target: &Target, headers: &[(String, String)], agent: &str) -> Res
     let status = response.status().as_u16();
     let location = response.headers().get("location").and_then(|v| v.to_str().ok()).map(str::to_owned);
     let mut body = response.into_body();
-    let mut kept = Vec::new();
+    let (mut kept, mut whole) = (Vec::new(), true);
     while let Some(frame) = body.frame().await {
-        let Ok(frame) = frame else { break };
-        if let Some(data) = frame.data_ref() {
-            kept.extend_from_slice(&data[..data.len().min(BODY - kept.len())]);
-        }
-        if kept.len() >= BODY {
+        let Ok(frame) = frame else {
+            whole = false;
             break;
+        };
+        if let Some(data) = frame.data_ref() {
+            let room = reach.most - kept.len();
+            kept.extend_from_slice(&data[..data.len().min(room)]);
+            if data.len() > room {
+                whole = false;
+                break;
+            }
         }
     }
     driver.abort();
-    Ok((Answer { status, body: String::from_utf8_lossy(&kept).into_owned() }, location))
+    Ok(Raw { status, body: kept, whole, location })
 }
 
-/// A connection, encrypted when protocols are given. Nothing is known of the certificates inside a pod, so none is checked.
-pub async fn connect(host: &str, port: u16, tls: Option<&[&[u8]]>) -> Result<Box<dyn Stream>, String> {
+/// A connection, encrypted when protocols are given.
+pub async fn connect(host: &str, port: u16, tls: Option<(&[&[u8]], Trust)>) -> Result<Box<dyn Stream>, String> {
     let stream = TcpStream::connect((host, port)).await.map_err(|e| dial_error(host, port, &e))?;
-    let Some(protocols) = tls else { return Ok(Box::new(stream)) };
-    let mut config = rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+    let Some((protocols, trust)) = tls else { return Ok(Box::new(stream)) };
+    let builder = rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .map_err(|e| e.to_string())?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Anyone))
-        .with_no_client_auth();
+        .map_err(|e| e.to_string())?;
+    let mut config = match trust {
+        Trust::Anyone => builder.dangerous().with_custom_certificate_verifier(Arc::new(Anyone)).with_no_client_auth(),
+        Trust::System => builder.with_root_certificates(pki::system_roots()).with_no_client_auth(),
+    };
     config.alpn_protocols = protocols.iter().map(|p| p.to_vec()).collect();
     let name = match host.parse::<IpAddr>() {
         Ok(ip) => ServerName::from(ip),

@@ -3,7 +3,7 @@
 mod credentials;
 pub mod gc;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use crate::config::security::ImageUser;
+use crate::figures::{Figures, Time, image_size};
 use crate::pod::spec;
 use crate::status::Waiting;
 
@@ -50,6 +51,17 @@ struct Failure {
     message: String,
 }
 
+/// Images that are mounted in containers, by the pod's uid.
+#[derive(Debug, Default)]
+pub struct Held(Mutex<HashMap<String, HashSet<String>>>);
+
+impl Held {
+    /// All of them.
+    fn all(&self) -> Vec<String> {
+        self.0.lock().values().flatten().cloned().collect()
+    }
+}
+
 /// The node's images.
 pub struct Images {
     runtime: Arc<dyn Runtime>,
@@ -57,14 +69,23 @@ pub struct Images {
     /// By pod and image.
     failures: Mutex<HashMap<(String, String), Failure>>,
     pulls: Semaphore,
+    figures: Arc<Figures>,
+    held: Arc<Held>,
     /// The node's own credentials.
     credentials: PathBuf,
 }
 
 impl Images {
     /// At most `parallel` pulls at a time; with the node's own credentials from a Docker `config.json`, if there is one.
-    pub fn new(runtime: Arc<dyn Runtime>, clock: Arc<dyn Clock>, parallel: usize, credentials: PathBuf) -> Self {
-        Self { runtime, clock, failures: Mutex::default(), pulls: Semaphore::new(parallel), credentials }
+    pub(crate) fn new(
+        runtime: Arc<dyn Runtime>,
+        clock: Arc<dyn Clock>,
+        figures: Arc<Figures>,
+        held: Arc<Held>,
+        parallel: usize,
+        credentials: PathBuf,
+    ) -> Self {
+        Self { runtime, clock, failures: Mutex::default(), pulls: Semaphore::new(parallel), figures, held, credentials }
     }
 
     /// Makes sure that a container's image is there, as its pull policy says.
@@ -162,6 +183,7 @@ impl Images {
         let now = self.clock.monotonic();
         let present = self.look(image).await.ok().flatten();
         let size = self.size(image).await;
+        self.figures.time(Time::Pulls, &[image_size(size)], now - waited_from);
         record(
             EventType::Normal,
             "Pulled",
@@ -184,8 +206,20 @@ impl Images {
         failures.insert(key, Failure { delay, since: now, message });
     }
 
-    /// Forgets failures of a pod that is gone.
+    /// Notes which images the containers of a pod have mounted: they are in use, though nothing runs from them.
+    pub fn hold<'a>(&self, uid: &str, images: impl Iterator<Item = &'a String>) {
+        let images: HashSet<String> = images.cloned().collect();
+        let mut held = self.held.0.lock();
+        if images.is_empty() {
+            held.remove(uid);
+        } else {
+            held.insert(uid.to_owned(), images);
+        }
+    }
+
+    /// Forgets failures and images of a pod that is gone.
     pub fn forget(&self, uid: &str) {
+        self.held.0.lock().remove(uid);
         self.failures.lock().retain(|(pod, _), _| pod != uid);
     }
 

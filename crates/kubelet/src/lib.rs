@@ -33,7 +33,7 @@ pub mod runtime;
 pub mod server;
 mod shared;
 pub mod shutdown;
-mod static_pods;
+pub mod static_pods;
 pub mod status;
 mod tokens;
 mod users;

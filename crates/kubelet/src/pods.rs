@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
-use informer::Informer;
+use futures::{FutureExt, StreamExt};
+use informer::{EventType, Informer};
 use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use node::cgroups::Name;
@@ -13,7 +13,8 @@ use node::cri::{EventKind, labels, v1};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::admission;
+use crate::admission::{self, Admission};
+use crate::figures::Count;
 use crate::pod::spec;
 use crate::pressure::Conditions;
 use crate::shared::Shared;
@@ -24,6 +25,10 @@ use crate::worker::{self, End, Handle, Order};
 
 /// How often everything is looked at though nothing was announced: events can be lost.
 const RELIST: Duration = Duration::from_secs(300);
+/// What a pod is told that is ended so that a critical one can run.
+const PREEMPTED: &str = "Preempted in order to admit critical pod";
+/// However short its grace period, this long is waited for such a pod.
+const LEAST_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The workers, by uid.
 #[derive(Clone)]
@@ -80,22 +85,56 @@ impl Pods {
             handle.orders.send_modify(|order| order.pod = pod);
             return;
         }
-        let end = self.refusal(&pod, &workers).map(|verdict| {
-            self.inner.shared.event(&pod, informer::EventType::Warning, &verdict.reason, verdict.message.clone());
-            End {
-                verdict: Verdict { message: format!("Pod was rejected: {}", verdict.message), ..verdict },
-                grace: None,
+        let mut room = Vec::new();
+        let end = match self.admit(&pod, &workers) {
+            Admission::Admitted => None,
+            Admission::After { victims, resource } => {
+                for victim in victims {
+                    let Some(handle) = workers.get(spec::uid(&victim)) else { continue };
+                    self.inner.shared.event(&victim, EventType::Warning, "Preempting", PREEMPTED);
+                    self.inner.shared.figures.count(Count::Preemptions, &[&resource]);
+                    room.push(self.preempt(&victim, handle));
+                }
+                None
             }
-        });
-        let handle = worker::start(self.inner.shared.clone(), Order { pod, end, gone: false });
+            Admission::Refused(verdict) => {
+                self.inner.shared.event(&pod, EventType::Warning, &verdict.reason, verdict.message.clone());
+                self.inner.shared.figures.count(Count::Refusals, &[&verdict.reason]);
+                Some(End {
+                    verdict: Verdict { message: format!("Pod was rejected: {}", verdict.message), ..verdict },
+                    grace: None,
+                })
+            }
+        };
+        let room = futures::future::join_all(room).map(drop);
+        let handle = worker::start(self.inner.shared.clone(), Order { pod, end, gone: false }, room);
         workers.insert(uid, handle);
     }
 
-    /// Why a new pod cannot run here. One that was here before was admitted already.
-    fn refusal(&self, pod: &Pod, workers: &HashMap<String, Handle>) -> Option<Verdict> {
+    /// Ends a pod so that a critical one has its room; done when it has ended, or takes far longer than it should.
+    fn preempt(&self, victim: &Arc<Pod>, handle: &Handle) -> impl Future<Output = ()> + Send + use<> {
+        let verdict = Verdict {
+            reason: "Preempting".to_owned(),
+            message: PREEMPTED.to_owned(),
+            disruption: Some("Pod was preempted by Kubelet to accommodate a critical pod.".to_owned()),
+        };
+        let ended = end(handle, End { verdict, grace: None });
+        let grace = victim.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds).unwrap_or(0);
+        let limit = Duration::from_secs(u64::try_from(grace + grace / 2).unwrap_or(0)).max(LEAST_PATIENCE);
+        let (shared, victim) = (self.inner.shared.clone(), victim.clone());
+        async move {
+            if tokio::time::timeout(limit, ended).await.is_err() {
+                let message = "Container runtime did not kill the pod within specified grace period.";
+                shared.event(&victim, EventType::Warning, "ExceededGracePeriod", message);
+            }
+        }
+    }
+
+    /// Whether a new pod can run here. One that was here before was admitted already.
+    fn admit(&self, pod: &Pod, workers: &HashMap<String, Handle>) -> Admission {
         let known = pod.status.as_ref().is_some_and(|status| status.start_time.is_some());
         if known || spec::is_deleting(pod) || spec::is_finished(pod) {
-            return None;
+            return Admission::Admitted;
         }
         let others: Vec<Arc<Pod>> = workers
             .values()
@@ -109,13 +148,13 @@ impl Pods {
             })
             .collect();
         if *self.inner.shutdown.borrow() {
-            return Some(shutdown::refusal());
+            return Admission::Refused(shutdown::refusal());
         }
         if let Some(verdict) = admission::under_pressure(pod, &self.inner.pressure.borrow()) {
-            return Some(verdict);
+            return Admission::Refused(verdict);
         }
         let node = self.inner.shared.me.get(&informer::Key::cluster(&self.inner.shared.facts().node_name));
-        admission::refusal(pod, &others, node.as_deref())
+        admission::admit(pod, &others, node.as_deref())
     }
 
     /// The API does not have the pod any more.
@@ -145,17 +184,11 @@ impl Pods {
 
     /// Ends a pod for the node's sake; done when it has ended, or is gone.
     pub fn end(&self, pod: &Pod, end: End) -> impl Future<Output = ()> + Send + use<> {
-        let handle = self.handle(spec::uid(pod));
-        if let Some(handle) = &handle {
-            handle.orders.send_modify(|order| {
-                order.end.get_or_insert(end);
-            });
-        }
+        let ended = self.handle(spec::uid(pod)).map(|handle| self::end(&handle, end));
         async move {
-            let Some(mut handle) = handle else { return };
-            let ended = |status: &Arc<PodStatus>| matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
-            // Gone is ended too.
-            let _ = handle.status.wait_for(ended).await;
+            if let Some(ended) = ended {
+                ended.await;
+            }
         }
     }
 
@@ -170,6 +203,7 @@ impl Pods {
         loop {
             match self.inner.shared.runtime.events().await {
                 Ok(mut events) => {
+                    self.inner.shared.figures.count(Count::Streams, &[]);
                     // Whatever happened before the stream began is seen by looking.
                     self.ring_all();
                     loop {
@@ -187,7 +221,10 @@ impl Pods {
                         }
                     }
                 }
-                Err(error) => tracing::warn!(%error, "no event stream from the runtime"),
+                Err(error) => {
+                    self.inner.shared.figures.count(Count::FailedStreams, &[]);
+                    tracing::warn!(%error, "no event stream from the runtime");
+                }
             }
             self.ring_all();
             tokio::time::sleep(backoff.delay()).await;
@@ -241,7 +278,7 @@ impl Pods {
             };
             let order = Order { pod: Arc::new(pod), end: None, gone: true };
             // It needs no handle: nothing can change about it any more.
-            worker::start(shared.clone(), order);
+            worker::start(shared.clone(), order, std::future::ready(()));
         }
         for uid in volumes::pods_on_disk(&shared.settings.root) {
             if !known.contains(&uid) && !seen.contains(&uid) {
@@ -293,6 +330,19 @@ impl crate::server::Pods for Pods {
 
     fn probe_metrics(&self, out: &mut String) {
         self.inner.shared.figures.render_probes(out);
+    }
+}
+
+/// Tells a worker to end its pod; done when it has ended, or is gone.
+fn end(handle: &Handle, end: End) -> impl Future<Output = ()> + Send + use<> {
+    handle.orders.send_modify(|order| {
+        order.end.get_or_insert(end);
+    });
+    let mut status = handle.status.clone();
+    async move {
+        let ended = |status: &Arc<PodStatus>| matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
+        // Gone is ended too.
+        let _ = status.wait_for(ended).await;
     }
 }
 

@@ -19,8 +19,8 @@ use tokio_util::sync::CancellationToken;
 use crate::allocations::Allocations;
 use crate::config::Facts;
 use crate::figures::{Counted, Figures};
-use crate::images::Images;
 use crate::images::gc::{self, Collector};
+use crate::images::{self, Images};
 use crate::objects::Objects;
 use crate::pods::{self, Pods};
 use crate::pressure;
@@ -58,6 +58,10 @@ pub struct Config {
     pub parallel_pulls: usize,
     /// A directory of pods that run without the API having been asked; nothing for none.
     pub static_pods: Option<PathBuf>,
+    /// How often that directory is read though nothing was announced.
+    pub static_pods_period: Duration,
+    /// A URL of such pods; nothing for none.
+    pub static_url: Option<static_pods::Url>,
     /// When pods are ended for the node's sake.
     pub eviction: pressure::Config,
     /// When images are thrown away.
@@ -102,6 +106,8 @@ impl Config {
             pod_pids: None,
             parallel_pulls: 4,
             static_pods: Some(dir.join("manifests")),
+            static_pods_period: Duration::from_secs(300),
+            static_url: None,
             eviction: pressure::Config::default(),
             image_gc: gc::Policy::default(),
             rotation: rotation::Config::default(),
@@ -172,6 +178,7 @@ pub async fn run(
     let bell = Arc::new(Notify::new());
 
     let workers = Arc::new(Mutex::new(HashMap::new()));
+    let held = Arc::new(images::Held::default());
     let told = pods::teller(&workers);
     let runtime_name = runtime_name(&*runtime, &stop).await;
     let shared = Arc::new(Shared {
@@ -183,7 +190,9 @@ pub async fn run(
         images: Images::new(
             runtime.clone(),
             clock.clone(),
-            config.parallel_pulls.max(1),
+            figures.clone(),
+            held.clone(),
+            config.parallel_pulls,
             config.node.root.join("config.json"),
         ),
         runtime: runtime.clone(),
@@ -242,8 +251,14 @@ pub async fn run(
     let reference = registration.reference();
     let policy = config.image_gc.clone();
     let (recorder, clock) = (shared.recorder.clone(), shared.clock.clone());
-    let collector =
-        Arc::new(Collector::new(shared.runtime.clone(), clock.clone(), recorder.clone(), reference.clone(), policy));
+    let collector = Arc::new(Collector::new(
+        shared.runtime.clone(),
+        clock.clone(),
+        recorder.clone(),
+        reference.clone(),
+        policy,
+        held,
+    ));
     tasks.spawn(collector.clone().run(stop.clone()));
     let machine = registration::machine::Machine::read(&config.node.root);
     let manager = pressure::Manager {
@@ -290,11 +305,17 @@ pub async fn run(
     }
     let assigned = informers.filtered::<Pod>(Filter::fields(format!("spec.nodeName={name}")));
     pods.follow(&assigned);
-    if let Some(dir) = config.static_pods {
-        tasks.spawn(static_pods::run(dir, shared.clone(), pods.clone(), assigned.clone(), stop.clone()));
-    }
+    let sources = static_pods::Sources {
+        files: config.static_pods.map(|dir| (dir, config.static_pods_period)),
+        url: config.static_url,
+    };
+    let read = static_pods::follow(sources, &shared, &pods, &assigned, &mut tasks, &stop);
+    // What nobody wants is known only once everybody was asked.
     tokio::select! {
-        () = assigned.synced() => pods.sweep().await,
+        _ = async { tokio::join!(assigned.synced(), read) } => {
+            pods.sweep().await;
+            static_pods::sweep(&shared, &pods, &assigned).await;
+        }
         () = stop.cancelled() => {}
     }
     stop.cancelled().await;
@@ -338,6 +359,8 @@ fn configz(config: &Config) -> serde_json::Value {
         "clusterDomain": config.cluster_domain,
         "maxParallelImagePulls": config.parallel_pulls,
         "staticPodPath": config.static_pods,
+        "staticPodURL": config.static_url.as_ref().map(|source| source.url.clone()).unwrap_or_default(),
+        "fileCheckFrequency": format!("{}s", config.static_pods_period.as_secs()),
         "containerLogMaxSize": config.rotation.max_size.to_string(),
         "containerLogMaxFiles": config.rotation.max_files,
         "containerLogMaxWorkers": config.rotation.workers,

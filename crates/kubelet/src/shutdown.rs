@@ -67,11 +67,8 @@ impl Config {
 
 /// Why pods end.
 fn verdict() -> Verdict {
-    Verdict {
-        reason: "Terminated".to_owned(),
-        message: "Pod was terminated in response to imminent node shutdown.".to_owned(),
-        disruption: true,
-    }
+    let message = "Pod was terminated in response to imminent node shutdown.";
+    Verdict { reason: "Terminated".to_owned(), message: message.to_owned(), disruption: Some(message.to_owned()) }
 }
 
 /// Why new pods do not start.
@@ -79,7 +76,7 @@ pub fn refusal() -> Verdict {
     Verdict {
         reason: "NodeShutdown".to_owned(),
         message: "Pod was rejected as the node is shutting down.".to_owned(),
-        disruption: false,
+        disruption: None,
     }
 }
 

@@ -3,7 +3,8 @@
 //! A task per pod, so that an API server that does not answer stops no pod. The final deletion goes the same way, after
 //! the last status.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use client::{Client, DeleteOptions, Patch};
 use informer::Backoff;
@@ -11,7 +12,9 @@ use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::figures::{Figures, Time};
 use crate::pod::spec;
+use crate::shared::Shared;
 use crate::status;
 
 #[derive(Debug, Clone, Default)]
@@ -31,10 +34,11 @@ pub struct Writer {
 
 impl Writer {
     /// For this pod, as the API has it now.
-    pub fn start(client: Client, pod: &Pod) -> Self {
+    pub fn start(shared: &Shared, pod: &Pod) -> Self {
         let (wanted, receiver) = watch::channel(Wanted::default());
         let task = Task {
-            client,
+            client: shared.client.clone(),
+            figures: shared.figures.clone(),
             namespace: spec::namespace(pod).to_owned(),
             name: spec::name(pod).to_owned(),
             uid: spec::uid(pod).to_owned(),
@@ -91,6 +95,7 @@ fn owner(pod: &Pod) -> String {
 
 struct Task {
     client: Client,
+    figures: Arc<Figures>,
     namespace: String,
     name: String,
     uid: String,
@@ -103,10 +108,16 @@ impl Task {
     async fn run(mut self, mut wanted: watch::Receiver<Wanted>) {
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(10), 0.5);
         while wanted.changed().await.is_ok() {
+            let begun = Instant::now();
             loop {
                 let now = wanted.borrow_and_update().clone();
                 match self.bring(&now).await {
-                    Ok(()) => break backoff.reset(),
+                    Ok(wrote) => {
+                        if wrote {
+                            self.figures.time(Time::Statuses, &[], begun.elapsed());
+                        }
+                        break backoff.reset();
+                    }
                     // Gone, or another pod by now: there is nobody to tell.
                     Err(e) if e.is_not_found() || e.is_conflict() => break,
                     Err(error) => {
@@ -118,7 +129,9 @@ impl Task {
         }
     }
 
-    async fn bring(&mut self, wanted: &Wanted) -> Result<(), client::Error> {
+    /// Says whether there was a status to write.
+    async fn bring(&mut self, wanted: &Wanted) -> Result<bool, client::Error> {
+        let mut wrote = false;
         // The echo of our own writes is not newer than their answers.
         if let Some((revision, seen)) = wanted.seen.as_ref().filter(|(revision, _)| *revision > self.revision) {
             (self.known, self.revision) = (seen.clone(), *revision);
@@ -132,6 +145,7 @@ impl Task {
             hop.end(&self.uid, &self.owner, 0);
             self.revision = revision(&patched);
             self.known = patched.status.unwrap_or_default();
+            wrote = true;
         }
         if wanted.delete {
             let options = DeleteOptions {
@@ -141,6 +155,6 @@ impl Task {
             };
             self.client.delete::<Pod>(&self.namespace, &self.name, &options).await?;
         }
-        Ok(())
+        Ok(wrote)
     }
 }

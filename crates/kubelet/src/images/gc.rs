@@ -10,6 +10,8 @@ use node::cri::{Runtime, v1};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use super::Held;
+
 /// Between looks at the disk.
 const INTERVAL: Duration = Duration::from_secs(300);
 
@@ -107,6 +109,7 @@ pub struct Collector {
     recorder: Recorder,
     node: ObjectReference,
     policy: Policy,
+    held: Arc<Held>,
     records: Mutex<Records>,
 }
 
@@ -118,8 +121,9 @@ impl Collector {
         recorder: Recorder,
         node: ObjectReference,
         policy: Policy,
+        held: Arc<Held>,
     ) -> Self {
-        Self { runtime, clock, recorder, node, policy, records: Mutex::default() }
+        Self { runtime, clock, recorder, node, policy, held, records: Mutex::default() }
     }
 
     /// Looks at the disk from time to time.
@@ -193,7 +197,7 @@ impl Collector {
     async fn detect(&self) -> Result<(), node::cri::Error> {
         let (images, containers) =
             tokio::try_join!(self.runtime.list_images(), self.runtime.list_containers(v1::ContainerFilter::default()))?;
-        let mut used = HashSet::new();
+        let mut used: HashSet<String> = self.held.all().into_iter().collect();
         for container in containers {
             used.extend(container.image.map(|image| image.image));
             used.insert(container.image_ref);

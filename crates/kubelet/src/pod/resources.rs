@@ -1,6 +1,6 @@
 //! What a pod asks of the node, and how that is said to the kernel.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -75,6 +75,13 @@ pub fn request_milli(pod: &Pod, name: &str) -> i64 {
 /// A pod's request of a resource.
 pub fn request(pod: &Pod, name: &str) -> i64 {
     pod_level(pod, name, true).map_or_else(|| total(pod, name, requests, value), value)
+}
+
+/// Resources beside the usual ones that containers of the pod ask for.
+pub fn further(pod: &Pod) -> impl Iterator<Item = &str> {
+    let containers = spec::init_containers(pod).iter().chain(spec::containers(pod));
+    let names: BTreeSet<&str> = containers.filter_map(requests).flat_map(BTreeMap::keys).map(String::as_str).collect();
+    names.into_iter().filter(|name| !matches!(*name, "cpu" | "memory" | "ephemeral-storage"))
 }
 
 fn pod_level<'a>(pod: &'a Pod, name: &str, request: bool) -> Option<&'a Quantity> {

@@ -1,5 +1,7 @@
 //! What the runtime has of a pod: its sandboxes and containers, newest first.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use node::cri::{labels, v1};
@@ -98,6 +100,8 @@ pub struct Container {
     pub user: Option<v1::LinuxContainerUser>,
     /// Files and directories shown in it: path inside, path outside.
     pub mounts: Vec<(String, String)>,
+    /// Images that are mounted in it.
+    pub images: Vec<String>,
     /// Paths inside that are read-only all the way down.
     pub recursive_read_only: Vec<String>,
     /// The kubelet's own notes on it.
@@ -133,6 +137,7 @@ impl Container {
             resources: status.resources.as_ref().and_then(|resources| resources.linux.clone()),
             user: status.user.as_ref().and_then(|user| user.linux.clone()),
             mounts: status.mounts.iter().map(|m| (m.container_path.clone(), m.host_path.clone())).collect(),
+            images: status.mounts.iter().filter_map(|m| Some(m.image.as_ref()?.image.clone())).collect(),
             recursive_read_only: status
                 .mounts
                 .iter()
@@ -210,6 +215,14 @@ impl State {
     /// The pod's addresses.
     pub fn ips(&self) -> &[String] {
         self.sandbox().filter(|sandbox| sandbox.ready).map(|sandbox| sandbox.ips.as_slice()).unwrap_or_default()
+    }
+
+    /// How long init containers that are not sidecars have run.
+    pub fn time_of_init(&self, pod: &Pod) -> Duration {
+        let inits = spec::init_containers(pod).iter().filter(|container| !spec::is_sidecar(container));
+        let runs = inits.filter_map(|container| self.latest(&container.name));
+        let ran = |one: &Container| u64::try_from(one.finished_at.saturating_sub(one.started_at)).unwrap_or(0);
+        Duration::from_nanos(runs.filter(|one| one.life == Life::Exited).map(ran).sum())
     }
 
     /// Whether anything of it still runs.

@@ -19,7 +19,7 @@ use node::cri::Runtime;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::figures::Figures;
+use crate::figures::{Count, Figures};
 use crate::images::gc::Collector;
 use crate::pods::Pods;
 use crate::registration::machine::Machine;
@@ -246,8 +246,9 @@ impl Manager {
             tracing::warn!(pod = %crate::pod::spec::long_name(pod), "a critical pod is not ended");
             return false;
         }
-        self.figures.evicted(signal);
+        self.figures.count(Count::Evictions, &[signal]);
         self.recorder.event(pod, EventType::Warning, "Evicted", message.clone());
+        let disruption = disruption.then(|| message.clone());
         let verdict = Verdict { reason: "Evicted".to_owned(), message, disruption };
         let done = self.pods.end(pod, End { verdict, grace: Some(grace) });
         let limit = CLEANUP + Duration::from_secs(u64::try_from(grace).unwrap_or(0));

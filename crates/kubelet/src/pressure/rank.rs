@@ -235,6 +235,7 @@ mod tests {
         let stats = used.map(|used| PodStats {
             pod_ref: PodReference { name: name.into(), namespace: "n".into(), uid: name.into() },
             start_time: Timestamp::UNIX_EPOCH,
+            sandbox: String::new(),
             containers: vec![ContainerStats {
                 name: "c".into(),
                 start_time: Timestamp::UNIX_EPOCH,
@@ -244,6 +245,7 @@ mod tests {
                 logs: Some(fs(0)),
                 id: String::new(),
                 image: String::new(),
+                disk: String::new(),
             }],
             cpu: None,
             memory: Some(memory(used)),

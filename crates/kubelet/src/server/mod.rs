@@ -232,8 +232,13 @@ impl Inner {
             }
             Route::CadvisorMetrics => match self.summary(false).await {
                 Ok(summary) => {
-                    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-                    answer::figures(metrics::cadvisor(&summary, &self.pods.all(), processors, stats::memory_total()))
+                    let groups = self.stats.groups(&summary, &*self.pods, self.clock.now()).await;
+                    let machine = metrics::cadvisor::Machine {
+                        processors: std::thread::available_parallelism().map_or(1, usize::from),
+                        memory: stats::memory_total(),
+                        swap: stats::swap_total(),
+                    };
+                    answer::figures(metrics::cadvisor::render(&groups, &self.pods.all(), machine))
                 }
                 Err(error) => answer::text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
             },

@@ -14,7 +14,7 @@ use crate::pod::spec;
 use crate::shared::Shared;
 use crate::writer::Writer;
 
-/// A mirror and the task that keeps it. Dropping it removes the mirror from the API.
+/// A mirror and the task that keeps it. Dropped, it stays as it is: the pod runs on without us.
 pub(super) struct Mirror {
     task: JoinHandle<()>,
     shared: Arc<Shared>,
@@ -31,24 +31,17 @@ impl Mirror {
         let task = tokio::spawn(keep(shared.clone(), pod.clone(), status, api));
         Self { task, shared, pod }
     }
+
+    /// Removes the mirror from the API: the pod is gone.
+    pub(super) fn end(self) {
+        let (shared, pod) = (self.shared.clone(), self.pod.clone());
+        tokio::spawn(async move { super::delete(&shared, &pod, None).await });
+    }
 }
 
 impl Drop for Mirror {
     fn drop(&mut self) {
         self.task.abort();
-        let (shared, pod) = (self.shared.clone(), self.pod.clone());
-        // At the end of the process there is no runtime, and the pod runs on: its mirror stays.
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move {
-                let now = DeleteOptions { grace_period_seconds: Some(0), ..DeleteOptions::default() };
-                let deleted = shared.client.delete::<Pod>(spec::namespace(&pod), spec::name(&pod), &now).await;
-                if let Err(error) = deleted
-                    && !error.is_not_found()
-                {
-                    tracing::warn!(%error, pod = spec::name(&pod), "mirror pod not deleted");
-                }
-            });
-        }
     }
 }
 
@@ -70,7 +63,7 @@ async fn keep(shared: Arc<Shared>, pod: Arc<Pod>, mut status: watch::Receiver<Ar
             Some(mirror) if is_image_of(&mirror, &pod) => {
                 let uid = spec::uid(&mirror).to_owned();
                 if writer.as_ref().is_none_or(|(known, _)| *known != uid) {
-                    writer = Some((uid, Writer::start(shared.client.clone(), &mirror)));
+                    writer = Some((uid, Writer::start(&shared, &mirror)));
                 }
                 if let Some((_, writer)) = &writer {
                     writer.set(PodStatus::clone(&status.borrow_and_update()));

@@ -1,96 +1,129 @@
-//! Static pods: files of this node that are pods, without the API having been asked.
+//! Static pods: pods that this node has from a directory or a URL, without the API having been asked.
 //!
-//! A directory is watched; every file in it is one pod, in YAML or JSON. The API is shown an image of each, a mirror pod,
-//! so that it can be seen and its status read; deleting the image does not end the pod.
+//! A directory is watched ([`files`]), a URL is asked from time to time ([`url`]). The API is shown an image of each pod, a
+//! mirror pod, so that it can be seen and its status read; deleting the image does not end the pod.
 
+mod files;
 mod mirror;
 mod parse;
+mod url;
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use client::DeleteOptions;
+use futures::FutureExt;
+use futures::future::join_all;
 use informer::Informer;
 use k8s_openapi::api::core::v1::Pod;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::pod::spec;
 use crate::pods::Pods;
 use crate::shared::Shared;
 use mirror::Mirror;
+pub use parse::Source;
+pub use url::Config as Url;
 
-/// Files are read again after this long even if nothing was announced, and this soon after something was: an editor
-/// writes a file in several steps.
-const LOOK: Duration = Duration::from_secs(300);
-const SETTLE: Duration = Duration::from_millis(50);
-/// Files that are read at most.
-const FILES: usize = 1000;
+/// Where static pods come from.
+#[derive(Debug, Clone, Default)]
+pub struct Sources {
+    /// A directory, with how often it is read though nothing was announced.
+    pub files: Option<(PathBuf, Duration)>,
+    /// A URL.
+    pub url: Option<Url>,
+}
 
-/// Follows a directory until told to stop.
-pub async fn run(dir: PathBuf, shared: Arc<Shared>, pods: Pods, api: Informer<Pod>, stop: CancellationToken) {
-    let mut known: HashMap<String, Mirror> = HashMap::new();
-    loop {
-        // Watched before it is read: what changes in between is not missed.
-        let mut watch = node::files::Watch::new(&dir).inspect_err(|error| {
-            tracing::warn!(%error, dir = %dir.display(), "static pods are not watched");
-        });
-        let found = read(&dir, &shared.facts().node_name);
-        let uids: HashSet<String> = found.iter().map(|pod| spec::uid(pod).to_owned()).collect();
-        known.retain(|uid, _| {
-            let stays = uids.contains(uid);
-            if !stays {
-                pods.remove(uid);
-            }
-            stays
-        });
-        for pod in found {
-            let uid = spec::uid(&pod).to_owned();
-            if known.contains_key(&uid) {
-                continue;
-            }
-            let pod = Arc::new(pod);
-            pods.set(pod.clone());
-            if let Some(handle) = pods.handle(&uid) {
-                known.insert(uid, Mirror::start(shared.clone(), pod, handle.status.clone(), api.clone()));
-            }
-        }
-        let news = async {
-            match &mut watch {
-                Ok(watch) => {
-                    let _ = watch.changed().await;
-                    tokio::time::sleep(SETTLE).await;
-                }
-                Err(_) => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            () = news => {}
-            () = tokio::time::sleep(LOOK) => {}
-            () = stop.cancelled() => return,
+/// Follows all sources until told to stop. The returned future is done once each of them was read.
+pub fn follow(
+    sources: Sources,
+    shared: &Arc<Shared>,
+    pods: &Pods,
+    api: &Informer<Pod>,
+    tasks: &mut tokio::task::JoinSet<()>,
+    stop: &CancellationToken,
+) -> impl Future<Output = ()> + Send + use<> {
+    let mut read = Vec::new();
+    let mut keeper = || {
+        let (seen, reader) = watch::channel(false);
+        read.push(reader);
+        Kept { shared: shared.clone(), pods: pods.clone(), api: api.clone(), known: HashMap::new(), seen }
+    };
+    if let Some((dir, every)) = sources.files {
+        tasks.spawn(files::run(dir, every, keeper(), stop.clone()));
+    }
+    if let Some(config) = sources.url {
+        tasks.spawn(url::run(config, keeper(), stop.clone()));
+    }
+    join_all(read.into_iter().map(|mut seen| async move {
+        // A source that ended was told to stop: then nobody asks.
+        let _ = seen.wait_for(|seen| *seen).await;
+    }))
+    .map(drop)
+}
+
+/// Removes images of static pods that this node does not have any more. Only after all sources were read.
+pub async fn sweep(shared: &Shared, pods: &Pods, api: &Informer<Pod>) {
+    let active = pods.active();
+    let present: HashSet<(&str, &str)> =
+        active.iter().filter(|pod| spec::is_static(pod)).map(|pod| (spec::namespace(pod), spec::name(pod))).collect();
+    for mirror in api.list().iter().filter(|pod| spec::is_mirror(pod)) {
+        if !present.contains(&(spec::namespace(mirror), spec::name(mirror))) {
+            delete(shared, mirror, mirror.metadata.uid.clone()).await;
         }
     }
 }
 
-/// All pods of a directory. A file that is not a pod is reported and left out.
-fn read(dir: &std::path::Path, node: &str) -> Vec<Pod> {
-    let listing = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let mut files: Vec<PathBuf> = listing
-        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file() || kind.is_symlink()))
-        .map(|entry| entry.path())
-        .filter(|path| !path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.')))
-        .take(FILES)
-        .collect();
-    files.sort();
-    let mut pods: Vec<Pod> = Vec::new();
-    for file in files {
-        let parsed = std::fs::read_to_string(&file)
-            .map_err(|error| error.to_string())
-            .and_then(|text| parse::pod(&text, &file.to_string_lossy(), node));
-        match parsed {
-            Ok(pod) => pods.push(pod),
-            Err(error) => tracing::error!(file = %file.display(), error, "file is not a pod"),
-        }
+async fn delete(shared: &Shared, mirror: &Pod, uid: Option<String>) {
+    let now = DeleteOptions { grace_period_seconds: Some(0), uid, ..DeleteOptions::default() };
+    let deleted = shared.client.delete::<Pod>(spec::namespace(mirror), spec::name(mirror), &now).await;
+    if let Err(error) = deleted
+        && !error.is_not_found()
+        && !error.is_conflict()
+    {
+        tracing::warn!(%error, pod = spec::name(mirror), "mirror pod not deleted");
     }
-    pods
+}
+
+/// The pods of one source, kept running.
+struct Kept {
+    shared: Arc<Shared>,
+    pods: Pods,
+    api: Informer<Pod>,
+    known: HashMap<String, Mirror>,
+    seen: watch::Sender<bool>,
+}
+
+impl Kept {
+    fn node(&self) -> String {
+        self.shared.facts().node_name.clone()
+    }
+
+    /// These are the source's pods now: what is new runs, what is gone ends.
+    fn set(&mut self, found: Vec<Pod>) {
+        let uids: HashSet<String> = found.iter().map(|pod| spec::uid(pod).to_owned()).collect();
+        let gone: Vec<String> = self.known.keys().filter(|uid| !uids.contains(*uid)).cloned().collect();
+        for uid in gone {
+            self.pods.remove(&uid);
+            if let Some(mirror) = self.known.remove(&uid) {
+                mirror.end();
+            }
+        }
+        for pod in found {
+            let uid = spec::uid(&pod).to_owned();
+            if self.known.contains_key(&uid) {
+                continue;
+            }
+            let pod = Arc::new(pod);
+            self.pods.set(pod.clone());
+            if let Some(handle) = self.pods.handle(&uid) {
+                let mirror = Mirror::start(self.shared.clone(), pod, handle.status.clone(), self.api.clone());
+                self.known.insert(uid, mirror);
+            }
+        }
+        self.seen.send_replace(true);
+    }
 }

@@ -29,9 +29,9 @@ pub(super) fn all(view: &View<'_>, status: &PodStatus) -> Vec<PodCondition> {
         out.retain(|c| c.type_ != "DisruptionTarget");
         out.push(disruption.clone());
     }
-    if let Some(verdict) = view.verdict.filter(|verdict| verdict.disruption) {
+    if let Some(why) = view.verdict.and_then(|verdict| verdict.disruption.as_ref()) {
         out.retain(|c| c.type_ != "DisruptionTarget");
-        let mut noted = new("DisruptionTarget", true, "TerminationByKubelet", &verdict.message);
+        let mut noted = new("DisruptionTarget", true, "TerminationByKubelet", why);
         noted.observed_generation = view.pod.metadata.generation;
         transition(&mut noted, view.old.conditions.as_deref().unwrap_or_default(), view.now);
         out.push(noted);

@@ -35,8 +35,8 @@ pub struct Verdict {
     pub reason: String,
     /// For people.
     pub message: String,
-    /// Whether the pod was running well and had to go for the node's sake.
-    pub disruption: bool,
+    /// Set when the pod was running well and had to go for the node's sake: what its condition says of that.
+    pub disruption: Option<String>,
 }
 
 /// How far a change of a running pod's resources got.

@@ -1,12 +1,13 @@
 //! Ending: stopping what runs within the grace period, giving back what was taken, and letting the API forget the pod.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use informer::EventType;
 
 use super::{Order, Worker, told};
 use crate::config;
+use crate::figures::Time;
 use crate::pod::plan::Cause;
 use crate::pod::spec;
 use crate::pod::state::{Container, Life, TERMINATION_GRACE_PERIOD};
@@ -187,9 +188,11 @@ impl Worker {
     async fn remove_cgroups(&self, uid: &str) -> Result<(), node::cgroups::Error> {
         let Some(cgroups) = &self.shared.cgroups else { return Ok(()) };
         self.shared.share_processors().await?;
+        let begun = Instant::now();
         for name in self.shared.possible_cgroups(uid) {
             cgroups.remove(&name).await?;
         }
+        self.shared.figures.time(Time::Cgroups, &["destroy"], begun.elapsed());
         Ok(())
     }
 

@@ -19,7 +19,7 @@ mod volumes;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolume, Pod, PodStatus};
@@ -27,6 +27,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use crate::backoff::Restarts;
+use crate::figures::Time;
 use crate::pod::allocation::Allocation;
 use crate::pod::spec;
 use crate::pod::state::State;
@@ -133,17 +134,38 @@ pub struct Worker {
     /// What the pod was given, once that was looked at.
     allocation: Option<Allocation>,
     resize: Resize,
+    birth: Birth,
 }
 
-/// Starts the worker of a pod.
-pub fn start(shared: Arc<Shared>, order: Order) -> Handle {
+/// What is noted of a pod until it runs for the first time.
+#[derive(Debug)]
+struct Birth {
+    /// When it was seen.
+    seen: Instant,
+    /// Time that went into pulling images.
+    pulled: Duration,
+    /// Set when it ran already as it was seen, or once it ran.
+    over: bool,
+    /// Set after the first turn.
+    turned: bool,
+}
+
+/// Starts the worker of a pod, once there is room for it.
+pub fn start(shared: Arc<Shared>, order: Order, room: impl Future<Output = ()> + Send + 'static) -> Handle {
     let pod = order.pod.clone();
     let status = pod.status.clone().unwrap_or_default();
+    let ends = order.ends();
     let (orders, receiver) = watch::channel(order);
     let (shown, seen) = watch::channel(Arc::new(status.clone()));
     let news = Arc::new(News::default());
+    let birth = Birth {
+        seen: Instant::now(),
+        pulled: Duration::ZERO,
+        over: !matches!(status.phase.as_deref(), None | Some("Pending")) || ends,
+        turned: false,
+    };
     // A static pod's status is written by way of its mirror, which has a life of its own.
-    let writer = (!spec::is_static(&pod)).then(|| Writer::start(shared.client.clone(), &pod));
+    let writer = (!spec::is_static(&pod)).then(|| Writer::start(&shared, &pod));
     let worker = Worker {
         probes: Probes::default(),
         shared,
@@ -163,11 +185,20 @@ pub fn start(shared: Arc<Shared>, order: Order) -> Handle {
         verdict: None,
         allocation: None,
         resize: Resize::default(),
+        birth,
     };
     let stop = worker.shared.stop.clone();
     tokio::spawn(async move {
+        let life = async {
+            tokio::select! {
+                () = room => {}
+                () = told(worker.orders.clone(), Order::ends) => {}
+            }
+            worker.shared.figures.time(Time::Workers, &[], worker.birth.seen.elapsed());
+            worker.run().await;
+        };
         tokio::select! {
-            () = worker.run() => {}
+            () = life => {}
             () = stop.cancelled() => {}
         }
     });
@@ -201,11 +232,15 @@ impl Worker {
                 break;
             }
             let ending = told(self.orders.clone(), Order::ends);
+            let begun = Instant::now();
             let turn = tokio::select! {
                 biased;
                 () = ending => continue,
                 turn = self.sync() => turn,
             };
+            let kind = if self.birth.turned { "sync" } else { "create" };
+            self.birth.turned = true;
+            self.shared.figures.time(Time::Turns, &[kind], begun.elapsed());
             match turn {
                 Turn::Finished => break,
                 Turn::Wait(delay) => self.wait(delay).await,
@@ -247,7 +282,9 @@ impl Worker {
 
     /// Reads what the runtime has, and lets events about it find this pod.
     async fn read(&mut self) -> Result<(), node::cri::Error> {
+        let begun = Instant::now();
         let state = crate::runtime::state(&*self.shared.runtime, self.uid()).await?;
+        self.shared.figures.time(Time::Reads, &[], begun.elapsed());
         let ids = state.sandboxes.iter().map(|s| &s.id).chain(state.containers.iter().map(|c| &c.id));
         let mut owners = self.shared.owners.lock();
         for id in ids {
@@ -256,6 +293,8 @@ impl Worker {
             }
         }
         drop(owners);
+        let mounted = state.containers.iter().flat_map(|container| &container.images);
+        self.shared.images.hold(self.uid(), mounted);
         self.state = state;
         Ok(())
     }
@@ -278,12 +317,29 @@ impl Worker {
             runtime: &self.shared.runtime_name,
             now: self.now(),
         });
+        if !self.birth.over && status.phase.as_deref() == Some("Running") {
+            self.born();
+        }
         if status != self.status {
             self.status = status.clone();
             self.shown.send_replace(Arc::new(status.clone()));
         }
         if let Some(writer) = &self.writer {
             writer.set(status);
+        }
+    }
+
+    /// Notes how long it took until the pod ran.
+    fn born(&mut self) {
+        self.birth.over = true;
+        let figures = &self.shared.figures;
+        figures.time(Time::Starts, &[], self.birth.seen.elapsed());
+        let created = self.pod.metadata.creation_timestamp.as_ref().filter(|_| !spec::is_static(&self.pod));
+        if let Some(created) = created {
+            let whole = informer::clock::since(self.now(), created.0);
+            let alone = whole.saturating_sub(self.birth.pulled + self.state.time_of_init(&self.pod));
+            figures.time(Time::WholeStarts, &[], whole);
+            figures.time(Time::StartsAlone, &[], alone);
         }
     }
 

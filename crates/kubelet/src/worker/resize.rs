@@ -1,6 +1,7 @@
 //! Changing what a running pod has: first whether the node has it, then the cgroup, then the containers.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use informer::EventType;
 use k8s_openapi::api::core::v1::Pod;
@@ -10,6 +11,7 @@ use node::cri::v1;
 use super::Worker;
 use super::sync::Step;
 use crate::admission;
+use crate::figures::Time;
 use crate::pod::allocation::{Allocation, Change, summary};
 use crate::pod::plan::{Cause, Start};
 use crate::pod::state::Life;
@@ -186,7 +188,10 @@ impl Worker {
 
     async fn limit_pod(&self, limits: &Limits) -> Result<(), String> {
         let Some(cgroups) = &self.shared.cgroups else { return Ok(()) };
-        cgroups.update(&self.shared.cgroup(&self.pod), limits).await.map_err(|error| error.to_string())
+        let begun = Instant::now();
+        let updated = cgroups.update(&self.shared.cgroup(&self.pod), limits).await;
+        self.shared.figures.time(Time::Cgroups, &["update"], begun.elapsed());
+        updated.map_err(|error| error.to_string())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hops::Hop;
 use informer::EventType;
@@ -12,6 +12,7 @@ use node::cri::v1;
 use super::Worker;
 use super::sync::Step;
 use crate::config::{self, container, env};
+use crate::figures::{Count, Time};
 use crate::images::Absent;
 use crate::pod::plan::{Cause, Start};
 use crate::pod::spec::{self, Kind, Member};
@@ -49,7 +50,13 @@ impl Worker {
         }
         std::fs::create_dir_all(&config.log_directory).map_err(|e| format!("create pod log directory: {e}"))?;
         let hop = hops::start(Hop::Sandbox, "run");
-        let id = self.shared.runtime.run_sandbox(config, &handler).await.map_err(|e| e.to_string())?;
+        let begun = Instant::now();
+        let made = self.shared.runtime.run_sandbox(config, &handler).await;
+        self.shared.figures.time(Time::Sandboxes, &[&handler], begun.elapsed());
+        let id = made.map_err(|error| {
+            self.shared.figures.count(Count::FailedSandboxes, &[&handler]);
+            error.to_string()
+        })?;
         hop.end(self.uid(), "", 0);
         self.shared.owners.lock().insert(id, self.uid().to_owned());
         Ok(())
@@ -145,36 +152,59 @@ impl Worker {
         sandbox: &v1::PodSandboxConfig,
         frame: &Frame,
     ) -> Result<(), NotStarted> {
-        let pod = self.pod.clone();
-        let name = member.container.name.clone();
         let shared = self.shared.clone();
-        let event = |kind: EventType, reason: &str, message: &str| {
-            shared.container_event(&pod, member.kind, &name, kind, reason, message);
-        };
         let sandbox_id = self
             .state
             .sandbox()
             .map(|s| s.id.clone())
             .ok_or_else(|| not_started("CreateContainerError", "pod sandbox not found"))?;
         self.check_restart(member)?;
+        let kind = match member.kind {
+            Kind::Init => "init_container",
+            Kind::Regular => "container",
+            Kind::Ephemeral => "ephemeral_container",
+        };
+        shared.figures.count(Count::StartedContainers, &[kind]);
+        let started = self.begin(member, sandbox, frame, &sandbox_id).await;
+        started.inspect_err(|failure| shared.figures.count(Count::FailedContainers, &[&failure.waiting.reason, kind]))
+    }
+
+    /// Pulls, makes and starts a container.
+    async fn begin(
+        &mut self,
+        member: &Member<'_>,
+        sandbox: &v1::PodSandboxConfig,
+        frame: &Frame,
+        sandbox_id: &str,
+    ) -> Result<(), NotStarted> {
+        let pod = self.pod.clone();
+        let name = member.container.name.clone();
+        let shared = self.shared.clone();
+        let event = |kind: EventType, reason: &str, message: &str| {
+            shared.container_event(&pod, member.kind, &name, kind, reason, message);
+        };
         let image = {
             let hop = hops::start(Hop::Pull, "ensure");
             let secrets = self.pull_secrets();
             let record = |kind: EventType, reason: &str, message: String| event(kind, reason, &message);
+            let begun = Instant::now();
             let ensured = shared.images.ensure(&pod, &member.container, &secrets, sandbox, &record).await;
+            self.birth.pulled += begun.elapsed();
             hop.end(spec::uid(&pod), "", 0);
             ensured.map_err(|Absent { waiting, again }| {
                 event(EventType::Warning, "Failed", &format!("Error: {}", waiting.reason));
                 NotStarted { waiting, again }
             })?
         };
-        let images = self.image_volumes(member, sandbox, &event).await?;
+        let images = self.image_volumes(member, sandbox).await.inspect_err(|failure| {
+            event(EventType::Warning, "Failed", &format!("Error: {}", failure.waiting.reason));
+        })?;
         let config = self.container_config(member, image.reference, image.user, frame, &images).await.map_err(|e| {
             event(EventType::Warning, "Failed", &format!("Error: {e}"));
             not_started("CreateContainerConfigError", e)
         })?;
         let hop = hops::start(Hop::CreateContainer, "create");
-        let id = shared.runtime.create_container(&sandbox_id, config, sandbox.clone()).await.map_err(|e| {
+        let id = shared.runtime.create_container(sandbox_id, config, sandbox.clone()).await.map_err(|e| {
             event(EventType::Warning, "Failed", &format!("Error: {}", e.message()));
             not_started("CreateContainerError", e.message())
         })?;
@@ -188,7 +218,6 @@ impl Worker {
             not_started("RunContainerError", e.message())
         })?;
         hop.end(spec::uid(&pod), "", 0);
-        shared.figures.started(member.kind);
         event(EventType::Normal, "Started", "Container started");
         if let Some(hook) = member.container.lifecycle.as_ref().and_then(|l| l.post_start.as_ref()) {
             let ip = self.ip();
@@ -272,7 +301,6 @@ impl Worker {
         &self,
         member: &Member<'_>,
         sandbox: &v1::PodSandboxConfig,
-        event: &(dyn Fn(EventType, &str, &str) + Send + Sync),
     ) -> Result<mounts::Images, NotStarted> {
         let mut images = mounts::Images::new();
         let volumes = self.pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
@@ -286,13 +314,13 @@ impl Worker {
                 image_pull_policy: source.pull_policy.clone(),
                 ..Container::default()
             };
-            let record = |kind: EventType, reason: &str, message: String| event(kind, reason, &message);
+            // An image volume is the pod's, whichever of its containers mount it.
+            let record = |kind: EventType, reason: &str, message: String| {
+                self.shared.event(&self.pod, kind, reason, message);
+            };
             let secrets = self.pull_secrets();
             let ensured = self.shared.images.ensure(&self.pod, &wanted, &secrets, sandbox, &record).await;
-            let present = ensured.map_err(|Absent { waiting, again }| {
-                event(EventType::Warning, "Failed", &format!("Error: {}", waiting.reason));
-                NotStarted { waiting, again }
-            })?;
+            let present = ensured.map_err(|Absent { waiting, again }| NotStarted { waiting, again })?;
             let spec = v1::ImageSpec {
                 image: present.reference,
                 user_specified_image: source.reference.clone().unwrap_or_default(),

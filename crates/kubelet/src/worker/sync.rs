@@ -1,12 +1,13 @@
 //! Syncing: read, report, plan, act; again until the plan is empty.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use informer::EventType;
 use node::cgroups::Limits;
 
 use super::{Turn, Worker};
+use crate::figures::{Count, Time};
 use crate::pod::plan::{self, Cause, Plan};
 use crate::pod::state::Life;
 use crate::pod::{resources, spec};
@@ -81,7 +82,7 @@ impl Worker {
         left.is_zero().then(|| Verdict {
             reason: "DeadlineExceeded".to_owned(),
             message: "Pod was active on the node longer than the specified deadline".to_owned(),
-            disruption: false,
+            disruption: None,
         })
     }
 
@@ -157,7 +158,9 @@ impl Worker {
             return Step::Wait(Some(delay));
         }
         if let Some(sandbox) = &plan.sandbox {
+            self.shared.figures.count(Count::StartedPods, &[]);
             if let Err(error) = self.make_sandbox(sandbox.attempt).await {
+                self.shared.figures.count(Count::FailedPods, &[]);
                 let message = format!("Failed to create pod sandbox: {error}");
                 self.shared.event(&self.pod, EventType::Warning, "FailedCreatePodSandBox", message);
                 return Step::Wait(Some(AGAIN));
@@ -229,7 +232,10 @@ impl Worker {
         self.shared.share_processors().await?;
         let name = self.shared.cgroup(&self.pod);
         let limits: Limits = resources::pod_limits(&self.pod, self.shared.settings.pod_pids);
-        cgroups.create(&name, &limits).await
+        let begun = Instant::now();
+        let made = cgroups.create(&name, &limits).await;
+        self.shared.figures.time(Time::Cgroups, &["create"], begun.elapsed());
+        made
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use serde_json::json;
 
-use crate::rig::{Rig, condition, phase, sh};
+use crate::rig::{BUSYBOX, Rig, condition, phase, sh};
 
 const LOOP: &str = "trap 'exit 0' TERM; while :; do sleep 0.1; done";
 
@@ -103,6 +103,37 @@ async fn a_pod_that_asks_for_users_of_its_own_needs_a_runtime_that_can() {
         pod = rig.ready("own") => assert_eq!(phase(&pod), "Running"),
     }
     rig.stop().await;
+}
+
+#[tokio::test]
+async fn an_image_as_a_volume_needs_a_runtime_that_mounts_it() {
+    let rig = Rig::start().await;
+    let mut reader = sh("main", &format!("ls /image/bin; {LOOP}"));
+    reader["volumeMounts"] = json!([{"name": "image", "mountPath": "/image"}]);
+    let image =
+        |reference: &str| json!([{"name": "image", "image": {"reference": reference, "pullPolicy": "IfNotPresent"}}]);
+    rig.pod("mounts", json!({"containers": [reader.clone()], "volumes": image(BUSYBOX)})).await;
+    let reason = |pod: &Pod| first_waiting(pod).map(|(reason, _)| reason);
+    let ended = rig
+        .until("mounts", "decided", |pod| {
+            reason(pod).as_deref() == Some("CreateContainerError") || condition(pod, "Ready") == Some("True")
+        })
+        .await;
+    // Debian 12's containerd does not know such mounts and says so; one that does shows the image's files.
+    match first_waiting(&ended) {
+        Some((_, message)) => assert!(message.starts_with("failed to generate container"), "{message}"),
+        None => assert!(rig.log(&ended, "main", 0).contains("busybox")),
+    }
+    rig.pod("missing", json!({"containers": [reader], "volumes": image("127.0.0.1:1/none:1")})).await;
+    rig.until("missing", "backing off", |pod| reason(pod).as_deref() == Some("ImagePullBackOff")).await;
+    rig.event("missing", "Failed: Failed to pull image \"127.0.0.1:1/none:1\": ").await;
+    rig.stop().await;
+}
+
+/// Why the first container waits: reason and message.
+fn first_waiting(pod: &Pod) -> Option<(String, String)> {
+    let waiting = pod.status.as_ref()?.container_statuses.as_ref()?.first()?.state.clone()?.waiting?;
+    Some((waiting.reason?, waiting.message.unwrap_or_default()))
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@
 // A test fails by panicking, in its helpers too.
 #![allow(clippy::unwrap_used)]
 
+mod admission;
 mod bad;
 mod lifecycle;
 mod pressure;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use client::{Client, DeleteOptions};
-use k8s_openapi::api::core::v1::{Event, Pod};
+use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use kubelet::{Config, Network};
 use node::cgroups::{Cgroups, Driver, Name};
 use node::containerd::Containerd;
@@ -206,6 +206,14 @@ impl Rig {
         assert!(killed.success());
         let back = serving.wait_for(|now| *now != pid && *now != 0);
         tokio::time::timeout(SOON, back).await.expect("containerd comes back").unwrap();
+    }
+
+    /// Waits until the node has registered, with what it has to offer.
+    pub async fn eventually_node(&self) {
+        testkit::object::<Node>(&self.admin, "", NODE, "a node with a capacity", |node| {
+            node.is_some_and(|node| node.status.as_ref().is_some_and(|status| status.allocatable.is_some()))
+        })
+        .await;
     }
 
     pub async fn ready(&self, name: &str) -> Pod {

@@ -205,8 +205,47 @@ async fn pods_figures_and_health_are_served() {
     let labels = "{container=\"main\",namespace=\"default\",pod=\"one\"}";
     assert!(resource.contains(&format!("container_cpu_usage_seconds_total{labels} ")), "{resource}");
     assert!(resource.contains("resource_scrape_error 0"), "{resource}");
-    assert!(rig.get("metrics/cadvisor").await.contains("container_memory_working_set_bytes{container=\"main\""));
-    assert!(rig.get("metrics").await.contains("kubelet_running_pods 1"));
+    let cadvisor = rig.get("metrics/cadvisor").await;
+    let has = |text: &str, name: &str, parts: &[&str]| {
+        let mut lines = text.lines().filter(|line| line.starts_with(name));
+        assert!(lines.any(|line| parts.iter().all(|part| line.contains(part))), "{name} with {parts:?} in\n{text}");
+    };
+    let of_pod = ["namespace=\"default\"", "pod=\"one\""];
+    let of_main =
+        [&of_pod[..], &["container=\"main\"", "image=\"registry.trireme.local/busybox:1\"", "id=\"/"]].concat();
+    for name in [
+        "container_cpu_usage_seconds_total{",
+        "container_memory_working_set_bytes{",
+        "container_memory_usage_bytes{",
+        "container_memory_rss{",
+        "container_memory_cache{",
+        "container_fs_usage_bytes{",
+        "container_threads{",
+        "container_oom_events_total{",
+        "container_spec_cpu_shares{",
+    ] {
+        has(&cadvisor, name, &of_main);
+    }
+    has(&cadvisor, "container_network_receive_bytes_total{", &[&of_pod[..], &["interface=\"eth0\""]].concat());
+    has(&cadvisor, "container_memory_working_set_bytes{", &[&of_pod[..], &["container=\"\"", "name=\"\""]].concat());
+    has(&cadvisor, "container_cpu_usage_seconds_total{", &["id=\"/\""]);
+    let own = rig.get("metrics").await;
+    for name in [
+        "kubelet_running_pods 1",
+        "kubelet_running_containers{container_state=\"running\"} 1",
+        "kubelet_started_pods_total 1",
+        "kubelet_started_containers_total{container_type=\"container\"} 1",
+        "kubelet_pod_start_duration_seconds_count 1",
+        "kubelet_pod_start_total_duration_seconds_count 1",
+        "kubelet_pod_worker_duration_seconds_bucket{operation_type=\"create\"",
+        "kubelet_pod_status_sync_duration_seconds_count",
+        "kubelet_pleg_relist_duration_seconds_count",
+        "kubelet_run_podsandbox_duration_seconds_count{runtime_handler=\"\"} 1",
+        "kubelet_cgroup_manager_duration_seconds_count{operation_type=\"create\"}",
+        "kubelet_runtime_operations_total{operation_type=\"create_container\"} 1",
+    ] {
+        has(&own, name, &[]);
+    }
     let configz: Value = serde_json::from_str(&rig.get("configz").await).unwrap();
     assert_eq!(configz["kubeletconfig"]["kind"], "KubeletConfiguration");
     rig.stop().await;

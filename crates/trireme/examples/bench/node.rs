@@ -2,13 +2,17 @@
 //!
 //! Times are those of an outside client that watches. The parts of a pod's start are the runtime's own calls as the kubelet
 //! counts them (`kubelet_runtime_operations_duration_seconds`); the network's part is the difference between sandboxes with
-//! and without a network of their own.
+//! and without a network of their own. The same number of pods is also started by calls straight to the runtime, which is the
+//! least that any kubelet could take on this machine. An agent of its own tells what the node's part takes without a control
+//! plane beside it.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use client::{Client, DeleteOptions, Event, WatchParams};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{Node, Pod};
+use node::cri::{Runtime as _, v1};
 use serde_json::json;
 use testkit::Server;
 use tokio::process::Command;
@@ -35,12 +39,19 @@ pub async fn run() -> Result<(), Failure> {
         return Err("the image is not made".into());
     }
     server.stop().await;
-    let mut server = server.with_arguments(&[&format!("--node-name={NODE}")]);
-    // The first start starts the runtime and imports images; the second finds both.
+    let arguments = [format!("--node-name={NODE}")];
+    let mut server = server.with_arguments(&[&arguments[0]]);
+    // The first start starts the runtime and imports images; the last finds both, and a cluster that does not know the node.
     server.spawn();
     server.ready().await;
     node_ready(&server.client()).await?;
     server.stop().await;
+    let mut server = server.with_arguments(&["--disable-agent"]);
+    server.spawn();
+    server.ready().await;
+    server.client().delete::<Node>("", NODE, &DeleteOptions::default()).await?;
+    server.stop().await;
+    let mut server = server.with_arguments(&[&arguments[0]]);
     let begun = Instant::now();
     server.spawn();
     server.ready().await;
@@ -50,11 +61,17 @@ pub async fn run() -> Result<(), Failure> {
 
     let client = server.client();
     starts(&client).await?;
+    let floor = straight(&server.data_dir().join("agent/containerd/containerd.sock")).await?;
     let begun = Instant::now();
     create(&client, "many", AT_ONCE, false).await?;
     running(&client, AT_ONCE).await?;
     let seconds = begun.elapsed().as_secs_f64();
-    Line::new("pods_at_once").figure("pods", AT_ONCE as f64).figure("s", seconds).at_most("s", 5.0).print();
+    Line::new("pods_at_once")
+        .figure("pods", AT_ONCE as f64)
+        .figure("s", seconds)
+        .figure("runtime_alone_s", floor.as_secs_f64())
+        .at_most("s", 5.0)
+        .print();
     delete_all(&client).await?;
 
     let id = server.id().ok_or("the server is gone")?;
@@ -76,8 +93,116 @@ pub async fn run() -> Result<(), Failure> {
     Line::new("node_idle").figure("pods", IDLE as f64).figure("percent", percent).at_most("percent", 1.0).print();
     delete_all(&client).await?;
     server.stop().await;
-    let cleaned = Command::new(binary()).args(["node", "clean", "--data-dir"]).arg(server.data_dir()).output().await?;
+    clean(&server.data_dir()).await?;
+    agent(server.with_arguments(&["--disable-agent"])).await
+}
+
+/// Ends what a node left running on purpose.
+async fn clean(data_dir: &Path) -> Result<(), Failure> {
+    let cleaned = Command::new(binary()).args(["node", "clean", "--data-dir"]).arg(data_dir).output().await?;
     if cleaned.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&cleaned.stderr).into()) }
+}
+
+/// The node's part as a process of its own.
+async fn agent(mut server: Server) -> Result<(), Failure> {
+    server.spawn();
+    server.ready().await;
+    let client = server.client();
+    let home = tempfile::tempdir()?;
+    std::fs::create_dir_all(home.path().join("images"))?;
+    std::fs::copy(server.data_dir().join("images/bench.tar"), home.path().join("images/bench.tar"))?;
+    let start = || {
+        let mut command = Command::new(binary());
+        command
+            .args(["agent", "--node-ip", "127.0.0.1", "--node-name", NODE])
+            .args(["--server", &format!("https://127.0.0.1:{}", server.port())])
+            .arg("--token-file")
+            .arg(server.data_dir().join("token"))
+            .arg("--data-dir")
+            .arg(home.path())
+            .stderr(std::process::Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+    };
+    client.delete::<Node>("", NODE, &DeleteOptions::default()).await?;
+    let mut first = start()?;
+    node_ready(&client).await?;
+    first.kill().await?;
+    client.delete::<Node>("", NODE, &DeleteOptions::default()).await?;
+    let begun = Instant::now();
+    let agent = start()?;
+    node_ready(&client).await?;
+    let ready = begun.elapsed().as_secs_f64() * 1e3;
+    let id = agent.id().ok_or("the agent is gone")?;
+    let before = resident_megabytes(id)?;
+    create(&client, "resident", RESIDENT, false).await?;
+    running(&client, RESIDENT).await?;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let with_pods = resident_megabytes(id)?;
+    create(&client, "idle", IDLE - RESIDENT, false).await?;
+    running(&client, IDLE).await?;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let (since, used) = (Instant::now(), processor_seconds(id)?);
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let percent = (processor_seconds(id)? - used) / since.elapsed().as_secs_f64() * 100.0;
+    Line::new("agent")
+        .figure("ready_ms", ready)
+        .figure("empty_megabytes", before)
+        .figure("pods", RESIDENT as f64)
+        .figure("megabytes", with_pods)
+        .figure("idle_pods", IDLE as f64)
+        .figure("idle_percent", percent)
+        .at_most("ready_ms", 500.0)
+        .at_most("megabytes", 30.0)
+        .at_most("idle_percent", 1.0)
+        .print();
+    delete_all(&client).await?;
+    drop(agent);
+    server.stop().await;
+    clean(home.path()).await
+}
+
+/// As many pods at once by calls straight to the runtime: no cluster, no volumes, no statuses. How long that takes.
+async fn straight(socket: &Path) -> Result<Duration, Failure> {
+    let runtime = node::cri::Client::new(&socket.to_string_lossy())?;
+    let logs = tempfile::tempdir()?;
+    let begun = Instant::now();
+    let started = futures::future::try_join_all((0..AT_ONCE).map(|number| {
+        let runtime = &runtime;
+        let sandbox = v1::PodSandboxConfig {
+            metadata: Some(v1::PodSandboxMetadata {
+                name: format!("straight-{number}"),
+                namespace: "bench".into(),
+                uid: format!("straight-{number}"),
+                attempt: 0,
+            }),
+            hostname: "straight".into(),
+            log_directory: logs.path().to_string_lossy().into_owned(),
+            linux: Some(v1::LinuxPodSandboxConfig { cgroup_parent: "/bench".into(), ..Default::default() }),
+            ..Default::default()
+        };
+        let container = v1::ContainerConfig {
+            metadata: Some(v1::ContainerMetadata { name: "main".into(), attempt: 0 }),
+            image: Some(v1::ImageSpec { image: IMAGE.into(), ..Default::default() }),
+            command: vec!["sleep".into(), "86400".into()],
+            log_path: format!("{number}.log"),
+            ..Default::default()
+        };
+        async move {
+            let id = runtime.run_sandbox(sandbox.clone(), "").await?;
+            let container = runtime.create_container(&id, container, sandbox).await?;
+            runtime.start_container(&container).await?;
+            Ok::<_, node::cri::Error>(id)
+        }
+    }))
+    .await?;
+    let took = begun.elapsed();
+    futures::future::try_join_all(started.iter().map(|id| async {
+        runtime.stop_sandbox(id).await?;
+        runtime.remove_sandbox(id).await
+    }))
+    .await?;
+    Ok(took)
 }
 
 /// Pods one after the other, and where their time goes.

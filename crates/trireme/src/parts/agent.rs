@@ -56,6 +56,12 @@ pub struct Options {
     /// The port of the kubelet's API.
     #[arg(long, value_name = "PORT", default_value_t = KUBELET_PORT)]
     pub kubelet_port: u16,
+    /// Run the pods that can be read at this URL, too.
+    #[arg(long, value_name = "URL")]
+    pub manifest_url: Option<String>,
+    /// Headers of requests to that URL: `a:hello,b:again`.
+    #[arg(long, value_name = "NAME:VALUE", value_delimiter = ',', requires = "manifest_url")]
+    pub manifest_url_header: Vec<String>,
     /// A KubeletConfiguration with further settings: thresholds, log rotation, image collection, reservations.
     #[arg(long, value_name = "FILE")]
     pub kubelet_config: Option<PathBuf>,
@@ -184,6 +190,11 @@ pub async fn run(
     if let Some(file) = &options.kubelet_config {
         kubelet::configuration::read(file, &mut kubelet)?;
     }
+    if let Some(url) = options.manifest_url {
+        let headers = headers(&options.manifest_url_header)?;
+        let source = kubelet::configuration::static_url(url, headers, None);
+        kubelet.static_url = Some(source.map_err(|why| format!("--manifest-url: {why}"))?);
+    }
     let ended = tokio::try_join!(
         async { podnet::run(podnet, &informers, stop.clone()).await.map_err(Failure::from) },
         async { proxy::run(proxy, &informers, stop.clone()).await.map_err(Failure::from) },
@@ -260,6 +271,17 @@ async fn pod_mtu(mode: podnet::Mode, address: IpAddr) -> Option<u32> {
 /// The cgroup of all pods.
 pub fn cgroup(root: &str) -> Name {
     Name::new(root.split('/').filter(|part| !part.is_empty()).chain(["kubepods"]))
+}
+
+fn headers(pairs: &[String]) -> Result<Vec<(String, String)>, Failure> {
+    pairs
+        .iter()
+        .map(|pair| match pair.split_once(':') {
+            Some((name, value)) => Ok((name.trim().to_owned(), value.trim().to_owned())),
+            // The text may be a secret: it is not told.
+            None => Err("--manifest-url-header: not of the form name:value".into()),
+        })
+        .collect()
 }
 
 fn labels(pairs: &[String]) -> Result<BTreeMap<String, String>, Failure> {

@@ -3,9 +3,9 @@
 use k8s_openapi::api::core::v1::Pod;
 use node::cri::v1::LinuxContainerResources;
 
-use super::Text;
+use super::{Text, cadvisor};
 use crate::pod::{resources, spec};
-use crate::server::stats::types::Summary;
+use crate::server::stats::groups::Group;
 
 type Value = fn(&LinuxContainerResources) -> Option<f64>;
 
@@ -24,25 +24,19 @@ const FAMILIES: [(&str, &str, Value); 4] = [
 ];
 
 /// Appends the limits of all containers that run.
-pub fn render(text: &mut Text, summary: &Summary, pods: &[Pod], memory: u64) {
+pub fn render(text: &mut Text, groups: &[Group], pods: &[Pod], memory: u64) {
     let memory = i64::try_from(memory).unwrap_or(i64::MAX);
     for (name, help, value) in FAMILIES {
         text.family(name, "gauge", help);
-        for stats in &summary.pods {
-            let Some(pod) = pods.iter().find(|pod| spec::uid(pod) == stats.pod_ref.uid) else { continue };
-            for container in &stats.containers {
-                let Some(member) = spec::member(pod, &container.name) else { continue };
-                let given = resources::container_limits(pod, &member.container, memory);
-                let Some(value) = value(&given) else { continue };
-                let labels = [
-                    ("container", container.name.as_str()),
-                    ("id", &container.id),
-                    ("image", &container.image),
-                    ("name", &container.id),
-                    ("namespace", &stats.pod_ref.namespace),
-                    ("pod", &stats.pod_ref.name),
-                ];
-                text.sample(&labels, value, None);
+        for group in groups.iter().filter(|group| !group.container.is_empty()) {
+            let same = |pod: &&Pod| spec::namespace(pod) == group.namespace && spec::name(pod) == group.pod;
+            let Some(member) = pods.iter().find(same).and_then(|pod| Some((pod, spec::member(pod, &group.container)?)))
+            else {
+                continue;
+            };
+            let given = resources::container_limits(member.0, &member.1.container, memory);
+            if let Some(value) = value(&given) {
+                cadvisor::sample(text, group, &[], value);
             }
         }
     }

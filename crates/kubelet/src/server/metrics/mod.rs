@@ -1,5 +1,6 @@
 //! Figures for Prometheus, under upstream's names.
 
+pub mod cadvisor;
 mod limits;
 mod requests;
 mod text;
@@ -96,110 +97,6 @@ fn names<'a>(pod: &'a PodStats, container: &'a ContainerStats) -> [(&'static str
     [("container", &container.name), ("namespace", &pod.pod_ref.namespace), ("pod", &pod.pod_ref.name)]
 }
 
-/// `/metrics/cadvisor`: containers in detail, and the machine.
-pub fn cadvisor(summary: &Summary, pods: &[Pod], processors: usize, memory: u64) -> String {
-    let mut text = Text::default();
-    type Value = fn(&ContainerStats) -> Option<f64>;
-    let families: [(&'static str, &str, &str, Value); 10] = [
-        ("container_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed in seconds.", |one| {
-            one.cpu.as_ref().map(|cpu| cpu.usage_core_nano_seconds as f64 / NANOS)
-        }),
-        ("container_memory_working_set_bytes", "gauge", "Current working set in bytes.", |one| {
-            one.memory.as_ref().map(|memory| memory.working_set_bytes as f64)
-        }),
-        (
-            "container_memory_usage_bytes",
-            "gauge",
-            "Current memory usage in bytes, including all memory regardless of when it was accessed",
-            |one| one.memory.as_ref().map(|memory| memory.usage_bytes as f64),
-        ),
-        ("container_memory_rss", "gauge", "Size of RSS in bytes.", |one| {
-            one.memory.as_ref().map(|memory| memory.rss_bytes as f64)
-        }),
-        (
-            "container_fs_usage_bytes",
-            "gauge",
-            "Number of bytes that are consumed by the container on this filesystem.",
-            |one| one.rootfs.as_ref().map(|fs| fs.used_bytes as f64),
-        ),
-        (
-            "container_fs_limit_bytes",
-            "gauge",
-            "Number of bytes that can be consumed by the container on this filesystem.",
-            |one| one.rootfs.as_ref().map(|fs| fs.capacity_bytes as f64),
-        ),
-        ("container_fs_inodes_total", "gauge", "Number of Inodes", |one| {
-            one.rootfs.as_ref().map(|fs| fs.inodes as f64)
-        }),
-        ("container_fs_inodes_free", "gauge", "Number of available Inodes", |one| {
-            one.rootfs.as_ref().map(|fs| fs.inodes_free as f64)
-        }),
-        ("container_last_seen", "gauge", "Last time a container was seen by the exporter", |one| {
-            one.cpu.as_ref().map(|cpu| cpu.time.as_second() as f64)
-        }),
-        ("container_start_time_seconds", "gauge", "Start time of the container since unix epoch in seconds.", |one| {
-            Some(one.start_time.as_second() as f64)
-        }),
-    ];
-    for (name, kind, help, value) in families {
-        text.family(name, kind, help);
-        for pod in &summary.pods {
-            for container in &pod.containers {
-                let Some(value) = value(container) else { continue };
-                let labels = [
-                    ("container", container.name.as_str()),
-                    ("id", &container.id),
-                    ("image", &container.image),
-                    ("name", &container.id),
-                    ("namespace", &pod.pod_ref.namespace),
-                    ("pod", &pod.pod_ref.name),
-                ];
-                text.sample(&labels, value, container.cpu.as_ref().map(|cpu| cpu.time));
-            }
-        }
-    }
-    limits::render(&mut text, summary, pods, memory);
-    networks(&mut text, summary);
-    text.family("machine_cpu_cores", "gauge", "Number of logical CPU cores.").sample(&[], processors as f64, None);
-    text.family("machine_memory_bytes", "gauge", "Amount of memory installed on the machine.").sample(
-        &[],
-        memory as f64,
-        None,
-    );
-    text.finish()
-}
-
-fn networks(text: &mut Text, summary: &Summary) {
-    type Value = fn(&super::stats::types::Interface) -> u64;
-    let families: [(&'static str, &str, Value); 4] = [
-        ("container_network_receive_bytes_total", "Cumulative count of bytes received", |one| one.rx_bytes),
-        ("container_network_receive_errors_total", "Cumulative count of errors encountered while receiving", |one| {
-            one.rx_errors
-        }),
-        ("container_network_transmit_bytes_total", "Cumulative count of bytes transmitted", |one| one.tx_bytes),
-        (
-            "container_network_transmit_errors_total",
-            "Cumulative count of errors encountered while transmitting",
-            |one| one.tx_errors,
-        ),
-    ];
-    for (name, help, value) in families {
-        text.family(name, "counter", help);
-        for pod in &summary.pods {
-            let Some(network) = &pod.network else { continue };
-            for interface in &network.interfaces {
-                let labels = [
-                    ("container", ""),
-                    ("interface", interface.name.as_str()),
-                    ("namespace", &pod.pod_ref.namespace),
-                    ("pod", &pod.pod_ref.name),
-                ];
-                text.sample(&labels, value(interface) as f64, Some(network.time));
-            }
-        }
-    }
-}
-
 /// Appends how many pods and containers there are.
 pub fn count_pods(text: &mut Text, pods: &[Pod]) {
     let states = |pod: &Pod| -> Vec<ContainerState> {
@@ -250,11 +147,13 @@ mod tests {
             logs: None,
             id: "id".into(),
             image: "i".into(),
+            disk: String::new(),
         };
         let eth0 = Interface { name: "eth0".into(), rx_bytes: 7, ..Interface::default() };
         let pod = PodStats {
             pod_ref: PodReference { name: "p".into(), namespace: "n".into(), uid: "u".into() },
             start_time: time,
+            sandbox: String::new(),
             containers: vec![container],
             cpu: cpu.clone(),
             memory: memory.clone(),
@@ -299,28 +198,6 @@ mod tests {
             ],
         );
         has(&resource(None), &["resource_scrape_error 1"]);
-    }
-
-    #[test]
-    fn containers_and_networks_are_shown_in_detail() {
-        let pod: Pod = serde_json::from_value(json!({
-            "metadata": {"uid": "u"},
-            "spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": "500m", "memory": "1Mi"}}}]},
-        }))
-        .unwrap();
-        let text = cadvisor(&summary(), &[pod], 2, 1024);
-        let labels = "container=\"c\",id=\"id\",image=\"i\",name=\"id\",namespace=\"n\",pod=\"p\"";
-        has(
-            &text,
-            &[
-                &format!("container_memory_rss{{{labels}}} 10 1000000"),
-                &format!("container_spec_cpu_quota{{{labels}}} 50000"),
-                &format!("container_spec_cpu_shares{{{labels}}} 512"),
-                &format!("container_spec_memory_limit_bytes{{{labels}}} 1048576"),
-                "container_network_receive_bytes_total{container=\"\",interface=\"eth0\",namespace=\"n\",pod=\"p\"} 7 1000000",
-                "machine_cpu_cores 2",
-            ],
-        );
     }
 
     #[test]

@@ -4,9 +4,18 @@ use jiff::Timestamp;
 
 use super::types::{Interface, Network, Rlimit};
 
-/// A line of `/proc/meminfo` in bytes.
+/// Bytes of memory of the machine, from `/proc/meminfo`.
 pub fn memory_total(meminfo: &str) -> u64 {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    kibibytes(meminfo, "MemTotal:")
+}
+
+/// Bytes of swap of the machine, from `/proc/meminfo`.
+pub fn swap_total(meminfo: &str) -> u64 {
+    kibibytes(meminfo, "SwapTotal:")
+}
+
+fn kibibytes(meminfo: &str, word: &str) -> u64 {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix(word));
     line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
@@ -39,6 +48,10 @@ fn interface(line: &str) -> Option<Interface> {
         rx_errors: *counters.get(2)?,
         tx_bytes: *counters.get(8)?,
         tx_errors: *counters.get(10)?,
+        rx_packets: *counters.get(1)?,
+        rx_dropped: *counters.get(3)?,
+        tx_packets: *counters.get(9)?,
+        tx_dropped: *counters.get(11)?,
     })
 }
 
@@ -60,10 +73,20 @@ mod tests {
         let dev = "Inter-| Receive | Transmit\n face |bytes packets|\n\
                    lo: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n\
                    eth1: 5 1 0 0 0 0 0 0 6 1 0 0 0 0 0 0\n\
-                   eth0: 10 1 2 0 0 0 0 0 30 1 4 0 0 0 0 0\n";
+                   eth0: 10 1 2 5 0 0 0 0 30 1 4 6 0 0 0 0\n";
         let route = "Iface\tDestination\tGateway\neth1\t0000A8C0\t0\neth0\t00000000\t0100000A\n";
         let network = network(dev, route, now).unwrap();
-        let eth0 = Interface { name: "eth0".into(), rx_bytes: 10, rx_errors: 2, tx_bytes: 30, tx_errors: 4 };
+        let eth0 = Interface {
+            name: "eth0".into(),
+            rx_bytes: 10,
+            rx_errors: 2,
+            tx_bytes: 30,
+            tx_errors: 4,
+            rx_packets: 1,
+            rx_dropped: 5,
+            tx_packets: 1,
+            tx_dropped: 6,
+        };
         assert_eq!((network.main, network.interfaces.len()), (eth0, 2));
         let processes = processes("4194304\n", "0.1 0.2 0.3 2/345 6789\n", now).unwrap();
         assert_eq!((processes.maxpid, processes.curproc), (4_194_304, 345));

@@ -1,5 +1,6 @@
 //! What the node, its pods and their containers use: read from the runtime and the kernel when somebody asks.
 
+pub mod groups;
 mod machine;
 mod rates;
 pub mod types;
@@ -135,6 +136,7 @@ impl Stats {
             ephemeral_storage: None,
             process_stats: usage.map(|usage| ProcessStats { process_count: usage.pids }),
             pod_ref,
+            sandbox: sandbox.id.clone(),
             containers,
         }
     }
@@ -181,6 +183,7 @@ impl Stats {
             logs: None,
             id: container.id.clone(),
             image: container.image.as_ref().map(|image| image.image.clone()).unwrap_or_default(),
+            disk: layer.and_then(|layer| layer.fs_id.as_ref()).map(|id| id.mountpoint.clone()).unwrap_or_default(),
         }
     }
 
@@ -213,6 +216,7 @@ impl Stats {
                     logs: None,
                     id: String::new(),
                     image: String::new(),
+                    disk: String::new(),
                 })
                 .into_iter()
                 .collect(),
@@ -287,6 +291,11 @@ pub fn memory_total() -> u64 {
     machine::memory_total(&std::fs::read_to_string("/proc/meminfo").unwrap_or_default())
 }
 
+/// The machine's swap in bytes.
+pub fn swap_total() -> u64 {
+    machine::swap_total(&std::fs::read_to_string("/proc/meminfo").unwrap_or_default())
+}
+
 /// Bytes and number of the files right in a directory.
 fn size(directory: &Path) -> (u64, u64) {
     let files = std::fs::read_dir(directory).into_iter().flatten().flatten();
@@ -339,6 +348,7 @@ fn pod_network(network: &v1::NetworkUsage) -> Option<Network> {
         rx_errors: number(&one.rx_errors),
         tx_bytes: number(&one.tx_bytes),
         tx_errors: number(&one.tx_errors),
+        ..Interface::default()
     };
     let main = read(network.default_interface.as_ref()?);
     let others = network.interfaces.iter().map(read).filter(|one| one.name != main.name);

@@ -88,6 +88,9 @@ pub struct PodStats {
     /// Since when.
     #[serde(serialize_with = "seconds")]
     pub start_time: Timestamp,
+    /// The runtime's id of its sandbox, for figures that carry it.
+    #[serde(skip)]
+    pub sandbox: String,
     /// Its containers.
     pub containers: Vec<ContainerStats>,
     /// Processors.
@@ -154,6 +157,9 @@ pub struct ContainerStats {
     /// Its image, likewise.
     #[serde(skip)]
     pub image: String,
+    /// Where what it writes is, likewise.
+    #[serde(skip)]
+    pub disk: String,
 }
 
 /// Processors.
@@ -219,6 +225,18 @@ pub struct Interface {
     pub tx_bytes: u64,
     /// Not sent.
     pub tx_errors: u64,
+    /// Packets received, for figures that tell it; like the rest where it is known.
+    #[serde(skip)]
+    pub rx_packets: u64,
+    /// Packets dropped instead of received.
+    #[serde(skip)]
+    pub rx_dropped: u64,
+    /// Packets sent.
+    #[serde(skip)]
+    pub tx_packets: u64,
+    /// Packets dropped instead of sent.
+    #[serde(skip)]
+    pub tx_dropped: u64,
 }
 
 /// A file system, or what somebody takes of one.

@@ -1,0 +1,137 @@
+//! What the node itself lets in: pods that were bound to it, pods of its own files and URLs, and who has to go for them.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use crate::rig::{NODE, Rig, condition, phase, sh};
+
+const LOOP: &str = "trap 'exit 0' TERM; while :; do sleep 0.1; done";
+
+fn asking(cpu: &str) -> Value {
+    let mut container = sh("main", LOOP);
+    container["resources"] = json!({"requests": {"cpu": cpu}});
+    container
+}
+
+/// Processors that pods may ask for.
+async fn processors(rig: &Rig) -> u64 {
+    rig.eventually_node().await;
+    let node: Node = rig.admin.get("", NODE).await.unwrap();
+    let allocatable = node.status.unwrap().allocatable.unwrap();
+    allocatable["cpu"].0.parse().expect("whole processors")
+}
+
+#[tokio::test]
+async fn a_pod_without_room_is_refused_and_a_critical_one_takes_it() {
+    let rig = Rig::start().await;
+    let all = processors(&rig).await;
+    let most = format!("{}m", all * 1000 - 200);
+    rig.pod("small", json!({"containers": [asking("50m")]})).await;
+    rig.pod("large", json!({"containers": [asking(&most)]})).await;
+    rig.ready("small").await;
+    rig.ready("large").await;
+    rig.pod("late", json!({"containers": [asking("500m")]})).await;
+    let late = rig.until("late", "refused", |pod| phase(pod) == "Failed").await.status.unwrap();
+    assert_eq!(late.reason.as_deref(), Some("OutOfcpu"));
+    let message = late.message.unwrap();
+    let expect = "Pod was rejected: Node didn't have enough resource: cpu, requested: 500, used: ";
+    assert!(message.starts_with(expect), "{message}");
+    // What would help is the going of the large one; the small one stays.
+    let critical = json!({"priorityClassName": "system-node-critical", "containers": [asking("500m")]});
+    rig.pod("critical", critical.clone()).await;
+    assert_eq!(phase(&rig.ready("critical").await), "Running");
+    let large = rig.until("large", "preempted", |pod| phase(pod) == "Failed").await;
+    let status = large.status.clone().unwrap();
+    assert_eq!(
+        (status.reason.as_deref(), status.message.as_deref()),
+        (Some("Preempting"), Some("Preempted in order to admit critical pod"))
+    );
+    let disruption = status.conditions.unwrap().into_iter().find(|c| c.type_ == "DisruptionTarget").unwrap();
+    assert_eq!(disruption.reason.as_deref(), Some("TerminationByKubelet"));
+    assert_eq!(disruption.message.as_deref(), Some("Pod was preempted by Kubelet to accommodate a critical pod."));
+    rig.event("large", "Preempting: Preempted in order to admit critical pod").await;
+    let small: Pod = rig.admin.get("default", "small").await.unwrap();
+    assert_eq!((phase(&small), condition(&small, "Ready")), ("Running", Some("True")));
+    // More than the node has is more than anybody could give.
+    let mut endless = critical;
+    endless["containers"][0]["resources"]["requests"]["cpu"] = json!((all + 1).to_string());
+    rig.pod("endless", endless).await;
+    let endless = rig.until("endless", "refused", |pod| phase(pod) == "Failed").await.status.unwrap();
+    assert_eq!(endless.reason.as_deref(), Some("UnexpectedAdmissionError"));
+    let message = endless.message.unwrap();
+    assert!(message.contains("no set of running pods found to reclaim resources: [(res: cpu, q: "), "{message}");
+    rig.stop().await;
+}
+
+/// Serves a document that can be changed; nothing is a server that fails.
+async fn serve(document: Arc<Mutex<Option<String>>>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/pod", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut asked = vec![0; 4096];
+            let count = stream.read(&mut asked).await.unwrap_or(0);
+            let asked = String::from_utf8_lossy(&asked[..count]).to_lowercase();
+            let body = document.lock().unwrap().clone().filter(|_| asked.contains("x-key: secret\r\n"));
+            let answer = match body {
+                Some(body) => format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()),
+                None => "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n".to_owned(),
+            };
+            let _ = stream.write_all(answer.as_bytes()).await;
+        }
+    });
+    url
+}
+
+#[tokio::test]
+async fn a_url_is_a_source_of_pods_whose_silence_ends_nothing() {
+    let manifest = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"},
+        "spec": {"terminationGracePeriodSeconds": 1, "automountServiceAccountToken": false, "containers": [sh("main", LOOP)]},
+    });
+    let document = Arc::new(Mutex::new(Some(manifest.to_string())));
+    let url = serve(document.clone()).await;
+    let mut rig = Rig::start_with(|config| {
+        let headers = vec![("X-Key".to_owned(), "secret".to_owned())];
+        let every = Some(Duration::from_millis(100));
+        config.static_url = Some(kubelet::configuration::static_url(url, headers, every).unwrap());
+    })
+    .await;
+    let id = |pod: &Pod| pod.status.clone().unwrap().container_statuses.unwrap()[0].container_id.clone();
+    let mirror = rig.ready("web-node-1").await;
+    assert_eq!(mirror.metadata.annotations.as_ref().unwrap()["kubernetes.io/config.source"], "http");
+    // A kubelet that starts anew while the server is silent lets the pod run, and knows it again later.
+    *document.lock().unwrap() = None;
+    rig.crash_kubelet().await;
+    rig.start_kubelet();
+    rig.pod("other", json!({"containers": [sh("main", LOOP)]})).await;
+    rig.ready("other").await;
+    *document.lock().unwrap() = Some(manifest.to_string());
+    let again = rig.ready("web-node-1").await;
+    assert_eq!(id(&again), id(&mirror));
+    *document.lock().unwrap() = Some(String::new());
+    rig.gone("web-node-1").await;
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn the_image_of_a_file_that_vanished_meanwhile_is_removed() {
+    let mut rig = Rig::start().await;
+    let file = rig.dir.path().join("manifests/web.yaml");
+    let manifest = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"},
+        "spec": {"terminationGracePeriodSeconds": 1, "automountServiceAccountToken": false, "containers": [sh("main", LOOP)]},
+    });
+    std::fs::write(&file, manifest.to_string()).unwrap();
+    rig.ready("web-node-1").await;
+    rig.crash_kubelet().await;
+    std::fs::remove_file(&file).unwrap();
+    rig.start_kubelet();
+    rig.gone("web-node-1").await;
+    rig.stop().await;
+}
