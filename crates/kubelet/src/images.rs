@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use crate::config::security::ImageUser;
-use crate::figures::{Figures, Time, image_size};
+use crate::figures::{Figures, image_size};
 use crate::pod::spec;
 use crate::status::Waiting;
 
@@ -183,7 +183,7 @@ impl Images {
         let now = self.clock.monotonic();
         let present = self.look(image).await.ok().flatten();
         let size = self.size(image).await;
-        self.figures.time(Time::Pulls, &[image_size(size)], now - waited_from);
+        self.figures.pulls.observe(&[image_size(size)], (now - waited_from).as_secs_f64());
         record(
             EventType::Normal,
             "Pulled",

@@ -14,7 +14,6 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::admission::{self, Admission};
-use crate::figures::Count;
 use crate::pod::spec;
 use crate::pressure::Conditions;
 use crate::shared::Shared;
@@ -92,14 +91,14 @@ impl Pods {
                 for victim in victims {
                     let Some(handle) = workers.get(spec::uid(&victim)) else { continue };
                     self.inner.shared.event(&victim, EventType::Warning, "Preempting", PREEMPTED);
-                    self.inner.shared.figures.count(Count::Preemptions, &[&resource]);
+                    self.inner.shared.figures.preemptions.increment(&[&resource]);
                     room.push(self.preempt(&victim, handle));
                 }
                 None
             }
             Admission::Refused(verdict) => {
                 self.inner.shared.event(&pod, EventType::Warning, &verdict.reason, verdict.message.clone());
-                self.inner.shared.figures.count(Count::Refusals, &[&verdict.reason]);
+                self.inner.shared.figures.refusals.increment(&[&verdict.reason]);
                 Some(End {
                     verdict: Verdict { message: format!("Pod was rejected: {}", verdict.message), ..verdict },
                     grace: None,
@@ -203,7 +202,7 @@ impl Pods {
         loop {
             match self.inner.shared.runtime.events().await {
                 Ok(mut events) => {
-                    self.inner.shared.figures.count(Count::Streams, &[]);
+                    self.inner.shared.figures.streams.increment(&[]);
                     // Whatever happened before the stream began is seen by looking.
                     self.ring_all();
                     loop {
@@ -222,7 +221,7 @@ impl Pods {
                     }
                 }
                 Err(error) => {
-                    self.inner.shared.figures.count(Count::FailedStreams, &[]);
+                    self.inner.shared.figures.failed_streams.increment(&[]);
                     tracing::warn!(%error, "no event stream from the runtime");
                 }
             }

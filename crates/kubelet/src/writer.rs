@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::figures::{Figures, Time};
+use crate::figures::Figures;
 use crate::pod::spec;
 use crate::shared::Shared;
 use crate::status;
@@ -114,7 +114,7 @@ impl Task {
                 match self.bring(&now).await {
                     Ok(wrote) => {
                         if wrote {
-                            self.figures.time(Time::Statuses, &[], begun.elapsed());
+                            self.figures.statuses.observe(&[], begun.elapsed().as_secs_f64());
                         }
                         break backoff.reset();
                     }

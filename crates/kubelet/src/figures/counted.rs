@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 use node::cri::{Error, Event, Runtime, v1};
 
-use super::{Count, Figures, Time};
+use super::Figures;
 
 /// A runtime whose calls are counted.
 pub struct Counted {
@@ -24,10 +24,10 @@ impl Counted {
 
 impl Figures {
     pub(super) fn call(&self, operation: &str, took: Duration, failed: bool) {
-        self.count(Count::Calls, &[operation]);
-        self.time(Time::Calls, &[operation], took);
+        self.calls.increment(&[operation]);
+        self.call_times.observe(&[operation], took.as_secs_f64());
         if failed {
-            self.count(Count::FailedCalls, &[operation]);
+            self.failed_calls.increment(&[operation]);
         }
     }
 }

@@ -1,298 +1,240 @@
 //! The families of figures: names, words and bounds are upstream's, so that its dashboards and alerts work here.
 
-use super::Family;
+use figures::{Buckets, Counter, Family, Histogram};
 
 /// The customary upper bounds, in seconds.
-pub(super) const USUAL: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
-/// Of calls to the runtime: 5 ms, and two and a half times as much for each further one.
-const CALLS: &[f64] = &[
-    0.005,
-    0.0125,
-    0.03125,
-    0.078125,
-    0.1953125,
-    0.48828125,
-    1.220703125,
-    3.0517578125,
-    7.62939453125,
-    19.073486328125,
-    47.6837158203125,
-    119.20928955078125,
-    298.0232238769531,
-    745.0580596923828,
-];
+pub(super) const USUAL: Buckets = Buckets::At(&[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0]);
+/// Of calls to the runtime.
+const CALLS: Buckets = Buckets::Exponential { start: 0.005, factor: 2.5, count: 14 };
 /// Of pods that start.
-const STARTS: &[f64] = &[
+const STARTS: Buckets = Buckets::At(&[
     0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 20.0, 30.0, 45.0, 60.0, 120.0, 180.0, 240.0, 300.0, 360.0, 480.0,
     600.0, 900.0, 1200.0, 1800.0, 2700.0, 3600.0,
-];
+]);
 /// Of images that are pulled.
-const PULLS: &[f64] = &[
+const PULLS: Buckets = Buckets::At(&[
     1.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 180.0, 240.0, 300.0, 360.0, 480.0, 600.0, 900.0, 1200.0, 1800.0, 2700.0,
     3600.0,
-];
+]);
 /// Of statuses on their way to the API.
-const STATUSES: &[f64] = &[0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0];
+const STATUSES: Buckets = Buckets::At(&[0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0]);
 
-const fn family(name: &'static str, help: &'static str, labels: &'static [&'static str]) -> Family {
-    Family { name, help, labels }
-}
-
-/// What is counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Count {
-    /// Calls to the runtime, by name.
-    Calls,
-    /// Those that failed.
-    FailedCalls,
-    /// Sandboxes that were not made, by handler.
-    FailedSandboxes,
-    /// Pods ended for the node's sake, by signal.
-    Evictions,
-    /// Pods ended for critical ones, by resource.
-    Preemptions,
+/// What one kubelet counts. A process may hold several, so they are no statics.
+#[derive(Debug)]
+pub struct Families {
     /// Pods refused, by reason.
-    Refusals,
-    /// Pods whose sandbox was begun.
-    StartedPods,
-    /// Those that failed.
-    FailedPods,
-    /// Containers begun, by kind.
-    StartedContainers,
-    /// Those that failed, by kind and reason.
-    FailedContainers,
+    pub refusals: Counter,
+    /// How long changes of cgroups take, by kind.
+    pub cgroups: Histogram,
+    /// Streams of events that could not be had.
+    pub failed_streams: Counter,
     /// Streams of events from the runtime.
-    Streams,
-    /// Those that could not be had.
-    FailedStreams,
+    pub streams: Counter,
+    /// Pods ended for the node's sake, by signal.
+    pub evictions: Counter,
+    /// How long pulls take, by the image's size.
+    pub pulls: Histogram,
+    /// How long reading a pod's state takes.
+    pub reads: Histogram,
+    /// The same, under the name that alerts look for.
+    pub relists: Histogram,
+    /// From seeing a pod to its running.
+    pub starts: Histogram,
+    /// From a pod's creation to its running, without pulls and init containers.
+    pub starts_alone: Histogram,
+    /// From a pod's creation to its running.
+    pub whole_starts: Histogram,
+    /// From a change of a status to its being in the API.
+    pub statuses: Histogram,
+    /// How long turns of pods' workers take, by kind.
+    pub turns: Histogram,
+    /// From seeing a pod to its worker's beginning.
+    pub workers: Histogram,
+    /// Pods ended for critical ones, by resource.
+    pub preemptions: Counter,
+    /// How long sandboxes take, by handler.
+    pub sandboxes: Histogram,
+    /// Sandboxes that were not made, by handler.
+    pub failed_sandboxes: Counter,
+    /// How long calls to the runtime take, by name.
+    pub call_times: Histogram,
+    /// Calls to the runtime that failed, by name.
+    pub failed_calls: Counter,
+    /// Calls to the runtime, by name.
+    pub calls: Counter,
+    /// Containers that did not start, by reason and kind.
+    pub failed_containers: Counter,
+    /// Containers begun, by kind.
+    pub started_containers: Counter,
+    /// Pods whose sandbox was not made.
+    pub failed_pods: Counter,
+    /// Pods whose sandbox was begun.
+    pub started_pods: Counter,
 }
 
-impl Count {
+impl Families {
     /// All, in the order in which they are told.
-    pub(super) const ALL: [Self; 12] = [
-        Self::Refusals,
-        Self::FailedStreams,
-        Self::Streams,
-        Self::Evictions,
-        Self::Preemptions,
-        Self::FailedSandboxes,
-        Self::FailedCalls,
-        Self::Calls,
-        Self::FailedContainers,
-        Self::StartedContainers,
-        Self::FailedPods,
-        Self::StartedPods,
-    ];
-
-    pub(super) const fn family(self) -> Family {
-        match self {
-            Self::Calls => family(
-                "kubelet_runtime_operations_total",
-                "Cumulative number of runtime operations by operation type.",
-                &["operation_type"],
-            ),
-            Self::FailedCalls => family(
-                "kubelet_runtime_operations_errors_total",
-                "Cumulative number of runtime operation errors by operation type.",
-                &["operation_type"],
-            ),
-            Self::FailedSandboxes => family(
-                "kubelet_run_podsandbox_errors_total",
-                "Cumulative number of the run_podsandbox operation errors by RuntimeClass.Handler.",
-                &["runtime_handler"],
-            ),
-            Self::Evictions => family(
-                "kubelet_evictions",
-                "Cumulative number of pod evictions by eviction signal",
-                &["eviction_signal"],
-            ),
-            Self::Preemptions => family(
-                "kubelet_preemptions",
-                "Cumulative number of pod preemptions by preemption resource",
-                &["preemption_signal"],
-            ),
-            Self::Refusals => family(
-                "kubelet_admission_rejections_total",
-                "Cumulative number pod admission rejections by the Kubelet.",
-                &["reason"],
-            ),
-            Self::StartedPods => family("kubelet_started_pods_total", "Cumulative number of pods started", &[]),
-            Self::FailedPods => {
-                family("kubelet_started_pods_errors_total", "Cumulative number of errors when starting pods", &[])
-            }
-            Self::StartedContainers => family(
-                "kubelet_started_containers_total",
-                "Cumulative number of containers started",
-                &["container_type"],
-            ),
-            Self::FailedContainers => family(
-                "kubelet_started_containers_errors_total",
-                "Cumulative number of errors when starting containers",
-                &["code", "container_type"],
-            ),
-            Self::Streams => family(
-                "kubelet_evented_pleg_connection_success_count",
-                "The number of times a streaming client was obtained to receive CRI Events.",
-                &[],
-            ),
-            Self::FailedStreams => family(
-                "kubelet_evented_pleg_connection_error_count",
-                "The number of errors encountered during the establishment of streaming connection with the CRI runtime.",
-                &[],
-            ),
-        }
+    pub(super) fn all(&self) -> [&dyn Family; 24] {
+        [
+            &self.refusals,
+            &self.cgroups,
+            &self.failed_streams,
+            &self.streams,
+            &self.evictions,
+            &self.pulls,
+            &self.reads,
+            &self.relists,
+            &self.starts,
+            &self.starts_alone,
+            &self.whole_starts,
+            &self.statuses,
+            &self.turns,
+            &self.workers,
+            &self.preemptions,
+            &self.sandboxes,
+            &self.failed_sandboxes,
+            &self.call_times,
+            &self.failed_calls,
+            &self.calls,
+            &self.failed_containers,
+            &self.started_containers,
+            &self.failed_pods,
+            &self.started_pods,
+        ]
     }
 }
 
-/// What is timed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Time {
-    /// Calls to the runtime, by name.
-    Calls,
-    /// Sandboxes, by handler.
-    Sandboxes,
-    /// Changes of cgroups, by kind.
-    Cgroups,
-    /// Pulls, by the image's size.
-    Pulls,
-    /// Reading the state of a pod. There is no other relist, so it stands for both of upstream's.
-    Reads,
-    /// From seeing a pod to its running.
-    Starts,
-    /// From a pod's creation to its running, without pulls and init containers.
-    StartsAlone,
-    /// From a pod's creation to its running.
-    WholeStarts,
-    /// From a change of a status to its being in the API.
-    Statuses,
-    /// A turn of a pod's worker, by kind.
-    Turns,
-    /// From seeing a pod to its worker's beginning.
-    Workers,
-}
-
-impl Time {
-    /// All, in the order in which they are told.
-    pub(super) const ALL: [Self; 11] = [
-        Self::Cgroups,
-        Self::Pulls,
-        Self::Reads,
-        Self::Starts,
-        Self::StartsAlone,
-        Self::WholeStarts,
-        Self::Statuses,
-        Self::Turns,
-        Self::Workers,
-        Self::Sandboxes,
-        Self::Calls,
-    ];
-
-    /// The family, what it is told as beside, and its bounds.
-    pub(super) const fn family(self) -> (Family, Option<Family>, &'static [f64]) {
-        match self {
-            Self::Calls => (
-                family(
-                    "kubelet_runtime_operations_duration_seconds",
-                    "Duration in seconds of runtime operations. Broken down by operation type.",
-                    &["operation_type"],
-                ),
-                None,
-                CALLS,
+impl Default for Families {
+    fn default() -> Self {
+        Self {
+            refusals: Counter::new(
+                "kubelet_admission_rejections_total",
+                "[ALPHA] Cumulative number pod admission rejections by the Kubelet.",
+                &["reason"],
             ),
-            Self::Sandboxes => (
-                family(
-                    "kubelet_run_podsandbox_duration_seconds",
-                    "Duration in seconds of the run_podsandbox operations. Broken down by RuntimeClass.Handler.",
-                    &["runtime_handler"],
-                ),
-                None,
+            cgroups: Histogram::new(
+                "kubelet_cgroup_manager_duration_seconds",
+                "[ALPHA] Duration in seconds for cgroup manager operations. Broken down by method.",
+                &["operation_type"],
                 USUAL,
             ),
-            Self::Cgroups => (
-                family(
-                    "kubelet_cgroup_manager_duration_seconds",
-                    "Duration in seconds for cgroup manager operations. Broken down by method.",
-                    &["operation_type"],
-                ),
-                None,
-                USUAL,
+            failed_streams: Counter::new(
+                "kubelet_evented_pleg_connection_error_count",
+                "[ALPHA] The number of errors encountered during the establishment of streaming connection with the CRI runtime.",
+                &[],
             ),
-            Self::Pulls => (
-                family(
-                    "kubelet_image_pull_duration_seconds",
-                    "Duration in seconds to pull an image.",
-                    &["image_size_in_bytes"],
-                ),
-                None,
+            streams: Counter::new(
+                "kubelet_evented_pleg_connection_success_count",
+                "[ALPHA] The number of times a streaming client was obtained to receive CRI Events.",
+                &[],
+            ),
+            evictions: Counter::new(
+                "kubelet_evictions",
+                "[ALPHA] Cumulative number of pod evictions by eviction signal",
+                &["eviction_signal"],
+            ),
+            pulls: Histogram::new(
+                "kubelet_image_pull_duration_seconds",
+                "[ALPHA] Duration in seconds to pull an image.",
+                &["image_size_in_bytes"],
                 PULLS,
             ),
-            Self::Reads => (
-                family(
-                    "kubelet_pleg_pod_relist_duration_seconds",
-                    "Duration in seconds for relisting a single pod in PLEG.",
-                    &[],
-                ),
-                Some(family(
-                    "kubelet_pleg_relist_duration_seconds",
-                    "Duration in seconds for relisting pods in PLEG.",
-                    &[],
-                )),
+            reads: Histogram::new(
+                "kubelet_pleg_pod_relist_duration_seconds",
+                "[ALPHA] Duration in seconds for relisting a single pod in PLEG.",
+                &[],
                 USUAL,
             ),
-            Self::Starts => (
-                family(
-                    "kubelet_pod_start_duration_seconds",
-                    "Duration in seconds from kubelet seeing a pod for the first time to the pod starting to run",
-                    &[],
-                ),
-                None,
+            relists: Histogram::new(
+                "kubelet_pleg_relist_duration_seconds",
+                "[ALPHA] Duration in seconds for relisting pods in PLEG.",
+                &[],
+                USUAL,
+            ),
+            starts: Histogram::new(
+                "kubelet_pod_start_duration_seconds",
+                "[ALPHA] Duration in seconds from kubelet seeing a pod for the first time to the pod starting to run",
+                &[],
                 STARTS,
             ),
-            Self::StartsAlone => (
-                family(
-                    "kubelet_pod_start_sli_duration_seconds",
-                    "Duration in seconds to start a pod, excluding time to pull images and run init containers, measured from pod creation timestamp to when all its containers are reported as started and observed via watch",
-                    &[],
-                ),
-                None,
+            starts_alone: Histogram::new(
+                "kubelet_pod_start_sli_duration_seconds",
+                "[ALPHA] Duration in seconds to start a pod, excluding time to pull images and run init containers, measured from pod creation timestamp to when all its containers are reported as started and observed via watch",
+                &[],
                 STARTS,
             ),
-            Self::WholeStarts => (
-                family(
-                    "kubelet_pod_start_total_duration_seconds",
-                    "Duration in seconds to start a pod since creation, including time to pull images and run init containers, measured from pod creation timestamp to when all its containers are reported as started and observed via watch",
-                    &[],
-                ),
-                None,
+            whole_starts: Histogram::new(
+                "kubelet_pod_start_total_duration_seconds",
+                "[ALPHA] Duration in seconds to start a pod since creation, including time to pull images and run init containers, measured from pod creation timestamp to when all its containers are reported as started and observed via watch",
+                &[],
                 STARTS,
             ),
-            Self::Statuses => (
-                family(
-                    "kubelet_pod_status_sync_duration_seconds",
-                    "Duration in seconds to sync a pod status update. Measures time from detection of a change to pod status until the API is successfully updated for that pod, even if multiple intevening changes to pod status occur.",
-                    &[],
-                ),
-                None,
+            statuses: Histogram::new(
+                "kubelet_pod_status_sync_duration_seconds",
+                "[ALPHA] Duration in seconds to sync a pod status update. Measures time from detection of a change to pod status until the API is successfully updated for that pod, even if multiple intevening changes to pod status occur.",
+                &[],
                 STATUSES,
             ),
-            Self::Turns => (
-                family(
-                    "kubelet_pod_worker_duration_seconds",
-                    "Duration in seconds to sync a single pod. Broken down by operation type: create, update, or sync",
-                    &["operation_type"],
-                ),
-                None,
+            turns: Histogram::new(
+                "kubelet_pod_worker_duration_seconds",
+                "[ALPHA] Duration in seconds to sync a single pod. Broken down by operation type: create, update, or sync",
+                &["operation_type"],
                 USUAL,
             ),
-            Self::Workers => (
-                family(
-                    "kubelet_pod_worker_start_duration_seconds",
-                    "Duration in seconds from kubelet seeing a pod to starting a worker.",
-                    &[],
-                ),
-                None,
+            workers: Histogram::new(
+                "kubelet_pod_worker_start_duration_seconds",
+                "[ALPHA] Duration in seconds from kubelet seeing a pod to starting a worker.",
+                &[],
                 USUAL,
             ),
+            preemptions: Counter::new(
+                "kubelet_preemptions",
+                "[ALPHA] Cumulative number of pod preemptions by preemption resource",
+                &["preemption_signal"],
+            ),
+            sandboxes: Histogram::new(
+                "kubelet_run_podsandbox_duration_seconds",
+                "[ALPHA] Duration in seconds of the run_podsandbox operations. Broken down by RuntimeClass.Handler.",
+                &["runtime_handler"],
+                USUAL,
+            ),
+            failed_sandboxes: Counter::new(
+                "kubelet_run_podsandbox_errors_total",
+                "[ALPHA] Cumulative number of the run_podsandbox operation errors by RuntimeClass.Handler.",
+                &["runtime_handler"],
+            ),
+            call_times: Histogram::new(
+                "kubelet_runtime_operations_duration_seconds",
+                "[ALPHA] Duration in seconds of runtime operations. Broken down by operation type.",
+                &["operation_type"],
+                CALLS,
+            ),
+            failed_calls: Counter::new(
+                "kubelet_runtime_operations_errors_total",
+                "[ALPHA] Cumulative number of runtime operation errors by operation type.",
+                &["operation_type"],
+            ),
+            calls: Counter::new(
+                "kubelet_runtime_operations_total",
+                "[ALPHA] Cumulative number of runtime operations by operation type.",
+                &["operation_type"],
+            ),
+            failed_containers: Counter::new(
+                "kubelet_started_containers_errors_total",
+                "[ALPHA] Cumulative number of errors when starting containers",
+                &["code", "container_type"],
+            ),
+            started_containers: Counter::new(
+                "kubelet_started_containers_total",
+                "[ALPHA] Cumulative number of containers started",
+                &["container_type"],
+            ),
+            failed_pods: Counter::new(
+                "kubelet_started_pods_errors_total",
+                "[ALPHA] Cumulative number of errors when starting pods",
+                &[],
+            ),
+            started_pods: Counter::new("kubelet_started_pods_total", "[ALPHA] Cumulative number of pods started", &[]),
         }
     }
 }

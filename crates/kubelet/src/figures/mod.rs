@@ -1,14 +1,14 @@
 //! The kubelet's own figures, under upstream's names: calls to the runtime, probes, evictions, starts.
 //!
-//! [`Count`] and [`Time`] say what there is, each with its family; what happened is noted where it happens.
+//! [`Families`] says what there is; what happened is noted where it happens.
 
 mod counted;
 mod families;
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::time::Duration;
 
+use figures::Distribution;
 use k8s_openapi::api::core::v1::Pod;
 use parking_lot::Mutex;
 
@@ -16,87 +16,37 @@ use crate::pod::spec;
 use crate::probes::Kind;
 use crate::server::metrics::Text;
 pub use counted::Counted;
-pub use families::{Count, Time, image_size};
-
-/// Name, meaning and labels of a group of figures.
-#[derive(Debug, Clone, Copy)]
-struct Family {
-    name: &'static str,
-    help: &'static str,
-    labels: &'static [&'static str],
-}
-
-impl Family {
-    fn begin(&self, text: &mut Text, kind: &str) {
-        text.family(self.name, kind, &format!("[ALPHA] {}", self.help));
-    }
-}
-
-#[derive(Debug, Clone, Default)]
-struct Histogram {
-    /// As many as there are bounds; what exceeds them all is only in the count.
-    counts: Vec<u64>,
-    sum: f64,
-    count: u64,
-}
-
-impl Histogram {
-    fn note(&mut self, bounds: &[f64], seconds: f64) {
-        self.counts.resize(bounds.len(), 0);
-        for (count, bound) in self.counts.iter_mut().zip(bounds) {
-            *count += u64::from(seconds <= *bound);
-        }
-        self.sum += seconds;
-        self.count += 1;
-    }
-
-    /// Labels are written as in the format, without braces.
-    fn render(&self, out: &mut String, name: &str, labels: &str, bounds: &[f64]) {
-        let comma = if labels.is_empty() { "" } else { "," };
-        for (count, bound) in self.counts.iter().zip(bounds) {
-            let _ = writeln!(out, "{name}_bucket{{{labels}{comma}le=\"{bound}\"}} {count}");
-        }
-        let _ = writeln!(out, "{name}_bucket{{{labels}{comma}le=\"+Inf\"}} {}", self.count);
-        let braced = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
-        let _ = writeln!(out, "{name}_sum{braced} {}", self.sum);
-        let _ = writeln!(out, "{name}_count{braced} {}", self.count);
-    }
-}
+pub use families::{Families, image_size};
 
 /// A probe: namespace, pod, uid, container, kind.
 type Probe = (String, String, String, String, &'static str);
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 struct Probed {
     results: BTreeMap<&'static str, u64>,
-    durations: Histogram,
-}
-
-/// Values of labels, in the order of their family's.
-type Values = Vec<String>;
-
-fn values(labels: &[&str]) -> Values {
-    labels.iter().map(|value| (*value).to_owned()).collect()
+    durations: Distribution,
 }
 
 /// The figures.
 #[derive(Debug, Default)]
 pub struct Figures {
-    counts: Mutex<BTreeMap<(Count, Values), u64>>,
-    times: Mutex<BTreeMap<(Time, Values), Histogram>>,
+    families: Families,
     probes: Mutex<BTreeMap<Probe, Probed>>,
 }
 
-impl Figures {
-    /// Counts one; with the values of the family's labels, which must be few.
-    pub fn count(&self, what: Count, labels: &[&str]) {
-        *self.counts.lock().entry((what, values(labels))).or_default() += 1;
-    }
+impl std::ops::Deref for Figures {
+    type Target = Families;
 
-    /// Notes how long something took, likewise.
-    pub fn time(&self, what: Time, labels: &[&str], took: Duration) {
-        let (_, _, bounds) = what.family();
-        self.times.lock().entry((what, values(labels))).or_default().note(bounds, took.as_secs_f64());
+    fn deref(&self) -> &Families {
+        &self.families
+    }
+}
+
+impl Figures {
+    /// Notes how long reading a pod's state took. There is no other relist, so it stands for both of upstream's.
+    pub fn read(&self, took: Duration) {
+        self.reads.observe(&[], took.as_secs_f64());
+        self.relists.observe(&[], took.as_secs_f64());
     }
 
     /// Counts a probe. `result` is `successful`, `failed` or `unknown`.
@@ -109,9 +59,10 @@ impl Figures {
             kind.as_str(),
         );
         let mut probes = self.probes.lock();
-        let probed = probes.entry(key).or_default();
+        let new = || Probed { results: BTreeMap::new(), durations: Distribution::new(families::USUAL) };
+        let probed = probes.entry(key).or_insert_with(new);
         *probed.results.entry(result).or_default() += 1;
-        probed.durations.note(families::USUAL, took.as_secs_f64());
+        probed.durations.observe(took.as_secs_f64());
     }
 
     /// Forgets a pod that is gone.
@@ -119,32 +70,9 @@ impl Figures {
         self.probes.lock().retain(|(_, _, one, ..), _| one != uid);
     }
 
-    /// For `/metrics`. What did not happen yet has no samples.
+    /// For `/metrics`.
     pub fn render(&self, out: &mut String) {
-        let mut text = Text::default();
-        let counts = self.counts.lock().clone();
-        for what in Count::ALL {
-            let family = what.family();
-            family.begin(&mut text, "counter");
-            for ((_, values), count) in counts.iter().filter(|((one, _), _)| *one == what) {
-                let labels: Vec<(&str, &str)> =
-                    family.labels.iter().copied().zip(values.iter().map(String::as_str)).collect();
-                text.sample(&labels, *count as f64, None);
-            }
-        }
-        let times = self.times.lock().clone();
-        for what in Time::ALL {
-            let (family, twin, bounds) = what.family();
-            for family in [Some(family), twin].into_iter().flatten() {
-                family.begin(&mut text, "histogram");
-                for ((_, values), histogram) in times.iter().filter(|((one, _), _)| *one == what) {
-                    let labels: Vec<String> =
-                        family.labels.iter().zip(values).map(|(label, value)| format!("{label}={value:?}")).collect();
-                    histogram.render(text.raw(), family.name, &labels.join(","), bounds);
-                }
-            }
-        }
-        out.push_str(&text.finish());
+        figures::write(&self.families.all(), out);
     }
 
     /// For `/metrics/probes`.
@@ -156,7 +84,7 @@ impl Figures {
         for ((namespace, pod, _, container, kind), probed) in &probes {
             // Names in the API hold nothing that would have to be escaped.
             let labels = format!("container={container:?},namespace={namespace:?},pod={pod:?},probe_type={kind:?}");
-            probed.durations.render(text.raw(), name, &labels, families::USUAL);
+            probed.durations.write(text.raw(), name, &labels);
         }
         let help = "[BETA] Cumulative number of a liveness, readiness or startup probe for a container by result.";
         text.family("prober_probe_total", "counter", help);
@@ -186,10 +114,10 @@ mod tests {
         let figures = Figures::default();
         figures.call("run_podsandbox", Duration::from_millis(20), false);
         figures.call("run_podsandbox", Duration::from_secs(2), true);
-        figures.count(Count::Evictions, &["memory.available"]);
-        figures.count(Count::FailedContainers, &["ErrImagePull", "container"]);
-        figures.time(Time::Reads, &[], Duration::from_millis(20));
-        figures.time(Time::Pulls, &[image_size(11 << 20)], Duration::from_secs(2));
+        figures.evictions.increment(&["memory.available"]);
+        figures.failed_containers.increment(&["ErrImagePull", "container"]);
+        figures.read(Duration::from_millis(20));
+        figures.pulls.observe(&[image_size(11 << 20)], 2.0);
         let pod: Pod = serde_json::from_value(serde_json::json!({
             "metadata": {"name": "p", "namespace": "n", "uid": "u"}
         }))

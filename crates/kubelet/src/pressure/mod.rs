@@ -19,7 +19,7 @@ use node::cri::Runtime;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::figures::{Count, Figures};
+use crate::figures::Figures;
 use crate::images::gc::Collector;
 use crate::pods::Pods;
 use crate::registration::machine::Machine;
@@ -246,7 +246,7 @@ impl Manager {
             tracing::warn!(pod = %crate::pod::spec::long_name(pod), "a critical pod is not ended");
             return false;
         }
-        self.figures.count(Count::Evictions, &[signal]);
+        self.figures.evictions.increment(&[signal]);
         self.recorder.event(pod, EventType::Warning, "Evicted", message.clone());
         let disruption = disruption.then(|| message.clone());
         let verdict = Verdict { reason: "Evicted".to_owned(), message, disruption };

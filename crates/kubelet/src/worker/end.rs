@@ -7,7 +7,6 @@ use informer::EventType;
 
 use super::{Order, Worker, told};
 use crate::config;
-use crate::figures::Time;
 use crate::pod::plan::Cause;
 use crate::pod::spec;
 use crate::pod::state::{Container, Life, TERMINATION_GRACE_PERIOD};
@@ -192,7 +191,7 @@ impl Worker {
         for name in self.shared.possible_cgroups(uid) {
             cgroups.remove(&name).await?;
         }
-        self.shared.figures.time(Time::Cgroups, &["destroy"], begun.elapsed());
+        self.shared.figures.cgroups.observe(&["destroy"], begun.elapsed().as_secs_f64());
         Ok(())
     }
 

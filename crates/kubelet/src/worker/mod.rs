@@ -27,7 +27,6 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use crate::backoff::Restarts;
-use crate::figures::Time;
 use crate::pod::allocation::Allocation;
 use crate::pod::spec;
 use crate::pod::state::State;
@@ -194,7 +193,7 @@ pub fn start(shared: Arc<Shared>, order: Order, room: impl Future<Output = ()> +
                 () = room => {}
                 () = told(worker.orders.clone(), Order::ends) => {}
             }
-            worker.shared.figures.time(Time::Workers, &[], worker.birth.seen.elapsed());
+            worker.shared.figures.workers.observe(&[], worker.birth.seen.elapsed().as_secs_f64());
             worker.run().await;
         };
         tokio::select! {
@@ -240,7 +239,7 @@ impl Worker {
             };
             let kind = if self.birth.turned { "sync" } else { "create" };
             self.birth.turned = true;
-            self.shared.figures.time(Time::Turns, &[kind], begun.elapsed());
+            self.shared.figures.turns.observe(&[kind], begun.elapsed().as_secs_f64());
             match turn {
                 Turn::Finished => break,
                 Turn::Wait(delay) => self.wait(delay).await,
@@ -284,7 +283,7 @@ impl Worker {
     async fn read(&mut self) -> Result<(), node::cri::Error> {
         let begun = Instant::now();
         let state = crate::runtime::state(&*self.shared.runtime, self.uid()).await?;
-        self.shared.figures.time(Time::Reads, &[], begun.elapsed());
+        self.shared.figures.read(begun.elapsed());
         let ids = state.sandboxes.iter().map(|s| &s.id).chain(state.containers.iter().map(|c| &c.id));
         let mut owners = self.shared.owners.lock();
         for id in ids {
@@ -333,13 +332,13 @@ impl Worker {
     fn born(&mut self) {
         self.birth.over = true;
         let figures = &self.shared.figures;
-        figures.time(Time::Starts, &[], self.birth.seen.elapsed());
+        figures.starts.observe(&[], self.birth.seen.elapsed().as_secs_f64());
         let created = self.pod.metadata.creation_timestamp.as_ref().filter(|_| !spec::is_static(&self.pod));
         if let Some(created) = created {
             let whole = informer::clock::since(self.now(), created.0);
             let alone = whole.saturating_sub(self.birth.pulled + self.state.time_of_init(&self.pod));
-            figures.time(Time::WholeStarts, &[], whole);
-            figures.time(Time::StartsAlone, &[], alone);
+            figures.whole_starts.observe(&[], whole.as_secs_f64());
+            figures.starts_alone.observe(&[], alone.as_secs_f64());
         }
     }
 

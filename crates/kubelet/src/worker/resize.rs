@@ -11,7 +11,6 @@ use node::cri::v1;
 use super::Worker;
 use super::sync::Step;
 use crate::admission;
-use crate::figures::Time;
 use crate::pod::allocation::{Allocation, Change, summary};
 use crate::pod::plan::{Cause, Start};
 use crate::pod::state::Life;
@@ -190,7 +189,7 @@ impl Worker {
         let Some(cgroups) = &self.shared.cgroups else { return Ok(()) };
         let begun = Instant::now();
         let updated = cgroups.update(&self.shared.cgroup(&self.pod), limits).await;
-        self.shared.figures.time(Time::Cgroups, &["update"], begun.elapsed());
+        self.shared.figures.cgroups.observe(&["update"], begun.elapsed().as_secs_f64());
         updated.map_err(|error| error.to_string())
     }
 }

@@ -12,7 +12,6 @@ use node::cri::v1;
 use super::Worker;
 use super::sync::Step;
 use crate::config::{self, container, env};
-use crate::figures::{Count, Time};
 use crate::images::Absent;
 use crate::pod::plan::{Cause, Start};
 use crate::pod::spec::{self, Kind, Member};
@@ -52,9 +51,9 @@ impl Worker {
         let hop = hops::start(Hop::Sandbox, "run");
         let begun = Instant::now();
         let made = self.shared.runtime.run_sandbox(config, &handler).await;
-        self.shared.figures.time(Time::Sandboxes, &[&handler], begun.elapsed());
+        self.shared.figures.sandboxes.observe(&[&handler], begun.elapsed().as_secs_f64());
         let id = made.map_err(|error| {
-            self.shared.figures.count(Count::FailedSandboxes, &[&handler]);
+            self.shared.figures.failed_sandboxes.increment(&[&handler]);
             error.to_string()
         })?;
         hop.end(self.uid(), "", 0);
@@ -164,9 +163,9 @@ impl Worker {
             Kind::Regular => "container",
             Kind::Ephemeral => "ephemeral_container",
         };
-        shared.figures.count(Count::StartedContainers, &[kind]);
+        shared.figures.started_containers.increment(&[kind]);
         let started = self.begin(member, sandbox, frame, &sandbox_id).await;
-        started.inspect_err(|failure| shared.figures.count(Count::FailedContainers, &[&failure.waiting.reason, kind]))
+        started.inspect_err(|failure| shared.figures.failed_containers.increment(&[&failure.waiting.reason, kind]))
     }
 
     /// Pulls, makes and starts a container.

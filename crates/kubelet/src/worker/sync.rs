@@ -7,7 +7,6 @@ use informer::EventType;
 use node::cgroups::Limits;
 
 use super::{Turn, Worker};
-use crate::figures::{Count, Time};
 use crate::pod::plan::{self, Cause, Plan};
 use crate::pod::state::Life;
 use crate::pod::{resources, spec};
@@ -158,9 +157,9 @@ impl Worker {
             return Step::Wait(Some(delay));
         }
         if let Some(sandbox) = &plan.sandbox {
-            self.shared.figures.count(Count::StartedPods, &[]);
+            self.shared.figures.started_pods.increment(&[]);
             if let Err(error) = self.make_sandbox(sandbox.attempt).await {
-                self.shared.figures.count(Count::FailedPods, &[]);
+                self.shared.figures.failed_pods.increment(&[]);
                 let message = format!("Failed to create pod sandbox: {error}");
                 self.shared.event(&self.pod, EventType::Warning, "FailedCreatePodSandBox", message);
                 return Step::Wait(Some(AGAIN));
@@ -234,7 +233,7 @@ impl Worker {
         let limits: Limits = resources::pod_limits(&self.pod, self.shared.settings.pod_pids);
         let begun = Instant::now();
         let made = cgroups.create(&name, &limits).await;
-        self.shared.figures.time(Time::Cgroups, &["create"], begun.elapsed());
+        self.shared.figures.cgroups.observe(&["create"], begun.elapsed().as_secs_f64());
         made
     }
 }

@@ -318,7 +318,7 @@ mod tests {
             ),
             format!("container_spec_cpu_quota{{container=\"c\",{id},{names}}} 50000 1000000"),
             format!("container_spec_cpu_shares{{container=\"c\",{id},{names}}} 512 1000000"),
-            format!("container_spec_memory_limit_bytes{{container=\"c\",{id},{names}}} 1048576 1000000"),
+            format!("container_spec_memory_limit_bytes{{container=\"c\",{id},{names}}} 1.048576e+06 1000000"),
             format!("container_network_receive_bytes_total{{{sandbox},namespace=\"n\",pod=\"p\"}} 7 1000000"),
             format!("container_network_receive_packets_total{{{sandbox},namespace=\"n\",pod=\"p\"}} 2 1000000"),
             "machine_cpu_cores 2".to_owned(),

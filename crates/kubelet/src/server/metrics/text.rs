@@ -28,7 +28,7 @@ impl Text {
         if !labels.is_empty() {
             self.out.push('}');
         }
-        let _ = write!(self.out, " {value}");
+        let _ = write!(self.out, " {}", figures::number(value));
         if let Some(time) = time {
             let _ = write!(self.out, " {}", time.as_millisecond());
         }
