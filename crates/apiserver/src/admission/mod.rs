@@ -173,6 +173,11 @@ impl Admission {
         })
     }
 
+    /// Whether anybody changes writes whom somebody configured, and who may therefore do anything.
+    pub fn asks_others(&self) -> bool {
+        self.mutating_policies.are_there() || self.webhooks.change_writes()
+    }
+
     /// Lets every mutating plug-in change the new object, and again if a policy or a webhook changed what others had seen.
     pub async fn mutate(
         &self,

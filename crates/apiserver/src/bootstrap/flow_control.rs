@@ -11,9 +11,8 @@ pub const AUTOUPDATE: &str = "apf.kubernetes.io/autoupdate-spec";
 
 /// All of them. The mandatory ones are put right whatever anybody says.
 pub(super) fn objects(now: &str) -> Vec<Wanted> {
-    let mandatory = |object: &Value| matches!(object["metadata"]["name"].as_str(), Some("exempt" | "catch-all"));
     let wanted = |plural: &'static str, object: Value| {
-        let repair = if mandatory(&object) { Repair::Mandatory } else { Repair::Suggested };
+        let repair = if is_mandatory(&object) { Repair::Mandatory } else { Repair::Suggested };
         Wanted { group: GROUP, plural, object, repair }
     };
     let levels = priority_levels().into_iter().map(|level| wanted("prioritylevelconfigurations", level));
@@ -27,6 +26,11 @@ pub(super) fn objects(now: &str) -> Vec<Wanted> {
         wanted("flowschemas", schema)
     });
     levels.chain(schemas).collect()
+}
+
+/// Whether it must be there, as it is.
+pub fn is_mandatory(object: &Value) -> bool {
+    matches!(object["metadata"]["name"].as_str(), Some("exempt" | "catch-all"))
 }
 
 fn object(kind: &str, name: &str, spec: Value) -> Value {

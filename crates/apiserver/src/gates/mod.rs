@@ -88,6 +88,8 @@ impl Chain {
         };
         let mut response = response;
         context::write_flow(response.headers_mut());
+        // Who is refused hears the warnings too.
+        context::write_warnings(response.headers_mut());
         let response = match context::record() {
             Some(record) => record.answered(response, panicked, context::take_annotations()).await,
             None => response,
@@ -101,10 +103,7 @@ impl Chain {
     /// Requests that are not meant to stay open end after a minute, whatever holds them up: a slow body, a store that is away.
     async fn pass_in_time(&self, request: Request, audit_id: &HeaderValue) -> Result<Response, ApiError> {
         match tokio::time::timeout(REQUEST_TIMEOUT, self.pass(request, audit_id)).await {
-            Ok(outcome) => outcome.map(|mut response| {
-                context::write_warnings(response.headers_mut());
-                response
-            }),
+            Ok(outcome) => outcome,
             Err(_) => Err(ApiError::timeout("request did not complete within the allotted timeout")),
         }
     }

@@ -143,7 +143,13 @@ fn property(field: &Field, dialect: Dialect) -> Value {
         schema = json!({ "allOf": [schema] });
     }
     if let Some(extra) = &field.extra {
-        let extra: Map<String, Value> = serde_json::from_str(extra).expect("the table holds JSON objects");
+        let mut extra: Map<String, Value> = serde_json::from_str(extra).expect("the table holds JSON objects");
+        // The values that a list may have are those of its items.
+        if schema["type"] == "array"
+            && let Some(values) = extra.remove("enum")
+        {
+            schema["items"]["enum"] = values;
+        }
         schema.as_object_mut().expect("a schema is an object").extend(extra);
     }
     // Version 2 has no defaults: clients of old would apply them.

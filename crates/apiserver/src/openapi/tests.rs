@@ -25,11 +25,16 @@ fn parse(document: &Document) -> Value {
     serde_json::from_slice(&document.body).expect("is JSON")
 }
 
-/// Removes descriptions; a field of that name holds an object and stays.
+/// Removes descriptions, and the values of fields, which upstream's published documents leave out and its server's have; a
+/// field of that name holds an object and stays.
 fn without_prose(value: &mut Value) {
     match value {
         Value::Object(object) => {
-            object.retain(|key, value| key != "description" || !value.is_string());
+            object.retain(|key, value| match key.as_str() {
+                "description" => !value.is_string(),
+                "enum" => !value.is_array(),
+                _ => true,
+            });
             object.values_mut().for_each(without_prose);
         }
         Value::Array(items) => items.iter_mut().for_each(without_prose),
@@ -77,6 +82,20 @@ fn the_root_addresses_documents_by_their_tags() {
     assert_eq!(address, format!("/openapi/v3/apis/apps/v1?hash={}", document.etag));
     assert!(root["paths"]["apis/lifecycle.k8s.io/v1alpha1"].is_null());
     assert!(openapi.document("apis/nothing/v1").is_none());
+}
+
+#[test]
+fn fields_say_which_values_they_may_have() {
+    let openapi = everything();
+    let document = parse(openapi.document("api/v1").expect("served"));
+    let schemas = &document["components"]["schemas"];
+    let container = &schemas["io.k8s.api.core.v1.Container"]["properties"];
+    assert_eq!(container["imagePullPolicy"]["enum"], json!(["Always", "IfNotPresent", "Never"]));
+    let claim = &schemas["io.k8s.api.core.v1.PersistentVolumeClaimSpec"]["properties"]["accessModes"];
+    assert_eq!(claim["items"]["enum"], json!(["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"]));
+    let requests = parse(openapi.document("apis/certificates.k8s.io/v1").expect("served"));
+    let spec = &requests["components"]["schemas"]["io.k8s.api.certificates.v1.CertificateSigningRequestSpec"];
+    assert_eq!(spec["properties"]["usages"]["items"]["enum"][2], "client auth");
 }
 
 #[test]

@@ -5,52 +5,22 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hops::Hop;
 use http::HeaderMap;
-use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use http::header::CONTENT_TYPE;
 use machinery::gvk::GroupVersion;
 use machinery::object::Object;
 use machinery::rest::Body;
 use machinery::status::{ApiError, FieldError, Reason};
-use machinery::{Value, codec, names, objectmeta, schema, value};
+use machinery::{Value, apply, codec, names, objectmeta, schema, value};
 
 use super::options::{FieldValidation, WriteOptions};
 use super::{Api, Call};
 use crate::admission::{self, Operation};
 use crate::convert;
+use crate::gates::context;
 use crate::registry::NameRule;
 
 /// The largest body that is read.
 pub const MAX_BODY: usize = 3 * 1024 * 1024;
-
-/// What the client should be told besides the answer.
-#[derive(Debug, Default)]
-pub struct Warnings(Vec<String>);
-
-impl Warnings {
-    /// Adds one.
-    pub fn push(&mut self, text: impl Into<String>) {
-        self.0.push(text.into());
-    }
-
-    /// Adds several.
-    pub fn extend(&mut self, texts: Vec<String>) {
-        self.0.extend(texts);
-    }
-
-    /// What they say.
-    pub fn into_texts(self) -> Vec<String> {
-        self.0
-    }
-
-    /// Writes them as RFC 7234 `Warning: 299 - "..."` headers.
-    pub fn write(&self, headers: &mut HeaderMap) {
-        for text in &self.0 {
-            let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
-            if let Ok(header) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
-                headers.append(HeaderName::from_static("warning"), header);
-            }
-        }
-    }
-}
 
 /// A body's media type, without parameters.
 pub fn media_type(headers: &HeaderMap) -> &str {
@@ -117,7 +87,7 @@ impl Api {
         call: &Call<'_>,
         body: Body,
         options: &WriteOptions,
-    ) -> Result<(Value, Warnings), ApiError> {
+    ) -> Result<Value, ApiError> {
         let (value, duplicates) = read_value(call.headers, body).await?;
         self.to_storage(call, value, duplicates, options)
     }
@@ -129,15 +99,15 @@ impl Api {
         mut object: Value,
         duplicates: Vec<String>,
         options: &WriteOptions,
-    ) -> Result<(Value, Warnings), ApiError> {
+    ) -> Result<Value, ApiError> {
         let facts = call.served.facts;
         check_kind(&mut object, &facts.group, &facts.version, &facts.kind)?;
-        let (mut object, mut warnings) =
+        let mut object =
             self.stored_form(call, object, duplicates, options).map_err(|why| decode_error(facts, &why))?;
         if let Some(warning) = dedup_owners(&mut object, "") {
-            warnings.push(warning);
+            context::warn(warning);
         }
-        Ok((object, warnings))
+        Ok(object)
     }
 
     /// As [`Api::to_storage`], of an object whose kind is known to be right. The error says what does not fit the schema.
@@ -147,14 +117,14 @@ impl Api {
         mut object: Value,
         duplicates: Vec<String>,
         options: &WriteOptions,
-    ) -> Result<(Value, Warnings), String> {
+    ) -> Result<Value, String> {
         let hop = hops::start(Hop::Decode, call.info.verb);
         let facts = call.served.facts;
         let mut problems = duplicates;
         if let Some(ty) = facts.ty {
             problems.extend(schema::conform(&mut object, ty.def())?);
         }
-        let warnings = strictness(problems, options)?;
+        strictness(problems, options)?;
         if let Some(ty) = facts.ty {
             schema::default(&mut object, ty.def());
         }
@@ -164,7 +134,7 @@ impl Api {
             schema::complete(&mut object, ty.def());
         }
         hop.end(value::text(&object, "metadata.uid"), "", 0);
-        Ok((object, warnings))
+        Ok(object)
     }
 
     /// A stored object in the version asked for.
@@ -236,6 +206,34 @@ impl Api {
         Err(ApiError::invalid(&call.resource.storage.group, &call.resource.storage.kind, name, &errors))
     }
 
+    /// Lets admission change a write. What it gives twice counts once, and a record of owners that it breaks is put back.
+    pub(super) async fn mutate(
+        &self,
+        request: &admission::Request<'_>,
+        new: &mut Value,
+        old: Option<&Value>,
+    ) -> Result<(), ApiError> {
+        const RECORD: &str = "metadata.managedFields";
+        let before = self.admission.asks_others().then(|| value::at(new, RECORD).cloned());
+        self.admission.mutate(self, request, new, old).await?;
+        if let Some(before) = before
+            && value::at(new, RECORD) != before.as_ref()
+            && let Err(why) = apply::check_record(new)
+        {
+            match before {
+                Some(record) => value::set(new, RECORD, record),
+                None => drop(value::remove(new, RECORD)),
+            }
+            context::warn(format!(
+                ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating admission controller; please fix your requests: {why}"
+            ));
+        }
+        if let Some(warning) = dedup_owners(new, AFTER_ADMISSION) {
+            context::warn(warning);
+        }
+        Ok(())
+    }
+
     /// Everything admission has to say about an object that is asked for and never stored: a binding, an eviction, a token.
     pub(super) async fn admit_request(
         &self,
@@ -296,7 +294,7 @@ pub fn check_kind(object: &mut Value, group: &str, version: &str, kind: &str) ->
 }
 
 /// Owners that are given twice count once, and the client hears of it. `when` says at which point they were.
-pub(super) fn dedup_owners(object: &mut Value, when: &str) -> Option<String> {
+fn dedup_owners(object: &mut Value, when: &str) -> Option<String> {
     let twice = objectmeta::dedup_owner_references(object);
     (!twice.is_empty()).then(|| {
         format!(
@@ -307,19 +305,18 @@ pub(super) fn dedup_owners(object: &mut Value, when: &str) -> Option<String> {
 }
 
 /// What says that admission, or a patch, gave owners twice.
-pub(super) const AFTER_ADMISSION: &str = " after mutating admission happens";
+const AFTER_ADMISSION: &str = " after mutating admission happens";
 
 /// Unknown and duplicate fields: an error, warnings, or nothing.
-pub(super) fn strictness(problems: Vec<String>, options: &WriteOptions) -> Result<Warnings, String> {
-    let mut warnings = Warnings::default();
+pub(super) fn strictness(problems: Vec<String>, options: &WriteOptions) -> Result<(), String> {
     match options.field_validation {
         FieldValidation::Strict if !problems.is_empty() => {
             return Err(format!("strict decoding error: {}", problems.join(", ")));
         }
-        FieldValidation::Warn => problems.into_iter().for_each(|problem| warnings.push(problem)),
+        FieldValidation::Warn => problems.into_iter().for_each(context::warn),
         _ => {}
     }
-    Ok(warnings)
+    Ok(())
 }
 
 fn decode_error(facts: &facts::Resource, why: &str) -> ApiError {

@@ -6,7 +6,6 @@ use machinery::rest::{Body, Response};
 use machinery::status::ApiError;
 use machinery::value;
 
-use super::body::{AFTER_ADMISSION, dedup_owners};
 use super::options::WriteOptions;
 use super::{Api, Call, object_response};
 use crate::admission::Operation;
@@ -21,12 +20,9 @@ impl Api {
     /// Makes a new object.
     pub(super) async fn create(&self, call: &Call<'_>, body: Body) -> Result<Response, ApiError> {
         let options = WriteOptions::parse(call.query, "CreateOptions")?;
-        let (object, mut warnings) = self.read_object(call, body, &options).await?;
-        warnings.extend(call.resource.strategy.warnings(&object, None));
+        let object = self.read_object(call, body, &options).await?;
         let object = self.create_object(call, object, &options, false).await?;
-        let mut response = object_response(StatusCode::CREATED, self.convert(call, object)?);
-        warnings.write(response.headers_mut());
-        Ok(response)
+        Ok(object_response(StatusCode::CREATED, self.convert(call, object)?))
     }
 
     /// Everything after decoding: also how an apply (which has recorded its manager already) or an update makes an object
@@ -42,23 +38,21 @@ impl Api {
             return Err(ApiError::bad_request("resourceVersion should not be set on objects to be created"));
         }
         self.check_namespace(call, &mut object)?;
-        let generated = value::text(&object, "metadata.name").is_empty();
+        let request = self.admission_request(call, Operation::Create, options.dry_run);
+        // What admission adds belongs to nobody: the record is of what the client wrote.
+        if !applied {
+            self.record(call, None, &mut object, options);
+        }
+        self.mutate(&request, &mut object, None).await?;
+        // A name is made up only now: whoever changes new objects sees that they have none, and may give them one.
         let base = value::text(&object, "metadata.generateName").to_owned();
+        let generated = value::text(&object, "metadata.name").is_empty() && !base.is_empty();
         let attempts = if generated { NAME_ATTEMPTS } else { 1 };
         for _ in 0..attempts {
-            // Only a name that may be taken makes another attempt, which starts with what was sent.
+            // Only a name that may be taken makes another attempt.
             let mut new = if generated { object.clone() } else { std::mem::take(&mut object) };
-            if generated && !base.is_empty() {
+            if generated {
                 value::set(&mut new, "metadata.name", generate_name(&base));
-            }
-            let request = self.admission_request(call, Operation::Create, options.dry_run);
-            // What admission adds belongs to nobody: the record is of what the client wrote.
-            if !applied {
-                self.record(call, None, &mut new, options);
-            }
-            self.admission.mutate(self, &request, &mut new, None).await?;
-            if let Some(warning) = dedup_owners(&mut new, AFTER_ADMISSION) {
-                context::warn(warning);
             }
             self.before_create(call, &mut new)?;
             self.admission.validate(self, &request, Some(&new), None).await?;
@@ -107,12 +101,15 @@ impl Api {
         if call.resource.storage.subresource("status").is_some() && !strategy.keeps_status_on_create() {
             value::remove(new, "status");
         }
+        let warnings = strategy.warnings(new, None);
         strategy.prepare_for_create(new);
         strategy.record_creator(new, call.user);
         let mut errors = self.validate_metadata(call, new, None);
         errors.extend(strategy.validate(new));
         errors.extend(strategy.validate_version(&call.served.facts.api_version(), new, None));
-        self.refuse_invalid(call, new, errors)
+        self.refuse_invalid(call, new, errors)?;
+        warnings.into_iter().for_each(context::warn);
+        Ok(())
     }
 }
 

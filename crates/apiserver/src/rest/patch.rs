@@ -7,11 +7,12 @@ use machinery::rest::{Body, Response};
 use machinery::status::{ApiError, FieldError, Reason};
 use machinery::{Value, codec, value};
 
-use super::body::{Warnings, check_kind, media_type, read_bytes};
+use super::body::{check_kind, media_type, read_bytes};
 use super::options::{FieldValidation, WriteOptions};
 use super::update::{Part, Produced};
 use super::{Api, Call, object_response};
 use crate::convert;
+use crate::gates::context;
 
 /// A patch, read but not yet applied: it is applied anew to each version of the object that wins a race against it.
 pub(super) struct Patch {
@@ -107,7 +108,7 @@ impl Patch {
     }
 
     /// An applied configuration is not read into a type, so what is wrong with its text is said on its own.
-    fn check_configuration(&self, options: &WriteOptions, warnings: &mut Warnings) -> Result<(), ApiError> {
+    fn check_configuration(&self, options: &WriteOptions) -> Result<(), ApiError> {
         if !matches!(self.form, Form::Apply { .. }) || self.duplicates.is_empty() {
             return Ok(());
         }
@@ -116,7 +117,7 @@ impl Patch {
                 let problems = self.duplicates.join(", ");
                 return Err(ApiError::bad_request(format!("error strict decoding patch: {problems}")));
             }
-            FieldValidation::Warn => warnings.extend(self.duplicates.clone()),
+            FieldValidation::Warn => self.duplicates.iter().for_each(context::warn),
             FieldValidation::Ignore => {}
         }
         Ok(())
@@ -164,13 +165,11 @@ impl Api {
         let part = if call.info.subresource == "status" { Part::Status } else { Part::Main };
         let options = WriteOptions::parse(call.query, "PatchOptions")?;
         let patch = Patch::read(call, body).await?;
-        let mut warnings = Warnings::default();
         let (from, to) = (call.resource.storage, call.served.facts);
         let changed = self
             .replace(call, part, &options, |old, _| {
                 let versioned = || convert::between(from, to, old.clone());
-                let (mut new, applied) = self.patched(call, &patch, versioned, &options, &mut warnings)?;
-                warnings.extend(call.resource.strategy.warnings(&new, Some(old)));
+                let (mut new, applied) = self.patched(call, &patch, versioned, &options)?;
                 self.check_name(call, &mut new)?;
                 self.check_namespace(call, &mut new)?;
                 Ok(Produced { new, applied })
@@ -185,20 +184,16 @@ impl Api {
                     return Err(ApiError::conflict(&call.resource.name, &call.info.name, &why.replace("{uid}", uid)));
                 }
                 let applied = self.apply(call, None, configuration, &options, *force)?;
-                patch.check_configuration(&options, &mut warnings)?;
-                let (mut new, said) = self
+                patch.check_configuration(&options)?;
+                let mut new = self
                     .stored_form(call, applied.object, Vec::new(), &options)
                     .map_err(|why| patch.unfit(|| Value::Null, None, &why))?;
-                warnings.extend(said.into_texts());
-                warnings.extend(call.resource.strategy.warnings(&new, None));
                 self.check_name(call, &mut new)?;
                 (StatusCode::CREATED, self.create_object(call, new, &options, true).await?)
             }
             (None, _) => return Err(call.not_found()),
         };
-        let mut response = object_response(status, self.convert(call, object)?);
-        warnings.write(response.headers_mut());
-        Ok(response)
+        Ok(object_response(status, self.convert(call, object)?))
     }
 
     /// What a patch makes of an object, in storage form, and whether the record of field owners is kept already.
@@ -208,23 +203,20 @@ impl Api {
         patch: &Patch,
         versioned: impl Fn() -> Value,
         options: &WriteOptions,
-        warnings: &mut Warnings,
     ) -> Result<(Value, bool), ApiError> {
         let (facts, of) = (call.served.facts, call.served.facts.ty.map(|ty| ty.def()));
         let applied = matches!(patch.form, Form::Apply { .. });
-        *warnings = Warnings::default();
         let mut new = match &patch.form {
             Form::Apply { configuration, force } => {
                 let applied = self.apply(call, Some(&versioned()), configuration, options, *force)?;
-                patch.check_configuration(options, warnings)?;
+                patch.check_configuration(options)?;
                 applied.object
             }
             _ => patch.patched(versioned(), of)?,
         };
         check_kind(&mut new, &facts.group, &facts.version, &facts.kind)?;
-        let (new, said) =
+        let new =
             self.stored_form(call, new, patch.duplicates(), options).map_err(|why| patch.unfit(versioned, of, &why))?;
-        warnings.extend(said.into_texts());
         Ok((new, applied))
     }
 }

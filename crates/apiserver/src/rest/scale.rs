@@ -13,7 +13,7 @@ use machinery::status::{ApiError, FieldError};
 use machinery::{Value, objectmeta, schema, value};
 use serde_json::json;
 
-use super::body::{Warnings, check_kind, read_value, strictness};
+use super::body::{check_kind, read_value, strictness};
 use super::managed::manager;
 use super::options::WriteOptions;
 use super::patch::{Form, Patch};
@@ -44,29 +44,19 @@ impl Api {
             let (scale, duplicates) = read_value(call.headers, body).await?;
             Wish::Replace { scale, duplicates }
         };
-        let mut warnings = Warnings::default();
         let changed = self
             .replace(call, Part::Main, &options, |old, _| {
-                let (new, said) = self.scaled(call, &wish, &options, old)?;
-                warnings = said;
+                let new = self.scaled(call, &wish, &options, old)?;
                 // The record of owners came over from the scale.
                 Ok(Produced { new, applied: true })
             })
             .await?;
         let object = changed.ok_or_else(|| ApiError::not_found(&subject(call), &call.info.name))?.object();
-        let mut response = value_response(StatusCode::OK, scale_of(&object.to_value()));
-        warnings.write(response.headers_mut());
-        Ok(response)
+        Ok(value_response(StatusCode::OK, scale_of(&object.to_value())))
     }
 
     /// The object with what the request wants its scale to be.
-    fn scaled(
-        &self,
-        call: &Call<'_>,
-        wish: &Wish,
-        options: &WriteOptions,
-        old: &Value,
-    ) -> Result<(Value, Warnings), ApiError> {
+    fn scaled(&self, call: &Call<'_>, wish: &Wish, options: &WriteOptions, old: &Value) -> Result<Value, ApiError> {
         let of = scale_type();
         let api_version = call.served.facts.api_version();
         let link = Scale { api_version: &api_version, replicas: REPLICAS };
@@ -94,7 +84,7 @@ impl Api {
             },
         };
         check_kind(&mut scale, "autoscaling", "v1", "Scale")?;
-        let warnings = schema::conform(&mut scale, of)
+        schema::conform(&mut scale, of)
             .and_then(|unknown| strictness(duplicates.into_iter().chain(unknown).collect(), options))
             .map_err(|why| match wish {
                 Wish::Replace { .. } => machinery::codec::cannot_be_handled("Scale", "v1", "Scale", &why),
@@ -109,7 +99,7 @@ impl Api {
         value::set(&mut new, "metadata.resourceVersion", value::text(&scale, "metadata.resourceVersion"));
         value::set(&mut new, REPLICAS, value::int(&scale, "spec.replicas").unwrap_or(0));
         link.to_object(&scale, &mut new);
-        Ok((new, warnings))
+        Ok(new)
     }
 }
 

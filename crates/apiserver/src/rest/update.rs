@@ -9,7 +9,6 @@ use machinery::rest::{Body, Response};
 use machinery::status::{ApiError, FieldError};
 use machinery::{Value, value};
 
-use super::body::{AFTER_ADMISSION, dedup_owners};
 use super::options::WriteOptions;
 use super::storage::{Change, Changed, Swapped};
 use super::{Api, Call, object_response};
@@ -47,29 +46,20 @@ impl Api {
     pub(super) async fn update(&self, call: &Call<'_>, body: Body) -> Result<Response, ApiError> {
         let part = if call.info.subresource == "status" { Part::Status } else { Part::Main };
         let options = WriteOptions::parse(call.query, "UpdateOptions")?;
-        let (mut new, mut warnings) = self.read_object(call, body, &options).await?;
+        let mut new = self.read_object(call, body, &options).await?;
         self.check_name(call, &mut new)?;
         self.check_namespace(call, &mut new)?;
-        let strategy = call.resource.strategy;
-        let mut about_change = Vec::new();
-        let replaced = self.replace(call, part, &options, |old, _| {
-            about_change = strategy.warnings(&new, Some(old));
-            Ok(Produced::written(new.clone()))
-        });
+        let replaced = self.replace(call, part, &options, |_, _| Ok(Produced::written(new.clone())));
         let (object, created) = match replaced.await? {
             Some(changed) => (changed.object(), false),
-            None if part == Part::Main && strategy.creates_on_update() => {
-                about_change = strategy.warnings(&new, None);
+            None if part == Part::Main && call.resource.strategy.creates_on_update() => {
                 value::remove(&mut new, "metadata.resourceVersion");
                 (self.create_object(call, new, &options, false).await?, true)
             }
             None => return Err(call.not_found()),
         };
-        warnings.extend(about_change);
         let status = if created { StatusCode::CREATED } else { StatusCode::OK };
-        let mut response = object_response(status, self.convert(call, object)?);
-        warnings.write(response.headers_mut());
-        Ok(response)
+        Ok(object_response(status, self.convert(call, object)?))
     }
 
     /// Changes an object by a function from the old tree to the new one. `None` if there is no such object.
@@ -92,10 +82,7 @@ impl Api {
             if !applied {
                 self.record(call, Some(&old), &mut new, options);
             }
-            self.admission.mutate(self, &request, &mut new, Some(&old)).await?;
-            if let Some(warning) = dedup_owners(&mut new, AFTER_ADMISSION) {
-                context::warn(warning);
-            }
+            self.mutate(&request, &mut new, Some(&old)).await?;
             self.before_update(call, part, &mut new, &old)?;
             self.admission.validate(self, &request, Some(&new), Some(&old)).await?;
             let mut reservation = self.allocator.reserve(self, call, &mut new, Some(&old), options.dry_run).await?;
@@ -192,16 +179,20 @@ impl Api {
             Part::Direct => {}
         }
         let mut errors = self.validate_metadata(call, new, Some(old));
+        let mut warnings = Vec::new();
         match part {
             Part::Main if matches!(subresource, "" | "scale") => {
                 errors.extend(strategy.validate_update(new, old));
                 errors.extend(strategy.validate_version(&call.served.facts.api_version(), new, Some(old)));
+                warnings = strategy.warnings(new, Some(old));
             }
             Part::Main => errors.extend(strategy.validate_subresource_update(subresource, new, old)),
             Part::Status => errors.extend(strategy.validate_status_update(new, old)),
             Part::Direct => {}
         }
-        self.refuse_invalid(call, new, errors)
+        self.refuse_invalid(call, new, errors)?;
+        warnings.into_iter().for_each(context::warn);
+        Ok(())
     }
 }
 

@@ -12,6 +12,7 @@ mod flow_control;
 mod forms;
 mod holes;
 mod http;
+mod kinds;
 mod kube;
 mod kubectl;
 mod ownership;

@@ -26,6 +26,8 @@ enum Temper {
     Inject,
     /// Appends a letter to the annotation `seen`, if the object has not that letter yet.
     Mark(&'static str),
+    /// Writes a record of owners that nobody can read.
+    Disown,
     Allow,
     Deny,
     Hang,
@@ -143,6 +145,12 @@ async fn answer(
                 json!({"uid": uid, "allowed": true, "patchType": "JSONPatch", "patch": STANDARD.encode(patch.to_string())}),
             )
         }
+        Temper::Disown => {
+            let patch = json!([{"op": "replace", "path": "/metadata/managedFields", "value": [{"manager": "me"}]}]);
+            respond(
+                json!({"uid": uid, "allowed": true, "patchType": "JSONPatch", "patch": STANDARD.encode(patch.to_string())}),
+            )
+        }
         Temper::Allow => respond(json!({"uid": uid, "allowed": true})),
         Temper::Deny => respond(json!({"uid": uid, "allowed": false, "status": {"code": 403, "message": "not today"}})),
         Temper::Hang => std::future::pending().await,
@@ -187,6 +195,40 @@ async fn a_sidecar_is_injected_and_gets_its_defaults() {
     let kubectl = server.kubectl().output(&["run", "second", "--image=i"], "").await;
     assert_eq!(kubectl.stderr, "Warning: a sidecar was added\n");
     assert!(hook.asked() >= 3, "asked again after the plug-ins changed the sidecar: {}", hook.asked());
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_name_is_generated_after_those_who_change_the_object_saw_none() {
+    let server = Server::default().await;
+    let (changes, judges) = (Hook::start(Temper::Mark("x")).await, Hook::start(Temper::Allow).await);
+    mutating(&server, changes.webhook(json!({}))).await;
+    validating(&server, "v", judges.webhook(json!({}))).await;
+    let mut nameless = pod("");
+    nameless.metadata.name = None;
+    nameless.metadata.generate_name = Some("web-".to_owned());
+    let made = server.admin().create(&nameless).await.expect("a pod");
+    let name = made.metadata.name.expect("a name");
+    assert!(name.starts_with("web-") && name.len() == 9, "{name}");
+    let (seen, judged) = (changes.question(), judges.question());
+    assert_eq!((&seen["name"], &seen["object"]["metadata"]["name"]), (&Value::Null, &Value::Null));
+    assert_eq!((judged["name"].as_str(), judged["object"]["metadata"]["name"].as_str()), (Some(&*name), Some(&*name)));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_record_of_owners_that_a_webhook_breaks_is_put_back() {
+    let server = Server::default().await;
+    let hook = Hook::start(Temper::Disown).await;
+    mutating(&server, hook.webhook(json!({}))).await;
+    let said = server.kubectl().output(&["run", "web", "--image=i", "--field-manager=me"], "").await;
+    assert_eq!(
+        said.stderr,
+        "Warning: .metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating admission controller; please fix your requests: operation must be `Apply` or `Update`\n"
+    );
+    let pod: Pod = server.admin().get("default", "web").await.expect("a pod");
+    let managers: Vec<_> = pod.metadata.managed_fields.iter().flatten().map(|entry| entry.manager.as_deref()).collect();
+    assert_eq!(managers, [Some("me")]);
     server.stop().await;
 }
 

@@ -6,8 +6,8 @@
 //!
 //! `FACTS` is the folder with `discovery`, `openapi-v3`, `proto-tags.json` and `rbac` (by default the folder
 //! `shared/upstream` beside the workspace). `--go-source` names a source tree of Kubernetes, from which the
-//! one fact that is published nowhere else is renewed first: which fields Go holds by pointer and which it
-//! writes even when they are zero (`presence.txt`).
+//! facts that are published nowhere else are renewed first: which fields Go holds by pointer and which it
+//! writes even when they are zero (`presence.txt`), and which values fields may have (`enums.txt`).
 
 mod generator;
 
@@ -26,9 +26,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     if let Some(source) = go_source {
-        let path = here.join("presence.txt");
-        let before = std::fs::read_to_string(&path).unwrap_or_default();
-        std::fs::write(&path, generator::presence(&facts, &source, &before)?)?;
+        let renew = |name: &str, renew: fn(&Path, &Path, &str) -> Result<String, generator::Failure>| {
+            let path = here.join(name);
+            let before = std::fs::read_to_string(&path).unwrap_or_default();
+            std::fs::write(&path, renew(&facts, &source, &before)?)?;
+            Ok::<(), Box<dyn Error>>(())
+        };
+        renew("presence.txt", generator::presence)?;
+        renew("enums.txt", generator::enums)?;
     }
     for (name, text) in generator::files(&facts)? {
         std::fs::write(here.join(name), text)?;

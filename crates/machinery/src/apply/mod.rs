@@ -41,6 +41,11 @@ pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration
 /// The manager whose earlier client-side applies do not count as conflicts.
 const KUBECTL: &str = "kubectl";
 
+/// Whether the record of owners in an object can be read. The error is upstream's message.
+pub fn check_record(object: &Value) -> Result<(), String> {
+    Managed::decode(managed::entries(object)).map(drop)
+}
+
 /// The other versions of a kind: what a manager wrote in one version is compared in that version.
 pub trait Versions: Sync {
     /// The object in another version, and the type it has there. `None` if there is no such version any more.

@@ -1,3 +1,5 @@
+mod kinds;
+
 use proptest::prelude::*;
 use serde_json::json;
 

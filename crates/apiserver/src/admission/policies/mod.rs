@@ -114,6 +114,10 @@ impl<P> Configured<P> {
         })
     }
 
+    fn are_there(&self) -> bool {
+        self.policies.current().is_some() && self.bindings.current().is_some()
+    }
+
     /// The policies and bindings there are, if there are both and the request may be shown to them.
     fn current(&self, subject: &Subject<'_>) -> Option<Current<P>> {
         let current = self.policies.current().zip(self.bindings.current())?;

@@ -47,6 +47,11 @@ impl MutatingPolicies {
         Self(Configured::new(registry, authorizers, plurals, |tree| vec![Policy::read(tree)]))
     }
 
+    /// Whether there are any, and bindings too.
+    pub fn are_there(&self) -> bool {
+        self.0.as_ref().is_some_and(Configured::are_there)
+    }
+
     /// Lets every policy in force change the object, one after the other.
     pub async fn mutate(
         &self,

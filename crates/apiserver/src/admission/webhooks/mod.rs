@@ -49,6 +49,11 @@ impl Webhooks {
         }
     }
 
+    /// Whether there are mutating ones.
+    pub fn change_writes(&self) -> bool {
+        self.mutating.as_ref().and_then(Compiled::current).is_some()
+    }
+
     /// Asks the mutating ones in order.
     pub async fn mutate(
         &self,

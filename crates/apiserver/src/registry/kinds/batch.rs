@@ -22,6 +22,15 @@ const MOST_PARALLEL_OF_MANY: i64 = 10_000;
 const MOST_FAILED_OF_MANY: i64 = 10_000;
 const OMITTED: &str = "<omitted>";
 
+/// A job without labels has those of its pods.
+fn label_as_template(job: &mut Value) {
+    let unlabelled =
+        value::at(job, "metadata.labels").and_then(Value::as_object).is_none_or(|labels| labels.is_empty());
+    if let Some(labels) = value::at(job, "spec.template.metadata.labels").filter(|_| unlabelled).cloned() {
+        value::set(job, "metadata.labels", labels);
+    }
+}
+
 /// Jobs.
 pub struct Jobs;
 
@@ -42,11 +51,7 @@ impl Strategy for Jobs {
         value::set_default(job, "spec.parallelism", 1);
         let per_index = value::at(job, "spec.backoffLimitPerIndex").is_some();
         value::set_default(job, "spec.backoffLimit", if per_index { i64::from(i32::MAX) } else { 6 });
-        let unlabelled =
-            value::at(job, "metadata.labels").and_then(Value::as_object).is_none_or(|labels| labels.is_empty());
-        if let Some(labels) = value::at(job, "spec.template.metadata.labels").filter(|_| unlabelled).cloned() {
-            value::set(job, "metadata.labels", labels);
-        }
+        label_as_template(job);
         value::set_default(job, "spec.completionMode", "NonIndexed");
         value::set_default(job, "spec.suspend", false);
         let fails = value::at(job, "spec.podFailurePolicy").is_some();
@@ -78,6 +83,8 @@ impl Strategy for Jobs {
             let selector = spec.entry("selector").or_insert_with(|| json!({}));
             value::object_mut(selector, "matchLabels").insert(UID_LABELS[0].to_owned(), json!(uid));
         }
+        // Upstream fills in defaults whenever it reads an object, so this one has the new labels from the beginning.
+        label_as_template(job);
     }
 
     fn prepare_for_update(&self, new: &mut Value, _old: &Value) {

@@ -5,6 +5,7 @@ use machinery::{Value, names, value};
 
 use super::super::strategy::Strategy;
 use super::common::{At, Errors};
+use super::expressions;
 use super::pod::resources::is_extended;
 use super::pod::scheduling;
 use super::pod::volumes::csi_driver_name;
@@ -238,8 +239,13 @@ fn selectors(list: &At<'_, '_>, stored: bool, errors: &mut Errors) {
             return errors.required(&cel, "");
         }
         let expression = cel.at("expression");
-        if !stored && expression.text().len() > MOST_EXPRESSION {
+        if stored {
+            return;
+        }
+        if expression.text().len() > MOST_EXPRESSION {
             errors.too_long(&expression, MOST_EXPRESSION);
+        } else {
+            expressions::device(&expression, errors);
         }
     });
 }
@@ -633,6 +639,28 @@ mod tests {
                 "spec.devices.constraints[0].requests[1]: Invalid value: \"b\": must be the name of a request in the claim or the name of a request and a subrequest separated by '/'",
                 "spec.devices.constraints[0].matchAttribute: Invalid value: \"plain\": a fully qualified name must be a domain and a name separated by a slash",
                 "spec.devices.config[0].opaque.parameters: Invalid value: \"<value omitted>\": must be a valid JSON object",
+            ],
+        );
+    }
+
+    #[test]
+    fn selectors_are_expressions_about_devices() {
+        let class = |expression: &str| json!({"spec": {"selectors": [{"cel": {"expression": expression}}]}});
+        check(&DeviceClasses, class("device.driver == 'd' && device.attributes['d'].size > 3"), &[]);
+        check(&DeviceClasses, class("device.capacity['d'].memory.isGreaterThan(quantity('1Gi'))"), &[]);
+        check(&DeviceClasses, class("device.attributes['d'].healthy"), &[]);
+        check(
+            &DeviceClasses,
+            class("device.driver"),
+            &[
+                "spec.selectors[0].cel.expression: Invalid value: \"device.driver\": must evaluate to bool or the unknown type, not string",
+            ],
+        );
+        check(
+            &DeviceClasses,
+            class("node.x"),
+            &[
+                "spec.selectors[0].cel.expression: Invalid value: \"node.x\": compilation failed: ERROR: <input>:1:1: undeclared reference to 'node' (in container '')\n | node.x\n | ^",
             ],
         );
     }

@@ -1,6 +1,8 @@
-//! The expressions of webhooks and policies must compile, to what they are for, over the variables they may use.
+//! The expressions of webhooks, policies and devices' selectors must compile, to what they are for, over the variables they may use.
 
-use cel::{Declarations, Type};
+use std::sync::LazyLock;
+
+use cel::{Declarations, ObjectType, Type};
 use machinery::{Value, value};
 
 use super::common::{At, Errors};
@@ -58,5 +60,30 @@ pub fn policy(tree: &Value, spec: &At<'_, '_>, mutating: bool, errors: &mut Erro
     }
     for annotation in spec.at("auditAnnotations").items() {
         check(&annotation.at("valueExpression"), &plain, &[Type::String, Type::Null], errors);
+    }
+}
+
+static DEVICE: LazyLock<Declarations> = LazyLock::new(|| {
+    let by_domain = |of: Type| Type::map(Type::String, Type::map(Type::String, of));
+    let mut declarations = Declarations::default();
+    let fields = [
+        ("driver", Type::String),
+        ("attributes", by_domain(Type::Dyn)),
+        ("capacity", by_domain(Type::Named("kubernetes.Quantity".into()))),
+        ("allowMultipleAllocations", Type::Bool),
+    ];
+    declarations.add("device", ObjectType::declare("kubernetes.DRADevice", fields));
+    declarations
+});
+
+/// Of what selects devices: a truth, or an attribute, which may be one.
+pub fn device(at: &At<'_, '_>, errors: &mut Errors) {
+    let program = match cel::Program::compile(at.text(), &DEVICE) {
+        Ok(program) => program,
+        Err(why) => return errors.invalid(at, format!("compilation failed: {why}")),
+    };
+    if !matches!(program.output(), Type::Bool | Type::Dyn) {
+        errors
+            .invalid(at, "must evaluate to bool or the unknown type, not ".to_owned() + &program.output().to_string());
     }
 }

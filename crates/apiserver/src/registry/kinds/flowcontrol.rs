@@ -1,5 +1,7 @@
 //! FlowSchemas and PriorityLevelConfigurations.
 
+use std::sync::LazyLock;
+
 use machinery::names;
 use machinery::status::FieldError;
 use machinery::{Value, value};
@@ -7,8 +9,17 @@ use serde_json::json;
 
 use super::super::strategy::Strategy;
 use super::common::{At, Errors};
+use crate::bootstrap::flow_control::{flow_schemas, is_mandatory, priority_levels};
 
 const VERBS: [&str; 9] = ["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
+
+static MANDATORY_SCHEMAS: LazyLock<Vec<Value>> = LazyLock::new(|| mandatory(flow_schemas()));
+static MANDATORY_LEVELS: LazyLock<Vec<Value>> = LazyLock::new(|| mandatory(priority_levels()));
+
+fn mandatory(mut objects: Vec<Value>) -> Vec<Value> {
+    objects.retain(is_mandatory);
+    objects
+}
 
 /// FlowSchemas.
 pub struct FlowSchemas;
@@ -56,6 +67,10 @@ impl Strategy for FlowSchemas {
         }
         for rule in spec.at("rules").items() {
             validate_rule(&rule, &mut errors);
+        }
+        let fixed = MANDATORY_SCHEMAS.iter().find(|fixed| fixed["metadata"]["name"] == schema["metadata"]["name"]);
+        if fixed.is_some_and(|fixed| fixed["spec"] != *spec.value()) {
+            errors.invalid(&spec, format!("spec of '{}' must equal the fixed value", root.text_at("metadata.name")));
         }
         errors.into_vec()
     }
@@ -272,6 +287,7 @@ impl Strategy for PriorityLevels {
             }
             _ => errors.required_one_of(&kind, &["Exempt", "Limited"]),
         }
+        mandatory_level(&root, &spec, &mut errors);
         errors.into_vec()
     }
 
@@ -281,6 +297,21 @@ impl Strategy for PriorityLevels {
 
     fn validate_status_update(&self, new: &Value, _old: &Value) -> Vec<FieldError> {
         status(new)
+    }
+}
+
+/// What is mandatory stays as it is, except how much of it the level for everything exempt lends.
+fn mandatory_level(root: &At<'_, '_>, spec: &At<'_, '_>, errors: &mut Errors) {
+    let name = root.text_at("metadata.name");
+    let Some(fixed) = MANDATORY_LEVELS.iter().find(|fixed| fixed["metadata"]["name"] == name) else { return };
+    let mut given = spec.value().clone();
+    let mut but = "";
+    if name == "exempt" {
+        given["exempt"] = fixed["spec"]["exempt"].clone();
+        but = " except the 'spec.exempt' field";
+    }
+    if given != fixed["spec"] {
+        errors.invalid(spec, format!("spec of '{name}'{but} must equal the fixed value"));
     }
 }
 
@@ -345,4 +376,34 @@ fn validate_queuing(at: &At<'_, '_>, errors: &mut Errors) {
 fn entropy(deck: i64, hand: i64) -> u32 {
     let bits: f64 = (0..hand).map(|dealt| ((deck - dealt) as f64).log2()).sum();
     bits.ceil() as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(strategy: &dyn Strategy, object: &Value, expected: &[&str]) {
+        let found: Vec<String> =
+            strategy.validate(object).iter().map(|error| format!("{}: {}", error.path, error.detail)).collect();
+        assert_eq!(found, expected, "{object}");
+    }
+
+    #[test]
+    fn what_is_mandatory_stays_as_it_is() {
+        let named = |objects: Vec<Value>, name: &str| {
+            objects.into_iter().find(|object| object["metadata"]["name"] == name).expect("is mandatory")
+        };
+        let mut schema = named(flow_schemas(), "catch-all");
+        check(&FlowSchemas, &schema, &[]);
+        schema["spec"]["matchingPrecedence"] = json!(9000);
+        check(&FlowSchemas, &schema, &["spec: spec of 'catch-all' must equal the fixed value"]);
+        let mut level = named(priority_levels(), "catch-all");
+        check(&PriorityLevels, &level, &[]);
+        level["spec"]["limited"]["nominalConcurrencyShares"] = json!(6);
+        check(&PriorityLevels, &level, &["spec: spec of 'catch-all' must equal the fixed value"]);
+        // How much is lent is for the administrator to say.
+        let mut exempt = named(priority_levels(), "exempt");
+        exempt["spec"]["exempt"]["lendablePercent"] = json!(50);
+        check(&PriorityLevels, &exempt, &[]);
+    }
 }

@@ -564,6 +564,9 @@ fn families_stay(new: &At<'_, '_>, old: &At<'_, '_>, errors: &mut Errors) {
     }
     let (after, before) = (new.at("spec.ipFamilies"), old.at("spec.ipFamilies"));
     let first = after.index(0);
+    if after.len() < before.len() && new.at("spec.clusterIPs").is_empty() {
+        errors.invalid_value(&first, after.value().clone(), "primary ipFamily can not be unset");
+    }
     if after.len() == before.len() {
         for _ in after.items().zip(before.items()).filter(|(family, known)| family.text() != known.text()) {
             errors.invalid_value(&first, after.value().clone(), ONCE);

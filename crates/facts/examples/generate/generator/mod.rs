@@ -1,5 +1,6 @@
 //! The generator itself, shared by the example that writes the files and the test that compares them.
 
+mod enums;
 mod presence;
 mod proto;
 mod rbac;
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+pub use enums::renew as enums;
 pub use presence::renew as presence;
 
 /// A failure to read the facts.
@@ -23,11 +25,13 @@ pub fn default_folder() -> PathBuf {
 
 /// The files of this crate, by name, as the facts in this folder make them.
 pub fn files(facts: &Path) -> Result<Vec<(&'static str, String)>, Failure> {
-    let presence = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("presence.txt"))?;
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let presence = std::fs::read_to_string(here.join("presence.txt"))?;
+    let enums = std::fs::read_to_string(here.join("enums.txt"))?;
     let mut table =
         String::from("# Written by the generator of this crate; see src/table.rs for what the lines mean.\n");
     resources::write(facts, &mut table)?;
-    types::write(facts, &presence, &mut table)?;
+    types::write(facts, &presence, &enums, &mut table)?;
     Ok(vec![("table.txt", table), ("rbac.txt", rbac::write(facts)?)])
 }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
+use super::enums::{self, Enums};
 use super::presence::{self, Presence};
 use super::proto::{self, Messages, ProtoField};
 use super::{Failure, list, read_json, text};
@@ -15,10 +16,11 @@ const RESOURCE: &str = "io.k8s.apimachinery.pkg.api.resource.";
 const EXTENSIONS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.";
 
 /// Appends the lines `T`, `K`, `Q`, `U`, `E` and `F`.
-pub fn write(facts: &Path, presence: &str, out: &mut String) -> Result<(), Failure> {
+pub fn write(facts: &Path, presence: &str, enums: &str, out: &mut String) -> Result<(), Failure> {
     let schemas = read_schemas(&facts.join("openapi-v3"))?;
     let messages = proto::read(facts)?;
     let presence = presence::read(presence);
+    let enums = enums::read(enums);
     let groups = Groups::of(&schemas);
     let unknown = Presence::default();
     for name in wanted(&schemas, &messages) {
@@ -28,6 +30,7 @@ pub fn write(facts: &Path, presence: &str, out: &mut String) -> Result<(), Failu
             message: messages.get(&name),
             messages: &messages,
             presence: presence.get(name.as_str()).unwrap_or(&unknown),
+            enums: &enums,
         };
         of.write(&groups, out)?;
     }
@@ -135,6 +138,7 @@ struct TypeWriter<'a> {
     message: Option<&'a BTreeMap<String, ProtoField>>,
     messages: &'a Messages,
     presence: &'a Presence,
+    enums: &'a Enums<'a>,
 }
 
 impl TypeWriter<'_> {
@@ -248,7 +252,7 @@ impl TypeWriter<'_> {
                 write!(out, " !")?;
             }
             if let Some(property) = properties.get(name) {
-                self.write_marks(property, out)?;
+                self.write_marks(name, property, out)?;
             }
             out.push('\n');
         }
@@ -274,7 +278,7 @@ impl TypeWriter<'_> {
         known.cloned().unwrap_or_else(|| name[..1].to_ascii_lowercase() + &name[1..])
     }
 
-    fn write_marks(&self, property: &Value, out: &mut String) -> Result<(), Failure> {
+    fn write_marks(&self, name: &str, property: &Value, out: &mut String) -> Result<(), Failure> {
         const KNOWN: [&str; 12] = [
             "$ref",
             "additionalProperties",
@@ -309,8 +313,16 @@ impl TypeWriter<'_> {
         if property["$ref"].is_string() {
             write!(out, " b")?;
         }
+        let mut extra = Map::new();
         if let Some(list_type) = property["x-kubernetes-list-type"].as_str().filter(|_| property["type"] != "array") {
-            write!(out, " x={}", json!({ "x-kubernetes-list-type": list_type }))?;
+            extra.insert("x-kubernetes-list-type".to_owned(), json!(list_type));
+        }
+        if let Some(values) = self.enums.get(&(self.name, name)) {
+            extra.insert("enum".to_owned(), serde_json::from_str(values)?);
+        }
+        if !extra.is_empty() {
+            // Spaces separate marks; JSON can do without them.
+            write!(out, " x={}", serde_json::to_string(&extra)?.replace(' ', "\\u0020"))?;
         }
         Ok(())
     }

@@ -55,6 +55,7 @@ impl Strategy for Pods {
         drop_disabled(value::at_mut(pod, "spec"));
         scheduling::apply_label_keys(pod);
         update::default_pod_level(pod);
+        security::sync_app_armor(pod);
         let class = quality(pod);
         let mut status = json!({"phase": "Pending", "qosClass": class});
         if !value::list(pod, "spec.schedulingGates").is_empty() {

@@ -311,6 +311,39 @@ pub fn operating_system(spec: &At<'_, '_>, errors: &mut Errors) {
     }
 }
 
+/// What an annotation of old says, as the field says it, if it makes sense.
+pub fn app_armor_field(said: &str) -> Option<Value> {
+    const LONGEST: usize = 4095;
+    match said {
+        "unconfined" => Some(json!({"type": "Unconfined"})),
+        "runtime/default" => Some(json!({"type": "RuntimeDefault"})),
+        _ => {
+            let profile = said.strip_prefix("localhost/")?;
+            let fine = !profile.is_empty() && profile.trim() == profile && profile.len() <= LONGEST;
+            fine.then(|| json!({"type": "Localhost", "localhostProfile": profile}))
+        }
+    }
+}
+
+/// Whoever wrote only the annotation gets the field too, unless the pod as a whole has it already.
+pub fn sync_app_armor(pod: &mut Value) {
+    if value::at(pod, "metadata.annotations").is_none() || value::text(pod, "spec.os.name") == "windows" {
+        return;
+    }
+    let whole = value::at(pod, "spec.securityContext.appArmorProfile").cloned();
+    let annotations = value::at(pod, "metadata.annotations").cloned().unwrap_or_default();
+    for list in ["initContainers", "containers", "ephemeralContainers"] {
+        for container in value::list_mut(pod, &format!("spec.{list}")) {
+            let key = format!("{APP_ARMOR}{}", value::text(container, "name"));
+            let field = annotations.get(&key).and_then(Value::as_str).and_then(app_armor_field);
+            let own = value::at(container, "securityContext.appArmorProfile").is_some_and(Value::is_object);
+            if let Some(field) = field.filter(|field| !own && Some(field) != whole.as_ref()) {
+                value::set(container, "securityContext.appArmorProfile", field);
+            }
+        }
+    }
+}
+
 /// The annotations of old: their form, and that they say what the fields say.
 pub fn annotations(metadata: &At<'_, '_>, spec: &At<'_, '_>, errors: &mut Errors) {
     let annotations = metadata.at("annotations");

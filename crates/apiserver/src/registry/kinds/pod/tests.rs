@@ -273,3 +273,28 @@ fn quality_comes_from_requests_and_limits() {
         "Guaranteed"
     );
 }
+
+#[test]
+fn an_annotation_for_app_armor_becomes_the_field() {
+    let mut pod = json!({
+        "metadata": {"name": "p", "annotations": {
+            "container.apparmor.security.beta.kubernetes.io/a": "localhost/x",
+            "container.apparmor.security.beta.kubernetes.io/b": "runtime/default",
+            "container.apparmor.security.beta.kubernetes.io/c": "odd"}},
+        "spec": {"securityContext": {"appArmorProfile": {"type": "RuntimeDefault"}},
+            "containers": [{"name": "a", "image": "i"}, {"name": "b", "image": "i"}, {"name": "c", "image": "i"}]},
+    });
+    let said: Vec<String> =
+        Pods.warnings(&pod, None).into_iter().filter(|said| said.contains("appArmorProfile")).collect();
+    assert_eq!(
+        said,
+        ["a", "c"].map(|name| format!(
+            "metadata.annotations[container.apparmor.security.beta.kubernetes.io/{name}]: deprecated since v1.30; use the \"appArmorProfile\" field instead"
+        ))
+    );
+    Pods.prepare_for_create(&mut pod);
+    let own = |at: usize| pod["spec"]["containers"][at]["securityContext"]["appArmorProfile"].clone();
+    assert_eq!(own(0), json!({"type": "Localhost", "localhostProfile": "x"}));
+    // What the whole pod has already, or what makes no sense, is no field of the container's.
+    assert_eq!((own(1), own(2)), (Value::Null, Value::Null));
+}

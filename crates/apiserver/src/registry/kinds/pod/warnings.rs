@@ -4,7 +4,7 @@ use machinery::quantity::Quantity;
 use machinery::{Value, names, value};
 
 use super::super::common::At;
-use super::security::{APP_ARMOR, SECCOMP_CONTAINER, SECCOMP_POD};
+use super::security::{APP_ARMOR, SECCOMP_CONTAINER, SECCOMP_POD, app_armor_field};
 use super::spec::each_container;
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
@@ -162,7 +162,12 @@ fn annotations(at: &At<'_, '_>, spec: &At<'_, '_>, in_template: bool, warnings: 
             warnings.push(format!("{}: {SECCOMP}", all.key(&key)));
         }
         let key = format!("{APP_ARMOR}{name}");
-        if in_template && all.key(&key).is_set() && !container.has("securityContext.appArmorProfile") {
+        // A pod gets the field of what the annotation says; a template is left as it is.
+        let whole = spec.at("securityContext.appArmorProfile");
+        let meant = app_armor_field(all.key(&key).text());
+        let new = in_template || meant.is_none_or(|meant| meant != *whole.value());
+        let windows = !in_template && spec.text_at("os.name") == "windows";
+        if all.key(&key).is_set() && !container.has("securityContext.appArmorProfile") && new && !windows {
             warnings
                 .push(format!("{}: deprecated since v1.30; use the \"appArmorProfile\" field instead", all.key(&key)));
         }
