@@ -5,6 +5,7 @@
 //! So the bytes in the store, in the watch cache and on the wire are the same bytes.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -88,7 +89,7 @@ pub struct Object {
     json: Bytes,
     splice: u32,
     revision: u64,
-    meta: Meta,
+    meta: Arc<Meta>,
     /// The protobuf message, from the first reader that wants one on.
     message: OnceLock<Box<[u8]>>,
 }
@@ -108,13 +109,15 @@ impl Object {
             }
             return Self::from_stored(encode(&foreign), revision, fields);
         };
-        let meta = extract(&json, fields)?;
+        let mut deserializer = serde_json::Deserializer::from_slice(&json);
+        let meta = Arc::new(extract(&mut deserializer, fields)?);
+        deserializer.end()?;
         Ok(Self { json, splice, revision, meta, message: OnceLock::new() })
     }
 
     /// From a tree.
     pub fn from_value(value: &Value, revision: u64, fields: &FieldPaths) -> Result<Self, Error> {
-        Self::from_stored(encode(value), revision, fields)
+        Ok(Draft::new(value, fields)?.at_revision(revision))
     }
 
     /// The same object at another revision, as deletion events have it.
@@ -123,7 +126,7 @@ impl Object {
             json: self.json.clone(),
             splice: self.splice,
             revision,
-            meta: self.meta.clone(),
+            meta: Arc::clone(&self.meta),
             message: OnceLock::new(),
         }
     }
@@ -215,46 +218,86 @@ impl fmt::Debug for Object {
     }
 }
 
+/// An object that is about to be written: everything but the revision, which the write gives it.
+#[derive(Clone)]
+pub struct Draft {
+    json: Bytes,
+    splice: u32,
+    meta: Arc<Meta>,
+}
+
+impl Draft {
+    /// From a tree, which is not read again once it is encoded.
+    pub fn new(value: &Value, fields: &FieldPaths) -> Result<Self, Error> {
+        let json = encode(value);
+        let splice = splice_of(&json).ok_or_else(|| serde_json::Error::custom("apiVersion or kind is not a word"))?;
+        let meta = if value.is_object() { extract(value, fields)? } else { Meta::default() };
+        Ok(Self { json, splice, meta: Arc::new(meta) })
+    }
+
+    /// The encoding without `resourceVersion`, as it is stored.
+    pub fn stored(&self) -> &Bytes {
+        &self.json
+    }
+
+    /// The object that the write at `revision` made.
+    pub fn at_revision(&self, revision: u64) -> Object {
+        let Self { json, splice, meta } = self.clone();
+        Object { json, splice, revision, meta, message: OnceLock::new() }
+    }
+}
+
+thread_local! {
+    /// Where encodings grow: what is kept of each is exactly as long as it is.
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// How much room for encodings a thread keeps.
+const SCRATCH_BYTES: usize = 64 << 10;
+
 /// The canonical encoding: `apiVersion`, `kind`, `metadata` without `resourceVersion`, then the rest by name.
 pub fn encode(value: &Value) -> Bytes {
-    let mut out = BytesMut::with_capacity(1024).writer();
-    let Some(object) = value.as_object() else { return Bytes::from_static(b"{\"metadata\":{}}") };
-    let put = |out: &mut bytes::buf::Writer<BytesMut>, value: &Value| {
+    SCRATCH.with_borrow_mut(|out| {
+        out.clear();
+        write_canonical(value, out);
+        let encoded = Bytes::copy_from_slice(out);
+        out.shrink_to(SCRATCH_BYTES);
+        encoded
+    })
+}
+
+fn write_canonical(value: &Value, out: &mut Vec<u8>) {
+    let Some(object) = value.as_object() else { return out.extend_from_slice(b"{\"metadata\":{}}") };
+    fn put(out: &mut Vec<u8>, value: &(impl serde::Serialize + ?Sized)) {
         serde_json::to_writer(out, value).expect("a tree of JSON values always encodes into memory");
-    };
-    out.get_mut().put_u8(b'{');
+    }
+    out.push(b'{');
     for key in ["apiVersion", "kind"] {
         if let Some(text) = object.get(key) {
-            out.get_mut().put_slice(format!("\"{key}\":").as_bytes());
-            put(&mut out, text);
-            out.get_mut().put_u8(b',');
+            put(out, key);
+            out.push(b':');
+            put(out, text);
+            out.push(b',');
         }
     }
-    out.get_mut().put_slice(b"\"metadata\":{");
-    let mut first = true;
-    for (key, value) in object.get("metadata").and_then(Value::as_object).into_iter().flatten() {
-        if key == "resourceVersion" {
-            continue;
+    out.extend_from_slice(METADATA);
+    let metadata = object.get("metadata").and_then(Value::as_object).into_iter().flatten();
+    for (at, (key, value)) in metadata.filter(|(key, _)| *key != "resourceVersion").enumerate() {
+        if at > 0 {
+            out.push(b',');
         }
-        if !std::mem::take(&mut first) {
-            out.get_mut().put_u8(b',');
-        }
-        put(&mut out, &Value::String(key.clone()));
-        out.get_mut().put_u8(b':');
-        put(&mut out, value);
+        put(out, key);
+        out.push(b':');
+        put(out, value);
     }
-    out.get_mut().put_u8(b'}');
-    for (key, value) in object {
-        if matches!(key.as_str(), "apiVersion" | "kind" | "metadata") {
-            continue;
-        }
-        out.get_mut().put_u8(b',');
-        put(&mut out, &Value::String(key.clone()));
-        out.get_mut().put_u8(b':');
-        put(&mut out, value);
+    out.push(b'}');
+    for (key, value) in object.iter().filter(|(key, _)| !matches!(key.as_str(), "apiVersion" | "kind" | "metadata")) {
+        out.push(b',');
+        put(out, key);
+        out.push(b':');
+        put(out, value);
     }
-    out.get_mut().put_u8(b'}');
-    out.into_inner().freeze()
+    out.push(b'}');
 }
 
 /// Where `resourceVersion` belongs in a canonical encoding: right after `"metadata":{`. `None` if the bytes are not canonical.
@@ -294,13 +337,14 @@ fn itoa(mut number: u64) -> Digits {
     }
 }
 
-/// One pass over the encoding that keeps what [`Meta`] needs and skips the rest.
-fn extract(json: &[u8], fields: &FieldPaths) -> Result<Meta, Error> {
+/// One pass over an encoding or a tree that keeps what [`Meta`] needs and skips the rest.
+fn extract<'de, D>(from: D, fields: &FieldPaths) -> Result<Meta, Error>
+where
+    D: Deserializer<'de, Error = serde_json::Error>,
+{
     let mut found = Found { meta: Meta::default(), values: vec![None; fields.split.len()] };
-    let mut deserializer = serde_json::Deserializer::from_slice(json);
     let path = Path { keys: [""; MAX_DEPTH], depth: 0 };
-    Level { found: &mut found, fields, path }.deserialize(&mut deserializer)?;
-    deserializer.end()?;
+    Level { found: &mut found, fields, path }.deserialize(from)?;
     let mut meta = found.meta;
     meta.fields = fields
         .paths
@@ -515,6 +559,25 @@ mod tests {
         assert_eq!(meta.field("spec.nodeName"), "n1");
         assert_eq!(meta.field("spec.hostNetwork"), "true");
         assert_eq!(meta.field("status.phase"), "");
+    }
+
+    #[test]
+    fn a_tree_says_of_itself_what_its_encoding_says() {
+        let fields = pod_fields();
+        for value in [
+            json!({"apiVersion": "v1", "kind": "Pod",
+                "metadata": {"name": "a", "namespace": "d", "uid": "u", "labels": {"b": null, "a": "1"},
+                    "deletionTimestamp": "2026-01-02T03:04:05Z"},
+                "spec": {"nodeName": "n\"1\"", "hostNetwork": true}, "status": {"phase": 3}}),
+            json!({"metadata": {"name": null, "deletionTimestamp": null, "labels": null}, "spec": ["x"], "status": null}),
+            json!({"kind": "X"}),
+        ] {
+            let draft = Draft::new(&value, &fields).expect("a draft");
+            let stored = Object::from_stored(draft.stored().clone(), 3, &fields).expect("an object");
+            assert_eq!(draft.at_revision(3).meta(), stored.meta(), "{value}");
+            assert_eq!(draft.at_revision(3).json(), stored.json());
+        }
+        assert!(Draft::new(&json!({"metadata": {"name": 3}}), &fields).is_err());
     }
 
     #[test]

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use hops::Hop;
-use machinery::object::{FieldPaths, Object};
+use machinery::object::{Draft, FieldPaths, Object};
 use machinery::rest::WatchEvent;
 use machinery::status::{ApiError, Reason};
 use parking_lot::{Mutex, RwLock};
@@ -47,6 +47,8 @@ pub struct Cache {
     state: RwLock<State>,
     /// Held while history is read from the log, so that many resuming watchers read it once.
     history: tokio::sync::Mutex<()>,
+    /// What writers of this process are writing, by where its encoding lies in memory.
+    drafts: Mutex<HashMap<Address, Draft>>,
 }
 
 #[derive(Default)]
@@ -90,6 +92,29 @@ impl Drop for Guard {
     }
 }
 
+/// Where bytes lie in memory, and how many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Address(usize, usize);
+
+impl Address {
+    fn of(bytes: &bytes::Bytes) -> Self {
+        Self(bytes.as_ptr() as usize, bytes.len())
+    }
+}
+
+/// An announced write. It is over when this is dropped, whether its event has come or not.
+#[must_use]
+pub struct Expected<'a> {
+    cache: &'a Cache,
+    at: Address,
+}
+
+impl Drop for Expected<'_> {
+    fn drop(&mut self) {
+        self.cache.drafts.lock().remove(&self.at);
+    }
+}
+
 /// Where a watcher starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
@@ -103,7 +128,8 @@ pub enum Start {
 
 impl Cache {
     fn new(prefix: String, fields: FieldPaths) -> Self {
-        Self { prefix, fields, state: RwLock::default(), history: tokio::sync::Mutex::default() }
+        let (state, history, drafts) = Default::default();
+        Self { prefix, fields, state, history, drafts }
     }
 
     /// One object by `namespace/name` or `name`.
@@ -151,6 +177,13 @@ impl Cache {
     ) -> Option<(Vec<Arc<Object>>, u64)> {
         let state = self.state.read();
         (state.ring.last() <= revision).then(|| state.list(filter, after, limit))
+    }
+
+    /// Announces a write, so that its event need not be decoded when it comes back from the store with the same bytes.
+    pub fn expect(&self, draft: &Draft) -> Expected<'_> {
+        let at = Address::of(draft.stored());
+        self.drafts.lock().insert(at, draft.clone());
+        Expected { cache: self, at }
     }
 
     /// Registers a watcher. In one critical section, so nothing falls between its past and its future.
@@ -223,11 +256,17 @@ impl Cache {
     /// An event as a change. `known` is the object the event replaces, when the cache has it decoded already.
     fn decode(&self, event: Event, known: Option<Arc<Object>>) -> Change {
         let revision = event.revision;
-        let decode = |value: bytes::Bytes, revision| match Object::from_stored(value, revision, &self.fields) {
-            Ok(object) => Some(Arc::new(object)),
-            Err(error) => {
-                tracing::error!(key = %event.key, %error, "an object in the store cannot be read and is not served");
-                None
+        let decode = |value: bytes::Bytes, revision| {
+            // A draft keeps its bytes alive: nothing else can lie where they do.
+            if let Some(draft) = self.drafts.lock().remove(&Address::of(&value)) {
+                return Some(Arc::new(draft.at_revision(revision)));
+            }
+            match Object::from_stored(value, revision, &self.fields) {
+                Ok(object) => Some(Arc::new(object)),
+                Err(error) => {
+                    tracing::error!(key = %event.key, %error, "an object in the store cannot be read and is not served");
+                    None
+                }
             }
         };
         let old = match (event.previous, known) {
@@ -534,5 +573,36 @@ pub fn event_for(filter: &Filter, change: &Change) -> Option<WatchEvent> {
         (Some(_), Some(new)) => Some(WatchEvent::Modified(new.clone())),
         // The last state the watcher knew, with the revision of the change that took it away.
         (Some(old), None) => Some(WatchEvent::Deleted(Arc::new(old.at_revision(change.revision)))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_announced_write_is_not_decoded_again_and_any_other_is() {
+        let cache = Cache::new("/registry/pods/".to_owned(), FieldPaths::default());
+        let tree = serde_json::json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "d"}});
+        let draft = Draft::new(&tree, cache.fields()).expect("a draft");
+        let event = |value: &bytes::Bytes| Event {
+            key: "/registry/pods/d/a".into(),
+            revision: 7,
+            value: Some(value.clone()),
+            previous: None,
+        };
+        let apply = |value| cache.decode(event(value), None).new.expect("an object");
+        let shares = |object: &Object| std::ptr::eq(object.meta(), draft.at_revision(7).meta());
+
+        let expected = cache.expect(&draft);
+        let copy = bytes::Bytes::copy_from_slice(draft.stored());
+        assert!(!shares(&apply(&copy)), "the same text from elsewhere is read");
+        let own = apply(draft.stored());
+        assert!(shares(&own) && own.revision() == 7);
+        drop(expected);
+
+        drop(cache.expect(&draft));
+        assert!(!shares(&apply(draft.stored())), "a write that is over is expected no more");
+        assert!(cache.drafts.lock().is_empty());
     }
 }

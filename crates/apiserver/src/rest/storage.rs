@@ -4,10 +4,9 @@ use std::borrow::Borrow;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::Bytes;
 use hops::Hop;
 use machinery::Value;
-use machinery::object::{self, Object};
+use machinery::object::{Draft, Object};
 use machinery::status::ApiError;
 use store::{Expect, Op, Outcome, Txn};
 
@@ -73,14 +72,15 @@ impl Api {
         value: &Value,
         dry_run: bool,
     ) -> Result<Option<Arc<Object>>, ApiError> {
-        let encoded = object::encode(value);
+        let draft = draft(resource, value)?;
         if dry_run {
             let taken = self.read(resource, key).await?.is_some();
-            return if taken { Ok(None) } else { self.decode(resource, encoded, 0).map(Some) };
+            return Ok((!taken).then(|| Arc::new(draft.at_revision(0))));
         }
-        let op = Op::Put { value: encoded.clone(), ttl: resource.ttl };
+        let _expected = resource.cache.expect(&draft);
+        let op = Op::Put { value: draft.stored().clone(), ttl: resource.ttl };
         match self.commit(resource, key, Expect::Absent, op, "create", value).await? {
-            Outcome::Committed(revision) => self.decode(resource, encoded, revision).map(Some),
+            Outcome::Committed(revision) => Ok(Some(Arc::new(draft.at_revision(revision)))),
             Outcome::Conflict(_) => Ok(None),
         }
     }
@@ -118,30 +118,32 @@ impl Api {
             Change::Keep => return Ok(Swapped::Done(Changed::Now(old.clone()))),
             Change::Delete => None,
             Change::Put(new) => {
-                let encoded = object::encode(new.borrow());
+                let draft = draft(resource, new.borrow())?;
                 // A write that changes nothing must not take a revision: controllers would wake each other for ever.
                 // Unless it is stored with a key that has been replaced: then this is how it gets the new one.
-                if encoded == *old.stored() && !self.stale(resource, key).await? {
+                if draft.stored() == old.stored() && !self.stale(resource, key).await? {
                     return Ok(Swapped::Done(Changed::Now(old.clone())));
                 }
-                Some(encoded)
+                Some(draft)
             }
         };
         let outcome = if dry_run {
             Outcome::Committed(old.revision())
         } else {
+            let _expected = new.as_ref().map(|draft| resource.cache.expect(draft));
             let (op, verb) = match &new {
-                Some(encoded) => (Op::Put { value: encoded.clone(), ttl: resource.ttl }, "update"),
+                Some(draft) => (Op::Put { value: draft.stored().clone(), ttl: resource.ttl }, "update"),
                 None => (Op::Delete, "delete"),
             };
             self.commit(resource, key, Expect::At(old.revision()), op, verb, old_tree).await?
         };
         Ok(match (outcome, new) {
-            (Outcome::Committed(at), Some(encoded)) => Swapped::Done(Changed::Now(self.decode(resource, encoded, at)?)),
+            (Outcome::Committed(at), Some(draft)) => Swapped::Done(Changed::Now(Arc::new(draft.at_revision(at)))),
             (Outcome::Committed(at), None) => Swapped::Done(Changed::Deleted(Arc::new(old.at_revision(at)))),
             (Outcome::Conflict(None), _) => Swapped::Raced(None),
             (Outcome::Conflict(Some(record)), _) => {
-                Swapped::Raced(Some(self.decode(resource, record.value, record.revision)?))
+                let other = Object::from_stored(record.value, record.revision, resource.cache.fields());
+                Swapped::Raced(Some(Arc::new(other.map_err(ApiError::internal)?)))
             }
         })
     }
@@ -169,10 +171,10 @@ impl Api {
         hop.end(machinery::value::text(value, "metadata.uid"), owner(value), revision);
         Ok(outcome)
     }
+}
 
-    fn decode(&self, resource: &Resource, encoded: Bytes, revision: u64) -> Result<Arc<Object>, ApiError> {
-        Object::from_stored(encoded, revision, resource.cache.fields()).map(Arc::new).map_err(ApiError::internal)
-    }
+fn draft(resource: &Resource, value: &Value) -> Result<Draft, ApiError> {
+    Draft::new(value, resource.cache.fields()).map_err(ApiError::internal)
 }
 
 /// The uid of the object's controller.

@@ -84,7 +84,7 @@ async fn latencies(mut chunks: Chunks, count: usize, epoch: Instant) -> Result<V
 }
 
 fn sent_at(line: &[u8]) -> Option<Duration> {
-    let at = line.windows(SENT.len()).position(|window| window == SENT)? + SENT.len();
+    let at = memchr::memmem::find(line, SENT)? + SENT.len();
     let digits: String =
         line[at..].iter().take_while(|byte| byte.is_ascii_digit()).map(|byte| char::from(*byte)).collect();
     digits.parse().ok().map(Duration::from_nanos)
