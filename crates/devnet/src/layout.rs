@@ -50,6 +50,9 @@ pub struct Layout {
     pub machines: Vec<Machine>,
     /// Whether they may reach what is outside this host, by the host's own address.
     pub outside: bool,
+    /// Whether the machines know of no network that they share, as in many clouds: each has a single address, and only a
+    /// tunnel leads to what is behind another.
+    pub apart: bool,
     /// Further ranges of the cluster, such as its pods': nothing for them leaves the host.
     pub inside: Vec<Ipv4Net>,
 }
@@ -80,6 +83,7 @@ impl Layout {
             range: range.trunc(),
             machines,
             outside,
+            apart: false,
             inside: Vec::new(),
         })
     }
@@ -109,11 +113,11 @@ impl Layout {
 
     /// Sets up a machine from inside; for `ip -netns … -batch`.
     pub(crate) fn furnish(&self, machine: &Machine) -> String {
-        let mut out = format!(
-            "link set lo up\nlink set eth0 up\naddr add {}/{} dev eth0\n",
-            machine.address,
-            self.range.prefix_len()
-        );
+        let prefix = if self.apart { 32 } else { self.range.prefix_len() };
+        let mut out = format!("link set lo up\nlink set eth0 up\naddr add {}/{prefix} dev eth0\n", machine.address);
+        if self.apart {
+            let _ = writeln!(out, "route add {} dev eth0 src {}", self.range, machine.address);
+        }
         if self.outside {
             let _ = writeln!(out, "route add default via {}", self.host());
         }
@@ -194,6 +198,16 @@ mod tests {
         layout.inside.push("10.244.0.0/16".parse().unwrap());
         assert!(layout.make().contains(&format!("route replace unreachable 10.244.0.0/16 metric {}\n", metric("dev"))));
         assert_ne!(metric("dev"), metric("test"));
+    }
+
+    #[test]
+    fn machines_that_are_apart_share_no_network_but_reach_each_other() {
+        let mut layout = Layout::new("dev", 2, "198.18.0.0/24".parse().unwrap(), false).unwrap();
+        assert!(layout.furnish(&layout.machines[0]).contains("addr add 198.18.0.11/24 dev eth0\n"));
+        layout.apart = true;
+        let furnished = layout.furnish(&layout.machines[0]);
+        assert!(furnished.contains("addr add 198.18.0.11/32 dev eth0\n"), "{furnished}");
+        assert!(furnished.contains("route add 198.18.0.0/24 dev eth0 src 198.18.0.11\n"), "{furnished}");
     }
 
     #[test]

@@ -21,6 +21,7 @@ use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 
 use crate::component::Failure;
+use crate::parts::agent::PodNetwork;
 use host::Host;
 
 /// Where clusters are, unless told otherwise.
@@ -57,9 +58,9 @@ enum Command {
         /// Addresses for Services.
         #[arg(long, value_name = "CIDR", default_value = "10.96.0.0/16")]
         service_cluster_ip_range: Ipv4Net,
-        /// How pods on other nodes are reached: host-gw or vxlan.
+        /// How pods on other nodes are reached: host-gw, with all nodes on one link, or vxlan, with nodes that share none.
         #[arg(long, value_name = "HOW", default_value = "host-gw")]
-        pod_network: crate::parts::agent::PodNetwork,
+        pod_network: PodNetwork,
         /// An image archive that every node shall have; may be given several times.
         #[arg(long = "image", value_name = "ARCHIVE")]
         images: Vec<PathBuf>,
@@ -112,6 +113,8 @@ struct Made {
 impl Made {
     fn layout(&self) -> Result<Layout, Failure> {
         let mut layout = Layout::new(&self.name, self.nodes, self.range.parse()?, false)?;
+        // On a link that all share there would be no tunnel.
+        layout.apart = self.pod_network == PodNetwork::Vxlan.to_string();
         layout.inside = vec![self.cluster_cidr.parse()?, self.service_range.parse()?];
         Ok(layout)
     }
@@ -224,7 +227,7 @@ mod tests {
         let host = Host::new(directory.path(), made).expect("a cluster");
         let again = Host::open(directory.path(), "dev").expect("no error").expect("the cluster");
         assert_eq!(again.layout, host.layout);
-        assert_eq!(again.layout.inside.len(), 2);
+        assert!(again.layout.inside.len() == 2 && again.layout.apart);
         assert_eq!(Host::of_node(directory.path(), "dev-2").expect("the cluster").layout, host.layout);
         std::fs::write(directory.path().join("file"), "").expect("a file");
         for unknown in ["dev-3", "dev", "other-1", "../dev-1", "file-1"] {

@@ -27,9 +27,20 @@ pub struct Dev {
 impl Dev {
     /// Makes a cluster whose name and addresses no other test on this machine has.
     pub fn up(nodes: u8) -> Self {
+        Self::make('t', nodes, &[])
+    }
+
+    /// One whose nodes share no link: pods reach each other through a tunnel.
+    pub fn tunnelled(nodes: u8) -> Self {
+        Self::make('v', nodes, &["--pod-network", "vxlan"])
+    }
+
+    /// The letter tells clusters of one test process apart.
+    fn make(letter: char, nodes: u8, further: &[&str]) -> Self {
         let home = tempfile::tempdir().expect("a directory");
         let id = std::process::id();
-        let (name, octet) = (format!("t{}", id % 1_000_000), u8::try_from(id % 250).expect("below 250"));
+        let place = (id * 2 + u32::from(letter == 'v')) % 250;
+        let (name, octet) = (format!("{letter}{}", id % 1_000_000), u8::try_from(place).expect("below 250"));
         let kubeconfig = home.path().join(format!("{name}/{name}-1/data/admin.kubeconfig"));
         let kubectl = Kubectl::new(&kubeconfig, home.path());
         let dev = Self { home, name, octet, kubectl };
@@ -43,6 +54,7 @@ impl Dev {
             &[
                 &["up", "--name", &dev.name, "--nodes", &count, "--range", &range, "--image", &archive, grace][..],
                 &more,
+                further,
             ]
             .concat(),
         );

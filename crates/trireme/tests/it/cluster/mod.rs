@@ -4,6 +4,7 @@
 
 mod alone;
 mod dev;
+mod tunnel;
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
@@ -29,6 +30,7 @@ async fn services_on_three_nodes() {
     assert_eq!(listed.matches(" running ").count(), 3, "{listed}");
     deploy(&dev).await;
     by_name_across_nodes(&dev).await;
+    names_of_pods(&dev).await;
     from_outside(&dev).await;
     datagrams(&dev).await;
     affinity(&dev).await;
@@ -95,6 +97,8 @@ async fn deploy(dev: &Dev) {
             "spec": {"nodeName": dev.node(node), "terminationGracePeriodSeconds": 1, "containers": [container]},
         })
     };
+    let mut echo = pod("echo", 3, container("exec nc -ll -p 7 -e cat", &json!({})));
+    (echo["spec"]["hostname"], echo["spec"]["subdomain"]) = (json!("one"), json!("peers"));
     let mut hosted = deployment["spec"]["template"]["spec"]["containers"][0].clone();
     hosted.as_object_mut().expect("a map").remove("lifecycle");
     let items = [
@@ -106,7 +110,9 @@ async fn deploy(dev: &Dev) {
         pod("client-1", 1, container("while sleep 1; do :; done", &json!({}))),
         pod("client-2", 2, container("while sleep 1; do :; done", &json!({}))),
         pod("hosted", 2, hosted),
-        pod("echo", 3, container("exec nc -ll -p 7 -e cat", &json!({}))),
+        echo,
+        service("peers", json!({"clusterIP": "None", "selector": {"app": "echo"}, "ports": [{"port": 7}]})),
+        service("elsewhere", json!({"type": "ExternalName", "externalName": "web.default.svc.cluster.local"})),
     ];
     let list = json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
     dev.kubectl.run_with(&["apply", "-f", "-"], &list).await;
@@ -143,6 +149,28 @@ async fn by_name_across_nodes(dev: &Dev) {
         assert_eq!(ask(dev, client, "http://web/", 60).await, pods, "by its short name, from {client}");
     }
     assert!(pods.is_superset(&ask(dev, "client-1", "http://web.default.svc.cluster.local/", 3).await));
+}
+
+/// Names of single pods, of other names and of addresses, as a pod asks for them; and a pod that asks for itself.
+async fn names_of_pods(dev: &Dev) {
+    step("names of pods, and a pod that reaches itself through its Service");
+    let echo = dev.client().get::<Pod>("default", "echo").await.expect("a pod");
+    let address = echo.status.and_then(|status| status.pod_ip).expect("an address");
+    let web = cluster_ip(dev, "web").await;
+    let dashed = format!("{}.default.pod.cluster.local", address.replace('.', "-"));
+    for (name, answer) in [
+        ("peers.default.svc.cluster.local", address.as_str()),
+        ("one.peers.default.svc.cluster.local", address.as_str()),
+        (dashed.as_str(), address.as_str()),
+        ("elsewhere.default.svc.cluster.local", "canonical name = web.default.svc.cluster.local"),
+        ("elsewhere.default.svc.cluster.local", web.as_str()),
+        (web.as_str(), "name = web.default.svc.cluster.local"),
+    ] {
+        let script = format!("until nslookup {name} 2>&1 | grep -F '{answer}'; do sleep 0.1; done");
+        dev.patiently(&["exec", "client-2", "--", "busybox", "timeout", "30", "sh", "-c", &script]).await;
+    }
+    let pod = pods(dev).await.into_iter().next().expect("a pod");
+    assert!(ask(dev, &pod, "http://web/", 40).await.contains(&pod), "{pod} reaches itself");
 }
 
 async fn cluster_ip(dev: &Dev, name: &str) -> String {
@@ -430,8 +458,8 @@ async fn rejoining_and_renewal(dev: &Dev) {
 async fn exec(dev: &Dev, pod: &str) {
     let started = std::time::Instant::now();
     loop {
-        let output = dev.kubectl.output(&["exec", pod, "--", "hostname"], "").await;
-        if output.success && output.stdout.trim() == pod {
+        let output = dev.kubectl.output(&["exec", pod, "--", "true"], "").await;
+        if output.success {
             return;
         }
         assert!(started.elapsed() < dev::PATIENCE, "{}{}{}", output.stdout, output.stderr, dev.logs());
