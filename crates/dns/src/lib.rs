@@ -144,6 +144,18 @@ impl Bound {
         self.server.metrics.clone()
     }
 
+    /// Answers the cluster's names until told to end. Services with their slices may come from informers of others, who read
+    /// them too; namespaces are nobody else's affair on a node.
+    pub async fn run(
+        self,
+        services: &Informers,
+        namespaces: &Informers,
+        shutdown: CancellationToken,
+    ) -> Result<(), Error> {
+        let sources = watch::Sources::feed(services, namespaces, self.zone());
+        self.serve(async move { sources.synced().await }, shutdown).await
+    }
+
     /// Answers until told to end, from a zone that `complete` finishes.
     pub async fn serve(self, complete: impl Future<Output = ()>, shutdown: CancellationToken) -> Result<(), Error> {
         let mut tasks = JoinSet::new();
@@ -171,9 +183,7 @@ impl Bound {
 
 /// Answers the cluster's names until told to end.
 pub async fn run(config: Config, informers: &Informers, shutdown: CancellationToken) -> Result<(), Error> {
-    let bound = bind(&config).await?;
-    let sources = watch::Sources::feed(informers, bound.zone());
-    bound.serve(async move { sources.synced().await }, shutdown).await
+    bind(&config).await?.run(informers, informers, shutdown).await
 }
 
 /// Puts an address on the loopback interface. Already there is no error.

@@ -33,10 +33,10 @@ struct Builder {
 
 impl Sources {
     /// Starts to keep the zone.
-    pub fn feed(informers: &Informers, zone: Arc<RwLock<Zone>>) -> Self {
+    pub fn feed(informers: &Informers, of_namespaces: &Informers, zone: Arc<RwLock<Zone>>) -> Self {
         let services = informers.of::<Service>();
         let slices = informers.of::<EndpointSlice>();
-        let namespaces = informers.of::<Namespace>();
+        let namespaces = of_namespaces.of::<Namespace>();
         slices.add_index(BY_SERVICE, |slice| service_of(slice).map(|key| key.to_string()).into_iter().collect());
         let builder = Arc::new(Builder {
             services: services.clone(),

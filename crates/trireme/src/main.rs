@@ -17,6 +17,7 @@ mod store;
 mod token;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser as _;
 
@@ -26,6 +27,9 @@ use component::Failure;
 /// glibc's arenas bloat under many small, short-lived allocations from several threads.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// By then a start is over, whatever is started.
+const STARTED: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -69,5 +73,15 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .thread_name("trireme")
         .enable_all()
         .build();
-    runtime.map_err(|error| format!("cannot start the runtime: {error}").into())
+    let runtime = runtime.map_err(|error| format!("cannot start the runtime: {error}"))?;
+    runtime.spawn(settle());
+    Ok(runtime)
+}
+
+/// What only the start needed goes, once it is over. A command that ends before never comes here.
+async fn settle() {
+    tokio::time::sleep(STARTED).await;
+    if let Err(error) = ::node::process::release_code() {
+        tracing::debug!("memory of the start is kept: {error}");
+    }
 }

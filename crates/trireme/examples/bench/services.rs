@@ -1,7 +1,8 @@
-//! Services: from a ready endpoint to the first packet, what a change costs, names per second, and what a node keeps in memory.
+//! Services: from a ready pod to the first packet, what a change costs, names per second, and what a node keeps in memory.
 //!
-//! The proxy runs in a network namespace of its own, a process like on any node, against a real API server. What answers
-//! behind the Service is a listener in that namespace, so the figures hold no container's start.
+//! The proxy runs in a network namespace of its own, a process like on any node, against a real API server with its
+//! controllers. A pod becomes ready when its status says so; what answers at its address is a listener in that namespace, so
+//! the figures hold the whole way of the news, and no container's start.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd as _;
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 use client::{Client, Config};
 use devnet::Layout;
 use futures::{StreamExt as _, TryStreamExt as _};
-use k8s_openapi::api::core::v1::{Node, Service};
+use k8s_openapi::api::core::v1::{Node, Pod, PodStatus, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde_json::json;
 
@@ -65,8 +66,9 @@ async fn packets(layout: &Layout) -> Result<(), Failure> {
     let (host, machine) = (layout.host().to_string(), &layout.machines[0]);
     let data = directory.path().join("data");
     let server = Command::new(binary())
-        .args(["server", "--bind-address", &host, "--disable-agent", "--disable-controller-manager"])
-        .args(["--disable-scheduler", "--disable-service-lb", "--data-dir"])
+        .args(["server", "--bind-address", &host, "--disable-agent", "--disable-scheduler", "--disable-service-lb"])
+        // No kubelet says that the node lives.
+        .args(["--node-monitor-grace-period", "86400", "--data-dir"])
         .arg(&data)
         .stderr(Stdio::null())
         .spawn()?;
@@ -91,21 +93,27 @@ async fn packets(layout: &Layout) -> Result<(), Failure> {
     let proxy = Running(proxy);
 
     let mut made = 0;
+    let mut medians = Vec::new();
     for (count, wanted) in [(10, 50.0), (5_000, 150.0)] {
         fill(&client, made..count).await?;
         made = count;
-        let mut moved = first_packets(layout, &client, &format!("target-{count}")).await?;
+        let mut moved = ready_to_first_packet(layout, &client, &format!("pod-{count}")).await?;
         Line::new("ready_to_first_packet")
             .figure("services", f64::from(count))
             .figure("endpoints", f64::from(count * ENDPOINTS))
             .latencies(&mut moved)
             .at_most("p50_ms", wanted)
             .print();
-        let mut latencies = connections(layout, &client, &format!("target-{count}")).await?;
+        let mut latencies = connections(layout, &client, &format!("pod-{count}")).await?;
+        latencies.sort_unstable();
+        medians.push(latencies[latencies.len() / 2].as_secs_f64());
         Line::new("service_connect").figure("services", f64::from(count)).latencies(&mut latencies).print();
     }
+    // The same however many there are, but for what the machine does besides.
+    Line::new("service_connect_growth").figure("ratio", medians[1] / medians[0]).at_most("ratio", 1.5).print();
+    endpoint_changes(layout, &client, "changing", 1).await?;
     let before = processor(proxy.0.id())?;
-    let changes = first_packets(layout, &client, "target-5000").await?.len() * 2;
+    let changes = endpoint_changes(layout, &client, "changing", TIMES).await?;
     let spent = processor(proxy.0.id())? - before;
     Line::new("endpoint_change")
         .figure("services", f64::from(made))
@@ -158,8 +166,65 @@ async fn fill(client: &Client, numbers: std::ops::Range<u32>) -> Result<(), Fail
     futures::stream::iter(numbers).map(make).buffer_unordered(32).try_collect::<()>().await
 }
 
-/// The time from an endpoint's becoming ready to the first connection through its Service.
-async fn first_packets(layout: &Layout, client: &Client, name: &str) -> Result<Vec<Duration>, Failure> {
+/// A Service with a selector, and the one pod that it selects.
+async fn pod(layout: &Layout, client: &Client, name: &str) -> Result<(Service, Pod), Failure> {
+    let machine = &layout.machines[0];
+    let mut service = service(name)?;
+    service.spec.get_or_insert_default().selector = Some([("app".to_owned(), name.to_owned())].into());
+    let service = client.create(&service).await?;
+    let pod: Pod = serde_json::from_value(json!({
+        "metadata": {"name": name, "namespace": "default", "labels": {"app": name}},
+        "spec": {
+            "nodeName": machine.name, "automountServiceAccountToken": false,
+            "containers": [{"name": "main", "image": "none", "ports": [{"containerPort": PORT}]}],
+        },
+    }))?;
+    let begun = Instant::now();
+    loop {
+        match client.create(&pod).await {
+            // The namespace's service account is made by a controller.
+            Err(error) if error.code() == Some(403) && begun.elapsed() < Duration::from_secs(60) => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            made => return Ok((service, made?)),
+        }
+    }
+}
+
+/// What a kubelet says of a pod.
+fn status(layout: &Layout, ready: bool) -> Result<PodStatus, Failure> {
+    let address = layout.machines[0].address;
+    let ready = if ready { "True" } else { "False" };
+    Ok(serde_json::from_value(json!({
+        "phase": "Running", "podIP": address, "podIPs": [{"ip": address}],
+        "conditions": [{"type": "Ready", "status": ready}, {"type": "ContainersReady", "status": ready}],
+    }))?)
+}
+
+/// The time from a pod's becoming ready to the first connection through its Service.
+async fn ready_to_first_packet(layout: &Layout, client: &Client, name: &str) -> Result<Vec<Duration>, Failure> {
+    let (service, mut pod) = pod(layout, client, name).await?;
+    let target = address(&service)?;
+    let mut latencies = Vec::new();
+    for _ in 0..TIMES {
+        let refused = inside(layout, move || while TcpStream::connect(target).is_ok() {});
+        pod.status = Some(status(layout, false)?);
+        pod = client.update_status(&pod).await?;
+        join(refused).await?;
+        pod.status = Some(status(layout, true)?);
+        let begun = Instant::now();
+        pod = client.update_status(&pod).await?;
+        let answered = inside(layout, move || {
+            while TcpStream::connect(target).is_err() {}
+            Instant::now()
+        });
+        latencies.push(join(answered).await?.duration_since(begun));
+    }
+    Ok(latencies)
+}
+
+/// Switches an endpoint on and off again so many times, each time seen in the packets; how many changes that were.
+async fn endpoint_changes(layout: &Layout, client: &Client, name: &str, times: usize) -> Result<usize, Failure> {
     let made = match client.get::<Service>("default", name).await {
         Err(error) if error.is_not_found() => client.create(&service(name)?).await?,
         found => found?,
@@ -170,22 +235,14 @@ async fn first_packets(layout: &Layout, client: &Client, name: &str) -> Result<V
         Err(error) if error.is_not_found() => client.create(&slice(name, &endpoint, false)?).await?,
         found => found?,
     };
-    let mut latencies = Vec::new();
-    for _ in 0..TIMES {
-        let refused = inside(layout, move || while TcpStream::connect(target).is_ok() {});
-        current.endpoints = slice(name, &endpoint, false)?.endpoints;
-        current = client.update(&current).await?;
-        join(refused).await?;
-        current.endpoints = slice(name, &endpoint, true)?.endpoints;
-        let begun = Instant::now();
-        current = client.update(&current).await?;
-        let answered = inside(layout, move || {
-            while TcpStream::connect(target).is_err() {}
-            Instant::now()
-        });
-        latencies.push(join(answered).await?.duration_since(begun));
+    for _ in 0..times {
+        for ready in [true, false] {
+            current.endpoints = slice(name, &endpoint, ready)?.endpoints;
+            current = client.update(&current).await?;
+            join(inside(layout, move || while TcpStream::connect(target).is_ok() != ready {})).await?;
+        }
     }
-    Ok(latencies)
+    Ok(times * 2)
 }
 
 /// The time a connection takes when nothing changes.
@@ -299,8 +356,8 @@ async fn memory() -> Result<(), Failure> {
         let home = directory.path().join(CLUSTER);
         let client = connect(&home.join(format!("{CLUSTER}-1/data/admin.kubeconfig"))).await?;
         fill(&client, 0..500).await?;
-        // Freed pages go back within a second or two.
-        tokio::time::sleep(Duration::from_secs(5)).await;
+        // Freed pages go back within a second or two, those of the start's code ten seconds after it.
+        tokio::time::sleep(Duration::from_secs(15)).await;
         let pid = std::fs::read_to_string(home.join(format!("{CLUSTER}-2/trireme.pid")))?;
         resident_megabytes(pid.split_whitespace().next().ok_or("no pid")?.parse()?)
     };

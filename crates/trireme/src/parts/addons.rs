@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use serde_json::json;
 
+use super::agent::DNS_METRICS_PORT;
 use crate::component::Failure;
 
 /// Makes the class of volumes in directories of the nodes, the default one until somebody chooses another.
@@ -18,12 +19,14 @@ pub async fn ensure_storage_class(client: &Client) -> Result<(), Failure> {
 /// Makes the `kube-dns` Service where it is missing. It has no selector: every node answers at its address itself.
 pub async fn ensure_dns(client: &Client, address: IpAddr) -> Result<(), Failure> {
     let port = |name: &str, protocol: &str| json!({"name": name, "protocol": protocol, "port": 53, "targetPort": 53});
+    let metrics = DNS_METRICS_PORT;
+    let metrics = json!({"name": "metrics", "protocol": "TCP", "port": metrics, "targetPort": metrics});
     let service: Service = serde_json::from_value(json!({
         "metadata": {
             "name": "kube-dns", "namespace": "kube-system",
             "labels": {"k8s-app": "kube-dns", "kubernetes.io/name": "CoreDNS", "kubernetes.io/cluster-service": "true"},
         },
-        "spec": {"clusterIP": address, "ports": [port("dns", "UDP"), port("dns-tcp", "TCP")]},
+        "spec": {"clusterIP": address, "ports": [port("dns", "UDP"), port("dns-tcp", "TCP"), metrics]},
     }))?;
     let role: ClusterRole = serde_json::from_value(json!({
         "metadata": {"name": "system:coredns"},

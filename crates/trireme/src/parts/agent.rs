@@ -26,6 +26,12 @@ pub const BRIDGE: &str = "cni0";
 pub const KUBELET_PORT: u16 = 10250;
 /// Where the proxy tells whether the node takes Service traffic.
 pub const PROXY_HEALTH_PORT: u16 = 10256;
+/// Where the proxy tells its metrics, on loopback.
+const PROXY_METRICS_PORT: u16 = 10249;
+/// Where cluster DNS tells its metrics, at the address where it answers.
+pub const DNS_METRICS_PORT: u16 = 9153;
+/// The port of DNS servers.
+const DNS_PORT: u16 = 53;
 
 /// What the node is told by its administrator.
 #[derive(Debug, Clone, clap::Args)]
@@ -47,6 +53,15 @@ pub struct Options {
     /// How pods on other nodes are reached.
     #[arg(long, value_name = "HOW", default_value = "host-gw")]
     pub pod_network: PodNetwork,
+    /// Which of the node's addresses take NodePort traffic: CIDRs, `primary` or `all` [default: all but loopback].
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub nodeport_addresses: Vec<proxy::NodePortAddress>,
+    /// Who knows names that are not the cluster's [default: the servers of /etc/resolv.conf].
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',', value_parser = server)]
+    pub dns_upstreams: Vec<SocketAddr>,
+    /// Who knows the names under a domain, as corp.example=10.0.0.53,10.0.0.54; may be given several times.
+    #[arg(long, value_name = "DOMAIN=ADDRESS", value_parser = stub_domain)]
+    pub dns_stub_domain: Vec<(String, Vec<SocketAddr>)>,
     /// The most pods on this node.
     #[arg(long, value_name = "NUMBER", default_value_t = 110)]
     pub max_pods: u32,
@@ -148,15 +163,18 @@ pub async fn run(
         cluster_cidrs: vec![cluster.pods],
         service_cidrs: vec![cluster.services],
         served_here: BTreeSet::from([cluster.dns]),
+        node_port_addresses: options.nodeport_addresses.clone(),
         healthz_address: Some(SocketAddr::new(address, PROXY_HEALTH_PORT)),
+        metrics_address: Some(SocketAddr::from(([127, 0, 0, 1], PROXY_METRICS_PORT))),
         ..proxy::Config::new(&name)
     };
     let dns = dns::Config {
         domain: cluster.domain.clone(),
         claim: true,
-        upstreams: upstreams(cluster.dns),
+        upstreams: upstreams(&options.dns_upstreams, cluster.dns),
+        stub_domains: options.dns_stub_domain.clone(),
         ranges: vec![cluster.pods, cluster.services],
-        ..dns::Config::new(vec![SocketAddr::new(cluster.dns, 53)])
+        ..dns::Config::new(vec![SocketAddr::new(cluster.dns, DNS_PORT)])
     };
     let mode = match options.pod_network {
         PodNetwork::HostGw => podnet::Mode::HostGw,
@@ -195,16 +213,38 @@ pub async fn run(
         let source = kubelet::configuration::static_url(url, headers, None);
         kubelet.static_url = Some(source.map_err(|why| format!("--manifest-url: {why}"))?);
     }
+    let namespaces = Informers::new(clients.dns);
     let ended = tokio::try_join!(
         async { podnet::run(podnet, &informers, stop.clone()).await.map_err(Failure::from) },
         async { proxy::run(proxy, &informers, stop.clone()).await.map_err(Failure::from) },
-        async { dns::run(dns, &Informers::new(clients.dns), stop.clone()).await.map_err(Failure::from) },
+        names(dns, &informers, &namespaces, stop.clone()),
         async { kubelet::run(kubelet, clients.kubelet, runtime, cgroups, stop.clone()).await.map_err(Failure::from) },
     );
     if let Some(containerd) = supervised {
         containerd.release();
     }
     ended.map(|_| ())
+}
+
+/// Cluster DNS and its metrics. What the proxy watches too is watched once for both.
+async fn names(
+    config: dns::Config,
+    services: &Informers,
+    namespaces: &Informers,
+    stop: CancellationToken,
+) -> Result<(), Failure> {
+    let bound = dns::bind(&config).await?;
+    let metrics = bound.metrics();
+    let page = move |path: &str| match path {
+        "/metrics" => proxy::http::text(metrics.render()),
+        _ => proxy::http::not_found(),
+    };
+    let addresses = bound.addresses().into_iter().map(|at| SocketAddr::new(at.ip(), DNS_METRICS_PORT));
+    let pages = addresses.map(|address| proxy::http::serve_at(address, page.clone()));
+    tokio::select! {
+        ended = bound.run(services, namespaces, stop) => Ok(ended?),
+        _ = futures::future::join_all(pages) => unreachable!("pages are served for ever"),
+    }
 }
 
 /// The container runtime: the one that is named, or a containerd of our own with the images it needs.
@@ -246,10 +286,28 @@ pub fn containerd_config(dir: &Path, conf_dir: &Path) -> Result<containerd::Conf
     })
 }
 
-/// The host's own name servers, without ourselves.
-fn upstreams(own: IpAddr) -> Vec<SocketAddr> {
-    let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
-    dns::nameservers(&text).into_iter().filter(|server| server.ip() != own).collect()
+/// The name servers that were given, or else the host's own; never ourselves.
+fn upstreams(given: &[SocketAddr], own: IpAddr) -> Vec<SocketAddr> {
+    let all = if given.is_empty() {
+        dns::nameservers(&std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default())
+    } else {
+        given.to_vec()
+    };
+    all.into_iter().filter(|server| server.ip() != own).collect()
+}
+
+/// A name server, with or without its port.
+fn server(text: &str) -> Result<SocketAddr, String> {
+    let alone = || text.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, DNS_PORT));
+    text.parse().ok().or_else(alone).ok_or_else(|| "give an address such as 10.0.0.53 or 10.0.0.53:5353".to_owned())
+}
+
+fn stub_domain(text: &str) -> Result<(String, Vec<SocketAddr>), String> {
+    let (domain, servers) = text.split_once('=').ok_or("give a domain and its servers, as corp.example=10.0.0.53")?;
+    if domain.is_empty() {
+        return Err("give a domain before the =".to_owned());
+    }
+    Ok((domain.to_owned(), servers.split(',').map(server).collect::<Result<_, _>>()?))
 }
 
 /// The largest packet of pods, where it is not what their bridge would take anyway: the node's link less what a tunnel adds.
@@ -292,4 +350,26 @@ fn labels(pairs: &[String]) -> Result<BTreeMap<String, String>, Failure> {
             None => Err(format!("--node-labels: {pair:?} is not of the form key=value").into()),
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn name_servers_are_read_with_and_without_ports() {
+        assert_eq!(server("192.0.2.1"), Ok(SocketAddr::from(([192, 0, 2, 1], 53))));
+        assert_eq!(server("[2001:db8::1]:5353").map(|s| s.port()), Ok(5353));
+        let (domain, servers) = stub_domain("corp.example=192.0.2.1,192.0.2.2:5353").expect("a stub domain");
+        assert_eq!((domain.as_str(), servers.len(), servers[1].port()), ("corp.example", 2, 5353));
+        for bad in ["corp.example", "=192.0.2.1", "corp.example=", "corp.example=here"] {
+            assert!(stub_domain(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn nobody_is_forwarded_to_ourselves() {
+        let (own, other) = (server("10.96.0.10").expect("ours"), server("192.0.2.1").expect("another"));
+        assert_eq!(upstreams(&[own, other], own.ip()), [other]);
+    }
 }

@@ -2,6 +2,7 @@
 
 mod audit;
 mod auth;
+mod balancer;
 mod cluster;
 mod command;
 mod controllers;
