@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn every_name_of_a_queue_belongs_to_a_controller() {
-        let renamed = crate::names().filter(|&name| queue_name(name) != name).count();
+        let renamed = crate::registry::names().filter(|&name| queue_name(name) != name).count();
         assert_eq!(renamed, 37, "a controller was renamed, or its queue never had another name");
     }
 }

@@ -52,4 +52,4 @@ mod volumeprotection;
 pub use config::{CertificateRequest, Cidr, Config, Network, Signer, TokenSigner};
 pub use error::Error;
 pub use localpath::{Directories, default_storage_class};
-pub use registry::{names, run};
+pub use registry::{enabled_names, is_well, run};

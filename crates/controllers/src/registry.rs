@@ -1,10 +1,13 @@
 //! The table of all controllers, and what runs them.
 
+use std::collections::BTreeSet;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use informer::{Informers, Recorder};
+use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -83,8 +86,14 @@ const ALL: &[Entry] = controllers! {
 const OFF: [&str; 2] = ["bootstrap-signer-controller", "token-cleaner-controller"];
 
 /// The names that `--controllers` knows.
-pub fn names() -> impl Iterator<Item = &'static str> {
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     ALL.iter().map(|entry| entry.name)
+}
+
+/// The names of those that a list such as `*,-foo` switches on.
+pub fn enabled_names(list: &[String]) -> Result<Vec<&'static str>, Error> {
+    let list = canonical(list)?;
+    Ok(names().filter(|name| enabled(&list, name)).collect())
 }
 
 /// The list of `--controllers` in today's names; fails on a name that no controller has or had.
@@ -132,12 +141,16 @@ pub async fn run(config: Config, stop: CancellationToken) -> Result<(), Error> {
         };
         running.spawn(told(entry.name, (entry.start)(context)));
     }
-    while let Some(ended) = running.join_next().await {
-        if let Err(error) = ended {
-            tracing::error!(%error, "a controller ended before its time");
-        }
-    }
+    while running.join_next().await.is_some() {}
     Ok(())
+}
+
+/// Controllers whose start panicked. Their turns may panic and are tried again; a start is not.
+static BROKEN: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+
+/// Whether a controller has not broken down, for checks of health.
+pub fn is_well(name: &str) -> bool {
+    !BROKEN.lock().contains(name)
 }
 
 /// Runs a controller, and says so as long as it does.
@@ -149,8 +162,12 @@ async fn told(name: &'static str, running: BoxFuture<'static, ()>) {
         }
     }
     metrics::RUNNING.set(&[name, MANAGER], 1.0);
+    BROKEN.lock().remove(name);
     let _told = Told(name);
-    running.await;
+    if AssertUnwindSafe(running).catch_unwind().await.is_err() {
+        tracing::error!(controller = name, "a controller broke down and ends before its time");
+        BROKEN.lock().insert(name);
+    }
 }
 
 #[cfg(test)]
@@ -177,5 +194,27 @@ mod tests {
         let error = canonical(&list(&["-nothing"])).expect_err("no such controller");
         assert_eq!(error.to_string(), "\"nothing\" is not in the list of known controllers");
         assert!(canonical(&list(&[""])).is_err());
+    }
+
+    async fn broken() {
+        panic!("on purpose");
+    }
+
+    #[tokio::test]
+    async fn a_controller_that_breaks_down_is_told_of_until_it_runs_again() {
+        let shown = || metrics::RUNNING.value(&["registry-test", MANAGER]);
+        told("registry-test", async move { assert_eq!(shown(), Some(1.0), "it says that it runs") }.boxed()).await;
+        assert_eq!((shown(), is_well("registry-test")), (Some(0.0), true), "an end is no breakdown");
+        told("registry-test", broken().boxed()).await;
+        assert_eq!((shown(), is_well("registry-test")), (Some(0.0), false));
+        told("registry-test", async {}.boxed()).await;
+        assert!(is_well("registry-test"));
+    }
+
+    #[test]
+    fn a_list_names_what_it_switches_on() {
+        let list: Vec<String> = ["deployment", "-replicaset"].map(str::to_owned).to_vec();
+        assert_eq!(enabled_names(&list).expect("both are known"), ["deployment-controller"]);
+        assert!(enabled_names(&["nothing".to_owned()]).is_err());
     }
 }

@@ -144,8 +144,9 @@ impl<S: Source> Reflector<S> {
         if self.streaming {
             match self.read_by_stream().await {
                 Ok(state) => return Ok(state),
-                // Servers before streaming lists reject the parameter; any other error is of the moment.
-                Err(error) if matches!(error.code(), Some(400 | 422)) => self.streaming = false,
+                // Servers before streaming lists reject the parameter, and those whose etcd is too old for them fail. Whatever the reason is, a list may do;
+                // if it does not, it says why.
+                Err(error) if matches!(error.code(), Some(400 | 422 | 500 | 501)) => self.streaming = false,
                 Err(error) => return Err(error),
             }
         }
@@ -357,6 +358,19 @@ mod tests {
         .await;
         assert_eq!(calls, ["watch from nothing", "list after ", "list after page2", "watch from 4"]);
         assert_eq!(cached, ["a@1", "b@2"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_fails_to_stream_a_list_is_read_by_pages() {
+        let failure = ApiError::internal("the required storage feature RequestWatchProgress is disabled");
+        let (calls, cached, _) = play(vec![
+            Answer::Watch(vec![Err(failure)], false),
+            Answer::List(vec![object("a", 1)], 4, None),
+            Answer::Watch(vec![], true),
+        ])
+        .await;
+        assert_eq!(calls, ["watch from nothing", "list after ", "watch from 4"]);
+        assert_eq!(cached, ["a@1"]);
     }
 
     #[tokio::test(start_paused = true)]

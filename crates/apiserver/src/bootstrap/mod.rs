@@ -43,6 +43,7 @@ pub async fn run(api: &Api, advertise: IpAddr, port: u16) -> Result<(), ApiError
     all(api, namespaces).await?;
     let mut rest = objects::rbac();
     rest.extend(objects::priority_classes());
+    rest.push(objects::token_tracking(&api.now()));
     rest.extend(flow_control::objects(&api.now()));
     rest.extend(objects::service_cidr(&api.allocator.service_range.to_string()));
     rest.extend(objects::kubernetes_service(&api.allocator.service_range.at(1).to_string(), advertise, port));

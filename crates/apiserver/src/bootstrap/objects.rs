@@ -62,6 +62,21 @@ pub fn service_cidr(range: &str) -> Vec<Wanted> {
     }]
 }
 
+/// Since which day the use of tokens in Secrets is noted: tokens without a note may have been used before.
+pub fn token_tracking(now: &str) -> Wanted {
+    let today = now.split_once('T').map_or(now, |(day, _)| day);
+    Wanted {
+        group: "",
+        plural: "configmaps",
+        object: json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "kube-apiserver-legacy-service-account-token-tracking", "namespace": "kube-system"},
+            "data": {"since": today},
+        }),
+        repair: Repair::Never,
+    }
+}
+
 /// The Service by which pods reach the API server, its address, and its endpoints.
 pub fn kubernetes_service(ip: &str, advertise: IpAddr, port: u16) -> Vec<Wanted> {
     let family = if advertise.is_ipv4() { "IPv4" } else { "IPv6" };

@@ -1,4 +1,4 @@
-//! The network transport: one multiplexed HTTP/2 connection where the server speaks it, pooled HTTP/1.1 ones elsewhere.
+//! The network transport: multiplexed HTTP/2 connections where the server speaks it, pooled HTTP/1.1 ones elsewhere.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -12,8 +12,8 @@ use http_body_util::{BodyExt as _, BodyStream, Full};
 use hyper_util::client::legacy::Client as Pool;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use machinery::rest::{Body, Payload, Request, Response};
-use parking_lot::RwLock;
 
+use super::lanes::{Lanes, Ticket};
 use super::tls::Connector;
 use crate::config::{self, Config, Credentials, Impersonate};
 use crate::error::Error;
@@ -34,8 +34,7 @@ const MAX_BODY: usize = 64 << 20;
 
 /// A pool of connections to one server.
 pub(crate) struct Https {
-    pool: RwLock<Pool<Connector, Full<Bytes>>>,
-    connector: Connector,
+    lanes: Lanes<Pool<Connector, Full<Bytes>>>,
     authority: Authority,
     /// What stands before `/api`, without a slash at its end.
     prefix: String,
@@ -52,8 +51,7 @@ impl Https {
         let impersonation = config.impersonate.as_ref().map_or_else(|| Ok(HeaderMap::new()), impersonation)?;
         let connector = Connector::new(&config)?;
         Ok(Self {
-            pool: RwLock::new(pool(connector.clone())),
-            connector,
+            lanes: Lanes::new(move || pool(connector.clone())),
             authority,
             prefix: server.path().trim_end_matches('/').to_owned(),
             credentials: config.credentials,
@@ -68,7 +66,7 @@ impl Https {
 
     /// Later requests use new connections; answers that are under way end on the old ones.
     pub(crate) fn reconnect(&self) {
-        *self.pool.write() = pool(self.connector.clone());
+        self.lanes.renew();
     }
 
     pub(crate) async fn send(&self, request: Request) -> Result<Response, Error> {
@@ -83,7 +81,7 @@ impl Https {
             Body::Incoming(read) => read(MAX_BODY).await?,
         };
         let mut tries = 0;
-        let pool = self.pool.read().clone();
+        let (pool, ticket) = self.lanes.take();
         loop {
             if let Some(token) = self.credentials.bearer().await? {
                 head.headers.insert(AUTHORIZATION, token);
@@ -109,7 +107,7 @@ impl Https {
                     let _ = http_body_util::Limited::new(answer.into_body(), 1 << 20).collect().await;
                     tokio::time::sleep(wait).await;
                 }
-                _ => return Ok(answer.map(stream)),
+                _ => return Ok(answer.map(|body| stream(body, ticket))),
             }
         }
     }
@@ -147,10 +145,15 @@ fn retry_after(answer: &http::Response<hyper::body::Incoming>) -> Option<Duratio
     Some(Duration::from_secs(seconds).min(MAX_RETRY_AFTER))
 }
 
-fn stream(body: hyper::body::Incoming) -> Payload {
+/// The answer's body. The ticket is given back when it was read, or is dropped.
+fn stream(body: hyper::body::Incoming, ticket: Ticket) -> Payload {
     let frames = TryStreamExt::map_err(BodyStream::new(body), io::Error::other);
     // Trailers carry nothing for us.
-    Payload::Stream(frames.try_filter_map(|frame| std::future::ready(Ok(frame.into_data().ok()))).boxed())
+    let data = frames.try_filter_map(move |frame| {
+        let _held = &ticket;
+        std::future::ready(Ok(frame.into_data().ok()))
+    });
+    Payload::Stream(data.boxed())
 }
 
 fn impersonation(who: &Impersonate) -> Result<HeaderMap, Error> {

@@ -1,6 +1,7 @@
 //! How a request reaches the server.
 
 mod https;
+mod lanes;
 mod tls;
 
 use std::fmt;

@@ -1,6 +1,5 @@
 //! What is counted of autoscalers.
 
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use informer::Key;
@@ -35,13 +34,6 @@ pub(super) fn computed(metric: &str, current: i32, desired: Option<i32>, took: D
     let labels = [action(current, desired), error, metric];
     metrics::SCALER_METRICS.increment(&labels);
     metrics::SCALER_METRIC_SECONDS.observe(&labels, took.as_secs_f64());
-}
-
-/// So many more autoscalers.
-pub(super) fn came(more: i64) {
-    static COUNT: AtomicI64 = AtomicI64::new(0);
-    let count = COUNT.fetch_add(more, Ordering::Relaxed) + more;
-    metrics::SCALERS.set(&[], count as f64);
 }
 
 #[cfg(test)]

@@ -59,14 +59,11 @@ pub(crate) async fn start(context: Context) {
         resources: Mutex::default(),
     };
     let queue = context.queue();
-    informer::feed(&controller.scalers, &queue, |change| {
-        match change {
-            Change::Added(_) => figures::came(1),
-            Change::Deleted(gone) => {
-                figures::came(-1);
-                shown::SCALER_DESIRED.remove(&[gone.metadata.namespace(), gone.metadata.name()]);
-            }
-            Change::Modified { .. } => {}
+    let all = controller.scalers.clone();
+    informer::feed(&controller.scalers, &queue, move |change| {
+        shown::SCALERS.set(&[], all.len() as f64);
+        if let Change::Deleted(gone) = change {
+            shown::SCALER_DESIRED.remove(&[gone.metadata.namespace(), gone.metadata.name()]);
         }
         // Its own words about itself are no reason to look.
         let same =

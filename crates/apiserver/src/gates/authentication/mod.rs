@@ -11,6 +11,7 @@ pub mod oidc;
 pub mod service_accounts;
 pub mod settings;
 mod token_file;
+pub(crate) mod tracking;
 pub mod webhook;
 
 use std::sync::{Arc, OnceLock};
