@@ -84,7 +84,38 @@ pub struct Macro {
     pub body: Expr,
 }
 
+impl Node {
+    /// What it is made of.
+    pub fn children(&self) -> impl Iterator<Item = &Expr> {
+        let mut children: Vec<&Expr> = Vec::new();
+        match self {
+            Self::Literal(_) | Self::Ident(_) => {}
+            Self::Select { operand, .. } | Self::Has { operand, .. } => children.push(operand),
+            Self::Call { target, args, .. } => children.extend(target.as_deref().into_iter().chain(args)),
+            Self::List(items) => children.extend(items.iter().map(|(item, _)| item)),
+            Self::Map(entries) => children.extend(entries.iter().flat_map(|(key, value, _)| [key, value])),
+            Self::Struct { fields, .. } => children.extend(fields.iter().map(|(_, value, _)| value)),
+            Self::Macro(fold) => {
+                children.extend([&fold.range, &fold.body]);
+                children.extend(&fold.filter);
+            }
+        }
+        children.into_iter()
+    }
+}
+
 impl Expr {
+    /// Whether it looks at a field of a variable anywhere.
+    pub fn selects(&self, variable: &str, wanted: &str) -> bool {
+        let here = match &self.node {
+            Node::Select { operand, field, .. } | Node::Has { operand, field } => {
+                &**field == wanted && matches!(&operand.node, Node::Ident(name) if &**name == variable)
+            }
+            _ => false,
+        };
+        here || self.node.children().any(|child| child.selects(variable, wanted))
+    }
+
     /// Whether it is a variable, a field or an element, and nothing is computed.
     pub fn is_plain_access(&self) -> bool {
         match &self.node {

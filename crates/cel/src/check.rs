@@ -13,6 +13,8 @@ pub struct Declarations {
     variables: Vec<(String, Type)>,
     /// Objects may be built: `Object{...}` and `JSONPatch{...}` of mutations.
     pub builds_objects: bool,
+    /// Fields may be spelled with escapes: `a__dot__b` is the field `a.b`.
+    pub escaped_fields: bool,
 }
 
 impl Declarations {

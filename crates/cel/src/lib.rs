@@ -10,16 +10,20 @@
 
 mod ast;
 mod check;
+mod escape;
 mod eval;
 mod functions;
 mod lex;
 mod parse;
+pub mod policy;
+pub mod schema;
 mod scope;
 mod signatures;
 mod types;
 mod value;
 
 pub use check::Declarations;
+pub use escape::{escape, unescape};
 pub use eval::Fault;
 pub use functions::authz::{Check, Decision, Question, Subject};
 pub use scope::{Composed, Scope};
@@ -27,6 +31,9 @@ pub use types::{ObjectType, Type};
 pub use value::{Kind, Value};
 
 use ast::Expr;
+
+/// What one evaluation may cost, wherever Kubernetes has expressions.
+pub const PER_CALL_LIMIT: u64 = 1_000_000;
 
 /// The longest expression that is read, in characters.
 const MAX_LENGTH: usize = 100_000;
@@ -54,7 +61,7 @@ impl Program {
             ));
         }
         let compiled = on_own_stack(nesting(source) > SHALLOW, || {
-            let expr = parse::parse(source).map_err(|problem| vec![problem])?;
+            let expr = parse::parse(source, declarations.escaped_fields).map_err(|problem| vec![problem])?;
             let output = check::check(&expr, declarations)?;
             Ok(Self { source: source.to_owned(), expr, output })
         });
@@ -81,6 +88,11 @@ impl Program {
             Type::Dyn => !self.expr.is_plain_access(),
             known => known == wanted,
         }
+    }
+
+    /// Whether it looks at a field of a variable anywhere.
+    pub fn selects(&self, variable: &str, field: &str) -> bool {
+        on_own_stack(self.expr.depth > SHALLOW, || self.expr.selects(variable, field))
     }
 
     /// Computes it.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::Problem;
 use crate::ast::{Expr, Fold, Literal, MAX_DEPTH, Macro, Node};
+use crate::escape;
 use crate::lex::{Token, lex};
 
 const RESERVED: [&str; 17] = [
@@ -26,9 +27,9 @@ const RESERVED: [&str; 17] = [
     "while",
 ];
 
-/// Reads a whole expression.
-pub fn parse(source: &str) -> Result<Expr, Problem> {
-    let mut parser = Parser { tokens: lex(source)?, next: 0, nesting: 0 };
+/// Reads a whole expression; fields may be spelled with escapes.
+pub fn parse(source: &str, unescape: bool) -> Result<Expr, Problem> {
+    let mut parser = Parser { tokens: lex(source)?, next: 0, nesting: 0, unescape };
     let expr = parser.expression()?;
     match parser.peek() {
         Token::End => Ok(expr),
@@ -40,6 +41,7 @@ struct Parser {
     tokens: Vec<(usize, Token)>,
     next: usize,
     nesting: usize,
+    unescape: bool,
 }
 
 /// How tightly an operator of two sides binds, and the name of its function.
@@ -101,19 +103,7 @@ impl Parser {
     }
 
     fn node(&self, at: usize, node: Node) -> Result<Expr, Problem> {
-        let depth = 1 + match &node {
-            Node::Literal(_) | Node::Ident(_) => 0,
-            Node::Select { operand, .. } | Node::Has { operand, .. } => operand.depth,
-            Node::Call { target, args, .. } => {
-                args.iter().map(|arg| arg.depth).chain(target.iter().map(|target| target.depth)).max().unwrap_or(0)
-            }
-            Node::List(items) => items.iter().map(|(item, _)| item.depth).max().unwrap_or(0),
-            Node::Map(entries) => entries.iter().map(|(key, value, _)| key.depth.max(value.depth)).max().unwrap_or(0),
-            Node::Struct { fields, .. } => fields.iter().map(|(_, value, _)| value.depth).max().unwrap_or(0),
-            Node::Macro(fold) => {
-                fold.range.depth.max(fold.body.depth).max(fold.filter.as_ref().map_or(0, |filter| filter.depth))
-            }
-        };
+        let depth = 1 + node.children().map(|child| child.depth).max().unwrap_or(0);
         if depth > MAX_DEPTH {
             return Err(too_deep(at));
         }
@@ -192,11 +182,11 @@ impl Parser {
                     let args = self.arguments(")")?;
                     self.method(place, expr, &name, args)?
                 } else {
-                    self.node(at, Node::Select { operand: Box::new(expr), field: name, optional: false })?
+                    self.select(at, expr, name, false)?
                 };
             } else if self.accept(".?") {
                 let name = self.name()?;
-                expr = self.node(at, Node::Select { operand: Box::new(expr), field: name, optional: true })?;
+                expr = self.select(at, expr, name, true)?;
             } else if self.accept("[") {
                 let index = self.expression()?;
                 self.expect("]")?;
@@ -331,6 +321,12 @@ impl Parser {
             Some(Node::Select { operand, field, optional: false }) => self.node(at, Node::Has { operand, field }),
             _ => Err(Problem::new(at, "invalid argument to has() macro")),
         }
+    }
+
+    fn select(&self, at: usize, operand: Expr, name: Arc<str>, optional: bool) -> Result<Expr, Problem> {
+        let unescaped = escape::unescape(&name).filter(|_| self.unescape).map(|plain| plain.into());
+        let field = unescaped.unwrap_or(name);
+        self.node(at, Node::Select { operand: Box::new(operand), field, optional })
     }
 
     /// A call on a target: a macro, a function of a namespace (`sets.contains`), or a method.

@@ -45,6 +45,7 @@ mod storageversion;
 mod tainteviction;
 mod tokencleaner;
 mod ttlafterfinished;
+mod validatingadmissionpolicy;
 mod volumebinder;
 mod volumeexpand;
 mod volumeprotection;

@@ -79,6 +79,7 @@ const ALL: &[Entry] = controllers! {
     "legacy-serviceaccount-token-cleaner-controller" | "legacy-service-account-token-cleaner", "legacy-service-account-token-cleaner", "legacy-service-account-token-cleaner" => crate::legacytokencleaner::start;
     "service-cidr-controller" | "", "service-cidrs-controller", "service-cidr-controller" => crate::servicecidr::start;
     "storageversion-garbage-collector-controller" | "storage-version-gc", "storage-version-garbage-collector", "storage-version-garbage-collector" => crate::storageversion::start;
+    "validatingadmissionpolicy-status-controller" | "validatingadmissionpolicy-status", "validatingadmissionpolicy-status-controller", "validatingadmissionpolicy-status-controller" => crate::validatingadmissionpolicy::start;
     "persistentvolume-expander-controller" | "persistentvolume-expander", "expand-controller", "volume_expand" => crate::volumeexpand::start;
 };
 

@@ -1,20 +1,17 @@
 //! The expressions of webhooks and policies: which variables they may use, what those are for a request, what they cost.
 
-use std::sync::{Arc, LazyLock};
-
-use cel::{Check, Composed, Decision, Declarations, Fault, ObjectType, Program, Question, Scope, Type};
-use machinery::Value;
+pub use cel::policy::{Uses, declarations};
+use cel::{Check, Composed, Decision, Declarations, Fault, Program, Question, Scope, Type};
 use machinery::object::Object;
 use machinery::rest::User;
 use machinery::selector::field::FieldSelector;
 use machinery::selector::label::LabelSelector;
 use machinery::status::ApiError;
+use machinery::{Value, value};
 
 use super::subject::Subject;
 use crate::gates::authorization::{Attributes, Authorizers, Selectors};
 
-/// What one evaluation may cost.
-const PER_CALL_LIMIT: u64 = 1_000_000;
 /// What all evaluations of a policy over a request may cost together.
 pub const BUDGET: u64 = 10_000_000;
 /// The same for match conditions.
@@ -22,104 +19,6 @@ pub const CONDITIONS_BUDGET: u64 = 2_500_000;
 /// What is said when it is spent.
 pub const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
-
-/// Which variables there are besides those of every request.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Uses {
-    /// `params`.
-    pub params: bool,
-    /// `authorizer`.
-    pub authorizer: bool,
-}
-
-static REQUEST: LazyLock<Type> = LazyLock::new(|| {
-    let strings = || Type::list(Type::String);
-    let names = |kind: &'static str| [("group", Type::String), ("version", Type::String), (kind, Type::String)];
-    let kind = || ObjectType::declare("kubernetes.GroupVersionKind", names("kind"));
-    let resource = || ObjectType::declare("kubernetes.GroupVersionResource", names("resource"));
-    let user = ObjectType::declare(
-        "kubernetes.UserInfo",
-        [
-            ("username", Type::String),
-            ("uid", Type::String),
-            ("groups", strings()),
-            ("extra", Type::map(Type::String, strings())),
-        ],
-    );
-    ObjectType::declare(
-        "kubernetes.AdmissionRequest",
-        [
-            ("kind", kind()),
-            ("resource", resource()),
-            ("subResource", Type::String),
-            ("requestKind", kind()),
-            ("requestResource", resource()),
-            ("requestSubResource", Type::String),
-            ("name", Type::String),
-            ("namespace", Type::String),
-            ("operation", Type::String),
-            ("userInfo", user),
-            ("dryRun", Type::Bool),
-            ("options", Type::Dyn),
-        ],
-    )
-});
-
-static NAMESPACE: LazyLock<Type> = LazyLock::new(|| {
-    let strings = || Type::list(Type::String);
-    let labels = || Type::map(Type::String, Type::String);
-    let metadata = ObjectType::declare(
-        "kubernetes.NamespaceMetadata",
-        [
-            ("name", Type::String),
-            ("generateName", Type::String),
-            ("namespace", Type::String),
-            ("labels", labels()),
-            ("annotations", labels()),
-            ("UID", Type::String),
-            ("creationTimestamp", Type::Timestamp),
-            ("deletionGracePeriodSeconds", Type::Int),
-            ("deletionTimestamp", Type::Timestamp),
-            ("generation", Type::Int),
-            ("resourceVersion", Type::String),
-            ("finalizers", strings()),
-        ],
-    );
-    let condition = ObjectType::declare(
-        "kubernetes.NamespaceCondition",
-        [
-            ("status", Type::String),
-            ("type", Type::String),
-            ("lastTransitionTime", Type::Timestamp),
-            ("message", Type::String),
-            ("reason", Type::String),
-        ],
-    );
-    let status = ObjectType::declare(
-        "kubernetes.NamespaceStatus",
-        [("conditions", Type::list(condition)), ("phase", Type::String)],
-    );
-    let spec = ObjectType::declare("kubernetes.NamespaceSpec", [("finalizers", strings())]);
-    ObjectType::declare("kubernetes.Namespace", [("metadata", metadata), ("spec", spec), ("status", status)])
-});
-
-/// What expressions may use.
-pub fn declarations(uses: Uses) -> Declarations {
-    let mut declarations = Declarations::default();
-    declarations.add("object", Type::Dyn);
-    declarations.add("oldObject", Type::Dyn);
-    declarations.add("namespaceObject", NAMESPACE.clone());
-    declarations.add("request", REQUEST.clone());
-    if uses.params {
-        declarations.add("params", Type::Dyn);
-    }
-    if uses.authorizer {
-        let named = |name: &str| Type::Named(format!("kubernetes.authorization.{name}").into());
-        declarations.add("authorizer", named("Authorizer"));
-        declarations.add("authorizer.requestResource", named("ResourceCheck"));
-    }
-    declarations
-}
 
 /// Compiles an expression that must come to one of these types; none is any.
 pub fn compile(source: &str, declarations: &Declarations, wanted: &[Type]) -> Result<Program, String> {
@@ -138,18 +37,8 @@ pub fn compile(source: &str, declarations: &Declarations, wanted: &[Type]) -> Re
 
 /// Variables that are computed when they are used, each over those before it; `declarations` then has them too.
 pub fn compose(trees: &[Value], declarations: &mut Declarations) -> Vec<Composed> {
-    let mut fields: Vec<(String, Type)> = Vec::new();
-    let mut composed = Vec::with_capacity(trees.len());
-    for tree in trees {
-        let name = machinery::value::text(tree, "name").to_owned();
-        let program = compile(machinery::value::text(tree, "expression"), declarations, &[]);
-        let ty = program.as_ref().map_or(Type::Dyn, |program| program.output().clone());
-        fields.push((name.clone(), ty));
-        let object = ObjectType { name: "kubernetes.variables".to_owned(), fields: fields.clone() };
-        declarations.add("variables", Type::Object(Arc::new(object)));
-        composed.push(Composed { name, program });
-    }
-    composed
+    let named = trees.iter().map(|tree| (value::text(tree, "name"), value::text(tree, "expression")));
+    cel::policy::compose(named, declarations, |source, declarations| compile(source, declarations, &[]))
 }
 
 /// What expressions see of a request, in owned form: scopes borrow from it.
@@ -195,7 +84,7 @@ impl Seen {
 
     /// A scope with the variables of every request.
     pub fn scope<'a>(&'a self, params: Option<&'a Value>, authorizer: bool) -> Scope<'a> {
-        let mut scope = Scope::new(PER_CALL_LIMIT);
+        let mut scope = Scope::new(cel::PER_CALL_LIMIT);
         scope.add("object", &self.object);
         scope.add("oldObject", &self.old_object);
         scope.add("request", &self.request);

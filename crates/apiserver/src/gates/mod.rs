@@ -7,6 +7,7 @@
 
 pub mod authentication;
 pub mod authorization;
+pub mod configuration;
 pub mod context;
 pub mod expiring;
 mod fence;

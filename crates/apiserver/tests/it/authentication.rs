@@ -4,6 +4,7 @@ use client::Client;
 use client::config::{Credentials, Impersonate};
 use k8s_openapi::api::core::v1::{Pod, Secret, ServiceAccount};
 use serde_json::json;
+use testkit::Issuer;
 
 use crate::server::Server;
 
@@ -171,5 +172,60 @@ async fn anonymous_requests_can_be_kept_to_some_paths() {
     };
     assert_eq!(ask("/livez").await, 200);
     assert_eq!(ask("/readyz").await, 401);
+    server.stop().await;
+}
+
+/// The file of `--authentication-config` in which expressions say who somebody is.
+fn by_expressions(issuer: &Issuer) -> serde_json::Value {
+    json!({
+        "apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthenticationConfiguration",
+        "jwt": [{
+            "issuer": {"url": issuer.url(), "audiences": ["us"], "certificateAuthority": issuer.authority()},
+            "claimValidationRules": [{"expression": "claims.hd == 'acme'", "message": "acme only"}],
+            "claimMappings": {
+                "username": {"expression": "'acme:' + claims.sub"},
+                "groups": {"expression": "claims.?roles.orValue('').split(',').map(r, 'acme:' + r)"},
+                "uid": {"expression": "string(int(claims.number))"},
+                "extra": [{"key": "acme.example/team", "valueExpression": "claims.team__dot__name"}],
+            },
+            "userValidationRules": [{"expression": "!user.username.contains('system:')", "message": "reserved"}],
+        }],
+        "anonymous": {"enabled": true, "conditions": [{"path": "/livez"}]},
+    })
+}
+
+#[tokio::test]
+async fn expressions_say_who_somebody_is() {
+    let issuer = Issuer::start().await;
+    let server = Server::start(|config, directory| {
+        let path = directory.join("authentication.yaml");
+        std::fs::write(&path, by_expressions(&issuer).to_string()).expect("a file");
+        config.authentication.load(&path).expect("a configuration");
+    })
+    .await;
+    let claims = json!({"sub": "joe", "hd": "acme", "roles": "dev,ops", "number": 7, "team.name": "red"});
+    let joe = server.kubectl_with_token(&issuer.token(&claims));
+    let who: serde_json::Value =
+        serde_json::from_str(&joe.run(&["auth", "whoami", "-o", "json"]).await).expect("a review");
+    assert_eq!(
+        who["status"]["userInfo"],
+        json!({"username": "acme:joe", "uid": "7", "groups": ["acme:dev", "acme:ops", "system:authenticated"],
+            "extra": {"acme.example/team": ["red"]}})
+    );
+    for (claim, odd) in [("hd", json!("other")), ("sub", json!("system:admin")), ("number", json!("seven"))] {
+        let mut claims = claims.clone();
+        claims[claim] = odd;
+        let refused = server.kubectl_with_token(&issuer.token(&claims)).fail(&["auth", "whoami"]).await;
+        assert!(refused.contains("You must be logged in to the server"), "{claim}: {refused}");
+    }
+    let misspelt = server.path("misspelt.yaml");
+    let mut tree = by_expressions(&issuer);
+    tree["jwt"][0]["userValidationRule"] = json!([]);
+    std::fs::write(&misspelt, tree.to_string()).expect("a file");
+    let refused = apiserver::gates::authentication::Settings::default().load(&misspelt).expect_err("refused");
+    assert!(
+        refused.to_string().ends_with("strict decoding error: unknown field \"jwt[0].userValidationRule\""),
+        "{refused}"
+    );
     server.stop().await;
 }

@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role};
 use machinery::rest::User;
 use serde_json::json;
+use testkit::Https;
 use testkit::build::{BuildPod as _, node, pod};
 
 use crate::server::Server;
@@ -145,5 +146,64 @@ async fn kubectl_asks_what_it_may() {
     kubectl.run(&["create", "clusterrolebinding", "frob", "--clusterrole=frobnicator", "--user=jane"]).await;
     let as_jane = kubectl.output(&["auth", "can-i", "frobnicate", "pods", "--as", "jane"], "").await;
     assert_eq!(as_jane.stdout, "yes\n", "{}", as_jane.stderr);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_webhook_is_asked_only_what_its_conditions_let_through() {
+    let (sender, mut questions) = tokio::sync::mpsc::unbounded_channel();
+    let webhook = Https::start(|_| {
+        move |request: http::Request<bytes::Bytes>| {
+            let mut review: serde_json::Value = serde_json::from_slice(request.body()).expect("a review");
+            review["status"] = match review["spec"]["resourceAttributes"]["verb"].as_str() {
+                Some("delete") => json!({"allowed": false, "denied": true, "reason": "never"}),
+                _ => json!({"allowed": true}),
+            };
+            // The test may be over.
+            let _ = sender.send(review["spec"].clone());
+            http::Response::new(bytes::Bytes::from(review.to_string()))
+        }
+    })
+    .await;
+    let server = Server::start(|config, directory| {
+        use base64::Engine as _;
+        let authority = base64::engine::general_purpose::STANDARD.encode(webhook.authority());
+        let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {"server": webhook.url(), "certificate-authority-data": authority}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}], "users": [{"name": "u", "user": {}}]});
+        let file = directory.join("webhook.kubeconfig");
+        std::fs::write(&file, kubeconfig.to_string()).expect("a file");
+        let configuration = json!({
+            "apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthorizationConfiguration",
+            "authorizers": [
+                {"type": "Webhook", "name": "acme", "webhook": {
+                    "timeout": "10s", "subjectAccessReviewVersion": "v1", "failurePolicy": "Deny",
+                    "matchConditionSubjectAccessReviewVersion": "v1",
+                    "connectionInfo": {"type": "KubeConfigFile", "kubeConfigFile": file},
+                    "matchConditions": [
+                        {"expression": "has(request.resourceAttributes)"},
+                        {"expression": "request.resourceAttributes.namespace == 'guarded'"},
+                        {"expression": "request.user != 'odd' || request.resourceAttributes.fieldSelector.rawSelector == ''"},
+                    ]}},
+                {"type": "RBAC", "name": "rbac"},
+            ],
+        });
+        let path = directory.join("authorization.yaml");
+        std::fs::write(&path, configuration.to_string()).expect("a file");
+        config.authorization = apiserver::gates::authorization::structured::load(&path, None).expect("a configuration");
+    })
+    .await;
+    let jane = server.as_user(User::new("jane", []));
+    jane.list::<Pod>("guarded", &Default::default()).await.expect("the webhook says yes");
+    let asked = questions.recv().await.expect("a question");
+    assert_eq!((&asked["user"], &asked["resourceAttributes"]["verb"]), (&json!("jane"), &json!("list")));
+    let denied = refusal(jane.delete::<Pod>("guarded", "x", &Default::default()).await);
+    assert!(denied.ends_with("in the namespace \"guarded\": never"), "{denied}");
+    questions.recv().await.expect("a question");
+    // Elsewhere it is not its business, and RBAC has nothing for Jane.
+    refusal(jane.list::<Pod>("default", &Default::default()).await);
+    // A condition that cannot be told refuses, as the policy for failures says.
+    refusal(server.as_user(User::new("odd", [])).list::<Pod>("guarded", &Default::default()).await);
+    assert!(questions.try_recv().is_err(), "nobody else was asked");
     server.stop().await;
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controllers::TokenSigner;
+use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{
     ConfigMap, Node, PersistentVolume, PersistentVolumeClaim, ResourceQuota, Secret, ServiceAccount,
@@ -167,4 +168,36 @@ async fn a_quota_counts_whatever_it_names_and_notices_when_that_goes() {
     world.delete::<Secret>("default", "one", "Background");
     world.settle().await;
     assert_eq!(used(), ["count/deployments.apps=1", "count/nothing.example.com=0", "secrets=0"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_hears_what_cannot_be_right_once_per_change() {
+    let world = World::with("validatingadmissionpolicy-status-controller", Faults::default());
+    let policy = |expression: &str| {
+        json!({"metadata": {"name": "replicas"}, "spec": {
+            "matchConstraints": {"resourceRules": [
+                {"apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"], "operations": ["CREATE"]}]},
+            "validations": [{"expression": expression}]}})
+    };
+    world.put::<ValidatingAdmissionPolicy>(policy("object.spec.replica > 1"));
+    world.settle().await;
+    let status = |world: &World| {
+        let policy = world.get::<ValidatingAdmissionPolicy>("", "replicas").expect("the policy is there");
+        (policy.metadata.generation, policy.status.expect("a status"))
+    };
+    let (generation, seen) = status(&world);
+    assert_eq!(seen.observed_generation, generation);
+    let warnings = seen.type_checking.and_then(|checked| checked.expression_warnings).unwrap_or_default();
+    assert_eq!(warnings.len(), 1);
+    assert_eq!(warnings[0].field_ref, "spec.validations[0].expression");
+    assert!(
+        warnings[0].warning.starts_with("apps/v1, Kind=Deployment: ERROR: <input>:1:12: undefined field 'replica'")
+    );
+    world.edit::<ValidatingAdmissionPolicy>("", "replicas", |old| {
+        old["spec"] = policy("object.spec.replicas > 1")["spec"].clone()
+    });
+    world.settle().await;
+    let (generation, seen) = status(&world);
+    assert_eq!(seen.observed_generation, generation);
+    assert!(seen.type_checking.and_then(|checked| checked.expression_warnings).unwrap_or_default().is_empty());
 }

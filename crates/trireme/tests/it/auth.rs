@@ -13,45 +13,9 @@ use jiff::Timestamp;
 use machinery::rest::{Body, Payload};
 use pki::{Authority, Leaf, PrivateKey, Subject};
 use serde_json::{Value, json};
-use testkit::{Https, Kubectl, Server, ServerOptions};
+use testkit::{Issuer, Kubectl, Server, ServerOptions};
 
 const DAY: Duration = Duration::from_secs(86_400);
-
-/// A small issuer of tokens.
-struct Issuer {
-    key: PrivateKey,
-    https: Https,
-}
-
-impl Issuer {
-    async fn start() -> Self {
-        let key = PrivateKey::generate().expect("a key");
-        let bits = key.public().bits().to_vec();
-        let https = Https::start(move |url| {
-            let url = url.to_owned();
-            move |request| {
-                let document = match request.uri().path() {
-                    "/.well-known/openid-configuration" => json!({"issuer": url, "jwks_uri": format!("{url}/keys")}),
-                    "/keys" => json!({"keys": [{"kty": "EC", "crv": "P-256", "alg": "ES256", "use": "sig", "kid": "k1",
-                        "x": BASE64.encode(&bits[1..33]), "y": BASE64.encode(&bits[33..65])}]}),
-                    other => panic!("nobody asks an issuer for {other}"),
-                };
-                http::Response::new(Bytes::from(document.to_string()))
-            }
-        })
-        .await;
-        Self { key, https }
-    }
-
-    fn token(&self, subject: &str, groups: &[&str], seconds: i64) -> String {
-        let claims = json!({"iss": self.https.url(), "aud": "us", "sub": subject, "groups": groups,
-            "exp": Timestamp::now().as_second() + seconds});
-        let part = |tree: Value| BASE64.encode(tree.to_string());
-        let message = format!("{}.{}", part(json!({"alg": "ES256", "kid": "k1", "typ": "JWT"})), part(claims));
-        let signature = self.key.sign_jws(message.as_bytes()).expect("a signature");
-        format!("{message}.{}", BASE64.encode(signature))
-    }
-}
 
 /// An authority and where its certificate is.
 fn authority(directory: &Path, name: &str) -> (Authority, String) {
@@ -143,10 +107,10 @@ async fn everybody_comes_in_by_a_door_of_their_own() {
         "--service-account-key-file",
         &write(directory, "sa.pub", &first.public().to_pem()),
         "--oidc-issuer-url",
-        issuer.https.url(),
+        issuer.url(),
         "--oidc-client-id=us",
         "--oidc-ca-file",
-        &write(directory, "issuer.crt", issuer.https.authority()),
+        &write(directory, "issuer.crt", issuer.authority()),
         "--oidc-username-prefix=oidc:",
         "--oidc-groups-claim=groups",
         "--oidc-groups-prefix=oidc:",
@@ -162,7 +126,7 @@ async fn everybody_comes_in_by_a_door_of_their_own() {
     let jane = who("static-secret-token").await;
     assert!(jane.contains("\"username\": \"jane\"") && jane.contains("\"ops\""), "{jane}");
 
-    let token = issuer.token("joe", &["devs"], 600);
+    let token = issuer.token(&json!({"sub": "joe", "groups": ["devs"]}));
     let joe = who(&token).await;
     assert!(joe.contains("\"oidc:joe\"") && joe.contains("\"oidc:devs\""), "{joe}");
     let refused = somebody.fail(&["--token", &token, "get", "pods"]).await;
@@ -182,7 +146,14 @@ async fn everybody_comes_in_by_a_door_of_their_own() {
     assert_eq!(somebody.run(&["--token", &token, "auth", "can-i", "create", "pods/exec"]).await, "yes\n");
     let answer = somebody.output(&["--token", &token, "auth", "can-i", "get", "nodes"], "").await;
     assert!(!answer.success && answer.stdout == "no\n", "{answer:?}");
-    let expired = somebody.fail(&["--token", &issuer.token("joe", &[], -600), "get", "pods"]).await;
+    let expired = somebody
+        .fail(&[
+            "--token",
+            &issuer.token(&json!({"sub": "joe", "exp": Timestamp::now().as_second() - 600})),
+            "get",
+            "pods",
+        ])
+        .await;
     assert!(expired.contains("You must be logged in to the server"), "{expired}");
 
     // A pod of somebody whom AlwaysPullImages concerns.

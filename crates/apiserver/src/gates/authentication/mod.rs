@@ -5,7 +5,9 @@
 
 mod bootstrap;
 pub mod certificates;
+pub mod claims;
 pub mod impersonation;
+pub mod issuers;
 mod jwt;
 pub mod oidc;
 pub mod service_accounts;

@@ -1,6 +1,4 @@
-//! Tokens of other issuers: JWTs checked by the issuer's published keys, their claims mapped to a user.
-//!
-//! By the `--oidc-*` flags or by the `jwt` part of an `AuthenticationConfiguration`.
+//! Tokens of other issuers: JWTs checked by the issuer's published keys. What their claims mean is the settings' to say.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +7,7 @@ use machinery::rest::User;
 use machinery::{Value, value};
 use parking_lot::RwLock;
 
+use super::claims::Claims;
 use super::jwt::{Key, Token, strings};
 use super::{Authenticated, Outcome};
 use crate::gates::outbound::{Remote, Trust};
@@ -21,17 +20,8 @@ const PAUSE_MILLIS: i64 = 10_000;
 /// How much clocks may differ.
 const LEEWAY: i64 = 10;
 
-/// A claim and what is put before it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Mapped {
-    /// The claim; empty maps nothing.
-    pub claim: String,
-    /// What its value begins with, so that it is nobody else's.
-    pub prefix: String,
-}
-
 /// One issuer and what its tokens mean.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct Settings {
     /// The issuer.
     pub issuer: String,
@@ -41,85 +31,14 @@ pub struct Settings {
     pub authority: Option<String>,
     /// Whom its tokens must be for: one of these.
     pub audiences: Vec<String>,
-    /// Claims that must have a value.
-    pub required: Vec<(String, String)>,
-    /// The user's name.
-    pub user: Mapped,
-    /// The user's groups.
-    pub groups: Mapped,
-    /// The user's uid.
-    pub uid: String,
-    /// The signatures believed; none is what is believed by default, `RS256` and its like.
+    /// What claims must hold, and whom they describe.
+    pub claims: Claims,
+    /// The signatures believed; none is all that can be checked.
     pub algorithms: Vec<String>,
 }
 
-/// Why settings make no sense.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum Error {
-    /// A field is missing.
-    #[error("jwt.{0}: Required value")]
-    Missing(&'static str),
-    /// Something that needs an expression language is asked for.
-    #[error("jwt.{0}: expressions are not supported, use claims")]
-    Expression(&'static str),
-    /// The issuer is not at an https address.
-    #[error("jwt.issuer.url: Invalid value: {0:?}: URL scheme must be https")]
-    Scheme(String),
-}
-
 impl Settings {
-    /// One entry of `jwt` in an `AuthenticationConfiguration`.
-    pub fn read(tree: &Value) -> Result<Self, Error> {
-        let text = |path: &str| value::text(tree, path).to_owned();
-        let optional = |path: &str| Some(text(path)).filter(|text| !text.is_empty());
-        let mapped = |at: &'static str, path: &str| match value::text(tree, &format!("{path}.expression")) {
-            "" => Ok(Mapped { claim: text(&format!("{path}.claim")), prefix: text(&format!("{path}.prefix")) }),
-            _ => Err(Error::Expression(at)),
-        };
-        let mut required = Vec::new();
-        for rule in value::list(tree, "claimValidationRules") {
-            if !value::text(rule, "expression").is_empty() {
-                return Err(Error::Expression("claimValidationRules"));
-            }
-            required.push((value::text(rule, "claim").to_owned(), value::text(rule, "requiredValue").to_owned()));
-        }
-        for (at, path) in
-            [("claimMappings.extra", "claimMappings.extra"), ("userValidationRules", "userValidationRules")]
-        {
-            if !value::list(tree, path).is_empty() {
-                return Err(Error::Expression(at));
-            }
-        }
-        let settings = Self {
-            issuer: text("issuer.url"),
-            discovery: optional("issuer.discoveryURL"),
-            authority: optional("issuer.certificateAuthority"),
-            audiences: strings(&tree["issuer"]["audiences"]),
-            required,
-            user: mapped("claimMappings.username", "claimMappings.username")?,
-            groups: mapped("claimMappings.groups", "claimMappings.groups")?,
-            uid: mapped("claimMappings.uid", "claimMappings.uid")?.claim,
-            algorithms: Vec::new(),
-        };
-        settings.check()?;
-        Ok(settings)
-    }
-
-    /// Whether they make sense.
-    pub fn check(&self) -> Result<(), Error> {
-        if !self.issuer.starts_with("https://") {
-            return Err(Error::Scheme(self.issuer.clone()));
-        }
-        if self.audiences.is_empty() {
-            return Err(Error::Missing("issuer.audiences"));
-        }
-        if self.user.claim.is_empty() {
-            return Err(Error::Missing("claimMappings.username"));
-        }
-        Ok(())
-    }
-
-    /// The user that a token's claims describe; the signature has been checked.
+    /// The user of a token; its signature has been checked.
     fn user(&self, claims: &Value, now: i64) -> Result<User, String> {
         let expires = claims["exp"].as_i64().ok_or("oidc: verify token: the token has no expiry")?;
         if expires + LEEWAY < now {
@@ -132,37 +51,7 @@ impl Settings {
         if !given.iter().any(|audience| self.audiences.contains(audience)) {
             return Err(format!("oidc: verify token: oidc: expected audience in {:?} got {given:?}", self.audiences));
         }
-        for (claim, wanted) in &self.required {
-            match claims[claim].as_str() {
-                None => return Err(format!("oidc: required claim {claim} not present in ID token")),
-                Some(text) if text != wanted => {
-                    return Err(format!(
-                        "oidc: required claim {claim} value does not match. Got = {text}, want = {wanted}"
-                    ));
-                }
-                Some(_) => {}
-            }
-        }
-        let name = claims[&self.user.claim].as_str().filter(|name| !name.is_empty());
-        let name =
-            name.ok_or_else(|| format!("oidc: parse username claims {:?}: claim not present", self.user.claim))?;
-        if self.user.claim == "email" && claims.get("email_verified").is_some_and(|verified| verified != true) {
-            return Err("oidc: email not verified".to_owned());
-        }
-        let groups = match self.groups.claim.as_str() {
-            "" => Vec::new(),
-            claim => {
-                strings(&claims[claim]).into_iter().map(|group| format!("{}{group}", self.groups.prefix)).collect()
-            }
-        };
-        let mut user = User::new(format!("{}{name}", self.user.prefix), groups.iter().map(String::as_str));
-        if !self.uid.is_empty() {
-            user.uid = claims[&self.uid].as_str().unwrap_or_default().to_owned();
-        }
-        if let Some(id) = claims["jti"].as_str() {
-            user.extra.insert("authentication.kubernetes.io/credential-id".to_owned(), vec![format!("JTI={id}")]);
-        }
-        Ok(user)
+        self.claims.user(claims)
     }
 }
 
@@ -261,16 +150,17 @@ fn signed(token: &Token<'_>, keys: &Keys) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::issuers;
     use super::*;
     use serde_json::json;
 
     fn settings() -> Settings {
-        Settings::read(&json!({
+        let jwt = json!({
             "issuer": {"url": "https://issuer.example", "audiences": ["us"]},
             "claimValidationRules": [{"claim": "hd", "requiredValue": "acme"}],
             "claimMappings": {"username": {"claim": "email", "prefix": "oidc:"}, "groups": {"claim": "roles", "prefix": "r-"}},
-        }))
-        .expect("settings")
+        });
+        issuers::read(&json!({"jwt": [jwt]}), &[]).expect("settings").remove(0)
     }
 
     fn claims(changes: Value) -> Value {
@@ -291,27 +181,19 @@ mod tests {
     #[test]
     fn claims_that_do_not_hold_are_refused() {
         for (changes, why) in [
-            (json!({"exp": 900}), "expired"),
-            (json!({"aud": ["others"]}), "expected audience"),
-            (json!({"hd": "other"}), "does not match"),
-            (json!({"hd": null}), "not present"),
-            (json!({"email": ""}), "claim not present"),
-            (json!({"email_verified": false}), "email not verified"),
-            (json!({"nbf": 1500}), "nbf"),
+            (json!({"exp": 900}), "oidc: verify token: oidc: token is expired"),
+            (json!({"aud": ["others"]}), "oidc: verify token: oidc: expected audience in [\"us\"] got [\"others\"]"),
+            (json!({"hd": "other"}), "oidc: required claim hd value does not match. Got = other, want = acme"),
+            (json!({"hd": 5}), "oidc: parse claim hd: json: cannot unmarshal number into Go value of type string"),
+            (json!({"email": ""}), "oidc: parse username claims \"email\": claim not present"),
+            (json!({"email_verified": false}), "oidc: email not verified"),
+            (
+                json!({"roles": [1]}),
+                "oidc: parse groups claim \"roles\": json: cannot unmarshal number into Go value of type string",
+            ),
+            (json!({"nbf": 1500}), "oidc: verify token: oidc: current time is before the nbf (not before) time"),
         ] {
-            let error = settings().user(&claims(changes.clone()), 1000).expect_err("refused");
-            assert!(error.contains(why), "{changes}: {error}");
+            assert_eq!(settings().user(&claims(changes.clone()), 1000).expect_err("refused"), why, "{changes}");
         }
-    }
-
-    #[test]
-    fn settings_without_a_need_are_refused() {
-        let check = |tree: Value| Settings::read(&tree).expect_err("refused");
-        assert_eq!(check(json!({"issuer": {"url": "http://x"}})), Error::Scheme("http://x".to_owned()));
-        assert_eq!(check(json!({"issuer": {"url": "https://x"}})), Error::Missing("issuer.audiences"));
-        assert_eq!(
-            check(json!({"issuer": {"url": "https://x", "audiences": ["a"]}})),
-            Error::Missing("claimMappings.username")
-        );
     }
 }

@@ -2,9 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use machinery::{Value, codec, value};
+use machinery::status::FieldError;
+use machinery::{Value, value};
+use serde_json::json;
 
-use super::{certificates, oidc, service_accounts, webhook};
+use super::{certificates, issuers, oidc, service_accounts, webhook};
+use crate::gates::configuration;
 
 /// Why the settings cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -93,45 +96,57 @@ impl Settings {
     /// Takes in the file of `--authentication-config`. Whether it says something about anonymous requests.
     pub fn load(&mut self, path: &Path) -> Result<bool, Error> {
         let failed = |why: String| Error::File { path: path.display().to_string(), why };
-        let bytes = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
-        let tree = codec::yaml::decode(&bytes, codec::Limits::default()).map_err(|error| failed(error.message))?.value;
-        self.read(&tree).map_err(failed)
+        let tree = configuration::load(path, "AuthenticationConfiguration", &shape()).map_err(failed)?;
+        self.read(&tree).map_err(|errors| {
+            failed(format!("invalid authentication configuration: {}", configuration::together(&errors)))
+        })
     }
 
-    fn read(&mut self, tree: &Value) -> Result<bool, String> {
-        if value::text(tree, "kind") != "AuthenticationConfiguration" {
-            return Err("it is no AuthenticationConfiguration".to_owned());
-        }
-        let issuers = value::list(tree, "jwt").iter().map(oidc::Settings::read);
-        self.issuers = issuers.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
-        let anonymous = tree.get("anonymous").filter(|anonymous| anonymous.is_object());
-        if let Some(anonymous) = anonymous {
-            let conditions = value::list(anonymous, "conditions");
-            self.anonymous = match (value::flag(anonymous, "enabled"), conditions) {
-                (false, []) => Anonymous::Refused,
-                (false, _) => return Err(
-                    "anonymous.conditions: Invalid value: enabled should be set to true when conditions are defined"
-                        .to_owned(),
-                ),
-                (true, []) => Anonymous::Allowed,
-                (true, paths) => Anonymous::At(paths.iter().map(|path| value::text(path, "path").to_owned()).collect()),
-            };
-        }
-        Ok(anonymous.is_some())
+    fn read(&mut self, tree: &Value) -> Result<bool, Vec<FieldError>> {
+        self.issuers = issuers::read(tree, &self.service_accounts.issuers)?;
+        let Some(anonymous) = tree.get("anonymous").filter(|anonymous| anonymous.is_object()) else { return Ok(false) };
+        self.anonymous = match (value::flag(anonymous, "enabled"), value::list(anonymous, "conditions")) {
+            (false, []) => Anonymous::Refused,
+            (false, conditions) => {
+                let why = "enabled should be set to true when conditions are defined";
+                return Err(vec![FieldError::invalid("anonymous.conditions", conditions.to_vec(), why)]);
+            }
+            (true, []) => Anonymous::Allowed,
+            (true, paths) => Anonymous::At(paths.iter().map(|path| value::text(path, "path").to_owned()).collect()),
+        };
+        Ok(true)
     }
+}
+
+/// The fields of an `AuthenticationConfiguration`.
+fn shape() -> Value {
+    let prefixed = json!({"claim": null, "prefix": null, "expression": null});
+    json!({
+        "anonymous": {"enabled": null, "conditions": [{"path": null}]},
+        "jwt": [{
+            "issuer": {
+                "url": null, "discoveryURL": null, "certificateAuthority": null, "audiences": null,
+                "audienceMatchPolicy": null, "egressSelectorType": null,
+            },
+            "claimValidationRules": [{"claim": null, "requiredValue": null, "expression": null, "message": null}],
+            "claimMappings": {
+                "username": prefixed, "groups": prefixed, "uid": {"claim": null, "expression": null},
+                "extra": [{"key": null, "valueExpression": null}],
+            },
+            "userValidationRules": [{"expression": null, "message": null}],
+        }],
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn anonymous_requests_have_conditions() {
         let read = |anonymous: Value| {
             let mut settings = Settings::default();
-            let tree = json!({"kind": "AuthenticationConfiguration", "anonymous": anonymous});
-            settings.read(&tree).map(|_| settings.anonymous)
+            settings.read(&json!({"anonymous": anonymous})).map(|_| settings.anonymous)
         };
         assert_eq!(read(json!(null)), Ok(Anonymous::Allowed));
         assert_eq!(read(json!({"enabled": false})), Ok(Anonymous::Refused));

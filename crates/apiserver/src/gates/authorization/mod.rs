@@ -5,9 +5,11 @@
 
 pub mod abac;
 mod attributes;
+mod conditions;
 pub mod node;
 pub mod rbac;
 pub mod settings;
+pub mod structured;
 pub mod webhook;
 
 use std::sync::Arc;

@@ -1,16 +1,16 @@
-//! Which authorizers there are and in which order: `--authorization-mode`, or an `AuthorizationConfiguration` file.
+//! Which authorizers there are and in which order.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use machinery::{Value, codec, value};
-
+use super::conditions::Conditions;
 use super::node::Node;
 use super::rbac::{self, Rbac};
 use super::webhook::{self, Webhook};
 use super::{AlwaysAllow, AlwaysDeny, Authorizers, Decision, Masters, Step, abac};
 use crate::cache::Caches;
+use crate::gates::configuration;
 use crate::gates::outbound::{self, Remote};
 use crate::registry::Registry;
 use crate::rest::Clock;
@@ -32,6 +32,9 @@ pub enum Error {
         /// Why.
         why: String,
     },
+    /// The match conditions make no sense.
+    #[error("{0}")]
+    Conditions(String),
     /// The ABAC policies cannot be used.
     #[error(transparent)]
     Abac(#[from] abac::Error),
@@ -72,6 +75,8 @@ pub struct Remoteness {
     pub timeout: Duration,
     /// Whether a failure refuses the request, instead of leaving it to the others.
     pub fails_closed: bool,
+    /// What must hold of a request for the webhook to be asked about it.
+    pub conditions: Vec<String>,
 }
 
 impl Remoteness {
@@ -84,6 +89,7 @@ impl Remoteness {
             unauthorized_ttl: Duration::from_secs(30),
             timeout: Duration::from_secs(30),
             fails_closed: false,
+            conditions: Vec::new(),
         }
     }
 }
@@ -127,19 +133,6 @@ impl Settings {
         Ok(Self { modes: read })
     }
 
-    /// Reads the file of `--authorization-config`.
-    pub fn load(path: &Path) -> Result<Self, Error> {
-        let failed = |why: String| Error::File { path: path.display().to_string(), why };
-        let bytes = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
-        let tree = codec::yaml::decode(&bytes, codec::Limits::default()).map_err(|error| failed(error.message))?.value;
-        if value::text(&tree, "kind") != "AuthorizationConfiguration" {
-            return Err(failed("it is no AuthorizationConfiguration".to_owned()));
-        }
-        let beside = path.parent().unwrap_or(Path::new(""));
-        let modes = value::list(&tree, "authorizers").iter().map(|entry| read(entry, beside).map_err(&failed));
-        Ok(Self { modes: modes.collect::<Result<_, _>>()? })
-    }
-
     /// The authorizers. Masters come first, so that a broken policy can be mended.
     pub fn build(&self, registry: &Registry, caches: &Arc<Caches>, clock: &Clock) -> Result<Authorizers, Error> {
         let rbac = Rbac::new(registry).map(Arc::new);
@@ -165,6 +158,8 @@ impl Settings {
                         unauthorized_ttl: how.unauthorized_ttl,
                         timeout: how.timeout,
                         on_error: if how.fails_closed { Decision::Deny } else { Decision::NoOpinion },
+                        conditions: Conditions::compile(&how.conditions, "")
+                            .map_err(|errors| Error::Conditions(configuration::together(&errors)))?,
                     },
                     clock.clone(),
                 ))),
@@ -173,38 +168,6 @@ impl Settings {
         // The checks on writes to roles count only where roles do.
         let counts = self.modes.contains(&Mode::Rbac);
         Ok(Authorizers::new(steps, rbac.filter(|_| counts), Some(caches.clone())))
-    }
-}
-
-fn read(entry: &Value, beside: &Path) -> Result<Mode, String> {
-    match value::text(entry, "type") {
-        "AlwaysAllow" => Ok(Mode::AlwaysAllow),
-        "AlwaysDeny" => Ok(Mode::AlwaysDeny),
-        "RBAC" => Ok(Mode::Rbac),
-        "Node" => Ok(Mode::Node),
-        "Webhook" => {
-            if !value::list(entry, "webhook.matchConditions").is_empty() {
-                return Err("webhook.matchConditions are not supported".to_owned());
-            }
-            let kubeconfig = value::text(entry, "webhook.connectionInfo.kubeConfigFile");
-            if kubeconfig.is_empty() {
-                return Err("webhook.connectionInfo.kubeConfigFile: Required value".to_owned());
-            }
-            let mut how = Remoteness::at(beside.join(kubeconfig));
-            let period = |field: &str, default: Duration| match value::text(entry, &format!("webhook.{field}")) {
-                "" => Ok(default),
-                text => duration(text).ok_or_else(|| format!("webhook.{field}: Invalid value: {text:?}")),
-            };
-            how.authorized_ttl = period("authorizedTTL", how.authorized_ttl)?;
-            how.unauthorized_ttl = period("unauthorizedTTL", how.unauthorized_ttl)?;
-            how.timeout = period("timeout", how.timeout)?;
-            how.fails_closed = value::text(entry, "webhook.failurePolicy") == "Deny";
-            if let version @ ("v1" | "v1beta1") = value::text(entry, "webhook.subjectAccessReviewVersion") {
-                version.clone_into(&mut how.version);
-            }
-            Ok(Mode::Webhook(how))
-        }
-        other => Err(format!("authorizers.type: Unsupported value: {other:?}")),
     }
 }
 

@@ -6,6 +6,7 @@ use machinery::Value;
 use machinery::selector::label::Operator;
 use serde_json::json;
 
+use super::conditions::Conditions;
 use super::{Attributes, Decision, Verdict};
 use crate::gates::expiring::Expiring;
 use crate::gates::outbound::{Remote, Retry};
@@ -32,6 +33,8 @@ pub struct Settings {
     pub timeout: Duration,
     /// What a failure means.
     pub on_error: Decision,
+    /// Which requests it is asked about.
+    pub conditions: Conditions,
 }
 
 /// The authorizer.
@@ -50,6 +53,14 @@ impl Webhook {
     /// Asks, unless the answer is still known.
     pub async fn authorize(&self, attributes: &Attributes<'_>) -> Verdict {
         let spec = question(attributes);
+        match self.settings.conditions.hold(&spec) {
+            Ok(true) => {}
+            Ok(false) => return Verdict::NO_OPINION,
+            Err(error) => {
+                tracing::error!(%error, "the match conditions of an authorizer cannot be told");
+                return Verdict { decision: self.settings.on_error, reason: None };
+            }
+        }
         let key = spec.to_string();
         let now = (self.clock)().as_millisecond();
         if let Some(verdict) = self.remembered.get(&key, now) {
@@ -68,9 +79,9 @@ impl Webhook {
                 return Verdict { decision: self.settings.on_error, reason: None };
             }
         };
-        if key.len() <= MAX_QUESTION {
-            let Settings { authorized_ttl, unauthorized_ttl, .. } = &self.settings;
-            let ttl = if verdict.allows() { authorized_ttl } else { unauthorized_ttl };
+        let Settings { authorized_ttl, unauthorized_ttl, .. } = &self.settings;
+        let ttl = if verdict.allows() { authorized_ttl } else { unauthorized_ttl };
+        if key.len() <= MAX_QUESTION && !ttl.is_zero() {
             let until = now + i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX / 2);
             self.remembered.put(key, verdict.clone(), until);
         }

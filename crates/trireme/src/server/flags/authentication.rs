@@ -4,15 +4,23 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use apiserver::gates::authentication::{
-    Anonymous, Settings, certificates::FrontProxy, oidc, service_accounts, webhook,
+    Anonymous, Settings, certificates::FrontProxy, issuers, oidc, service_accounts, webhook,
 };
+use apiserver::gates::configuration::together;
 use clap::{ArgAction, Args};
+use machinery::status::FieldError;
+use serde_json::json;
 
 use super::super::Error;
 use super::{certificates, duration, text, wrong};
 
 /// The signatures of other issuers that can be asked for: none with a shared secret.
 const ALGORITHMS: [&str; 9] = ["RS256", "RS384", "RS512", "ES256", "ES384", "ES512", "PS256", "PS384", "PS512"];
+
+/// What the other options of a group are nothing without.
+const ISSUER: &str = "oidc_issuer_url";
+const WEBHOOK: &str = "authentication_token_webhook_config_file";
+const PROXY: &str = "requestheader_client_ca_file";
 
 /// Who is believed to be whom.
 #[derive(Debug, Args)]
@@ -71,25 +79,25 @@ pub struct Oidc {
     #[arg(long, value_name = "NAME")]
     pub oidc_client_id: Option<String>,
     /// Authorities of the issuer's certificate [default: the system's].
-    #[arg(long, value_name = "FILE", requires = "oidc_issuer_url")]
+    #[arg(long, value_name = "FILE", requires = ISSUER)]
     pub oidc_ca_file: Option<PathBuf>,
     /// The claim that names the user.
-    #[arg(long, value_name = "CLAIM", default_value = "sub", requires = "oidc_issuer_url")]
+    #[arg(long, value_name = "CLAIM", default_value = "sub", requires = ISSUER)]
     pub oidc_username_claim: String,
     /// What user names begin with; - for nothing [default: the issuer and #, except for emails].
-    #[arg(long, value_name = "TEXT", default_value = "", requires = "oidc_issuer_url")]
+    #[arg(long, value_name = "TEXT", default_value = "", requires = ISSUER)]
     pub oidc_username_prefix: String,
     /// The claim that names the groups.
-    #[arg(long, value_name = "CLAIM", default_value = "", requires = "oidc_issuer_url")]
+    #[arg(long, value_name = "CLAIM", default_value = "", requires = ISSUER)]
     pub oidc_groups_claim: String,
     /// What group names begin with.
-    #[arg(long, value_name = "TEXT", default_value = "", requires = "oidc_issuer_url")]
+    #[arg(long, value_name = "TEXT", default_value = "", requires = ISSUER)]
     pub oidc_groups_prefix: String,
     /// A claim that must have a value. May be given several times.
-    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', requires = "oidc_issuer_url")]
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', requires = ISSUER)]
     pub oidc_required_claim: Vec<String>,
     /// Signatures that are believed.
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "RS256", requires = "oidc_issuer_url")]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "RS256", requires = ISSUER)]
     pub oidc_signing_algs: Vec<String>,
 }
 
@@ -103,11 +111,11 @@ pub struct Webhook {
     pub authentication_token_webhook_config_file: Option<PathBuf>,
     /// How long its answers are remembered.
     #[arg(long, value_name = "DURATION", default_value = "2m0s", value_parser = duration,
-        requires = "authentication_token_webhook_config_file")]
+        requires = WEBHOOK)]
     pub authentication_token_webhook_cache_ttl: Duration,
     /// The version of authentication.k8s.io that it speaks.
     #[arg(long, value_name = "VERSION", default_value = "v1beta1", value_parser = ["v1", "v1beta1"],
-        requires = "authentication_token_webhook_config_file")]
+        requires = WEBHOOK)]
     pub authentication_token_webhook_version: String,
 }
 
@@ -120,43 +128,19 @@ pub struct RequestHeader {
     #[arg(long, value_name = "FILE")]
     pub requestheader_client_ca_file: Option<PathBuf>,
     /// Common names that the proxy's certificate may have [default: any].
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "requestheader_client_ca_file")]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = PROXY)]
     pub requestheader_allowed_names: Vec<String>,
     /// Headers with the user's name.
-    #[arg(
-        long,
-        value_name = "NAMES",
-        value_delimiter = ',',
-        default_value = "X-Remote-User",
-        requires = "requestheader_client_ca_file"
-    )]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "X-Remote-User", requires = PROXY)]
     pub requestheader_username_headers: Vec<String>,
     /// Headers with the user's uid.
-    #[arg(
-        long,
-        value_name = "NAMES",
-        value_delimiter = ',',
-        default_value = "X-Remote-Uid",
-        requires = "requestheader_client_ca_file"
-    )]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "X-Remote-Uid", requires = PROXY)]
     pub requestheader_uid_headers: Vec<String>,
     /// Headers with the user's groups.
-    #[arg(
-        long,
-        value_name = "NAMES",
-        value_delimiter = ',',
-        default_value = "X-Remote-Group",
-        requires = "requestheader_client_ca_file"
-    )]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "X-Remote-Group", requires = PROXY)]
     pub requestheader_group_headers: Vec<String>,
     /// What headers with more about the user begin with.
-    #[arg(
-        long,
-        value_name = "NAMES",
-        value_delimiter = ',',
-        default_value = "X-Remote-Extra-",
-        requires = "requestheader_client_ca_file"
-    )]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "X-Remote-Extra-", requires = PROXY)]
     pub requestheader_extra_headers_prefix: Vec<String>,
 }
 
@@ -172,11 +156,12 @@ pub struct Read {
 impl Options {
     /// Checks the options and reads the files that they name.
     pub fn read(&self) -> Result<Read, Error> {
+        let service_accounts = self.service_accounts()?;
         let mut settings = Settings {
             token_file: self.token_auth_file.clone(),
             bootstrap_tokens: self.enable_bootstrap_token_auth,
-            service_accounts: self.service_accounts()?,
-            issuers: self.oidc.read()?.into_iter().collect(),
+            issuers: self.oidc.read(&service_accounts.issuers)?.into_iter().collect(),
+            service_accounts,
             webhook: self.webhook.read()?,
             front_proxy: self.front_proxy.read()?,
             anonymous: if self.anonymous_auth == Some(false) { Anonymous::Refused } else { Anonymous::Allowed },
@@ -232,7 +217,7 @@ impl Options {
 }
 
 impl Oidc {
-    fn read(&self) -> Result<Option<oidc::Settings>, Error> {
+    fn read(&self, own: &[String]) -> Result<Option<oidc::Settings>, Error> {
         let (issuer, client) = match (&self.oidc_issuer_url, &self.oidc_client_id) {
             (None, None) => return Ok(None),
             (Some(issuer), Some(client)) => (issuer, client),
@@ -246,26 +231,27 @@ impl Oidc {
             ("", _) => format!("{issuer}#"),
             (prefix, _) => prefix.to_owned(),
         };
-        let required = self.oidc_required_claim.iter().map(|claim| {
+        let mut rules = Vec::new();
+        for claim in &self.oidc_required_claim {
             let (key, value) = claim.split_once('=').ok_or_else(|| wrong("oidc-required-claim", "give KEY=VALUE"))?;
-            Ok((key.to_owned(), value.to_owned()))
-        });
+            rules.push(json!({"claim": key, "requiredValue": value}));
+        }
         if let Some(unknown) = self.oidc_signing_algs.iter().find(|name| !ALGORITHMS.contains(&name.as_str())) {
             return Err(wrong("oidc-signing-algs", format!("unsupported signing alg: {unknown:?}")));
         }
-        let settings = oidc::Settings {
-            issuer: issuer.clone(),
-            discovery: None,
-            authority: self.oidc_ca_file.as_deref().map(|path| certificates("oidc-ca-file", path)).transpose()?,
-            audiences: vec![client.clone()],
-            required: required.collect::<Result<_, Error>>()?,
-            user: oidc::Mapped { claim: self.oidc_username_claim.clone(), prefix },
-            groups: oidc::Mapped { claim: self.oidc_groups_claim.clone(), prefix: self.oidc_groups_prefix.clone() },
-            uid: String::new(),
-            algorithms: self.oidc_signing_algs.clone(),
-        };
-        settings.check().map_err(|error| wrong("oidc-issuer-url", error))?;
-        Ok(Some(settings))
+        let authority = self.oidc_ca_file.as_deref().map(|path| certificates("oidc-ca-file", path)).transpose()?;
+        // The options say in other words what the file of --authentication-config says.
+        let tree = json!({"jwt": [{
+            "issuer": {"url": issuer, "audiences": [client], "certificateAuthority": authority},
+            "claimValidationRules": rules,
+            "claimMappings": {
+                "username": {"claim": self.oidc_username_claim, "prefix": prefix},
+                "groups": {"claim": self.oidc_groups_claim, "prefix": self.oidc_groups_prefix},
+            },
+        }]});
+        let bad = |errors: Vec<FieldError>| wrong("oidc-issuer-url", together(&errors));
+        let settings = issuers::read(&tree, own).map_err(bad)?.into_iter().next();
+        Ok(settings.map(|settings| oidc::Settings { algorithms: self.oidc_signing_algs.clone(), ..settings }))
     }
 }
 

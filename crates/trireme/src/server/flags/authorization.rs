@@ -3,11 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use apiserver::gates::authorization::{Settings, settings::Remoteness};
+use apiserver::gates::authorization::{Settings, settings::Remoteness, structured};
 use clap::Args;
 
 use super::super::Error;
 use super::{duration, wrong};
+
+/// Who decides when nothing is said.
+const MODES: &str = "Node,RBAC";
 
 /// Who may do what.
 #[derive(Debug, Args)]
@@ -21,7 +24,7 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub authorization_config: Option<PathBuf>,
     /// The policies of ABAC, one JSON object per line.
-    #[arg(long, value_name = "FILE", requires = "authorization_mode")]
+    #[arg(long, value_name = "FILE")]
     pub authorization_policy_file: Option<PathBuf>,
     /// A kubeconfig that says where the webhook is.
     #[arg(long, value_name = "FILE", requires = "authorization_mode")]
@@ -44,9 +47,10 @@ impl Options {
     /// Checks the options and reads the files that they name.
     pub fn read(&self) -> Result<Settings, Error> {
         if let Some(path) = &self.authorization_config {
-            return Settings::load(path).map_err(|error| wrong("authorization-config", error));
+            let policy = self.authorization_policy_file.as_deref();
+            return structured::load(path, policy).map_err(|error| wrong("authorization-config", error));
         }
-        let Some(modes) = &self.authorization_mode else { return Ok(Settings::default()) };
+        let modes = self.authorization_mode.as_deref().unwrap_or(MODES);
         let webhook = self.authorization_webhook_config_file.clone().map(|kubeconfig| Remoteness {
             version: self.authorization_webhook_version.clone(),
             authorized_ttl: self.authorization_webhook_cache_authorized_ttl,

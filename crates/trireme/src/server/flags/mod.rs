@@ -223,7 +223,7 @@ mod tests {
             ("--authentication-token-webhook-version v2", "v2"),
             ("--authorization-mode Nonsense", "authorization-mode \"Nonsense\" is not a valid mode"),
             ("--authorization-mode ABAC", "--authorization-policy-file"),
-            ("--authorization-policy-file {}/junk", "--authorization-mode"),
+            ("--authorization-policy-file {}/junk", "without mode ABAC"),
             ("--authorization-mode RBAC --authorization-policy-file {}/junk", "without mode ABAC"),
             ("--oidc-username-claim email", "--oidc-issuer-url"),
             ("--authorization-mode Webhook", "--authorization-webhook-config-file"),
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn options_become_settings() {
-        use apiserver::gates::authentication::Anonymous;
+        use apiserver::gates::authentication::{Anonymous, claims::Mapped};
         use apiserver::gates::authorization::Mode;
         let gates = read("--anonymous-auth=false --authorization-mode RBAC --api-audiences a,b").expect("options");
         assert_eq!(gates.authentication.settings.anonymous, Anonymous::Refused);
@@ -277,7 +277,10 @@ mod tests {
             ("--oidc-username-prefix x:", "x:"),
         ] {
             let gates = read(&format!("{issuer} {more}")).expect("options");
-            assert_eq!(gates.authentication.settings.issuers[0].user.prefix, prefix, "{more}");
+            let Mapped::Claim { prefix: found, .. } = &gates.authentication.settings.issuers[0].claims.username else {
+                panic!("{more}: a claim names the user");
+            };
+            assert_eq!(found, prefix, "{more}");
         }
     }
 }
