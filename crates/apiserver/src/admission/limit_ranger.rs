@@ -106,105 +106,105 @@ fn set_missing(container: &mut Value, side: &str, defaults: &Amounts) -> Vec<Str
 fn check_pod(pod: &Value, range: &Value) -> Vec<String> {
     let mut problems = Vec::new();
     for (_, _, container) in placed(spec(pod), &[List::Plain, List::Init]) {
-        for limit in limits_of(range, "Container") {
-            problems.extend(check(limit, "Container", &of(container, Side::Requests), &of(container, Side::Limits)));
-        }
+        let (requests, limits) = (of(container, Side::Requests), of(container, Side::Limits));
+        problems.extend(check(range, "Container", &requests, &limits, &OF_PODS));
     }
-    for limit in limits_of(range, "Pod") {
-        problems.extend(check(limit, "Pod", &of_pod(pod, Side::Requests), &of_pod(pod, Side::Limits)));
-    }
-    problems
-}
-
-fn check(limit: &Value, kind: &str, requests: &Amounts, limits: &Amounts) -> Vec<String> {
-    let mut problems = Vec::new();
-    for (name, enforced) in amounts(limit.get("min")) {
-        problems.extend(minimum(kind, &name, &enforced, requests.get(&name), limits.get(&name)));
-    }
-    for (name, enforced) in amounts(limit.get("max")) {
-        problems.extend(maximum(kind, &name, &enforced, requests.get(&name), limits.get(&name)));
-    }
-    for (name, enforced) in amounts(limit.get("maxLimitRequestRatio")) {
-        problems.extend(ratio(kind, &name, &enforced, requests.get(&name), limits.get(&name)));
-    }
+    let (requests, limits) = (of_pod(pod, Side::Requests), of_pod(pod, Side::Limits));
+    problems.extend(check(range, "Pod", &requests, &limits, &OF_PODS));
     problems
 }
 
 fn check_claim(claim: &Value, range: &Value) -> Vec<String> {
-    const KIND: &str = "PersistentVolumeClaim";
     let empty = Value::Null;
     let requests = of(value::at(claim, "spec").unwrap_or(&empty), Side::Requests);
+    check(range, "PersistentVolumeClaim", &requests, &Amounts::new(), &OF_CLAIMS)
+}
+
+/// How a bound is enforced, by its field.
+type Rule = (&'static str, fn(&Bound<'_>) -> Option<String>);
+
+const OF_PODS: [Rule; 3] = [
+    ("min", |bound| bound.minimum()),
+    ("max", |bound| bound.maximum()),
+    ("maxLimitRequestRatio", |bound| bound.ratio()),
+];
+/// A claim has requests only.
+const OF_CLAIMS: [Rule; 2] = [("min", |bound| bound.minimum()), ("max", |bound| bound.maximum_request())];
+
+fn check(range: &Value, kind: &str, requests: &Amounts, limits: &Amounts, rules: &[Rule]) -> Vec<String> {
     let mut problems = Vec::new();
-    for limit in limits_of(range, KIND) {
-        for (name, enforced) in amounts(limit.get("min")) {
-            problems.extend(minimum(KIND, &name, &enforced, requests.get(&name), None));
-        }
-        for (name, enforced) in amounts(limit.get("max")) {
-            problems.extend(match requests.get(&name) {
-                None => Some(format!("maximum {name} usage per {KIND} is {enforced}.  No request is specified")),
-                Some(asked) if asked > &enforced => {
-                    Some(format!("maximum {name} usage per {KIND} is {enforced}, but request is {asked}"))
-                }
-                Some(_) => None,
-            });
+    for limit in limits_of(range, kind) {
+        for (field, enforce) in rules {
+            for (name, enforced) in &amounts(limit.get(*field)) {
+                let bound = Bound { kind, name, enforced, request: requests.get(name), limit: limits.get(name) };
+                problems.extend(enforce(&bound));
+            }
         }
     }
     problems
 }
 
-fn minimum(
-    kind: &str,
-    name: &str,
-    enforced: &Quantity,
-    request: Option<&Quantity>,
-    limit: Option<&Quantity>,
-) -> Option<String> {
-    let bound = format!("minimum {name} usage per {kind} is {enforced}");
-    match (request, limit) {
-        (None, _) => Some(format!("{bound}.  No request is specified")),
-        (Some(request), _) if request < enforced => Some(format!("{bound}, but request is {request}")),
-        (_, Some(limit)) if limit < enforced => Some(format!("{bound}, but limit is {limit}")),
-        _ => None,
-    }
+/// One bound, and what is asked for.
+struct Bound<'a> {
+    kind: &'a str,
+    name: &'a str,
+    enforced: &'a Quantity,
+    request: Option<&'a Quantity>,
+    limit: Option<&'a Quantity>,
 }
 
-fn maximum(
-    kind: &str,
-    name: &str,
-    enforced: &Quantity,
-    request: Option<&Quantity>,
-    limit: Option<&Quantity>,
-) -> Option<String> {
-    let bound = format!("maximum {name} usage per {kind} is {enforced}");
-    match (request, limit) {
-        (_, None) => Some(format!("{bound}.  No limit is specified")),
-        (_, Some(limit)) if limit > enforced => Some(format!("{bound}, but limit is {limit}")),
-        (Some(request), _) if request > enforced => Some(format!("{bound}, but request is {request}")),
-        _ => None,
+impl Bound<'_> {
+    fn named(&self, which: &str) -> String {
+        format!("{which} {} usage per {} is {}", self.name, self.kind, self.enforced)
     }
-}
 
-fn ratio(
-    kind: &str,
-    name: &str,
-    enforced: &Quantity,
-    request: Option<&Quantity>,
-    limit: Option<&Quantity>,
-) -> Option<String> {
-    let bound = format!("{name} max limit to request ratio per {kind} is {enforced}");
-    let Some(request) = request.filter(|request| !request.is_zero()) else {
-        return Some(format!("{bound}, but no request is specified or request is 0"));
-    };
-    let Some(limit) = limit.filter(|limit| !limit.is_zero()) else {
-        return Some(format!("{bound}, but no limit is specified or limit is 0"));
-    };
-    // At the precision of thousandths, where the numbers are not too large for it.
-    let small = [request, limit, enforced].iter().all(|quantity| quantity.value() <= MAX_MILLI);
-    let number = |quantity: &Quantity| if small { quantity.milli_value() as f64 } else { quantity.value() as f64 };
-    let shown = number(limit) / number(request);
-    let most =
-        if enforced.value() <= MAX_MILLI { enforced.milli_value() as f64 / 1000.0 } else { enforced.value() as f64 };
-    (shown > most).then(|| format!("{bound}, but provided ratio is {shown:.6}"))
+    fn minimum(&self) -> Option<String> {
+        let bound = || self.named("minimum");
+        match (self.request, self.limit) {
+            (None, _) => Some(format!("{}.  No request is specified", bound())),
+            (Some(request), _) if request < self.enforced => Some(format!("{}, but request is {request}", bound())),
+            (_, Some(limit)) if limit < self.enforced => Some(format!("{}, but limit is {limit}", bound())),
+            _ => None,
+        }
+    }
+
+    fn maximum(&self) -> Option<String> {
+        let bound = || self.named("maximum");
+        match (self.request, self.limit) {
+            (_, None) => Some(format!("{}.  No limit is specified", bound())),
+            (_, Some(limit)) if limit > self.enforced => Some(format!("{}, but limit is {limit}", bound())),
+            (Some(request), _) if request > self.enforced => Some(format!("{}, but request is {request}", bound())),
+            _ => None,
+        }
+    }
+
+    fn maximum_request(&self) -> Option<String> {
+        let bound = || self.named("maximum");
+        match self.request {
+            None => Some(format!("{}.  No request is specified", bound())),
+            Some(request) if request > self.enforced => Some(format!("{}, but request is {request}", bound())),
+            Some(_) => None,
+        }
+    }
+
+    fn ratio(&self) -> Option<String> {
+        let bound = || format!("{} max limit to request ratio per {} is {}", self.name, self.kind, self.enforced);
+        let Some(request) = self.request.filter(|request| !request.is_zero()) else {
+            return Some(format!("{}, but no request is specified or request is 0", bound()));
+        };
+        let Some(limit) = self.limit.filter(|limit| !limit.is_zero()) else {
+            return Some(format!("{}, but no limit is specified or limit is 0", bound()));
+        };
+        // At the precision of thousandths, where the numbers are not too large for it.
+        let small = [request, limit, self.enforced].iter().all(|quantity| quantity.value() <= MAX_MILLI);
+        let number = |quantity: &Quantity| if small { quantity.milli_value() as f64 } else { quantity.value() as f64 };
+        let shown = number(limit) / number(request);
+        let most = match self.enforced.value() {
+            large if large > MAX_MILLI => large as f64,
+            _ => self.enforced.milli_value() as f64 / 1000.0,
+        };
+        (shown > most).then(|| format!("{}, but provided ratio is {shown:.6}", bound()))
+    }
 }
 
 #[cfg(test)]

@@ -1,77 +1,16 @@
-//! The pod security standards: what each level forbids, and how a refusal words it. Pure.
+//! The pod security standards: what each level forbids since when, and how a refusal words it. Pure.
 //!
 //! Every check looks at a pod's metadata and spec and says nothing, or a reason with its detail. `restricted` has the
-//! checks of `baseline` and more; where both have one for the same thing, the stricter stands for both.
+//! checks of `baseline` and more; where a stricter one stands for a laxer one, only the stricter speaks.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fmt;
 
 use machinery::{Value, value};
 
 use super::super::pods;
-
-/// A version of the standards: what a level forbids changes with time, and a namespace may pin it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Version(Option<u16>);
-
-impl Version {
-    /// Whatever is newest.
-    pub const LATEST: Self = Self(None);
-
-    /// Reads `latest` or `v1.30`.
-    pub fn parse(text: &str) -> Option<Self> {
-        if text == "latest" {
-            return Some(Self::LATEST);
-        }
-        let minor = text.strip_prefix("v1.")?;
-        let plain = minor == "0" || (!minor.starts_with('0') && minor.bytes().all(|byte| byte.is_ascii_digit()));
-        minor.parse().ok().filter(|_| plain).map(|minor| Self(Some(minor)))
-    }
-
-    fn is_since(self, minor: u16) -> bool {
-        self.0.is_none_or(|own| own >= minor)
-    }
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            None => f.write_str("latest"),
-            Some(minor) => write!(f, "v1.{minor}"),
-        }
-    }
-}
-
-/// A level of the standards.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// Anything goes.
-    Privileged,
-    /// No known privilege escalation.
-    Baseline,
-    /// Hardened.
-    Restricted,
-}
-
-impl Level {
-    /// Reads a label's value.
-    pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "privileged" => Some(Self::Privileged),
-            "baseline" => Some(Self::Baseline),
-            "restricted" => Some(Self::Restricted),
-            _ => None,
-        }
-    }
-
-    /// As labels write it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Privileged => "privileged",
-            Self::Baseline => "baseline",
-            Self::Restricted => "restricted",
-        }
-    }
-}
+use super::standard::{Level, Version};
 
 /// What a check found: a reason, and who is to blame.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,6 +30,55 @@ fn violation(reason: &'static str, detail: String) -> Option<Violation> {
     Some(Violation { reason, detail })
 }
 
+type Check = fn(&Pod<'_>) -> Option<Violation>;
+
+/// Since always.
+const ALWAYS: u16 = 0;
+/// Not yet.
+const NEVER: u16 = u16::MAX;
+
+/// Each check with the version it came with, and the one since which `restricted` has a stricter one for it.
+const BASELINE: [(u16, u16, Check); 12] = [
+    (ALWAYS, NEVER, app_armor),
+    (ALWAYS, 22, capabilities_baseline),
+    (ALWAYS, NEVER, host_namespaces),
+    (ALWAYS, ALWAYS, host_path_volumes),
+    (ALWAYS, NEVER, host_ports),
+    (34, NEVER, host_probes),
+    (ALWAYS, NEVER, privileged),
+    (ALWAYS, 35, proc_mount_baseline),
+    (ALWAYS, NEVER, se_linux),
+    (ALWAYS, 19, seccomp_baseline),
+    (ALWAYS, NEVER, sysctls),
+    (ALWAYS, NEVER, windows_host_process),
+];
+
+/// What `restricted` has besides.
+const RESTRICTED: [(u16, Check); 7] = [
+    (8, allow_privilege_escalation),
+    (22, capabilities_restricted),
+    (35, proc_mount),
+    (ALWAYS, restricted_volumes),
+    (ALWAYS, run_as_non_root),
+    (23, run_as_user),
+    (19, seccomp_restricted),
+];
+
+/// Everything a level forbids and the pod does.
+pub fn violations(level: Level, version: Version, metadata: &Value, spec: &Value) -> Vec<Violation> {
+    if level == Level::Privileged {
+        return Vec::new();
+    }
+    let restricted = level == Level::Restricted;
+    let pod = Pod { metadata, spec, version };
+    let laxer = |overridden: u16| restricted && overridden != NEVER && version.is_since(overridden);
+    let baseline = BASELINE.iter().filter(|(_, overridden, _)| !laxer(*overridden));
+    let baseline = baseline.map(|(since, _, check)| (*since, *check));
+    let more = RESTRICTED.iter().filter(|_| restricted).copied();
+    let current = baseline.chain(more).filter(|(since, _)| version.is_since(*since));
+    current.filter_map(|(_, check)| check(&pod)).collect()
+}
+
 /// A pod under check.
 struct Pod<'a> {
     metadata: &'a Value,
@@ -98,10 +86,35 @@ struct Pod<'a> {
     version: Version,
 }
 
+/// Values that are forbidden, each told once, in order.
+type Values<'a> = BTreeSet<Cow<'a, str>>;
+
+/// Who does what is forbidden.
+struct Blame<'a> {
+    pod: bool,
+    containers: Vec<&'a str>,
+    values: Values<'a>,
+}
+
 impl<'a> Pod<'a> {
-    /// Every container: init, plain, ephemeral.
-    fn containers(&self) -> impl Iterator<Item = &'a Value> {
-        pods::containers(self.spec)
+    /// The containers of which something holds: init, plain, ephemeral.
+    fn blame(&self, mut bad: impl FnMut(&'a Value, &mut Values<'a>) -> bool) -> Blame<'a> {
+        let mut blame = Blame { pod: false, containers: Vec::new(), values: Values::new() };
+        for container in pods::containers(self.spec) {
+            if bad(container, &mut blame.values) {
+                blame.containers.push(name(container));
+            }
+        }
+        blame
+    }
+
+    /// The same, of what can also be said for the whole pod.
+    fn blame_all(&self, mut bad: impl FnMut(&'a Value, &mut Values<'a>) -> bool) -> Blame<'a> {
+        let mut values = Values::new();
+        let pod = bad(self.spec, &mut values);
+        let mut blame = self.blame(bad);
+        blame.values.append(&mut values);
+        Blame { pod, ..blame }
     }
 
     /// Whether it is for a system that knows nothing of what some checks are about; pods could say so since v1.25.
@@ -109,8 +122,14 @@ impl<'a> Pod<'a> {
         self.version.is_since(25) && value::text(self.spec, "os.name") == "windows"
     }
 
+    /// Whether root inside is nobody outside, which counts since v1.35.
     fn has_own_users(&self) -> bool {
-        value::at(self.spec, "hostUsers").and_then(Value::as_bool) == Some(false)
+        self.version.is_since(35) && value::at(self.spec, "hostUsers").and_then(Value::as_bool) == Some(false)
+    }
+
+    fn annotations(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let annotations = self.metadata.get("annotations").and_then(Value::as_object).into_iter().flatten();
+        annotations.map(|(key, text)| (key.as_str(), text.as_str().unwrap_or_default()))
     }
 
     fn volumes(&self) -> &'a [Value] {
@@ -118,18 +137,37 @@ impl<'a> Pod<'a> {
     }
 }
 
+impl Blame<'_> {
+    /// Who it is, `pod and containers "a", "b"`; nothing when it is nobody.
+    fn who(&self) -> Option<String> {
+        match (self.pod, self.containers.as_slice()) {
+            (false, []) => None,
+            (true, []) => Some("pod".to_owned()),
+            (false, names) => Some(containers(names)),
+            (true, names) => Some(format!("pod and {}", containers(names))),
+        }
+    }
+
+    fn quoted_values(&self) -> String {
+        quoted(&self.values)
+    }
+}
+
 fn name(container: &Value) -> &str {
     value::text(container, "name")
 }
 
-/// `container "a" must` or `containers "a", "b" must`.
-fn blame(names: &[&str]) -> String {
-    let plural = if names.len() == 1 { "" } else { "s" };
-    format!("container{plural} {}", quoted(names))
+fn flag(holder: &Value, path: &str) -> Option<bool> {
+    value::at(holder, path).and_then(Value::as_bool)
 }
 
-fn quoted<T: AsRef<str>>(names: &[T]) -> String {
-    let quoted: Vec<String> = names.iter().map(|name| format!("{:?}", name.as_ref())).collect();
+/// `container "a"` or `containers "a", "b"`.
+fn containers(names: &[&str]) -> String {
+    format!("{} {}", plural(names.len(), "container", "containers"), quoted(names))
+}
+
+fn quoted<T: AsRef<str>>(names: impl IntoIterator<Item = T>) -> String {
+    let quoted: Vec<String> = names.into_iter().map(|name| format!("\"{}\"", name.as_ref())).collect();
     quoted.join(", ")
 }
 
@@ -137,120 +175,54 @@ fn plural<'a>(count: usize, one: &'a str, several: &'a str) -> &'a str {
     if count == 1 { one } else { several }
 }
 
-type Check = fn(&Pod<'_>) -> Option<Violation>;
-
-/// Each check with the version it came with.
-const BASELINE: [(u16, Check); 12] = [
-    (0, app_armor),
-    (0, capabilities_baseline),
-    (0, host_namespaces),
-    (0, host_path_volumes),
-    (0, host_ports),
-    (34, host_probes),
-    (0, privileged),
-    (0, proc_mount),
-    (0, se_linux),
-    (0, seccomp_baseline),
-    (0, sysctls),
-    (0, windows_host_process),
-];
-
-const RESTRICTED: [(u16, Check); 16] = [
-    (0, app_armor),
-    (8, allow_privilege_escalation),
-    (0, capabilities),
-    (0, host_namespaces),
-    (0, host_path_volumes),
-    (0, host_ports),
-    (34, host_probes),
-    (0, privileged),
-    (0, proc_mount),
-    (0, restricted_volumes),
-    (0, run_as_non_root),
-    (23, run_as_user),
-    (0, se_linux),
-    (0, seccomp),
-    (0, sysctls),
-    (0, windows_host_process),
-];
-
-/// Everything a level forbids and the pod does.
-pub fn violations(level: Level, version: Version, metadata: &Value, spec: &Value) -> Vec<Violation> {
-    let checks: &[(u16, Check)] = match level {
-        Level::Privileged => return Vec::new(),
-        Level::Baseline => &BASELINE,
-        Level::Restricted => &RESTRICTED,
-    };
-    let pod = Pod { metadata, spec, version };
-    let current = checks.iter().filter(|(since, _)| version.is_since(*since));
-    let mut found: Vec<Violation> = current.filter_map(|(_, check)| check(&pod)).collect();
-    // The stricter check of volumes tells all that the other does.
-    if found.iter().any(|violation| violation.reason == "restricted volume types") {
-        found.retain(|violation| violation.reason != "hostPath volumes");
-    }
-    found
-}
-
-/// Where a stricter check came later than the level, the laxer one stands for it before.
-fn capabilities(pod: &Pod<'_>) -> Option<Violation> {
-    if pod.version.is_since(22) { capabilities_restricted(pod) } else { capabilities_baseline(pod) }
-}
-
-fn seccomp(pod: &Pod<'_>) -> Option<Violation> {
-    if pod.version.is_since(19) { seccomp_restricted(pod) } else { seccomp_baseline(pod) }
-}
-
 fn app_armor(pod: &Pod<'_>) -> Option<Violation> {
     const PREFIX: &str = "container.apparmor.security.beta.kubernetes.io/";
-    let mut bad = Vec::new();
-    for (key, text) in pod.metadata.get("annotations").and_then(Value::as_object).into_iter().flatten() {
-        let text = text.as_str().unwrap_or_default();
-        let allowed = text.is_empty() || text == "runtime/default" || text.starts_with("localhost/");
-        if key.starts_with(PREFIX) && !allowed {
-            bad.push(format!("{key}={text:?}"));
-        }
+    let blame = pod.blame_all(|holder, kinds| {
+        let profile = value::at(holder, "securityContext.appArmorProfile").filter(|profile| profile.is_object());
+        let kind = profile.map(|profile| value::text(profile, "type"));
+        let bad = kind.filter(|kind| !matches!(*kind, "RuntimeDefault" | "Localhost"));
+        kinds.extend(bad.map(Cow::Borrowed));
+        bad.is_some()
+    });
+    let allowed = |text: &str| text.is_empty() || text == "runtime/default" || text.starts_with("localhost/");
+    let annotations = pod.annotations().filter(|(key, text)| key.starts_with(PREFIX) && !allowed(text));
+    let mut annotations: Vec<String> = annotations.map(|(key, text)| format!("{key}={text:?}")).collect();
+    annotations.sort();
+    let mut who: Vec<String> = blame.who().into_iter().collect();
+    if !annotations.is_empty() {
+        who.push(plural(annotations.len(), "annotation", "annotations").to_owned());
     }
-    let profile = |holder: &Value| value::text(holder, "securityContext.appArmorProfile.type") == "Unconfined";
-    let mut told = Vec::new();
-    if !bad.is_empty() {
-        told.push(format!("{} {}", plural(bad.len(), "annotation", "annotations"), bad.join(", ")));
+    if who.is_empty() {
+        return None;
     }
-    let named: Vec<&str> = pod.containers().filter(|container| profile(container)).map(name).collect();
-    let mut blamed = Vec::new();
-    if profile(pod.spec) {
-        blamed.push("pod".to_owned());
-    }
-    if !named.is_empty() {
-        blamed.push(blame(&named));
-    }
-    if !blamed.is_empty() {
-        told.push(format!(
-            "{} must not set securityContext.appArmorProfile.type to \"Unconfined\"",
-            blamed.join(" and ")
-        ));
-    }
-    if told.is_empty() { None } else { violation("forbidden AppArmor profile", told.join(", ")) }
+    let what: Vec<&str> =
+        blame.values.iter().map(AsRef::as_ref).chain(annotations.iter().map(String::as_str)).collect();
+    violation(
+        plural(what.len(), "forbidden AppArmor profile", "forbidden AppArmor profiles"),
+        format!("{} must not set AppArmor profile type to {}", who.join(" and "), quoted(&what)),
+    )
 }
 
 fn allow_privilege_escalation(pod: &Pod<'_>) -> Option<Violation> {
     if pod.is_windows() {
         return None;
     }
-    let allowed = |container: &Value| {
-        value::at(container, "securityContext.allowPrivilegeEscalation").and_then(Value::as_bool) != Some(false)
-    };
-    let bad: Vec<&str> = pod.containers().filter(|container| allowed(container)).map(name).collect();
-    if bad.is_empty() {
-        return None;
-    }
+    let allowed = |container| flag(container, "securityContext.allowPrivilegeEscalation") != Some(false);
+    let who = pod.blame(|container, _| allowed(container)).who()?;
     violation(
         "allowPrivilegeEscalation != false",
-        format!("{} must set securityContext.allowPrivilegeEscalation=false", blame(&bad)),
+        format!("{who} must set securityContext.allowPrivilegeEscalation=false"),
     )
 }
 
-fn added(container: &Value) -> impl Iterator<Item = &str> {
-    value::list(container, "securityContext.capabilities.add").iter().filter_map(Value::as_str)
+/// Containers that add capabilities besides those allowed.
+fn adding<'a>(pod: &Pod<'a>, allowed: &[&str]) -> Blame<'a> {
+    pod.blame(|container, capabilities| {
+        let added = value::list(container, "securityContext.capabilities.add").iter().filter_map(Value::as_str);
+        let forbidden: Vec<&str> = added.filter(|capability| !allowed.contains(capability)).collect();
+        capabilities.extend(forbidden.iter().copied().map(Cow::Borrowed));
+        !forbidden.is_empty()
+    })
 }
 
 fn capabilities_baseline(pod: &Pod<'_>) -> Option<Violation> {
@@ -269,51 +241,26 @@ fn capabilities_baseline(pod: &Pod<'_>) -> Option<Violation> {
         "SETUID",
         "SYS_CHROOT",
     ];
-    let mut bad: Vec<&str> = Vec::new();
-    let mut blamed = Vec::new();
-    for container in pod.containers() {
-        let forbidden: Vec<&str> = added(container).filter(|capability| !ALLOWED.contains(capability)).collect();
-        if !forbidden.is_empty() {
-            blamed.push(name(container));
-            bad.extend(forbidden);
-        }
-    }
-    bad.sort_unstable();
-    bad.dedup();
-    if bad.is_empty() {
-        return None;
-    }
-    violation(
-        "non-default capabilities",
-        format!("{} must not include {} in securityContext.capabilities.add", blame(&blamed), quoted(&bad)),
-    )
+    let blame = adding(pod, &ALLOWED);
+    let (who, what) = (blame.who()?, blame.quoted_values());
+    violation("non-default capabilities", format!("{who} must not include {what} in securityContext.capabilities.add"))
 }
 
 fn capabilities_restricted(pod: &Pod<'_>) -> Option<Violation> {
     if pod.is_windows() {
         return None;
     }
-    let drops_all = |container: &Value| {
-        value::list(container, "securityContext.capabilities.drop").iter().any(|capability| capability == "ALL")
-    };
-    let keeping: Vec<&str> = pod.containers().filter(|container| !drops_all(container)).map(name).collect();
-    let mut bad: Vec<&str> = Vec::new();
-    let mut adding = Vec::new();
-    for container in pod.containers() {
-        let forbidden: Vec<&str> = added(container).filter(|capability| *capability != "NET_BIND_SERVICE").collect();
-        if !forbidden.is_empty() {
-            adding.push(name(container));
-            bad.extend(forbidden);
-        }
-    }
-    bad.sort_unstable();
-    bad.dedup();
+    let keeping = pod.blame(|container, _| {
+        !value::list(container, "securityContext.capabilities.drop").iter().any(|capability| capability == "ALL")
+    });
+    let adding = adding(pod, &["NET_BIND_SERVICE"]);
     let mut told = Vec::new();
-    if !keeping.is_empty() {
-        told.push(format!("{} must set securityContext.capabilities.drop=[\"ALL\"]", blame(&keeping)));
+    if let Some(who) = keeping.who() {
+        told.push(format!("{who} must set securityContext.capabilities.drop=[\"ALL\"]"));
     }
-    if !adding.is_empty() {
-        told.push(format!("{} must not include {} in securityContext.capabilities.add", blame(&adding), quoted(&bad)));
+    if let Some(who) = adding.who() {
+        let what = adding.quoted_values();
+        told.push(format!("{who} must not include {what} in securityContext.capabilities.add"));
     }
     if told.is_empty() { None } else { violation("unrestricted capabilities", told.join("; ")) }
 }
@@ -328,12 +275,8 @@ fn host_namespaces(pod: &Pod<'_>) -> Option<Violation> {
 }
 
 fn host_path_volumes(pod: &Pod<'_>) -> Option<Violation> {
-    let bad: Vec<&str> = pod
-        .volumes()
-        .iter()
-        .filter(|volume| volume.get("hostPath").is_some_and(|path| !path.is_null()))
-        .map(name)
-        .collect();
+    let is_path = |volume: &&Value| volume.get("hostPath").is_some_and(|path| !path.is_null());
+    let bad: Vec<&str> = pod.volumes().iter().filter(is_path).map(name).collect();
     if bad.is_empty() {
         return None;
     }
@@ -341,87 +284,53 @@ fn host_path_volumes(pod: &Pod<'_>) -> Option<Violation> {
 }
 
 fn host_ports(pod: &Pod<'_>) -> Option<Violation> {
-    let mut ports: Vec<i64> = Vec::new();
-    let mut blamed = Vec::new();
-    for container in pod.containers() {
-        let used: Vec<i64> = value::list(container, "ports")
-            .iter()
-            .filter_map(|port| value::int(port, "hostPort"))
-            .filter(|port| *port != 0)
-            .collect();
-        if !used.is_empty() {
-            blamed.push(name(container));
-            ports.extend(used);
-        }
-    }
-    ports.sort_unstable();
-    ports.dedup();
-    if ports.is_empty() {
-        return None;
-    }
-    let listed: Vec<String> = ports.iter().map(i64::to_string).collect();
-    let verb = plural(blamed.len(), "uses", "use");
-    violation(
-        "hostPort",
-        format!("{} {verb} {} {}", blame(&blamed), plural(ports.len(), "hostPort", "hostPorts"), listed.join(", ")),
-    )
+    let blame = pod.blame(|container, ports| {
+        let used = value::list(container, "ports").iter().filter_map(|port| value::int(port, "hostPort"));
+        let used: Vec<i64> = used.filter(|port| *port != 0).collect();
+        ports.extend(used.iter().map(|port| Cow::Owned(port.to_string())));
+        !used.is_empty()
+    });
+    let (who, verb) = (blame.who()?, plural(blame.containers.len(), "uses", "use"));
+    let ports: Vec<&str> = blame.values.iter().map(AsRef::as_ref).collect();
+    let what = plural(ports.len(), "hostPort", "hostPorts");
+    violation("hostPort", format!("{who} {verb} {what} {}", ports.join(", ")))
 }
 
 fn host_probes(pod: &Pod<'_>) -> Option<Violation> {
     const HANDLERS: [&str; 5] =
         ["livenessProbe", "readinessProbe", "startupProbe", "lifecycle.postStart", "lifecycle.preStop"];
-    let mut hosts: Vec<&str> = Vec::new();
-    let mut blamed = Vec::new();
-    for container in pod.containers() {
-        let named: Vec<&str> = HANDLERS
-            .iter()
-            .filter_map(|path| value::at(container, path))
-            .flat_map(|handler| [value::text(handler, "httpGet.host"), value::text(handler, "tcpSocket.host")])
-            .filter(|host| !matches!(*host, "" | "127.0.0.1" | "::1"))
-            .collect();
-        if !named.is_empty() {
-            blamed.push(name(container));
-            hosts.extend(named);
-        }
-    }
-    hosts.sort_unstable();
-    hosts.dedup();
-    if hosts.is_empty() {
-        return None;
-    }
-    let verb = plural(blamed.len(), "uses", "use");
-    let what = plural(hosts.len(), "host", "hosts");
-    violation(
-        "probe or lifecycle host",
-        format!("{} {verb} probe or lifecycle {what} {}", blame(&blamed), quoted(&hosts)),
-    )
+    let mut blame = pod.blame(|container, hosts| {
+        let handlers = HANDLERS.iter().filter_map(|path| value::at(container, path));
+        let named = handlers.flat_map(|handler| ["httpGet.host", "tcpSocket.host"].map(|at| value::text(handler, at)));
+        let named: Vec<&str> = named.filter(|host| !host.is_empty()).collect();
+        hosts.extend(named.iter().copied().map(Cow::Borrowed));
+        !named.is_empty()
+    });
+    blame.containers.sort_unstable();
+    let (who, verb) = (blame.who()?, plural(blame.containers.len(), "uses", "use"));
+    let what = plural(blame.values.len(), "probe or lifecycle host", "probe or lifecycle hosts");
+    violation("probe or lifecycle host", format!("{who} {verb} {what} {}", blame.quoted_values()))
 }
 
 fn privileged(pod: &Pod<'_>) -> Option<Violation> {
-    let bad: Vec<&str> =
-        pod.containers().filter(|container| value::flag(container, "securityContext.privileged")).map(name).collect();
-    if bad.is_empty() {
-        return None;
-    }
-    violation("privileged", format!("{} must not set securityContext.privileged=true", blame(&bad)))
+    let who = pod.blame(|container, _| value::flag(container, "securityContext.privileged")).who()?;
+    violation("privileged", format!("{who} must not set securityContext.privileged=true"))
+}
+
+/// A pod with users of its own sees its own processes only.
+fn proc_mount_baseline(pod: &Pod<'_>) -> Option<Violation> {
+    if pod.has_own_users() { None } else { proc_mount(pod) }
 }
 
 fn proc_mount(pod: &Pod<'_>) -> Option<Violation> {
-    // A pod with users of its own sees its own processes only.
-    if pod.has_own_users() {
-        return None;
-    }
-    let kind = |container: &'_ Value| value::text(container, "securityContext.procMount").to_owned();
-    let bad: Vec<&Value> =
-        pod.containers().filter(|container| !matches!(kind(container).as_str(), "" | "Default")).collect();
-    if bad.is_empty() {
-        return None;
-    }
-    let names: Vec<&str> = bad.iter().map(|container| name(container)).collect();
-    let mut kinds: Vec<String> = bad.iter().map(|container| kind(container)).collect();
-    kinds.sort();
-    kinds.dedup();
-    violation("procMount", format!("{} must not set securityContext.procMount to {}", blame(&names), quoted(&kinds)))
+    let blame = pod.blame(|container, kinds| {
+        let kind = value::text(container, "securityContext.procMount");
+        let bad = !matches!(kind, "" | "Default");
+        kinds.extend(bad.then_some(Cow::Borrowed(kind)));
+        bad
+    });
+    let (who, what) = (blame.who()?, blame.quoted_values());
+    violation("procMount", format!("{who} must not set securityContext.procMount to {what}"))
 }
 
 fn restricted_volumes(pod: &Pod<'_>) -> Option<Violation> {
@@ -436,19 +345,16 @@ fn restricted_volumes(pod: &Pod<'_>) -> Option<Violation> {
         "projected",
         "secret",
     ];
-    let mut names = Vec::new();
-    let mut kinds: Vec<&str> = Vec::new();
+    let (mut names, mut kinds) = (Vec::new(), BTreeSet::new());
     for volume in pod.volumes() {
         let mut sources =
             volume.as_object().into_iter().flatten().filter(|(key, source)| *key != "name" && !source.is_null());
         let kind = sources.next().map_or("unknown", |(key, _)| key.as_str());
         if !ALLOWED.contains(&kind) {
             names.push(name(volume));
-            kinds.push(kind);
+            kinds.insert(kind);
         }
     }
-    kinds.sort_unstable();
-    kinds.dedup();
     if names.is_empty() {
         return None;
     }
@@ -458,196 +364,125 @@ fn restricted_volumes(pod: &Pod<'_>) -> Option<Violation> {
 }
 
 fn run_as_non_root(pod: &Pod<'_>) -> Option<Violation> {
-    if pod.has_own_users() || pod.is_windows() {
+    const FIELD: &str = "securityContext.runAsNonRoot";
+    const REASON: &str = "runAsNonRoot != true";
+    if pod.has_own_users() {
         return None;
     }
-    let said = |holder: &Value| value::at(holder, "securityContext.runAsNonRoot").and_then(Value::as_bool);
-    let whole = said(pod.spec);
-    let explicit: Vec<&str> = pod.containers().filter(|container| said(container) == Some(false)).map(name).collect();
-    let implicit: Vec<&str> = pod.containers().filter(|container| said(container).is_none()).map(name).collect();
-    let mut told = Vec::new();
-    if whole == Some(false) {
-        told.push("pod must not set securityContext.runAsNonRoot=false".to_owned());
-    }
-    if !explicit.is_empty() {
-        told.push(format!("{} must not set securityContext.runAsNonRoot=false", blame(&explicit)));
-    }
-    if !told.is_empty() {
-        return violation("runAsNonRoot != true", told.join(" and "));
+    if let Some(who) = pod.blame_all(|holder, _| flag(holder, FIELD) == Some(false)).who() {
+        return violation(REASON, format!("{who} must not set {FIELD}=false"));
     }
     // What the pod says counts for containers that say nothing.
-    if whole == Some(true) || implicit.is_empty() {
-        return None;
-    }
-    violation("runAsNonRoot != true", format!("pod or {} must set securityContext.runAsNonRoot=true", blame(&implicit)))
+    let whole = flag(pod.spec, FIELD) == Some(true);
+    let who = pod.blame(|container, _| !whole && flag(container, FIELD).is_none()).who()?;
+    violation(REASON, format!("pod or {who} must set {FIELD}=true"))
 }
 
 fn run_as_user(pod: &Pod<'_>) -> Option<Violation> {
-    if pod.has_own_users() || pod.is_windows() {
+    if pod.has_own_users() {
         return None;
     }
-    let is_root = |holder: &Value| value::int(holder, "securityContext.runAsUser") == Some(0);
-    let bad: Vec<&str> = pod.containers().filter(|container| is_root(container)).map(name).collect();
-    let mut blamed = Vec::new();
-    if is_root(pod.spec) {
-        blamed.push("pod".to_owned());
-    }
-    if !bad.is_empty() {
-        blamed.push(blame(&bad));
-    }
-    if blamed.is_empty() {
-        return None;
-    }
-    violation("runAsUser=0", format!("{} must not set runAsUser=0", blamed.join(" and ")))
+    let who = pod.blame_all(|holder, _| value::int(holder, "securityContext.runAsUser") == Some(0)).who()?;
+    violation("runAsUser=0", format!("{who} must not set runAsUser=0"))
 }
 
 fn se_linux(pod: &Pod<'_>) -> Option<Violation> {
     const TYPES: [(u16, &str); 6] = [
-        (0, ""),
-        (0, "container_t"),
-        (0, "container_init_t"),
-        (0, "container_kvm_t"),
+        (ALWAYS, ""),
+        (ALWAYS, "container_t"),
+        (ALWAYS, "container_init_t"),
+        (ALWAYS, "container_kvm_t"),
         (31, "container_engine_t"),
         (31, "container_device_t"),
     ];
     let known = |kind: &str| TYPES.iter().any(|(since, name)| *name == kind && pod.version.is_since(*since));
-    let options = |holder: &'_ Value| value::at(holder, "securityContext.seLinuxOptions").cloned();
-    let (mut whole, mut blamed) = (false, Vec::new());
-    let (mut types, mut user, mut role) = (Vec::new(), false, false);
-    let mut look = |holder: &Value| {
-        let Some(options) = options(holder) else { return false };
-        let kind = value::text(&options, "type");
-        let (odd, users, roles) =
-            (!known(kind), !value::text(&options, "user").is_empty(), !value::text(&options, "role").is_empty());
-        if odd {
-            types.push(kind.to_owned());
-        }
+    let (mut user, mut role) = (false, false);
+    let blame = pod.blame_all(|holder, types| {
+        let text = |field: &str| value::text(holder, field);
+        let kind = text("securityContext.seLinuxOptions.type");
+        let odd = !known(kind);
+        types.extend(odd.then_some(Cow::Borrowed(kind)));
+        let users = !text("securityContext.seLinuxOptions.user").is_empty();
+        let roles = !text("securityContext.seLinuxOptions.role").is_empty();
         user |= users;
         role |= roles;
         odd || users || roles
-    };
-    whole |= look(pod.spec);
-    for container in pod.containers() {
-        if look(container) {
-            blamed.push(name(container));
+    });
+    let who = blame.who()?;
+    let mut bad = Vec::new();
+    if !blame.values.is_empty() {
+        bad.push(format!("{} {}", plural(blame.values.len(), "type", "types"), blame.quoted_values()));
+    }
+    for (set, what) in [(user, "user may not be set"), (role, "role may not be set")] {
+        if set {
+            bad.push(what.to_owned());
         }
     }
-    if !whole && blamed.is_empty() {
-        return None;
-    }
-    types.sort();
-    types.dedup();
-    let mut bad = Vec::new();
-    if !types.is_empty() {
-        bad.push(format!("{} {}", plural(types.len(), "type", "types"), quoted(&types)));
-    }
-    if user {
-        bad.push("user may not be set".to_owned());
-    }
-    if role {
-        bad.push("role may not be set".to_owned());
-    }
-    let mut who = Vec::new();
-    if whole {
-        who.push("pod".to_owned());
-    }
-    if !blamed.is_empty() {
-        who.push(blame(&blamed));
-    }
-    violation(
-        "seLinuxOptions",
-        format!("{} set forbidden securityContext.seLinuxOptions: {}", who.join(" and "), bad.join("; ")),
-    )
+    violation("seLinuxOptions", format!("{who} set forbidden securityContext.seLinuxOptions: {}", bad.join("; ")))
 }
 
-const SECCOMP: &str = "securityContext.seccompProfile.type";
+/// The type of a profile, where there is one.
+fn seccomp(holder: &Value) -> Option<&str> {
+    let profile = value::at(holder, "securityContext.seccompProfile").filter(|profile| profile.is_object());
+    profile.map(|profile| value::text(profile, "type"))
+}
+
+/// Whoever has a profile that is not allowed.
+fn seccomp_unallowed(pod: &Pod<'_>) -> Option<Violation> {
+    let blame = pod.blame_all(|holder, kinds| {
+        let bad = seccomp(holder).filter(|kind| !matches!(*kind, "RuntimeDefault" | "Localhost"));
+        kinds.extend(bad.map(Cow::Borrowed));
+        bad.is_some()
+    });
+    let (who, what) = (blame.who()?, blame.quoted_values());
+    violation("seccompProfile", format!("{who} must not set securityContext.seccompProfile.type to {what}"))
+}
 
 fn seccomp_baseline(pod: &Pod<'_>) -> Option<Violation> {
-    if !pod.version.is_since(19) {
-        return seccomp_annotations(pod);
-    }
-    let kind = |holder: &'_ Value| value::text(holder, SECCOMP).to_owned();
-    let forbidden = |holder: &Value| kind(holder) == "Unconfined";
-    let bad: Vec<&str> = pod.containers().filter(|container| forbidden(container)).map(name).collect();
-    let mut blamed = Vec::new();
-    if forbidden(pod.spec) {
-        blamed.push("pod".to_owned());
-    }
-    if !bad.is_empty() {
-        blamed.push(blame(&bad));
-    }
-    if blamed.is_empty() {
-        return None;
-    }
-    violation("seccompProfile", format!("{} must not set {SECCOMP} to \"Unconfined\"", blamed.join(" and ")))
+    if pod.version.is_since(19) { seccomp_unallowed(pod) } else { seccomp_annotations(pod) }
 }
 
 /// Before profiles had a field they were named by annotations.
 fn seccomp_annotations(pod: &Pod<'_>) -> Option<Violation> {
     const WHOLE: &str = "seccomp.security.alpha.kubernetes.io/pod";
     const CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
-    let allowed =
-        |text: &str| matches!(text, "" | "runtime/default" | "docker/default") || text.starts_with("localhost/");
-    let annotations = pod.metadata.get("annotations").and_then(Value::as_object).into_iter().flatten();
-    let bad: Vec<String> = annotations
-        .filter(|(key, _)| *key == WHOLE || key.starts_with(CONTAINER))
-        .map(|(key, text)| (key, text.as_str().unwrap_or_default()))
-        .filter(|(_, text)| !allowed(text))
+    let names: Vec<&str> = pods::containers(pod.spec).map(name).collect();
+    let about = |key: &str| key == WHOLE || key.strip_prefix(CONTAINER).is_some_and(|name| names.contains(&name));
+    let allowed = |text: &str| matches!(text, "runtime/default" | "docker/default") || text.starts_with("localhost/");
+    let bad: BTreeSet<String> = pod
+        .annotations()
+        .filter(|(key, text)| about(key) && !allowed(text))
         .map(|(key, text)| format!("{key}={text:?}"))
         .collect();
     if bad.is_empty() {
         return None;
     }
-    violation(
-        "seccompProfile",
-        format!("forbidden {} {}", plural(bad.len(), "annotation", "annotations"), bad.join(", ")),
-    )
+    let what = plural(bad.len(), "annotation", "annotations");
+    violation("seccompProfile", format!("forbidden {what} {}", bad.into_iter().collect::<Vec<_>>().join(", ")))
 }
 
 fn seccomp_restricted(pod: &Pod<'_>) -> Option<Violation> {
     if pod.is_windows() {
         return None;
     }
-    let kind = |holder: &'_ Value| value::text(holder, SECCOMP).to_owned();
-    let allowed = |kind: &str| matches!(kind, "RuntimeDefault" | "Localhost");
-    let whole = kind(pod.spec);
-    let explicit: Vec<&Value> =
-        pod.containers().filter(|container| !kind(container).is_empty() && !allowed(&kind(container))).collect();
-    let mut blamed = Vec::new();
-    let mut kinds: Vec<String> = Vec::new();
-    if !whole.is_empty() && !allowed(&whole) {
-        blamed.push("pod".to_owned());
-        kinds.push(whole.clone());
+    if let Some(found) = seccomp_unallowed(pod) {
+        return Some(found);
     }
-    if !explicit.is_empty() {
-        blamed.push(blame(&explicit.iter().map(|container| name(container)).collect::<Vec<_>>()));
-        kinds.extend(explicit.iter().map(|container| kind(container)));
-    }
-    if !blamed.is_empty() {
-        kinds.sort();
-        kinds.dedup();
-        return violation(
-            "seccompProfile",
-            format!("{} must not set {SECCOMP} to {}", blamed.join(" and "), quoted(&kinds)),
-        );
-    }
-    let implicit: Vec<&str> = pod.containers().filter(|container| kind(container).is_empty()).map(name).collect();
-    if allowed(&whole) || implicit.is_empty() {
-        return None;
-    }
+    let whole = seccomp(pod.spec).is_some();
+    let who = pod.blame(|container, _| !whole && seccomp(container).is_none()).who()?;
     violation(
         "seccompProfile",
-        format!("pod or {} must set {SECCOMP} to \"RuntimeDefault\" or \"Localhost\"", blame(&implicit)),
+        format!("pod or {who} must set securityContext.seccompProfile.type to \"RuntimeDefault\" or \"Localhost\""),
     )
 }
 
 fn sysctls(pod: &Pod<'_>) -> Option<Violation> {
-    const ALLOWED: [(u16, &str); 12] = [
-        (0, "kernel.shm_rmid_forced"),
-        (0, "net.ipv4.ip_local_port_range"),
-        (0, "net.ipv4.tcp_syncookies"),
-        (0, "net.ipv4.ping_group_range"),
-        (0, "net.ipv4.ip_unprivileged_port_start"),
+    const ALLOWED: [(u16, &str); 14] = [
+        (ALWAYS, "kernel.shm_rmid_forced"),
+        (ALWAYS, "net.ipv4.ip_local_port_range"),
+        (ALWAYS, "net.ipv4.tcp_syncookies"),
+        (ALWAYS, "net.ipv4.ping_group_range"),
+        (ALWAYS, "net.ipv4.ip_unprivileged_port_start"),
         (27, "net.ipv4.ip_local_reserved_ports"),
         (29, "net.ipv4.tcp_keepalive_time"),
         (29, "net.ipv4.tcp_fin_timeout"),
@@ -655,6 +490,8 @@ fn sysctls(pod: &Pod<'_>) -> Option<Violation> {
         (29, "net.ipv4.tcp_keepalive_probes"),
         (32, "net.ipv4.tcp_rmem"),
         (32, "net.ipv4.tcp_wmem"),
+        (37, "net.ipv4.tcp_slow_start_after_idle"),
+        (37, "net.ipv4.tcp_notsent_lowat"),
     ];
     let allowed = |name: &str| ALLOWED.iter().any(|(since, known)| *known == name && pod.version.is_since(*since));
     let all = value::list(pod.spec, "securityContext.sysctls").iter().map(|sysctl| value::text(sysctl, "name"));
@@ -663,172 +500,11 @@ fn sysctls(pod: &Pod<'_>) -> Option<Violation> {
 }
 
 fn windows_host_process(pod: &Pod<'_>) -> Option<Violation> {
-    let set = |holder: &Value| value::flag(holder, "securityContext.windowsOptions.hostProcess");
-    let bad: Vec<&str> = pod.containers().filter(|container| set(container)).map(name).collect();
-    let mut blamed = Vec::new();
-    if set(pod.spec) {
-        blamed.push("pod".to_owned());
-    }
-    if !bad.is_empty() {
-        blamed.push(blame(&bad));
-    }
-    if blamed.is_empty() {
-        return None;
-    }
-    violation(
-        "hostProcess",
-        format!("{} must not set securityContext.windowsOptions.hostProcess=true", blamed.join(" and ")),
-    )
+    const FIELD: &str = "securityContext.windowsOptions.hostProcess";
+    let who = pod.blame_all(|holder, _| value::flag(holder, FIELD)).who()?;
+    violation("hostProcess", format!("{who} must not set {FIELD}=true"))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn told(level: Level, version: Version, metadata: &Value, spec: &Value) -> Vec<String> {
-        violations(level, version, metadata, spec).iter().map(ToString::to_string).collect()
-    }
-
-    fn check(level: Level, spec: Value, expect: &[&str]) {
-        assert_eq!(told(level, Version::LATEST, &json!({}), &spec), expect, "{spec}");
-    }
-
-    #[test]
-    fn pinned_versions_forbid_what_they_forbade_then() {
-        let reasons = |level: Level, version: &str, metadata: Value, spec: Value| -> Vec<&'static str> {
-            let version = Version::parse(version).expect("a version");
-            violations(level, version, &metadata, &spec).iter().map(|violation| violation.reason).collect()
-        };
-        let (baseline, restricted) = (Level::Baseline, Level::Restricted);
-        let sysctl = |name: &str| json!({"securityContext": {"sysctls": [{"name": name}]}});
-        let check = |level, version: &str, spec: &Value, expect: &[&str]| {
-            assert_eq!(reasons(level, version, json!({}), spec.clone()), expect, "{version} {spec}");
-        };
-        check(baseline, "v1.31", &sysctl("net.ipv4.tcp_rmem"), &["forbidden sysctls"]);
-        check(baseline, "v1.32", &sysctl("net.ipv4.tcp_rmem"), &[]);
-        check(baseline, "v1.26", &sysctl("net.ipv4.ip_local_reserved_ports"), &["forbidden sysctls"]);
-        check(baseline, "v1.27", &sysctl("net.ipv4.ip_local_reserved_ports"), &[]);
-        let probe = json!({"containers": [{"name": "c", "livenessProbe": {"httpGet": {"host": "10.0.0.1"}}}]});
-        check(baseline, "v1.33", &probe, &[]);
-        check(baseline, "v1.34", &probe, &["probe or lifecycle host"]);
-        let label = json!({"securityContext": {"seLinuxOptions": {"type": "container_engine_t"}}});
-        check(baseline, "v1.30", &label, &["seLinuxOptions"]);
-        check(baseline, "latest", &label, &[]);
-        let plain = json!({"containers": [{"name": "c"}]});
-        check(restricted, "v1.7", &plain, &["runAsNonRoot != true"]);
-        check(restricted, "v1.18", &plain, &["allowPrivilegeEscalation != false", "runAsNonRoot != true"]);
-        check(
-            restricted,
-            "v1.21",
-            &plain,
-            &["allowPrivilegeEscalation != false", "runAsNonRoot != true", "seccompProfile"],
-        );
-        let windows = json!({"os": {"name": "windows"}, "securityContext": {"runAsNonRoot": true}, "containers": [{"name": "c"}]});
-        check(
-            restricted,
-            "v1.24",
-            &windows,
-            &["allowPrivilegeEscalation != false", "unrestricted capabilities", "seccompProfile"],
-        );
-        check(restricted, "v1.25", &windows, &[]);
-        let root = json!({"securityContext": {"runAsNonRoot": true, "runAsUser": 0, "seccompProfile": {"type": "RuntimeDefault"}},
-            "containers": [{"name": "c", "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}}}]});
-        check(restricted, "v1.22", &root, &[]);
-        check(restricted, "v1.23", &root, &["runAsUser=0"]);
-        let old = json!({"annotations": {"seccomp.security.alpha.kubernetes.io/pod": "unconfined"}});
-        assert_eq!(reasons(baseline, "v1.18", old.clone(), plain.clone()), ["seccompProfile"]);
-        assert_eq!(reasons(baseline, "v1.19", old, plain), Vec::<&str>::new());
-        for (text, expect) in
-            [("latest", true), ("v1.37", true), ("1.37", false), ("v1.", false), ("v1.07", false), ("v2.1", false)]
-        {
-            assert_eq!(Version::parse(text).is_some(), expect, "{text}");
-        }
-    }
-
-    #[test]
-    fn a_plain_pod_is_baseline_and_not_restricted() {
-        let plain = json!({"containers": [{"name": "c"}]});
-        check(Level::Privileged, json!({"hostNetwork": true}), &[]);
-        check(Level::Baseline, plain.clone(), &[]);
-        check(
-            Level::Restricted,
-            plain,
-            &[
-                r#"allowPrivilegeEscalation != false (container "c" must set securityContext.allowPrivilegeEscalation=false)"#,
-                r#"unrestricted capabilities (container "c" must set securityContext.capabilities.drop=["ALL"])"#,
-                r#"runAsNonRoot != true (pod or container "c" must set securityContext.runAsNonRoot=true)"#,
-                r#"seccompProfile (pod or container "c" must set securityContext.seccompProfile.type to "RuntimeDefault" or "Localhost")"#,
-            ],
-        );
-    }
-
-    #[test]
-    fn a_hardened_pod_is_restricted() {
-        let context = json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}});
-        let spec = json!({
-            "securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},
-            "containers": [{"name": "c", "securityContext": context}],
-            "volumes": [{"name": "v", "emptyDir": {}}],
-        });
-        check(Level::Restricted, spec, &[]);
-    }
-
-    #[test]
-    fn baseline_refuses_known_escalations() {
-        let container = |context: Value| json!({"containers": [{"name": "c", "securityContext": context}]});
-        check(
-            Level::Baseline,
-            json!({"hostNetwork": true, "hostPID": true}),
-            &["host namespaces (hostNetwork=true, hostPID=true)"],
-        );
-        check(
-            Level::Baseline,
-            container(json!({"privileged": true})),
-            &[r#"privileged (container "c" must not set securityContext.privileged=true)"#],
-        );
-        check(
-            Level::Baseline,
-            container(json!({"capabilities": {"add": ["SYS_ADMIN", "CHOWN"]}})),
-            &[
-                r#"non-default capabilities (container "c" must not include "SYS_ADMIN" in securityContext.capabilities.add)"#,
-            ],
-        );
-        check(
-            Level::Baseline,
-            json!({"volumes": [{"name": "v", "hostPath": {"path": "/"}}]}),
-            &[r#"hostPath volumes (volume "v")"#],
-        );
-        check(
-            Level::Baseline,
-            json!({"containers": [{"name": "a", "ports": [{"hostPort": 80}]}, {"name": "b", "ports": [{"hostPort": 443}]}]}),
-            &[r#"hostPort (containers "a", "b" use hostPorts 80, 443)"#],
-        );
-        check(
-            Level::Baseline,
-            json!({"securityContext": {"sysctls": [{"name": "kernel.msgmax"}]}}),
-            &["forbidden sysctls (kernel.msgmax)"],
-        );
-        check(
-            Level::Baseline,
-            json!({"securityContext": {"seccompProfile": {"type": "Unconfined"}}}),
-            &[r#"seccompProfile (pod must not set securityContext.seccompProfile.type to "Unconfined")"#],
-        );
-        check(
-            Level::Baseline,
-            container(json!({"procMount": "Unmasked"})),
-            &[r#"procMount (container "c" must not set securityContext.procMount to "Unmasked")"#],
-        );
-        // Ephemeral and init containers are no way around.
-        check(
-            Level::Baseline,
-            json!({"ephemeralContainers": [{"name": "d", "securityContext": {"privileged": true}}]}),
-            &[r#"privileged (container "d" must not set securityContext.privileged=true)"#],
-        );
-        check(
-            Level::Restricted,
-            json!({"volumes": [{"name": "v", "hostPath": {"path": "/"}}]}),
-            &[r#"restricted volume types (volume "v" uses restricted volume type "hostPath")"#],
-        );
-    }
-}
+#[path = "tests.rs"]
+mod tests;

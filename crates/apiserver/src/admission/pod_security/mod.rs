@@ -3,6 +3,7 @@
 //! `enforce` refuses pods; `audit` notes and `warn` warns, for pods and for everything that makes pods.
 
 mod checks;
+mod standard;
 
 use std::fmt;
 
@@ -13,8 +14,9 @@ use super::{Operation, Request};
 use crate::cache::Filter;
 use crate::gates::context;
 use crate::rest::{Api, keep};
-pub use checks::{Level, Version};
-use checks::{Violation, violations};
+pub use checks::Violation;
+use checks::violations;
+pub use standard::{Level, Version};
 
 const PREFIX: &str = "pod-security.kubernetes.io/";
 /// A mode with the labels that set its level and its version.
@@ -36,7 +38,8 @@ pub struct Wanted {
 impl Wanted {
     const OPEN: Self = Self { level: Level::Privileged, version: Version::LATEST };
 
-    fn violations(self, metadata: &Value, spec: &Value) -> Vec<Violation> {
+    /// What a pod does that the level forbids.
+    pub fn violations(self, metadata: &Value, spec: &Value) -> Vec<Violation> {
         violations(self.level, self.version, metadata, spec)
     }
 }
