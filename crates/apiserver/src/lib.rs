@@ -151,6 +151,7 @@ pub struct Server {
     health: Arc<Health>,
     stop: watch::Sender<bool>,
     serving: JoinHandle<()>,
+    keeper: JoinHandle<()>,
 }
 
 impl Server {
@@ -225,8 +226,9 @@ impl Server {
         });
         let (stop, stopped) = watch::channel(false);
         let serving = tokio::spawn(listener.serve(chain.clone(), config.clock, stopped));
-        let server = Self { address, chain, health, stop, serving };
         bootstrap::run(&api, config.advertise, address.port()).await.map_err(Error::Bootstrap)?;
+        let keeper = bootstrap::keeper::start(&api);
+        let server = Self { address, chain, health, stop, serving, keeper };
         server.health.set_bootstrapped();
         Ok(server)
     }
@@ -239,6 +241,7 @@ impl Server {
     /// Takes no more requests, lets those under way finish, ends the watches.
     pub async fn stop(self) {
         self.health.set_stopping();
+        self.keeper.abort();
         self.chain.api.caches.stop();
         self.stop.send_replace(true);
         // A failed join is a panic of the listener, which has been reported where it happened.

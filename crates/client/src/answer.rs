@@ -274,6 +274,11 @@ pub(crate) async fn ok(response: Response) -> Result<Payload, Error> {
     if error.message.is_empty() {
         error.message = head.status.to_string();
     }
+    // A server that is too busy to make a Status says in the head when to come back.
+    let later = head.headers.get(http::header::RETRY_AFTER).and_then(|seconds| seconds.to_str().ok()?.parse().ok());
+    if let Some(seconds) = later {
+        error.details.get_or_insert_default().retry_after = seconds;
+    }
     Err(Error::Api(error))
 }
 

@@ -100,7 +100,8 @@ impl Error {
 
     /// The server asks to slow down.
     pub fn is_too_many_requests(&self) -> bool {
-        self.is(Reason::TooManyRequests)
+        // A server that is too busy to make a Status has only the code.
+        self.is(Reason::TooManyRequests) || self.code() == Some(429)
     }
 
     /// The HTTP status code, where the server answered.

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use super::{Repair, Wanted};
 
-const GROUP: &str = "flowcontrol.apiserver.k8s.io";
+/// The group of both kinds.
+pub const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 
 /// Says whether the server keeps an object as it suggests it.
 pub const AUTOUPDATE: &str = "apf.kubernetes.io/autoupdate-spec";
@@ -18,11 +19,7 @@ pub(super) fn objects(now: &str) -> Vec<Wanted> {
     let levels = priority_levels().into_iter().map(|level| wanted("prioritylevelconfigurations", level));
     let schemas = flow_schemas().into_iter().map(|mut schema| {
         let level = schema["spec"]["priorityLevelConfiguration"]["name"].as_str().unwrap_or_default();
-        let message =
-            format!("This FlowSchema references the PriorityLevelConfiguration object named {level:?} and it exists");
-        schema["status"] = json!({"conditions": [{
-            "type": "Dangling", "status": "False", "lastTransitionTime": now, "reason": "Found", "message": message,
-        }]});
+        schema["status"] = json!({"conditions": [dangling(level, false, now)]});
         wanted("flowschemas", schema)
     });
     levels.chain(schemas).collect()
@@ -31,6 +28,32 @@ pub(super) fn objects(now: &str) -> Vec<Wanted> {
 /// Whether it must be there, as it is.
 pub fn is_mandatory(object: &Value) -> bool {
     matches!(object["metadata"]["name"].as_str(), Some("exempt" | "catch-all"))
+}
+
+/// What a FlowSchema says of its level.
+pub fn dangling(level: &str, dangles: bool, now: &str) -> Value {
+    let (status, reason, ending) =
+        if dangles { ("True", "NotFound", "but there is no such object") } else { ("False", "Found", "and it exists") };
+    let message = format!("This FlowSchema references the PriorityLevelConfiguration object named {level:?} {ending}");
+    json!({"type": "Dangling", "status": status, "lastTransitionTime": now, "reason": reason, "message": message})
+}
+
+/// Whether an object is one of these, by kind and name.
+pub fn is_bootstrap(object: &Value) -> bool {
+    let same =
+        |known: &Value| known["kind"] == object["kind"] && known["metadata"]["name"] == object["metadata"]["name"];
+    flow_schemas().iter().chain(&priority_levels()).any(same)
+}
+
+/// Adds what counts even while nobody has stored it: without it, nothing would be exempt, or nothing bound.
+pub fn add_mandatory(objects: &mut Vec<Value>, bootstrap: Vec<Value>) {
+    for object in bootstrap {
+        let name = object["metadata"]["name"].as_str();
+        let missing = !objects.iter().any(|known| known["metadata"]["name"].as_str() == name);
+        if missing && is_mandatory(&object) {
+            objects.push(object);
+        }
+    }
 }
 
 fn object(kind: &str, name: &str, spec: Value) -> Value {

@@ -3,6 +3,7 @@
 //! Made at every start where it is missing, repaired where upstream repairs it, and left alone otherwise.
 
 pub(crate) mod flow_control;
+pub(crate) mod keeper;
 mod objects;
 
 use std::net::IpAddr;
@@ -111,17 +112,18 @@ async fn ensure(api: &Api, mut wanted: Wanted) -> Result<(), ApiError> {
 fn flow_control_repaired(old: &Value, wanted: &Wanted) -> Value {
     let mut new = old.clone();
     let annotation = value::at(old, "metadata.annotations").and_then(|all| all.get(flow_control::AUTOUPDATE));
-    let theirs = match annotation.and_then(Value::as_str) {
-        Some(said) => said != "true",
+    let ours = match annotation.and_then(Value::as_str) {
+        Some("true") => true,
+        Some("false") => false,
         // One that nobody ever changed is still as it was suggested.
-        None => value::int(old, "metadata.generation").unwrap_or(1) != 1,
-    };
-    if wanted.repair == Repair::Suggested && theirs {
+        _ => value::int(old, "metadata.generation").unwrap_or(1) == 1,
+    } || wanted.repair == Repair::Mandatory;
+    let mut annotations = value::at(old, "metadata.annotations").cloned().unwrap_or_else(|| serde_json::json!({}));
+    annotations[flow_control::AUTOUPDATE] = ours.to_string().into();
+    value::set(&mut new, "metadata.annotations", annotations);
+    if !ours {
         return new;
     }
-    let mut annotations = value::at(old, "metadata.annotations").cloned().unwrap_or_else(|| serde_json::json!({}));
-    annotations[flow_control::AUTOUPDATE] = "true".into();
-    value::set(&mut new, "metadata.annotations", annotations);
     let mut spec = wanted.object["spec"].clone();
     // Users may give the exempt level shares to lend; everything else of it is fixed.
     if let (Some(theirs), true) = (value::at(old, "spec.exempt"), spec.get("exempt").is_some()) {
@@ -169,5 +171,9 @@ mod tests {
         check(Repair::Suggested, json!({"generation": 1}), 7);
         check(Repair::Suggested, json!({"generation": 2}), 9);
         check(Repair::Mandatory, said("false"), 7);
+        // Whose it is, is written down.
+        let wanted = Wanted { group: "", plural: "", object: json!({"spec": {}}), repair: Repair::Suggested };
+        let new = flow_control_repaired(&json!({"metadata": {"generation": 2}, "spec": {"x": 1}}), &wanted);
+        assert_eq!(new["metadata"]["annotations"][flow_control::AUTOUPDATE], "false");
     }
 }

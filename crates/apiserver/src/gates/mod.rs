@@ -139,7 +139,10 @@ impl Chain {
 
         let hop = hops::start(Hop::FlowControl, info.verb);
         let _seat = match &self.flow_control {
-            Some(flow_control) => flow_control.enter(&info, &query, &user, || self.objects(&info)).await?,
+            Some(flow_control) => match flow_control.enter(&info, &query, &user, || self.objects(&info)).await {
+                Ok(seat) => seat,
+                Err(busy) => return Ok(busy.response()),
+            },
             None => None,
         };
         hop.end("", "", 0);

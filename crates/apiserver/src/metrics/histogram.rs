@@ -10,19 +10,37 @@ pub const BOUNDS: [f64; 23] = [
 ];
 
 /// A distribution.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Histogram {
+    /// The upper bounds of the buckets, in seconds.
+    bounds: &'static [f64],
     /// How many fell into each bucket and not into the one before.
-    buckets: [u64; BOUNDS.len()],
+    buckets: Box<[u64]>,
     count: u64,
     sum: f64,
 }
 
+impl Default for Histogram {
+    fn default() -> Self {
+        Self::new(&BOUNDS)
+    }
+}
+
 impl Histogram {
+    /// With buckets of its own.
+    pub fn new(bounds: &'static [f64]) -> Self {
+        Self { bounds, buckets: vec![0; bounds.len()].into(), count: 0, sum: 0.0 }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
     /// Adds one.
     pub fn observe(&mut self, took: Duration) {
         let seconds = took.as_secs_f64();
-        let bucket = BOUNDS.partition_point(|bound| *bound < seconds);
+        let bucket = self.bounds.partition_point(|bound| *bound < seconds);
         if let Some(bucket) = self.buckets.get_mut(bucket) {
             *bucket += 1;
         }
@@ -33,7 +51,7 @@ impl Histogram {
     /// Writes the series of `name` with these labels (without braces).
     pub fn write(&self, text: &mut String, name: &str, labels: &str) {
         let mut below = 0;
-        for (bound, bucket) in BOUNDS.iter().zip(&self.buckets) {
+        for (bound, bucket) in self.bounds.iter().zip(&self.buckets) {
             below += bucket;
             let _ = writeln!(text, "{name}_bucket{{{labels},le=\"{bound}\"}} {below}");
         }

@@ -1,6 +1,6 @@
 //! `/metrics`: figures in the Prometheus text format, under upstream's names where upstream has them.
 
-mod histogram;
+pub(crate) mod histogram;
 pub mod process;
 mod requests;
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _};
-use http::header::{CONNECTION, HOST, HeaderMap, HeaderName, UPGRADE};
+use http::header::{CONNECTION, HOST, HeaderMap, HeaderName, HeaderValue, UPGRADE};
 use http::{Method, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
@@ -101,10 +101,10 @@ impl Proxy {
             headers.remove(name);
         }
         if let Some(protocol) = call.headers.get(UPGRADE) {
-            headers.insert(CONNECTION, http::HeaderValue::from_static("Upgrade"));
+            headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
             headers.insert(UPGRADE, protocol.clone());
         }
-        let host = http::HeaderValue::from_str(&target.authority).map_err(ApiError::internal)?;
+        let host = HeaderValue::from_str(&target.authority).map_err(ApiError::internal)?;
         headers.insert(HOST, host);
         Ok(request)
     }
@@ -136,6 +136,7 @@ where
         }
     });
     let is_head = request.method() == Method::HEAD;
+    let wants_upgrade = request.headers().contains_key(UPGRADE);
     let mut response = sender.send_request(request).await.map_err(broken)?;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         let far = hyper::upgrade::on(&mut response);
@@ -162,6 +163,10 @@ where
     *answer.status_mut() = parts.status;
     copy_headers(&parts.headers, answer.headers_mut());
     answer.headers_mut().remove(HeaderName::from_static("content-length"));
+    if wants_upgrade {
+        // Whoever wanted another protocol and did not get it may have sent more already: none of it is read as anything.
+        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
     Ok(answer)
 }
 

@@ -133,9 +133,16 @@ async fn a_level_that_rejects_answers_429() {
         requests.spawn(hold(bound.clone(), go.clone(), sender.clone()));
         testkit::eventually("a seat", seated.recv()).await;
     }
+    // The answer is a line of text, as upstream's is.
+    let answer = bound.request(request()).await.expect("an answer");
+    assert_eq!(answer.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(header(&answer, "retry-after").as_deref(), Some("1"));
+    assert_eq!(header(&answer, "content-type").as_deref(), Some("text/plain; charset=utf-8"));
+    assert_eq!(header(&answer, "x-content-type-options").as_deref(), Some("nosniff"));
+    let machinery::rest::Payload::Bytes(body) = answer.into_body() else { panic!("text is bytes") };
+    assert_eq!(&body[..], b"Too many requests, please try again later.\n");
     let refused = bound.list::<ConfigMap>("default", &ListParams::default()).await.expect_err("refused");
     assert!(refused.is_too_many_requests(), "{refused}");
-    assert_eq!(refused.to_string(), "Too many requests, please try again later.");
     assert_eq!(refused.api().and_then(|error| error.details.as_ref()).map(|details| details.retry_after), Some(1));
     // Others have seats of their own.
     let jane = server.as_user(User::new("jane", []));
@@ -146,7 +153,7 @@ async fn a_level_that_rejects_answers_429() {
     assert_eq!(answer.status(), StatusCode::OK);
     assert_eq!(header(&answer, "x-kubernetes-pf-prioritylevel-uid"), level.metadata.uid);
     let figures = server.admin().raw("/metrics").await.expect("figures");
-    let rejected = "apiserver_flowcontrol_rejected_requests_total{flow_schema=\"bound\",priority_level=\"tiny\",reason=\"concurrency-limit\"} 1\n";
+    let rejected = "apiserver_flowcontrol_rejected_requests_total{flow_schema=\"bound\",priority_level=\"tiny\",reason=\"concurrency-limit\"} 2\n";
     assert!(String::from_utf8_lossy(&figures).contains(rejected));
     server.stop().await;
 }
@@ -174,5 +181,58 @@ async fn the_bootstrap_objects_are_there_and_can_be_looked_at() {
     let dump = kubectl.run(&["get", "--raw", "/debug/api_priority_and_fairness/dump_queues"]).await;
     assert!(dump.contains("\nleader-election,"), "{dump}");
     kubectl.fail(&["get", "--raw", "/debug/api_priority_and_fairness/nonsense"]).await;
+    server.stop().await;
+}
+
+/// The condition that says whether a schema's level exists.
+fn dangling(schema: Option<&FlowSchema>) -> Option<(String, String)> {
+    let conditions = schema?.status.as_ref()?.conditions.as_ref()?;
+    let found = conditions.iter().find(|condition| condition.type_ == "Dangling")?;
+    Some((found.status.clone()?, found.reason.clone()?))
+}
+
+#[tokio::test]
+async fn what_must_be_comes_back_and_what_dangles_says_so() {
+    let server = Server::default().await;
+    let admin = server.admin();
+    // Mandatory and suggested objects that somebody deletes are there again, and one that is changed is as it was.
+    for name in ["catch-all", "exempt", "probes"] {
+        let before = admin.get::<FlowSchema>("", name).await.expect("a schema").metadata.uid;
+        admin.delete::<FlowSchema>("", name, &Default::default()).await.expect("deleted");
+        testkit::object::<FlowSchema>(&admin, "", name, "a new one", |schema| {
+            schema.is_some_and(|schema| schema.metadata.uid != before)
+        })
+        .await;
+    }
+    let patch = client::Patch::Merge(json!({"spec": {"limited": {"nominalConcurrencyShares": 77}}}));
+    let shares = |level: Option<&PriorityLevelConfiguration>| level?.spec.limited.as_ref()?.nominal_concurrency_shares;
+    admin.patch::<PriorityLevelConfiguration>("", "workload-low", &patch).await.expect("changed");
+    testkit::object::<PriorityLevelConfiguration>(&admin, "", "workload-low", "as it was", |level| {
+        shares(level) == Some(100)
+    })
+    .await;
+    // Who says that a suggestion is theirs keeps it.
+    let theirs =
+        client::Patch::Merge(json!({"metadata": {"annotations": {"apf.kubernetes.io/autoupdate-spec": "false"}},
+        "spec": {"limited": {"nominalConcurrencyShares": 77}}}));
+    admin.patch::<PriorityLevelConfiguration>("", "workload-low", &theirs).await.expect("changed");
+
+    let schema = json!({"metadata": {"name": "lost"}, "spec": {
+        "priorityLevelConfiguration": {"name": "nowhere"}, "matchingPrecedence": 50,
+        "rules": [{"subjects": [{"kind": "User", "user": {"name": "lost"}}],
+            "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}]}]}});
+    admin.create(&typed::<FlowSchema>(schema)).await.expect("a schema");
+    let is = |status: &'static str, reason: &'static str| {
+        move |schema: Option<&FlowSchema>| dangling(schema) == Some((status.to_owned(), reason.to_owned()))
+    };
+    testkit::object::<FlowSchema>(&admin, "", "lost", "it dangles", is("True", "NotFound")).await;
+    let level = json!({"metadata": {"name": "nowhere"}, "spec": {"type": "Limited", "limited": {
+        "nominalConcurrencyShares": 1, "limitResponse": {"type": "Reject"}}}});
+    admin.create(&typed::<PriorityLevelConfiguration>(level)).await.expect("a level");
+    testkit::object::<FlowSchema>(&admin, "", "lost", "it is found", is("False", "Found")).await;
+    admin.delete::<PriorityLevelConfiguration>("", "nowhere", &Default::default()).await.expect("deleted");
+    testkit::object::<FlowSchema>(&admin, "", "lost", "it dangles again", is("True", "NotFound")).await;
+    let kept = admin.get::<PriorityLevelConfiguration>("", "workload-low").await.expect("a level");
+    assert_eq!(shares(Some(&kept)), Some(77), "theirs stays theirs");
     server.stop().await;
 }

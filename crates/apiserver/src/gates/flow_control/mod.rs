@@ -15,14 +15,15 @@ use std::hash::BuildHasher as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::HeaderValue;
-use machinery::rest::User;
-use machinery::status::ApiError;
+use http::StatusCode;
+use http::header::{HeaderValue, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
+use machinery::rest::{Response, User};
 use machinery::{Value, value};
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxBuildHasher;
 use tokio::sync::oneshot;
 
+use crate::bootstrap::flow_control as bootstrap;
 use crate::cache::{Cache, News, Place};
 use crate::gates::context;
 use crate::query::Query;
@@ -32,8 +33,6 @@ use report::Stats;
 use schema::Schema;
 use seats::{Arrival, Limits, Queuing, Refusal, Seats, Spot};
 
-/// The group of both kinds.
-const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 /// How long a request waits for a seat before it is sent away: a quarter of what it may take in all.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// The part of a level's share that one request may take.
@@ -136,8 +135,8 @@ impl FlowControl {
         let total = settings.reads + settings.writes;
         Some(Self {
             total,
-            schemas: registry.stored(GROUP, "flowschemas")?.cache.clone(),
-            levels: registry.stored(GROUP, "prioritylevelconfigurations")?.cache.clone(),
+            schemas: registry.stored(bootstrap::GROUP, "flowschemas")?.cache.clone(),
+            levels: registry.stored(bootstrap::GROUP, "prioritylevelconfigurations")?.cache.clone(),
             current: RwLock::default(),
             seats: Arc::new(Mutex::new(Seats::new(total))),
         })
@@ -151,15 +150,13 @@ impl FlowControl {
         query: &Query,
         user: &User,
         objects: impl FnOnce() -> Option<usize>,
-    ) -> Result<Option<Seat>, ApiError> {
+    ) -> Result<Option<Seat>, Busy> {
         if info.is_long_running() && info.verb != "watch" {
             return Ok(None);
         }
         let classes = self.classes();
-        let Some(class) = classes.iter().find(|class| class.schema.matches(user, info)) else {
-            // There is always the catch-all; without any object at all, nothing is known to be bound by.
-            return Ok(None);
-        };
+        // The catch-all is there even while nobody has stored it, and takes everybody.
+        let Some(class) = classes.iter().find(|class| class.schema.matches(user, info)) else { return Ok(None) };
         context::set_flow(class.headers.clone());
         let width = width::width(info, query, class.widest, objects);
         let flow = hash(&class.schema.name, class.schema.flow(user, info));
@@ -200,8 +197,10 @@ impl FlowControl {
             }
         }
         let mut current = self.current.write();
-        let schemas = everything(&self.schemas, &mut current.schemas);
-        let levels = everything(&self.levels, &mut current.levels);
+        let mut schemas = everything(&self.schemas, &mut current.schemas);
+        let mut levels = everything(&self.levels, &mut current.levels);
+        bootstrap::add_mandatory(&mut schemas, bootstrap::flow_schemas());
+        bootstrap::add_mandatory(&mut levels, bootstrap::priority_levels());
         current.classes = Arc::new(self.classify(&schemas, &levels, &current.classes));
         current.classes.clone()
     }
@@ -236,9 +235,25 @@ impl FlowControl {
     }
 }
 
-fn refuse(class: &Class, why: Refusal, waited: Duration) -> ApiError {
+/// There was no seat, and there will be none soon.
+#[derive(Debug)]
+pub struct Busy;
+
+impl Busy {
+    /// The answer: not a `Status` but a line of text, as clients know it from upstream.
+    pub fn response(&self) -> Response {
+        let text = "Too many requests, please try again later.\n";
+        let mut response = crate::gates::text(StatusCode::TOO_MANY_REQUESTS, text.to_owned());
+        let headers = response.headers_mut();
+        headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        response
+    }
+}
+
+fn refuse(class: &Class, why: Refusal, waited: Duration) -> Busy {
     class.stats.rejected(why, waited);
-    ApiError::too_many_requests("Too many requests, please try again later.", 1)
+    Busy
 }
 
 /// Every object of a cache, and the place moves on.

@@ -5,9 +5,12 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
 use super::FlowControl;
 use super::seats::Refusal;
 use crate::metrics::head;
+use crate::metrics::histogram::Histogram;
 
 /// The upper ends of the buckets of waiting times, in seconds.
 const BUCKETS: [f64; 13] = [0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0];
@@ -17,52 +20,32 @@ pub struct Stats {
     schema: String,
     level: String,
     rejected: [AtomicU64; 3],
-    executed: Waits,
-    refused: Waits,
-}
-
-#[derive(Default)]
-struct Waits {
-    buckets: [AtomicU64; BUCKETS.len()],
-    count: AtomicU64,
-    nanoseconds: AtomicU64,
-}
-
-impl Waits {
-    fn add(&self, waited: Duration) {
-        let seconds = waited.as_secs_f64();
-        if let Some(at) = BUCKETS.iter().position(|end| seconds <= *end) {
-            self.buckets[at].fetch_add(1, Ordering::Relaxed);
-        }
-        self.count.fetch_add(1, Ordering::Relaxed);
-        if !waited.is_zero() {
-            let nanoseconds = u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
-            self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
-        }
-    }
+    executed: Mutex<Histogram>,
+    refused: Mutex<Histogram>,
 }
 
 impl Stats {
     /// Of a schema and its level.
     pub fn new(schema: &str, level: &str) -> Self {
+        let waits = || Mutex::new(Histogram::new(&BUCKETS));
         Self {
             schema: schema.to_owned(),
             level: level.to_owned(),
             rejected: Default::default(),
-            executed: Waits::default(),
-            refused: Waits::default(),
+            executed: waits(),
+            refused: waits(),
         }
     }
 
     /// A request got its seat after this time.
     pub fn dispatched(&self, waited: Duration) {
-        self.executed.add(waited);
+        self.executed.lock().observe(waited);
     }
 
     /// A request was sent away after this time.
     pub fn rejected(&self, why: Refusal, waited: Duration) {
         self.rejected[why as usize].fetch_add(1, Ordering::Relaxed);
-        self.refused.add(waited);
+        self.refused.lock().observe(waited);
     }
 }
 
@@ -75,7 +58,7 @@ impl FlowControl {
         let name = "apiserver_flowcontrol_dispatched_requests_total";
         head(text, name, "counter", "[BETA] Number of requests executed by API Priority and Fairness subsystem");
         for class in classes.iter() {
-            let _ = writeln!(text, "{name}{{{}}} {}", labels(&class.stats), read(&class.stats.executed.count));
+            let _ = writeln!(text, "{name}{{{}}} {}", labels(&class.stats), class.stats.executed.lock().count());
         }
         let name = "apiserver_flowcontrol_rejected_requests_total";
         head(text, name, "counter", "[BETA] Number of requests rejected by API Priority and Fairness subsystem");
@@ -91,19 +74,10 @@ impl FlowControl {
         head(text, name, "histogram", "[BETA] Length of time a request spent waiting in its queue");
         for class in classes.iter() {
             for (execute, waits) in [("true", &class.stats.executed), ("false", &class.stats.refused)] {
-                let (labels, count) = (labels(&class.stats), read(&waits.count));
-                if count == 0 {
-                    continue;
+                let waits = waits.lock().clone();
+                if waits.count() > 0 {
+                    waits.write(text, name, &format!("execute=\"{execute}\",{}", labels(&class.stats)));
                 }
-                let mut sum = 0;
-                for (end, bucket) in BUCKETS.iter().zip(&waits.buckets) {
-                    sum += read(bucket);
-                    let _ = writeln!(text, "{name}_bucket{{execute=\"{execute}\",{labels},le=\"{end}\"}} {sum}");
-                }
-                let _ = writeln!(text, "{name}_bucket{{execute=\"{execute}\",{labels},le=\"+Inf\"}} {count}");
-                let seconds = Duration::from_nanos(read(&waits.nanoseconds)).as_secs_f64();
-                let _ = writeln!(text, "{name}_sum{{execute=\"{execute}\",{labels}}} {seconds}");
-                let _ = writeln!(text, "{name}_count{{execute=\"{execute}\",{labels}}} {count}");
             }
         }
         let seats = self.seats.lock();
@@ -185,7 +159,7 @@ impl FlowControl {
                         quiescing.to_string(),
                         level.waiting.to_string(),
                         level.executing.to_string(),
-                        sum(&|stats| stats.executed.count.load(Ordering::Relaxed)).to_string(),
+                        sum(&|stats| stats.executed.lock().count()).to_string(),
                         sum(&|stats| refused(stats, Refusal::ConcurrencyLimit) + refused(stats, Refusal::QueueFull))
                             .to_string(),
                         sum(&|stats| refused(stats, Refusal::TimeOut)).to_string(),
@@ -277,10 +251,17 @@ mod tests {
         stats.dispatched(Duration::ZERO);
         stats.dispatched(Duration::from_millis(30));
         stats.rejected(Refusal::TimeOut, Duration::from_secs(60));
-        assert_eq!(stats.executed.buckets[0].load(Ordering::Relaxed), 1);
-        assert_eq!(stats.executed.buckets[3].load(Ordering::Relaxed), 1);
-        assert_eq!(stats.refused.count.load(Ordering::Relaxed), 1);
-        assert!(stats.refused.buckets.iter().all(|bucket| bucket.load(Ordering::Relaxed) == 0));
+        let shown = |waits: &Mutex<Histogram>| {
+            let mut text = String::new();
+            waits.lock().write(&mut text, "w", "l=\"x\"");
+            text
+        };
+        let executed = shown(&stats.executed);
+        for line in ["w_bucket{l=\"x\",le=\"0\"} 1\n", "w_bucket{l=\"x\",le=\"0.05\"} 2\n", "w_count{l=\"x\"} 2\n"] {
+            assert!(executed.contains(line), "{executed}");
+        }
+        let refused = shown(&stats.refused);
+        assert!(refused.contains("le=\"30\"} 0\n") && refused.contains("le=\"+Inf\"} 1\n"), "{refused}");
     }
 
     #[test]
