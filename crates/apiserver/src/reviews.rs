@@ -50,9 +50,16 @@ pub async fn answer(
             }
             access(chain, &facts.kind, &review, user).await?
         }
-        "SelfSubjectRulesReview" => rules(chain, &review, user)?,
+        "SelfSubjectRulesReview" => {
+            let found = rules(chain, &review, user)?;
+            review["spec"] = json!({});
+            found
+        }
         "TokenReview" => token(chain, &review).await?,
-        "SelfSubjectReview" => json!({"userInfo": user_info(user)}),
+        "SelfSubjectReview" => {
+            value::set(&mut review, "metadata.creationTimestamp", chain.api.now());
+            json!({"userInfo": user_info(user)})
+        }
         _ => return Err(ApiError::no_such_path()),
     };
     value::set_default(&mut review, "metadata", json!({}));
@@ -70,7 +77,8 @@ fn component(name: &str) -> Value {
 async fn access(chain: &Chain, kind: &str, review: &Value, user: &Arc<User>) -> Result<Value, ApiError> {
     let errors = invalid(kind, review);
     if !errors.is_empty() {
-        return Err(ApiError::invalid("authorization.k8s.io", kind, "", &errors));
+        // Upstream names no kind here.
+        return Err(ApiError::invalid("authorization.k8s.io", "", "", &errors));
     }
     let subject = if kind == "SelfSubjectAccessReview" { user.clone() } else { subject(review) };
     let (selectors, wrong) = selectors(review);
@@ -94,9 +102,11 @@ fn invalid(kind: &str, review: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let resource = value::at(review, "spec.resourceAttributes").filter(|tree| !tree.is_null());
     let path = value::at(review, "spec.nonResourceAttributes").filter(|tree| !tree.is_null());
+    // Shown as upstream's own type has it.
+    let shown = |path: &Value| json!({"Path": value::text(path, "path"), "Verb": value::text(path, "verb")});
     if resource.is_some() == path.is_some() {
         let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
-        errors.push(FieldError::invalid("spec", path.cloned().unwrap_or_default(), why));
+        errors.push(FieldError::invalid("spec", path.map(shown).unwrap_or_default(), why));
     }
     if kind != "SelfSubjectAccessReview" {
         let groups = value::list(review, "spec.groups");
@@ -119,6 +129,29 @@ fn invalid(kind: &str, review: &Value) -> Vec<FieldError> {
             }
             _ => {}
         }
+        for (index, one) in value::list(tree, "requirements").iter().enumerate() {
+            let at = format!("{at}.requirements[{index}]");
+            let key = value::text(one, "key");
+            if selector == "fieldSelector" && key.is_empty() {
+                errors.push(FieldError::required(format!("{at}.key"), "must be specified"));
+            }
+            match (value::text(one, "operator"), value::list(one, "values").is_empty()) {
+                ("In" | "NotIn", true) => {
+                    let why = "must be specified when `operator` is 'In' or 'NotIn'";
+                    errors.push(FieldError::required(format!("{at}.values"), why));
+                }
+                ("Exists" | "DoesNotExist", false) => {
+                    let why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
+                    errors.push(FieldError::forbidden(format!("{at}.values"), why));
+                }
+                // An operator of a later version is not this one's to judge.
+                _ => {}
+            }
+            if selector == "labelSelector" {
+                let wrong = machinery::names::is_qualified_name(key).into_iter();
+                errors.extend(wrong.map(|why| FieldError::invalid(format!("{at}.key"), key, why)));
+            }
+        }
     }
     let allowed: &[&str] =
         if kind == "LocalSubjectAccessReview" { &["namespace", "managedFields"] } else { &["managedFields"] };
@@ -137,7 +170,7 @@ fn invalid(kind: &str, review: &Value) -> Vec<FieldError> {
         }
         if let Some(path) = path {
             let why = "disallowed on this kind of request";
-            errors.push(FieldError::invalid("spec.nonResourceAttributes", path.clone(), why));
+            errors.push(FieldError::invalid("spec.nonResourceAttributes", shown(path), why));
         }
     }
     errors

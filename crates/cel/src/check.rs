@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::Problem;
 use crate::ast::{Expr, Fold, Literal, Macro, Node};
+use crate::functions::time::parse_duration;
 use crate::signatures;
 use crate::types::Type;
 
@@ -38,6 +39,8 @@ impl Declarations {
 pub fn check(expr: &Expr, declarations: &Declarations) -> Result<Type, Vec<Problem>> {
     let mut checker = Checker { declarations, locals: Vec::new(), problems: Vec::new() };
     let ty = checker.expr(expr);
+    // In the order of the text, however they were found.
+    checker.problems.sort_by_key(|problem| problem.at);
     if checker.problems.is_empty() { Ok(ty) } else { Err(checker.problems) }
 }
 
@@ -78,7 +81,12 @@ impl Checker<'_> {
                 self.select(expr.at, &ty, field, false);
                 Type::Bool
             }
+            Node::Call { function, args, .. } if matches!(&**function, "_&&_" | "_||_") => {
+                args.iter().for_each(|arg| self.expect_bool(arg));
+                Type::Bool
+            }
             Node::Call { function, target, args } => {
+                self.constant(function, args);
                 let mut types = Vec::with_capacity(args.len() + 1);
                 if let Some(target) = target {
                     types.push(self.expr(target));
@@ -175,6 +183,20 @@ impl Checker<'_> {
         };
         // Several fit only when something is not known yet.
         if results.all(|other| other == first) { first } else { Type::Dyn }
+    }
+
+    /// What can be told of a text before it is ever used: whether it is a pattern, a time, a span.
+    fn constant(&mut self, function: &str, args: &[Expr]) {
+        let Some(Expr { at, node: Node::Literal(Literal::String(text)), .. }) = args.last() else { return };
+        let sound = match function {
+            "matches" => regex::Regex::new(text).is_ok(),
+            "timestamp" => machinery::time::parse(text).is_some(),
+            "duration" => parse_duration(text).is_some(),
+            _ => true,
+        };
+        if !sound {
+            self.wrong(*at, format!("invalid {function} argument"));
+        }
     }
 
     fn fold(&mut self, fold: &Macro) -> Type {

@@ -33,7 +33,10 @@ pub fn parse(source: &str, unescape: bool) -> Result<Expr, Problem> {
     let expr = parser.expression()?;
     match parser.peek() {
         Token::End => Ok(expr),
-        _ => Err(parser.unexpected()),
+        _ => Err(Problem::new(
+            parser.at(),
+            format!("Syntax error: extraneous input '{}' expecting <EOF>", parser.word()),
+        )),
     }
 }
 
@@ -89,17 +92,37 @@ impl Parser {
     }
 
     fn expect(&mut self, sign: &'static str) -> Result<(), Problem> {
-        if self.accept(sign) { Ok(()) } else { Err(self.unexpected()) }
+        if self.accept(sign) {
+            return Ok(());
+        }
+        match self.peek() {
+            Token::End => Err(Problem::new(self.at(), format!("Syntax error: missing '{sign}' at '<EOF>'"))),
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    /// What is next, as errors show it.
+    fn word(&self) -> String {
+        match self.peek() {
+            Token::End => "<EOF>".to_owned(),
+            Token::Ident(word) => word.to_string(),
+            Token::Sign(sign) => (*sign).to_owned(),
+            Token::Literal(Literal::Null) => "null".to_owned(),
+            Token::Literal(Literal::Bool(truth)) => truth.to_string(),
+            Token::Literal(Literal::Int(number)) => number.to_string(),
+            Token::Literal(literal) => format!("{literal:?}"),
+        }
     }
 
     fn unexpected(&self) -> Problem {
-        let word = match self.peek() {
-            Token::End => return Problem::new(self.at(), "Syntax error: mismatched input '<EOF>'"),
-            Token::Ident(word) => word.to_string(),
-            Token::Sign(sign) => (*sign).to_owned(),
-            Token::Literal(literal) => format!("{literal:?}"),
-        };
-        Problem::new(self.at(), format!("Syntax error: extraneous input '{word}'"))
+        let problem = if *self.peek() == Token::End { "mismatched" } else { "extraneous" };
+        Problem::new(self.at(), format!("Syntax error: {problem} input '{}'", self.word()))
+    }
+
+    /// Something to compute with is missing.
+    fn no_operand(&self) -> Problem {
+        let wanted = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
+        Problem::new(self.at(), format!("Syntax error: mismatched input '{}' expecting {wanted}", self.word()))
     }
 
     fn node(&self, at: usize, node: Node) -> Result<Expr, Problem> {
@@ -177,10 +200,12 @@ impl Parser {
         loop {
             let at = self.at();
             if self.accept(".") {
-                let (place, name) = (self.at(), self.name()?);
+                let name = self.name()?;
+                // A call is told by its bracket.
+                let open = self.at();
                 expr = if self.accept("(") {
                     let args = self.arguments(")")?;
-                    self.method(place, expr, &name, args)?
+                    self.method(open, expr, &name, args)?
                 } else {
                     self.select(at, expr, name, false)?
                 };
@@ -239,12 +264,13 @@ impl Parser {
                 let name = self.name()?;
                 self.node(at, Node::Ident(name))
             }
-            Token::Ident(word) if &*word == "in" => Err(self.unexpected()),
+            Token::Ident(word) if &*word == "in" => Err(self.no_operand()),
             Token::Ident(word) => {
                 self.take();
+                let open = self.at();
                 if self.accept("(") {
                     let args = self.arguments(")")?;
-                    return self.function(at, &word, args);
+                    return self.function(open, &word, args);
                 }
                 if RESERVED.contains(&&*word) {
                     return Err(Problem::new(at, format!("reserved identifier: {word}")));
@@ -259,7 +285,7 @@ impl Parser {
             }
             Token::Sign("[" | "[?") => self.list(at),
             Token::Sign("{" | "{?") => self.map(at),
-            _ => Err(self.unexpected()),
+            _ => Err(self.no_operand()),
         }
     }
 
@@ -317,9 +343,11 @@ impl Parser {
         if name != "has" || args.len() != 1 {
             return self.call(at, name, args);
         }
-        match args.pop().map(|arg| arg.node) {
-            Some(Node::Select { operand, field, optional: false }) => self.node(at, Node::Has { operand, field }),
-            _ => Err(Problem::new(at, "invalid argument to has() macro")),
+        match args.pop() {
+            Some(Expr { at, node: Node::Select { operand, field, optional: false }, .. }) => {
+                self.node(at, Node::Has { operand, field })
+            }
+            other => Err(Problem::new(other.map_or(at, |arg| arg.at), "invalid argument to has() macro")),
         }
     }
 

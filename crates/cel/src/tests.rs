@@ -5,6 +5,9 @@ use serde_json::json;
 use super::*;
 
 const LIMIT: u64 = 1_000_000;
+/// What upstream's parser wants where something to compute with is missing.
+const OPERAND: &str =
+    "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
 
 fn declarations() -> Declarations {
     let mut declarations = Declarations::default();
@@ -145,7 +148,10 @@ fn texts_and_lists() {
         ("'abc 123'.find('[0-9]+')", "123"),
         ("'1 2 3'.findAll('[0-9]', 2)", "[1, 2]"),
         ("'abc'.matches('^[a-c]+$')", "true"),
-        ("'abc'.matches('(')", "fails: error parsing regexp: regex parse error:\n    (\n    ^\nerror: unclosed group"),
+        (
+            "'abc'.matches('(' + '')",
+            "fails: error parsing regexp: regex parse error:\n    (\n    ^\nerror: unclosed group",
+        ),
         ("'%s has %d: %.2f %x'.format(['x', 3, 1.5, 255])", "x has 3: 1.50 ff"),
         ("strings.quote('a\"b')", "\"a\\\"b\""),
         ("[1, 2, 3].sum() == 6 && [2, 1].max() == 2 && [2, 1].min() == 1", "true"),
@@ -195,20 +201,41 @@ fn what_makes_no_sense_does_not_compile() {
         "ERROR: <input>:1:13: undeclared reference to 'nothing' (in container '')\n | object.a == nothing\n | ............^"
     );
     check(&[
-        ("nothing(1)", "does not compile: ERROR: <input>:1:1: undeclared reference to 'nothing' (in container '')"),
+        ("nothing(1)", "does not compile: ERROR: <input>:1:8: undeclared reference to 'nothing' (in container '')"),
         ("request.nothing", "does not compile: ERROR: <input>:1:8: undefined field 'nothing'"),
         (
             "1 + 'a'",
             "does not compile: ERROR: <input>:1:3: found no matching overload for '_+_' applied to '(int, string)'",
         ),
-        ("1 +", "does not compile: ERROR: <input>:1:4: Syntax error: mismatched input '<EOF>'"),
-        ("", "does not compile: ERROR: <input>:1:1: Syntax error: mismatched input '<EOF>'"),
+        (
+            "1 +",
+            &format!(
+                "does not compile: ERROR: <input>:1:4: Syntax error: mismatched input '<EOF>' expecting {OPERAND}"
+            ),
+        ),
+        (
+            "",
+            &format!(
+                "does not compile: ERROR: <input>:1:1: Syntax error: mismatched input '<EOF>' expecting {OPERAND}"
+            ),
+        ),
+        ("(1 + 2", "does not compile: ERROR: <input>:1:7: Syntax error: missing ')' at '<EOF>'"),
+        ("true true", "does not compile: ERROR: <input>:1:6: Syntax error: extraneous input 'true' expecting <EOF>"),
+        ("has(1)", "does not compile: ERROR: <input>:1:5: invalid argument to has() macro"),
+        ("true && 1", "does not compile: ERROR: <input>:1:9: expected type 'bool' but found 'int'"),
+        ("'a'.matches('[')", "does not compile: ERROR: <input>:1:13: invalid matches argument"),
+        ("timestamp('x') == null", "does not compile: ERROR: <input>:1:11: invalid timestamp argument"),
+        ("duration('x') == null", "does not compile: ERROR: <input>:1:10: invalid duration argument"),
+        (
+            "size(1, 2)",
+            "does not compile: ERROR: <input>:1:5: found no matching overload for 'size' applied to '(int, int)'",
+        ),
         ("'a", "does not compile: ERROR: <input>:1:1: Syntax error: token recognition error at: ''a'"),
         (
             "1.all(x, true)",
             "does not compile: ERROR: <input>:1:1: expression of type 'int' cannot be range of a comprehension (must be list, map, or dynamic)",
         ),
-        ("'a'.nothing()", "does not compile: ERROR: <input>:1:5: undeclared reference to 'nothing' (in container '')"),
+        ("'a'.nothing()", "does not compile: ERROR: <input>:1:12: undeclared reference to 'nothing' (in container '')"),
     ]);
     let compiled = |source: &str| Program::compile(source, &declarations()).expect(source);
     assert!(compiled("object.x == 1").may_be(&Type::Bool) && !compiled("1").may_be(&Type::Bool));

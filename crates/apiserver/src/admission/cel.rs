@@ -22,7 +22,7 @@ pub const OUT_OF_BUDGET: &str =
 
 /// Compiles an expression that must come to one of these types; none is any.
 pub fn compile(source: &str, declarations: &Declarations, wanted: &[Type]) -> Result<Program, String> {
-    let program = Program::compile(source.trim(), declarations).map_err(|why| format!("compilation failed: {why}"))?;
+    let program = Program::compile(source, declarations).map_err(|why| format!("compilation failed: {why}"))?;
     if wanted.is_empty() || wanted.iter().any(|ty| program.may_be(ty)) {
         return Ok(program);
     }

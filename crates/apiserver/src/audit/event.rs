@@ -27,6 +27,8 @@ pub struct Event {
     pub verb: &'static str,
     pub user: Arc<User>,
     pub impersonated: Option<Arc<User>>,
+    /// The permission by which, where it is not one for everything.
+    pub constraint: Option<&'static str>,
     pub source_ips: Vec<String>,
     pub user_agent: String,
     pub object: Option<ObjectRef>,
@@ -136,6 +138,7 @@ impl Event {
             verb: info.verb,
             user,
             impersonated: None,
+            constraint: None,
             source_ips: source_ips(&parts.headers, address),
             user_agent: shortened(agent.unwrap_or_default()),
             object: info.is_resource.then(|| ObjectRef::of(info)),
@@ -159,6 +162,9 @@ impl Event {
             verb: self.verb,
             user: UserInfo::of(&self.user),
             impersonated_user: self.impersonated.as_deref().map(UserInfo::of),
+            authentication_metadata: self
+                .constraint
+                .map(|constraint| Metadata { impersonation_constraint: constraint }),
             source_ips: &self.source_ips,
             user_agent: &self.user_agent,
             object_ref: self.object.as_ref(),
@@ -190,6 +196,8 @@ struct Line<'a> {
     user: UserInfo<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     impersonated_user: Option<UserInfo<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    authentication_metadata: Option<Metadata>,
     #[serde(rename = "sourceIPs", skip_serializing_if = "<[_]>::is_empty")]
     source_ips: &'a [String],
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -206,6 +214,12 @@ struct Line<'a> {
     stage_timestamp: String,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     annotations: &'a BTreeMap<String, String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    impersonation_constraint: &'static str,
 }
 
 #[derive(Serialize)]

@@ -271,9 +271,11 @@ impl Record {
         self.ruling.level >= Level::Request
     }
 
-    /// Whom the user acts as.
-    pub fn impersonates(&self, user: &Arc<User>) {
-        self.event.lock().impersonated = Some(Arc::clone(user));
+    /// Whom the user acts as, and by which permission, where it is not one for everything.
+    pub fn impersonates(&self, user: &Arc<User>, constraint: Option<&'static str>) {
+        let mut event = self.event.lock();
+        event.impersonated = Some(Arc::clone(user));
+        event.constraint = constraint;
     }
 
     /// Adds what the gates decided.

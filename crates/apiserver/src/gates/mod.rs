@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use hops::Hop;
-use http::header::{CACHE_CONTROL, HeaderName, HeaderValue, RETRY_AFTER};
+use http::header::{CACHE_CONTROL, HeaderName, HeaderValue, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, StatusCode};
 use hyper::upgrade::OnUpgrade;
 use machinery::gvk::GroupResource;
@@ -128,13 +128,19 @@ impl Chain {
             Some(audit) => self.begin_record(audit, audit_id, &parts, &info, &user, &peer, attempted).await?,
         };
         let authenticated = user?;
-        let user = impersonation::impersonate(&self.authorizers, authenticated.clone(), &parts.headers).await?;
+        let selectors = Selectors::of(&info, &query);
+        let request = Attributes { selectors: Some(&selectors), ..Attributes::of(&authenticated, &info) };
+        let user = match impersonation::impersonate(&self.authorizers, &request, &parts.headers).await {
+            Err(error) => return Ok(plain(&error)),
+            Ok(None) => authenticated.clone(),
+            Ok(Some(impersonated)) => {
+                if let Some(record) = &record {
+                    record.impersonates(&impersonated.user, impersonated.constraint);
+                }
+                impersonated.user
+            }
+        };
         impersonation::strip(&mut parts.headers);
-        if let Some(record) = &record
-            && !Arc::ptr_eq(&user, &authenticated)
-        {
-            record.impersonates(&user);
-        }
         hop.end("", "", 0);
 
         let hop = hops::start(Hop::FlowControl, info.verb);
@@ -148,7 +154,6 @@ impl Chain {
         hop.end("", "", 0);
 
         let hop = hops::start(Hop::Authorize, info.verb);
-        let selectors = Selectors::of(&info, &query);
         let attributes = Attributes { selectors: Some(&selectors), ..Attributes::of(&user, &info) };
         let verdict = self.authorizers.authorize(&attributes).await;
         if let Some(record) = &record {
@@ -157,7 +162,7 @@ impl Chain {
             record.annotate("authorization.k8s.io/reason", verdict.reason());
         }
         if !verdict.allows() {
-            return Err(authorization::forbidden(&attributes, verdict.reason()));
+            return Ok(plain(&authorization::forbidden(&attributes, verdict.reason())));
         }
         hop.end("", "", 0);
 
@@ -282,6 +287,13 @@ fn refusal(error: &ApiError) -> Response {
     if let Some(seconds) = error.details.as_ref().map(|details| details.retry_after).filter(|seconds| *seconds > 0) {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
+    response
+}
+
+/// A failure whose text has in it what the client sent: no browser is to make more of it.
+fn plain(error: &ApiError) -> Response {
+    let mut response = refusal(error);
+    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
 

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH, VARY};
+use http::header::{
+    ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH, VARY, X_CONTENT_TYPE_OPTIONS,
+};
 use http::{Method, StatusCode};
 use machinery::rest::{Payload, Response};
 use machinery::status::ApiError;
@@ -209,5 +211,7 @@ fn json(body: Bytes) -> Response {
 
 /// Plain text.
 pub fn text(status: StatusCode, body: String) -> Response {
-    bytes(status, "text/plain; charset=utf-8", Bytes::from(body))
+    let mut response = bytes(status, "text/plain; charset=utf-8", Bytes::from(body));
+    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
 }

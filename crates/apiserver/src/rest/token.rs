@@ -111,8 +111,10 @@ impl Api {
             (Some("") | None, "Node") => ("node", "nodes"),
             _ => {
                 let version = value::text(reference, "apiVersion");
+                // The core group is the empty text before a slash.
+                let slash = if version.contains('/') { "" } else { "/" };
                 return Err(ApiError::bad_request(format!(
-                    "cannot bind token to object of type {version}, Kind={kind}"
+                    "cannot bind token to object of type {slash}{version}, Kind={kind}"
                 )));
             }
         };

@@ -160,6 +160,7 @@ async fn refusals_and_impersonation_are_written() {
         .expect("a line");
     assert_eq!(acting["user"]["username"], "kubernetes-admin");
     assert_eq!(acting["impersonatedUser"]["username"], "jane");
+    assert_eq!(acting["authenticationMetadata"]["impersonationConstraint"], "impersonate:user-info");
     server.stop().await;
 }
 

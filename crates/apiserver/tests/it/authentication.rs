@@ -104,7 +104,7 @@ async fn impersonation_is_allowed_to_those_who_may() {
     let refused = Client::https(config).expect("a client").list::<Pod>("default", &Default::default()).await;
     assert_eq!(
         refused.expect_err("refused").to_string(),
-        "users \"system:admin\" is forbidden: User \"system:serviceaccount:default:bot\" cannot impersonate resource \"users\" in API group \"\" at the cluster scope"
+        "pods is forbidden: User \"system:serviceaccount:default:bot\" cannot impersonate-on:user-info:list resource \"pods\" in API group \"\" in the namespace \"default\""
     );
     kubectl
         .run(&["create", "clusterrole", "as-jane", "--verb=impersonate", "--resource=users", "--resource-name=jane"])
@@ -116,6 +116,23 @@ async fn impersonation_is_allowed_to_those_who_may() {
     assert!(who.contains("username: jane"), "{who}");
     // Her groups are another question than her name.
     bot.fail(&["auth", "whoami", "--as=jane", "--as-group=system:masters"]).await;
+    // A constrained permission is for somebody and for something: reading, and nothing else.
+    let role = "---\n{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: reads-as-joe}, rules: [\
+        {apiGroups: [authentication.k8s.io], resources: [users], resourceNames: [joe], verbs: ['impersonate:user-info']}, \
+        {apiGroups: [''], resources: [pods], verbs: ['impersonate-on:user-info:list']}]}";
+    kubectl.run_with(&["create", "-f", "-"], role).await;
+    let binding =
+        ["create", "clusterrolebinding", "reads-as-joe", "--clusterrole=reads-as-joe", "--serviceaccount=default:bot"];
+    kubectl.run(&binding).await;
+    kubectl.run(&["create", "role", "pods", "--verb=list,delete", "--resource=pods"]).await;
+    kubectl.run(&["create", "rolebinding", "pods", "--role=pods", "--user=joe"]).await;
+    let mut config = server.config();
+    config.credentials = Credentials::token(token.trim()).expect("a token");
+    config.impersonate = Some(Impersonate { user: "joe".to_owned(), groups: Vec::new() });
+    let as_joe = Client::https(config).expect("a client");
+    as_joe.list::<Pod>("default", &Default::default()).await.expect("it may list as Joe");
+    let refused = as_joe.delete::<Pod>("default", "x", &Default::default()).await.expect_err("refused").to_string();
+    assert!(refused.contains("cannot impersonate-on:user-info:delete resource \"pods\""), "{refused}");
     server.stop().await;
 }
 
@@ -131,7 +148,9 @@ async fn headers_of_a_front_proxy_mean_nothing_from_others() {
     let refused = client.list::<Pod>("default", &Default::default()).await.expect_err("refused");
     assert_eq!(refused.code(), Some(403));
     assert!(
-        refused.to_string().contains("User \"system:anonymous\" cannot impersonate resource \"users\""),
+        refused
+            .to_string()
+            .contains("User \"system:anonymous\" cannot impersonate-on:user-info:list resource \"pods\""),
         "{refused}"
     );
     server.stop().await;

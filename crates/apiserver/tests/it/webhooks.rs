@@ -357,7 +357,7 @@ async fn a_webhook_behind_a_service_is_reached_at_its_endpoints() {
     admin.delete::<Service>("default", "hook", &Default::default()).await.expect("deleted");
     admin.create(&typed::<Service>(service(443))).await.expect("a service");
     settle(&server).await;
-    assert_eq!(ask().await, failed("no endpoints available for service \"hook\""));
+    assert_eq!(ask().await, failed("cannot route to service with ClusterIP \"None\""));
     // The API lets nobody name loopback as an endpoint, and a test may not send elsewhere: the slice comes from below.
     let slice = |port: u16, ready: bool| {
         json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
@@ -379,7 +379,7 @@ async fn a_webhook_behind_a_service_is_reached_at_its_endpoints() {
     assert_eq!(hook.asked(), 1);
     // An endpoint that is not ready is not asked.
     put(&slice(hook.port, false), store::Expect::At(revision)).await;
-    assert_eq!(ask().await, failed("no endpoints available for service \"hook\""));
+    assert_eq!(ask().await, failed("cannot route to service with ClusterIP \"None\""));
     assert_eq!(hook.asked(), 1);
     server.stop().await;
 }

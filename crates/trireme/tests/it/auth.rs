@@ -187,7 +187,7 @@ async fn everybody_comes_in_by_a_door_of_their_own() {
     let impersonated = admin.run(&["auth", "whoami", "--as=ann", "--as-group=readers", "-o", "json"]).await;
     assert!(impersonated.contains("\"ann\"") && impersonated.contains("\"readers\""), "{impersonated}");
     let refused = somebody.fail(&["--token", &token, "get", "pods", "--as=ann"]).await;
-    assert!(refused.contains("cannot impersonate resource \"users\""), "{refused}");
+    assert!(refused.contains("cannot impersonate-on:user-info:"), "{refused}");
 
     certificates_are_signed(&admin, directory).await;
 

@@ -158,7 +158,7 @@ fn resolve(api: &Api, namespace: &str, name: &str, port: u16) -> Result<String, 
         }
     }
     match value::text(&service, "spec.clusterIP") {
-        "" | "None" => Err(format!("no endpoints available for service {name:?}")),
+        address @ ("" | "None") => Err(format!("cannot route to service with ClusterIP {address:?}")),
         address => Ok(host(address, i64::from(port))),
     }
 }

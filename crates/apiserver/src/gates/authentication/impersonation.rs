@@ -1,8 +1,15 @@
-//! Impersonation: who may act as somebody else, and as whom exactly.
+//! Impersonation: who may act as somebody else, as whom exactly, and, since v1.37, for what.
+//!
+//! A permission to impersonate was once one for everything that the other may do. Now there are modes: each needs a
+//! permission for the identity (`impersonate:user-info` on users) and one for the action (`impersonate-on:user-info:list`
+//! on pods). They are tried in order; the permission of old, `impersonate`, comes last and still allows everything.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use http::HeaderMap;
+use machinery::names::domain::is_domain_prefixed_path;
+use machinery::names::is_dns1123_subdomain;
 use machinery::rest::User;
 use machinery::status::ApiError;
 
@@ -18,40 +25,96 @@ const AUTHENTICATED: &str = "system:authenticated";
 const UNAUTHENTICATED: &str = "system:unauthenticated";
 const ANONYMOUS: &str = "system:anonymous";
 const GROUP_OF_API: &str = "authentication.k8s.io";
+/// The node that a service account's token was made for.
+const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
+/// From so many names on, a permission for all of them is asked for first.
+const MANY: usize = 4;
 
-/// One thing that the user wants to be.
-#[derive(Debug, PartialEq, Eq)]
-struct Wish<'a> {
-    group: &'static str,
-    version: &'static str,
-    resource: &'static str,
-    subresource: String,
-    namespace: &'a str,
-    name: &'a str,
+/// A way to impersonate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// A service account acts as the node that it runs on.
+    AssociatedNode,
+    /// Any node.
+    ArbitraryNode,
+    /// A service account.
+    ServiceAccount,
+    /// Anybody else, with groups, uid and more.
+    UserInfo,
+    /// Anybody, for everything.
+    Legacy,
 }
 
-/// The user that a request acts as: itself, or whom its headers name, if it may.
-pub async fn impersonate(
-    authorizers: &Authorizers,
-    user: Arc<User>,
-    headers: &HeaderMap,
-) -> Result<Arc<User>, ApiError> {
-    if !headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
-        return Ok(user);
-    }
-    let Some((wishes, wanted)) = read(headers)? else { return Ok(user) };
-    for wish in &wishes {
-        let attributes = Attributes {
-            version: wish.version,
-            ..Attributes::question(&user, "impersonate", wish.group, wish.resource, wish.name)
-        };
-        let attributes = attributes.in_namespace(wish.namespace).of_subresource(&wish.subresource);
-        let verdict = authorizers.authorize(&attributes).await;
-        if !verdict.allows() {
-            return Err(forbidden(&attributes, verdict.reason()));
+/// In the order in which they are tried.
+const MODES: [Mode; 5] =
+    [Mode::AssociatedNode, Mode::ArbitraryNode, Mode::ServiceAccount, Mode::UserInfo, Mode::Legacy];
+
+impl Mode {
+    /// The verb for the identity.
+    const fn verb(self) -> &'static str {
+        match self {
+            Self::AssociatedNode => "impersonate:associated-node",
+            Self::ArbitraryNode => "impersonate:arbitrary-node",
+            Self::ServiceAccount => "impersonate:serviceaccount",
+            Self::UserInfo => "impersonate:user-info",
+            Self::Legacy => "impersonate",
         }
     }
-    Ok(Arc::new(wanted))
+
+    /// The verb for the action; none where the identity is all that is asked about.
+    fn verb_on(self, verb: &str) -> Option<String> {
+        let mode = self.verb().strip_prefix("impersonate:")?;
+        Some(format!("impersonate-on:{mode}:{verb}"))
+    }
+
+    /// Whether it is for somebody like that.
+    fn is_for(self, wanted: &User, requestor: &User) -> bool {
+        let alone = wanted.uid.is_empty() && wanted.groups.is_empty() && wanted.extra.is_empty();
+        let (node, account) = (node_name(&wanted.name), split_user_name(&wanted.name));
+        match self {
+            Self::AssociatedNode => {
+                let own = requestor.extra.get(NODE_NAME).map(Vec::as_slice);
+                let is_own = node.is_some_and(|node| matches!(own, Some([one]) if one == node));
+                alone && is_own && split_user_name(&requestor.name).is_some()
+            }
+            Self::ArbitraryNode => alone && node.is_some(),
+            Self::ServiceAccount => alone && account.is_some(),
+            Self::UserInfo => node.is_none() && account.is_none(),
+            Self::Legacy => true,
+        }
+    }
+}
+
+/// Whom a request acts as.
+pub struct Impersonated {
+    /// The user.
+    pub user: Arc<User>,
+    /// The permission by which, where it is not one for everything.
+    pub constraint: Option<&'static str>,
+}
+
+/// The user that a request acts as, if it names one and may. `request` is what it wants to do, and who it is.
+pub async fn impersonate(
+    authorizers: &Authorizers,
+    request: &Attributes<'_>,
+    headers: &HeaderMap,
+) -> Result<Option<Impersonated>, ApiError> {
+    if !headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
+        return Ok(None);
+    }
+    let Some(wanted) = read(headers)? else { return Ok(None) };
+    let mut refusal = None;
+    for mode in MODES.into_iter().filter(|mode| mode.is_for(&wanted, request.user)) {
+        match attempt(authorizers, mode, request, &wanted).await {
+            Ok(user) => {
+                let constraint = (mode != Mode::Legacy).then_some(mode.verb());
+                return Ok(Some(Impersonated { user: Arc::new(user), constraint }));
+            }
+            // The first refusal is told: it is about the narrowest permission that would have done.
+            Err(error) => refusal = refusal.or(Some(error)),
+        }
+    }
+    Err(refusal.unwrap_or_else(|| ApiError::internal("all impersonation modes failed")))
 }
 
 /// Takes the headers out of a request that has become somebody else's.
@@ -62,69 +125,194 @@ pub fn strip(headers: &mut HeaderMap) {
     }
 }
 
-/// What is asked for, and who that would be.
-fn read(headers: &HeaderMap) -> Result<Option<(Vec<Wish<'_>>, User)>, ApiError> {
+/// Who is asked for; nobody where there are no such headers.
+fn read(headers: &HeaderMap) -> Result<Option<User>, ApiError> {
     let all =
         |name: &str| -> Vec<&str> { headers.get_all(name).iter().filter_map(|header| header.to_str().ok()).collect() };
-    let core = |resource, namespace, name| Wish {
-        group: "",
-        version: "v1",
-        resource,
-        subresource: String::new(),
-        namespace,
-        name,
-    };
-    let named = all(USER).into_iter().next().unwrap_or_default();
-    let given = all(GROUP);
-    let mut wishes = Vec::new();
-    let mut user = User { name: named.to_owned(), ..User::default() };
-    match split_user_name(named) {
-        _ if named.is_empty() => {}
-        Some((namespace, name)) => {
-            wishes.push(core("serviceaccounts", namespace, name));
-            if given.is_empty() {
-                user.groups.extend(account_groups(namespace));
-            }
-        }
-        None => wishes.push(core("users", "", named)),
-    }
-    for group in given {
-        wishes.push(core("groups", "", group));
-        user.groups.push(group.to_owned());
-    }
+    let first = |name: &str| all(name).into_iter().next().unwrap_or_default().to_owned();
+    let mut wanted = User { name: first(USER), uid: first(UID), ..User::default() };
+    wanted.groups = all(GROUP).into_iter().map(str::to_owned).collect();
     for header in headers.keys() {
         let Some(key) = header.as_str().strip_prefix(EXTRA) else { continue };
-        let key = unescape(key);
-        for text in all(header.as_str()) {
-            let wish = core("userextras", "", text);
-            wishes.push(Wish { group: GROUP_OF_API, subresource: key.clone(), ..wish });
-            user.extra.entry(key.clone()).or_default().push(text.to_owned());
+        let values = wanted.extra.entry(unescape(key)).or_default();
+        values.extend(all(header.as_str()).into_iter().map(str::to_owned));
+    }
+    let alone = wanted.uid.is_empty() && wanted.groups.is_empty() && wanted.extra.is_empty();
+    match (wanted.name.is_empty(), alone) {
+        (false, _) => Ok(Some(wanted)),
+        (true, true) => Ok(None),
+        (true, false) => {
+            Err(ApiError::bad_request(format!("requested {} without impersonating a user name", as_go_prints(&wanted))))
         }
     }
-    if let Some(uid) = all(UID).into_iter().next().filter(|uid| !uid.is_empty()) {
-        wishes.push(Wish { group: GROUP_OF_API, ..core("uids", "", uid) });
-        user.uid = uid.to_owned();
+}
+
+fn as_go_prints(user: &User) -> String {
+    let list = |items: &[String]| match items {
+        [] => "[]string(nil)".to_owned(),
+        items => {
+            let quoted: Vec<String> = items.iter().map(|item| format!("{item:?}")).collect();
+            format!("[]string{{{}}}", quoted.join(", "))
+        }
+    };
+    let mut extra = "map[string][]string(nil)".to_owned();
+    if !user.extra.is_empty() {
+        let entries: Vec<String> = user.extra.iter().map(|(key, values)| format!("{key:?}:{}", list(values))).collect();
+        extra.clear();
+        let _ = write!(extra, "map[string][]string{{{}}}", entries.join(", "));
     }
-    if wishes.is_empty() {
-        return Ok(None);
+    format!(
+        "&user.DefaultInfo{{Name:{:?}, UID:{:?}, Groups:{}, Extra:{extra}}}",
+        user.name,
+        user.uid,
+        list(&user.groups)
+    )
+}
+
+fn node_name(user: &str) -> Option<&str> {
+    user.strip_prefix("system:node:").filter(|name| is_dns1123_subdomain(name).is_empty())
+}
+
+/// Who somebody becomes by a mode, or why not.
+async fn attempt(
+    authorizers: &Authorizers,
+    mode: Mode,
+    request: &Attributes<'_>,
+    wanted: &User,
+) -> Result<User, ApiError> {
+    // Which node it is counts for nothing in this mode, and neither does what else the token says.
+    let keys = request.user.extra.keys().cloned().collect();
+    let anywhere = User {
+        extra: [("authentication.kubernetes.io/associated-node-keys".to_owned(), keys)].into(),
+        ..request.user.clone()
+    };
+    let requestor = if mode == Mode::AssociatedNode { &anywhere } else { request.user };
+    let asker = Asker { authorizers, mode, requestor };
+    if let Some(verb) = mode.verb_on(request.verb) {
+        asker.check(Attributes { user: requestor, verb: &verb, ..*request }).await?;
     }
-    if named.is_empty() {
-        let asked: Vec<String> = wishes.iter().map(|wish| format!("{} {}", wish.resource, wish.name)).collect();
-        return Err(ApiError::bad_request(format!("requested [{}] without impersonating a user", asked.join(", "))));
+    let mut actual = wanted.clone();
+    asker.name(wanted, &mut actual).await?;
+    if !wanted.uid.is_empty() {
+        asker.check(asker.question(GROUP_OF_API, "uids", &wanted.uid)).await?;
     }
-    let has = |group: &str| user.groups.iter().any(|own| own == group);
-    let missing = match named {
+    asker.groups(&wanted.groups).await?;
+    asker.extra(wanted).await?;
+    let has = |group: &str| actual.groups.iter().any(|own| own == group);
+    let missing = match wanted.name.as_str() {
         ANONYMOUS => (!has(UNAUTHENTICATED)).then_some(UNAUTHENTICATED),
         _ => (!has(AUTHENTICATED) && !has(UNAUTHENTICATED)).then_some(AUTHENTICATED),
     };
-    user.groups.extend(missing.map(str::to_owned));
-    Ok(Some((wishes, user)))
+    actual.groups.extend(missing.map(str::to_owned));
+    Ok(actual)
+}
+
+struct Asker<'a> {
+    authorizers: &'a Authorizers,
+    mode: Mode,
+    requestor: &'a User,
+}
+
+impl Asker<'_> {
+    /// The permission of old knows users and groups as things of the core group.
+    fn group_of_names(&self) -> &'static str {
+        if self.mode == Mode::Legacy { "" } else { GROUP_OF_API }
+    }
+
+    fn question<'b>(&'b self, group: &'b str, resource: &'b str, name: &'b str) -> Attributes<'b> {
+        let version = "v1";
+        Attributes { version, ..Attributes::question(self.requestor, self.mode.verb(), group, resource, name) }
+    }
+
+    async fn check(&self, attributes: Attributes<'_>) -> Result<(), ApiError> {
+        let verdict = self.authorizers.authorize(&attributes).await;
+        if verdict.allows() { Ok(()) } else { Err(forbidden(&attributes, verdict.reason())) }
+    }
+
+    async fn name(&self, wanted: &User, actual: &mut User) -> Result<(), ApiError> {
+        let group = self.group_of_names();
+        let constrained = self.mode != Mode::Legacy;
+        if let Some(node) = node_name(&wanted.name).filter(|_| constrained) {
+            let name = if self.mode == Mode::AssociatedNode { "*" } else { node };
+            actual.groups = vec!["system:nodes".to_owned()];
+            return self.check(self.question(group, "nodes", name)).await;
+        }
+        if let Some((namespace, name)) = split_user_name(&wanted.name) {
+            if wanted.groups.is_empty() {
+                actual.groups = account_groups(namespace).into_iter().collect();
+            }
+            return self.check(self.question(group, "serviceaccounts", name).in_namespace(namespace)).await;
+        }
+        self.check(self.question(group, "users", &wanted.name)).await
+    }
+
+    async fn groups(&self, groups: &[String]) -> Result<(), ApiError> {
+        let question = |name| self.question(self.group_of_names(), "groups", name);
+        if self.mode != Mode::Legacy {
+            if groups.iter().any(String::is_empty) {
+                return Err(forbidden(&question(""), "impersonating the empty string group is not allowed"));
+            }
+            if let Some(masters) = groups.iter().find(|group| *group == "system:masters") {
+                return Err(forbidden(&question(masters), "impersonating the system:masters group is not allowed"));
+            }
+            if groups.len() >= MANY && self.check(question("*")).await.is_ok() {
+                return Ok(());
+            }
+        }
+        for group in groups {
+            self.check(question(group)).await?;
+        }
+        Ok(())
+    }
+
+    async fn extra(&self, wanted: &User) -> Result<(), ApiError> {
+        let question = |name| self.question(GROUP_OF_API, "userextras", name);
+        if self.mode != Mode::Legacy {
+            if let Some(why) = odd_extra(wanted) {
+                return Err(forbidden(&question(""), &why));
+            }
+            let many = wanted.extra.values().map(Vec::len).sum::<usize>() >= MANY;
+            if many && self.check(question("*").of_subresource("*")).await.is_ok() {
+                return Ok(());
+            }
+        }
+        for (key, values) in &wanted.extra {
+            for text in values {
+                self.check(question(text).of_subresource(key)).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What constrained modes do not let anybody say.
+fn odd_extra(wanted: &User) -> Option<String> {
+    wanted.extra.iter().find_map(|(key, values)| {
+        if key.is_empty() {
+            return Some("impersonating the empty string key in extra is not allowed".to_owned());
+        }
+        let wrong = is_domain_prefixed_path("extra.key", key);
+        if !wrong.is_empty() {
+            let wrong = crate::gates::configuration::together(&wrong);
+            return Some(format!("impersonating an invalid key in extra is not allowed: {wrong}"));
+        }
+        if key.to_lowercase() != *key {
+            return Some(format!("impersonating a non-lowercase key in extra is not allowed: {key:?}"));
+        }
+        if values.is_empty() {
+            return Some("impersonating empty values in extra is not allowed".to_owned());
+        }
+        let empty = values.iter().any(String::is_empty);
+        empty.then(|| "impersonating the empty string value in extra is not allowed".to_owned())
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gates::authorization::{Authorizer, Rules, Step, Verdict};
     use http::{HeaderName, HeaderValue};
+    use parking_lot::Mutex;
 
     fn headers(list: &[(&'static str, &'static str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
@@ -134,47 +322,137 @@ mod tests {
         headers
     }
 
-    /// `resource[/subresource] [namespace/]name` of each wish, and the groups of the user.
-    fn check(list: &[(&'static str, &'static str)], wishes: &[&str], groups: &[&str]) {
-        let headers = headers(list);
-        let (found, user) = read(&headers).expect("fine").expect("somebody");
-        let found: Vec<String> = found
-            .iter()
-            .map(|wish| {
-                let resource = [wish.resource, wish.subresource.as_str()].join("/");
-                let name = [wish.namespace, wish.name].join("/");
-                format!("{} {}", resource.trim_end_matches('/'), name.trim_start_matches('/'))
-            })
-            .collect();
-        assert_eq!(found, wishes, "{list:?}");
-        assert_eq!(user.groups, groups, "{list:?}");
+    /// Allows what it was given, as `verb resource[/subresource][.group] [namespace/]name`, and notes what it was asked.
+    struct Grants(Vec<&'static str>, Arc<Mutex<Vec<String>>>);
+
+    impl Authorizer for Grants {
+        fn authorize(&self, asked: &Attributes<'_>) -> Verdict {
+            let resource = [asked.resource, asked.subresource].join("/");
+            let group = [".", asked.group].concat();
+            let name = [asked.namespace, asked.name].join("/");
+            let name = name.trim_matches('/');
+            let resource = format!("{}{}", resource.trim_end_matches('/'), group.trim_end_matches('.'));
+            let line = format!("{} {resource} {name}", asked.verb);
+            let line = line.trim_end().replace(".authentication.k8s.io", ".authn");
+            let allowed = self.0.iter().any(|grant| *grant == line || *grant == "everything");
+            self.1.lock().push(line);
+            if allowed { Verdict::ALLOW } else { Verdict::NO_OPINION }
+        }
+
+        fn rules(&self, _: &User, _: &str, _: &mut Rules) {}
     }
 
-    #[test]
-    fn everything_asked_for_is_a_question() {
-        check(&[(USER, "jane")], &["users jane"], &["system:authenticated"]);
-        check(
-            &[(USER, "jane"), (GROUP, "a"), (GROUP, "b"), (UID, "7"), ("impersonate-extra-acme.com%2fx", "y")],
-            &["users jane", "groups a", "groups b", "userextras/acme.com/x y", "uids 7"],
-            &["a", "b", "system:authenticated"],
+    /// Lists pods as somebody: who that is and by which constraint, or the refusal; and what was asked on the way.
+    async fn outcome(
+        requestor: User,
+        list: &[(&'static str, &'static str)],
+        grants: &[&'static str],
+    ) -> (Result<(String, Option<&'static str>), String>, Vec<String>) {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let step = Step::Local(Arc::new(Grants(grants.to_vec(), asked.clone())));
+        let authorizers = Authorizers::new(vec![("test".to_owned(), step)], None, None);
+        let request = Attributes::question(&requestor, "list", "", "pods", "").in_namespace("a");
+        let outcome = impersonate(&authorizers, &request, &headers(list)).await;
+        let outcome = outcome.map_err(|error| error.message).map(|found| {
+            let found = found.expect("somebody");
+            (found.user.groups.join(","), found.constraint)
+        });
+        let asked = asked.lock().clone();
+        (outcome, asked)
+    }
+
+    #[tokio::test]
+    async fn the_permission_of_old_allows_everything() {
+        let jane = || User::new("jane", []);
+        let grants = ["impersonate users joe", "impersonate groups a", "impersonate uids.authn 7"];
+        let list = [(USER, "joe"), (GROUP, "a"), (UID, "7")];
+        let (who, asked) = outcome(jane(), &list, &grants).await;
+        assert_eq!(who, Ok(("a,system:authenticated".to_owned(), None)));
+        assert_eq!(
+            asked,
+            [
+                "impersonate-on:user-info:list pods a",
+                "impersonate users joe",
+                "impersonate uids.authn 7",
+                "impersonate groups a"
+            ]
         );
-        check(
-            &[(USER, "system:serviceaccount:a:bot")],
-            &["serviceaccounts a/bot"],
-            &["system:serviceaccounts", "system:serviceaccounts:a", "system:authenticated"],
+        // The refusal is about the narrowest permission.
+        let (who, _) = outcome(jane(), &list, &[]).await;
+        assert_eq!(
+            who,
+            Err("pods is forbidden: User \"jane\" cannot impersonate-on:user-info:list resource \"pods\" in API group \"\" in the namespace \"a\"".to_owned())
         );
-        check(&[(USER, "system:anonymous")], &["users system:anonymous"], &["system:unauthenticated"]);
-        check(
-            &[(USER, "x"), (GROUP, "system:unauthenticated")],
-            &["users x", "groups system:unauthenticated"],
-            &["system:unauthenticated"],
+        let account = [(USER, "system:serviceaccount:a:bot")];
+        let (who, _) = outcome(jane(), &account, &["impersonate serviceaccounts a/bot"]).await;
+        assert_eq!(who, Ok(("system:serviceaccounts,system:serviceaccounts:a,system:authenticated".to_owned(), None)));
+        let (who, _) = outcome(jane(), &[(USER, "system:anonymous")], &["impersonate users system:anonymous"]).await;
+        assert_eq!(who, Ok(("system:unauthenticated".to_owned(), None)));
+    }
+
+    #[tokio::test]
+    async fn a_constrained_permission_is_for_an_identity_and_for_an_action() {
+        let jane = || User::new("jane", []);
+        let on = "impersonate-on:user-info:list pods a";
+        let name = "impersonate:user-info users.authn joe";
+        let (who, asked) = outcome(jane(), &[(USER, "joe")], &[on, name]).await;
+        assert_eq!(who, Ok(("system:authenticated".to_owned(), Some("impersonate:user-info"))));
+        assert_eq!(asked, [on, name]);
+        for one in [on, name] {
+            assert!(outcome(jane(), &[(USER, "joe")], &[one]).await.0.is_err(), "{one} alone");
+        }
+        let masters = [(USER, "joe"), (GROUP, "system:masters")];
+        let (who, asked) = outcome(jane(), &masters, &["everything"]).await;
+        assert_eq!(who.expect("by the permission of old").1, None);
+        assert_eq!(asked.last().map(String::as_str), Some("impersonate groups system:masters"));
+        let many = [(USER, "joe"), (GROUP, "a"), (GROUP, "b"), (GROUP, "c"), (GROUP, "d")];
+        let (who, _) = outcome(jane(), &many, &[on, name, "impersonate:user-info groups.authn *"]).await;
+        assert_eq!(who.expect("all groups at once").1, Some("impersonate:user-info"));
+        let extra = [(USER, "joe"), ("impersonate-extra-acme.com%2fx", "y")];
+        let (who, _) =
+            outcome(jane(), &extra, &[on, name, "impersonate:user-info userextras/acme.com/x.authn y"]).await;
+        assert!(who.is_ok(), "{who:?}");
+        let (who, _) = outcome(jane(), &[(USER, "joe"), ("impersonate-extra-x", "y")], &[on, name]).await;
+        assert!(who.expect_err("refused").contains("impersonating an invalid key in extra is not allowed"));
+    }
+
+    #[tokio::test]
+    async fn nodes_and_accounts_have_modes_of_their_own() {
+        let jane = || User::new("jane", []);
+        let node = [(USER, "system:node:n1")];
+        let grants = ["impersonate-on:arbitrary-node:list pods a", "impersonate:arbitrary-node nodes.authn n1"];
+        let (who, _) = outcome(jane(), &node, &grants).await;
+        assert_eq!(who, Ok(("system:nodes,system:authenticated".to_owned(), Some("impersonate:arbitrary-node"))));
+        let account = [(USER, "system:serviceaccount:a:bot")];
+        let grants =
+            ["impersonate-on:serviceaccount:list pods a", "impersonate:serviceaccount serviceaccounts.authn a/bot"];
+        assert_eq!(
+            outcome(jane(), &account, &grants).await.0.expect("the account").1,
+            Some("impersonate:serviceaccount")
         );
+        let mut agent = User::new("system:serviceaccount:a:agent", []);
+        agent.extra.insert(NODE_NAME.to_owned(), vec!["n1".to_owned()]);
+        let grants = ["impersonate-on:associated-node:list pods a", "impersonate:associated-node nodes.authn *"];
+        let (who, _) = outcome(agent.clone(), &node, &grants).await;
+        assert_eq!(who, Ok(("system:nodes,system:authenticated".to_owned(), Some("impersonate:associated-node"))));
+        assert!(outcome(agent, &[(USER, "system:node:n2")], &grants).await.0.is_err(), "another node");
+        assert!(outcome(jane(), &node, &grants).await.0.is_err(), "nobody's node");
     }
 
     #[test]
     fn a_group_without_a_user_is_a_bad_request() {
-        let error = read(&headers(&[(GROUP, "system:masters")])).expect_err("refused");
-        assert_eq!(error.code, 400);
+        for (list, shown) in [
+            (&[(GROUP, "x")][..], r#"UID:"", Groups:[]string{"x"}, Extra:map[string][]string(nil)"#),
+            (&[(UID, "7")][..], r#"UID:"7", Groups:[]string(nil), Extra:map[string][]string(nil)"#),
+            (
+                &[("impersonate-extra-foo", "7")][..],
+                r#"UID:"", Groups:[]string(nil), Extra:map[string][]string{"foo":[]string{"7"}}"#,
+            ),
+        ] {
+            let error = read(&headers(list)).expect_err("refused");
+            let expect = format!("requested &user.DefaultInfo{{Name:\"\", {shown}}} without impersonating a user name");
+            assert_eq!((error.code, error.message), (400, expect));
+        }
         assert!(read(&headers(&[])).expect("fine").is_none());
     }
 }

@@ -89,22 +89,23 @@ pub trait Authorizer: Send + Sync {
 /// One of the chain.
 pub enum Step {
     /// Decides from memory.
-    Local(Box<dyn Authorizer>),
+    Local(Arc<dyn Authorizer>),
     /// Asks somebody else.
     Remote(Box<Webhook>),
 }
 
 /// The chain: the first Allow or Deny counts.
 pub struct Authorizers {
-    steps: Vec<Step>,
+    /// By name.
+    steps: Vec<(String, Step)>,
     caches: Option<Arc<Caches>>,
     /// Roles and bindings, for the checks on writes to them; there even when RBAC is not one of the steps.
     pub rbac: Option<Arc<rbac::Rbac>>,
 }
 
 impl Authorizers {
-    /// In this order, on these caches.
-    pub fn new(steps: Vec<Step>, rbac: Option<Arc<rbac::Rbac>>, caches: Option<Arc<Caches>>) -> Self {
+    /// In this order, by name, on these caches.
+    pub fn new(steps: Vec<(String, Step)>, rbac: Option<Arc<rbac::Rbac>>, caches: Option<Arc<Caches>>) -> Self {
         Self { steps, rbac, caches }
     }
 
@@ -121,9 +122,9 @@ impl Authorizers {
     }
 
     async fn decide(&self, attributes: &Attributes<'_>) -> Verdict {
-        // The reasons of those without an opinion are told together, one per line.
+        // The reasons of those without an opinion are told together, one per line, each with the name of who says it.
         let mut reasons: Option<Arc<str>> = None;
-        for step in &self.steps {
+        for (name, step) in &self.steps {
             let verdict = match step {
                 Step::Local(local) => local.authorize(attributes),
                 Step::Remote(remote) => remote.authorize(attributes).await,
@@ -131,10 +132,12 @@ impl Authorizers {
             if verdict.decision != Decision::NoOpinion {
                 return verdict;
             }
-            reasons = match (reasons, verdict.reason) {
-                (Some(before), Some(reason)) => Some(format!("{before}\n{reason}").into()),
-                (before, reason) => before.or(reason),
-            };
+            if let Some(reason) = verdict.reason.filter(|reason| !reason.is_empty()) {
+                reasons = Some(match reasons {
+                    Some(before) => format!("{before}\n{name}: {reason}").into(),
+                    None => format!("{name}: {reason}").into(),
+                });
+            }
         }
         Verdict { decision: Decision::NoOpinion, reason: reasons }
     }
@@ -147,7 +150,7 @@ impl Authorizers {
     /// What a user may do in a namespace, as far as it can be listed.
     pub fn rules(&self, user: &User, namespace: &str) -> Rules {
         let mut rules = Rules::default();
-        for step in &self.steps {
+        for (_, step) in &self.steps {
             match step {
                 Step::Local(local) => local.rules(user, namespace, &mut rules),
                 Step::Remote(_) => {
@@ -260,13 +263,14 @@ mod tests {
     async fn the_first_word_counts_and_silence_is_a_refusal() {
         let user = User::new("jane", []);
         let question = Attributes::question(&user, "get", "", "pods", "");
-        let chain = |steps: Vec<Box<dyn Authorizer>>| {
-            Authorizers::new(steps.into_iter().map(Step::Local).collect(), None, None)
+        let chain = |steps: Vec<Arc<dyn Authorizer>>| {
+            let named = |step: Arc<dyn Authorizer>| ("test".to_owned(), Step::Local(step));
+            Authorizers::new(steps.into_iter().map(named).collect(), None, None)
         };
         assert!(!chain(vec![]).allows(&question).await);
-        assert!(!chain(vec![Box::new(Masters)]).allows(&question).await);
-        assert!(chain(vec![Box::new(Masters), Box::new(AlwaysAllow)]).allows(&question).await);
-        let verdict = chain(vec![Box::new(AlwaysDeny), Box::new(Masters)]).authorize(&question).await;
-        assert_eq!(verdict, Verdict::no_opinion("Everything is forbidden."));
+        assert!(!chain(vec![Arc::new(Masters)]).allows(&question).await);
+        assert!(chain(vec![Arc::new(Masters), Arc::new(AlwaysAllow)]).allows(&question).await);
+        let verdict = chain(vec![Arc::new(AlwaysDeny), Arc::new(Masters)]).authorize(&question).await;
+        assert_eq!(verdict, Verdict::no_opinion("test: Everything is forbidden."));
     }
 }

@@ -60,9 +60,25 @@ pub enum Mode {
     Webhook(Remoteness),
 }
 
+impl Mode {
+    /// Its name, as reasons tell it.
+    fn name(&self) -> &str {
+        match self {
+            Self::AlwaysAllow => "alwaysallow",
+            Self::AlwaysDeny => "alwaysdeny",
+            Self::Abac(_) => "abac",
+            Self::Rbac => "rbac",
+            Self::Node => "node",
+            Self::Webhook(how) => &how.name,
+        }
+    }
+}
+
 /// Who else decides, and how they are asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remoteness {
+    /// Its name, as reasons tell it.
+    pub name: String,
     /// A kubeconfig that says where.
     pub kubeconfig: PathBuf,
     /// `v1` or `v1beta1`.
@@ -83,6 +99,7 @@ impl Remoteness {
     /// As `--authorization-webhook-config-file` alone says it.
     pub fn at(kubeconfig: PathBuf) -> Self {
         Self {
+            name: "webhook".to_owned(),
             kubeconfig,
             version: "v1beta1".to_owned(),
             authorized_ttl: Duration::from_secs(300),
@@ -136,18 +153,19 @@ impl Settings {
     /// The authorizers. Masters come first, so that a broken policy can be mended.
     pub fn build(&self, registry: &Registry, caches: &Arc<Caches>, clock: &Clock) -> Result<Authorizers, Error> {
         let rbac = Rbac::new(registry).map(Arc::new);
-        let mut steps = vec![Step::Local(Box::new(Masters))];
+        let masters = "kubernetes.io/system-privileged-group";
+        let mut steps = vec![(masters.to_owned(), Step::Local(Arc::new(Masters)))];
         for mode in &self.modes {
-            steps.push(match mode {
-                Mode::AlwaysAllow => Step::Local(Box::new(AlwaysAllow)),
-                Mode::AlwaysDeny => Step::Local(Box::new(AlwaysDeny)),
-                Mode::Abac(path) => Step::Local(Box::new(abac::Abac::load(path)?)),
+            let step = match mode {
+                Mode::AlwaysAllow => Step::Local(Arc::new(AlwaysAllow)),
+                Mode::AlwaysDeny => Step::Local(Arc::new(AlwaysDeny)),
+                Mode::Abac(path) => Step::Local(Arc::new(abac::Abac::load(path)?)),
                 Mode::Rbac => match &rbac {
-                    Some(rbac) => Step::Local(Box::new(rbac::Shared(rbac.clone()))),
+                    Some(rbac) => Step::Local(Arc::new(rbac::Shared(rbac.clone()))),
                     None => continue,
                 },
                 Mode::Node => match Node::new(registry) {
-                    Some(node) => Step::Local(Box::new(node)),
+                    Some(node) => Step::Local(Arc::new(node)),
                     None => continue,
                 },
                 Mode::Webhook(how) => Step::Remote(Box::new(Webhook::new(
@@ -163,7 +181,8 @@ impl Settings {
                     },
                     clock.clone(),
                 ))),
-            });
+            };
+            steps.push((mode.name().to_owned(), step));
         }
         // The checks on writes to roles count only where roles do.
         let counts = self.modes.contains(&Mode::Rbac);

@@ -65,6 +65,10 @@ fn read(tree: &Value, policy: Option<&Path>) -> Result<Vec<Mode>, Vec<FieldError
         types.push(kind);
         let name = value::text(entry, "name");
         errors.extend(misnamed(name, &names, format!("{at}name")));
+        if kind != "Webhook" && !name.is_empty() && name != kind.to_lowercase() {
+            let why = format!("expected name {} for authorizer {kind} instead of {name}", kind.to_lowercase());
+            errors.push(FieldError::invalid(format!("{at}name"), name, why));
+        }
         names.push(name);
         let webhook = entry.get("webhook").filter(|webhook| webhook.is_object());
         modes.extend(match (kind, webhook) {
@@ -72,7 +76,10 @@ fn read(tree: &Value, policy: Option<&Path>) -> Result<Vec<Mode>, Vec<FieldError
                 errors.push(FieldError::required(format!("{at}webhook"), "required when type=Webhook"));
                 None
             }
-            ("Webhook", Some(tree)) => Some(Mode::Webhook(webhook_of(tree, &at, &mut errors))),
+            ("Webhook", Some(tree)) => {
+                let how = webhook_of(tree, &at, &mut errors);
+                Some(Mode::Webhook(Remoteness { name: name.to_owned(), ..how }))
+            }
             (_, Some(_)) => {
                 let why = "may only be specified when type=Webhook";
                 errors.push(FieldError::invalid(format!("{at}webhook"), "non-null", why));
@@ -162,6 +169,7 @@ fn webhook_of(tree: &Value, at: &str, errors: &mut Vec<FieldError>) -> Remotenes
     }
     let cached = |key: &str| value::at(tree, key).and_then(Value::as_bool).unwrap_or(true);
     Remoteness {
+        name: String::new(),
         kubeconfig,
         version: text("subjectAccessReviewVersion").to_owned(),
         authorized_ttl: if cached("cacheAuthorizedRequests") { authorized_ttl } else { Duration::ZERO },
@@ -203,10 +211,11 @@ mod tests {
         let entries = json!({"authorizers": [
             {"name": "a"},
             {"type": "Other", "name": "a"},
-            {"type": "RBAC", "name": "a"},
+            {"type": "RBAC", "name": "rbac"},
             {"type": "RBAC", "name": "b"},
-            {"type": "Node", "name": "a", "webhook": {}},
-            {"type": "AlwaysDeny", "name": "Capital"},
+            {"type": "Node", "name": "rbac", "webhook": {}},
+            {"type": "Webhook", "name": "Capital", "webhook": null},
+            {"type": "AlwaysDeny", "name": "other"},
             {"type": "AlwaysAllow"},
             {"type": "Webhook", "name": "w"},
             {"type": "ABAC", "name": "abac"},
@@ -217,12 +226,15 @@ mod tests {
                 "authorizers[0].type: Required value",
                 "authorizers[1].type: Unsupported value: \"Other\": supported values: \"ABAC\", \"AlwaysAllow\", \"AlwaysDeny\", \"Node\", \"RBAC\", \"Webhook\"",
                 "authorizers[3].type: Duplicate value: \"RBAC\"",
-                "authorizers[4].name: Duplicate value: \"a\"",
+                "authorizers[4].name: Duplicate value: \"rbac\"",
+                "authorizers[4].name: Invalid value: \"rbac\": expected name node for authorizer Node instead of rbac",
                 "authorizers[4].webhook: Invalid value: \"non-null\": may only be specified when type=Webhook",
                 "authorizers[5].name: Invalid value: \"Capital\": authorizer name is invalid: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
-                "authorizers[6].name: Required value",
-                "authorizers[7].webhook: Required value: required when type=Webhook",
-                "authorizers[8].type: Required value: authorization-mode ABAC's authorization policy file not passed",
+                "authorizers[5].webhook: Required value: required when type=Webhook",
+                "authorizers[6].name: Invalid value: \"other\": expected name alwaysdeny for authorizer AlwaysDeny instead of other",
+                "authorizers[7].name: Required value",
+                "authorizers[8].webhook: Required value: required when type=Webhook",
+                "authorizers[9].type: Required value: authorization-mode ABAC's authorization policy file not passed",
             ],
         );
     }

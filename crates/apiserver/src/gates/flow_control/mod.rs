@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
-use http::header::{HeaderValue, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
+use http::header::{HeaderValue, RETRY_AFTER};
 use machinery::rest::{Response, User};
 use machinery::{Value, value};
 use parking_lot::{Mutex, RwLock};
@@ -244,9 +244,7 @@ impl Busy {
     pub fn response(&self) -> Response {
         let text = "Too many requests, please try again later.\n";
         let mut response = crate::gates::text(StatusCode::TOO_MANY_REQUESTS, text.to_owned());
-        let headers = response.headers_mut();
-        headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
-        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
         response
     }
 }
