@@ -358,11 +358,8 @@ fn json_frame(name: &str, object: &Object) -> Bytes {
 
 fn tree_frame(media: Media, name: &str, tree: &Value) -> Bytes {
     match media {
-        Media::Json => {
-            let mut frame = json!({"type": name, "object": tree}).to_string();
-            frame.push('\n');
-            frame.into()
-        }
+        // The type comes first, as upstream's and as in the frames of whole objects: readers may go by it.
+        Media::Json => format!("{{\"type\":\"{name}\",\"object\":{tree}}}\n").into(),
         Media::Protobuf => {
             // An event's object is an envelope inside a RawExtension; the event itself has none.
             let object = message_type(tree).map(|of| protobuf::encode(tree, of)).unwrap_or_default();
@@ -400,5 +397,18 @@ fn bookmark(shape: Shape, watched: Option<&Watched>, revision: u64, initial_even
             Some(watched) => json!({"kind": watched.kind, "apiVersion": watched.api_version, "metadata": metadata}),
             None => json!({"metadata": metadata}),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_of_any_shape_begins_with_its_type() {
+        let tree = json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": {"name": "a"}});
+        let frame = tree_frame(Media::Json, "ADDED", &tree);
+        assert!(frame.starts_with(br#"{"type":"ADDED","object":{"#) && frame.ends_with(b"}\n"), "{frame:?}");
+        assert_eq!(serde_json::from_slice::<Value>(&frame).expect("JSON")["object"], tree);
     }
 }
