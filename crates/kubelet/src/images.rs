@@ -2,9 +2,10 @@
 
 mod credentials;
 pub mod gc;
+mod records;
 
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use crate::config::security::ImageUser;
 use crate::figures::{Figures, image_size};
 use crate::pod::spec;
 use crate::status::Waiting;
+use records::Records;
 
 /// First and longest wait after a failed pull.
 const FIRST: Duration = Duration::from_secs(10);
@@ -51,14 +53,23 @@ struct Failure {
     message: String,
 }
 
-/// Images that are mounted in containers, by the pod's uid.
-#[derive(Debug, Default)]
-pub struct Held(Mutex<HashMap<String, HashSet<String>>>);
+/// What is known of images beside what the runtime knows.
+#[derive(Debug)]
+pub struct Ledger {
+    /// Those that are mounted in containers, by the pod's uid.
+    mounted: Mutex<HashMap<String, HashSet<String>>>,
+    records: Records,
+}
 
-impl Held {
-    /// All of them.
-    fn all(&self) -> Vec<String> {
-        self.0.lock().values().flatten().cloned().collect()
+impl Ledger {
+    /// With records below the kubelet's own directory.
+    pub fn new(root: &Path) -> Self {
+        Self { mounted: Mutex::default(), records: Records::new(root.join("image_manager")) }
+    }
+
+    /// All that are mounted.
+    fn mounted(&self) -> Vec<String> {
+        self.mounted.lock().values().flatten().cloned().collect()
     }
 }
 
@@ -70,7 +81,7 @@ pub struct Images {
     failures: Mutex<HashMap<(String, String), Failure>>,
     pulls: Semaphore,
     figures: Arc<Figures>,
-    held: Arc<Held>,
+    ledger: Arc<Ledger>,
     /// The node's own credentials.
     credentials: PathBuf,
 }
@@ -81,11 +92,19 @@ impl Images {
         runtime: Arc<dyn Runtime>,
         clock: Arc<dyn Clock>,
         figures: Arc<Figures>,
-        held: Arc<Held>,
+        ledger: Arc<Ledger>,
         parallel: usize,
         credentials: PathBuf,
     ) -> Self {
-        Self { runtime, clock, failures: Mutex::default(), pulls: Semaphore::new(parallel), figures, held, credentials }
+        Self {
+            runtime,
+            clock,
+            failures: Mutex::default(),
+            pulls: Semaphore::new(parallel),
+            figures,
+            ledger,
+            credentials,
+        }
     }
 
     /// Makes sure that a container's image is there, as its pull policy says.
@@ -108,18 +127,19 @@ impl Images {
         let policy = container.image_pull_policy.as_deref().unwrap_or("IfNotPresent");
         if policy != "Always" {
             match self.look(&image).await {
-                Ok(Some(present)) => {
+                Ok(Some(present)) if !self.must_pull(&image, &present, secrets) => {
                     let message =
                         format!("Container image {asked:?} already present on machine and can be accessed by the pod");
                     record(EventType::Normal, "Pulled", message);
                     return Ok(present);
                 }
-                Ok(None) if policy == "Never" => {
+                // Whether it is here is nobody's business who may not have it.
+                Ok(_) if policy == "Never" => {
                     let message = format!("Container image {asked:?} is not present with pull policy of Never");
                     record(EventType::Warning, "ErrImageNeverPull", message.clone());
                     return Err(absent("ErrImageNeverPull", message, FIRST));
                 }
-                Ok(None) => {}
+                Ok(_) => {}
                 Err(e) => {
                     let message = format!("Failed to inspect image {asked:?}: {e}");
                     record(EventType::Warning, "InspectFailed", message.clone());
@@ -148,30 +168,35 @@ impl Images {
                 return Err(absent("ImagePullBackOff", format!("{message}: {}", failure.message), left));
             }
         }
+        if let Err(error) = self.ledger.records.begin(image) {
+            let message = format!("Failed to record image pull intent for container image {asked:?}: {error}");
+            return Err(absent("ErrImagePull", message, FIRST));
+        }
         record(EventType::Normal, "Pulling", format!("Pulling image {asked:?}"));
         let waited_from = self.clock.monotonic();
         let permit = self.pulls.acquire().await;
         let pulled_from = self.clock.monotonic();
         let spec = v1::ImageSpec { image: image.to_owned(), ..Default::default() };
         // Each credential that fits, the most specific first; without any, as nobody.
-        let mut keys: Vec<Option<v1::AuthConfig>> =
-            credentials::matching(secrets, &self.credentials, image).into_iter().map(Some).collect();
+        let keys = credentials::matching(secrets, &self.credentials, image);
+        let mut keys: Vec<_> = keys.into_iter().map(|key| (Some(key.auth), key.secret)).collect();
         if keys.is_empty() {
-            keys.push(None);
+            keys.push((None, None));
         }
         let mut errors = Vec::new();
         let mut pulled = None;
-        for key in keys {
-            match self.runtime.pull_image(spec.clone(), key, sandbox.clone()).await {
+        for (auth, secret) in keys {
+            match self.runtime.pull_image(spec.clone(), auth, sandbox.clone()).await {
                 Ok(reference) => {
-                    pulled = Some(reference);
+                    pulled = Some((reference, secret));
                     break;
                 }
                 Err(e) => errors.push(e.to_string()),
             }
         }
         drop(permit);
-        let Some(reference) = pulled else {
+        let Some((reference, secret)) = pulled else {
+            self.ledger.records.failed(image);
             errors.dedup();
             let why = if errors.len() == 1 { errors.remove(0) } else { format!("[{}]", errors.join(", ")) };
             record(EventType::Warning, "Failed", format!("Failed to pull image {asked:?}: {why}"));
@@ -182,6 +207,11 @@ impl Images {
         self.failures.lock().remove(&key);
         let now = self.clock.monotonic();
         let present = self.look(image).await.ok().flatten();
+        let recorded = present.as_ref().map_or(&reference, |present| &present.reference);
+        if let Err(error) = self.ledger.records.succeeded(image, recorded, secret, &self.clock.now().to_string()) {
+            // The pull stays one that did not end, and the next pod asks the registry again.
+            tracing::warn!(%error, image, "whose image this is cannot be written down");
+        }
         let size = self.size(image).await;
         self.figures.pulls.observe(&[image_size(size)], (now - waited_from).as_secs_f64());
         record(
@@ -194,6 +224,15 @@ impl Images {
             ),
         );
         Ok(present.unwrap_or(Present { reference, user: ImageUser::default() }))
+    }
+
+    /// Whether an image that is here is not the pod's to use before the registry was asked.
+    fn must_pull(&self, image: &str, present: &Present, secrets: &[Arc<Secret>]) -> bool {
+        let shown = || {
+            let keys = credentials::matching(secrets, &self.credentials, image).into_iter();
+            keys.filter_map(|key| key.secret).collect()
+        };
+        self.ledger.records.must_pull(image, &present.reference, shown)
     }
 
     fn note_failure(&self, key: (String, String), message: String) {
@@ -209,7 +248,7 @@ impl Images {
     /// Notes which images the containers of a pod have mounted: they are in use, though nothing runs from them.
     pub fn hold<'a>(&self, uid: &str, images: impl Iterator<Item = &'a String>) {
         let images: HashSet<String> = images.cloned().collect();
-        let mut held = self.held.0.lock();
+        let mut held = self.ledger.mounted.lock();
         if images.is_empty() {
             held.remove(uid);
         } else {
@@ -219,7 +258,7 @@ impl Images {
 
     /// Forgets failures and images of a pod that is gone.
     pub fn forget(&self, uid: &str) {
-        self.held.0.lock().remove(uid);
+        self.ledger.mounted.lock().remove(uid);
         self.failures.lock().retain(|(pod, _), _| pod != uid);
     }
 

@@ -178,7 +178,7 @@ pub async fn run(
     let bell = Arc::new(Notify::new());
 
     let workers = Arc::new(Mutex::new(HashMap::new()));
-    let held = Arc::new(images::Held::default());
+    let ledger = Arc::new(images::Ledger::new(&config.node.root));
     let told = pods::teller(&workers);
     let runtime_name = runtime_name(&*runtime, &stop).await;
     let shared = Arc::new(Shared {
@@ -191,7 +191,7 @@ pub async fn run(
             runtime.clone(),
             clock.clone(),
             figures.clone(),
-            held.clone(),
+            ledger.clone(),
             config.parallel_pulls,
             config.node.root.join("config.json"),
         ),
@@ -257,7 +257,7 @@ pub async fn run(
         recorder.clone(),
         reference.clone(),
         policy,
-        held,
+        ledger,
     ));
     tasks.spawn(collector.clone().run(stop.clone()));
     let machine = registration::machine::Machine::read(&config.node.root);

@@ -9,6 +9,8 @@ use k8s_openapi::api::core::v1::Secret;
 use node::cri::v1::AuthConfig;
 use serde::Deserialize;
 
+use super::records::{self, SecretUse};
+
 #[derive(Debug, Deserialize, Default)]
 struct DockerConfig {
     #[serde(default)]
@@ -31,19 +33,40 @@ impl std::fmt::Debug for Entry {
     }
 }
 
+/// Credentials, and the secret they are from; those of the node are from none.
+#[derive(Debug, Clone)]
+pub(super) struct Key {
+    pub auth: AuthConfig,
+    pub secret: Option<SecretUse>,
+}
+
 /// The credentials that fit an image, those for the longest path first: of the pod's secrets and of the node's own file, a
 /// Docker `config.json`, which is read at every pull so that it can change at any time.
-pub(super) fn matching(secrets: &[Arc<Secret>], file: &Path, image: &str) -> Vec<AuthConfig> {
+pub(super) fn matching(secrets: &[Arc<Secret>], file: &Path, image: &str) -> Vec<Key> {
     let target = normal(image);
-    let mut found: Vec<(String, AuthConfig)> = Vec::new();
-    for (registry, entry) in secrets.iter().flat_map(|secret| entries(secret)).chain(of_file(file)) {
+    let mut found: Vec<(String, Key)> = Vec::new();
+    let of_secrets =
+        secrets.iter().flat_map(|secret| entries(secret).into_iter().map(move |pair| (Some(secret), pair)));
+    let of_node = of_file(file).into_iter().map(|pair| (None, pair));
+    for (secret, (registry, entry)) in of_secrets.chain(of_node) {
         let registry = trimmed(&registry);
         if fits(&registry, &target) {
-            found.push((registry, auth(&entry)));
+            let auth = auth(&entry);
+            let secret = secret.map(|secret| used(secret, &auth));
+            found.push((registry, Key { auth, secret }));
         }
     }
     found.sort_by(|(a, _), (b, _)| b.cmp(a));
-    found.into_iter().map(|(_, auth)| auth).collect()
+    found.into_iter().map(|(_, key)| key).collect()
+}
+
+fn used(secret: &Secret, auth: &AuthConfig) -> SecretUse {
+    SecretUse {
+        uid: secret.metadata.uid.clone().unwrap_or_default(),
+        namespace: secret.metadata.namespace.clone().unwrap_or_default(),
+        name: secret.metadata.name.clone().unwrap_or_default(),
+        credential_hash: records::hash(&auth.username, &auth.password),
+    }
 }
 
 fn of_file(file: &Path) -> Vec<(String, Entry)> {
@@ -169,7 +192,7 @@ mod tests {
         let users = |image: &str| -> Vec<String> {
             matching(std::slice::from_ref(&secret), Path::new("/nonexistent"), image)
                 .into_iter()
-                .map(|a| a.username)
+                .map(|key| key.auth.username)
                 .collect()
         };
         assert_eq!(users("r.example.com/team/x:1"), ["b", "a", "c"]);
@@ -179,9 +202,10 @@ mod tests {
         assert!(users("localhost/x").is_empty());
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("config.json");
-        assert_eq!(matching(&[secret], &file, "r.example.com/team/x")[0].password, "q:r");
+        assert_eq!(matching(&[secret], &file, "r.example.com/team/x")[0].auth.password, "q:r");
         std::fs::write(&file, r#"{"auths": {"r.example.com": {"username": "file"}}}"#).unwrap();
-        assert_eq!(matching(&[], &file, "r.example.com/team/x")[0].username, "file");
+        let of_file = matching(&[], &file, "r.example.com/team/x").remove(0);
+        assert_eq!((of_file.auth.username.as_str(), of_file.secret), ("file", None));
         std::fs::write(&file, "{").unwrap();
         assert!(matching(&[], &file, "r.example.com/team/x").is_empty());
     }

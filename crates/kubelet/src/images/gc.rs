@@ -10,7 +10,7 @@ use node::cri::{Runtime, v1};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::Held;
+use super::Ledger;
 
 /// Between looks at the disk.
 const INTERVAL: Duration = Duration::from_secs(300);
@@ -109,7 +109,7 @@ pub struct Collector {
     recorder: Recorder,
     node: ObjectReference,
     policy: Policy,
-    held: Arc<Held>,
+    ledger: Arc<Ledger>,
     records: Mutex<Records>,
 }
 
@@ -121,9 +121,9 @@ impl Collector {
         recorder: Recorder,
         node: ObjectReference,
         policy: Policy,
-        held: Arc<Held>,
+        ledger: Arc<Ledger>,
     ) -> Self {
-        Self { runtime, clock, recorder, node, policy, held, records: Mutex::default() }
+        Self { runtime, clock, recorder, node, policy, ledger, records: Mutex::default() }
     }
 
     /// Looks at the disk from time to time.
@@ -197,7 +197,7 @@ impl Collector {
     async fn detect(&self) -> Result<(), node::cri::Error> {
         let (images, containers) =
             tokio::try_join!(self.runtime.list_images(), self.runtime.list_containers(v1::ContainerFilter::default()))?;
-        let mut used: HashSet<String> = self.held.all().into_iter().collect();
+        let mut used: HashSet<String> = self.ledger.mounted().into_iter().collect();
         for container in containers {
             used.extend(container.image.map(|image| image.image));
             used.insert(container.image_ref);
@@ -214,7 +214,10 @@ impl Collector {
         for id in images {
             let spec = v1::ImageSpec { image: id.clone(), ..Default::default() };
             match self.runtime.remove_image(spec).await {
-                Ok(()) => freed += self.records.lock().remove(id).map_or(0, |record| record.size),
+                Ok(()) => {
+                    self.ledger.records.forget(id);
+                    freed += self.records.lock().remove(id).map_or(0, |record| record.size);
+                }
                 Err(error) => tracing::warn!(%error, image = id, "unused image not removed"),
             }
         }

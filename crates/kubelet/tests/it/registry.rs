@@ -113,7 +113,9 @@ async fn images_come_by_tag_by_digest_through_mirrors_and_several_at_once() {
     for pod in ["one", "two", "three"] {
         rig.ready(pod).await;
         rig.event(pod, "Pulling: Pulling image ").await;
-        rig.event(pod, "Pulled: Successfully pulled image ").await;
+        let pulled = rig.event(pod, "Pulled: Successfully pulled image ").await;
+        let (_, rest) = pulled.split_once("\" in ").expect("how long it took");
+        assert!(rest.contains(" including waiting). Image size: ") && rest.ends_with(" bytes."), "{pulled}");
     }
     let spec = v1::ImageSpec { image: registry.image("test/one:1"), ..Default::default() };
     let digest = rig.runtime().image_status(spec).await.unwrap().unwrap().repo_digests[0].clone();
@@ -155,6 +157,20 @@ async fn a_locked_registry_opens_with_a_pull_secret_or_the_nodes_own_file() {
     spec["imagePullSecrets"] = json!([{"name": "key"}]);
     rig.pod("keyholder", spec).await;
     rig.ready("keyholder").await;
+    // The image is here now, but not everybody's: who cannot show the key has to ask the registry, which says no.
+    rig.pod("thief", pulling(&image)).await;
+    rig.until("thief", "refused", |pod| waits(pod).is_some_and(|(reason, _)| reason.ends_with("PullBackOff"))).await;
+    let mut never = pulling(&image);
+    never["containers"][0]["imagePullPolicy"] = json!("Never");
+    rig.pod("never", never).await;
+    rig.until("never", "refused", |pod| waits(pod).is_some_and(|(reason, _)| reason == "ErrImageNeverPull")).await;
+    let mut again = pulling(&image);
+    again["imagePullSecrets"] = json!([{"name": "key"}]);
+    rig.pod("again", again).await;
+    rig.ready("again").await;
+    let present =
+        format!("Pulled: Container image {image:?} already present on machine and can be accessed by the pod");
+    assert_eq!(rig.event("again", "Pulled: ").await, present);
     std::fs::write(rig.dir.path().join("kubelet/config.json"), auths.to_string()).unwrap();
     rig.pod("trusted", pulling(&registry.image("test/other:1"))).await;
     rig.ready("trusted").await;
