@@ -20,6 +20,9 @@ const AGAIN: Duration = Duration::from_secs(2);
 impl Worker {
     /// Takes the pod to its end.
     pub(super) async fn end(&mut self) {
+        // What was being made is made first, so that it is seen and ended with the rest. Each call has a deadline.
+        self.calls.close();
+        self.calls.wait().await;
         self.stop_within_grace().await;
         self.probes.stop();
         self.give_back().await;

@@ -25,6 +25,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolume, Pod, PodStatus};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
+use tokio_util::task::TaskTracker;
 
 use crate::backoff::Restarts;
 use crate::pod::allocation::Allocation;
@@ -134,6 +135,8 @@ pub struct Worker {
     allocation: Option<Allocation>,
     resize: Resize,
     birth: Birth,
+    /// Calls to the runtime that must not be broken off; they are waited for before the pod ends.
+    calls: TaskTracker,
 }
 
 /// What is noted of a pod until it runs for the first time.
@@ -185,6 +188,7 @@ pub fn start(shared: Arc<Shared>, order: Order, room: impl Future<Output = ()> +
         allocation: None,
         resize: Resize::default(),
         birth,
+        calls: TaskTracker::new(),
     };
     let stop = worker.shared.stop.clone();
     tokio::spawn(async move {
@@ -339,6 +343,18 @@ impl Worker {
             let alone = whole.saturating_sub(self.birth.pulled + self.state.time_of_init(&self.pod));
             figures.whole_starts.observe(&[], whole.as_secs_f64());
             figures.starts_alone.observe(&[], alone.as_secs_f64());
+        }
+    }
+
+    /// A call to the runtime that runs to its end whatever becomes of the turn that makes it. Broken off halfway, some runtimes
+    /// leave mounts behind, or a sandbox that nobody knows.
+    async fn whole<T: Send + 'static>(
+        &self,
+        call: impl Future<Output = Result<T, node::cri::Error>> + Send + 'static,
+    ) -> Result<T, node::cri::Error> {
+        match self.calls.spawn(call).await {
+            Ok(result) => result,
+            Err(broken) => Err(node::cri::Error::broken(broken.to_string())),
         }
     }
 

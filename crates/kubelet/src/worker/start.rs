@@ -50,7 +50,8 @@ impl Worker {
         std::fs::create_dir_all(&config.log_directory).map_err(|e| format!("create pod log directory: {e}"))?;
         let hop = hops::start(Hop::Sandbox, "run");
         let begun = Instant::now();
-        let made = self.shared.runtime.run_sandbox(config, &handler).await;
+        let (runtime, class) = (self.shared.runtime.clone(), handler.clone());
+        let made = self.whole(async move { runtime.run_sandbox(config, &class).await }).await;
         self.shared.figures.sandboxes.observe(&[&handler], begun.elapsed().as_secs_f64());
         let id = made.map_err(|error| {
             self.shared.figures.failed_sandboxes.increment(&[&handler]);
@@ -203,7 +204,9 @@ impl Worker {
             not_started("CreateContainerConfigError", e)
         })?;
         let hop = hops::start(Hop::CreateContainer, "create");
-        let id = shared.runtime.create_container(sandbox_id, config, sandbox.clone()).await.map_err(|e| {
+        let (runtime, place, around) = (shared.runtime.clone(), sandbox_id.to_owned(), sandbox.clone());
+        let made = self.whole(async move { runtime.create_container(&place, config, around).await }).await;
+        let id = made.map_err(|e| {
             event(EventType::Warning, "Failed", &format!("Error: {}", e.message()));
             not_started("CreateContainerError", e.message())
         })?;
@@ -212,7 +215,9 @@ impl Worker {
         self.note_resources(&id, &name);
         event(EventType::Normal, "Created", "Container created");
         let hop = hops::start(Hop::StartContainer, "start");
-        shared.runtime.start_container(&id).await.map_err(|e| {
+        let (runtime, container) = (shared.runtime.clone(), id.clone());
+        let started = self.whole(async move { runtime.start_container(&container).await }).await;
+        started.map_err(|e| {
             event(EventType::Warning, "Failed", &format!("Error: {}", e.message()));
             not_started("RunContainerError", e.message())
         })?;

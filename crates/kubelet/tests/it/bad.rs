@@ -137,6 +137,23 @@ fn first_waiting(pod: &Pod) -> Option<(String, String)> {
 }
 
 #[tokio::test]
+async fn pods_deleted_while_they_start_leave_nothing() {
+    let rig = Rig::start().await;
+    let names: Vec<String> = (0..8).map(|number| format!("brief-{number}")).collect();
+    for name in &names {
+        rig.pod(name, json!({"containers": [sh("main", LOOP)]})).await;
+        // Seen by the kubelet, which is making the sandbox now.
+        rig.until(name, "seen", |pod| pod.status.as_ref().is_some_and(|status| status.start_time.is_some())).await;
+        rig.admin.delete::<Pod>("default", name, &client::DeleteOptions::default()).await.unwrap();
+    }
+    for name in &names {
+        rig.gone(name).await;
+    }
+    // Looks for mounts, sandboxes and groups that nobody knows.
+    rig.stop().await;
+}
+
+#[tokio::test]
 async fn an_end_by_the_rules_starts_the_whole_pod_over() {
     let rig = Rig::start().await;
     let shared = json!([{"name": "shared", "mountPath": "/shared"}]);

@@ -22,6 +22,11 @@ impl Error {
         Self::new(call, Status::new(code, message))
     }
 
+    /// A call whose end nobody saw.
+    pub fn broken(why: impl Into<String>) -> Self {
+        Self::of("call", Code::Aborted, why)
+    }
+
     /// What the runtime said, without code.
     pub fn message(&self) -> &str {
         self.status.message()
