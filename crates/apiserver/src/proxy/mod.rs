@@ -57,6 +57,8 @@ impl Proxy {
         upgrade: Option<OnUpgrade>,
         body: Body,
     ) -> Result<Response, ApiError> {
+        // A pod or a Service that was acknowledged before this request is found, however far behind the caches are.
+        api.caches.settle().await?;
         let target = Target::of(api, call)?;
         let away = |error: &dyn std::fmt::Display| {
             let message =
