@@ -78,7 +78,7 @@ fn kinds<'a>(rules: impl Iterator<Item = &'a NamedRuleWithOperations>) -> BTreeS
         let plain = |list: &Option<Vec<String>>| {
             let mut list = list.clone().unwrap_or_default();
             list.sort();
-            (!list.iter().any(|item| item.contains('*'))).then_some(list).unwrap_or_default()
+            if list.iter().any(|item| item.contains('*')) { Vec::new() } else { list }
         };
         let (groups, versions) = (plain(&rule.api_groups), plain(&rule.api_versions));
         let mut resources: Vec<&String> =

@@ -4,7 +4,6 @@
 //! permission for the identity (`impersonate:user-info` on users) and one for the action (`impersonate-on:user-info:list`
 //! on pods). They are tried in order; the permission of old, `impersonate`, comes last and still allows everything.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use http::HeaderMap;
@@ -155,12 +154,12 @@ fn as_go_prints(user: &User) -> String {
             format!("[]string{{{}}}", quoted.join(", "))
         }
     };
-    let mut extra = "map[string][]string(nil)".to_owned();
-    if !user.extra.is_empty() {
+    let extra = if user.extra.is_empty() {
+        "map[string][]string(nil)".to_owned()
+    } else {
         let entries: Vec<String> = user.extra.iter().map(|(key, values)| format!("{key:?}:{}", list(values))).collect();
-        extra.clear();
-        let _ = write!(extra, "map[string][]string{{{}}}", entries.join(", "));
-    }
+        format!("map[string][]string{{{}}}", entries.join(", "))
+    };
     format!(
         "&user.DefaultInfo{{Name:{:?}, UID:{:?}, Groups:{}, Extra:{extra}}}",
         user.name,
