@@ -161,9 +161,12 @@ impl Object {
         let mut digits = itoa(self.revision);
         out.reserve(self.json_len());
         out.put_slice(&head[start..]);
-        out.put_slice(b"\"resourceVersion\":\"");
-        out.put_slice(digits.text());
-        out.put_slice(if tail.starts_with(b"}") { b"\"" } else { b"\"," });
+        // What was never written, as in a dry run, has no version.
+        if self.revision > 0 {
+            out.put_slice(b"\"resourceVersion\":\"");
+            out.put_slice(digits.text());
+            out.put_slice(if tail.starts_with(b"}") { b"\"" } else { b"\"," });
+        }
         out.put_slice(tail);
     }
 
@@ -201,7 +204,9 @@ impl Object {
     /// The tree, `resourceVersion` included.
     pub fn to_value(&self) -> Value {
         let mut value: Value = json::decode_own(&self.json).expect("an object's encoding was parsed when it was made");
-        crate::value::set(&mut value, "metadata.resourceVersion", self.revision.to_string());
+        if self.revision > 0 {
+            crate::value::set(&mut value, "metadata.resourceVersion", self.revision.to_string());
+        }
         value
     }
 

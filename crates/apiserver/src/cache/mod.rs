@@ -416,7 +416,7 @@ impl Caches {
             Ok(Err(_)) => Err(ApiError::unavailable("the server is shutting down")),
             Err(_) => {
                 let current = *self.applied.borrow();
-                let message = format!("Too large resource version: {revision}, current: {current}");
+                let message = format!("Timeout: Too large resource version: {revision}, current: {current}");
                 let mut error = ApiError::new(Reason::Timeout, message).retry_after(1);
                 error.details.get_or_insert_default().causes = vec![machinery::status::Cause {
                     reason: "ResourceVersionTooLarge".to_owned(),

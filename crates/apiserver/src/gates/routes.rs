@@ -67,27 +67,25 @@ impl Documents {
             ["api"] => Ok(self.root(parts, Root::Api)),
             ["apis"] => Ok(self.root(parts, Root::Apis)),
             ["api", version] => self.discovery.resources("", version).map(json).ok_or_else(ApiError::no_such_path),
-            ["apis", group] => self.discovery.group(group).map(json).ok_or_else(ApiError::no_such_path),
-            ["apis", group, version] => {
-                self.discovery.resources(group, version).map(json).ok_or_else(ApiError::no_such_path)
-            }
+            ["apis", group] => Ok(self.discovery.group(group).map_or_else(no_such_page, json)),
+            ["apis", group, version] => Ok(self.discovery.resources(group, version).map_or_else(no_such_page, json)),
             ["version"] => Ok(value_response(StatusCode::OK, version::info())),
             [".well-known", "openid-configuration"] => Ok(self.issuer()),
             ["openid", "v1", "jwks"] => {
                 let (keys, _) = self.api.service_accounts.key_set();
                 Ok(issued("application/jwk-set+json", &keys))
             }
-            ["openapi", rest @ ..] => self.openapi.answer(rest, parts, query).ok_or_else(ApiError::no_such_path),
+            ["openapi", rest @ ..] => Ok(self.openapi.answer(rest, parts, query).unwrap_or_else(no_such_page)),
             ["healthz" | "livez" | "readyz"] => Ok(self.health.answer(segments[0], query)),
             ["healthz" | "livez" | "readyz", check] => {
-                self.health.check(segments[0], check).ok_or_else(ApiError::no_such_path)
+                Ok(self.health.check(segments[0], check).unwrap_or_else(no_such_page))
             }
             ["metrics"] => Ok(text(StatusCode::OK, self.figures())),
             ["debug", "api_priority_and_fairness", dump] => {
                 let dumped = self.flow_control.as_ref().and_then(|flow_control| flow_control.dump(dump));
                 dumped.map(|dumped| text(StatusCode::OK, dumped)).ok_or_else(ApiError::no_such_path)
             }
-            _ => Err(ApiError::no_such_path()),
+            _ => Ok(no_such_page()),
         }
     }
 
@@ -207,6 +205,11 @@ pub fn bytes(status: StatusCode, content: &str, body: Bytes) -> Response {
 
 fn json(body: Bytes) -> Response {
     bytes(StatusCode::OK, "application/json", body)
+}
+
+/// The answer where there is nothing, not even an API.
+fn no_such_page() -> Response {
+    text(StatusCode::NOT_FOUND, "404 page not found\n".to_owned())
 }
 
 /// Plain text.

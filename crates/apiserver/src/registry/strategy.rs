@@ -116,6 +116,11 @@ pub trait Strategy: Send + Sync {
         self.validate_update(new, old)
     }
 
+    /// What the client should be told about what it sent, before [`Strategy::prepare_for_create`] changes it.
+    fn warnings_about_sent(&self, _sent: &Value) -> Vec<String> {
+        Vec::new()
+    }
+
     /// What is allowed, and the client should be told about all the same. `old` is there for a change.
     fn warnings(&self, _new: &Value, _old: Option<&Value>) -> Vec<String> {
         Vec::new()

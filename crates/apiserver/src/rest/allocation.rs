@@ -178,11 +178,20 @@ impl Allocator {
         };
         let parsed: Option<Ipv4Addr> = address.parse().ok();
         let Some(parsed) = parsed.filter(|parsed| self.service_range.has(*parsed)) else {
-            let why =
-                format!("the provided IP is not in the valid range. The range of valid IPs is {}", self.service_range);
+            let why = format!(
+                "the provided IP ({address}) is not in the valid range. The range of valid IPs is {}",
+                self.service_range
+            );
             return Err(refuse(why));
         };
-        if dry_run || self.claim(api, service, parsed).await? {
+        let free = match dry_run {
+            true => {
+                let known = api.registry.stored("networking.k8s.io", "ipaddresses");
+                known.is_none_or(|known| known.cache.get(&parsed.to_string()).is_none())
+            }
+            false => self.claim(api, service, parsed).await?,
+        };
+        if free {
             if !dry_run {
                 reservation.ips.push(parsed.to_string());
             }
@@ -288,7 +297,7 @@ impl Allocator {
                             "provided port is not in the valid range. The range of valid ports is {low}-{high}"
                         ))
                     })?;
-                    if !dry_run && self.set_bit(api, Some(number)).await?.is_none() {
+                    if !self.take_port(api, number, dry_run).await? {
                         return Err(refuse("provided port is already allocated".to_owned()));
                     }
                     number
@@ -300,9 +309,21 @@ impl Allocator {
             taken.push((number, protocol));
             value::set(port, "nodePort", number);
         }
-        if kind == "LoadBalancer" && value::text(new, "spec.externalTrafficPolicy") == "Local" && !dry_run {
+        if kind == "LoadBalancer" && value::text(new, "spec.externalTrafficPolicy") == "Local" {
             let inherited = old.and_then(|old| value::int(old, "spec.healthCheckNodePort")).filter(|port| *port != 0);
-            if value::int(new, "spec.healthCheckNodePort").unwrap_or(0) == 0 {
+            let asked = value::int(new, "spec.healthCheckNodePort").unwrap_or(0);
+            let in_range = u16::try_from(asked).ok().filter(|port| self.node_ports.contains(port));
+            if let Some(port) = in_range.filter(|port| inherited != Some(i64::from(*port))) {
+                if !self.take_port(api, port, dry_run).await? {
+                    return Err(ApiError::internal(format!(
+                        "failed to allocate requested HealthCheck NodePort {port}: provided port is already allocated"
+                    )));
+                }
+                if !dry_run {
+                    reservation.ports.push(port);
+                }
+            }
+            if asked == 0 && !dry_run {
                 let number = match inherited {
                     Some(number) => number,
                     None => {
@@ -319,6 +340,20 @@ impl Allocator {
     }
 
     /// Sets a port's bit, or any free one's. `None` if it is taken, or none is free.
+    /// Whether a port was free; then it is taken, unless this is a dry run.
+    async fn take_port(&self, api: &Api, port: u16, dry_run: bool) -> Result<bool, ApiError> {
+        if !dry_run {
+            return Ok(self.set_bit(api, Some(port)).await?.is_some());
+        }
+        let mut free = false;
+        self.change_bits(api, |bits, _| {
+            free = !bits.get(usize::from(port - self.node_ports.start()));
+            false
+        })
+        .await?;
+        Ok(free)
+    }
+
     async fn set_bit(&self, api: &Api, wanted: Option<u16>) -> Result<Option<u16>, ApiError> {
         let mut chosen = None;
         self.change_bits(api, |bits, size| {

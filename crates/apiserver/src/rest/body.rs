@@ -88,7 +88,18 @@ impl Api {
         body: Body,
         options: &WriteOptions,
     ) -> Result<Value, ApiError> {
-        let (value, duplicates) = read_value(call.headers, body).await?;
+        let facts = call.served.facts;
+        if let Body::Value(value) = body {
+            return self.to_storage(call, value, Vec::new(), options);
+        }
+        let bytes = read_bytes(body).await?;
+        let media = media_type(call.headers);
+        let (value, duplicates) = decode(media, &bytes).map_err(|error| unrecognized(error, facts, media, &bytes))?;
+        // Nothing at all is an object with nothing in it.
+        let value = if value.is_null() { Value::Object(Default::default()) } else { value };
+        if let Some(error) = unreadable_kind(&value) {
+            return Err(unrecognized(ApiError::bad_request(error), facts, "", &bytes));
+        }
         self.to_storage(call, value, duplicates, options)
     }
 
@@ -146,7 +157,7 @@ impl Api {
     pub(super) fn check_namespace(&self, call: &Call<'_>, object: &mut Value) -> Result<(), ApiError> {
         let namespace = value::text(object, "metadata.namespace");
         if !call.resource.storage.namespaced {
-            if !namespace.is_empty() && call.info.resource != "namespaces" {
+            if !namespace.is_empty() {
                 value::remove(object, "metadata.namespace");
             }
             return Ok(());
@@ -265,6 +276,47 @@ impl Api {
     }
 }
 
+/// Why nobody can tell the kind of an object.
+fn unreadable_kind(object: &Value) -> Option<String> {
+    let what = match object {
+        Value::Object(_) => {
+            let version = value::text(object, "apiVersion");
+            let odd = !version.is_empty() && GroupVersion::parse(version).is_none();
+            return odd.then(|| format!("unexpected GroupVersion string: {version}"));
+        }
+        Value::Array(_) => "array",
+        Value::String(_) => "string",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::Null => return None,
+    };
+    Some(format!(
+        "couldn't get version/kind; json parse error: json: cannot unmarshal {what} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+    ))
+}
+
+/// The answer to a body that is no object, with its beginning.
+fn unrecognized(error: ApiError, facts: &facts::Resource, media: &str, bytes: &[u8]) -> ApiError {
+    const SHOWN: usize = 30;
+    if error.reason != Some(Reason::BadRequest) {
+        return error;
+    }
+    let why = match media {
+        "application/json" => format!("couldn't get version/kind; json parse error: {}", error.message),
+        _ => error.message.trim_start_matches("error converting YAML to JSON: ").to_owned(),
+    };
+    let (shown, more) = if bytes.len() > SHOWN { (&bytes[..SHOWN], " ...") } else { (bytes, "") };
+    let summary = match shown {
+        [] => "<empty>".to_owned(),
+        [b'{', ..] => String::from_utf8_lossy(shown).into_owned(),
+        other => other.iter().map(|byte| format!("{byte:02x}")).collect(),
+    };
+    ApiError::bad_request(format!(
+        "the object provided is unrecognized (must be of type {}): {why} ({summary}{more})",
+        facts.kind
+    ))
+}
+
 /// The object must be of the kind that the path names; what it leaves out is filled in.
 pub fn check_kind(object: &mut Value, group: &str, version: &str, kind: &str) -> Result<(), ApiError> {
     if !object.is_object() {
@@ -274,19 +326,26 @@ pub fn check_kind(object: &mut Value, group: &str, version: &str, kind: &str) ->
     let expected = facts::api_version(group, version);
     let said_version = value::text(object, "apiVersion").to_owned();
     let said_kind = value::text(object, "kind").to_owned();
-    if !said_version.is_empty() && said_version != expected {
-        let message = if GroupVersion::parse(&said_version).is_none() {
-            format!("couldn't get version/kind; unexpected GroupVersion string: {said_version}")
-        } else {
-            format!("the API version in the data ({said_version}) does not match the expected API version ({expected})")
+    let other = (!said_version.is_empty() && said_version != expected) || (!said_kind.is_empty() && said_kind != kind);
+    if other {
+        let said_version = if said_version.is_empty() { expected } else { said_version };
+        let Some(said) = GroupVersion::parse(&said_version) else {
+            return Err(ApiError::bad_request(format!("unexpected GroupVersion string: {said_version}")));
         };
-        return Err(ApiError::bad_request(message));
-    }
-    if !said_kind.is_empty() && said_kind != kind {
-        let message = format!(
-            "{said_kind} in version {version:?} cannot be handled as a {kind}: converting ({version}.{said_kind}) to ({kind}): unknown conversion"
-        );
-        return Err(ApiError::bad_request(message));
+        let said_kind = if said_kind.is_empty() { kind.to_owned() } else { said_kind };
+        let why = match facts::type_of(&said.group, &said.version, &said_kind) {
+            Some(_) => {
+                let package = if group.is_empty() { "core" } else { group.split('.').next().unwrap_or_default() };
+                format!("converting ({}.{said_kind}) to ({package}.{kind}): unknown conversion", said.version)
+            }
+            None => format!(
+                "no kind {said_kind:?} is registered for version {said_version:?} in scheme \"pkg/api/legacyscheme/scheme.go:30\""
+            ),
+        };
+        return Err(ApiError::bad_request(format!(
+            "{said_kind} in version {:?} cannot be handled as a {kind}: {why}",
+            said.version
+        )));
     }
     value::set(object, "apiVersion", expected);
     value::set(object, "kind", kind);

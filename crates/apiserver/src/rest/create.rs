@@ -101,15 +101,28 @@ impl Api {
         if call.resource.storage.subresource("status").is_some() && !strategy.keeps_status_on_create() {
             value::remove(new, "status");
         }
-        let warnings = strategy.warnings(new, None);
+        let mut warnings = strategy.warnings_about_sent(new);
         strategy.prepare_for_create(new);
         strategy.record_creator(new, call.user);
+        complete_status(call.resource.storage, new);
         let mut errors = self.validate_metadata(call, new, None);
         errors.extend(strategy.validate(new));
         errors.extend(strategy.validate_version(&call.served.facts.api_version(), new, None));
         self.refuse_invalid(call, new, errors)?;
+        warnings.extend(strategy.warnings(new, None));
         warnings.into_iter().for_each(context::warn);
         Ok(())
+    }
+}
+
+/// A status that is written even when there is nothing in it, as upstream writes one that is no pointer.
+fn complete_status(facts: &facts::Resource, new: &mut Value) {
+    let Some(field) = facts.ty.and_then(|ty| ty.def().field("status")) else { return };
+    if field.always && new.get("status").is_none_or(Value::is_null) {
+        value::set(new, "status", Value::Object(Default::default()));
+    }
+    if let (Some(status), Some(of)) = (new.get_mut("status"), field.schema.object()) {
+        machinery::schema::complete(status, of);
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use http::StatusCode;
+use machinery::codec;
 use machinery::object::Object;
 use machinery::rest::{List, Payload, Response};
 use machinery::selector::field::FieldSelector;
@@ -36,9 +37,11 @@ impl Token {
     }
 
     fn decode(text: &str) -> Result<(i64, String), ApiError> {
-        let bad = |why: &str| ApiError::bad_request(format!("continue key is not valid: {why}"));
+        let bad =
+            |why: &str| ApiError::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
         let bytes = BASE64.decode(text.trim_end_matches('=')).map_err(|error| bad(&error.to_string()))?;
-        let token: Token = serde_json::from_slice(&bytes).map_err(|error| bad(&error.to_string()))?;
+        let tree = codec::json::decode(&bytes, codec::Limits::default()).map_err(|error| bad(&error.message))?;
+        let token: Token = serde_json::from_value(tree.value).map_err(|error| bad(&error.to_string()))?;
         if token.v != TOKEN_VERSION {
             return Err(bad(&format!("server does not recognize this encoded version \"{}\"", token.v)));
         }
@@ -167,8 +170,7 @@ impl Api {
 
     /// Scope and selectors of a list, watch or deletion of a collection.
     pub(super) fn filter(&self, call: &Call<'_>) -> Result<Filter, ApiError> {
-        let labels = LabelSelector::parse(call.query.get("labelSelector"))
-            .map_err(|why| ApiError::bad_request(format!("unable to parse requirement: {why}")))?;
+        let labels = LabelSelector::parse(call.query.get("labelSelector")).map_err(ApiError::bad_request)?;
         let fields = FieldSelector::parse(call.query.get("fieldSelector")).map_err(ApiError::bad_request)?;
         // The newer group of events has its own names for the fields that are stored.
         let fields = match &*call.served.facts.group {
@@ -182,7 +184,14 @@ impl Api {
             let path = requirement.field.as_str();
             let common = path == "metadata.name" || (path == "metadata.namespace" && call.served.facts.namespaced);
             if !common && !known.contains(&path) {
-                return Err(ApiError::bad_request(format!("field label not supported: {path}")));
+                // A kind with fields of its own says less about them.
+                let message = match call.resource.strategy.fields() {
+                    [] => format!(
+                        "{path:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+                    ),
+                    _ => format!("field label not supported: {path}"),
+                };
+                return Err(ApiError::bad_request(message));
             }
         }
         let scope = match (&*call.info.namespace, &*call.info.name) {
@@ -201,6 +210,11 @@ fn wanted(call: &Call<'_>, continued: bool, limit: usize) -> Result<Wanted, ApiE
     let version = call.query.get("resourceVersion");
     let matching = call.query.get("resourceVersionMatch");
     let refuse = |errors: &[FieldError]| Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", errors));
+    call.query.int("timeoutSeconds")?;
+    if call.query.has("sendInitialEvents") {
+        let why = "sendInitialEvents is forbidden for list";
+        return refuse(&[FieldError::forbidden("sendInitialEvents", why)]);
+    }
     if continued && !version.is_empty() && version != "0" {
         return Err(ApiError::bad_request("specifying resource version is not allowed when using continue"));
     }
@@ -224,13 +238,19 @@ fn wanted(call: &Call<'_>, continued: bool, limit: usize) -> Result<Wanted, ApiE
             return refuse(&[FieldError::forbidden(path, why)]);
         }
     }
+    let number = |version: &str| {
+        parse_version(version).map_err(|mut error| {
+            error.message.insert_str(0, "invalid resource version: ");
+            error
+        })
+    };
     Ok(match (version, matching) {
         ("", _) => Wanted::Latest,
         ("0", _) => Wanted::Any,
-        (version, "Exact") => Wanted::Exact(parse_version(version)?),
+        (version, "Exact") => Wanted::Exact(number(version)?),
         // Without a match rule, a page of an unfinished list must be exact so that its continuation is consistent.
-        (version, "") if limit > 0 => Wanted::Exact(parse_version(version)?),
-        (version, _) => Wanted::NotOlderThan(parse_version(version)?),
+        (version, "") if limit > 0 => Wanted::Exact(number(version)?),
+        (version, _) => Wanted::NotOlderThan(number(version)?),
     })
 }
 

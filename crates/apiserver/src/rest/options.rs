@@ -57,7 +57,7 @@ fn dry_run<'a>(values: impl Iterator<Item = &'a str>, errors: &mut Vec<FieldErro
         if value == "All" {
             dry = true;
         } else {
-            errors.push(FieldError::not_supported("dryRun", value, ["All"]));
+            errors.push(FieldError::not_supported("dryRun", vec![value], ["All"]));
         }
     }
     dry
@@ -121,7 +121,7 @@ impl DeleteOptions {
                 "Foreground" => options.propagation = Some(Propagation::Foreground),
                 "Orphan" => options.propagation = Some(Propagation::Orphan),
                 other => {
-                    let supported = ["Background", "Foreground", "Orphan", "nil"];
+                    let supported = ["Foreground", "Background", "Orphan", "nil"];
                     errors.push(FieldError::not_supported("propagationPolicy", other, supported));
                 }
             }
@@ -152,7 +152,7 @@ mod tests {
     fn bad_options_are_named() {
         let error = WriteOptions::parse(&Query::parse("dryRun=Some&fieldValidation=x"), "CreateOptions");
         let message = error.expect_err("refused").message;
-        assert!(message.starts_with("CreateOptions.meta.k8s.io \"\" is invalid: [dryRun: Unsupported value: \"Some\": supported values: \"All\""), "{message}");
+        assert!(message.starts_with("CreateOptions.meta.k8s.io \"\" is invalid: [dryRun: Unsupported value: [\"Some\"]: supported values: \"All\""), "{message}");
     }
 
     #[test]

@@ -140,8 +140,12 @@ impl Api {
         }
         let uid = value::text(new, "metadata.uid");
         if !uid.is_empty() && uid != &*old.meta().uid {
-            let why =
-                format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", old.meta().uid);
+            let at = call.resource.prefix.trim_start_matches("/registry");
+            let why = format!(
+                "StorageError: invalid object, Code: 4, Key: {at}{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+                call.key(),
+                old.meta().uid
+            );
             return Err(ApiError::conflict(&call.resource.name, &call.info.name, &why));
         }
         value::set(new, "metadata.resourceVersion", old.revision().to_string());

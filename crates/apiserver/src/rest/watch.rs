@@ -93,6 +93,9 @@ impl Api {
             let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
             errors.push(FieldError::forbidden("resourceVersionMatch", why));
         }
+        if !matches!(matching, "" | "NotOlderThan") {
+            errors.push(FieldError::not_supported("resourceVersionMatch", matching, ["NotOlderThan"]));
+        }
         if errors.is_empty() {
             Ok(given.then(|| call.query.flag("sendInitialEvents")))
         } else {

@@ -21,4 +21,5 @@ mod plugins;
 mod policies;
 mod python;
 mod server;
+mod transcript;
 mod webhooks;

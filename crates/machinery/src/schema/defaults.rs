@@ -51,9 +51,10 @@ fn default_value(value: &mut Value, schema: &Schema) {
     }
 }
 
-/// Whether the default of a built-in field is the zero that is written anyway.
+/// Whether the default of a built-in field is the zero that is written anyway, or that is never written.
 fn says_zero(field: &Field, text: &str) -> bool {
-    field.always && matches!(text, "\"\"" | "{}" | "0" | "false" | "null")
+    let plain = field.proto.is_some_and(|proto| !proto.pointer);
+    (field.always || plain) && matches!(text, "\"\"" | "{}" | "0" | "false" | "null")
 }
 
 /// Adds the fields that upstream writes even when they hold nothing but zero, at any depth.

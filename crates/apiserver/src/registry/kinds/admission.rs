@@ -460,7 +460,7 @@ fn mutations(spec: &At<'_, '_>, errors: &mut Errors) {
         if !own.is_set() {
             errors.required(own, format!("must be specified when patchType is {}", kind.text()));
         } else if own.text_at("expression").trim().is_empty() {
-            errors.required(&own.at("expression"), "expression is not specified");
+            errors.required(&own.at("expression"), "");
         }
         if other.is_set() {
             errors.invalid_value(other, shown, format!("must not be specified when patchType is {}", kind.text()));
@@ -491,10 +491,7 @@ fn validations(policy: &At<'_, '_>, spec: &At<'_, '_>, errors: &mut Errors) {
         } else if message.text().trim().contains(['\n', '\r']) {
             errors.invalid(&message, "must not contain line breaks");
         }
-        errors.one_of_if_set(
-            &validation.at("reason"),
-            &["Forbidden", "Invalid", "RequestEntityTooLarge", "Unauthorized"],
-        );
+        errors.one_of_if_set(&validation.at("reason"), &["Forbidden", "Invalid", "RequestEntityTooLarge"]);
     }
     if annotations.len() > MOST_ANNOTATIONS {
         errors.invalid(&annotations, format!("must not have more than {MOST_ANNOTATIONS} auditAnnotations"));

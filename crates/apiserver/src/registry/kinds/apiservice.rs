@@ -33,7 +33,7 @@ impl Strategy for ApiServices {
         let (name, group, version) = (root.at("metadata.name"), spec.at("group"), spec.at("version"));
         let wanted = format!("{}.{}", version.text(), group.text());
         if name.text() != wanted {
-            errors.invalid_text(&name, "must be `spec.version+\".\"+spec.group`");
+            errors.invalid_text(&name, format!("must be `spec.version+\".\"+spec.group`: {wanted:?}"));
         }
         if !group.text().is_empty() {
             for problem in names::is_dns1123_subdomain(group.text()) {

@@ -1,12 +1,13 @@
 //! Deployments, ReplicaSets, StatefulSets, DaemonSets, their revisions, and ReplicationControllers.
 
+use machinery::selector::label::LabelSelector;
 use machinery::status::FieldError;
 use machinery::{Value, names, value};
 use serde_json::json;
 
-use super::super::strategy::Strategy;
+use super::super::strategy::{NameRule, Strategy};
 use super::claim;
-use super::common::{At, Errors, selector};
+use super::common::{At, Errors};
 use super::pod::{self, defaults, spec as pod_spec, warnings};
 use crate::rest::keep;
 
@@ -212,6 +213,10 @@ fn collisions(status: &At<'_, '_>, old: &Value, errors: &mut Errors) {
 pub struct StatefulSets;
 
 impl Strategy for StatefulSets {
+    fn name_rule(&self) -> NameRule {
+        NameRule::Label
+    }
+
     fn counts_generations(&self) -> bool {
         true
     }
@@ -231,8 +236,8 @@ impl Strategy for StatefulSets {
         for claim in value::list_mut(object, "spec.volumeClaimTemplates") {
             value::set_default(claim, "spec.volumeMode", "Filesystem");
             value::set_default(claim, "status.phase", "Pending");
-            value::set_default(claim, "apiVersion", "v1");
-            value::set_default(claim, "kind", "PersistentVolumeClaim");
+            value::set(claim, "apiVersion", "v1");
+            value::set(claim, "kind", "PersistentVolumeClaim");
         }
     }
 
@@ -380,6 +385,10 @@ impl Strategy for DaemonSets {
     }
 
     fn default(&self, object: &mut Value) {
+        // Whoever writes one without the count is on record as its author, since every read has it.
+        if template_generation(object) == 0 {
+            set_template_generation(object, 0);
+        }
         defaults::default(object, TEMPLATE_SPEC);
         value::set_default(object, "spec.revisionHistoryLimit", 10);
         value::set_default(object, "spec.updateStrategy.type", "RollingUpdate");
@@ -412,11 +421,9 @@ impl Strategy for DaemonSets {
         let spec = root.at("spec");
         let chosen = spec.at("selector");
         let template = spec.at("template");
-        if !chosen.is_set() {
-            errors.required(&chosen, "");
-        }
         errors.label_selector(&chosen);
-        if !selector(&chosen).matches_labels(template.at("metadata.labels").value()) {
+        let selector = LabelSelector::from_value(chosen.value());
+        if selector.is_ok_and(|selector| !selector.matches_labels(template.at("metadata.labels").value())) {
             errors.invalid(&template.at("metadata.labels"), "`selector` does not match template `labels`");
         }
         if chosen.is_set() && chosen.at("matchLabels").is_empty() && chosen.at("matchExpressions").is_empty() {
@@ -510,7 +517,9 @@ impl Strategy for ReplicationControllers {
     }
 
     fn default(&self, object: &mut Value) {
-        defaults::default(object, TEMPLATE_SPEC);
+        if value::at(object, "spec.template").is_some_and(Value::is_object) {
+            defaults::default(object, TEMPLATE_SPEC);
+        }
         value::set_default(object, "spec.replicas", 1);
         if let Some(labels) = value::at(object, "spec.template.metadata.labels").cloned() {
             let is_empty =
@@ -634,8 +643,11 @@ fn check_selector(at: &At<'_, '_>, what: &str, errors: &mut Errors) {
 }
 
 fn matches_template(chosen: &At<'_, '_>, template: &At<'_, '_>, errors: &mut Errors) {
-    let selector = selector(chosen);
-    if chosen.is_set() && !selector.is_empty() && !selector.matches_labels(template.at("metadata.labels").value()) {
+    let Ok(selector) = LabelSelector::from_value(chosen.value()) else {
+        return errors.invalid(chosen, "invalid label selector");
+    };
+    // Without a selector nothing is chosen, so no template fits.
+    if (!chosen.is_set() || !selector.is_empty()) && !selector.matches_labels(template.at("metadata.labels").value()) {
         errors.invalid(&template.at("metadata.labels"), "`selector` does not match template `labels`");
     }
 }

@@ -55,15 +55,15 @@ impl Strategy for Autoscalers {
         let (least, most) = (spec.at("minReplicas"), spec.at("maxReplicas"));
         errors.not_negative(&least);
         let bound = most.int().unwrap_or(0);
-        match bound {
-            0 => errors.required(&most, "must be set and greater than 0"),
-            ..0 => errors.invalid(&most, "must be greater than or equal to 1"),
-            _ => {}
+        if bound < 0 {
+            errors.invalid(&most, "must be greater than or equal to 1");
         }
         if least.int().is_some_and(|least| bound < least) {
             errors.invalid_int(&most, "must be greater than or equal to `minReplicas`");
         }
-        target(&spec.at("scaleTargetRef"), &mut errors);
+        let scaled = spec.at("scaleTargetRef");
+        // Of what the core group has, this alone can be scaled.
+        target(&scaled, scaled.text_at("kind") == "ReplicationController", &mut errors);
         metrics(&spec, &mut errors);
         for rules in ["behavior.scaleUp", "behavior.scaleDown"] {
             let rules = spec.at(rules);
@@ -71,11 +71,20 @@ impl Strategy for Autoscalers {
                 scaling_rules(&rules, &mut errors);
             }
         }
+        if bound == 0 {
+            errors.required(&most, "");
+        }
         errors.into_vec()
     }
 
-    fn validate_update(&self, new: &Value, _old: &Value) -> Vec<FieldError> {
-        self.validate(new)
+    /// What was scaled before the rule for its version came may go on to be scaled.
+    fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+        const VERSION: &str = "spec.scaleTargetRef.apiVersion";
+        let mut errors = self.validate(new);
+        if value::text(new, VERSION) == value::text(old, VERSION) {
+            errors.retain(|error| error.path != VERSION);
+        }
+        errors
     }
 
     fn validate_status_update(&self, new: &Value, _old: &Value) -> Vec<FieldError> {
@@ -88,11 +97,16 @@ impl Strategy for Autoscalers {
 }
 
 /// What is scaled, or what is measured.
-fn target(at: &At<'_, '_>, errors: &mut Errors) {
+fn target(at: &At<'_, '_>, core: bool, errors: &mut Errors) {
     typed_reference(at, "kind", errors);
     let version = at.at("apiVersion");
-    if !version.text().is_empty() && GroupVersion::parse(version.text()).is_none() {
-        errors.invalid(&version, format!("unexpected GroupVersion string: {}", version.text()));
+    match GroupVersion::parse(version.text()) {
+        None if !version.text().is_empty() => {
+            errors.invalid(&version, format!("unexpected GroupVersion string: {}", version.text()));
+        }
+        Some(version) if !version.group.is_empty() => {}
+        _ if core => {}
+        _ => errors.invalid_text(&version, "apiVersion must specify API group"),
     }
 }
 
@@ -142,7 +156,7 @@ fn validate_source(kind: &str, at: &At<'_, '_>, errors: &mut Errors) {
     let (value, average, utilization) = (goal.at("value"), goal.at("averageValue"), goal.at("averageUtilization"));
     match kind {
         "object" => {
-            target(&at.at("describedObject"), errors);
+            target(&at.at("describedObject"), true, errors);
             identifier(&at.at("metric"), errors);
             metric_target(&goal, errors);
             if !value.is_set() && !average.is_set() {
@@ -253,4 +267,25 @@ fn scaling_rules(at: &At<'_, '_>, errors: &mut Errors) {
         }
     }
     errors.quantity_not_negative(&at.at("tolerance"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_scaled_is_in_a_group() {
+        let problems = |version: &str, kind: &str| {
+            let target = json!({"apiVersion": version, "kind": kind, "name": "x"});
+            let mut scaler = json!({"metadata": {"name": "h"}, "spec": {"maxReplicas": 3, "scaleTargetRef": target}});
+            Autoscalers.default(&mut scaler);
+            Autoscalers.validate(&scaler).iter().map(ToString::to_string).collect::<Vec<String>>()
+        };
+        assert_eq!(problems("apps/v1", "Deployment"), [""; 0]);
+        assert_eq!(problems("v1", "ReplicationController"), [""; 0]);
+        assert_eq!(
+            problems("v1", "Deployment"),
+            ["spec.scaleTargetRef.apiVersion: Invalid value: \"v1\": apiVersion must specify API group"]
+        );
+    }
 }

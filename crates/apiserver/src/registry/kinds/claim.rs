@@ -28,10 +28,14 @@ impl Strategy for PersistentVolumeClaims {
 
     fn prepare_for_create(&self, claim: &mut Value) {
         value::set(claim, "status", json!({"phase": "Pending"}));
+        drop_odd_source(claim);
         one_source(claim);
     }
 
     fn prepare_for_update(&self, new: &mut Value, old: &Value) {
+        if ["spec.dataSource", "spec.dataSourceRef"].iter().all(|path| value::at(old, path).is_none()) {
+            drop_odd_source(new);
+        }
         // An older client may not know of the newer of the two fields.
         if value::at(old, "spec.dataSourceRef").is_some() {
             one_source(new);
@@ -111,6 +115,16 @@ pub fn valid_amount(at: &At<'_, '_>, errors: &mut Errors) {
 pub fn positive_amount(at: &At<'_, '_>, errors: &mut Errors) {
     if let Some(quantity) = at.quantity().filter(|quantity| quantity.signum() <= 0) {
         errors.invalid_value(at, quantity.to_string(), "must be greater than zero");
+    }
+}
+
+/// The older field knows claims and snapshots; whatever else it says has always been ignored.
+fn drop_odd_source(claim: &mut Value) {
+    let Some(source) = value::at(claim, "spec.dataSource").filter(|source| source.is_object()) else { return };
+    let kind = (value::text(source, "apiGroup"), value::text(source, "kind"));
+    let known = [("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot")].contains(&kind);
+    if !known && value::at(claim, "spec.dataSourceRef").is_none_or(Value::is_null) {
+        value::remove(claim, "spec.dataSource");
     }
 }
 

@@ -80,17 +80,13 @@ impl Strategy for Secrets {
         &["type"]
     }
 
+    /// What is written in plain text is kept as bytes, and owned as such.
     fn default(&self, secret: &mut Value) {
         value::set_default(secret, "type", "Opaque");
-    }
-
-    /// What is written in plain text is kept as bytes.
-    fn prepare_for_create(&self, secret: &mut Value) {
         merge_plain(secret);
     }
 
     fn prepare_for_update(&self, new: &mut Value, old: &Value) {
-        merge_plain(new);
         if value::text(new, "type").is_empty() {
             keep(new, old, "type");
         }
@@ -199,6 +195,14 @@ fn merge_plain(secret: &mut Value) {
 pub struct ServiceAccounts;
 
 impl Strategy for ServiceAccounts {
+    fn prepare_for_create(&self, account: &mut Value) {
+        name_secrets(account);
+    }
+
+    fn prepare_for_update(&self, new: &mut Value, _old: &Value) {
+        name_secrets(new);
+    }
+
     fn warnings(&self, account: &Value, _old: Option<&Value>) -> Vec<String> {
         const MOUNTABLE: &str = "kubernetes.io/enforce-mountable-secrets";
         let annotated =
@@ -207,6 +211,15 @@ impl Strategy for ServiceAccounts {
             "metadata.annotations[{MOUNTABLE}]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"
         );
         annotated.then_some(warning).into_iter().collect()
+    }
+}
+
+/// A secret of an account is in its namespace: nothing but its name counts.
+fn name_secrets(account: &mut Value) {
+    for secret in value::list_mut(account, "secrets") {
+        if let Some(fields) = secret.as_object_mut() {
+            fields.retain(|field, _| field == "name");
+        }
     }
 }
 
@@ -238,6 +251,16 @@ mod tests {
             shown(Secrets.validate_update(&json!({"type": "a"}), &json!({"type": "b"}))),
             ["type: Invalid value: \"a\": field is immutable"]
         );
+    }
+
+    #[test]
+    fn what_is_written_plainly_is_kept_as_bytes() {
+        let mut secret = json!({"stringData": {"a": "b"}, "data": {"c": "ZA=="}});
+        Secrets.default(&mut secret);
+        assert_eq!(secret, json!({"type": "Opaque", "data": {"a": "Yg==", "c": "ZA=="}}));
+        let mut account = json!({"secrets": [{"name": "s", "kind": "Secret", "namespace": "x"}]});
+        ServiceAccounts.prepare_for_create(&mut account);
+        assert_eq!(account, json!({"secrets": [{"name": "s"}]}));
     }
 
     #[test]

@@ -190,7 +190,7 @@ fn validate_endpoints(slice: &At<'_, '_>, errors: &mut Errors) {
     for endpoint in list.items() {
         let addresses = endpoint.at("addresses");
         if addresses.is_empty() {
-            errors.required(&addresses, "must contain at least 1 address");
+            errors.required(&addresses, "");
         } else if addresses.len() > MOST_ADDRESSES {
             errors.too_many(&addresses, MOST_ADDRESSES);
         }
@@ -268,7 +268,7 @@ mod tests {
         check(
             json!({"addressType": "IPv4", "endpoints": [{"addresses": []}, {"addresses": ["::1", "127.0.0.1"]}]}),
             &[
-                "endpoints[0].addresses: Required value: must contain at least 1 address",
+                "endpoints[0].addresses: Required value",
                 "endpoints[1].addresses: Invalid value: \"::1\": must be an IPv4 address",
                 "endpoints[1].addresses[0]: Invalid value: \"::1\": may not be in the loopback range (127.0.0.0/8, ::1/128)",
                 "endpoints[1].addresses[1]: Invalid value: \"127.0.0.1\": may not be in the loopback range (127.0.0.0/8, ::1/128)",

@@ -5,7 +5,7 @@ use machinery::status::FieldError;
 use machinery::{Value, value};
 use serde_json::json;
 
-use super::super::strategy::Strategy;
+use super::super::strategy::{NameRule, Strategy};
 use super::common::{At, Errors, is_absolute};
 use super::names::{domain_prefixed_path, typed_reference};
 use super::service::balancer_point;
@@ -351,10 +351,6 @@ fn ip_block(at: &At<'_, '_>, known: &[&str], errors: &mut Errors) {
 pub struct ServiceCidrs;
 
 impl Strategy for ServiceCidrs {
-    fn counts_generations(&self) -> bool {
-        true
-    }
-
     fn validate(&self, object: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
         let root = At::root(object);
@@ -403,8 +399,9 @@ impl Strategy for ServiceCidrs {
 pub struct IpAddresses;
 
 impl Strategy for IpAddresses {
-    fn counts_generations(&self) -> bool {
-        true
+    /// An address is judged as one.
+    fn name_rule(&self) -> NameRule {
+        NameRule::Own
     }
 
     fn fields(&self) -> &'static [&'static str] {

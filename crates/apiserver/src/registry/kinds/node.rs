@@ -35,6 +35,8 @@ impl Strategy for Nodes {
         let first = value::list(node, "spec.podCIDRs").first().and_then(Value::as_str).map(str::to_owned);
         match first {
             None if !single.is_empty() => value::set(node, "spec.podCIDRs", vec![single]),
+            // The single one is the older, and an older client knows no other.
+            Some(first) if !single.is_empty() && single != first => value::set(node, "spec.podCIDRs", vec![single]),
             Some(first) if single.is_empty() => value::set(node, "spec.podCIDR", first),
             _ => {}
         }

@@ -171,6 +171,14 @@ fn fits(scope: &str, resource: &str) -> bool {
 pub struct LimitRanges;
 
 impl Strategy for LimitRanges {
+    /// One without a name gets one that nobody else has.
+    fn prepare_for_create(&self, range: &mut Value) {
+        if value::text(range, "metadata.name").is_empty() {
+            let uid = value::text(range, "metadata.uid").to_owned();
+            value::set(range, "metadata.name", uid);
+        }
+    }
+
     fn creates_on_update(&self) -> bool {
         true
     }

@@ -40,6 +40,12 @@ impl Strategy for Roles {
                 errors.label_selector(&selector);
             }
         }
+        for rule in root.at("rules").items() {
+            let verbs = rule.at("verbs");
+            if verbs.is_empty() {
+                errors.required(&verbs, "");
+            }
+        }
         errors.into_vec()
     }
 
@@ -50,9 +56,6 @@ impl Strategy for Roles {
 
 /// What verbs on what: resources, or paths that are none.
 fn policy_rule(rule: &At<'_, '_>, namespaced: bool, errors: &mut Errors) {
-    if rule.at("verbs").is_empty() {
-        errors.required(&rule.at("verbs"), "verbs must contain at least one value");
-    }
     let paths = rule.at("nonResourceURLs");
     if !paths.is_empty() {
         if namespaced {
@@ -156,10 +159,10 @@ mod tests {
                     .validate(&json!({"rules": [{"nonResourceURLs": ["/x"]}, {"verbs": ["get"]}]}))
             ),
             [
-                "rules[0].verbs: Required value: verbs must contain at least one value",
                 "rules[0].nonResourceURLs: Invalid value: [\"/x\"]: namespaced rules cannot apply to non-resource URLs",
                 "rules[1].apiGroups: Required value: resource rules must supply at least one api group",
                 "rules[1].resources: Required value: resource rules must supply at least one resource",
+                "rules[0].verbs: Required value",
             ]
         );
         let mut binding = json!({"roleRef": {"kind": "Role", "name": "r"}, "subjects": [{"kind": "User", "name": "u"}, {"kind": "Robot", "name": "x"}]});

@@ -63,10 +63,11 @@ impl Strategy for Services {
                 }
             }
         }
-        one_address(service, None);
     }
 
+    /// The second way to name the address is the server's, and nobody's on record.
     fn prepare_for_create(&self, service: &mut Value) {
+        one_address(service, None);
         value::set(service, "status", json!({"loadBalancer": {}}));
     }
 
@@ -141,8 +142,8 @@ impl Strategy for Services {
         if !externals.is_empty() && kind(new) == "ExternalName" {
             warnings.push(format!("{externals} is ignored when spec.type is \"ExternalName\""));
         }
-        if kind(new) != "LoadBalancer" && !value::text(new, "spec.loadBalancerIP").is_empty() {
-            warnings.push("spec.loadBalancerIP is ignored when spec.type is not \"LoadBalancer\"".to_owned());
+        if kind(new) != "ExternalName" && !value::text(new, "spec.externalName").is_empty() {
+            warnings.push("spec.externalName is ignored when spec.type is not \"ExternalName\"".to_owned());
         }
         warnings
     }
@@ -589,6 +590,7 @@ mod tests {
     fn check(spec: Value, expected: &[&str]) {
         let mut service = json!({"metadata": {"name": "s"}, "spec": spec});
         Services.default(&mut service);
+        Services.prepare_for_create(&mut service);
         let errors: Vec<String> = Services.validate(&service).iter().map(ToString::to_string).collect();
         assert_eq!(errors, expected);
     }

@@ -252,10 +252,6 @@ impl Strategy for CsiNodes {
 pub struct CsiDrivers;
 
 impl Strategy for CsiDrivers {
-    fn counts_generations(&self) -> bool {
-        true
-    }
-
     fn default(&self, driver: &mut Value) {
         for (field, filling) in [
             ("attachRequired", json!(true)),
@@ -264,12 +260,21 @@ impl Strategy for CsiDrivers {
             ("fsGroupPolicy", json!("ReadWriteOnceWithFSType")),
             ("requiresRepublish", json!(false)),
             ("seLinuxMount", json!(false)),
+            ("preventPodSchedulingIfMissing", json!(false)),
         ] {
             value::set_default(driver, &format!("spec.{field}"), filling);
         }
         if value::list(driver, "spec.volumeLifecycleModes").is_empty() {
             value::set(driver, "spec.volumeLifecycleModes", json!(["Persistent"]));
         }
+    }
+
+    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
+        let asked = |driver: &Value| value::list(driver, "spec.tokenRequests").to_vec();
+        let changed = old.is_none_or(|old| asked(old) != asked(new));
+        let open = !asked(new).is_empty() && value::at(new, "spec.serviceAccountTokenInSecrets").is_none();
+        let warning = "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes";
+        if changed && open { vec![warning.to_owned()] } else { Vec::new() }
     }
 
     fn validate(&self, driver: &Value) -> Vec<FieldError> {

@@ -59,7 +59,8 @@ impl Strategy for PersistentVolumes {
     }
 
     fn prepare_for_create(&self, volume: &mut Value) {
-        value::set(volume, "status", json!({"phase": "Pending"}));
+        let now = value::at(volume, "metadata.creationTimestamp").cloned().unwrap_or_default();
+        value::set(volume, "status", json!({"phase": "Pending", "lastPhaseTransitionTime": now}));
     }
 
     fn validate(&self, volume: &Value) -> Vec<FieldError> {
@@ -130,14 +131,6 @@ impl Strategy for PersistentVolumes {
             if spec.has(field) {
                 warnings.push(format!("{}: {message}", spec.at(field)));
             }
-        }
-        let capacity = spec.at("capacity");
-        let storage = capacity.key("storage");
-        if let Some(quantity) = storage.quantity().filter(|quantity| quantity.milli_value() % 1000 != 0) {
-            warnings.push(format!(
-                "{storage}: fractional byte value {:?} is invalid, must be an integer",
-                quantity.to_string()
-            ));
         }
         warnings
     }

@@ -6,6 +6,10 @@ use serde_json::json;
 
 /// Fills in the spec at `path` of an object.
 pub fn default(object: &mut Value, path: &str) {
+    // A spec that is left out is an empty one.
+    if value::at(object, path).is_none_or(Value::is_null) {
+        value::set(object, path, json!({}));
+    }
     let Some(spec) = value::at_mut(object, path).filter(|spec| spec.is_object()) else { return };
     for (field, filling) in [
         ("dnsPolicy", json!("ClusterFirst")),
@@ -253,8 +257,20 @@ fn is_latest(image: &str) -> bool {
     if image.contains('@') {
         return false;
     }
-    let last = image.rsplit('/').next().unwrap_or(image);
-    last.rsplit_once(':').is_none_or(|(_, tag)| tag == "latest")
+    let (path, last) = image.rsplit_once('/').map_or(("", image), |(path, last)| (path, last));
+    let (name, tag) = last.rsplit_once(':').unwrap_or((last, "latest"));
+    // What cannot be read as an image has no tag. Hosts may have capitals, paths may not.
+    const LONGEST: usize = 255;
+    let is_part = |part: &str| {
+        part.split(['.', '_', '-'])
+            .all(|word| word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()))
+            && part.starts_with(|letter: char| letter.is_ascii_alphanumeric())
+            && part.ends_with(|letter: char| letter.is_ascii_alphanumeric())
+    };
+    let mut parts = path.split('/').filter(|part| !part.is_empty()).enumerate();
+    let host = |part: &str| part.contains(['.', ':']) || part == "localhost" || part.to_lowercase() != part;
+    let whole = parts.all(|(at, part)| is_part(part) || (at == 0 && host(part)));
+    tag == "latest" && whole && is_part(name) && image.len() <= LONGEST
 }
 
 #[cfg(test)]
@@ -263,10 +279,10 @@ mod tests {
 
     #[test]
     fn only_latest_images_are_always_pulled() {
-        for image in ["busybox", "busybox:latest", "localhost:5000/busybox"] {
+        for image in ["busybox", "busybox:latest", "localhost:5000/busybox", "Registry.example.com/team/app"] {
             assert!(is_latest(image), "{image}");
         }
-        for image in ["busybox:1", "localhost:5000/busybox:1", "busybox@sha256:00"] {
+        for image in ["busybox:1", "localhost:5000/busybox:1", "busybox@sha256:00", "BusyBox", "bad!", "a/B/c"] {
             assert!(!is_latest(image), "{image}");
         }
     }

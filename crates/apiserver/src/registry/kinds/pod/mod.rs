@@ -51,6 +51,10 @@ impl Strategy for Pods {
         defaults::default_pod(pod);
     }
 
+    fn warnings_about_sent(&self, sent: &Value) -> Vec<String> {
+        warnings::of_annotations(sent)
+    }
+
     fn prepare_for_create(&self, pod: &mut Value) {
         drop_disabled(value::at_mut(pod, "spec"));
         scheduling::apply_label_keys(pod);
@@ -61,7 +65,7 @@ impl Strategy for Pods {
         if !value::list(pod, "spec.schedulingGates").is_empty() {
             status["conditions"] = json!([{
                 "type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "lastProbeTime": null,
-                "lastTransitionTime": null, "message": "Scheduling is blocked due to non-empty scheduling gates",
+                "lastTransitionTime": value::at(pod, "metadata.creationTimestamp"), "message": "Scheduling is blocked due to non-empty scheduling gates",
             }]);
         }
         value::set(pod, "status", status);
@@ -164,6 +168,13 @@ pub fn drop_disabled(spec: Option<&mut Value>) {
     for list in ["containers", "initContainers", "ephemeralContainers"] {
         for container in value::list_mut(spec, list) {
             value::remove(container, "lifecycle.stopSignal");
+            for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
+                value::remove(container, &format!("{probe}.httpGet.protocol"));
+                value::remove(container, &format!("{probe}.grpc.mode"));
+            }
+            for hook in ["postStart", "preStop"] {
+                value::remove(container, &format!("lifecycle.{hook}.httpGet.protocol"));
+            }
         }
     }
 }

@@ -435,7 +435,9 @@ fn csi(at: &At<'_, '_>, errors: &mut Errors) {
 
 /// The name of a CSI driver.
 pub fn csi_driver_name(at: &At<'_, '_>, errors: &mut Errors) {
-    errors.required_text(at);
+    if !errors.required_text(at) {
+        return;
+    }
     if at.text().len() > 63 {
         errors.too_long(at, 63);
     }

@@ -53,6 +53,26 @@ pub fn deprecated_label(key: &str) -> Option<&'static str> {
     })
 }
 
+/// About the annotations of a pod that become fields.
+pub fn of_annotations(pod: &Value) -> Vec<String> {
+    let root = At::root(pod);
+    let (annotations, spec) = (root.at("metadata.annotations"), root.at("spec"));
+    let mut warnings = Vec::new();
+    if annotations.is_empty() || spec.text_at("os.name") == "windows" {
+        return warnings;
+    }
+    let whole = spec.at("securityContext.appArmorProfile");
+    each_container(&spec, |container| {
+        let key = format!("{APP_ARMOR}{}", container.text_at("name"));
+        let said = annotations.key(&key);
+        let news = app_armor_field(said.text()).is_none_or(|meant| meant != *whole.value());
+        if said.is_set() && !container.has("securityContext.appArmorProfile") && news {
+            warnings.push(format!("{said}: deprecated since v1.30; use the \"appArmorProfile\" field instead"));
+        }
+    });
+    warnings
+}
+
 /// About a new pod.
 pub fn of_pod(pod: &Value) -> Vec<String> {
     let mut warnings = Vec::new();
@@ -162,12 +182,8 @@ fn annotations(at: &At<'_, '_>, spec: &At<'_, '_>, in_template: bool, warnings: 
             warnings.push(format!("{}: {SECCOMP}", all.key(&key)));
         }
         let key = format!("{APP_ARMOR}{name}");
-        // A pod gets the field of what the annotation says; a template is left as it is.
-        let whole = spec.at("securityContext.appArmorProfile");
-        let meant = app_armor_field(all.key(&key).text());
-        let new = in_template || meant.is_none_or(|meant| meant != *whole.value());
-        let windows = !in_template && spec.text_at("os.name") == "windows";
-        if all.key(&key).is_set() && !container.has("securityContext.appArmorProfile") && new && !windows {
+        // A pod gets the field of what the annotation says, and its client hears of it then.
+        if in_template && all.key(&key).is_set() && !container.has("securityContext.appArmorProfile") {
             warnings
                 .push(format!("{}: deprecated since v1.30; use the \"appArmorProfile\" field instead", all.key(&key)));
         }
