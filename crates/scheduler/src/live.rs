@@ -14,13 +14,14 @@ use futures::FutureExt;
 use informer::events::{EventType, Reporter};
 use informer::{Cached, Change, Clock, Informer, Informers, Key};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use rustc_hash::FxHashMap;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use binding::Bind;
 
 use crate::api::{Api, ApiFailure, PodEvent, Reply};
-use crate::config::Configuration;
+use crate::config::{Configuration, ProfileConfig};
 use crate::effects::Doer;
 use crate::extender::Extender;
 use crate::inbox::{Inbox, Message};
@@ -92,7 +93,7 @@ pub async fn run_with(config: Config, informers: &Informers, shutdown: Cancellat
     config.synced.store(true, Ordering::Release);
     let api = Arc::new(Live {
         client: informers.client().clone(),
-        reporter: reporter(informers, &config.host, &clock),
+        reporters: reporters(informers, &config.configuration, &config.host, &clock),
         claims,
     });
     let (effects, incoming) = mpsc::channel(MAX_EFFECTS);
@@ -118,9 +119,19 @@ pub async fn run_with(config: Config, informers: &Informers, shutdown: Cancellat
     }
 }
 
-fn reporter(informers: &Informers, host: &str, clock: &Arc<dyn Clock>) -> Reporter {
-    let instance = format!("default-scheduler-{host}");
-    Reporter::new(informers.client().clone(), "default-scheduler", &instance, clock.clone())
+/// A reporter per profile: events come from the scheduler that a pod names.
+fn reporters(
+    informers: &Informers,
+    configuration: &Configuration,
+    host: &str,
+    clock: &Arc<dyn Clock>,
+) -> FxHashMap<String, Reporter> {
+    let reporter = |profile: &ProfileConfig| {
+        let (name, instance) = (profile.name().to_owned(), format!("{}-{host}", profile.name()));
+        let reporter = Reporter::new(informers.client().clone(), &name, &instance, clock.clone());
+        (name, reporter)
+    };
+    configuration.profiles.iter().map(reporter).collect()
 }
 
 /// The scheduling thread.
@@ -200,7 +211,7 @@ fn subscribe<K: Cached>(informer: &Informer<K>, inbox: &Arc<Inbox>, wrap: fn(Arc
 /// The API behind a client.
 struct Live {
     client: Client,
-    reporter: Reporter,
+    reporters: FxHashMap<String, Reporter>,
     claims: Claims,
 }
 
@@ -331,7 +342,10 @@ impl Api for Live {
 
     fn record(&self, event: PodEvent) {
         let kind = if event.warning { EventType::Warning } else { EventType::Normal };
-        let related = event.related.map(|pod| pod.reference());
-        self.reporter.event(event.pod.reference(), related, kind, event.reason, event.action, event.note);
+        // A victim may be anybody's; who evicts it speaks.
+        let scheduler = event.related.as_ref().unwrap_or(&event.pod).scheduler_name();
+        let Some(reporter) = self.reporters.get(scheduler) else { return };
+        let related = event.related.as_ref().map(|pod| pod.reference());
+        reporter.event(event.pod.reference(), related, kind, event.reason, event.action, event.note);
     }
 }

@@ -11,6 +11,7 @@ use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use machinery::rest::User;
 use scheduler::Config;
+use scheduler::config::Configuration;
 use scheduler::testing::{PodBuilder, container, node, pod};
 use serde_json::json;
 use testkit::{object, objects};
@@ -104,6 +105,25 @@ async fn a_pod_is_bound_through_the_api_and_its_user_is_told() {
     assert_eq!(event.note.as_deref(), Some("Successfully assigned default/p to n1"));
     assert_eq!((event.action.as_deref(), event.type_.as_deref()), (Some("Binding"), Some("Normal")));
     assert_eq!(event.reporting_controller.as_deref(), Some("default-scheduler"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_come_from_the_scheduler_that_a_pod_names() {
+    let rig = Rig::with(|_| Config {
+        configuration: Configuration::parse(json!({
+            "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
+            "profiles": [{ "schedulerName": "default-scheduler" }, { "schedulerName": "second" }],
+        }))
+        .expect("a configuration"),
+        ..Config::default()
+    })
+    .await;
+    rig.node(node("n1").cpu("1").memory("1Gi").build()).await;
+    rig.pod(small("p", "100m").scheduler("second")).await;
+    assert_eq!(rig.bound("p").await, "n1");
+    let event = rig.event("p", "Scheduled").await;
+    assert_eq!(event.reporting_controller.as_deref(), Some("second"));
+    assert_eq!(event.reporting_instance.as_deref(), Some("second-localhost"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
