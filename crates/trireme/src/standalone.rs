@@ -1,6 +1,7 @@
 //! Parts of the control plane as processes of their own, against any API server: ours or upstream's.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use client::{Client, Config};
 use tokio_util::sync::CancellationToken;
@@ -62,11 +63,17 @@ pub struct ControllerManager {
 /// Options of `trireme scheduler`.
 #[derive(Debug, clap::Args)]
 pub struct Scheduler {
-    #[command(flatten)]
-    connection: Connection,
+    /// Whom to connect to, and as whom [default: as the configuration says, or as the pod that this runs in].
+    #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
+    kubeconfig: Option<PathBuf>,
+    /// Work only while holding a lease, so that several can run and one works [default: as the configuration says, or true].
+    #[arg(long, value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    leader_elect: Option<bool>,
     /// A KubeSchedulerConfiguration.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    #[command(flatten)]
+    serving: parts::serving::Options,
 }
 
 /// Runs the controllers until a signal stops them.
@@ -89,9 +96,22 @@ pub async fn controller_manager(options: ControllerManager) -> Result<(), Failur
 
 /// Runs the scheduler until a signal stops it.
 pub async fn scheduler(options: Scheduler) -> Result<(), Failure> {
-    let identities = options.connection.identities()?;
-    let stop = stop_on_signal()?;
-    parts::scheduler::run(options.config, identities, options.connection.leader_elect, stop.clone()).await?;
+    let configuration = parts::scheduler::configuration(options.config.as_deref())?;
+    let configured = Some(&configuration.client_connection.kubeconfig).filter(|file| !file.is_empty());
+    let identities = Identities::Remote(match options.kubeconfig.or_else(|| configured.map(PathBuf::from)) {
+        Some(file) => connect(&file)?,
+        None => Client::https(Config::in_cluster()?)?,
+    });
+    let contested = options.leader_elect.unwrap_or(configuration.leader_election.leader_elect);
+    let election = contested.then(|| parts::scheduler::election(&configuration)).transpose()?;
+    let (stop, vitals) = (stop_on_signal()?, Arc::default());
+    let pages = parts::scheduler::pages(contested, &vitals, &stop);
+    let client = identities.component(parts::scheduler::NAME);
+    let serving = options.serving.start(parts::scheduler::PORT, client, pages).await?;
+    parts::scheduler::run(configuration, identities, election, vitals, stop.clone()).await?;
+    if let Some(serving) = serving {
+        serving.stop().await;
+    }
     ended(&stop)
 }
 

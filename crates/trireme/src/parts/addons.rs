@@ -1,10 +1,10 @@
-//! What a cluster of ours has besides what every Kubernetes has: the Service of cluster DNS and what DNS may read, and a
-//! default class of volumes.
+//! What a cluster of ours has besides its API: the Service of cluster DNS and what DNS may read, a default class of volumes,
+//! and the word whose certificates are believed.
 
 use std::net::IpAddr;
 
-use client::Client;
-use k8s_openapi::api::core::v1::Service;
+use client::{Client, Patch};
+use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use serde_json::json;
 
@@ -49,6 +49,30 @@ pub async fn ensure_dns(client: &Client, address: IpAddr) -> Result<(), Failure>
             Ok(())
         }
         outcome => made(outcome),
+    }
+}
+
+/// Says whose certificates the API server believes, for other servers that are to believe the same: those of aggregated APIs,
+/// and parts of the control plane in processes of their own.
+pub async fn ensure_authentication(client: &Client, clients: &str, front_proxy: &str) -> Result<(), Failure> {
+    const NAME: &str = "extension-apiserver-authentication";
+    let data = json!({
+        "client-ca-file": clients,
+        "requestheader-allowed-names": r#"["front-proxy-client"]"#,
+        "requestheader-client-ca-file": front_proxy,
+        "requestheader-extra-headers-prefix": r#"["X-Remote-Extra-"]"#,
+        "requestheader-group-headers": r#"["X-Remote-Group"]"#,
+        "requestheader-uid-headers": r#"["X-Remote-Uid"]"#,
+        "requestheader-username-headers": r#"["X-Remote-User"]"#,
+    });
+    let map: ConfigMap =
+        serde_json::from_value(json!({"metadata": {"name": NAME, "namespace": "kube-system"}, "data": data}))?;
+    match client.create(&map).await {
+        Err(error) if error.is_already_exists() => {
+            let patch = Patch::Merge(json!({"data": data}));
+            Ok(client.patch::<ConfigMap>("kube-system", NAME, &patch).await.map(drop)?)
+        }
+        outcome => Ok(outcome.map(drop)?),
     }
 }
 

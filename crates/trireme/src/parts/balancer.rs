@@ -29,7 +29,8 @@ pub async fn run(
         proxy::balancer::run(reserved, &Informers::new(fenced(client, fence)), stop).await;
         Ok(())
     };
-    run_elected(NAME, contested, &identities, clock::Real::shared(), stop, run).await
+    run_elected(NAME, contested, &identities, clock::Real::shared(), &super::serving::Vitals::default(), stop, run)
+        .await
 }
 
 /// What it may do: read Services, nodes and endpoints, and say which addresses a Service has.

@@ -61,7 +61,7 @@ pub async fn run(
         config.directories = local_node.map(|name| Arc::new(OwnDisk(name)) as Arc<dyn Directories>);
         Ok(controllers::run(config, stop).await?)
     };
-    run_elected(NAME, contested, &identities, clock.clone(), stop, run).await
+    run_elected(NAME, contested, &identities, clock.clone(), &super::serving::Vitals::default(), stop, run).await
 }
 
 const NAME: &str = "kube-controller-manager";

@@ -7,6 +7,7 @@ pub mod controllers;
 mod identity;
 pub mod joining;
 pub mod scheduler;
+pub mod serving;
 pub mod signing;
 
 use std::future::Future;
@@ -20,12 +21,23 @@ use tokio_util::sync::CancellationToken;
 use crate::component::Failure;
 pub use identity::Identities;
 
+/// The lease of a part, as long as nobody wishes otherwise.
+fn lease(name: &str) -> Election {
+    Election {
+        namespace: "kube-system".to_owned(),
+        name: name.to_owned(),
+        identity: format!("{}_{}", host_name().unwrap_or_else(|| "localhost".to_owned()), uuid::Uuid::new_v4()),
+        timings: Timings::default(),
+    }
+}
+
 /// Runs a part, if it may be contested only while it holds the lease of its name. A contested part gets the fence that its writes have to pass.
 async fn run_elected<R>(
     name: &str,
     contested: bool,
     identities: &Identities,
     clock: Arc<dyn Clock>,
+    vitals: &serving::Vitals,
     stop: CancellationToken,
     run: impl FnOnce(CancellationToken, Option<Fence>) -> R,
 ) -> Result<(), Failure>
@@ -35,15 +47,26 @@ where
     if !contested {
         return run(stop, None).await;
     }
-    let election = Election {
-        namespace: "kube-system".to_owned(),
-        name: name.to_owned(),
-        identity: format!("{}_{}", host_name().unwrap_or_else(|| "localhost".to_owned()), uuid::Uuid::new_v4()),
-        timings: Timings::default(),
-    };
+    run_leading(name, lease(name), identities, clock, vitals, stop, run).await
+}
+
+/// Runs a part while it holds a lease.
+async fn run_leading<R>(
+    name: &str,
+    election: Election,
+    identities: &Identities,
+    clock: Arc<dyn Clock>,
+    vitals: &serving::Vitals,
+    stop: CancellationToken,
+    run: impl FnOnce(CancellationToken, Option<Fence>) -> R,
+) -> Result<(), Failure>
+where
+    R: Future<Output = Result<(), Failure>>,
+{
     let mut outcome = Ok(());
     let client = identities.component(name);
     lead(client, election, clock, stop, async |leadership| {
+        vitals.leads(leadership.fence.clone());
         outcome = run(leadership.over, Some(leadership.fence)).await;
     })
     .await;

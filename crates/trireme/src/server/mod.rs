@@ -104,6 +104,12 @@ pub async fn run(options: Options) -> Result<(), Error> {
         config.service_range.clone_from(&options.service_cluster_ip_range);
         config.node_ports = options.service_node_port_range.0..=options.service_node_port_range.1;
         config.event_ttl = options.event_ttl;
+        config.figures = vec![
+            scheduler::metrics::write,
+            controllers::metrics::write,
+            informer::metrics::write,
+            client::metrics::write,
+        ];
         Ok(apiserver::Server::start(config).await?)
     };
     let server = tokio::select! {
@@ -200,7 +206,12 @@ fn start_parts(components: &mut Components, options: &Options, identities: &Iden
     if !options.disable_scheduler {
         let (file, identities) = (options.scheduler_config.clone(), identities.clone());
         components.start("kube-scheduler", move |stop| {
-            parts::scheduler::run(file.clone(), identities.clone(), contested, stop)
+            let (file, identities) = (file.clone(), identities.clone());
+            async move {
+                let configuration = parts::scheduler::configuration(file.as_deref())?;
+                let election = contested.then(|| parts::scheduler::election(&configuration)).transpose()?;
+                parts::scheduler::run(configuration, identities, election, Arc::default(), stop).await
+            }
         });
     }
 }
@@ -240,10 +251,12 @@ fn start_addons(
 ) -> Result<(), Error> {
     let token = parts::joining::own_token(data_dir, &keys.authority.certificate().public_key.pin())?;
     let (client, authority) = (identities.administrator(), keys.authority_pem());
+    let front_proxy = keys.front_proxy_authority.certificate().to_pem();
     components.start("addons", move |stop| {
         let (client, cluster, token) = (client.clone(), cluster.clone(), token.clone());
-        let (server, authority) = (server.clone(), authority.clone());
+        let (server, authority, front_proxy) = (server.clone(), authority.clone(), front_proxy.clone());
         async move {
+            parts::addons::ensure_authentication(&client, &authority, &front_proxy).await?;
             parts::addons::ensure_dns(&client, cluster.dns).await?;
             parts::addons::ensure_storage_class(&client).await?;
             parts::joining::ensure(&client, &server, &authority, &cluster, &token).await?;

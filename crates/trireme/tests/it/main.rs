@@ -10,6 +10,7 @@ mod etcd;
 mod kill;
 mod load;
 mod node;
+mod scheduler;
 mod walk;
 mod workloads;
 mod workloads_cascade;

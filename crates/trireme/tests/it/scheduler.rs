@@ -1,0 +1,141 @@
+//! The scheduler as a process of its own, and what it shows of itself there and beside the API server.
+
+use std::net::SocketAddr;
+
+use client::config::{Credentials, Trust};
+use client::{Client, Config};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use serde_json::json;
+use testkit::{Server, ServerOptions};
+use tokio::process::{Child, Command};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_trireme");
+
+async fn server(arguments: &[&str]) -> Server {
+    let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+    Server::start(ServerOptions { binary: BINARY.into(), arguments }).await
+}
+
+/// A scheduler with its own identity, serving at this address with the API server's certificate, which tests can verify.
+fn scheduler(server: &Server, address: SocketAddr, kubeconfig: &std::path::Path) -> Child {
+    let pki = server.data_dir().join("pki");
+    let mut command = Command::new(BINARY);
+    command.args(["scheduler", "--leader-elect=true", "--kubeconfig"]).arg(kubeconfig);
+    command.args(["--bind-address", &address.ip().to_string(), "--secure-port", &address.port().to_string()]);
+    command.arg("--tls-cert-file").arg(pki.join("apiserver.crt"));
+    command.arg("--tls-private-key-file").arg(pki.join("apiserver.key"));
+    command.kill_on_drop(true).spawn().expect("the binary")
+}
+
+/// `system:kube-scheduler`, with nothing but its own rights.
+fn own_kubeconfig(server: &Server) -> std::path::PathBuf {
+    let pki = server.data_dir().join("pki");
+    let text = |name: &str| std::fs::read_to_string(pki.join(name)).expect("the server's own file");
+    let pair = pki::Pair { chain_pem: text("kube-scheduler.crt"), key_pem: text("kube-scheduler.key") };
+    let address = format!("https://127.0.0.1:{}", server.port());
+    let file = server.data_dir().join("scheduler.kubeconfig");
+    pki::write_private(&file, &pki::kubeconfig(&address, &text("ca.crt"), "scheduler", &pair)).expect("a kubeconfig");
+    file
+}
+
+fn somebody(server: &Server, address: SocketAddr, identity: Option<&str>) -> Client {
+    let pki = server.data_dir().join("pki");
+    let bytes = |name: &str| std::fs::read(pki.join(name)).expect("the server's own file");
+    let mut config = Config::new(format!("https://{address}"));
+    config.trust = Trust::bundle(&bytes("ca.crt")).expect("an authority");
+    if let Some(name) = identity {
+        let (chain, key) = (bytes(&format!("{name}.crt")), bytes(&format!("{name}.key")));
+        config.credentials = Credentials::certificate(&chain, &key).expect("a certificate");
+    }
+    Client::https(config).expect("a client")
+}
+
+async fn page(client: &Client, path: &str) -> Result<String, Option<u16>> {
+    let bytes = client.raw(path).await.map_err(|error| error.code())?;
+    Ok(String::from_utf8(bytes.to_vec()).expect("text"))
+}
+
+async fn bind_one(client: &Client) {
+    let node: Node = serde_json::from_value(json!({ "metadata": { "name": "n" } })).expect("a node");
+    client.create(&node).await.expect("a node");
+    let room = json!({ "status": {
+        "allocatable": { "cpu": "4", "memory": "8Gi", "pods": "10" },
+        "conditions": [{ "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "ready" }],
+    } });
+    client.patch_status::<Node>("", "n", &client::Patch::Merge(room)).await.expect("room");
+    let ready = client::Patch::Merge(json!({ "spec": { "taints": null } }));
+    client.patch::<Node>("", "n", &ready).await.expect("an untainted node");
+    let pod: Pod = serde_json::from_value(json!({
+        "metadata": { "name": "p", "namespace": "default" },
+        "spec": { "automountServiceAccountToken": false, "containers": [{ "name": "c", "image": "busybox" }] },
+    }))
+    .expect("a pod");
+    testkit::eventually("the default service account is there", async {
+        while client.create(&pod).await.is_err() {
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    })
+    .await;
+    let is_bound = |pod: Option<&Pod>| pod.and_then(|p| p.spec.as_ref()?.node_name.as_ref()).is_some();
+    testkit::object::<Pod>(client, "default", "p", "the pod is bound", is_bound).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_scheduler_of_its_own_serves_health_and_figures_to_those_who_may() {
+    let server = server(&["--disable-agent", "--disable-scheduler"]).await;
+    let address = SocketAddr::from(([127, 0, 0, 1], testkit::free_port()));
+    let _running = scheduler(&server, address, &own_kubeconfig(&server));
+    let nobody = somebody(&server, address, None);
+    testkit::eventually("the scheduler is ready", async {
+        while page(&nobody, "/readyz").await.is_err() {
+            // Nothing announces that a process listens.
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    bind_one(&server.client()).await;
+    assert_eq!(page(&nobody, "/livez").await, Ok("ok".to_owned()));
+    assert_eq!(page(&nobody, "/metrics").await, Err(Some(403)));
+    let figures = testkit::eventually("the administrator's certificate is believed", async {
+        loop {
+            // A connection of its own: a certificate is asked for when one is made.
+            match page(&somebody(&server, address, Some("admin")), "/metrics").await {
+                Ok(figures) if figures.contains("result=\"scheduled\"") => return figures,
+                _ => tokio::time::sleep(std::time::Duration::from_millis(50)).await,
+            }
+        }
+    })
+    .await;
+    for line in [
+        "scheduler_schedule_attempts_total{profile=\"default-scheduler\",result=\"scheduled\"} 1",
+        "scheduler_pending_pods{queue=\"active\"} 0",
+        "leader_election_master_status{name=\"kube-scheduler\"} 1",
+    ] {
+        assert!(figures.lines().any(|l| l == line), "{line} is not in\n{figures}");
+    }
+    assert!(figures.contains("process_resident_memory_bytes"));
+    let report = page(&nobody, "/readyz?verbose").await.expect("it is ready");
+    assert_eq!(report, "[+]leaderElection ok\n[+]shutdown ok\n[+]sched-handler-sync ok\nreadyz check passed\n");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn beside_the_api_server_the_schedulers_figures_are_the_servers() {
+    let server = server(&["--disable-agent"]).await;
+    let client = server.client();
+    bind_one(&client).await;
+    let figures = testkit::eventually("the attempt is counted", async {
+        loop {
+            let figures = page(&client, "/metrics").await.expect("figures");
+            if figures
+                .contains("scheduler_schedule_attempts_total{profile=\"default-scheduler\",result=\"scheduled\"} 1")
+            {
+                return figures;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    for name in ["scheduler_scheduling_attempt_duration_seconds", "scheduler_pending_pods", "workqueue_depth"] {
+        assert_eq!(figures.matches(&format!("# TYPE {name} ")).count(), 1, "{name} is there once");
+    }
+}
