@@ -1,33 +1,88 @@
 //! Every workload through create, scale, update, roll back and delete, with a real kubectl and hollow nodes.
 
+use std::collections::BTreeSet;
+use std::path::Path;
+
 use k8s_openapi::api::core::v1::Node;
-use testkit::{Kubectl, Server, ServerOptions};
+use serde_json::Value;
+use tempfile::TempDir;
+use testkit::{HollowNodes, Kubectl, Server, ServerOptions};
 use tokio::process::{Child, Command};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_trireme");
+/// Every request, without bodies.
+const POLICY: &str =
+    "{apiVersion: audit.k8s.io/v1, kind: Policy, omitStages: [RequestReceived], rules: [{level: Metadata}]}";
+const LOG: &str = "audit.log";
 
-/// A control plane whose nodes are hollow: `trireme server` and `trireme hollow-node`, two processes.
+/// A control plane whose nodes are hollow. Every controller has its own identity and role, and the
+/// audit log says whether those are enough.
 pub struct Hollow {
     pub server: Server,
     pub kubectl: Kubectl,
-    // Killed when dropped.
-    _nodes: Child,
+    audit: TempDir,
+    /// Those of this process, or those of a process of their own. They end when dropped.
+    nodes: (Option<HollowNodes>, Option<Child>),
 }
 
 impl Hollow {
+    /// With nodes that this process simulates.
     pub async fn start(nodes: usize) -> Self {
-        let arguments = vec!["--disable-agent".to_owned()];
-        let server = Server::start(ServerOptions { binary: BINARY.into(), arguments }).await;
+        let mut cluster = Self::without_nodes().await;
+        cluster.nodes.0 = Some(HollowNodes::start(&cluster.server.client(), nodes).await);
+        cluster.schedulable(nodes).await;
+        cluster
+    }
+
+    /// With nodes of `trireme hollow-node`.
+    pub async fn start_process(nodes: usize) -> Self {
+        let mut cluster = Self::without_nodes().await;
         let mut command = Command::new(BINARY);
-        command.args(["hollow-node", "--count", &nodes.to_string(), "--kubeconfig"]).arg(server.kubeconfig());
-        let child = command.kill_on_drop(true).spawn().expect("the binary");
-        testkit::objects::<Node>(&server.client(), "", "ready hollow nodes", |all| {
+        command.args(["hollow-node", "--count", &nodes.to_string(), "--kubeconfig"]).arg(cluster.server.kubeconfig());
+        cluster.nodes.1 = Some(command.kill_on_drop(true).spawn().expect("the binary"));
+        cluster.schedulable(nodes).await;
+        cluster
+    }
+
+    async fn without_nodes() -> Self {
+        let audit = tempfile::tempdir().expect("a directory");
+        let policy = audit.path().join("policy.yaml");
+        std::fs::write(&policy, POLICY).expect("a file");
+        let path = |path: &Path| path.to_str().expect("a path in UTF-8").to_owned();
+        let arguments = ["--disable-agent", "--audit-policy-file", &path(&policy), "--audit-log-path"];
+        let mut arguments: Vec<String> = arguments.map(str::to_owned).to_vec();
+        arguments.push(path(&audit.path().join(LOG)));
+        let server = Server::start(ServerOptions { binary: BINARY.into(), arguments }).await;
+        let kubectl = server.kubectl();
+        Self { server, kubectl, audit, nodes: (None, None) }
+    }
+
+    /// Waits until so many nodes take pods.
+    async fn schedulable(&self, nodes: usize) {
+        testkit::objects::<Node>(&self.server.client(), "", "ready hollow nodes", |all| {
             let untainted = |node: &Node| node.spec.as_ref().is_none_or(|spec| spec.taints.is_none());
             all.iter().filter(|node| is_ready(node) && untainted(node)).count() == nodes
         })
         .await;
-        let kubectl = server.kubectl();
-        Self { server, kubectl, _nodes: child }
+    }
+
+    /// The end of a test: whatever the controllers did for it, they were allowed to.
+    pub async fn end(mut self) {
+        drop(self.nodes);
+        assert!(self.server.stop().await, "{}", self.server.log_text());
+        let log = std::fs::read_to_string(self.audit.path().join(LOG)).expect("a log");
+        let events = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("every line is JSON"));
+        let (mut acting, mut refused) = (BTreeSet::new(), BTreeSet::new());
+        for event in events {
+            let user = event["user"]["username"].as_str().unwrap_or_default().to_owned();
+            if event["annotations"]["authorization.k8s.io/decision"] == "forbid" {
+                refused.insert(format!("{user}: {} {}", event["verb"], event["requestURI"]));
+            }
+            acting.insert(user);
+        }
+        assert!(refused.is_empty(), "refused: {refused:#?}");
+        let controllers = acting.iter().filter(|user| user.starts_with("system:serviceaccount:kube-system:")).count();
+        assert!(controllers >= 5, "the controllers act as themselves: {acting:?}");
     }
 
     /// Runs a line of kubectl that must succeed.
@@ -112,6 +167,7 @@ async fn a_deployment_with_every_verb_of_rollout() {
     cluster.k("delete deployment/web --timeout=50s").await;
     cluster.k("wait --for=delete pods -l app=web --timeout=50s").await;
     assert_eq!(cluster.k("get rs,pods -l app=web -o name").await, "");
+    cluster.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -128,6 +184,7 @@ async fn a_rollout_that_never_gets_ready_is_seen_and_undone() {
     cluster.k("rollout undo deployment/web").await;
     cluster.k("rollout status deployment/web --timeout=50s").await;
     assert_eq!(cluster.k("get deployment web -o jsonpath={.status.availableReplicas}").await, "4");
+    cluster.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -157,6 +214,7 @@ async fn stateful_sets_and_daemon_sets_roll_forth_and_back() {
         cluster.k(&format!("delete {name} --timeout=50s")).await;
         cluster.k("wait --for=delete pods -l app=web --timeout=50s").await;
     }
+    cluster.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -175,6 +233,7 @@ async fn replica_sets_and_replication_controllers_scale() {
         cluster.k(&format!("delete {name} --timeout=50s")).await;
         cluster.k("wait --for=delete pods -l app=web --timeout=50s").await;
     }
+    cluster.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -215,4 +274,5 @@ async fn jobs_complete_fail_and_follow_a_schedule() {
     // The Job made by hand goes with the CronJob that owns it; pods go with their Jobs.
     cluster.k("wait --for=delete jobs --all --timeout=50s").await;
     cluster.k("wait --for=delete pods --all --timeout=50s").await;
+    cluster.end().await;
 }

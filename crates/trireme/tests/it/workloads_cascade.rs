@@ -31,6 +31,7 @@ async fn dependents_go_after_before_or_not_at_all() {
     cluster.k("create deployment web --image=img:1 --replicas=3").await;
     cluster.k("rollout status deployment/web --timeout=50s").await;
     assert_eq!(cluster.k("get rs -l app=web -o jsonpath={.items[*].metadata.uid}").await, before);
+    cluster.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -54,6 +55,7 @@ async fn a_finalizer_holds_and_lets_go() {
         .run(&["patch", "configmap", "owner", "--type=merge", "-p", r#"{"metadata":{"finalizers":null}}"#])
         .await;
     cluster.k("wait --for=delete configmap/owner secret/child --timeout=50s").await;
+    cluster.end().await;
 }
 
 /// Twenty kinds that live in namespaces, and the least that each needs.
@@ -124,4 +126,5 @@ async fn a_namespace_of_a_thousand_objects_of_twenty_kinds_goes_away() {
         let left = client.dynamic(resource).list("crowded", &client::ListParams::default()).await.expect("a list");
         assert!(left.items.is_empty(), "{}", resource.resource);
     }
+    cluster.end().await;
 }

@@ -6,7 +6,7 @@ const NODES: &str = "get pods -l app=web -o jsonpath={.items[*].spec.nodeName}";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_are_cordoned_drained_and_tainted() {
-    let cluster = Hollow::start(2).await;
+    let cluster = Hollow::start_process(2).await;
     cluster.k("create deployment web --image=img:1 --replicas=4").await;
     cluster.k("rollout status deployment/web --timeout=50s").await;
     assert!(cluster.k(NODES).await.contains("hollow-0"), "the pods are spread");
@@ -36,4 +36,5 @@ async fn nodes_are_cordoned_drained_and_tainted() {
     cluster.k("delete node hollow-0 --timeout=50s").await;
     cluster.k("wait --for=condition=Ready node/hollow-0 --timeout=50s").await;
     cluster.k("rollout status deployment/web --timeout=50s").await;
+    cluster.end().await;
 }
