@@ -20,6 +20,7 @@ mod server;
 mod watch;
 pub mod zone;
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -90,7 +91,7 @@ pub enum Error {
         /// Where.
         address: SocketAddr,
         /// What the system said.
-        source: std::io::Error,
+        source: io::Error,
     },
 }
 
@@ -99,6 +100,9 @@ pub struct Bound {
     server: Arc<server::Server>,
     sockets: Vec<(SocketAddr, UdpSocket, TcpListener)>,
 }
+
+/// How many ports of the system's choosing are tried.
+const PORT_TRIES: u32 = 16;
 
 /// Opens the sockets: from here on questions wait to be answered instead of being refused.
 pub async fn bind(config: &Config) -> Result<Bound, Error> {
@@ -111,12 +115,8 @@ pub async fn bind(config: &Config) -> Result<Bound, Error> {
         if config.claim {
             claim(address.ip()).await?;
         }
-        let broken = |source| Error::Socket { address: *address, source };
-        let udp = UdpSocket::bind(address).await.map_err(broken)?;
-        // Port 0 in tests: both protocols must share the one the first socket got.
-        let address = udp.local_addr().map_err(broken)?;
-        let tcp = TcpListener::bind(address).await.map_err(broken)?;
-        sockets.push((address, udp, tcp));
+        let pair = sockets_at(*address).await;
+        sockets.push(pair.map_err(|source| Error::Socket { address: *address, source })?);
     }
     let ourselves: Vec<SocketAddr> = sockets.iter().map(|(address, ..)| *address).collect();
     let ips: Vec<IpAddr> = ourselves.iter().map(SocketAddr::ip).collect();
@@ -126,6 +126,22 @@ pub async fn bind(config: &Config) -> Result<Bound, Error> {
     let zone = Arc::new(RwLock::new(zone::Zone::new(&origin, config.ttl, ips, config.ranges.clone())));
     let server = Arc::new(server::Server { zone, ready: AtomicBool::new(false), forwarder, metrics });
     Ok(Bound { server, sockets })
+}
+
+/// A socket of either protocol at one address. A port of the system's choosing (0) is free for datagrams and may be taken
+/// for connections: then another one is.
+async fn sockets_at(address: SocketAddr) -> io::Result<(SocketAddr, UdpSocket, TcpListener)> {
+    let mut tries = if address.port() == 0 { PORT_TRIES } else { 1 };
+    loop {
+        let udp = UdpSocket::bind(address).await?;
+        let at = udp.local_addr()?;
+        tries -= 1;
+        match TcpListener::bind(at).await {
+            Ok(tcp) => return Ok((at, udp, tcp)),
+            Err(error) if tries == 0 || error.kind() != io::ErrorKind::AddrInUse => return Err(error),
+            Err(_) => {}
+        }
+    }
 }
 
 impl Bound {
