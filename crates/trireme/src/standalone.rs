@@ -58,6 +58,8 @@ pub struct ControllerManager {
     /// Addresses for Services.
     #[arg(long, value_name = "CIDR")]
     service_cluster_ip_range: Option<String>,
+    #[command(flatten)]
+    serving: parts::serving::Options,
 }
 
 /// Options of `trireme scheduler`.
@@ -79,8 +81,11 @@ pub struct Scheduler {
 /// Runs the controllers until a signal stops them.
 pub async fn controller_manager(options: ControllerManager) -> Result<(), Failure> {
     let identities = options.connection.identities()?;
-    let contested = options.connection.leader_elect;
+    let contested = options.connection.leader_elect.then(Arc::default);
     let stop = stop_on_signal()?;
+    let pages = parts::controllers::pages(&options.controllers, contested.as_ref(), &stop)?;
+    let client = identities.component(parts::controllers::NAME);
+    let serving = options.serving.start(parts::controllers::PORT, client, pages).await?;
     parts::controllers::run(
         options.controllers,
         options.service_cluster_ip_range,
@@ -91,6 +96,9 @@ pub async fn controller_manager(options: ControllerManager) -> Result<(), Failur
         stop.clone(),
     )
     .await?;
+    if let Some(serving) = serving {
+        serving.stop().await;
+    }
     ended(&stop)
 }
 

@@ -7,8 +7,11 @@ use controllers::{Cidr, Config, Directories};
 use informer::clock;
 use tokio_util::sync::CancellationToken;
 
+use ::serving::{Check, Pages};
+
+use super::serving::Vitals;
 use super::signing::Signing;
-use super::{Identities, fenced, run_elected};
+use super::{Identities, fenced, lease, run_leading};
 use crate::component::Failure;
 
 /// What the controllers are told by their administrator.
@@ -31,14 +34,14 @@ pub struct Options {
     pub node_monitor_grace_period: u64,
 }
 
-/// Runs the controllers until told to stop.
+/// Runs the controllers until told to stop; where others may run them too, only while this is the one who leads.
 pub async fn run(
     options: Options,
     service_range: Option<String>,
     identities: Identities,
     signing: Signing,
     local_node: Option<String>,
-    contested: bool,
+    contested: Option<Arc<Vitals>>,
     stop: CancellationToken,
 ) -> Result<(), Failure> {
     let clock = clock::Real::shared();
@@ -61,10 +64,42 @@ pub async fn run(
         config.directories = local_node.map(|name| Arc::new(OwnDisk(name)) as Arc<dyn Directories>);
         Ok(controllers::run(config, stop).await?)
     };
-    run_elected(NAME, contested, &identities, clock.clone(), &super::serving::Vitals::default(), stop, run).await
+    match contested {
+        None => run(stop, None).await,
+        Some(vitals) => run_leading(NAME, lease(NAME), &identities, clock.clone(), &vitals, stop, run).await,
+    }
 }
 
-const NAME: &str = "kube-controller-manager";
+/// Its name, and that of its lease.
+pub const NAME: &str = "kube-controller-manager";
+/// Where upstream's serves health and figures.
+pub const PORT: u16 = 10257;
+
+/// What a controller manager in a process of its own shows of itself: every controller has a check of its name.
+pub fn pages(options: &Options, contested: Option<&Arc<Vitals>>, stop: &CancellationToken) -> Result<Pages, Failure> {
+    let leads = contested.map(|vitals| vitals.leader_check(NAME));
+    let each = controllers::enabled_names(&options.controllers)?.into_iter().map(|name| {
+        Check::new(name, move || match controllers::is_well(name) {
+            true => Ok(()),
+            false => Err("the controller broke down when it started".to_owned()),
+        })
+    });
+    let stopping = stop.clone();
+    let shutdown = Check::new("shutdown", move || match stopping.is_cancelled() {
+        true => Err("process is shutting down".to_owned()),
+        false => Ok(()),
+    });
+    Ok(Pages {
+        healthz: leads.clone().into_iter().chain(each).collect(),
+        livez: Vec::new(),
+        readyz: leads.into_iter().chain([shutdown]).collect(),
+        metrics: Arc::new(|text| {
+            controllers::metrics::write(text);
+            super::serving::figures(text);
+        }),
+        configz: None,
+    })
+}
 
 fn range(option: &str, text: &str) -> Result<Cidr, Failure> {
     Cidr::parse(text).ok_or_else(|| format!("--{option}: \"{text}\" is not a range such as 10.244.0.0/16").into())

@@ -31,26 +31,7 @@ fn lease(name: &str) -> Election {
     }
 }
 
-/// Runs a part, if it may be contested only while it holds the lease of its name. A contested part gets the fence that its writes have to pass.
-async fn run_elected<R>(
-    name: &str,
-    contested: bool,
-    identities: &Identities,
-    clock: Arc<dyn Clock>,
-    vitals: &serving::Vitals,
-    stop: CancellationToken,
-    run: impl FnOnce(CancellationToken, Option<Fence>) -> R,
-) -> Result<(), Failure>
-where
-    R: Future<Output = Result<(), Failure>>,
-{
-    if !contested {
-        return run(stop, None).await;
-    }
-    run_leading(name, lease(name), identities, clock, vitals, stop, run).await
-}
-
-/// Runs a part while it holds a lease.
+/// Runs a part while it holds a lease, with the fence that its writes have to pass.
 async fn run_leading<R>(
     name: &str,
     election: Election,

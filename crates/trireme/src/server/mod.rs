@@ -200,7 +200,15 @@ fn start_parts(components: &mut Components, options: &Options, identities: &Iden
         let node = (!options.disable_agent).then(|| options.agent.name());
         components.start("kube-controller-manager", move |stop| {
             let (controllers, range, node) = (controllers.clone(), Some(range.clone()), node.clone());
-            parts::controllers::run(controllers, range, identities.clone(), signing.clone(), node, contested, stop)
+            parts::controllers::run(
+                controllers,
+                range,
+                identities.clone(),
+                signing.clone(),
+                node,
+                contested.then(Arc::default),
+                stop,
+            )
         });
     }
     if !options.disable_scheduler {

@@ -1,5 +1,6 @@
 //! Several controller managers: one leads, another takes over, and nobody writes who no longer leads.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,8 @@ use testkit::build::{config_map, deployment};
 use testkit::{Server, ServerOptions};
 use tokio::process::{Child, Command};
 
+use crate::endpoint::{self, page, somebody};
+
 const BINARY: &str = env!("CARGO_BIN_EXE_trireme");
 const LEASE: &str = "kube-controller-manager";
 /// A lease lasts 15 s, and is looked at every 2 to 4.4 s.
@@ -25,8 +28,13 @@ async fn bare_server() -> Server {
 }
 
 fn manager(server: &Server) -> Child {
+    manager_at(server, SocketAddr::from(([127, 0, 0, 1], testkit::free_port())))
+}
+
+fn manager_at(server: &Server, address: SocketAddr) -> Child {
     let mut command = Command::new(BINARY);
     command.args(["controller-manager", "--kubeconfig"]).arg(server.kubeconfig());
+    command.args(endpoint::arguments(server, address));
     command.kill_on_drop(true).spawn().expect("the binary")
 }
 
@@ -137,4 +145,31 @@ async fn the_server_refuses_writes_under_a_lease_that_somebody_else_holds() {
     let refused = late.delete::<ConfigMap>("default", "a", &client::DeleteOptions::default()).await;
     assert!(refused.is_err_and(|error| error.is_conflict()));
     late.get::<ConfigMap>("default", "a").await.expect("reading is nobody's privilege");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_manager_of_its_own_serves_health_and_figures_to_those_who_may() {
+    let server = bare_server().await;
+    let address = SocketAddr::from(([127, 0, 0, 1], testkit::free_port()));
+    let _running = manager_at(&server, address);
+    let nobody = somebody(&server, address, None);
+    endpoint::ready(&nobody).await;
+    assert_eq!(page(&nobody, "/livez").await, Ok("ok".to_owned()));
+    assert_eq!(page(&nobody, "/metrics").await, Err(Some(403)));
+    let report = page(&nobody, "/healthz?verbose").await.expect("it is well");
+    for check in ["leaderElection", "deployment-controller", "garbage-collector-controller"] {
+        assert!(report.contains(&format!("[+]{check} ok")), "{check} is not in\n{report}");
+    }
+    let figures = testkit::eventually("the administrator's certificate is believed", async {
+        loop {
+            // A connection of its own: a certificate is asked for when one is made.
+            match page(&somebody(&server, address, Some("admin")), "/metrics").await {
+                Ok(figures) => return figures,
+                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+            }
+        }
+    })
+    .await;
+    assert!(figures.lines().any(|l| l == "leader_election_master_status{name=\"kube-controller-manager\"} 1"));
+    assert!(figures.contains("workqueue_depth{"), "{figures}");
 }

@@ -6,6 +6,7 @@ mod balancer;
 mod cluster;
 mod command;
 mod controllers;
+mod endpoint;
 mod etcd;
 mod idle;
 mod kill;

@@ -2,12 +2,13 @@
 
 use std::net::SocketAddr;
 
-use client::config::{Credentials, Trust};
-use client::{Client, Config};
+use client::Client;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use serde_json::json;
 use testkit::{Server, ServerOptions};
 use tokio::process::{Child, Command};
+
+use crate::endpoint::{self, page, somebody};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_trireme");
 
@@ -16,14 +17,11 @@ async fn server(arguments: &[&str]) -> Server {
     Server::start(ServerOptions { binary: BINARY.into(), arguments }).await
 }
 
-/// A scheduler with its own identity, serving at this address with the API server's certificate, which tests can verify.
+/// A scheduler with its own identity, serving at this address.
 fn scheduler(server: &Server, address: SocketAddr, kubeconfig: &std::path::Path) -> Child {
-    let pki = server.data_dir().join("pki");
     let mut command = Command::new(BINARY);
     command.args(["scheduler", "--leader-elect=true", "--kubeconfig"]).arg(kubeconfig);
-    command.args(["--bind-address", &address.ip().to_string(), "--secure-port", &address.port().to_string()]);
-    command.arg("--tls-cert-file").arg(pki.join("apiserver.crt"));
-    command.arg("--tls-private-key-file").arg(pki.join("apiserver.key"));
+    command.args(endpoint::arguments(server, address));
     command.kill_on_drop(true).spawn().expect("the binary")
 }
 
@@ -36,23 +34,6 @@ fn own_kubeconfig(server: &Server) -> std::path::PathBuf {
     let file = server.data_dir().join("scheduler.kubeconfig");
     pki::write_private(&file, &pki::kubeconfig(&address, &text("ca.crt"), "scheduler", &pair)).expect("a kubeconfig");
     file
-}
-
-fn somebody(server: &Server, address: SocketAddr, identity: Option<&str>) -> Client {
-    let pki = server.data_dir().join("pki");
-    let bytes = |name: &str| std::fs::read(pki.join(name)).expect("the server's own file");
-    let mut config = Config::new(format!("https://{address}"));
-    config.trust = Trust::bundle(&bytes("ca.crt")).expect("an authority");
-    if let Some(name) = identity {
-        let (chain, key) = (bytes(&format!("{name}.crt")), bytes(&format!("{name}.key")));
-        config.credentials = Credentials::certificate(&chain, &key).expect("a certificate");
-    }
-    Client::https(config).expect("a client")
-}
-
-async fn page(client: &Client, path: &str) -> Result<String, Option<u16>> {
-    let bytes = client.raw(path).await.map_err(|error| error.code())?;
-    Ok(String::from_utf8(bytes.to_vec()).expect("text"))
 }
 
 async fn bind_one(client: &Client) {
@@ -86,13 +67,7 @@ async fn a_scheduler_of_its_own_serves_health_and_figures_to_those_who_may() {
     let address = SocketAddr::from(([127, 0, 0, 1], testkit::free_port()));
     let _running = scheduler(&server, address, &own_kubeconfig(&server));
     let nobody = somebody(&server, address, None);
-    testkit::eventually("the scheduler is ready", async {
-        while page(&nobody, "/readyz").await.is_err() {
-            // Nothing announces that a process listens.
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
-    })
-    .await;
+    endpoint::ready(&nobody).await;
     bind_one(&server.client()).await;
     assert_eq!(page(&nobody, "/livez").await, Ok("ok".to_owned()));
     assert_eq!(page(&nobody, "/metrics").await, Err(Some(403)));
