@@ -354,7 +354,12 @@ impl Scheduler {
         let clear = Nomination::Set(String::new());
         (queued.rejectors, queued.pending) = (PluginSet::default(), PluginSet::default());
         let (rejection, nomination) = match failure {
-            Failure::NoNodes => (Rejection::unresolvable("no nodes available to schedule pods"), clear),
+            Failure::NoNodes => {
+                // Whatever makes a node fit for one of the filters is news; until then nothing is tried. Upstream's tries again
+                // and again, and tells so each time.
+                profile.filter.iter().for_each(|filter| queued.rejectors.insert(filter.id));
+                (Rejection::unresolvable("no nodes available to schedule pods"), clear)
+            }
             Failure::Error(rejection) => (rejection, clear),
             Failure::Unschedulable => {
                 let world = World {

@@ -70,7 +70,15 @@ async fn applying_the_same_again_changes_nothing() {
         assert_eq!(made.status, 201, "{path}/{name}: {}", made.text());
         let again = server.patch(&target, "application/apply-patch+yaml", &body).await;
         assert_eq!(again.status, 200, "{path}/{name}: {}", again.text());
-        assert_eq!(again.json(), made.json(), "{path}/{name}");
+        let (mut again, mut made) = (again.json(), made.json());
+        if path.ends_with("/flowschemas") {
+            // The server itself says in the status whether the level exists, as soon as it sees the object.
+            for object in [&mut again, &mut made] {
+                object["status"].take();
+                object["metadata"]["resourceVersion"].take();
+            }
+        }
+        assert_eq!(again, made, "{path}/{name}");
     }
     server.stop().await;
 }

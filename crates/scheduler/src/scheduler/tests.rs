@@ -132,6 +132,13 @@ fn without_nodes_the_message_is_its_own() {
     let mut rig = Rig::new();
     rig.pod(pod("p").build());
     assert_eq!(rig.run(), ["FailedScheduling p: no nodes available to schedule pods", "patch p: Unschedulable"]);
+    rig.clock.advance(Duration::from_secs(60));
+    rig.scheduler.tick();
+    assert!(!rig.scheduler.has_work(), "nothing is tried while there is no node");
+    rig.node(node("n").cpu("1").build());
+    rig.clock.advance(Duration::from_secs(60));
+    rig.scheduler.tick();
+    assert!(rig.scheduler.has_work(), "a node is news");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::addons::made;
+use super::serving::Vitals;
 use super::{Identities, fenced, run_elected};
 use crate::component::Failure;
 
@@ -29,8 +30,9 @@ pub async fn run(
         proxy::balancer::run(reserved, &Informers::new(fenced(client, fence)), stop).await;
         Ok(())
     };
-    run_elected(NAME, contested, &identities, clock::Real::shared(), &super::serving::Vitals::default(), stop, run)
-        .await
+    // Nobody asks it how it is: it only runs beside the API server.
+    let contested = contested.then(Vitals::default);
+    run_elected(NAME, contested.as_ref(), &identities, clock::Real::shared(), stop, run).await
 }
 
 /// What it may do: read Services, nodes and endpoints, and say which addresses a Service has.

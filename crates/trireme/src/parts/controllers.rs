@@ -11,7 +11,7 @@ use ::serving::{Check, Pages};
 
 use super::serving::Vitals;
 use super::signing::Signing;
-use super::{Identities, fenced, lease, run_leading};
+use super::{Identities, fenced, run_elected};
 use crate::component::Failure;
 
 /// What the controllers are told by their administrator.
@@ -64,10 +64,7 @@ pub async fn run(
         config.directories = local_node.map(|name| Arc::new(OwnDisk(name)) as Arc<dyn Directories>);
         Ok(controllers::run(config, stop).await?)
     };
-    match contested {
-        None => run(stop, None).await,
-        Some(vitals) => run_leading(NAME, lease(NAME), &identities, clock.clone(), &vitals, stop, run).await,
-    }
+    run_elected(NAME, contested.as_deref(), &identities, clock.clone(), stop, run).await
 }
 
 /// Its name, and that of its lease.

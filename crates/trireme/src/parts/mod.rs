@@ -31,6 +31,25 @@ fn lease(name: &str) -> Election {
     }
 }
 
+/// Runs a part; where others may run it too, only while this is the one who leads, with the fence that its writes have to
+/// pass.
+async fn run_elected<R>(
+    name: &str,
+    contested: Option<&serving::Vitals>,
+    identities: &Identities,
+    clock: Arc<dyn Clock>,
+    stop: CancellationToken,
+    run: impl FnOnce(CancellationToken, Option<Fence>) -> R,
+) -> Result<(), Failure>
+where
+    R: Future<Output = Result<(), Failure>>,
+{
+    match contested {
+        None => run(stop, None).await,
+        Some(vitals) => run_leading(name, lease(name), identities, clock, vitals, stop, run).await,
+    }
+}
+
 /// Runs a part while it holds a lease, with the fence that its writes have to pass.
 async fn run_leading<R>(
     name: &str,

@@ -19,6 +19,7 @@ use crate::standalone::connect;
 
 /// Where and for whom a part serves health and figures.
 #[derive(Debug, Clone, clap::Args)]
+#[group(id = "serving")]
 #[command(next_help_heading = "Serving")]
 pub struct Options {
     /// Port for health and figures, over HTTPS; 0 serves nothing [default: 10259 for the scheduler, 10257 for the controllers].
