@@ -30,9 +30,9 @@ pub async fn all(scale: f64) -> Result<(), Failure> {
     pods::space(&client, SPACE).await?;
     let process = server.id().ok_or("the server is gone")?;
 
-    let alone = median_rollout(&client, "alone").await?;
+    let alone = median_rollout(&client, "bench-alone").await?;
     let replicas = count(1_000);
-    let took = rollout(&client, "thousand", replicas).await?;
+    let took = rollout(&client, SPACE, "thousand", replicas).await?;
     Line::new("deployment_to_pods")
         .figure("replicas", replicas as f64)
         .figure("seconds", took.as_secs_f64())
@@ -49,12 +49,12 @@ pub async fn all(scale: f64) -> Result<(), Failure> {
         })
         .buffer_unordered(64);
     while making.try_next().await?.is_some() {}
-    follow(&client, "d", sets * 10, true).await?;
+    follow(&client, SPACE, "d", sets * 10, true).await?;
     let made = begun.elapsed();
     settled(&client).await?;
     idle(&client, process, sets, made).await?;
 
-    let crowded = median_rollout(&client, "crowded").await?;
+    let crowded = median_rollout(&client, "bench-crowded").await?;
     Line::new("reconcile_cost")
         .figure("alone_ms", alone.as_secs_f64() * 1e3)
         .figure("among_many_ms", crowded.as_secs_f64() * 1e3)
@@ -64,25 +64,27 @@ pub async fn all(scale: f64) -> Result<(), Failure> {
 
     namespace(&client, count(1_000)).await?;
     let replicas = count(10_000);
-    rollout(&client, "large", replicas).await?;
+    rollout(&client, SPACE, "large", replicas).await?;
     cascade(&client, "large", replicas, Some(5.0)).await?;
     server.stop().await;
     Ok(())
 }
 
 /// Creates a Deployment and waits for the last of its pods; says how long that took.
-async fn rollout(client: &Client, name: &str, replicas: usize) -> Result<Duration, Failure> {
+async fn rollout(client: &Client, space: &str, name: &str, replicas: usize) -> Result<Duration, Failure> {
     let begun = Instant::now();
-    client.create(&deployment(name, i32::try_from(replicas)?).in_namespace(SPACE)).await?;
-    follow(client, name, replicas, true).await?;
+    client.create(&deployment(name, i32::try_from(replicas)?).in_namespace(space)).await?;
+    follow(client, space, name, replicas, true).await?;
     Ok(begun.elapsed())
 }
 
-/// How long a Deployment of ten takes, most of the time: one number of a few milliseconds says nothing.
-async fn median_rollout(client: &Client, name: &str) -> Result<Duration, Failure> {
+/// How long a Deployment of ten takes, most of the time: one number of a few milliseconds says nothing. It has a namespace of
+/// its own, or else the watch that follows it would begin with all pods there are.
+async fn median_rollout(client: &Client, space: &str) -> Result<Duration, Failure> {
+    pods::space(client, space).await?;
     let mut all = Vec::new();
     for number in 0..15 {
-        all.push(rollout(client, &format!("{name}{number}"), 10).await?);
+        all.push(rollout(client, space, &format!("d{number}"), 10).await?);
     }
     all.sort_unstable();
     Ok(all[all.len() / 2])
@@ -131,7 +133,7 @@ async fn cascade(client: &Client, name: &str, replicas: usize, wanted: Option<f6
     let begun = Instant::now();
     let options = DeleteOptions { propagation_policy: Some(Propagation::Background), ..DeleteOptions::default() };
     client.delete::<Deployment>(SPACE, name, &options).await?;
-    follow(client, name, 0, false).await?;
+    follow(client, SPACE, name, 0, false).await?;
     if let Some(wanted) = wanted {
         Line::new("cascade")
             .figure("pods", replicas as f64)
@@ -143,11 +145,11 @@ async fn cascade(client: &Client, name: &str, replicas: usize, wanted: Option<f6
 }
 
 /// Waits until at least, or at most, so many pods have names that begin like this.
-async fn follow(client: &Client, prefix: &str, count: usize, at_least: bool) -> Result<(), Failure> {
+async fn follow(client: &Client, space: &str, prefix: &str, count: usize, at_least: bool) -> Result<(), Failure> {
     let pods = client.dynamic(&Gvr::new("", "v1", "pods"));
     let mut present: HashSet<String> = HashSet::new();
     let params = WatchParams { send_initial_events: true, bookmarks: true, ..WatchParams::default() };
-    let mut events = pods.watch_metadata(SPACE, &params).await?;
+    let mut events = pods.watch_metadata(space, &params).await?;
     let mut complete = false;
     while let Some(event) = events.next().await {
         match event? {

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use client::{Client, Config};
+use client::{Client, Config, Patch};
 use devnet::Layout;
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::{Node, Pod, PodStatus, Service};
@@ -76,9 +76,10 @@ async fn packets(layout: &Layout) -> Result<(), Failure> {
     let client = connect(&data.join("admin.kubeconfig")).await?;
     let address = json!([{"type": "InternalIP", "address": machine.address}]);
     let node: Node = serde_json::from_value(json!({"metadata": {"name": machine.name}}))?;
-    let mut node = client.create(&node).await?;
-    node.status = serde_json::from_value(json!({"addresses": address}))?;
-    client.update_status(&node).await?;
+    client.create(&node).await?;
+    // The controllers write the node too: this leaves alone what is theirs.
+    let status = Patch::Merge(json!({"status": {"addresses": address}}));
+    client.patch_status::<Node>("", &machine.name, &status).await?;
 
     let bound = SocketAddr::from((machine.address, PORT));
     let listener = inside(layout, move || TcpListener::bind(bound)).join().map_err(|_| "no listener")??;
