@@ -2,30 +2,15 @@
 
 use std::borrow::Cow;
 
-/// Words of the language; as a name they stand between underscores.
-const RESERVED: [&str; 21] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
+use crate::parse::RESERVED;
+
+/// Words that mean something in the language.
+const MEANINGFUL: [&str; 4] = ["true", "false", "null", "in"];
+
+/// Whether it is a word of the language; as a name such a one stands between underscores.
+fn is_word(name: &str) -> bool {
+    MEANINGFUL.contains(&name) || RESERVED.contains(&name)
+}
 
 /// What stands for what cannot be spelled.
 const SPELLED: [(&str, &str); 4] = [("__", "underscores"), (".", "dot"), ("-", "dash"), ("/", "slash")];
@@ -35,7 +20,7 @@ pub fn escape(name: &str) -> Option<Cow<'_, str>> {
     if name.is_empty() || name.starts_with(|first: char| first.is_ascii_digit()) {
         return None;
     }
-    if RESERVED.contains(&name) {
+    if is_word(name) {
         return Some(Cow::Owned(format!("__{name}__")));
     }
     if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-/".contains(&byte)) {
@@ -81,7 +66,7 @@ pub fn unescape(spelled: &str) -> Option<Cow<'_, str>> {
         match SPELLED.iter().find(|(_, known)| *known == word) {
             Some((text, _)) => name.push_str(text),
             // A reserved word is escaped only when it is the whole name.
-            None if RESERVED.contains(&word) && spelled.len() == word.len() + 4 => name.push_str(word),
+            None if is_word(word) && spelled.len() == word.len() + 4 => name.push_str(word),
             None => return None,
         }
         rest = &after[end + 2..];

@@ -7,7 +7,8 @@ use crate::ast::{Expr, Fold, Literal, MAX_DEPTH, Macro, Node};
 use crate::escape;
 use crate::lex::{Token, lex};
 
-const RESERVED: [&str; 17] = [
+/// Words that the language keeps for itself.
+pub const RESERVED: [&str; 17] = [
     "as",
     "break",
     "const",

@@ -1,4 +1,4 @@
-//! Answers: a text, a JSON document, or bytes as they come.
+//! Answers: a text, figures, a JSON document, a refusal.
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
@@ -6,7 +6,7 @@ use http::{Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
 use machinery::ApiError;
-use serde_json::Value;
+use serde::Serialize;
 
 /// The body of any answer.
 pub type Body = UnsyncBoxBody<Bytes, std::io::Error>;
@@ -37,8 +37,11 @@ pub fn figures(text: String) -> Answer {
 }
 
 /// A document.
-pub fn json(document: &Value) -> Answer {
-    typed(StatusCode::OK, "application/json", full(document.to_string()))
+pub fn json(document: &impl Serialize) -> Answer {
+    match serde_json::to_vec(document) {
+        Ok(bytes) => typed(StatusCode::OK, "application/json", full(bytes)),
+        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+    }
 }
 
 /// A refusal, as the API server would word it.

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use http::StatusCode;
+use machinery::query::Query;
 use parking_lot::Mutex;
 
 use crate::answer::{Answer, text};
@@ -52,7 +53,7 @@ impl Probes {
     }
 
     /// Answers a path below one of the probes; `None` where there is nothing.
-    pub(crate) fn answer(&self, path: &str, query: &[(String, String)]) -> Option<Answer> {
+    pub(crate) fn answer(&self, path: &str, query: &Query) -> Option<Answer> {
         let mut segments = path.trim_matches('/').splitn(2, '/');
         let asked = segments.next()?;
         let (probe, checks) = self.probes.iter().find(|(name, _)| *name == asked)?;
@@ -64,9 +65,8 @@ impl Probes {
         })
     }
 
-    fn whole(&self, probe: &'static str, checks: &[Check], query: &[(String, String)]) -> Answer {
-        let mut excluded: Vec<&str> =
-            query.iter().filter(|(key, _)| key == "exclude").map(|(_, value)| value.as_str()).collect();
+    fn whole(&self, probe: &'static str, checks: &[Check], query: &Query) -> Answer {
+        let mut excluded: Vec<&str> = query.all("exclude").collect();
         let (mut report, mut failed) = (String::new(), false);
         for check in checks {
             if excluded.contains(&check.name) {
@@ -97,7 +97,7 @@ impl Probes {
         if failed {
             return text(StatusCode::INTERNAL_SERVER_ERROR, format!("{report}{probe} check failed\n"));
         }
-        match query.iter().any(|(key, _)| key == "verbose") {
+        match query.has("verbose") {
             true => text(StatusCode::OK, format!("{report}{probe} check passed\n")),
             false => text(StatusCode::OK, "ok"),
         }
@@ -140,8 +140,9 @@ mod tests {
     use super::*;
     use http_body_util::BodyExt as _;
 
-    async fn ask(probes: &Probes, path: &str, query: &[(&str, &str)]) -> Option<(u16, String)> {
-        let query: Vec<_> = query.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    async fn ask(probes: &Probes, path: &str, parameters: &[(&str, &str)]) -> Option<(u16, String)> {
+        let mut query = Query::default();
+        parameters.iter().for_each(|(name, value)| query.push(name, value));
         let answer = probes.answer(path, &query)?;
         let status = answer.status().as_u16();
         let bytes = answer.into_body().collect().await.expect("a body at hand").to_bytes();

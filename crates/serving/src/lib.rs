@@ -7,7 +7,7 @@
 //! may read is asked of the API server, by the same rules and with the same answers as of any other request. Probes of
 //! health need no permission: whoever runs the process must be able to ask them.
 //!
-//! [`listen`] and [`Reviewer`] are for other servers of the same kind, such as the kubelet's.
+//! [`serve`], [`Reviewer`] and the shapes of answers are for other servers of the same kind, such as the kubelet's.
 //!
 //! Deliberately absent: an unencrypted port, profiles of the process, identities from the headers of a proxy.
 
@@ -26,14 +26,16 @@ use std::time::Duration;
 use client::Client;
 use informer::Clock;
 use jiff::Timestamp;
+use rustls::ServerConfig;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-pub use answer::{Answer, Body, figures, full, json, text, typed};
+pub use answer::{Answer, figures, full, json, text, typed};
 pub use authority::Trust;
 pub use health::Check;
-pub use listener::{Service, listen};
+pub use listener::Service;
 pub use pages::Pages;
 pub use review::{Lives, Reviewer, Unidentified};
 
@@ -80,13 +82,23 @@ pub struct Config {
 pub async fn start(config: Config) -> Result<Running, Error> {
     let failed = |source| Error::Listen { address: config.address, source };
     let socket = TcpListener::bind(config.address).await.map_err(failed)?;
-    let address = socket.local_addr().map_err(failed)?;
     let stop = CancellationToken::new();
     let tls = authority::follow(config.trust, config.certificate, &config.authentication, stop.clone())?;
     let reviewer = Reviewer::new(config.authentication, config.clock, Lives::DELEGATED);
     let reviewer = reviewer.with_access_through(config.authorization);
     let service = Arc::new(pages::Guarded::new(reviewer, config.always_allowed, config.pages));
-    let task = tokio::spawn(listen(socket, tls, service, stop.clone()));
+    serve(socket, tls, service, stop).map_err(failed)
+}
+
+/// Serves at a socket that listens already, until `stop`; connections made after the TLS side changed see the new one.
+pub fn serve<S: Service>(
+    socket: TcpListener,
+    tls: watch::Receiver<Arc<ServerConfig>>,
+    service: Arc<S>,
+    stop: CancellationToken,
+) -> std::io::Result<Running> {
+    let address = socket.local_addr()?;
+    let task = tokio::spawn(listener::listen(socket, tls, service, stop.clone()));
     Ok(Running { address, stop, task })
 }
 

@@ -7,8 +7,8 @@ use hyper::body::Incoming;
 use k8s_openapi::api::authorization::v1::{NonResourceAttributes, SubjectAccessReviewSpec};
 use machinery::ApiError;
 use machinery::gvk::GroupResource;
+use machinery::query::Query;
 use machinery::rest::User;
-use percent_encoding::percent_decode_str;
 use rustls::pki_types::CertificateDer;
 use serde_json::Value;
 
@@ -91,7 +91,7 @@ impl Guarded {
             }
             "/metrics/slis" => answer::figures(self.probes.figures()),
             "/configz" => answer::json(self.configz.as_ref()?),
-            path => self.probes.answer(path, &pairs(request.uri().query().unwrap_or_default()))?,
+            path => self.probes.answer(path, &Query::parse(request.uri().query().unwrap_or_default()))?,
         })
     }
 }
@@ -128,15 +128,6 @@ fn harmless(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-fn pairs(query: &str) -> Vec<(String, String)> {
-    let decode = |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned();
-    let pair = |part: &str| {
-        let (key, value) = part.split_once('=').unwrap_or((part, ""));
-        (decode(key), decode(value))
-    };
-    query.split('&').filter(|part| !part.is_empty()).map(pair).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,6 +152,6 @@ mod tests {
     fn queries_are_read_as_browsers_write_them() {
         let expected = [("exclude", "a b"), ("exclude", "c/d"), ("verbose", "")];
         let expected = expected.map(|(k, v)| (k.to_owned(), v.to_owned()));
-        assert_eq!(pairs("exclude=a+b&exclude=c%2Fd&&verbose"), expected);
+        assert_eq!(Query::parse("exclude=a+b&exclude=c%2Fd&&verbose").pairs(), expected);
     }
 }

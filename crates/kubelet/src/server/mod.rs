@@ -14,7 +14,6 @@
 mod answer;
 mod auth;
 mod health;
-mod listener;
 mod listing;
 mod logs;
 pub(crate) mod metrics;
@@ -37,7 +36,6 @@ use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use answer::Answer;
@@ -46,6 +44,8 @@ use listing::PodList;
 use metrics::{Requests, Text};
 pub use pods::Pods;
 use route::Route;
+pub use serving::Running;
+use serving::Service;
 use stats::Stats;
 use streaming::What;
 
@@ -102,7 +102,6 @@ impl Server {
     pub async fn start(config: Config) -> Result<Running, Error> {
         let listen = |source| Error::Listen { address: config.address, source };
         let socket = TcpListener::bind(config.address).await.map_err(listen)?;
-        let address = socket.local_addr().map_err(listen)?;
         let tls = follow_certificate(config.certificate, config.client_authority)?;
         let stop = CancellationToken::new();
         let inner = Arc::new(Inner {
@@ -117,8 +116,7 @@ impl Server {
             streams: Arc::new(Semaphore::new(MAX_OPEN)),
             stop: stop.clone(),
         });
-        let task = tokio::spawn(listener::serve(socket, tls, inner, stop.clone()));
-        Ok(Running { address, stop, task })
+        serving::serve(socket, tls, inner, stop).map_err(listen)
     }
 }
 
@@ -145,33 +143,6 @@ fn follow_certificate(
     Ok(seen)
 }
 
-/// A server that serves. Dropping it stops it at once.
-pub struct Running {
-    address: SocketAddr,
-    stop: CancellationToken,
-    task: JoinHandle<()>,
-}
-
-impl Running {
-    /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Stops it: streams are cut, other requests under way may finish.
-    pub async fn stop(mut self) {
-        self.stop.cancel();
-        // It only ends by itself, so there is nothing to learn from how it ended.
-        let _ = (&mut self.task).await;
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.stop.cancel();
-    }
-}
-
 /// Everything a request may need.
 struct Inner {
     node_name: String,
@@ -186,9 +157,8 @@ struct Inner {
     stop: CancellationToken,
 }
 
-impl Inner {
-    /// Answers a request of whoever showed these certificates.
-    async fn handle(&self, certificates: &[CertificateDer<'static>], request: Request<Incoming>) -> Answer {
+impl Service for Inner {
+    async fn answer(&self, certificates: &[CertificateDer<'static>], request: Request<Incoming>) -> Answer {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let _under_way = self.requests.begin(&method, route::bucket(&path));
         if let Err(refusal) = self.auth.check(certificates, request.headers(), &method, &path).await {
@@ -254,7 +224,9 @@ impl Inner {
             Route::PortForward(place) => streaming::answer(self, What::PortForward, &place, &query, request).await,
         }
     }
+}
 
+impl Inner {
     async fn summary(&self, brief: bool) -> Result<stats::types::Summary, node::cri::Error> {
         self.stats.summary(&*self.runtime, &*self.pods, self.clock.now(), brief).await
     }

@@ -397,6 +397,13 @@ impl Errors {
     }
 }
 
+/// What an update may not do to an object whose spec stays as it was made, and that needs no other check.
+pub fn immutable_spec(new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::new();
+    errors.immutable(&At::root(new).at("spec"), &At::root(old).at("spec"));
+    errors.into_vec()
+}
+
 /// A label selector as it selects; one that is malformed selects nothing.
 pub fn selector(at: &At<'_, '_>) -> LabelSelector {
     LabelSelector::from_value(at.value).unwrap_or_else(|_| LabelSelector::nothing())

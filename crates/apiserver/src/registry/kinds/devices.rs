@@ -4,7 +4,7 @@ use machinery::status::FieldError;
 use machinery::{Value, names, value};
 
 use super::super::strategy::Strategy;
-use super::common::{At, Errors};
+use super::common::{At, Errors, immutable_spec};
 use super::expressions;
 use super::pod::resources::is_extended;
 use super::pod::scheduling;
@@ -46,9 +46,7 @@ impl Strategy for Claims {
 
     /// What is asked for stays as it was asked for; that it was right then is not asked again.
     fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
-        let mut errors = Errors::new();
-        errors.immutable(&At::root(new).at("spec"), &At::root(old).at("spec"));
-        errors.into_vec()
+        immutable_spec(new, old)
     }
 
     fn validate_status_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
@@ -77,9 +75,7 @@ impl Strategy for ClaimTemplates {
     }
 
     fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
-        let mut errors = Errors::new();
-        errors.immutable(&At::root(new).at("spec"), &At::root(old).at("spec"));
-        errors.into_vec()
+        immutable_spec(new, old)
     }
 }
 

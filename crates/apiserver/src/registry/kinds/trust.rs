@@ -8,7 +8,7 @@ use machinery::names as rules;
 use machinery::status::FieldError;
 
 use super::super::strategy::{NameRule, Strategy};
-use super::common::{At, Errors};
+use super::common::{At, Errors, immutable_spec};
 use super::names::{is_kubernetes_signer, signer_name, trust_bundle_name};
 use super::policy::conditions;
 
@@ -159,9 +159,7 @@ impl Strategy for PodCertificateRequests {
     }
 
     fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
-        let mut errors = Errors::new();
-        errors.immutable(&At::root(new).at("spec"), &At::root(old).at("spec"));
-        errors.into_vec()
+        immutable_spec(new, old)
     }
 
     fn validate_status_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {

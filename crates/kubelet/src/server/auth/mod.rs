@@ -4,33 +4,23 @@
 //! by a TokenReview. What the identity may do is asked by a SubjectAccessReview. Nobody is anonymous here.
 
 mod attributes;
-mod cache;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use client::Client;
-use http::header::AUTHORIZATION;
 use http::{HeaderMap, Method};
 use informer::Clock;
-use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
-use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReviewSpec};
 use machinery::rest::User;
 use rustls::pki_types::CertificateDer;
+use serving::{Lives, Reviewer, Unidentified};
 
 use attributes::Attributes;
-use cache::Cache;
 
-const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
-const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-
-/// How long a token that was good is taken to be good.
-const TOKEN_LIFE: Duration = Duration::from_secs(120);
-/// How long a permission is taken to hold, and a refusal.
-const ALLOWED_LIFE: Duration = Duration::from_secs(300);
-const DENIED_LIFE: Duration = Duration::from_secs(30);
-/// The API server's own group; no authorizer is asked about it there either.
-const MASTERS: &str = "system:masters";
+/// How long a token that was good is taken to be good, a permission to hold, and a refusal.
+const LIVES: Lives =
+    Lives { token: Duration::from_secs(120), allowed: Duration::from_secs(300), denied: Duration::from_secs(30) };
 
 /// Why a request goes no further.
 #[derive(Debug, thiserror::Error)]
@@ -60,22 +50,22 @@ pub enum Refusal {
     },
 }
 
-/// A token is a secret: only its digest is kept.
-type Digest = Vec<u8>;
+impl From<Unidentified> for Refusal {
+    fn from(_: Unidentified) -> Self {
+        Self::Unauthorized
+    }
+}
 
-/// The two questions, with what was answered lately.
+/// The two questions, about this node.
 pub struct Auth {
     node: String,
-    client: Client,
-    tokens: Cache<Digest, Arc<User>>,
-    /// By the whole question, encoded.
-    verdicts: Cache<String, bool>,
+    reviewer: Reviewer,
 }
 
 impl Auth {
     /// For the API of this node.
     pub fn new(node: String, client: Client, clock: Arc<dyn Clock>) -> Self {
-        Self { node, client, tokens: Cache::new(clock.clone()), verdicts: Cache::new(clock) }
+        Self { node, reviewer: Reviewer::new(client, clock, LIVES) }
     }
 
     /// Lets a request pass, or says why not.
@@ -86,38 +76,15 @@ impl Auth {
         method: &Method,
         path: &str,
     ) -> Result<Arc<User>, Refusal> {
-        let user = match by_certificate(certificates) {
-            Some(user) => Arc::new(user),
-            None => self.by_token(bearer(headers).ok_or(Refusal::Unauthorized)?).await?,
-        };
+        let user = self.reviewer.identify(certificates, headers).await?.ok_or(Refusal::Unauthorized)?;
         self.authorize(&user, &Attributes::of(method, path)).await?;
         Ok(user)
     }
 
-    async fn by_token(&self, token: &str) -> Result<Arc<User>, Refusal> {
-        let digest = ring::digest::digest(&ring::digest::SHA256, token.as_bytes()).as_ref().to_vec();
-        if let Some(user) = self.tokens.get(&digest) {
-            return Ok(user);
-        }
-        let review = TokenReview {
-            spec: TokenReviewSpec { token: token.to_owned(), audiences: None },
-            ..TokenReview::default()
-        };
-        let answer: TokenReview = self.client.post(TOKEN_REVIEWS, &review).await.map_err(|error| {
-            tracing::warn!(%error, "a token could not be reviewed");
-            Refusal::Unauthorized
-        })?;
-        let user = Arc::new(reviewed(answer).ok_or(Refusal::Unauthorized)?);
-        self.tokens.put(digest, user.clone(), TOKEN_LIFE);
-        Ok(user)
-    }
-
     async fn authorize(&self, user: &User, wanted: &Attributes) -> Result<(), Refusal> {
-        if user.groups.iter().any(|group| group == MASTERS) {
-            return Ok(());
-        }
         for subresource in &wanted.subresources {
-            let allowed = self.allows(user, wanted.verb, subresource).await.map_err(|error| {
+            let allowed = self.reviewer.allows(user, self.asked(wanted.verb, subresource)).await;
+            let allowed = allowed.map_err(|error| {
                 tracing::warn!(user = user.name, %error, "access could not be reviewed");
                 Refusal::Unknown { user: user.name.clone(), verb: wanted.verb, subresource }
             })?;
@@ -132,61 +99,18 @@ impl Auth {
         })
     }
 
-    async fn allows(&self, user: &User, verb: &str, subresource: &str) -> Result<bool, client::Error> {
-        let review = access_review(user, verb, subresource, &self.node);
-        let key = serde_json::to_string(&review.spec).map_err(client::Error::Encode)?;
-        if let Some(verdict) = self.verdicts.get(&key) {
-            return Ok(verdict);
-        }
-        let answer: SubjectAccessReview = self.client.post(ACCESS_REVIEWS, &review).await?;
-        let allowed = answer.status.is_some_and(|status| status.allowed);
-        self.verdicts.put(key, allowed, if allowed { ALLOWED_LIFE } else { DENIED_LIFE });
-        Ok(allowed)
-    }
-}
-
-/// The identity in a certificate that TLS has verified already.
-fn by_certificate(certificates: &[CertificateDer<'static>]) -> Option<User> {
-    let subject = pki::Certificate::from_der(certificates.first()?).ok()?.subject;
-    let groups = subject.organizations.iter().map(String::as_str);
-    (!subject.common_name.is_empty()).then(|| User::new(subject.common_name.clone(), groups))
-}
-
-fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.trim().split_once(' ')?;
-    let token = token.trim();
-    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
-}
-
-fn reviewed(answer: TokenReview) -> Option<User> {
-    let status = answer.status?;
-    let user = status.user.filter(|_| status.authenticated == Some(true))?;
-    Some(User {
-        name: user.username?,
-        uid: user.uid.unwrap_or_default(),
-        groups: user.groups.unwrap_or_default(),
-        extra: user.extra.unwrap_or_default(),
-    })
-}
-
-fn access_review(user: &User, verb: &str, subresource: &str, node: &str) -> SubjectAccessReview {
-    SubjectAccessReview {
-        spec: SubjectAccessReviewSpec {
-            user: Some(user.name.clone()),
-            uid: Some(user.uid.clone()).filter(|uid| !uid.is_empty()),
-            groups: Some(user.groups.clone()),
-            extra: Some(user.extra.clone()).filter(|extra| !extra.is_empty()),
+    fn asked(&self, verb: &str, subresource: &str) -> SubjectAccessReviewSpec {
+        SubjectAccessReviewSpec {
             resource_attributes: Some(ResourceAttributes {
                 verb: Some(verb.to_owned()),
                 version: Some("v1".to_owned()),
                 resource: Some("nodes".to_owned()),
                 subresource: Some(subresource.to_owned()),
-                name: Some(node.to_owned()),
+                name: Some(self.node.clone()),
                 ..ResourceAttributes::default()
             }),
             ..SubjectAccessReviewSpec::default()
-        },
-        ..SubjectAccessReview::default()
+        }
     }
 }
 
@@ -195,6 +119,7 @@ mod tests {
     use super::*;
     use futures::future::BoxFuture;
     use http::StatusCode;
+    use http::header::AUTHORIZATION;
     use machinery::rest::{Body, Handler, Payload, Request, Response};
     use parking_lot::Mutex;
     use serde_json::{Value, json};
@@ -215,7 +140,7 @@ mod tests {
                     _ => panic!("a review has a body"),
                 };
                 self.asked.lock().push(review.clone());
-                review["status"] = if path == TOKEN_REVIEWS {
+                review["status"] = if path == "/apis/authentication.k8s.io/v1/tokenreviews" {
                     let good = review["spec"]["token"] == "good";
                     json!({"authenticated": good, "user": {"username": "scraper", "groups": ["system:authenticated"]}})
                 } else {
@@ -263,7 +188,7 @@ mod tests {
         let refused = check(&[], Some("Bearer good"), "/pods").await;
         let message = "Forbidden (user=scraper, verb=get, resource=nodes, subresource(s)=[pods proxy])\n";
         assert_eq!(refused, Err(message.to_owned()));
-        let api_server = certificate("kube-apiserver-kubelet-client", &[MASTERS]);
+        let api_server = certificate("kube-apiserver-kubelet-client", &["system:masters"]);
         let before = reviews.asked.lock().len();
         assert_eq!(check(&api_server, None, "/exec/a/b/c").await, Ok("kube-apiserver-kubelet-client".to_owned()));
         assert_eq!(reviews.asked.lock().len(), before);
