@@ -1,14 +1,17 @@
 //! nftables, one transaction at a time.
 //!
 //! [`apply`] hands a whole script to one `nft -f -` run: the kernel takes all of it or none of it, so a reader of the
-//! rules (a packet) never sees half an update. Who computes the script owns its table; this module owns only the way in.
+//! rules (a packet) never sees half an update. [`change`] does the same for elements only, without a program. Who computes
+//! the changes owns its table; this module owns only the way in.
 
 mod changes;
+mod elements;
 
 use std::time::Duration;
 
 use crate::run;
 pub use changes::Changes;
+pub use elements::{Data, Elements, change};
 
 /// A transaction of a hundred thousand elements takes seconds; one that takes this long never ends.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -36,6 +39,16 @@ impl Family {
             Self::Bridge => "bridge",
         }
     }
+
+    /// The number the kernel uses for it.
+    fn number(self) -> u8 {
+        match self {
+            Self::Inet => 1,
+            Self::Ip => 2,
+            Self::Bridge => 7,
+            Self::Ip6 => 10,
+        }
+    }
 }
 
 /// Why the kernel's rules are not what was asked.
@@ -44,6 +57,9 @@ pub enum Error {
     /// The script was refused; nothing of it was taken.
     #[error("apply nftables ruleset: {0}")]
     Apply(#[source] run::Error),
+    /// Elements were refused; none of them was changed.
+    #[error("change nftables elements: {0}")]
+    Change(#[source] std::io::Error),
     /// The table exists but could not be read.
     #[error("list nftables table {family} {name}: {source}")]
     List {

@@ -2,7 +2,8 @@
 //!
 //! [`rules`] decides and is pure: Services and EndpointSlices in, nftables transactions out. `model` is what the rules
 //! depend on, `choose` which endpoints a node uses, `plan` what one Service adds, `table` how the additions of all
-//! Services make one table and what an update changes in it, `render` the text of it. `sync` watches and applies, for
+//! Services make one table and what an update changes in it, `render` the text of it, `elements` the bytes of what
+//! changes all day. `sync` watches and applies, for
 //! the node as `view` sees it; `health` and `conntrack` are what a Service needs besides rules.
 //!
 //! [`balancer`] is not part of a node's proxy: one in the cluster tells Services of type LoadBalancer the nodes' addresses.
@@ -16,6 +17,7 @@ pub mod balancer;
 mod choose;
 mod clients;
 mod conntrack;
+mod elements;
 mod health;
 pub mod http;
 mod model;

@@ -148,7 +148,8 @@ fn elements(out: &mut String, verb: &str, ip: &str, all: impl Iterator<Item = (C
     }
 }
 
-fn set_of(key: &Key) -> Cow<'static, str> {
+/// The set or map a key is in.
+pub fn set_of(key: &Key) -> Cow<'static, str> {
     let name = match key {
         Key::ClusterIp(_) => "cluster-ips",
         Key::Hairpin(_) => "hairpin-connections",
@@ -195,22 +196,27 @@ fn key_text(key: &Key) -> String {
 }
 
 fn value_text(key: &Key, value: &Value) -> String {
-    let verdict = match value {
-        Value::Member => return String::new(),
-        Value::Target(ip, port) => return format!(" : {ip} . {port}"),
-        Value::Verdict(verdict) => verdict,
-    };
+    match value {
+        Value::Member => String::new(),
+        Value::Target(ip, port) => format!(" : {ip} . {port}"),
+        Value::Verdict(verdict) => match chain_of(key, verdict) {
+            Some(chain) => format!(" : goto {chain}"),
+            None => " : drop".to_owned(),
+        },
+    }
+}
+
+/// The chain a verdict leads to; absent where the packet ends.
+pub fn chain_of(key: &Key, verdict: &Verdict) -> Option<String> {
     match (verdict, key) {
-        (Verdict::Reject, _) => " : goto reject-chain".to_owned(),
-        (Verdict::Drop, _) => " : drop".to_owned(),
-        (Verdict::Chain(chain), _) => format!(" : goto {chain}"),
-        (Verdict::Pick(scope, count), Key::Dispatch(_, at)) => {
-            format!(" : goto {}", pick_chain(&Pick::of(at, *scope, *count)))
-        }
+        (Verdict::Reject, _) => Some("reject-chain".to_owned()),
+        (Verdict::Drop, _) => None,
+        (Verdict::Chain(chain), _) => Some(chain.clone()),
+        (Verdict::Pick(scope, count), Key::Dispatch(_, at)) => Some(pick_chain(&Pick::of(at, *scope, *count))),
         (Verdict::External(local), Key::Dispatch(_, at)) => {
             let prefix = if at.is_node_port() { "nodeport-" } else { "" };
             let suffix = if *local { "-local" } else { "" };
-            format!(" : goto {prefix}external{suffix}")
+            Some(format!("{prefix}external{suffix}"))
         }
         (Verdict::Pick(..) | Verdict::External(_), _) => unreachable!("only dispatch maps lead to chains"),
     }

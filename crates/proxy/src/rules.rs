@@ -3,11 +3,14 @@
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 
+use node::nft;
+
 use crate::clients;
+use crate::elements;
 use crate::model::{Endpoints, Family, NodeView, ServiceName, ServicePort};
 use crate::plan::{Contribution, plan};
 use crate::render;
-use crate::table::{Owner, Table};
+use crate::table::{Changes, Owner, Table};
 
 /// The rules this node should have.
 #[derive(Debug, Clone)]
@@ -16,15 +19,42 @@ pub struct Rules {
     tables: [Table; 2],
 }
 
-/// nftables scripts, each applied as a whole.
+/// What an update changes, in up to three steps that each are applied as a whole.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Transaction {
-    /// What the change will lead to; empty if nothing has to be there first. Without effect by itself.
-    pub prepare: String,
-    /// The change itself; empty if there is none.
-    pub update: String,
-    /// Deletes what the change left unused; may fail and be tried again later without harm.
-    pub sweep: String,
+    changes: Vec<(Family, Changes)>,
+}
+
+impl Transaction {
+    /// Whether nothing changes.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    /// What the change will lead to, as a script; empty if nothing has to be there first. Without effect by itself.
+    pub fn prepare(&self) -> String {
+        self.script(render::prepare)
+    }
+
+    /// The change itself, if it is one of elements only, as nearly every one is.
+    pub fn elements(&self) -> Option<nft::Elements> {
+        let mut out = nft::Elements::default();
+        self.changes.iter().all(|(family, changes)| elements::change(&mut out, *family, changes)).then_some(out)
+    }
+
+    /// The change itself, as a script.
+    pub fn update(&self) -> String {
+        self.script(render::update)
+    }
+
+    /// Deletes what the change left unused; may fail and be tried again later without harm. Empty if there is nothing.
+    pub fn sweep(&self) -> String {
+        self.script(render::sweep)
+    }
+
+    fn script(&self, render: impl Fn(Family, &Changes) -> String) -> String {
+        self.changes.iter().map(|(family, changes)| render(*family, changes)).collect()
+    }
 }
 
 impl Rules {
@@ -90,17 +120,12 @@ impl Rules {
 
     /// Takes over what the changed Services are now, and says what that changes.
     pub fn update(&mut self, changed: &[Changed<'_>]) -> Transaction {
-        let mut out = Transaction::default();
-        for table in &mut self.tables {
+        let node = &self.node;
+        let updated = self.tables.iter_mut().map(|table| {
             let family = table.family();
-            let changes = table.update(changed.iter().map(|c| c.contribution(family, &self.node)));
-            if !changes.is_empty() {
-                out.prepare.push_str(&render::prepare(family, &changes));
-                out.update.push_str(&render::update(family, &changes));
-                out.sweep.push_str(&render::sweep(family, &changes));
-            }
-        }
-        out
+            (family, table.update(changed.iter().map(|c| c.contribution(family, node))))
+        });
+        Transaction { changes: updated.filter(|(_, changes)| !changes.is_empty()).collect() }
     }
 }
 

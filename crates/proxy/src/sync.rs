@@ -30,7 +30,7 @@ use crate::http;
 use crate::model::{Endpoints, Family, NodeView, ServiceName, ServicePort, health_check_port};
 use crate::plan::family_word;
 use crate::render;
-use crate::rules::{Changed, Rules};
+use crate::rules::{Changed, Rules, Transaction};
 use crate::state::State;
 use crate::view::view;
 use crate::{Config, Error};
@@ -204,16 +204,8 @@ impl Proxy {
                 tracing::debug!(%error, "unused chains stay until the next full write");
             }
         }
-        if !transaction.update.is_empty() {
-            let prepared = match transaction.prepare.as_str() {
-                "" => Ok(()),
-                prepare => nft::apply(prepare).await,
-            };
-            let applied = match prepared {
-                Ok(()) => nft::apply(&transaction.update).await,
-                refused => refused,
-            };
-            if let Err(error) = applied {
+        if !transaction.is_empty() {
+            if let Err(error) = write(&transaction).await {
                 tracing::warn!(%error, "the kernel's rules are not what they were; writing all of them");
                 self.state.failed(false);
                 self.rewrite(self.rules.node().clone()).await;
@@ -226,8 +218,9 @@ impl Proxy {
                 timer.end(meta.uid.as_deref().unwrap_or_default(), "", revision);
             }
         }
-        if !transaction.sweep.is_empty() && nft::apply(&transaction.sweep).await.is_err() {
-            self.unswept = transaction.sweep;
+        let sweep = transaction.sweep();
+        if !sweep.is_empty() && nft::apply(&sweep).await.is_err() {
+            self.unswept = sweep;
         }
         self.follow_up(&current).await;
     }
@@ -340,6 +333,18 @@ impl Proxy {
                 None
             }
         }
+    }
+}
+
+/// Makes the rules what they should be, but for what nothing leads to any more.
+async fn write(transaction: &Transaction) -> Result<(), nft::Error> {
+    let prepare = transaction.prepare();
+    if !prepare.is_empty() {
+        nft::apply(&prepare).await?;
+    }
+    match transaction.elements() {
+        Some(elements) => nft::change(elements).await,
+        None => nft::apply(&transaction.update()).await,
     }
 }
 

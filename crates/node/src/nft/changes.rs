@@ -1,48 +1,65 @@
 //! Being told that somebody else changed a table: the kernel says so to whoever listens.
 //!
 //! Every change is announced with the netlink port of the socket that asked for it, which for `nft` is its process id. So
-//! what [`super::apply`] of this process did is told from what others do (`nft flush ruleset`, a firewall's restart, a
+//! what [`super::apply`] and [`super::change`] of this process did is told from what others do (`nft flush ruleset`, a firewall's restart, a
 //! deleted rule), and nobody has to compare tables, or look at them from time to time.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
-use std::os::fd::AsRawFd as _;
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use rtnetlink::sys::{AsyncSocket as _, AsyncSocketExt as _, SocketAddr, TokioSocket};
 
-const NETLINK_NETFILTER: isize = 12;
+pub(super) const NETLINK_NETFILTER: isize = 12;
 /// Changes to nftables.
 const GROUP: u32 = 7;
 /// `NFNL_SUBSYS_NFTABLES`, in the upper half of a message's kind.
-const SUBSYSTEM: u16 = 10;
+pub(super) const SUBSYSTEM: u16 = 10;
 /// `NFT_MSG_NEWGEN`: a transaction is over. The one message that is about no table.
 const GENERATION: u16 = 15;
 /// The first attribute of every message is the table's name.
 const NAME: u16 = 1;
 /// A netlink header, and the header of netfilter's messages behind it.
-const HEADER: usize = 16;
+pub(super) const HEADER: usize = 16;
 const FAMILY_HEADER: usize = 4;
 /// Room for the announcements of a transaction of some hundred thousand elements.
-const BUFFER: libc::c_int = 8 << 20;
+const BUFFER: usize = 8 << 20;
 /// So many of our own transactions are remembered: more than can have been announced and not been read.
 const REMEMBERED: usize = 256;
 
 /// The shortest and the longest time between two words about changes.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
 
-/// The process ids of the last `nft` commands that this process ran.
+/// The ports of the last transactions of this process: process ids of `nft` commands, and ports of its own sockets.
 static OWN: Mutex<VecDeque<u32>> = Mutex::new(VecDeque::new());
 
-/// Remembers an `nft` of ours, before it can have changed anything.
-pub(super) fn remember(process: u32) {
+/// Remembers a transaction of ours, before it can have changed anything.
+pub(super) fn remember(port: u32) {
     let mut own = OWN.lock();
     if own.len() == REMEMBERED {
         own.pop_front();
     }
-    own.push_back(process);
+    own.push_back(port);
+}
+
+/// Makes room for so many bytes. Without the right to it the usual room has to do: what overflows counts as changed, and what
+/// cannot be sent is an error.
+pub(super) fn force_buffer(socket: &impl AsRawFd, option: libc::c_int, bytes: usize) {
+    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    // SAFETY: the descriptor is open, and the option's value is an integer of the length that is said.
+    #[allow(unsafe_code)]
+    unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            option,
+            (&raw const bytes).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        );
+    }
 }
 
 /// Hears of changes from the moment it is opened, in the network namespace of the thread that opens it.
@@ -54,22 +71,11 @@ impl Changes {
         Self::with_buffer(BUFFER)
     }
 
-    fn with_buffer(bytes: libc::c_int) -> io::Result<Self> {
+    fn with_buffer(bytes: usize) -> io::Result<Self> {
         let mut socket = TokioSocket::new(NETLINK_NETFILTER)?;
         socket.socket_mut().bind(&SocketAddr::new(0, 0))?;
         socket.socket_mut().add_membership(GROUP)?;
-        // Without the right to a buffer of any size the usual one has to do: what overflows counts as changed.
-        // SAFETY: the descriptor is open, and the option's value is an integer of the length that is said.
-        #[allow(unsafe_code)]
-        unsafe {
-            libc::setsockopt(
-                socket.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_RCVBUFFORCE,
-                (&raw const bytes).cast(),
-                size_of::<libc::c_int>() as libc::socklen_t,
-            );
-        }
+        force_buffer(&socket, libc::SO_RCVBUFFORCE, bytes);
         Ok(Self(socket))
     }
 

@@ -116,9 +116,9 @@ proptest! {
             }
             let batch: Vec<Changed<'_>> = step.keys().map(|index| changed(*index, cluster.get(index))).collect();
             let transaction = rules.update(&batch);
-            kernel.apply(&transaction.prepare);
-            kernel.apply(&transaction.update);
-            kernel.apply(&transaction.sweep);
+            kernel.apply(&transaction.prepare());
+            kernel.apply(&transaction.update());
+            kernel.apply(&transaction.sweep());
 
             let services = cluster.values().map(|(service, _)| service);
             let slices = cluster.values().flat_map(|(_, slices)| slices);

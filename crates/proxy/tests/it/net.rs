@@ -10,6 +10,8 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use proxy::rules::Transaction;
+
 const WAIT: Duration = Duration::from_secs(5);
 /// Long enough for a refusal to arrive, short enough for a test of silence.
 const SILENCE: Duration = Duration::from_millis(300);
@@ -116,6 +118,19 @@ impl Net {
     /// Applies an nftables script on the node.
     pub fn nft(&self, script: &str) {
         self.nft_in("node", script);
+    }
+
+    /// Applies a change of the proxy's rules on the node, as the proxy does.
+    pub fn apply(&self, transaction: &Transaction) {
+        self.nft(&transaction.prepare());
+        match transaction.elements() {
+            Some(elements) => self.inside("node", move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                runtime.block_on(node::nft::change(elements)).unwrap();
+            }),
+            None => self.nft(&transaction.update()),
+        }
+        self.nft(&transaction.sweep());
     }
 
     /// Applies an nftables script in a namespace.

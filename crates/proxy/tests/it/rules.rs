@@ -56,9 +56,7 @@ impl<'n> Cluster<'n> {
     fn sync(&mut self, names: &[&str]) {
         let changed: Vec<Changed<'_>> = names.iter().map(|name| changed(name, self.objects.get(*name))).collect();
         let transaction = self.rules.update(&changed);
-        self.net.nft(&transaction.prepare);
-        self.net.nft(&transaction.update);
-        self.net.nft(&transaction.sweep);
+        self.net.apply(&transaction);
     }
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::net::{Net, say};
-use crate::rules::{Cluster, changed};
+use crate::rules::{Cluster, changed, objects};
 use proxy::rules::Rules;
 
 pub fn tcp(ip: &str) -> Value {
@@ -316,6 +316,45 @@ fn the_kernel_ends_in_the_same_rules_by_updates_and_by_a_rebuild() {
     }
     net.nft(&rebuilt.replacement());
     assert_eq!(by_updates, normal(net.ruleset()));
+}
+
+#[test]
+fn elements_mean_the_same_as_bytes_and_as_text() {
+    let net = Net::new(0);
+    let mut cluster = Cluster::new(&net);
+    let protocols = ["TCP", "UDP", "SCTP"];
+    let spec = |number: usize, policy: &str| {
+        let ips = [format!("10.96.0.{number}"), format!("fd96::{number}")];
+        let port = |(at, protocol): (usize, &&str)| {
+            json!({"name": protocol.to_lowercase(), "protocol": protocol, "port": 80, "nodePort": 30_000 + 10 * number + at,
+                   "targetPort": 8080})
+        };
+        let ports: Vec<Value> = protocols.iter().enumerate().map(port).collect();
+        json!({"type": "LoadBalancer", "clusterIP": ips[0], "clusterIPs": ips, "ports": ports, "externalTrafficPolicy": policy,
+               "ingress": [{"ip": format!("198.51.100.{number}")}, {"ip": format!("2001:db8::{number}")}]})
+    };
+    // Both here, one here, none here, none at all; and each of them changed into the next.
+    let lists: [&[&str]; 4] = [
+        &["10.1.0.2@node", "10.1.0.3@node", "fd01::2@node"],
+        &["10.1.0.2@node", "10.1.0.3@far", "10.1.0.4@far", "fd01::2@node", "fd01::3@far"],
+        &["10.1.0.3@far", "fd01::3@far"],
+        &[],
+    ];
+    for round in 0..lists.len() + 1 {
+        for (number, policy) in ["Cluster", "Local"].iter().enumerate() {
+            for at in 0..lists.len() {
+                let index = 1 + number * lists.len() + at;
+                let name = format!("s{index}");
+                let (service, slices) = objects(&name, &spec(index, policy), lists[(at + round) % lists.len()]);
+                let transaction = cluster.rules.update(&[changed(&name, Some(&(service, slices)))]);
+                assert!(transaction.elements().is_some(), "{}", transaction.update());
+                net.apply(&transaction);
+            }
+        }
+        let by_bytes = normal(net.ruleset());
+        net.nft(&cluster.rules.replacement());
+        assert_eq!(by_bytes, normal(net.ruleset()), "round {round}");
+    }
 }
 
 /// Rules without what the kernel numbers or orders as it likes.

@@ -1,0 +1,91 @@
+//! Changes of elements as the kernel takes them: the same as the text of [`crate::render`], without a program that reads it.
+
+use std::net::IpAddr;
+
+use node::nft::{self, Data};
+
+use crate::model::{Family, Protocol};
+use crate::plan::{Frontend, Key, Value};
+use crate::render::{TABLE, chain_of, set_of};
+use crate::table::Changes;
+
+/// Adds the changes, unless there are others than of elements.
+pub fn change(out: &mut nft::Elements, family: Family, changes: &Changes) -> bool {
+    let Changes { remove, add, new_picks: _, dead_picks: _, new_clients, dead_clients, chains, dead_chains } = changes;
+    if !(new_clients.is_empty() && dead_clients.is_empty() && chains.is_empty() && dead_chains.is_empty()) {
+        return false;
+    }
+    let ip = match family {
+        Family::V4 => nft::Family::Ip,
+        Family::V6 => nft::Family::Ip6,
+    };
+    let removed: Vec<&Key> = remove.iter().collect();
+    for keys in removed.chunk_by(|a, b| set_of(a) == set_of(b)) {
+        let elements: Vec<Vec<u8>> = keys.iter().map(|key| key_bytes(key)).collect();
+        out.delete(ip, TABLE, &set_of(keys[0]), &elements);
+    }
+    let added: Vec<(&Key, &Value)> = add.iter().collect();
+    for elements in added.chunk_by(|(a, _), (b, _)| set_of(a) == set_of(b)) {
+        let bytes: Vec<(Vec<u8>, Data)> =
+            elements.iter().map(|(key, value)| (key_bytes(key), data(key, value))).collect();
+        out.add(ip, TABLE, &set_of(elements[0].0), &bytes);
+    }
+    true
+}
+
+/// Each part of a key fills up whole registers, of four bytes.
+#[derive(Default)]
+struct Registers(Vec<u8>);
+
+impl Registers {
+    fn part(mut self, bytes: &[u8]) -> Self {
+        self.0.extend(bytes);
+        self.0.resize(self.0.len().next_multiple_of(4), 0);
+        self
+    }
+
+    fn address(self, ip: IpAddr) -> Self {
+        match ip {
+            IpAddr::V4(ip) => self.part(&ip.octets()),
+            IpAddr::V6(ip) => self.part(&ip.octets()),
+        }
+    }
+
+    fn protocol(self, protocol: Protocol) -> Self {
+        self.part(&[match protocol {
+            Protocol::Tcp => 6,
+            Protocol::Udp => 17,
+            Protocol::Sctp => 132,
+        }])
+    }
+
+    fn port(self, port: u16) -> Self {
+        self.part(&port.to_be_bytes())
+    }
+
+    /// What the kernel computed itself, not what it read in a packet.
+    fn number(self, number: u32) -> Self {
+        self.part(&number.to_ne_bytes())
+    }
+}
+
+fn key_bytes(key: &Key) -> Vec<u8> {
+    let key_of = Registers::default();
+    let key = match *key {
+        Key::ClusterIp(ip) => key_of.address(ip),
+        Key::Hairpin(ip) => key_of.address(ip).address(ip),
+        Key::Dispatch(_, Frontend::Address(ip, protocol, port)) => key_of.address(ip).protocol(protocol).port(port),
+        Key::Dispatch(_, Frontend::NodePort(protocol, port)) => key_of.protocol(protocol).port(port),
+        Key::Endpoint(_, Frontend::Address(ip, _, port), number) => key_of.address(ip).port(port).number(number),
+        Key::Endpoint(_, Frontend::NodePort(_, port), number) => key_of.port(port).number(number),
+    };
+    key.0
+}
+
+fn data(key: &Key, value: &Value) -> Data {
+    match value {
+        Value::Member => Data::None,
+        Value::Target(ip, port) => Data::Value(Registers::default().address(*ip).port(*port).0),
+        Value::Verdict(verdict) => chain_of(key, verdict).map_or(Data::Drop, Data::Goto),
+    }
+}
