@@ -12,10 +12,12 @@ use tempfile::TempDir;
 use crate::kubectl::Kubectl;
 
 /// What a test may want different from the default.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct Options {
     /// As `--runtime-config`.
     pub runtime_config: String,
+    /// Changes the configuration of the server before it starts.
+    pub configure: Option<Arc<dyn Fn(&mut apiserver::Config) + Send + Sync>>,
 }
 
 /// A running control plane without controllers: what a test needs beyond the API it starts itself.
@@ -80,6 +82,11 @@ impl Cluster {
     /// Somebody, in process.
     pub fn in_process_as(&self, user: User) -> Client {
         Client::in_process(Arc::clone(&self.handler), user)
+    }
+
+    /// The whole server, for requests that bring credentials without a connection.
+    pub fn handler(&self) -> Arc<dyn Handler> {
+        Arc::clone(&self.handler)
     }
 
     /// A node's kubelet, over HTTPS with its own certificate.
@@ -151,5 +158,8 @@ async fn serve(store: &Arc<store::embedded::Embedded>, keys: &pki::Cluster, opti
         apiserver::admission::Settings::parse("", "TaintNodesByCondition").expect("the name of a plug-in");
     config.runtime_config =
         apiserver::registry::RuntimeConfig::parse(&options.runtime_config).expect("a valid runtime-config");
+    if let Some(configure) = &options.configure {
+        configure(&mut config);
+    }
     apiserver::Server::start(config).await.expect("an API server")
 }

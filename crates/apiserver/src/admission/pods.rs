@@ -52,3 +52,11 @@ pub fn placed<'a>(spec: &'a Value, lists: &'a [List]) -> impl Iterator<Item = (L
 pub fn spec(pod: &Value) -> &Value {
     pod.get("spec").unwrap_or(&Value::Null)
 }
+
+/// Adds to the list at a path, which is made where there is none.
+pub fn push(tree: &mut Value, path: &str, item: Value) {
+    match value::at_mut(tree, path).and_then(Value::as_array_mut) {
+        Some(list) => list.push(item),
+        None => value::set(tree, path, vec![item]),
+    }
+}

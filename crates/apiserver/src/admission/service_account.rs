@@ -1,15 +1,17 @@
 //! ServiceAccount: every pod runs as one, gets its token, the cluster's CA and its namespace mounted, and, where the
 //! account says so, uses no secrets but the account's.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use machinery::object::Object;
 use machinery::status::ApiError;
 use machinery::{Value, value};
+use serde::Deserialize;
 use serde_json::json;
 
-use super::pods::{List, placed, spec};
+use super::pods::{List, placed, push, spec};
 use super::{Operation, Request};
 use crate::cache::{Filter, Start};
 use crate::registry::Resource;
@@ -27,6 +29,33 @@ const ENFORCE: &str = "kubernetes.io/enforce-mountable-secrets";
 
 fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     value::at(object, "metadata.annotations")?.get(key)?.as_str()
+}
+
+/// What every new pod wants to know of its account: read without making a tree of all the rest.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Account {
+    metadata: AccountMeta,
+    image_pull_secrets: Option<Vec<Value>>,
+    automount_service_account_token: Option<bool>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct AccountMeta {
+    annotations: Option<BTreeMap<String, String>>,
+}
+
+impl Account {
+    fn read(object: &Object) -> Result<Self, ApiError> {
+        object.decode().map_err(|error| ApiError::internal(format!("a service account cannot be read: {error}")))
+    }
+
+    /// Whether its pods use no secrets but those that it lists.
+    fn enforces_secrets(&self) -> bool {
+        let said = self.metadata.annotations.as_ref().and_then(|all| all.get(ENFORCE));
+        matches!(said.map(String::as_str), Some("true" | "True" | "TRUE" | "t" | "T" | "1"))
+    }
 }
 
 /// The account that a pod names. The default one of a new namespace is on its way: whoever makes both at once waits for it.
@@ -74,15 +103,14 @@ pub async fn admit(api: &Api, request: &Request<'_>, pod: &mut Value) -> Result<
     }
     let name = value::text(pod, "spec.serviceAccountName").to_owned();
     value::set(pod, "spec.serviceAccount", name);
-    let account = account(api, request, pod).await?.to_value();
-    let pull_secrets = value::list(&account, "imagePullSecrets");
-    if value::list(pod, "spec.imagePullSecrets").is_empty() && !pull_secrets.is_empty() {
-        value::set(pod, "spec.imagePullSecrets", pull_secrets.to_vec());
+    let account = Account::read(&*account(api, request, pod).await?)?;
+    if let Some(pull_secrets) = account.image_pull_secrets.filter(|secrets| !secrets.is_empty())
+        && value::list(pod, "spec.imagePullSecrets").is_empty()
+    {
+        value::set(pod, "spec.imagePullSecrets", pull_secrets);
     }
-    let wants = |object: &Value, path: &str| value::at(object, path).and_then(Value::as_bool);
-    let mounts = wants(pod, "spec.automountServiceAccountToken")
-        .or_else(|| wants(&account, "automountServiceAccountToken"))
-        .unwrap_or(true);
+    let wants = value::at(pod, "spec.automountServiceAccountToken").and_then(Value::as_bool);
+    let mounts = wants.or(account.automount_service_account_token).unwrap_or(true);
     if mounts {
         mount_token(pod);
     }
@@ -105,11 +133,11 @@ pub async fn validate(api: &Api, request: &Request<'_>, new: Option<&Value>) -> 
         let why = format!("no service account specified for pod {}/{name}", request.info.namespace);
         return Err(request.forbid(pod, &why));
     }
-    let account = account(api, request, pod).await?.to_value();
-    if !matches!(annotation(&account, ENFORCE), Some("true" | "True" | "TRUE" | "t" | "T" | "1")) {
+    let account = account(api, request, pod).await?;
+    if !Account::read(&account)?.enforces_secrets() {
         return Ok(());
     }
-    match foreign_secret(pod, &account, ephemeral) {
+    match foreign_secret(pod, &account.to_value(), ephemeral) {
         Some(why) => Err(request.forbid(pod, &why)),
         None => Ok(()),
     }
@@ -200,21 +228,18 @@ fn mount_token(pod: &mut Value) {
                 continue;
             }
             mounted = true;
-            let mut all = value::list(container, "volumeMounts").to_vec();
-            all.push(json!({"name": volume, "readOnly": true, "mountPath": MOUNT_PATH}));
-            value::set(container, "volumeMounts", all);
+            push(container, "volumeMounts", json!({"name": volume, "readOnly": true, "mountPath": MOUNT_PATH}));
         }
     }
     if !mounted || present.is_some() {
         return;
     }
-    let mut volumes = value::list(pod, "spec.volumes").to_vec();
-    volumes.push(json!({"name": volume, "projected": {"defaultMode": 420, "sources": [
+    let projected = json!({"name": volume, "projected": {"defaultMode": 420, "sources": [
         {"serviceAccountToken": {"expirationSeconds": TOKEN_SECONDS, "path": "token"}},
         {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
         {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}]}},
-    ]}}));
-    value::set(pod, "spec.volumes", volumes);
+    ]}});
+    push(pod, "spec.volumes", projected);
 }
 
 #[cfg(test)]

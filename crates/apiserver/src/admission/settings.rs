@@ -45,6 +45,11 @@ macro_rules! plugins {
 
         impl Plugin {
             const ALL: &[(Self, &'static str, bool)] = &[$((Self::$name, stringify!($name), $default),)+];
+
+            /// The names of all of them, in the order in which they run.
+            pub fn names() -> impl Iterator<Item = &'static str> {
+                Self::ALL.iter().map(|(_, name, _)| *name)
+            }
         }
     };
 }

@@ -3,6 +3,7 @@
 use machinery::{Value, value};
 use serde_json::json;
 
+use super::pods::push;
 use super::{Operation, Request};
 
 const SECONDS: i64 = 300;
@@ -13,17 +14,16 @@ pub fn admit(request: &Request<'_>, pod: &mut Value) {
     if request.operation != Operation::Create || !request.is_for("", "pods") {
         return;
     }
-    let mut tolerations = value::list(pod, "spec.tolerations").to_vec();
     for taint in TAINTS {
-        let tolerated = tolerations.iter().any(|toleration| {
+        let tolerated = value::list(pod, "spec.tolerations").iter().any(|toleration| {
             let key = value::text(toleration, "key");
             let effect = value::text(toleration, "effect");
             (key == taint || key.is_empty()) && (effect == "NoExecute" || effect.is_empty())
         });
         if !tolerated {
-            tolerations
-                .push(json!({"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": SECONDS}));
+            let toleration =
+                json!({"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": SECONDS});
+            push(pod, "spec.tolerations", toleration);
         }
     }
-    value::set(pod, "spec.tolerations", tolerations);
 }

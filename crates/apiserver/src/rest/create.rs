@@ -92,7 +92,7 @@ impl Api {
         for key in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
             metadata.remove(key);
         }
-        metadata.insert("uid".to_owned(), uuid::Uuid::new_v4().to_string().into());
+        metadata.insert("uid".to_owned(), crate::gates::new_uuid().to_string().into());
         metadata.insert("creationTimestamp".to_owned(), self.now().into());
         metadata.remove("generation");
         if strategy.counts_generations() {

@@ -1,24 +1,28 @@
 //! What the gates cost, in process: no TLS and no disk, so that the figures are theirs alone.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use apiserver::admission::pod_security::{Level, Version, Wanted};
+use apiserver::admission::{self, Plugin};
+use apiserver::audit;
 use apiserver::cache::Caches;
-use apiserver::gates::authorization::{Attributes, Settings};
+use apiserver::gates::authorization::{Attributes, Mode, Settings};
 use apiserver::registry::{Registry, RuntimeConfig};
 use apiserver::rest::Clock;
-use client::{Client, ListParams};
+use client::ListParams;
 use futures::StreamExt as _;
-use http::Request;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderValue, Request};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
-use machinery::rest::{Body, User};
+use machinery::rest::{Body, Handler, Payload, Peer, User};
 use serde_json::{Value, json};
 use store::{Expect, Op, Store as _, Txn};
-use testkit::Cluster;
 use testkit::build::{Build as _, service_account};
+use testkit::{Cluster, Options};
 
 use crate::Failure;
 use crate::report::Line;
@@ -76,37 +80,130 @@ fn pod() -> Value {
     })
 }
 
-/// CPU microseconds per dry-run create of a pod.
-async fn creates(client: &Client, namespace: &str) -> Result<f64, Failure> {
-    let path = format!("/api/v1/namespaces/{namespace}/pods?dryRun=All");
-    let one = async || -> Result<(), Failure> {
-        let request = Request::post(&path).header("content-type", "application/json").body(Body::Value(pod()))?;
-        let answer = client.request(request).await?;
-        if answer.status() == http::StatusCode::CREATED { Ok(()) } else { Err("a pod was refused".into()) }
-    };
-    one().await?;
-    let begun = cpu()?;
-    for _ in 0..REQUESTS {
-        one().await?;
-    }
-    Ok((cpu()? - begun).as_secs_f64() * 1e6 / f64::from(REQUESTS))
+/// A server, and somebody who may create pods there.
+struct Measured {
+    cluster: Cluster,
+    handler: Arc<dyn Handler>,
+    peer: Peer,
+    /// What a remote peer shows.
+    credentials: Option<HeaderValue>,
 }
 
-async fn requests() -> Result<(), Failure> {
-    let cluster = Cluster::start().await;
-    let admin = cluster.in_process();
-    for (name, level) in [("open", "privileged"), ("strict", "restricted")] {
-        let labels = json!({"pod-security.kubernetes.io/enforce": level});
-        admin.create(&typed::<Namespace>(json!({"metadata": {"name": name, "labels": labels}}))?).await?;
-        admin.create(&service_account("default").in_namespace(name)).await?;
-        admin.create(&typed::<Role>(role(name, "bench"))?).await?;
-        admin.create(&typed::<RoleBinding>(binding(name, "bench", "bench", "bench"))?).await?;
+/// Namespaces that differ by the standard that they enforce.
+const SPACES: [(&str, &str); 2] = [("open", "privileged"), ("strict", "restricted")];
+
+impl Measured {
+    /// With these settings; who sends is an account with its token, or a part of this very process.
+    async fn start(options: Options, remote: bool) -> Result<Self, Failure> {
+        let cluster = Cluster::start_with(options).await;
+        let admin = cluster.in_process();
+        for (name, level) in SPACES {
+            let labels = json!({"pod-security.kubernetes.io/enforce": level});
+            admin.create(&typed::<Namespace>(json!({"metadata": {"name": name, "labels": labels}}))?).await?;
+            admin.create(&service_account("default").in_namespace(name)).await?;
+            admin.create(&typed::<Role>(role(name, "bench"))?).await?;
+            let mut bound = binding(name, "bench", "bench", "bench");
+            bound["subjects"] = json!([{"kind": "ServiceAccount", "name": "default", "namespace": "default"}]);
+            admin.create(&typed::<RoleBinding>(bound)?).await?;
+        }
+        let handler = cluster.handler();
+        if !remote {
+            let peer = Peer::InProcess(Arc::new(User::new("system:serviceaccount:default:default", [])));
+            return Ok(Self { cluster, handler, peer, credentials: None });
+        }
+        let path = "/api/v1/namespaces/default/serviceaccounts/default/token";
+        let wanted = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+        let request = Request::post(path).header(CONTENT_TYPE, "application/json").body(Body::Value(wanted))?;
+        let Payload::Value(answer) = admin.request(request).await?.into_body() else {
+            return Err("a token is no tree".into());
+        };
+        let token = answer["status"]["token"].as_str().ok_or("no token")?;
+        let credentials = Some(HeaderValue::from_str(&format!("Bearer {token}"))?);
+        let peer = Peer::Remote { address: SocketAddr::from(([127, 0, 0, 1], 1)), certificates: Arc::default() };
+        Ok(Self { cluster, handler, peer, credentials })
     }
-    let client = cluster.in_process_as(User::new("bench", []));
-    // The whole way of a request, the strictest of the standards included.
-    let (open, strict) = (creates(&client, "open").await?, creates(&client, "strict").await?);
-    Line::new("gauntlet").figure("open_us", open).figure("cpu_us", strict).at_most("cpu_us", 50.0).print();
-    cluster.stop().await;
+
+    /// CPU microseconds per dry-run create of a pod.
+    async fn creates(&self, namespace: &str) -> Result<f64, Failure> {
+        let path = format!("/api/v1/namespaces/{namespace}/pods?dryRun=All");
+        let one = async || -> Result<(), Failure> {
+            let mut request = Request::post(&path).header(CONTENT_TYPE, "application/json").body(Body::Value(pod()))?;
+            request.extensions_mut().insert(self.peer.clone());
+            if let Some(credentials) = &self.credentials {
+                request.headers_mut().insert(AUTHORIZATION, credentials.clone());
+            }
+            let answer = self.handler.handle(request).await;
+            if answer.status() == http::StatusCode::CREATED { Ok(()) } else { Err("a pod was refused".into()) }
+        };
+        one().await?;
+        let requests = ((f64::from(REQUESTS) * crate::scale()) as u32).max(1);
+        let begun = cpu()?;
+        for _ in 0..requests {
+            one().await?;
+        }
+        Ok((cpu()? - begun).as_secs_f64() * 1e6 / f64::from(requests))
+    }
+}
+
+/// No gate that can be taken away: everybody may do everything at once, and nobody changes or refuses anything.
+fn without_gates() -> Options {
+    Options {
+        runtime_config: "flowcontrol.apiserver.k8s.io/v1=false".to_owned(),
+        configure: Some(Arc::new(|config| {
+            let names: Vec<&str> = Plugin::names().collect();
+            config.admission = admission::Settings::parse("", &names.join(",")).expect("names of plug-ins");
+            config.authorization.modes = vec![Mode::AlwaysAllow];
+        })),
+    }
+}
+
+/// All that is on by default.
+fn with_gates(audit: Option<audit::Settings>) -> Options {
+    let configure = move |config: &mut apiserver::Config| {
+        config.admission = admission::Settings::default();
+        config.audit.clone_from(&audit);
+    };
+    Options { configure: Some(Arc::new(configure)), ..Options::default() }
+}
+
+/// What the gates add to a request, and the whole of it.
+///
+/// The gates are what a dry-run create of a pod costs with all of them (a token to check, seats, roles, every plug-in that is on by
+/// default, the strictest of the standards) less what it costs with none of them; what a plug-in adds to the pod (the token's
+/// volume, tolerations) and what it then costs to check and to encode that is theirs too. Once more with an audit log of
+/// every request, each of whose lines is on disk before its answer.
+async fn requests() -> Result<(), Failure> {
+    let bare = Measured::start(without_gates(), false).await?;
+    let bare_us = bare.creates("strict").await?;
+    bare.cluster.stop().await;
+
+    let whole = Measured::start(with_gates(None), true).await?;
+    let (open_us, strict_us) = (whole.creates("open").await?, whole.creates("strict").await?);
+    whole.cluster.stop().await;
+
+    let directory = tempfile::tempdir()?;
+    let policy = directory.path().join("policy.yaml");
+    std::fs::write(&policy, "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Metadata}]}")?;
+    let log = audit::log::Settings {
+        path: directory.path().join("audit.log"),
+        mode: audit::Mode::Blocking,
+        max_age: 0,
+        max_backup: 1,
+        max_size: 0,
+        compress: false,
+    };
+    let audit = audit::Settings { policy: audit::policy::Policy::load(&policy)?, log: Some(log), webhook: None };
+    let audited = Measured::start(with_gates(Some(audit)), true).await?;
+    let audited_us = audited.creates("strict").await?;
+    audited.cluster.stop().await;
+
+    Line::new("gauntlet")
+        .figure("bare_us", bare_us)
+        .figure("cpu_us", strict_us - bare_us)
+        .figure("audited_us", audited_us - bare_us)
+        .at_most("cpu_us", 50.0)
+        .print();
+    Line::new("dry_run_create").figure("open_us", open_us).figure("cpu_us", strict_us).at_most("cpu_us", 50.0).print();
     Ok(())
 }
 

@@ -22,6 +22,10 @@ use testkit::{Server, ServerOptions};
 
 use report::{Line, resident_megabytes};
 
+/// As the program itself has it: what is measured in this process is to cost what it costs there.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Where the figures come from.
