@@ -119,6 +119,14 @@ impl Cluster {
         self.topology.update(&self.nodes[idx.row()]);
     }
 
+    /// Notes that something is new about a node that is not kept here: which pods are promised to it.
+    pub fn touch(&mut self, name: &str) {
+        let Some(&idx) = self.by_name.get(name) else { return };
+        let generation = self.next_generation();
+        self.nodes[idx.row()].touch(generation);
+        self.generations[idx.row()] = generation;
+    }
+
     /// Drops a node. Pods on it stay accounted until they are deleted too.
     pub fn remove_node(&mut self, name: &str) {
         let Some(&idx) = self.by_name.get(name) else { return };

@@ -2,8 +2,9 @@
 //!
 //! Replicas differ in name only. What filters and scores that are *local* (see [`Filter::is_local`] and
 //! [`Score::is_local`]) said of a node for one replica holds for the next one, unless the node has changed; every change
-//! gives a node a new generation. So the answers are kept per node with its generation, for the few kinds of pods seen last.
-//! This is exact: nothing is reused that could have become different.
+//! gives a node a new generation, and so does every change of the pods that are promised to it. So the answers are kept per
+//! node with its generation, for the few kinds of pods seen last. This is exact: nothing is reused that could have become
+//! different.
 //!
 //! [`Filter::is_local`]: crate::framework::Filter::is_local
 //! [`Score::is_local`]: crate::framework::Score::is_local
@@ -20,19 +21,24 @@ const KINDS: usize = 8;
 /// Local scores remembered per node; profiles with more score without memory.
 pub const MAX_SCORES: usize = 6;
 
-/// What is remembered of a node.
+/// What filters said of a node.
 #[derive(Clone, Copy, Default)]
-struct Row {
-    /// The node's generation when it was judged; zero for never.
-    judged: u64,
-    /// The node's generation when it was scored; zero for never.
-    scored: u64,
+struct Judged {
+    /// The node's generation then; zero for never.
+    generation: u64,
     /// Zero for passing, otherwise one more than the position among the kind's rejections.
     verdict: u32,
+}
+
+/// What scores said of a node.
+#[derive(Clone, Copy, Default)]
+struct Scored {
+    /// The node's generation then; zero for never.
+    generation: u64,
     scores: [i32; MAX_SCORES],
 }
 
-/// What is remembered for one kind of pods.
+/// What is remembered for one kind of pods. Scans over all nodes look at verdicts only, so these lie apart.
 pub struct Kind {
     like: Arc<PodInfo>,
     /// How many filters the verdicts cover.
@@ -40,7 +46,11 @@ pub struct Kind {
     images_generation: u64,
     last_used: u64,
     rejections: Vec<Rejection>,
-    rows: Vec<Row>,
+    judged: Vec<Judged>,
+    scored: Vec<Scored>,
+    /// The verdicts with the pods that are promised to a node, for pods of one priority.
+    promised: Vec<Judged>,
+    promised_for: i32,
 }
 
 /// What is known of a node.
@@ -56,8 +66,17 @@ pub enum Known<'a> {
 impl Kind {
     /// What is known of a node of this generation.
     pub fn verdict(&self, node: NodeIdx, generation: u64) -> Known<'_> {
-        match self.rows.get(node.row()) {
-            Some(row) if row.judged == generation => match row.verdict.checked_sub(1) {
+        self.known(self.judged.get(node.row()), generation)
+    }
+
+    /// What is known of a node of this generation with the pods that are promised to it.
+    pub fn verdict_with_promised(&self, node: NodeIdx, generation: u64) -> Known<'_> {
+        self.known(self.promised.get(node.row()), generation)
+    }
+
+    fn known(&self, judged: Option<&Judged>, generation: u64) -> Known<'_> {
+        match judged {
+            Some(judged) if judged.generation == generation => match judged.verdict.checked_sub(1) {
                 None => Known::Pass,
                 Some(position) => Known::Reject(position as usize, &self.rejections[position as usize]),
             },
@@ -72,31 +91,48 @@ impl Kind {
 
     /// Remembers a verdict.
     pub fn judge(&mut self, node: NodeIdx, generation: u64, rejection: Option<&Rejection>) {
-        let verdict = match rejection {
-            None => 0,
-            Some(rejection) => {
-                let known = self.rejections.iter().position(|r| r == rejection);
-                let position = known.unwrap_or_else(|| {
-                    self.rejections.push(rejection.clone());
-                    self.rejections.len() - 1
-                });
-                position as u32 + 1
-            }
-        };
-        if let Some(row) = self.rows.get_mut(node.row()) {
-            (row.judged, row.verdict) = (generation, verdict);
+        let verdict = self.number(rejection);
+        if let Some(judged) = self.judged.get_mut(node.row()) {
+            *judged = Judged { generation, verdict };
         }
+    }
+
+    /// Makes ready for verdicts that count promised pods of at least this priority.
+    pub fn count_promised(&mut self, priority: i32) {
+        if self.promised_for != priority {
+            self.promised_for = priority;
+            self.promised.clear();
+        }
+        self.promised.resize(self.judged.len(), Judged::default());
+    }
+
+    /// Remembers a verdict with the pods that are promised to a node.
+    pub fn judge_with_promised(&mut self, node: NodeIdx, generation: u64, rejection: Option<&Rejection>) {
+        let verdict = self.number(rejection);
+        if let Some(judged) = self.promised.get_mut(node.row()) {
+            *judged = Judged { generation, verdict };
+        }
+    }
+
+    fn number(&mut self, rejection: Option<&Rejection>) -> u32 {
+        let Some(rejection) = rejection else { return 0 };
+        let known = self.rejections.iter().position(|r| r == rejection);
+        let position = known.unwrap_or_else(|| {
+            self.rejections.push(rejection.clone());
+            self.rejections.len() - 1
+        });
+        position as u32 + 1
     }
 
     /// The raw scores of a node of this generation.
     pub fn scores(&self, node: NodeIdx, generation: u64) -> Option<&[i32; MAX_SCORES]> {
-        self.rows.get(node.row()).filter(|row| row.scored == generation).map(|row| &row.scores)
+        self.scored.get(node.row()).filter(|scored| scored.generation == generation).map(|scored| &scored.scores)
     }
 
     /// Remembers raw scores.
     pub fn score(&mut self, node: NodeIdx, generation: u64, scores: [i32; MAX_SCORES]) {
-        if let Some(row) = self.rows.get_mut(node.row()) {
-            (row.scored, row.scores) = (generation, scores);
+        if let Some(scored) = self.scored.get_mut(node.row()) {
+            *scored = Scored { generation, scores };
         }
     }
 }
@@ -120,7 +156,10 @@ impl Equivalence {
                     images_generation: cluster.images_generation(),
                     last_used: 0,
                     rejections: Vec::new(),
-                    rows: Vec::new(),
+                    judged: Vec::new(),
+                    scored: Vec::new(),
+                    promised: Vec::new(),
+                    promised_for: pod.priority,
                 };
                 if self.kinds.len() < KINDS {
                     self.kinds.push(fresh);
@@ -134,10 +173,13 @@ impl Equivalence {
         kind.last_used = self.now;
         if kind.images_generation != cluster.images_generation() {
             kind.images_generation = cluster.images_generation();
-            kind.rows.clear();
+            kind.judged.clear();
+            kind.scored.clear();
+            kind.promised.clear();
             kind.rejections.clear();
         }
-        kind.rows.resize(cluster.rows(), Row::default());
+        kind.judged.resize(cluster.rows(), Judged::default());
+        kind.scored.resize(cluster.rows(), Scored::default());
         kind
     }
 }

@@ -73,6 +73,10 @@ impl NodeInfo {
         self.node = node;
     }
 
+    pub(crate) fn touch(&mut self, generation: u64) {
+        self.generation = generation;
+    }
+
     /// Places a pod. Public for what-if copies; the cluster model keeps its own nodes through its own methods.
     pub fn add_pod(&mut self, pod: Arc<PodInfo>, generation: u64) {
         self.account(&pod, 1);

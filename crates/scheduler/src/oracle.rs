@@ -7,13 +7,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, TopologySpreadConstraint};
 
 use crate::plugins::taints::{any_tolerates, is_repelled};
 use crate::pod::{AffinityTerm, PodInfo, SpreadConstraint};
 use crate::resources::Resources;
-use crate::selector::NodeFacts;
+use crate::selector::{Labels, NodeFacts};
 
+mod eviction;
+mod preemption;
 mod random;
 mod simulation;
 
@@ -42,6 +44,26 @@ struct World {
     nodes: Vec<Arc<Node>>,
     placed: Vec<(Arc<PodInfo>, String)>,
     claims: BTreeMap<String, Claim>,
+    /// The labels of namespaces.
+    namespaces: BTreeMap<String, Labels>,
+    /// Namespaces and selectors of services.
+    services: Vec<(String, Labels)>,
+    budgets: Vec<eviction::Budget>,
+    /// Pods without a node, and the node that each is promised.
+    promised: Vec<(Arc<PodInfo>, String)>,
+}
+
+/// A spread constraint as the pod wrote it. The labels that `matchLabelKeys` names are compared one by one.
+struct Spread {
+    written: SpreadConstraint,
+    keys: Labels,
+}
+
+impl Spread {
+    fn selects(&self, other: &PodInfo) -> bool {
+        self.written.selector.matches(other.labels())
+            && self.keys.iter().all(|(key, value)| other.labels().and_then(|l| l.get(key)) == Some(value))
+    }
 }
 
 fn label<'a>(node: &'a Node, key: &str) -> Option<&'a String> {
@@ -52,11 +74,50 @@ fn taints(node: &Node) -> &[k8s_openapi::api::core::v1::Taint] {
     node.spec.as_ref().and_then(|s| s.taints.as_deref()).unwrap_or_default()
 }
 
-fn selects(term: &AffinityTerm, pod: &PodInfo) -> bool {
-    term.matches(pod.namespace(), None, pod.labels())
-}
-
 impl World {
+    fn selects(&self, term: &AffinityTerm, pod: &PodInfo) -> bool {
+        let by_name = term.namespaces.iter().any(|n| n == pod.namespace());
+        let by_label = || term.namespace_selector.matches(self.namespaces.get(pod.namespace()));
+        (by_name || by_label()) && term.selector.matches(pod.labels())
+    }
+
+    /// The pod's constraints, or those of the cluster for pods that bring none and belong to services.
+    fn constraints(&self, pod: &PodInfo, hard: bool) -> Vec<Spread> {
+        let spec = pod.object().and_then(|pod| pod.spec.as_ref());
+        let written = spec.and_then(|s| s.topology_spread_constraints.clone()).unwrap_or_default();
+        let own_label = |key: &String| Some((key.clone(), pod.labels()?.get(key)?.clone()));
+        let read = |mut constraint: TopologySpreadConstraint| Spread {
+            keys: constraint.match_label_keys.take().iter().flatten().filter_map(own_label).collect(),
+            written: SpreadConstraint::parse(&constraint, None).expect("random selectors are valid"),
+        };
+        let all: Vec<Spread> = match written.is_empty() {
+            false => written.into_iter().map(read).collect(),
+            true => self.cluster_constraints(pod).into_iter().map(read).collect(),
+        };
+        all.into_iter().filter(|c| c.written.hard == hard).collect()
+    }
+
+    fn cluster_constraints(&self, pod: &PodInfo) -> Vec<TopologySpreadConstraint> {
+        let has = |selector: &Labels| selector.iter().all(|(k, v)| pod.labels().and_then(|l| l.get(k)) == Some(v));
+        let services =
+            self.services.iter().filter(|(namespace, selector)| namespace == pod.namespace() && has(selector));
+        let selected: Labels = services.flat_map(|(_, selector)| selector.clone()).collect();
+        if selected.is_empty() {
+            return Vec::new();
+        }
+        let constraint = |(key, max_skew): (&str, i32)| TopologySpreadConstraint {
+            label_selector: Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector {
+                match_labels: Some(selected.clone()),
+                match_expressions: None,
+            }),
+            max_skew,
+            topology_key: key.to_owned(),
+            when_unsatisfiable: "ScheduleAnyway".to_owned(),
+            ..Default::default()
+        };
+        [("kubernetes.io/hostname", 3), (random::ZONE, 5)].map(constraint).into()
+    }
+
     fn node(&self, name: &str) -> Option<&Arc<Node>> {
         self.nodes.iter().find(|n| n.name() == name)
     }
@@ -109,7 +170,7 @@ impl World {
         if !self.reaches_volumes(pod, node) {
             return Some("volumes");
         }
-        if pod.spread.iter().any(|c| c.hard) && !self.spreads(pod, node) {
+        if !self.spreads(pod, node) {
             return Some("spread");
         }
         (!self.keeps_company(pod, node)).then_some("company")
@@ -131,28 +192,28 @@ impl World {
             && !(constraint.honor_taints && is_repelled(taints(node), pod.tolerations()))
     }
 
-    fn matching(&self, constraint: &SpreadConstraint, pod: &PodInfo, node: &Node) -> i64 {
-        let counted = |p: &&Arc<PodInfo>| {
-            !p.is_terminating() && p.namespace() == pod.namespace() && constraint.selector.matches(p.labels())
-        };
+    fn matching(&self, constraint: &Spread, pod: &PodInfo, node: &Node) -> i64 {
+        let counted =
+            |p: &&Arc<PodInfo>| !p.is_terminating() && p.namespace() == pod.namespace() && constraint.selects(p);
         self.on(node).filter(counted).count() as i64
     }
 
     fn spreads(&self, pod: &PodInfo, node: &Node) -> bool {
-        let hard: Vec<_> = pod.spread.iter().filter(|c| c.hard).collect();
-        hard.iter().all(|c| {
+        let hard = self.constraints(pod, true);
+        hard.iter().all(|constraint| {
+            let c = &constraint.written;
             let Some(here) = label(node, &c.topology_key) else { return false };
             let mut domains: BTreeMap<&String, i64> = BTreeMap::new();
             for other in &self.nodes {
-                let has_all = hard.iter().all(|h| label(other, &h.topology_key).is_some());
+                let has_all = hard.iter().all(|h| label(other, &h.written.topology_key).is_some());
                 if has_all && Self::included(c, pod, other) {
                     let value = label(other, &c.topology_key).expect("it has all labels");
-                    *domains.entry(value).or_default() += self.matching(c, pod, other);
+                    *domains.entry(value).or_default() += self.matching(constraint, pod, other);
                 }
             }
             let too_few = (domains.len() as i32) < c.min_domains;
             let fewest = if too_few { 0 } else { domains.values().min().copied().unwrap_or(i64::from(i32::MAX)) };
-            let own = i64::from(c.selector.matches(pod.labels()));
+            let own = i64::from(constraint.selects(pod));
             domains.get(here).copied().unwrap_or(0) + own - fewest <= i64::from(c.max_skew)
         })
     }
@@ -162,13 +223,13 @@ impl World {
         // Placed pods that refuse the incoming one.
         for (placed, on) in self.all() {
             let refusals = placed.affinity.iter().flat_map(|a| &a.required_anti);
-            if refusals.into_iter().any(|t| selects(t, pod) && same(&t.topology_key, on)) {
+            if refusals.into_iter().any(|t| self.selects(t, pod) && same(&t.topology_key, on)) {
                 return false;
             }
         }
         let Some(affinity) = &pod.affinity else { return true };
         for term in &affinity.required_anti {
-            if self.all().any(|(placed, on)| selects(term, placed) && same(&term.topology_key, on)) {
+            if self.all().any(|(placed, on)| self.selects(term, placed) && same(&term.topology_key, on)) {
                 return false;
             }
         }
@@ -178,7 +239,7 @@ impl World {
         if affinity.required.iter().any(|t| label(node, &t.topology_key).is_none()) {
             return false;
         }
-        let wanted = |placed: &PodInfo| affinity.required.iter().all(|t| selects(t, placed));
+        let wanted = |placed: &PodInfo| affinity.required.iter().all(|t| self.selects(t, placed));
         let met = affinity.required.iter().all(|t| self.all().any(|(p, on)| wanted(p) && same(&t.topology_key, on)));
         let counts = |on: &Node| affinity.required.iter().any(|t| label(on, &t.topology_key).is_some());
         let none_anywhere = !self.all().any(|(p, on)| wanted(p) && counts(on));
@@ -269,11 +330,13 @@ impl World {
     }
 
     fn soft_spread(&self, pod: &PodInfo, nodes: &[&Arc<Node>]) -> Option<Vec<i64>> {
-        let soft: Vec<_> = pod.spread.iter().filter(|c| !c.hard).collect();
+        let soft = self.constraints(pod, false);
         if soft.is_empty() {
             return None;
         }
-        let has_all = |n: &Node| soft.iter().all(|c| label(n, &c.topology_key).is_some());
+        // The cluster's own constraints do not mind nodes without a zone.
+        let minds = !pod.spread.is_empty();
+        let has_all = |n: &Node| !minds || soft.iter().all(|c| label(n, &c.written.topology_key).is_some());
         let raw: Vec<Option<i64>> = nodes
             .iter()
             .map(|node| {
@@ -281,19 +344,21 @@ impl World {
                     return None;
                 }
                 let mut sum = 0.0;
-                for c in &soft {
-                    let here = label(node, &c.topology_key)?;
+                for constraint in &soft {
+                    let c = &constraint.written;
+                    let Some(here) = label(node, &c.topology_key) else { continue };
                     let hostname = c.topology_key == "kubernetes.io/hostname";
                     let candidates: Vec<_> = nodes.iter().filter(|n| has_all(n)).collect();
                     let (count, size) = if hostname {
-                        (self.matching(c, pod, node), candidates.len())
+                        (self.matching(constraint, pod, node), candidates.len())
                     } else {
+                        // Nodes without a zone are one zone more.
                         let values: std::collections::BTreeSet<_> =
                             candidates.iter().map(|n| label(n, &c.topology_key)).collect();
                         let domain =
                             self.nodes.iter().filter(|n| has_all(n) && label(n, &c.topology_key) == Some(here));
                         let counted = domain.filter(|n| Self::included(c, pod, n));
-                        (counted.map(|n| self.matching(c, pod, n)).sum(), values.len())
+                        (counted.map(|n| self.matching(constraint, pod, n)).sum(), values.len())
                     };
                     sum += count as f64 * ((size + 2) as f64).ln() + f64::from(c.max_skew - 1);
                 }
@@ -319,18 +384,24 @@ impl World {
                     pulls.push((term.topology_key.clone(), value.clone(), weight));
                 }
             };
-            for (weight, term) in pod.affinity.iter().flat_map(|a| &a.preferred).filter(|(_, t)| selects(t, placed)) {
+            for (weight, term) in
+                pod.affinity.iter().flat_map(|a| &a.preferred).filter(|(_, t)| self.selects(t, placed))
+            {
                 pull(term, i64::from(*weight));
             }
             for (weight, term) in
-                pod.affinity.iter().flat_map(|a| &a.preferred_anti).filter(|(_, t)| selects(t, placed))
+                pod.affinity.iter().flat_map(|a| &a.preferred_anti).filter(|(_, t)| self.selects(t, placed))
             {
                 pull(term, -i64::from(*weight));
             }
             let Some(theirs) = &placed.affinity else { continue };
-            theirs.required.iter().filter(|t| selects(t, pod)).for_each(|t| pull(t, 1));
-            theirs.preferred.iter().filter(|(_, t)| selects(t, pod)).for_each(|(w, t)| pull(t, i64::from(*w)));
-            theirs.preferred_anti.iter().filter(|(_, t)| selects(t, pod)).for_each(|(w, t)| pull(t, -i64::from(*w)));
+            theirs.required.iter().filter(|t| self.selects(t, pod)).for_each(|t| pull(t, 1));
+            theirs.preferred.iter().filter(|(_, t)| self.selects(t, pod)).for_each(|(w, t)| pull(t, i64::from(*w)));
+            theirs
+                .preferred_anti
+                .iter()
+                .filter(|(_, t)| self.selects(t, pod))
+                .for_each(|(w, t)| pull(t, -i64::from(*w)));
         }
         if !any {
             return None;
@@ -346,7 +417,7 @@ impl World {
 
     /// The legal nodes of the best score.
     fn best(&self, pod: &PodInfo) -> Vec<String> {
-        let legal: Vec<_> = self.nodes.iter().filter(|n| self.objection(pod, n).is_none()).collect();
+        let legal: Vec<_> = self.nodes.iter().filter(|n| self.is_open(pod, n)).collect();
         let scores = self.scores(pod, &legal);
         let best = scores.iter().copied().max().unwrap_or(0);
         let chosen = legal.iter().zip(&scores).filter(|(_, s)| **s == best || legal.len() == 1);

@@ -248,6 +248,12 @@ impl Algorithm {
         let (front, back) = nodes.split_at(start);
         let (local, all) = (profile.split_filters(&self.state), profile.filter.len());
         let kind = self.equivalence.kind(pod, local, cluster);
+        let promises = Promises::to(world, &self.state, pod);
+        if promises == Promises::Remembered {
+            kind.count_promised(pod.priority);
+        }
+        // Its own promise does not count for the pod, so what others found there is nothing for it.
+        let own = world.nominator.node_of(pod.uid()).and_then(|name| cluster.node_named(name)).map(NodeInfo::idx);
         self.alike.clear();
         for reached in &mut self.reached {
             reached.clear();
@@ -266,10 +272,7 @@ impl Algorithm {
                 Known::Pass => {}
                 Known::Reject(number, rejection) => {
                     self.diagnosis.nodes.push((*idx, rejection.code));
-                    if self.alike.len() <= number {
-                        self.alike.resize(number + 1, 0);
-                    }
-                    self.alike[number] += 1;
+                    count(&mut self.alike, number);
                     continue;
                 }
                 Known::Nothing => {
@@ -300,8 +303,27 @@ impl Algorithm {
                 verdict = profile.run_some_filters(local..all, &self.state, pod, cluster.node(*idx), cluster);
                 self.reached[1][profile.reached(local..all, &verdict)] += 1;
             }
-            if verdict.is_pass() && !world.nominator.is_empty() {
-                verdict = filter_with_promised(world, &self.state, pod, cluster.node(*idx));
+            if verdict.is_pass() && promises != Promises::None {
+                let remembers = promises == Promises::Remembered && own != Some(*idx);
+                let known = if remembers { kind.verdict_with_promised(*idx, generation) } else { Known::Nothing };
+                match known {
+                    Known::Pass => {}
+                    Known::Reject(number, rejection) => {
+                        self.diagnosis.nodes.push((*idx, rejection.code));
+                        count(&mut self.alike, number);
+                        continue;
+                    }
+                    Known::Nothing => {
+                        verdict = filter_with_promised(world, &self.state, pod, cluster.node(*idx));
+                        match &verdict {
+                            Verdict::Pass if remembers => kind.judge_with_promised(*idx, generation, None),
+                            Verdict::Reject(rejection) if remembers && rejection.is_rejection() => {
+                                kind.judge_with_promised(*idx, generation, Some(rejection));
+                            }
+                            _ => {}
+                        }
+                    }
+                }
             }
             match verdict {
                 Verdict::Pass => self.feasible.push(*idx),
@@ -448,6 +470,38 @@ impl Algorithm {
         }
         self.feasible[best]
     }
+}
+
+/// What the promises to other pods mean for a cycle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Promises {
+    /// There are none.
+    None,
+    /// What they come to on a node depends on that node alone, and is remembered.
+    Remembered,
+    /// What they come to must be looked at each time.
+    Looked,
+}
+
+impl Promises {
+    fn to(world: World<'_>, state: &CycleState, pod: &PodInfo) -> Self {
+        let nominator = world.nominator;
+        if nominator.is_empty() || (nominator.len() == 1 && nominator.node_of(pod.uid()).is_some()) {
+            Self::None
+        } else if world.profile.is_local(state) {
+            Self::Remembered
+        } else {
+            Self::Looked
+        }
+    }
+}
+
+/// Counts one more of this number.
+pub(crate) fn count(counts: &mut Vec<usize>, number: usize) {
+    if counts.len() <= number {
+        counts.resize(number + 1, 0);
+    }
+    counts[number] += 1;
 }
 
 /// Filters a node as it is and as it would be with the pods that are promised to it.

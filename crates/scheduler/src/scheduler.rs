@@ -327,6 +327,9 @@ impl Scheduler {
             self.queue.done(info.uid());
             return true;
         }
+        for node in self.queue.nominator.take_changed() {
+            self.cluster.touch(&node);
+        }
         self.cluster.prepare(&info);
         let world = World {
             cluster: &self.cluster,
@@ -429,6 +432,12 @@ impl Scheduler {
         note: String,
     ) {
         self.effects.push(Effect::Record(PodEvent { pod: pod.clone(), related, warning, reason, action, note }));
+    }
+
+    /// The nominated pods, each with its node.
+    #[cfg(test)]
+    pub(crate) fn nominated(&self) -> Vec<(Arc<PodInfo>, String)> {
+        self.queue.nominator.all()
     }
 
     /// Checks what must always hold; for tests.

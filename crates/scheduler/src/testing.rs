@@ -353,6 +353,19 @@ impl PodBuilder {
         self
     }
 
+    /// Changes the last required anti-affinity term.
+    pub fn last_anti_affinity(mut self, change: impl FnOnce(&mut PodAffinityTerm)) -> Self {
+        let terms = self
+            .affinity()
+            .pod_anti_affinity
+            .as_mut()
+            .and_then(|a| a.required_during_scheduling_ignored_during_execution.as_mut());
+        if let Some(term) = terms.and_then(|t| t.last_mut()) {
+            change(term);
+        }
+        self
+    }
+
     /// With a spread constraint over pods of a label.
     pub fn spread(mut self, max_skew: i32, topology_key: &str, when: &str, key: &str, value: &str) -> Self {
         self.spec().topology_spread_constraints.get_or_insert_default().push(TopologySpreadConstraint {

@@ -185,6 +185,11 @@ impl Profile {
         self.filter.iter().position(|at| !is_shared(at)).unwrap_or(self.filter.len())
     }
 
+    /// Whether every filter that has something to do looks at nothing but the pod's own spec and the node.
+    pub fn is_local(&self, state: &CycleState) -> bool {
+        self.split_filters(state) == self.filter.len() && !self.follows_pods(state)
+    }
+
     /// Runs a part of the filters until one rejects.
     pub fn run_some_filters(
         &self,

@@ -13,7 +13,7 @@ use rand::Rng;
 
 use crate::cluster::Cluster;
 use crate::config::DefaultPreemptionArgs;
-use crate::extender::VictimsByNode;
+use crate::extender::{Extender, VictimsByNode};
 use crate::framework::{
     Action, ClusterEvent, Code, CycleState, Diagnosis, Hint, Interest, Plugin, Points, PostFilter, PostFilterOutcome,
     PostFilterResult, PreEnqueue, Rejection, Resource, Verdict,
@@ -21,7 +21,7 @@ use crate::framework::{
 use crate::node::{NodeIdx, NodeInfo};
 use crate::pod::PodInfo;
 use crate::preemption::Preempting;
-use crate::schedule::{Attempt, World, filter_with_nominated};
+use crate::schedule::{Attempt, World, count, filter_with_nominated};
 use crate::selector::LabelSelector;
 use memory::{Memory, Outcome};
 
@@ -33,12 +33,23 @@ pub struct DefaultPreemption {
     args: DefaultPreemptionArgs,
     preempting: Arc<Preempting>,
     memory: Mutex<Memory>,
+    scratch: Mutex<Scratch>,
+}
+
+/// Buffers that outlive an attempt.
+#[derive(Default)]
+struct Scratch {
+    /// The nodes where evictions may help.
+    potential: Vec<NodeIdx>,
+    /// How often each reason was met.
+    alike: Vec<usize>,
+    diagnosis: Diagnosis,
 }
 
 impl DefaultPreemption {
     /// With these arguments; `preempting` says which evictions are under way.
     pub fn new(args: DefaultPreemptionArgs, preempting: Arc<Preempting>) -> Self {
-        Self { args, preempting, memory: Mutex::default() }
+        Self { args, preempting, memory: Mutex::default(), scratch: Mutex::default() }
     }
 
     fn candidates_wanted(&self, nodes: usize) -> usize {
@@ -133,18 +144,13 @@ impl PostFilter for DefaultPreemption {
         if let Err(why) = is_eligible(attempt) {
             return refuse(why, None);
         }
-        let all_nodes = attempt.world.cluster.order().len();
-        let (candidates, mut diagnosis) = self.find_candidates(attempt);
-        if candidates.is_empty() {
-            diagnosis.exclude_rest(Rejection::unresolvable("Preemption is not helpful for scheduling"));
-            let clear = PostFilterResult { nominate: String::new(), victims: Vec::new() };
-            return refuse(&diagnosis.message(all_nodes), Some(clear));
-        }
-        let candidates = match ask_extenders(attempt, candidates) {
-            Ok(candidates) => candidates,
-            Err(why) => return refuse(&why, None),
+        let best = match self.find_candidate(attempt) {
+            Ok(best) => best,
+            Err(NoCandidate::Unhelpful(why)) => {
+                return refuse(&why, Some(PostFilterResult { nominate: String::new(), victims: Vec::new() }));
+            }
+            Err(NoCandidate::Extender(why)) => return refuse(&why, None),
         };
-        let Some(best) = pick(candidates) else { return refuse("no candidate node for preemption", None) };
         let node = attempt.world.cluster.node(best.node).name().to_owned();
         let message = format!(
             "preemption: found a potential placement for pod on node {node}, preempting {} victims",
@@ -184,37 +190,71 @@ fn is_leaving_by_preemption(pod: &PodInfo) -> bool {
             .is_some_and(|c| c.status == "True" && c.reason.as_deref() == Some("PreemptionByScheduler"))
 }
 
+/// Why there is nobody to evict.
+enum NoCandidate {
+    /// No evictions from any node would help.
+    Unhelpful(String),
+    /// An extender failed, or left none.
+    Extender(String),
+}
+
 impl DefaultPreemption {
-    fn find_candidates(&self, attempt: &mut Attempt<'_>) -> (Vec<Candidate>, Diagnosis) {
-        let mut diagnosis = Diagnosis::default();
-        let nodes = &attempt.diagnosis.nodes;
-        let potential: Vec<_> =
-            nodes.iter().filter(|(_, code)| *code == Code::Unschedulable).map(|(idx, _)| *idx).collect();
-        if potential.is_empty() {
-            return (Vec::new(), diagnosis);
-        }
+    /// The node where evictions hurt least, among as many as the arguments want. The first among equals.
+    fn find_candidate(&self, attempt: &mut Attempt<'_>) -> Result<Candidate, NoCandidate> {
         let world = attempt.world;
         let mut memory = self.memory.lock();
+        let mut scratch = self.scratch.lock();
+        let Scratch { potential, alike, diagnosis } = &mut *scratch;
+        potential.clear();
+        alike.clear();
+        diagnosis.clear();
+        let nodes = attempt.diagnosis.nodes.iter();
+        potential.extend(nodes.filter(|(_, code)| *code == Code::Unschedulable).map(|(idx, _)| *idx));
         let mut remembered = memory.of(attempt);
-        let offset = attempt.rng.random_range(0..potential.len());
         let wanted = self.candidates_wanted(potential.len());
-        let (mut candidates, mut violating) = (Vec::new(), Vec::new());
+        let offset = if potential.is_empty() { 0 } else { attempt.rng.random_range(0..potential.len()) };
         let (front, back) = potential.split_at(offset);
+        let asks = asked_extenders(attempt).next().is_some();
+        let (mut all, mut best): (Vec<Candidate>, Option<(Harm, Candidate)>) = (Vec::new(), None);
+        let (mut found, mut harmless) = (0, 0);
         for &node in back.iter().chain(front) {
             let outcome = remembered.outcome(node, |budgets| {
                 select_victims(world, attempt.state, attempt.pod, world.cluster.node(node), budgets)
             });
             match outcome {
-                Outcome::Helps(victims) if victims.harm.violations == 0 => candidates.push(Candidate { node, victims }),
-                Outcome::Helps(victims) => violating.push(Candidate { node, victims }),
-                Outcome::Rejected(rejection) => diagnosis.reject_node(node, &rejection),
+                Outcome::Helps(harm, victims) => {
+                    found += 1;
+                    harmless += usize::from(harm.violations == 0);
+                    if asks {
+                        all.push(Candidate { node, victims: victims.clone() });
+                    } else if best.as_ref().is_none_or(|(least, _)| harm < least) {
+                        best = Some((*harm, Candidate { node, victims: victims.clone() }));
+                    }
+                }
+                &Outcome::Rejected(number) => {
+                    diagnosis.nodes.push((node, remembered.rejection(number).code));
+                    count(alike, number);
+                }
             }
-            if !candidates.is_empty() && candidates.len() + violating.len() >= wanted {
+            if harmless > 0 && found >= wanted {
                 break;
             }
         }
-        candidates.append(&mut violating);
-        (candidates, diagnosis)
+        if found == 0 {
+            for (number, count) in alike.iter().enumerate().filter(|(_, count)| **count > 0) {
+                diagnosis.reject_alike(remembered.rejection(number), *count);
+            }
+            diagnosis.exclude_rest(Rejection::unresolvable("Preemption is not helpful for scheduling"));
+            return Err(NoCandidate::Unhelpful(diagnosis.message(world.cluster.order().len())));
+        }
+        if asks {
+            // Those that break no budget come first, as extenders may keep the order.
+            all.sort_by_key(|candidate| candidate.victims.harm.violations > 0);
+            let narrowed = ask_extenders(attempt, all).map_err(NoCandidate::Extender)?;
+            best = narrowed.into_iter().map(|c| (c.victims.harm, c)).min_by_key(|(harm, _)| *harm);
+        }
+        let none = || NoCandidate::Extender("no candidate node for preemption".to_owned());
+        best.map(|(_, candidate)| candidate).ok_or_else(none)
     }
 }
 
@@ -305,11 +345,6 @@ fn started(pod: &PodInfo) -> i128 {
     pod.started().map_or(i128::MAX, |t| t.as_nanosecond())
 }
 
-/// The node where evictions hurt least.
-fn pick(candidates: Vec<Candidate>) -> Option<Candidate> {
-    candidates.into_iter().min_by_key(|candidate| candidate.victims.harm)
-}
-
 /// Disruption budgets, parsed.
 #[derive(Default)]
 struct Budgets(Vec<(Arc<PodDisruptionBudget>, LabelSelector)>);
@@ -349,20 +384,21 @@ impl Budgets {
     }
 }
 
+/// The extenders that have a say in evictions for this pod.
+fn asked_extenders<'a>(attempt: &Attempt<'a>) -> impl Iterator<Item = &'a Arc<dyn Extender>> {
+    let pod = attempt.pod;
+    attempt.world.extenders.iter().filter(move |e| e.preempts() && e.is_interested(pod))
+}
+
 /// Lets extenders narrow the candidates.
 fn ask_extenders(attempt: &Attempt<'_>, candidates: Vec<Candidate>) -> Result<Vec<Candidate>, String> {
     let cluster = attempt.world.cluster;
-    let mut extenders =
-        attempt.world.extenders.iter().filter(|e| e.preempts() && e.is_interested(attempt.pod)).peekable();
-    if extenders.peek().is_none() {
-        return Ok(candidates);
-    }
     let named = candidates.into_iter().map(|c| {
         let Victims { pods, harm } = &*c.victims;
         (cluster.node(c.node).name().to_owned(), pods.clone(), harm.violations)
     });
     let mut victims: VictimsByNode = named.collect();
-    for extender in extenders {
+    for extender in asked_extenders(attempt) {
         let mut narrowed = match extender.preempt(attempt.pod, victims.clone()) {
             Ok(narrowed) => narrowed,
             Err(error) if extender.is_ignorable() => {

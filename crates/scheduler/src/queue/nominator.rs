@@ -1,11 +1,11 @@
 //! Pods that are promised a node where others are being evicted for them.
 //!
 //! A nominated pod takes no room, but filters count it for every pod of no higher priority, so that the room made for
-//! it is not given away.
+//! it is not given away. So a nomination is a change of its node as well: [`Nominator::take_changed`] says of which.
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::pod::PodInfo;
 
@@ -21,16 +21,9 @@ pub enum Nomination {
 /// The nominated pods by node.
 #[derive(Debug, Default)]
 pub struct Nominator {
-    by_node: FxHashMap<String, Promised>,
+    by_node: FxHashMap<String, Vec<Arc<PodInfo>>>,
     node_of: FxHashMap<Arc<str>, String>,
-    changes: u64,
-}
-
-/// The pods nominated to a node.
-#[derive(Debug, Default)]
-struct Promised {
-    pods: Vec<Arc<PodInfo>>,
-    version: u64,
+    changed: FxHashSet<String>,
 }
 
 impl Nominator {
@@ -39,14 +32,25 @@ impl Nominator {
         self.by_node.is_empty()
     }
 
-    /// The pods nominated to a node.
-    pub fn on(&self, node: &str) -> &[Arc<PodInfo>] {
-        self.by_node.get(node).map_or(&[], |promised| promised.pods.as_slice())
+    /// How many pods are nominated.
+    pub fn len(&self) -> usize {
+        self.node_of.len()
     }
 
-    /// Changes with the pods nominated to a node; zero while there are none.
-    pub fn version(&self, node: &str) -> u64 {
-        self.by_node.get(node).map_or(0, |promised| promised.version)
+    /// The pods nominated to a node.
+    pub fn on(&self, node: &str) -> &[Arc<PodInfo>] {
+        self.by_node.get(node).map_or(&[], Vec::as_slice)
+    }
+
+    /// All nominated pods, each with its node.
+    #[cfg(test)]
+    pub fn all(&self) -> Vec<(Arc<PodInfo>, String)> {
+        self.by_node.iter().flat_map(|(node, pods)| pods.iter().map(|p| (p.clone(), node.clone()))).collect()
+    }
+
+    /// The nodes whose nominations have changed since this was last asked.
+    pub fn take_changed(&mut self) -> impl Iterator<Item = String> + '_ {
+        self.changed.drain()
     }
 
     /// The node that a pod is nominated to.
@@ -63,10 +67,8 @@ impl Nominator {
         };
         if !node.is_empty() {
             self.node_of.insert(pod.uid().clone(), node.to_owned());
-            self.changes += 1;
-            let promised = self.by_node.entry(node.to_owned()).or_default();
-            promised.pods.push(pod.clone());
-            promised.version = self.changes;
+            self.changed.insert(node.to_owned());
+            self.by_node.entry(node.to_owned()).or_default().push(pod.clone());
         }
     }
 
@@ -84,13 +86,12 @@ impl Nominator {
     /// Forgets the nomination of a pod.
     pub fn remove(&mut self, uid: &str) {
         let Some(node) = self.node_of.remove(uid) else { return };
-        self.changes += 1;
-        if let Some(promised) = self.by_node.get_mut(&node) {
-            promised.pods.retain(|p| &**p.uid() != uid);
-            promised.version = self.changes;
-            if promised.pods.is_empty() {
+        if let Some(pods) = self.by_node.get_mut(&node) {
+            pods.retain(|p| &**p.uid() != uid);
+            if pods.is_empty() {
                 self.by_node.remove(&node);
             }
         }
+        self.changed.insert(node);
     }
 }

@@ -2,12 +2,12 @@
 //!
 //! Preemptors come in groups: replicas of one workload, each looking at the same nodes. The victims on a node depend on the
 //! pod's needs and priority, on the node, on the pods promised to it and on the disruption budgets, provided that every
-//! filter that has something to say looks at nothing else. Then the outcome for one replica holds for the next; otherwise
-//! nothing is remembered. This is exact.
+//! filter that has something to say looks at nothing else. Then the outcome for one replica holds for the next, as long as
+//! the node keeps its generation; otherwise nothing is remembered. This is exact.
 
 use std::sync::Arc;
 
-use super::{Budgets, Victims};
+use super::{Budgets, Harm, Victims};
 use crate::framework::Rejection;
 use crate::node::NodeIdx;
 use crate::pod::PodInfo;
@@ -17,32 +17,35 @@ use crate::schedule::{Attempt, World};
 const KINDS: usize = 4;
 
 /// What evictions from a node come to.
-#[derive(Clone)]
+#[derive(Debug)]
 pub(super) enum Outcome {
-    /// The pod would fit.
-    Helps(Arc<Victims>),
-    /// It would not.
-    Rejected(Rejection),
+    /// The pod would fit. The harm once more, so that comparing nodes follows no pointer.
+    Helps(Harm, Arc<Victims>),
+    /// It would not, for the reason of this number.
+    Rejected(usize),
 }
 
-/// What an outcome depends on.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-struct Version {
-    node: u64,
-    promised: u64,
+struct Row {
+    /// The node's generation when it was tried.
+    generation: u64,
+    outcome: Outcome,
 }
 
+/// What is remembered for one kind of pods.
 struct Kind {
     like: Arc<PodInfo>,
     filters: usize,
     last_used: u64,
-    rows: Vec<Option<(Version, Outcome)>>,
+    rows: Vec<Option<Row>>,
+    rejections: Vec<Rejection>,
 }
 
 /// What is remembered.
 #[derive(Default)]
 pub(super) struct Memory {
     kinds: Vec<Kind>,
+    /// Stands in for a kind where nothing may be remembered.
+    rejections: Vec<Rejection>,
     budgets: Budgets,
     budgets_generation: u64,
     now: u64,
@@ -51,10 +54,13 @@ pub(super) struct Memory {
 /// What is remembered for one attempt.
 pub(super) struct Remembered<'a> {
     world: World<'a>,
-    rows: Option<&'a mut Vec<Option<(Version, Outcome)>>>,
+    rows: Option<&'a mut [Option<Row>]>,
+    rejections: &'a mut Vec<Rejection>,
     budgets: &'a Budgets,
     /// Where the pod itself is promised room, which does not count for it.
     own: Option<NodeIdx>,
+    /// What is not remembered.
+    passing: Option<Row>,
 }
 
 impl Memory {
@@ -67,25 +73,25 @@ impl Memory {
             self.budgets = Budgets::of(world.cluster);
             self.kinds.clear();
         }
-        let filters = world.profile.split_filters(attempt.state);
-        let is_local = filters == world.profile.filter.len() && !world.profile.follows_pods(attempt.state);
-        let rows = is_local.then(|| rows(&mut self.kinds, &mut self.now, pod, filters, world.cluster.rows()));
         let own = world.nominator.node_of(pod.uid()).and_then(|name| world.cluster.node_named(name));
-        Remembered { world, rows, budgets: &self.budgets, own: own.map(|node| node.idx()) }
+        let own = own.map(|node| node.idx());
+        if !world.profile.is_local(attempt.state) {
+            self.rejections.clear();
+            let (rejections, budgets) = (&mut self.rejections, &self.budgets);
+            return Remembered { world, rows: None, rejections, budgets, own, passing: None };
+        }
+        let kind = kind(&mut self.kinds, &mut self.now, pod, world.profile.split_filters(attempt.state));
+        kind.rows.resize_with(world.cluster.rows(), || None);
+        let (rows, rejections) = (Some(kind.rows.as_mut_slice()), &mut kind.rejections);
+        Remembered { world, rows, rejections, budgets: &self.budgets, own, passing: None }
     }
 }
 
-fn rows<'a>(
-    kinds: &'a mut Vec<Kind>,
-    now: &mut u64,
-    pod: &Arc<PodInfo>,
-    filters: usize,
-    count: usize,
-) -> &'a mut Vec<Option<(Version, Outcome)>> {
+fn kind<'a>(kinds: &'a mut Vec<Kind>, now: &mut u64, pod: &Arc<PodInfo>, filters: usize) -> &'a mut Kind {
     *now += 1;
     let is_like = |k: &Kind| k.filters == filters && k.like.priority == pod.priority && k.like.has_same_needs(pod);
     let position = kinds.iter().position(is_like).unwrap_or_else(|| {
-        let fresh = Kind { like: pod.clone(), filters, last_used: 0, rows: Vec::new() };
+        let fresh = Kind { like: pod.clone(), filters, last_used: 0, rows: Vec::new(), rejections: Vec::new() };
         if kinds.len() < KINDS {
             kinds.push(fresh);
             return kinds.len() - 1;
@@ -94,10 +100,8 @@ fn rows<'a>(
         kinds[oldest] = fresh;
         oldest
     });
-    let kind = &mut kinds[position];
-    kind.last_used = *now;
-    kind.rows.resize(count, None);
-    &mut kind.rows
+    kinds[position].last_used = *now;
+    &mut kinds[position]
 }
 
 impl Remembered<'_> {
@@ -106,26 +110,37 @@ impl Remembered<'_> {
         &mut self,
         node: NodeIdx,
         find_out: impl FnOnce(&Budgets) -> Result<Victims, Rejection>,
-    ) -> Outcome {
-        let (cluster, nominator) = (self.world.cluster, self.world.nominator);
-        let promised = if nominator.is_empty() { 0 } else { nominator.version(cluster.node(node).name()) };
-        let version = Version { node: cluster.generations()[node.row()], promised };
+    ) -> &Outcome {
+        let generation = self.world.cluster.generations()[node.row()];
         let row = match &mut self.rows {
-            Some(rows) if self.own != Some(node) => rows.get_mut(node.row()),
-            _ => None,
+            Some(rows) if self.own != Some(node) => &mut rows[node.row()],
+            _ => {
+                self.passing = None;
+                &mut self.passing
+            }
         };
-        if let Some(Some((known, outcome))) = &row
-            && *known == version
-        {
-            return outcome.clone();
+        if row.as_ref().is_some_and(|known| known.generation != generation) {
+            *row = None;
         }
-        let outcome = match find_out(self.budgets) {
-            Ok(victims) => Outcome::Helps(Arc::new(victims)),
-            Err(rejection) => Outcome::Rejected(rejection),
+        let (budgets, rejections) = (self.budgets, &mut self.rejections);
+        let fresh = || {
+            let outcome = match find_out(budgets) {
+                Ok(victims) => Outcome::Helps(victims.harm, Arc::new(victims)),
+                Err(rejection) => {
+                    let known = rejections.iter().position(|r| *r == rejection);
+                    Outcome::Rejected(known.unwrap_or_else(|| {
+                        rejections.push(rejection);
+                        rejections.len() - 1
+                    }))
+                }
+            };
+            Row { generation, outcome }
         };
-        if let Some(row) = row {
-            *row = Some((version, outcome.clone()));
-        }
-        outcome
+        &row.get_or_insert_with(fresh).outcome
+    }
+
+    /// A reason by its number.
+    pub(super) fn rejection(&self, number: usize) -> &Rejection {
+        &self.rejections[number]
     }
 }

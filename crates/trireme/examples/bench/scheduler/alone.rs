@@ -14,9 +14,11 @@ use serde_json::Value;
 use super::workload::{self, WORKLOADS};
 use crate::report::{Line, resident_megabytes};
 
-/// Every workload once, the large one for memory too.
-pub fn all() {
-    for workload in WORKLOADS {
+/// The named workloads or all of them, the large one for memory too.
+pub fn all(named: &[String]) {
+    let is_named =
+        |name: &str| named.is_empty() || named.iter().any(|n| n == "alone" || n.strip_prefix("alone_") == Some(name));
+    for workload in WORKLOADS.iter().filter(|w| is_named(w.name)) {
         let line = run(workload.name, workload.nodes, workload.pods, (workload.init)(workload.nodes), workload.pod);
         match workload.name {
             "plain" => line.at_least("per_second", 20_000.0),
