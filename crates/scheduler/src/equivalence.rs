@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use crate::cluster::Cluster;
-use crate::framework::Rejection;
+use crate::framework::{Code, Rejection};
 use crate::node::NodeIdx;
 use crate::pod::PodInfo;
 
@@ -22,7 +22,7 @@ const KINDS: usize = 8;
 pub const MAX_SCORES: usize = 6;
 
 /// What filters said of a node.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct Judged {
     /// The node's generation then; zero for never.
     generation: u64,
@@ -46,6 +46,8 @@ pub struct Kind {
     images_generation: u64,
     last_used: u64,
     rejections: Vec<Rejection>,
+    /// How final each of them is.
+    codes: Vec<Code>,
     judged: Vec<Judged>,
     scored: Vec<Scored>,
     /// The verdicts with the pods that are promised to a node, for pods of one priority.
@@ -53,35 +55,46 @@ pub struct Kind {
     promised_for: i32,
 }
 
-/// What is known of a node.
-pub enum Known<'a> {
-    /// It passes.
-    Pass,
-    /// It is rejected, as the one of this number was.
-    Reject(usize, &'a Rejection),
-    /// It has not been judged, or has changed since.
-    Nothing,
-}
-
 impl Kind {
-    /// What is known of a node of this generation.
-    pub fn verdict(&self, node: NodeIdx, generation: u64) -> Known<'_> {
-        self.known(self.judged.get(node.row()), generation)
+    /// Whether a node of this generation is known to pass.
+    pub fn passes(&self, node: NodeIdx, generation: u64) -> bool {
+        self.judged.get(node.row()).is_some_and(|judged| *judged == Judged { generation, verdict: 0 })
     }
 
-    /// What is known of a node of this generation with the pods that are promised to it.
-    pub fn verdict_with_promised(&self, node: NodeIdx, generation: u64) -> Known<'_> {
-        self.known(self.promised.get(node.row()), generation)
+    /// Whether a node of this generation is known to pass with the pods that are promised to it.
+    pub fn passes_with_promised(&self, node: NodeIdx, generation: u64) -> bool {
+        self.promised.get(node.row()).is_some_and(|judged| *judged == Judged { generation, verdict: 0 })
     }
 
-    fn known(&self, judged: Option<&Judged>, generation: u64) -> Known<'_> {
-        match judged {
-            Some(judged) if judged.generation == generation => match judged.verdict.checked_sub(1) {
-                None => Known::Pass,
-                Some(position) => Known::Reject(position as usize, &self.rejections[position as usize]),
-            },
-            _ => Known::Nothing,
+    /// Passes over the nodes at the beginning of a list that are known to be rejected, noting each; how many these are. Where
+    /// everything is full that is all nodes, so this loop does nothing else. `promised` is the node whose promises must be
+    /// looked at anew, if promises count at all.
+    pub fn pass_over(
+        &self,
+        nodes: &[NodeIdx],
+        generations: &[u64],
+        promised: Option<Option<NodeIdx>>,
+        rejected: &mut Vec<(NodeIdx, Code)>,
+        alike: &mut Vec<usize>,
+    ) -> usize {
+        alike.resize(self.rejections.len().max(alike.len()), 0);
+        for (position, node) in nodes.iter().enumerate() {
+            let (row, generation) = (node.row(), generations[node.row()]);
+            let judged = self.judged[row];
+            let mut verdict = judged.verdict;
+            if judged.generation != generation {
+                return position;
+            }
+            if verdict == 0 {
+                // Those without promises are for the caller to look at.
+                let known = promised.filter(|own| *own != Some(*node)).map(|_| self.promised[row]);
+                verdict = known.filter(|known| known.generation == generation).map_or(0, |known| known.verdict);
+            }
+            let Some(number) = (verdict as usize).checked_sub(1) else { return position };
+            rejected.push((*node, self.codes[number]));
+            alike[number] += 1;
         }
+        nodes.len()
     }
 
     /// A rejection by its number.
@@ -119,6 +132,7 @@ impl Kind {
         let known = self.rejections.iter().position(|r| r == rejection);
         let position = known.unwrap_or_else(|| {
             self.rejections.push(rejection.clone());
+            self.codes.push(rejection.code);
             self.rejections.len() - 1
         });
         position as u32 + 1
@@ -156,6 +170,7 @@ impl Equivalence {
                     images_generation: cluster.images_generation(),
                     last_used: 0,
                     rejections: Vec::new(),
+                    codes: Vec::new(),
                     judged: Vec::new(),
                     scored: Vec::new(),
                     promised: Vec::new(),
@@ -177,6 +192,7 @@ impl Equivalence {
             kind.scored.clear();
             kind.promised.clear();
             kind.rejections.clear();
+            kind.codes.clear();
         }
         kind.judged.resize(cluster.rows(), Judged::default());
         kind.scored.resize(cluster.rows(), Scored::default());

@@ -25,6 +25,7 @@ use crate::config::{Configuration, ProfileConfig};
 use crate::effects::Doer;
 use crate::extender::Extender;
 use crate::inbox::{Inbox, Message};
+use crate::metrics::resources;
 use crate::objects::Object;
 use crate::pod::PodInfo;
 use crate::registry::{Registry, RegistryError};
@@ -89,7 +90,8 @@ pub async fn run_with(config: Config, informers: &Informers, shutdown: Cancellat
     let inbox = Arc::new(Inbox::default());
     // Only extenders are sent whole pods and nodes.
     let whole = !config.configuration.extenders.is_empty();
-    let claims = observe(informers, &inbox, whole).await;
+    let (claims, pods) = observe(informers, &inbox, whole).await;
+    let _shown = resources::Known::show(pods);
     config.synced.store(true, Ordering::Release);
     let api = Arc::new(Live {
         client: informers.client().clone(),
@@ -171,7 +173,7 @@ fn work(scheduler: &mut Scheduler, inbox: &Inbox, effects: &mpsc::Sender<Effect>
 
 /// Connects the informers to the inbox and waits until all of them are complete. Pods come last: a pod scheduled before
 /// its node is known would be reported unschedulable for no reason.
-async fn observe(informers: &Informers, inbox: &Arc<Inbox>, whole: bool) -> Claims {
+async fn observe(informers: &Informers, inbox: &Arc<Inbox>, whole: bool) -> (Claims, Informer<PodInfo>) {
     macro_rules! observe {
         ($informer:expr, $variant:ident) => {{
             let informer = $informer;
@@ -196,8 +198,8 @@ async fn observe(informers: &Informers, inbox: &Arc<Inbox>, whole: bool) -> Clai
     let claim_informer = observe!(informers.of::<PersistentVolumeClaim>(), PersistentVolumeClaim);
     claim_informer.subscribe(move |_| changed.send_modify(|count| *count += 1));
     observe!(informers.spawn(Nodes::new(informers.client().clone(), whole)), Node);
-    observe!(informers.spawn(Pods::new(informers.client().clone(), whole)), Pod);
-    Claims { informer: claim_informer, changed: claims }
+    let pods = observe!(informers.spawn(Pods::new(informers.client().clone(), whole)), Pod);
+    (Claims { informer: claim_informer, changed: claims }, pods)
 }
 
 fn subscribe<K: Cached>(informer: &Informer<K>, inbox: &Arc<Inbox>, wrap: fn(Arc<K>) -> Object) {

@@ -124,6 +124,12 @@ impl PodInfo {
         Self { node_name: Some(node.into()), ..self.clone() }
     }
 
+    /// The pod as the API has it once it is nominated to a node, in this version.
+    pub fn nominated_to(&self, node: &str, version: &str) -> Self {
+        let meta = ObjectMeta { resource_version: Some(version.to_owned()), ..self.meta.clone() };
+        Self { nominated_node: (!node.is_empty()).then(|| node.into()), meta, ..self.clone() }
+    }
+
     /// What the pod has in common with its replicas.
     pub fn shape(&self) -> &Arc<Shape> {
         &self.shape

@@ -240,8 +240,13 @@ impl Registry {
     }
 }
 
+/// The names of the default plugins.
+pub(crate) fn default_names() -> impl Iterator<Item = &'static str> {
+    DEFAULTS.iter().map(|(name, _)| *name)
+}
+
 /// The default plugins, changed by the profile's own list.
-fn multi_point(list: &PluginList) -> Vec<PluginRef> {
+pub(crate) fn multi_point(list: &PluginList) -> Vec<PluginRef> {
     let mut result: Vec<PluginRef> = Vec::new();
     let given = |name: &str| list.enabled.iter().find(|p| p.name == name);
     for (name, weight) in DEFAULTS {

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodCondition, PodSpec};
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodCondition, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 /// CPU assumed for the scoring of a container that requests none.
@@ -136,14 +136,15 @@ pub struct PodRequests {
 /// Computes the requests of a pod: containers, sidecars, init containers, pod-level resources, resizes and overhead.
 pub fn pod_requests(pod: &Pod) -> PodRequests {
     let Some(spec) = pod.spec.as_ref() else { return PodRequests::default() };
-    let exact = aggregate(pod, spec, &[]);
+    let status = pod.status.as_ref();
+    let exact = aggregate(status, spec, &[]);
     let defaults = [("cpu", DEFAULT_MILLI_CPU), ("memory", DEFAULT_MEMORY)];
-    let scoring = aggregate(pod, spec, &defaults);
+    let scoring = aggregate(status, spec, &defaults);
     let pod_level =
         spec.resources.as_ref().and_then(|r| r.requests.as_ref()).is_some_and(|r| r.keys().any(|k| is_pod_level(k)));
     let non_zero = if pod_level {
         let missing: Vec<_> = defaults.into_iter().filter(|(name, _)| find(&exact, name).is_none()).collect();
-        aggregate(pod, spec, &missing)
+        aggregate(status, spec, &missing)
     } else {
         scoring.clone()
     };
@@ -179,10 +180,66 @@ fn is_pod_level(name: &str) -> bool {
     name == "cpu" || name == "memory" || name.starts_with("hugepages-")
 }
 
-fn aggregate<'a>(pod: &'a Pod, spec: &'a PodSpec, defaults: &[(&'a str, i64)]) -> Amounts<'a> {
-    let status = pod.status.as_ref();
+/// What a pod's spec asks for, by resource; CPU in thousandths.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Declared {
+    /// Requests.
+    pub requests: Box<[(Box<str>, i64)]>,
+    /// Limits.
+    pub limits: Box<[(Box<str>, i64)]>,
+}
+
+/// The requests and limits of a pod as its spec has them, whatever became of a resize.
+pub fn declared(spec: &PodSpec) -> Declared {
+    let own = |amounts: Amounts<'_>| {
+        let mut owned: Vec<_> = amounts
+            .into_iter()
+            .filter(|(_, amount)| *amount != 0)
+            .map(|(name, amount)| (name.into(), amount))
+            .collect();
+        owned.sort_unstable();
+        owned.into()
+    };
+    let mut limits = combined(spec, |c, _| read(c.resources.as_ref().and_then(|r| r.limits.as_ref())));
+    let pod_level = read(spec.resources.as_ref().and_then(|r| r.limits.as_ref()));
+    let pod_level = pod_level.into_iter().filter(|(name, _)| is_pod_level(name)).collect();
+    merge(&mut limits, &pod_level, |_, pod_level| pod_level);
+    // Overhead is limited only together with what runs on top of it.
+    let mut overhead = read(spec.overhead.as_ref());
+    overhead.retain(|(name, _)| find(&limits, name).is_some());
+    merge(&mut limits, &overhead, |a, b| a + b);
+    Declared { requests: own(aggregate(None, spec, &[])), limits: own(limits) }
+}
+
+/// The most that the containers of a pod need at any moment of its life. The second argument says whether a container is an
+/// init container.
+fn combined<'a>(spec: &'a PodSpec, of_container: impl Fn(&'a Container, bool) -> Amounts<'a>) -> Amounts<'a> {
+    let mut total = Amounts::new();
+    for container in &spec.containers {
+        merge(&mut total, &of_container(container, false), |a, b| a + b);
+    }
+    // An init container runs beside the sidecars started before it; the pod needs the highest of these moments.
+    let mut sidecars = Amounts::new();
+    let mut peak = Amounts::new();
+    for container in spec.init_containers.iter().flatten() {
+        let amounts = of_container(container, true);
+        let mut moment = sidecars.clone();
+        merge(&mut moment, &amounts, |a, b| a + b);
+        if container.restart_policy.as_deref() == Some("Always") {
+            merge(&mut total, &amounts, |a, b| a + b);
+            sidecars.clone_from(&moment);
+        }
+        merge(&mut peak, &moment, i64::max);
+    }
+    merge(&mut total, &peak, i64::max);
+    total
+}
+
+fn aggregate<'a>(status: Option<&'a PodStatus>, spec: &'a PodSpec, defaults: &[(&'a str, i64)]) -> Amounts<'a> {
     let infeasible = status.and_then(|s| s.conditions.as_ref()).is_some_and(|c| c.iter().any(resize_is_infeasible));
-    let of_container = |container: &'a Container, statuses: Option<&'a Vec<ContainerStatus>>| {
+    let of_container = |container: &'a Container, is_init: bool| {
+        let statuses = status
+            .and_then(|s| if is_init { s.init_container_statuses.as_ref() } else { s.container_statuses.as_ref() });
         let desired = read(container.resources.as_ref().and_then(|r| r.requests.as_ref()));
         let status = statuses.into_iter().flatten().find(|s| s.name == container.name);
         let mut requests = in_effect(desired, status, infeasible);
@@ -193,27 +250,7 @@ fn aggregate<'a>(pod: &'a Pod, spec: &'a PodSpec, defaults: &[(&'a str, i64)]) -
         }
         requests
     };
-
-    let mut total = Amounts::new();
-    for container in &spec.containers {
-        let statuses = status.and_then(|s| s.container_statuses.as_ref());
-        merge(&mut total, &of_container(container, statuses), |a, b| a + b);
-    }
-    // An init container runs beside the sidecars started before it; the pod needs the highest of these moments.
-    let mut sidecars = Amounts::new();
-    let mut peak = Amounts::new();
-    for container in spec.init_containers.iter().flatten() {
-        let statuses = status.and_then(|s| s.init_container_statuses.as_ref());
-        let requests = of_container(container, statuses);
-        let mut moment = sidecars.clone();
-        merge(&mut moment, &requests, |a, b| a + b);
-        if container.restart_policy.as_deref() == Some("Always") {
-            merge(&mut total, &requests, |a, b| a + b);
-            sidecars.clone_from(&moment);
-        }
-        merge(&mut peak, &moment, i64::max);
-    }
-    merge(&mut total, &peak, i64::max);
+    let mut total = combined(spec, of_container);
 
     let desired = read(spec.resources.as_ref().and_then(|r| r.requests.as_ref()));
     let mut pod_level: Amounts = desired.into_iter().filter(|(name, _)| is_pod_level(name)).collect();

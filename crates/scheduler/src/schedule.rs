@@ -12,7 +12,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::cluster::Cluster;
-use crate::equivalence::{Equivalence, Known, MAX_SCORES};
+use crate::equivalence::{Equivalence, MAX_SCORES};
 use crate::extender::{Extender, MAX_EXTENDER_PRIORITY};
 use crate::framework::{
     Code, CycleState, Diagnosis, MAX_SCORE, PluginId, PostFilterOutcome, PreFiltered, Profile, Rejection, Verdict,
@@ -262,40 +262,45 @@ impl Algorithm {
         let mut untimed = self.cycle.is_sampled();
         let mut failed = None;
         let mut processed = 0;
-        for idx in back.iter().chain(front) {
+        let mut rest = [back, front].into_iter();
+        let mut list: &[NodeIdx] = &[];
+        loop {
             if self.feasible.len() >= wanted {
                 break;
             }
+            let promised = (promises == Promises::Remembered).then_some(own);
+            let known =
+                kind.pass_over(list, cluster.generations(), promised, &mut self.diagnosis.nodes, &mut self.alike);
+            processed += known;
+            list = &list[known..];
+            let Some((idx, others)) = list.split_first() else {
+                match rest.next() {
+                    Some(next) => list = next,
+                    None => break,
+                }
+                continue;
+            };
+            list = others;
             processed += 1;
             let generation = cluster.generations()[idx.row()];
-            match kind.verdict(*idx, generation) {
-                Known::Pass => {}
-                Known::Reject(number, rejection) => {
-                    self.diagnosis.nodes.push((*idx, rejection.code));
-                    count(&mut self.alike, number);
-                    continue;
-                }
-                Known::Nothing => {
-                    let node = cluster.node(*idx);
-                    let verdict = match std::mem::take(&mut untimed) {
-                        true => {
-                            profile.run_some_filters_timed(0..local, &self.state, pod, node, cluster, &mut self.cycle)
-                        }
-                        false => profile.run_some_filters(0..local, &self.state, pod, node, cluster),
-                    };
-                    self.reached[0][profile.reached(0..local, &verdict)] += 1;
-                    match verdict {
-                        Verdict::Reject(error) if !error.is_rejection() => {
-                            failed = Some(Failure::Error(error));
-                            break;
-                        }
-                        Verdict::Reject(rejection) => {
-                            kind.judge(*idx, generation, Some(&rejection));
-                            self.diagnosis.reject_node(*idx, &rejection);
-                            continue;
-                        }
-                        Verdict::Pass => kind.judge(*idx, generation, None),
+            if !kind.passes(*idx, generation) {
+                let node = cluster.node(*idx);
+                let verdict = match std::mem::take(&mut untimed) {
+                    true => profile.run_some_filters_timed(0..local, &self.state, pod, node, cluster, &mut self.cycle),
+                    false => profile.run_some_filters(0..local, &self.state, pod, node, cluster),
+                };
+                self.reached[0][profile.reached(0..local, &verdict)] += 1;
+                match verdict {
+                    Verdict::Reject(error) if !error.is_rejection() => {
+                        failed = Some(Failure::Error(error));
+                        break;
                     }
+                    Verdict::Reject(rejection) => {
+                        kind.judge(*idx, generation, Some(&rejection));
+                        self.diagnosis.reject_node(*idx, &rejection);
+                        continue;
+                    }
+                    Verdict::Pass => kind.judge(*idx, generation, None),
                 }
             }
             let mut verdict = Verdict::Pass;
@@ -303,26 +308,16 @@ impl Algorithm {
                 verdict = profile.run_some_filters(local..all, &self.state, pod, cluster.node(*idx), cluster);
                 self.reached[1][profile.reached(local..all, &verdict)] += 1;
             }
-            if verdict.is_pass() && promises != Promises::None {
-                let remembers = promises == Promises::Remembered && own != Some(*idx);
-                let known = if remembers { kind.verdict_with_promised(*idx, generation) } else { Known::Nothing };
-                match known {
-                    Known::Pass => {}
-                    Known::Reject(number, rejection) => {
-                        self.diagnosis.nodes.push((*idx, rejection.code));
-                        count(&mut self.alike, number);
-                        continue;
+            let remembers = promises == Promises::Remembered && own != Some(*idx);
+            let is_settled = promises == Promises::None || (remembers && kind.passes_with_promised(*idx, generation));
+            if verdict.is_pass() && !is_settled {
+                verdict = filter_with_promised(world, &self.state, pod, cluster.node(*idx));
+                match &verdict {
+                    Verdict::Pass if remembers => kind.judge_with_promised(*idx, generation, None),
+                    Verdict::Reject(rejection) if remembers && rejection.is_rejection() => {
+                        kind.judge_with_promised(*idx, generation, Some(rejection));
                     }
-                    Known::Nothing => {
-                        verdict = filter_with_promised(world, &self.state, pod, cluster.node(*idx));
-                        match &verdict {
-                            Verdict::Pass if remembers => kind.judge_with_promised(*idx, generation, None),
-                            Verdict::Reject(rejection) if remembers && rejection.is_rejection() => {
-                                kind.judge_with_promised(*idx, generation, Some(rejection));
-                            }
-                            _ => {}
-                        }
-                    }
+                    _ => {}
                 }
             }
             match verdict {

@@ -373,9 +373,11 @@ impl Scheduler {
                     extender_id: self.extender_id,
                     now,
                 };
+                let began = self.now();
                 let outcome = self.algorithm.post_filter(world, &info);
-                if outcome.is_some() {
+                if let Some(outcome) = &outcome {
                     self.metrics.preemption_attempt();
+                    self.metrics.evaluation(outcome.success, seconds(began, self.now()));
                 }
                 let diagnosis = &self.algorithm.diagnosis;
                 (queued.rejectors, queued.pending) = (diagnosis.rejectors, diagnosis.pending);
@@ -385,6 +387,9 @@ impl Scheduler {
                     Some(outcome) => match outcome.result {
                         None => Nomination::Keep,
                         Some(result) => {
+                            if result.budget_violations > 0 {
+                                self.metrics.budget_violations(result.budget_violations);
+                            }
                             self.preempt(&info, &result.nominate, result.victims);
                             Nomination::Set(result.nominate)
                         }

@@ -27,6 +27,8 @@ pub struct Pages {
     pub readyz: Vec<Check>,
     /// Writes the figures of `/metrics`.
     pub metrics: Arc<dyn Fn(&mut String) + Send + Sync>,
+    /// Writes what grows with the number of pods, for `/metrics/resources`. Nothing is there without.
+    pub resources: Option<Arc<dyn Fn(&mut String) + Send + Sync>>,
     /// The configuration in force, for `/configz`: a document per name. Nothing is there without.
     pub configz: Option<Value>,
 }
@@ -37,13 +39,15 @@ pub(crate) struct Guarded {
     always_allowed: Vec<String>,
     probes: Probes,
     metrics: Arc<dyn Fn(&mut String) + Send + Sync>,
+    resources: Option<Arc<dyn Fn(&mut String) + Send + Sync>>,
     configz: Option<Value>,
 }
 
 impl Guarded {
     pub(crate) fn new(reviewer: Reviewer, always_allowed: Vec<String>, pages: Pages) -> Self {
-        let probes = Probes::new(pages.healthz, pages.livez, pages.readyz);
-        Self { reviewer, always_allowed, probes, metrics: pages.metrics, configz: pages.configz }
+        let Pages { healthz, livez, readyz, metrics, resources, configz } = pages;
+        let probes = Probes::new(healthz, livez, readyz);
+        Self { reviewer, always_allowed, probes, metrics, resources, configz }
     }
 
     /// Lets a request pass, or says why not.
@@ -87,6 +91,11 @@ impl Guarded {
             "/metrics" => {
                 let mut text = String::with_capacity(64 * 1024);
                 (self.metrics)(&mut text);
+                answer::figures(text)
+            }
+            "/metrics/resources" => {
+                let mut text = String::new();
+                (self.resources.as_ref()?)(&mut text);
                 answer::figures(text)
             }
             "/metrics/slis" => answer::figures(self.probes.figures()),

@@ -113,7 +113,7 @@ pub async fn scheduler(options: Scheduler) -> Result<(), Failure> {
     let contested = options.leader_elect.unwrap_or(configuration.leader_election.leader_elect);
     let election = contested.then(|| parts::scheduler::election(&configuration)).transpose()?;
     let (stop, vitals) = (stop_on_signal()?, Arc::default());
-    let pages = parts::scheduler::pages(contested, &vitals, &stop);
+    let pages = parts::scheduler::pages(&configuration, contested, &vitals, &stop);
     let client = identities.component(parts::scheduler::NAME);
     let serving = options.serving.start(parts::scheduler::PORT, client, pages).await?;
     parts::scheduler::run(configuration, identities, election, vitals, stop.clone()).await?;

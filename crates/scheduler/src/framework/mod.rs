@@ -185,6 +185,8 @@ pub struct PostFilterResult {
     pub nominate: String,
     /// Pods to evict for it.
     pub victims: Vec<Arc<PodInfo>>,
+    /// How many disruption budgets that breaks.
+    pub budget_violations: u64,
 }
 
 /// Makes room when no node was found.

@@ -15,6 +15,8 @@ impl Buckets {
     pub const PLUGIN: Self = Self(0.00001, 1.5, 20);
     /// From the queue to a node: ten milliseconds to 88 minutes.
     pub const SLI: Self = Self(0.01, 2.0, 20);
+    /// Finding whom to evict, and evicting them: a millisecond to 33 seconds.
+    pub const EVICTION: Self = Self(0.001, 2.0, 16);
 
     fn bound(self, index: usize) -> f64 {
         self.0 * self.1.powi(index as i32)

@@ -6,6 +6,7 @@
 mod cycle;
 mod histogram;
 mod render;
+pub mod resources;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
@@ -94,6 +95,9 @@ struct Inner {
     victims: Histogram,
     permit_waits: BTreeMap<Status, Histogram>,
     evictions: BTreeMap<bool, Histogram>,
+    executions: BTreeMap<bool, Histogram>,
+    evaluations: BTreeMap<bool, Histogram>,
+    budget_violations: u64,
     preemption_attempts: u64,
     scheduled_after_flush: u64,
     pending: Pending,
@@ -129,6 +133,9 @@ impl Default for Metrics {
             victims: Histogram::new(Buckets(1.0, 2.0, 7)),
             permit_waits: BTreeMap::new(),
             evictions: BTreeMap::new(),
+            executions: BTreeMap::new(),
+            evaluations: BTreeMap::new(),
+            budget_violations: 0,
             preemption_attempts: 0,
             scheduled_after_flush: 0,
             pending: Pending::default(),
@@ -246,9 +253,21 @@ impl Metrics {
         self.0.lock().victims.observe(victims as f64);
     }
 
+    /// It took so long to find out whom to evict, or that there is nobody.
+    pub fn evaluation(&self, found: bool, seconds: f64) {
+        observe(&mut self.0.lock().evaluations, found, Buckets::EVICTION, seconds);
+    }
+
+    /// Evictions break budgets.
+    pub fn budget_violations(&self, count: u64) {
+        self.0.lock().budget_violations += count;
+    }
+
     /// Evictions for a pod took so long.
     pub fn evictions(&self, succeeded: bool, seconds: f64) {
-        observe(&mut self.0.lock().evictions, succeeded, Buckets::SLI, seconds);
+        let mut inner = self.0.lock();
+        observe(&mut inner.evictions, succeeded, Buckets::SLI, seconds);
+        observe(&mut inner.executions, succeeded, Buckets::EVICTION, seconds);
     }
 
     /// A pod waited for permission.

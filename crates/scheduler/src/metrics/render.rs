@@ -294,7 +294,35 @@ fn preemption(inner: &Inner, out: &mut String) {
         "[STABLE] Number of selected preemption victims for preemption initiated by a single pod",
     )
     .histogram("", &inner.victims);
+    let mut family = Family::new(
+        out,
+        "scheduler_preemption_evaluation_duration_seconds",
+        "histogram",
+        "[ALPHA] Duration in seconds for identifying the target preemption victims.",
+    );
+    for (found, histogram) in &inner.evaluations {
+        let result = if *found { "Success" } else { "Unschedulable" };
+        family.histogram(&format!("preemptor=\"pod\",result=\"{result}\""), histogram);
+    }
     let result = |succeeded: bool| if succeeded { "success" } else { "error" };
+    let mut family = Family::new(
+        out,
+        "scheduler_preemption_execution_duration_seconds",
+        "histogram",
+        "[ALPHA] Duration in seconds for preempting the target preemption victims. With async preemption enabled, preemption execution does not block the scheduling of other pods.",
+    );
+    for (succeeded, histogram) in &inner.executions {
+        family.histogram(&format!("preemptor=\"pod\",result=\"{}\"", result(*succeeded)), histogram);
+    }
+    let mut family = Family::new(
+        out,
+        "scheduler_preemption_pdb_violations_total",
+        "counter",
+        "[ALPHA] Total number of pod disruption budget violations caused by preemption.",
+    );
+    if inner.budget_violations > 0 {
+        family.value("preemptor=\"pod\"", inner.budget_violations);
+    }
     let mut family = Family::new(
         out,
         "scheduler_preemption_goroutines_duration_seconds",

@@ -147,7 +147,10 @@ impl PostFilter for DefaultPreemption {
         let best = match self.find_candidate(attempt) {
             Ok(best) => best,
             Err(NoCandidate::Unhelpful(why)) => {
-                return refuse(&why, Some(PostFilterResult { nominate: String::new(), victims: Vec::new() }));
+                return refuse(
+                    &why,
+                    Some(PostFilterResult { nominate: String::new(), victims: Vec::new(), budget_violations: 0 }),
+                );
             }
             Err(NoCandidate::Extender(why)) => return refuse(&why, None),
         };
@@ -157,7 +160,11 @@ impl PostFilter for DefaultPreemption {
             best.victims.pods.len()
         );
         PostFilterOutcome {
-            result: Some(PostFilterResult { nominate: node, victims: best.victims.pods.clone() }),
+            result: Some(PostFilterResult {
+                nominate: node,
+                victims: best.victims.pods.clone(),
+                budget_violations: best.victims.harm.violations.max(0) as u64,
+            }),
             success: true,
             message,
         }

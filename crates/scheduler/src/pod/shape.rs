@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::{self as core, Pod};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHasher};
 
+use crate::resources::{Declared, declared};
 use crate::selector::{LabelSelector, Labels, PreferredNodeTerm, RequiredNodeAffinity, SelectorError};
 
 /// A port that a pod takes on its host.
@@ -162,6 +163,8 @@ pub struct Shape {
     pub affinity: Option<Box<PodAffinity>>,
     /// Spread constraints in the order of the spec.
     pub spread: Box<[SpreadConstraint]>,
+    /// Requests and limits as the spec has them.
+    pub declared: Declared,
     /// Why the affinity or the constraints could not be read.
     pub invalid: Option<Box<SelectorError>>,
     /// A digest of what local filters and scores look at.
@@ -208,6 +211,7 @@ impl Shape {
             preferred_nodes: PreferredNodeTerm::parse_all(preferred).into(),
             affinity,
             spread,
+            declared: declared(spec),
             invalid,
             needs: 0,
         };

@@ -44,6 +44,7 @@ impl Rig {
                     false => Ok(()),
                 })],
                 metrics: Arc::new(|text| text.push_str("answer 42\n")),
+                resources: None,
                 configz: Some(serde_json::json!({ "componentconfig": {} })),
             },
         };

@@ -94,6 +94,7 @@ pub fn pages(options: &Options, contested: Option<&Arc<Vitals>>, stop: &Cancella
             controllers::metrics::write(text);
             super::serving::figures(text);
         }),
+        resources: None,
         configz: None,
     })
 }

@@ -55,7 +55,7 @@ pub fn election(configuration: &Configuration) -> Result<Election, Failure> {
 }
 
 /// What a scheduler in a process of its own shows of itself.
-pub fn pages(contested: bool, vitals: &Arc<Vitals>, stop: &CancellationToken) -> Pages {
+pub fn pages(configuration: &Configuration, contested: bool, vitals: &Arc<Vitals>, stop: &CancellationToken) -> Pages {
     let leads = contested.then(|| vitals.leader_check(NAME));
     let (waiting, stopping) = (vitals.clone(), stop.clone());
     let synced = Check::new("sched-handler-sync", move || {
@@ -77,7 +77,8 @@ pub fn pages(contested: bool, vitals: &Arc<Vitals>, stop: &CancellationToken) ->
             scheduler::metrics::write(text);
             super::serving::figures(text);
         }),
-        configz: None,
+        resources: Some(Arc::new(scheduler::metrics::resources::write)),
+        configz: Some(serde_json::json!({ "componentconfig": configuration.shown() })),
     }
 }
 

@@ -48,7 +48,10 @@ async fn bind_one(client: &Client) {
     client.patch::<Node>("", "n", &ready).await.expect("an untainted node");
     let pod: Pod = serde_json::from_value(json!({
         "metadata": { "name": "p", "namespace": "default" },
-        "spec": { "automountServiceAccountToken": false, "containers": [{ "name": "c", "image": "busybox" }] },
+        "spec": {
+            "automountServiceAccountToken": false,
+            "containers": [{ "name": "c", "image": "busybox", "resources": { "requests": { "cpu": "100m" } } }],
+        },
     }))
     .expect("a pod");
     testkit::eventually("the default service account is there", async {
@@ -89,6 +92,17 @@ async fn a_scheduler_of_its_own_serves_health_and_figures_to_those_who_may() {
         assert!(figures.lines().any(|l| l == line), "{line} is not in\n{figures}");
     }
     assert!(figures.contains("process_resident_memory_bytes"));
+    let admin = somebody(&server, address, Some("admin"));
+    let resources = page(&admin, "/metrics/resources").await.expect("figures of pods");
+    let line = "kube_pod_resource_request{namespace=\"default\",node=\"n\",pod=\"p\",priority=\"0\",resource=\"cpu\",scheduler=\"default-scheduler\",unit=\"cores\"} 0.1";
+    assert!(resources.lines().any(|l| l == line), "{line} is not in\n{resources}");
+    let configuration = page(&admin, "/configz").await.expect("the configuration");
+    let configuration: serde_json::Value = serde_json::from_str(&configuration).expect("JSON");
+    let profile = &configuration["componentconfig"]["profiles"][0];
+    assert_eq!(profile["schedulerName"], "default-scheduler", "{configuration}");
+    for closed in ["/metrics/resources", "/configz"] {
+        assert_eq!(page(&nobody, closed).await, Err(Some(403)), "{closed}");
+    }
     let report = page(&nobody, "/readyz?verbose").await.expect("it is ready");
     assert_eq!(report, "[+]leaderElection ok\n[+]shutdown ok\n[+]sched-handler-sync ok\nreadyz check passed\n");
 }

@@ -11,15 +11,16 @@ use scheduler::registry::Registry;
 use scheduler::{Effect, Scheduler};
 use serde_json::Value;
 
-use super::workload::{self, WORKLOADS};
+use super::workload::{self, WORKLOADS, Workload};
 use crate::report::{Line, resident_megabytes};
 
-/// The named workloads or all of them, the large one for memory too.
-pub fn all(named: &[String]) {
-    let is_named =
-        |name: &str| named.is_empty() || named.iter().any(|n| n == "alone" || n.strip_prefix("alone_") == Some(name));
-    for workload in WORKLOADS.iter().filter(|w| is_named(w.name)) {
-        let line = run(workload.name, workload.nodes, workload.pods, (workload.init)(workload.nodes), workload.pod);
+/// Of the churn one pod comes for so many measured ones: at some thousand pods a second that is upstream's pace.
+const MEASURED_PER_CHURN: usize = 500;
+
+/// The workloads for which `is_wanted`, the large one for memory too.
+pub fn all(is_wanted: impl Fn(&str) -> bool) {
+    for workload in WORKLOADS.iter().filter(|w| is_wanted(w.name)) {
+        let line = run(workload);
         match workload.name {
             "plain" => line.at_least("per_second", 20_000.0),
             "large" => line
@@ -71,7 +72,14 @@ impl Rig {
                         }
                         self.scheduler.preempted(&job.preemptor, false);
                     }
-                    Effect::PatchStatus { .. } | Effect::Record(_) => {}
+                    Effect::PatchStatus { pod, patch } => {
+                        // The API tells what it was told.
+                        if let Some(node) = patch["status"]["nominatedNodeName"].as_str() {
+                            let nominated = Arc::new(pod.nominated_to(node, "2"));
+                            self.scheduler.observe(Some(Object::Pod(pod)), Some(Object::Pod(nominated)));
+                        }
+                    }
+                    Effect::Record(_) => {}
                 }
             }
         }
@@ -80,7 +88,9 @@ impl Rig {
     }
 }
 
-fn run(name: &str, nodes: usize, pods: usize, init: workload::Init, pod: fn(usize) -> Value) -> Line {
+fn run(workload: &Workload) -> Line {
+    let Workload { name, nodes, pods, churn, pod, .. } = *workload;
+    let init = (workload.init)(nodes);
     let clock = informer::clock::Real::shared();
     let scheduler = Scheduler::new(&Configuration::default(), Registry::default(), Vec::new(), clock, 1)
         .expect("the default configuration is valid");
@@ -98,7 +108,13 @@ fn run(name: &str, nodes: usize, pods: usize, init: workload::Init, pod: fn(usiz
     }
     rig.settle();
     let before = memory();
-    let incoming: Vec<_> = (0..pods).map(|number| rig.pod(&pod(number))).collect();
+    let mut incoming = Vec::with_capacity(pods);
+    for number in 0..pods {
+        incoming.push(rig.pod(&pod(number)));
+        if let Some(churn) = churn.filter(|_| number % MEASURED_PER_CHURN == 0) {
+            incoming.push(rig.pod(&churn(pods + number)));
+        }
+    }
     let began = Instant::now();
     incoming.into_iter().for_each(|pod| rig.observe(pod));
     let (bound, evicted) = rig.settle();

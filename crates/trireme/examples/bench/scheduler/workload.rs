@@ -1,5 +1,7 @@
 //! The workloads: their nodes and pods.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -17,9 +19,10 @@ pub struct Workload {
     pub name: &'static str,
     pub nodes: usize,
     pub pods: usize,
-    /// Pods per second.
-    pub wanted: f64,
-    pub needs_priority: bool,
+    /// Pods per second, where upstream has a threshold to compare with.
+    pub wanted: Option<f64>,
+    /// Others that come meanwhile, one every [`CHURN`].
+    pub churn: Option<fn(usize) -> Value>,
     /// By the number of nodes.
     pub init: fn(usize) -> Init,
     pub pod: fn(usize) -> Value,
@@ -29,7 +32,12 @@ fn none(_: usize) -> Init {
     Init { count: 0, pod: plain, is_schedulable: true }
 }
 
-/// All of them.
+/// How often a pod of the churn comes, as upstream's does.
+pub const CHURN: Duration = Duration::from_millis(200);
+
+/// All of them. Two are about preemption: upstream's threshold is that of its PreemptionAsync, where ordinary pods are measured
+/// and some others preempt meanwhile. In its PreemptionBasic, for which it has no threshold, every pod that is measured
+/// preempts three: that is fourteen writes a pod instead of three.
 pub const WORKLOADS: &[Workload] = &[
     workload("plain", 10_000, 3_000.0, none, plain),
     workload("node_affinity", 10_000, 2_700.0, none, node_affinity),
@@ -37,8 +45,9 @@ pub const WORKLOADS: &[Workload] = &[
     workload("preferred_affinity", 5_000, 800.0, none, preferred_affinity),
     workload("pod_affinity", 5_000, 350.0, none, affinity),
     workload("anti_affinity", 2_000, 900.0, none, anti_affinity),
-    Workload { needs_priority: true, ..workload("preemption", 5_000, 2_850.0, crowd, important) },
-    workload("unschedulable_mix", 10_000, 2_950.0, misfits, plain),
+    Workload { churn: Some(important), ..workload("preemption", 5_000, 2_850.0, crowd, plain) },
+    Workload { wanted: None, ..workload("preemption_basic", 5_000, 0.0, crowd, important) },
+    Workload { churn: Some(important_misfit), ..workload("unschedulable_mix", 10_000, 2_950.0, misfits, plain) },
     Workload { nodes: 100_000, ..workload("large", 100_000, 100_000.0 / 60.0, none, plain) },
 ];
 
@@ -49,7 +58,7 @@ const fn workload(
     init: fn(usize) -> Init,
     pod: fn(usize) -> Value,
 ) -> Workload {
-    Workload { name, nodes: 5_000, pods, wanted, needs_priority: false, init, pod }
+    Workload { name, nodes: 5_000, pods, wanted: Some(wanted), churn: None, init, pod }
 }
 
 /// Four pods of low priority per node, which leave too little for one of high priority.
@@ -151,6 +160,10 @@ fn important(number: usize) -> Value {
 
 fn misfit(number: usize) -> Value {
     pod(number, "9", json!({}), json!({}))
+}
+
+fn important_misfit(number: usize) -> Value {
+    pod(number, "9", json!({}), json!({ "priorityClassName": "high" }))
 }
 
 /// The pod of a workload as scheduling sees it.
