@@ -100,6 +100,10 @@ pub struct Scheduler {
     extender_id: PluginId,
     under_way: FxHashMap<Arc<str>, Under>,
     preempting: Arc<Preempting>,
+    /// The last victim of each pod whose evictions are under way.
+    last_victims: FxHashMap<Arc<str>, Arc<str>>,
+    /// Last victims that have been evicted but are not yet seen to go, each with the pods that have been waiting for it.
+    awaited: FxHashMap<Arc<str>, Vec<Arc<PodInfo>>>,
     preemption_id: PluginId,
     effects: Vec<Effect>,
     clock: Arc<dyn Clock>,
@@ -227,6 +231,8 @@ impl Scheduler {
             queue: Queue::new(queue_config, sort, metrics.clone(), registry.names().to_vec()),
             algorithm: Algorithm::new(configuration.percentage_of_nodes_to_score, seed, clock.clone()),
             preempting: registry.shared.preempting.clone(),
+            last_victims: FxHashMap::default(),
+            awaited: FxHashMap::default(),
             profiles,
             extenders,
             under_way: FxHashMap::default(),

@@ -58,7 +58,9 @@ fn render(pods: &[Arc<PodInfo>], text: &mut String) {
         }
         // Writing to a string cannot fail.
         let _ = writeln!(text, "# HELP {name} [STABLE] {help}\n# TYPE {name} gauge");
-        lines.iter().for_each(|line| drop(writeln!(text, "{name}{line}")));
+        for line in &lines {
+            let _ = writeln!(text, "{name}{line}");
+        }
     }
 }
 

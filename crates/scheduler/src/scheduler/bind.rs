@@ -238,10 +238,9 @@ impl Scheduler {
         }
         let lower = self.queue.nominator.on(node).iter().filter(|p| p.priority < preemptor.priority);
         let displaced: Vec<_> = lower.cloned().collect();
-        if placed.is_empty() {
-            return;
-        }
+        let Some(last) = placed.last() else { return };
         self.preempting.begin(preemptor.uid());
+        self.last_victims.insert(preemptor.uid().clone(), last.uid().clone());
         self.effects.push(Effect::Preempt(PreemptJob {
             preemptor: preemptor.clone(),
             node: node.to_owned(),
@@ -250,8 +249,30 @@ impl Scheduler {
         }));
     }
 
-    /// The evictions for a pod are done, or failed.
+    /// The evictions for a pod are done, or failed. Those that are done are over once the last victim is seen to go: tried
+    /// before, the pod would find it still there and evict once more. It is evicted last, so the others are gone then.
     pub fn preempted(&mut self, preemptor: &Arc<PodInfo>, failed: bool) {
+        let last = self.last_victims.remove(preemptor.uid());
+        match last.filter(|victim| !failed && self.is_staying(victim)) {
+            Some(victim) => self.awaited.entry(victim).or_default().push(preemptor.clone()),
+            None => self.end_preemption(preemptor, failed),
+        }
+    }
+
+    fn is_staying(&self, uid: &str) -> bool {
+        self.cluster.placed(uid).is_some_and(|(pod, _)| !pod.is_terminating())
+    }
+
+    /// Something was seen of a pod: perhaps others waited for it to go.
+    pub(super) fn look_at_victim(&mut self, uid: &str) {
+        if self.awaited.contains_key(uid) && !self.is_staying(uid) {
+            for preemptor in self.awaited.remove(uid).into_iter().flatten() {
+                self.end_preemption(&preemptor, false);
+            }
+        }
+    }
+
+    fn end_preemption(&mut self, preemptor: &Arc<PodInfo>, failed: bool) {
         self.preempting.end(preemptor.uid());
         // An event that came during the evictions was held back by the gate; a failure leaves nothing to wait for.
         if failed || self.queue.gated_by(preemptor.uid()) == Some(self.preemption_id) {

@@ -15,8 +15,16 @@ impl Scheduler {
     pub fn observe(&mut self, old: Option<Object>, new: Option<Object>) {
         match (old, new) {
             (None, Some(Object::Pod(new))) => self.pod_added(new),
-            (Some(Object::Pod(old)), Some(Object::Pod(new))) => self.pod_updated(&old, new),
-            (Some(Object::Pod(old)), None) => self.pod_deleted(old),
+            (Some(Object::Pod(old)), Some(Object::Pod(new))) => {
+                let uid = old.uid().clone();
+                self.pod_updated(&old, new);
+                self.look_at_victim(&uid);
+            }
+            (Some(Object::Pod(old)), None) => {
+                let uid = old.uid().clone();
+                self.pod_deleted(old);
+                self.look_at_victim(&uid);
+            }
             (old, Some(Object::Node(new))) => self.node_set(old, new),
             (Some(Object::Node(old)), None) => {
                 let event = ClusterEvent::new(Resource::Node, Action::DELETE, Some(Object::Node(old.clone())), None);

@@ -413,3 +413,32 @@ fn any_event_wakes_a_pod_that_an_extender_rejected() {
     rig.pod(pod("other").on("bad").build());
     assert!(rig.scheduler.has_work());
 }
+
+#[test]
+fn a_preemptor_is_not_tried_before_its_last_victim_is_seen_to_go() {
+    let mut rig = Rig::new();
+    let low = |name: &str| pod(name).priority(0).cpu("500m").on("n").build();
+    // Room for the taking elsewhere, had it to evict once more.
+    rig.node(node("n").cpu("1").build()).node(node("other").cpu("1").build());
+    rig.pod(low("a")).pod(low("b")).pod(pod("c").priority(5).cpu("1").on("other").build());
+    rig.pod(pod("high").priority(10).cpu("1").build());
+    let told = rig.run();
+    assert!(told[0].starts_with("preempt ") && told[0].ends_with("on n for high"), "{told:?}");
+    let (first, last) = if told[0].contains("a,b") { ("a", "b") } else { ("b", "a") };
+    // The API has answered both deletions, but the watch has shown only the first.
+    rig.delete(low(first));
+    rig.scheduler.preempted(&pod("high").priority(10).cpu("1").info(), false);
+    assert_eq!(rig.run(), [""; 0], "what is on its way is waited for");
+    rig.delete(low(last));
+    assert_eq!(rig.run(), ["bind high to n"]);
+}
+
+#[test]
+fn a_preemptor_whose_evictions_failed_is_tried_again_at_once() {
+    let mut rig = Rig::new();
+    rig.node(node("n").cpu("1").build()).pod(pod("low").priority(0).cpu("1").on("n").build());
+    rig.pod(pod("high").priority(10).cpu("1").build());
+    assert_eq!(rig.run()[0], "preempt low on n for high");
+    rig.scheduler.preempted(&pod("high").priority(10).cpu("1").info(), true);
+    assert_eq!(rig.run()[0], "preempt low on n for high");
+}

@@ -1,6 +1,7 @@
 //! The scheduler against a real API server, with its own identity and nothing but its own rights.
 
 mod extender;
+mod writes;
 
 use std::sync::Arc;
 
