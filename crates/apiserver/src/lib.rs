@@ -100,8 +100,8 @@ pub struct Config {
     pub flow_control: gates::flow_control::Settings,
     /// `--runtime-config`.
     pub runtime_config: RuntimeConfig,
-    /// Cluster IPs.
-    pub service_range: String,
+    /// Cluster IPs: a range, or one of each family, that of the default family first.
+    pub service_ranges: Vec<String>,
     /// Node ports.
     pub node_ports: RangeInclusive<u16>,
     /// Seconds an Event lives.
@@ -134,7 +134,7 @@ impl Config {
             flow_control: gates::flow_control::Settings::default(),
             encryption: None,
             runtime_config: RuntimeConfig::default(),
-            service_range: "10.96.0.0/16".to_owned(),
+            service_ranges: vec!["10.96.0.0/16".to_owned()],
             node_ports: 30000..=32767,
             event_ttl: 3600,
             clock: Arc::new(Timestamp::now),
@@ -154,15 +154,24 @@ pub struct Server {
     keeper: JoinHandle<()>,
 }
 
+/// The ranges of cluster IPs: one, or one of each family.
+fn service_ranges(texts: &[String]) -> Result<Vec<Cidr>, Error> {
+    let parse = |text: &String| {
+        let usage = || format!("{text:?} is no service range: give one such as 10.96.0.0/16 or fd96::/108");
+        Cidr::parse(text).ok_or_else(|| Error::Setting(usage()))
+    };
+    let ranges: Vec<Cidr> = texts.iter().map(parse).collect::<Result<_, _>>()?;
+    match ranges.as_slice() {
+        [_] => Ok(ranges),
+        [first, second] if first.family() != second.family() => Ok(ranges),
+        _ => Err(Error::Setting("give one service range, or one of each IP family".to_owned())),
+    }
+}
+
 impl Server {
     /// Loads the store, makes what every cluster has from the beginning, and serves.
     pub async fn start(config: Config) -> Result<Self, Error> {
-        let service_range = Cidr::parse(&config.service_range).ok_or_else(|| {
-            Error::Setting(format!(
-                "{:?} is no service range: give an IPv4 range such as 10.96.0.0/16",
-                config.service_range
-            ))
-        })?;
+        let service_ranges = service_ranges(&config.service_ranges)?;
         // Bound before anything slow, so that a taken port is said at once and early clients wait instead of failing.
         let listener = Listener::bind(config.address, config.tls).await;
         let listener = listener.map_err(|source| Error::Listen { address: config.address, source })?;
@@ -196,7 +205,7 @@ impl Server {
             caches,
             store,
             admission,
-            allocator: Allocator { service_range, node_ports: config.node_ports },
+            allocator: Allocator { service_ranges, node_ports: config.node_ports },
             clock: config.clock.clone(),
             metrics: metrics::Metrics::default(),
         });

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use ipnet::IpNet;
 
 /// Kubernetes in one binary.
 ///
@@ -77,9 +78,9 @@ pub struct Server {
     /// Further host names and addresses for the serving certificate.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub tls_san: Vec<String>,
-    /// Addresses for Services.
-    #[arg(long, value_name = "CIDR", default_value = "10.96.0.0/16")]
-    pub service_cluster_ip_range: String,
+    /// Addresses for Services: a range, or one of each IP family, that of the default one first.
+    #[arg(long, value_name = "CIDR", value_delimiter = ',', default_value = "10.96.0.0/16")]
+    pub service_cluster_ip_range: Vec<IpNet>,
     /// Ports for Services of type NodePort.
     #[arg(long, value_name = "FROM-TO", default_value = "30000-32767", value_parser = port_range)]
     pub service_node_port_range: (u16, u16),

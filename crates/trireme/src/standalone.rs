@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use client::{Client, Config};
+use ipnet::IpNet;
 use tokio_util::sync::CancellationToken;
 
 use crate::component::Failure;
@@ -56,8 +57,8 @@ pub struct ControllerManager {
     #[command(flatten)]
     keys: parts::signing::Files,
     /// Addresses for Services.
-    #[arg(long, value_name = "CIDR")]
-    service_cluster_ip_range: Option<String>,
+    #[arg(long, value_name = "CIDR", value_delimiter = ',')]
+    service_cluster_ip_range: Vec<IpNet>,
     #[command(flatten)]
     serving: parts::serving::Options,
 }
@@ -88,7 +89,7 @@ pub async fn controller_manager(options: ControllerManager) -> Result<(), Failur
     let serving = options.serving.start(parts::controllers::PORT, client, pages).await?;
     parts::controllers::run(
         options.controllers,
-        options.service_cluster_ip_range,
+        &options.service_cluster_ip_range,
         identities,
         parts::signing::Signing::of_files(&options.keys)?,
         None,

@@ -23,6 +23,8 @@ enum Repair {
     Rules,
     /// Its content is put right.
     Always,
+    /// Its ranges get a second family, if the cluster got one.
+    Ranges,
     /// Its spec is put right, unless somebody said by annotation, or by a change, that it is theirs.
     Suggested,
     /// Its spec is put right, except for what users may set of the exempt level.
@@ -46,8 +48,14 @@ pub async fn run(api: &Api, advertise: IpAddr, port: u16) -> Result<(), ApiError
     rest.extend(objects::priority_classes());
     rest.push(objects::token_tracking(&api.now()));
     rest.extend(flow_control::objects(&api.now()));
-    rest.extend(objects::service_cidr(&api.allocator.service_range.to_string()));
-    rest.extend(objects::kubernetes_service(&api.allocator.service_range.at(1).to_string(), advertise, port));
+    rest.push(objects::service_cidr(&api.allocator.service_ranges, &api.now()));
+    rest.extend(
+        api.allocator
+            .service_ranges
+            .first()
+            .into_iter()
+            .flat_map(|range| objects::kubernetes_service(range.at(1), advertise, port)),
+    );
     all(api, rest).await?;
     api.caches.settle().await?;
     Ok(())
@@ -94,6 +102,14 @@ async fn ensure(api: &Api, mut wanted: Wanted) -> Result<(), ApiError> {
             return Ok(Change::Put(flow_control_repaired(old, &wanted)));
         }
         let mut new = old.clone();
+        if wanted.repair == Repair::Ranges {
+            let (ranges, known) = (value::list(&wanted.object, "spec.cidrs"), value::list(old, "spec.cidrs"));
+            if ranges.len() == known.len() || !ranges.starts_with(known) {
+                return Ok(Change::Keep);
+            }
+            value::set(&mut new, "spec.cidrs", ranges.to_vec());
+            return Ok(Change::Put(new));
+        }
         for (field, content) in wanted.object.as_object().into_iter().flatten() {
             match field.as_str() {
                 "metadata" | "apiVersion" | "kind" => {}

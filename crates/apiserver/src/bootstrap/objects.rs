@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use serde_json::{Value, json};
 
 use super::{Repair, Wanted};
+use crate::rest::Cidr;
 
 /// The four namespaces.
 pub fn namespaces() -> Vec<Wanted> {
@@ -49,17 +50,22 @@ pub fn priority_classes() -> Vec<Wanted> {
     ]
 }
 
-/// The range that cluster IPs are drawn from.
-pub fn service_cidr(range: &str) -> Vec<Wanted> {
-    vec![Wanted {
+/// The ranges that cluster IPs are drawn from. A cluster that got a second family has it here too.
+pub fn service_cidr(ranges: &[Cidr], now: &str) -> Wanted {
+    let cidrs: Vec<String> = ranges.iter().map(ToString::to_string).collect();
+    Wanted {
         group: "networking.k8s.io",
         plural: "servicecidrs",
         object: json!({
             "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR",
-            "metadata": {"name": "kubernetes"}, "spec": {"cidrs": [range]},
+            "metadata": {"name": "kubernetes"}, "spec": {"cidrs": cidrs},
+            "status": {"conditions": [{
+                "type": "Ready", "status": "True", "reason": "", "message": "Kubernetes default Service CIDR is ready",
+                "lastTransitionTime": now,
+            }]},
         }),
-        repair: Repair::Never,
-    }]
+        repair: Repair::Ranges,
+    }
 }
 
 /// Since which day the use of tokens in Secrets is noted: tokens without a note may have been used before.
@@ -78,8 +84,9 @@ pub fn token_tracking(now: &str) -> Wanted {
 }
 
 /// The Service by which pods reach the API server, its address, and its endpoints.
-pub fn kubernetes_service(ip: &str, advertise: IpAddr, port: u16) -> Vec<Wanted> {
-    let family = if advertise.is_ipv4() { "IPv4" } else { "IPv6" };
+pub fn kubernetes_service(ip: IpAddr, advertise: IpAddr, port: u16) -> Vec<Wanted> {
+    let name = |address: IpAddr| if address.is_ipv4() { "IPv4" } else { "IPv6" };
+    let (family, own) = (name(advertise), name(ip));
     let labels = json!({"component": "apiserver", "provider": "kubernetes"});
     let mut wanted = vec![
         Wanted {
@@ -88,7 +95,7 @@ pub fn kubernetes_service(ip: &str, advertise: IpAddr, port: u16) -> Vec<Wanted>
             object: json!({
                 "apiVersion": "networking.k8s.io/v1", "kind": "IPAddress",
                 "metadata": {"name": ip, "labels": {
-                    "ipaddress.kubernetes.io/ip-family": "IPv4",
+                    "ipaddress.kubernetes.io/ip-family": own,
                     "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
                 }},
                 "spec": {"parentRef": {"resource": "services", "namespace": "default", "name": "kubernetes"}},
@@ -103,7 +110,7 @@ pub fn kubernetes_service(ip: &str, advertise: IpAddr, port: u16) -> Vec<Wanted>
                 "metadata": {"name": "kubernetes", "namespace": "default", "labels": labels},
                 "spec": {
                     "type": "ClusterIP", "clusterIP": ip, "clusterIPs": [ip], "sessionAffinity": "None",
-                    "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack", "internalTrafficPolicy": "Cluster",
+                    "ipFamilies": [own], "ipFamilyPolicy": "SingleStack", "internalTrafficPolicy": "Cluster",
                     "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}],
                 },
                 "status": {"loadBalancer": {}},

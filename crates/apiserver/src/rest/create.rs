@@ -54,27 +54,27 @@ impl Api {
             if generated {
                 value::set(&mut new, "metadata.name", generate_name(&base));
             }
-            self.before_create(call, &mut new)?;
-            self.admission.validate(self, &request, Some(&new), None).await?;
-            let mut reservation = self.allocator.reserve(self, call, &mut new, None, options.dry_run).await?;
+            let reservation = self.allocator.reserve(self, call, &mut new, None, options.dry_run).await?;
+            let checked = async {
+                self.before_create(call, &mut new)?;
+                self.admission.validate(self, &request, Some(&new), None).await
+            };
+            if let Err(refused) = checked.await {
+                reservation.release(self).await;
+                return Err(refused);
+            }
             let key = call.resource.key(&call.info.namespace, value::text(&new, "metadata.name"));
             let inserted = self.insert(call.resource, &key, &new, options.dry_run).await;
             match inserted {
-                Ok(Some(stored)) => {
-                    reservation.keep();
-                    return Ok(stored);
-                }
+                Ok(Some(stored)) => return Ok(stored),
                 Ok(None) => {
                     reservation.release(self).await;
                     if !generated {
                         return Err(ApiError::already_exists(&call.resource.name, value::text(&new, "metadata.name")));
                     }
                 }
-                Err(error) => {
-                    // Whether the write happened is unknown: what it reserved stays reserved, and the repair at start sorts it out.
-                    reservation.keep();
-                    return Err(error);
-                }
+                // Whether the write happened is unknown: what it reserved stays reserved, and the repair at start sorts it out.
+                Err(error) => return Err(error),
             }
         }
         let mut error = ApiError::already_exists(&call.resource.name, &base);

@@ -83,9 +83,15 @@ impl Api {
                 self.record(call, Some(&old), &mut new, options);
             }
             self.mutate(&request, &mut new, Some(&old)).await?;
-            self.before_update(call, part, &mut new, &old)?;
-            self.admission.validate(self, &request, Some(&new), Some(&old)).await?;
-            let mut reservation = self.allocator.reserve(self, call, &mut new, Some(&old), options.dry_run).await?;
+            let reservation = self.allocator.reserve(self, call, &mut new, Some(&old), options.dry_run).await?;
+            let checked = async {
+                self.before_update(call, part, &mut new, &old)?;
+                self.admission.validate(self, &request, Some(&new), Some(&old)).await
+            };
+            if let Err(refused) = checked.await {
+                reservation.release(self).await;
+                return Err(refused);
+            }
             let gone = is_finished(&new, &old) && !call.resource.strategy.holds(&new);
             // Only the time of the record differs: nobody needs to know, unless that is how an object gets a new key.
             let same = !gone && equal_but_times(&new, &old);
@@ -97,16 +103,14 @@ impl Api {
             };
             match self.swap(call.resource, &call.key(), &old_object, &old, change, options.dry_run).await {
                 Ok(Swapped::Done(changed)) => {
-                    reservation.keep();
+                    reservation.commit(self, call, Some(&old), &new).await;
                     if gone {
                         self.allocator.release_all(self, call.resource, &new).await;
                     }
                     return Ok(Some(changed));
                 }
-                Err(error) => {
-                    reservation.keep();
-                    return Err(error);
-                }
+                // Whether the write happened is unknown: what it reserved stays reserved.
+                Err(error) => return Err(error),
                 // Somebody else was faster: from the top, with the object as it is now.
                 Ok(Swapped::Raced(_)) => reservation.release(self).await,
             }

@@ -21,5 +21,6 @@ mod plugins;
 mod policies;
 mod python;
 mod server;
+mod services;
 mod transcript;
 mod webhooks;

@@ -69,9 +69,9 @@ pub async fn run(options: Agent) -> Result<(), Failure> {
     let mut signals = Signals::listen()?;
     let invitation = options.invitation()?;
     let directory = options.data_dir.join("agent");
-    let address = match options.node.node_ip {
-        Some(address) => address,
-        None => own_address(&options.server)?,
+    let addresses = match options.node.node_ip.as_slice() {
+        [] => vec![own_address(&options.server)?],
+        given => given.to_vec(),
     };
     let start = async {
         let name = options.node.name();
@@ -87,7 +87,8 @@ pub async fn run(options: Agent) -> Result<(), Failure> {
         }
     };
     let mut components = Components::default();
-    let (of_client, sans) = (member.clone(), vec![San::host(&member.node), San::Ip(address)]);
+    let of_client = member.clone();
+    let sans: Vec<San> = [San::host(&member.node)].into_iter().chain(addresses.iter().copied().map(San::Ip)).collect();
     components.start("client certificate", move |stop| {
         let member = of_client.clone();
         async move { renewal::keep_client(&member, stop).await }
@@ -112,7 +113,15 @@ pub async fn run(options: Agent) -> Result<(), Failure> {
             certificate: certificate.clone(),
             client_authority: member.authority.clone(),
         };
-        parts::agent::run(node.clone(), address, data_dir.clone(), cluster.clone(), clients, Some(serving), stop)
+        parts::agent::run(
+            node.clone(),
+            addresses.clone(),
+            data_dir.clone(),
+            cluster.clone(),
+            clients,
+            Some(serving),
+            stop,
+        )
     });
     let name = signals.next().await;
     tracing::info!("{name}: stopping");

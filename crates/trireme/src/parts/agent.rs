@@ -41,9 +41,9 @@ pub struct Options {
     /// The node's name [default: the host's].
     #[arg(long, value_name = "NAME")]
     pub node_name: Option<String>,
-    /// The node's address [default: the one by which the host reaches others].
-    #[arg(long, value_name = "ADDRESS")]
-    pub node_ip: Option<IpAddr>,
+    /// The node's address, or one of each IP family [default: the one by which the host reaches others].
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
+    pub node_ip: Vec<IpAddr>,
     /// Further labels of the node.
     #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
     pub node_labels: Vec<String>,
@@ -106,10 +106,10 @@ impl std::fmt::Display for PodNetwork {
 /// What the cluster says about its networks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cluster {
-    /// Addresses of all pods.
-    pub pods: IpNet,
-    /// Addresses of Services.
-    pub services: IpNet,
+    /// Addresses of all pods, a range for each family.
+    pub pods: Vec<IpNet>,
+    /// Addresses of Services, a range for each family.
+    pub services: Vec<IpNet>,
     /// Where cluster DNS answers.
     pub dns: IpAddr,
     /// The domain of Services.
@@ -141,7 +141,7 @@ fn own_name() -> String {
 /// Runs the node until told to stop.
 pub async fn run(
     options: Options,
-    address: IpAddr,
+    addresses: Vec<IpAddr>,
     data_dir: PathBuf,
     cluster: Cluster,
     clients: Clients,
@@ -149,6 +149,7 @@ pub async fn run(
     stop: CancellationToken,
 ) -> Result<(), Failure> {
     let name = options.name();
+    let address = *addresses.first().ok_or("a node needs an address")?;
     let dir = data_dir.join("agent");
     let conf_dir = dir.join("cni");
     std::fs::create_dir_all(&conf_dir)?;
@@ -160,8 +161,8 @@ pub async fn run(
 
     let informers = Informers::new(clients.proxy.clone());
     let proxy = proxy::Config {
-        cluster_cidrs: vec![cluster.pods],
-        service_cidrs: vec![cluster.services],
+        cluster_cidrs: cluster.pods.clone(),
+        service_cidrs: cluster.services.clone(),
         served_here: BTreeSet::from([cluster.dns]),
         node_port_addresses: options.nodeport_addresses.clone(),
         healthz_address: Some(SocketAddr::new(address, PROXY_HEALTH_PORT)),
@@ -173,7 +174,7 @@ pub async fn run(
         claim: true,
         upstreams: upstreams(&options.dns_upstreams, cluster.dns),
         stub_domains: options.dns_stub_domain.clone(),
-        ranges: vec![cluster.pods, cluster.services],
+        ranges: cluster.pods.iter().chain(&cluster.services).copied().collect(),
         ..dns::Config::new(vec![SocketAddr::new(cluster.dns, DNS_PORT)])
     };
     let mode = match options.pod_network {
@@ -182,7 +183,7 @@ pub async fn run(
         PodNetwork::None => podnet::Mode::None,
     };
     let mtu = pod_mtu(mode, address).await;
-    let podnet = podnet::Config { node_name: name.clone(), mode, cluster_cidrs: vec![cluster.pods] };
+    let podnet = podnet::Config { node_name: name.clone(), mode, cluster_cidrs: cluster.pods };
     let mut kubelet = kubelet::Config {
         cluster_dns: vec![cluster.dns.to_string()],
         cluster_domain: cluster.domain,
@@ -197,7 +198,7 @@ pub async fn run(
         ..kubelet::Config::new(&name, &dir)
     };
     kubelet.cgroup_root = cgroup(&options.cgroup_root);
-    kubelet.node.addresses = vec![address.to_string()];
+    kubelet.node.addresses = addresses.iter().map(ToString::to_string).collect();
     kubelet.node.labels = labels(&options.node_labels)?;
     kubelet.node.max_pods = options.max_pods;
     kubelet.node.port = options.kubelet_port;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use controllers::{Cidr, Config, Directories};
 use informer::clock;
+use ipnet::IpNet;
 use tokio_util::sync::CancellationToken;
 
 use ::serving::{Check, Pages};
@@ -26,9 +27,9 @@ pub struct Options {
         allow_hyphen_values = true
     )]
     pub controllers: Vec<String>,
-    /// Addresses for pods; each node gets a part of them.
-    #[arg(long, value_name = "CIDR", default_value = "10.244.0.0/16")]
-    pub cluster_cidr: String,
+    /// Addresses for pods, of which each node gets a part: a range, or one of each IP family.
+    #[arg(long, value_name = "CIDR", value_delimiter = ',', default_value = "10.244.0.0/16")]
+    pub cluster_cidr: Vec<IpNet>,
     /// How many seconds a node may be silent before it is taken for lost.
     #[arg(long, value_name = "SECONDS", default_value_t = 50)]
     pub node_monitor_grace_period: u64,
@@ -37,7 +38,7 @@ pub struct Options {
 /// Runs the controllers until told to stop; where others may run them too, only while this is the one who leads.
 pub async fn run(
     options: Options,
-    service_range: Option<String>,
+    service_ranges: &[IpNet],
     identities: Identities,
     signing: Signing,
     local_node: Option<String>,
@@ -45,11 +46,8 @@ pub async fn run(
     stop: CancellationToken,
 ) -> Result<(), Failure> {
     let clock = clock::Real::shared();
-    let cluster_cidrs = vec![range("cluster-cidr", &options.cluster_cidr)?];
-    let service_cidrs = match service_range {
-        None => Vec::new(),
-        Some(text) => vec![range("service-cluster-ip-range", &text)?],
-    };
+    let ranges = |ranges: &[IpNet]| ranges.iter().map(cidr).collect::<Vec<_>>();
+    let (cluster_cidrs, service_cidrs) = (ranges(&options.cluster_cidr), ranges(service_ranges));
     let run = async |stop, fence: Option<informer::election::Fence>| {
         let (accounts, own) = (identities.clone(), fence.clone());
         let clients = Arc::new(move |name: &str| fenced(accounts.controller(name), own.clone()));
@@ -99,8 +97,8 @@ pub fn pages(options: &Options, contested: Option<&Arc<Vitals>>, stop: &Cancella
     })
 }
 
-fn range(option: &str, text: &str) -> Result<Cidr, Failure> {
-    Cidr::parse(text).ok_or_else(|| format!("--{option}: \"{text}\" is not a range such as 10.244.0.0/16").into())
+fn cidr(range: &IpNet) -> Cidr {
+    Cidr { address: range.addr(), bits: range.prefix_len() }
 }
 
 /// The disk of the node on this machine.

@@ -9,6 +9,7 @@ use std::path::Path;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use client::Client;
+use ipnet::IpNet;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use serde_json::{Value, json};
@@ -124,18 +125,23 @@ pub fn cluster_of(map: &ConfigMap) -> Result<Cluster, Failure> {
         found.ok_or_else(|| Failure::from(format!("ConfigMap {NETWORKS} has no {key}")))
     };
     Ok(Cluster {
-        pods: value("podSubnet")?.parse()?,
-        services: value("serviceSubnet")?.parse()?,
+        pods: ranges(value("podSubnet")?)?,
+        services: ranges(value("serviceSubnet")?)?,
         dns: value("clusterDNS")?.parse()?,
         domain: value("dnsDomain")?.clone(),
     })
 }
 
 fn networks(cluster: &Cluster) -> Value {
+    let list = |ranges: &[IpNet]| ranges.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     json!({
-        "podSubnet": cluster.pods.to_string(), "serviceSubnet": cluster.services.to_string(), "clusterDNS": cluster.dns,
+        "podSubnet": list(&cluster.pods), "serviceSubnet": list(&cluster.services), "clusterDNS": cluster.dns,
         "dnsDomain": cluster.domain,
     })
+}
+
+fn ranges(text: &str) -> Result<Vec<IpNet>, ipnet::AddrParseError> {
+    text.split(',').map(str::parse).collect()
 }
 
 /// A kubeconfig without a user.
@@ -225,8 +231,8 @@ mod tests {
     #[test]
     fn what_nodes_are_told_can_be_read_back() {
         let cluster = Cluster {
-            pods: "10.244.0.0/16".parse().expect("a range"),
-            services: "10.96.0.0/16".parse().expect("a range"),
+            pods: ranges("10.244.0.0/16").expect("a range"),
+            services: ranges("10.96.0.0/16,fd96::/108").expect("two ranges"),
             dns: "10.96.0.10".parse().expect("an address"),
             domain: "cluster.local".to_owned(),
         };

@@ -1,20 +1,39 @@
 //! Under which addresses and names the server is reached.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+
+use ipnet::IpNet;
 
 use crate::cli::Server as Options;
 use crate::parts::host_name;
 
-/// The first usable address of the service range: the `kubernetes` Service's.
-pub fn first_service_address(range: &str) -> Result<IpAddr, String> {
-    let usage = || format!("\"{range}\" is not a range such as 10.96.0.0/16");
-    let (base, bits) = range.split_once('/').ok_or_else(usage)?;
-    let (base, bits): (Ipv4Addr, u32) = (base.parse().map_err(|_| usage())?, bits.parse().map_err(|_| usage())?);
-    if !(8..=29).contains(&bits) {
-        return Err(format!("\"{range}\" must be between /8 and /29"));
+/// The first usable address of the first service range: the `kubernetes` Service's.
+pub fn first_service_address(ranges: &[IpNet]) -> Result<IpAddr, String> {
+    one_of_each_family(ranges)?;
+    for range in ranges {
+        let (least, most) = if range.addr().is_ipv4() { (8, 29) } else { (64, 125) };
+        if !(least..=most).contains(&range.prefix_len()) {
+            return Err(format!("\"{range}\" must be between /{least} and /{most}"));
+        }
     }
-    let mask = u32::MAX << (32 - bits);
-    Ok(IpAddr::V4(Ipv4Addr::from((u32::from(base) & mask) + 1)))
+    let first = ranges.first().map(|range| counted(range.network(), 1));
+    first.ok_or_else(|| "give a range such as 10.96.0.0/16".to_owned())
+}
+
+/// Whether there is at most one range of each IP family.
+pub fn one_of_each_family(ranges: &[IpNet]) -> Result<(), String> {
+    match ranges {
+        [] | [_] => Ok(()),
+        [first, second] if first.addr().is_ipv4() != second.addr().is_ipv4() => Ok(()),
+        _ => Err("give one range, or one of each IP family".to_owned()),
+    }
+}
+
+fn counted(address: IpAddr, by: u8) -> IpAddr {
+    match address {
+        IpAddr::V4(address) => Ipv4Addr::from(u32::from(address) + u32::from(by)).into(),
+        IpAddr::V6(address) => Ipv6Addr::from(u128::from(address) + u128::from(by)).into(),
+    }
 }
 
 /// Where others reach a server that listens here: there, or at the host's own address if it listens everywhere.
@@ -29,10 +48,7 @@ pub fn of_node(advertised: IpAddr) -> IpAddr {
 
 /// The address of cluster DNS, counted from the first usable address for Services.
 pub fn tenth_service_address(first: IpAddr) -> IpAddr {
-    match first {
-        IpAddr::V4(first) => IpAddr::V4(Ipv4Addr::from(u32::from(first) + 9)),
-        other => other,
-    }
+    counted(first, 9)
 }
 
 /// The address the kernel would send from. Connecting a datagram socket asks the routing table and sends nothing.
@@ -73,12 +89,20 @@ mod tests {
 
     #[test]
     fn the_kubernetes_service_has_the_first_address() {
-        let first = |range| first_service_address(range).map(|address| address.to_string());
-        assert_eq!(first("10.96.0.0/16").as_deref(), Ok("10.96.0.1"));
-        assert_eq!(first("10.43.7.9/24").as_deref(), Ok("10.43.7.1"));
-        for range in ["", "10.96.0.0", "10.96.0.0/31", "x/16", "10.0.0.0/4"] {
+        let first = |ranges: &str| {
+            let ranges: Vec<IpNet> = ranges.split(',').map(|range| range.parse().expect(range)).collect();
+            first_service_address(&ranges)
+                .map(|address| (address.to_string(), tenth_service_address(address).to_string()))
+        };
+        assert_eq!(first("10.96.0.0/16"), Ok(("10.96.0.1".into(), "10.96.0.10".into())));
+        assert_eq!(first("10.43.7.9/24,fd96::/108"), Ok(("10.43.7.1".into(), "10.43.7.10".into())));
+        assert_eq!(first("fd96::/108,10.43.7.9/24"), Ok(("fd96::1".into(), "fd96::a".into())));
+        for range in
+            ["10.96.0.0/31", "10.0.0.0/4", "fd00::/48", "10.1.0.0/16,10.2.0.0/16", "10.1.0.0/16,10.2.0.0/16,fd00::/108"]
+        {
             assert!(first(range).is_err(), "{range}");
         }
+        assert!(first_service_address(&[]).is_err());
     }
 
     #[test]

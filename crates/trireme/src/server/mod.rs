@@ -74,6 +74,8 @@ pub async fn run(options: Options) -> Result<(), Error> {
     std::fs::create_dir_all(&data_dir).map_err(|source| Error::DataDirectory { path: data_dir.clone(), source })?;
     let service_address = address::first_service_address(&options.service_cluster_ip_range)
         .map_err(|message| Error::Option { option: "service-cluster-ip-range", message })?;
+    address::one_of_each_family(&options.controllers.cluster_cidr)
+        .map_err(|message| Error::Option { option: "cluster-cidr", message })?;
     let runtime_config = apiserver::registry::RuntimeConfig::parse(&options.runtime_config)
         .map_err(|message| Error::Option { option: "runtime-config", message })?;
     let gates = options.gates.read()?;
@@ -101,7 +103,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
         config.address = address;
         config.advertise = advertise;
         config.runtime_config = runtime_config.clone();
-        config.service_range.clone_from(&options.service_cluster_ip_range);
+        config.service_ranges = options.service_cluster_ip_range.iter().map(ToString::to_string).collect();
         config.node_ports = options.service_node_port_range.0..=options.service_node_port_range.1;
         config.event_ttl = options.event_ttl;
         config.figures = vec![
@@ -129,18 +131,21 @@ pub async fn run(options: Options) -> Result<(), Error> {
         kubeconfig_file(&data_dir).display()
     );
 
+    let node_addresses = match options.agent.node_ip.as_slice() {
+        [] => vec![address::of_node(advertise)],
+        given => given.to_vec(),
+    };
     let mut components = Components::default();
     let identities = Identities::InProcess(server.handler());
     start_parts(&mut components, &options, &identities, &keys);
     if !options.disable_service_lb {
         start_balancer(&mut components, &options, server.address.port(), &identities);
     }
-    let cluster = agent_cluster(&options, service_address)?;
+    let cluster = agent_cluster(&options, service_address);
     let joined_at = format!("https://{}", SocketAddr::new(advertise, server.address.port()));
     start_addons(&mut components, &data_dir, joined_at, cluster.clone(), &identities, &keys)?;
     if !options.disable_agent {
-        let node_address = options.agent.node_ip.unwrap_or_else(|| address::of_node(advertise));
-        start_agent(&mut components, &options, node_address, cluster, &identities, &keys);
+        start_agent(&mut components, &options, node_addresses, cluster, &identities, &keys);
     }
     let name = signals.next().await;
     tracing::info!("{name}: stopping");
@@ -199,16 +204,12 @@ fn start_parts(components: &mut Components, options: &Options, identities: &Iden
         let (identities, signing) = (identities.clone(), parts::signing::Signing::of_cluster(keys));
         let node = (!options.disable_agent).then(|| options.agent.name());
         components.start("kube-controller-manager", move |stop| {
-            let (controllers, range, node) = (controllers.clone(), Some(range.clone()), node.clone());
-            parts::controllers::run(
-                controllers,
-                range,
-                identities.clone(),
-                signing.clone(),
-                node,
-                contested.then(Arc::default),
-                stop,
-            )
+            let (controllers, range, node) = (controllers.clone(), range.clone(), node.clone());
+            let (identities, signing) = (identities.clone(), signing.clone());
+            let contested = contested.then(Arc::default);
+            async move {
+                parts::controllers::run(controllers, &range, identities, signing, node, contested, stop).await
+            }
         });
     }
     if !options.disable_scheduler {
@@ -234,18 +235,14 @@ fn start_balancer(components: &mut Components, options: &Options, port: u16, ide
 }
 
 /// The cluster's networks, as the node on this machine needs to know them.
-fn agent_cluster(options: &Options, service_address: IpAddr) -> Result<parts::agent::Cluster, Error> {
-    let range = |option: &'static str, text: &str| {
-        let bad = |_| Error::Option { option, message: format!("\"{text}\" is not a range such as 10.244.0.0/16") };
-        text.parse::<ipnet::IpNet>().map_err(bad)
-    };
+fn agent_cluster(options: &Options, service_address: IpAddr) -> parts::agent::Cluster {
     let dns = options.cluster_dns.unwrap_or_else(|| address::tenth_service_address(service_address));
-    Ok(parts::agent::Cluster {
-        pods: range("cluster-cidr", &options.controllers.cluster_cidr)?,
-        services: range("service-cluster-ip-range", &options.service_cluster_ip_range)?,
+    parts::agent::Cluster {
+        pods: options.controllers.cluster_cidr.clone(),
+        services: options.service_cluster_ip_range.clone(),
         dns,
         domain: options.cluster_domain.clone(),
-    })
+    }
 }
 
 /// Makes what pods and new nodes expect of a cluster.
@@ -279,7 +276,7 @@ fn start_addons(
 fn start_agent(
     components: &mut Components,
     options: &Options,
-    address: IpAddr,
+    addresses: Vec<IpAddr>,
     cluster: parts::agent::Cluster,
     identities: &Identities,
     keys: &Arc<pki::Cluster>,
@@ -293,15 +290,16 @@ fn start_agent(
             dns: identities.component("coredns"),
         };
         let (agent, data_dir, cluster) = (agent.clone(), data_dir.clone(), cluster.clone());
-        let keys = Arc::clone(&keys);
+        let (keys, addresses) = (Arc::clone(&keys), addresses.clone());
         async move {
-            let (_renewed, certificate) = watch::channel(keys.node_server(&agent.name(), &[address.to_string()])?);
+            let names: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+            let (_renewed, certificate) = watch::channel(keys.node_server(&agent.name(), &names)?);
             let serving = kubelet::Serving {
                 address: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), agent.kubelet_port),
                 certificate,
                 client_authority: keys.authority_pem(),
             };
-            parts::agent::run(agent, address, data_dir, cluster, clients, Some(serving), stop).await
+            parts::agent::run(agent, addresses, data_dir, cluster, clients, Some(serving), stop).await
         }
     });
 }

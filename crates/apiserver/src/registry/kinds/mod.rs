@@ -26,7 +26,7 @@ mod pod;
 mod policy;
 mod quota;
 mod rbac;
-mod service;
+pub mod service;
 mod slices;
 mod storage;
 mod trust;

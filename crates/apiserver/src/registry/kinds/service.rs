@@ -65,16 +65,12 @@ impl Strategy for Services {
         }
     }
 
-    /// The second way to name the address is the server's, and nobody's on record.
     fn prepare_for_create(&self, service: &mut Value) {
-        one_address(service, None);
         value::set(service, "status", json!({"loadBalancer": {}}));
     }
 
-    /// What the server filled in stays when an update leaves it out, and goes when the type no longer has it.
+    /// What the server filled in goes when the type no longer has it.
     fn prepare_for_update(&self, new: &mut Value, old: &Value) {
-        one_address(new, Some(old));
-        keep_allocated(new, old);
         drop_other_types(new, old);
     }
 
@@ -193,54 +189,57 @@ fn is_headless(service: &At<'_, '_>) -> bool {
     addresses.len() == 1 && addresses.index(0).text() == "None"
 }
 
-/// Either of the two ways to name the address says the other. A client that knows only the one has the last word by it.
-fn one_address(service: &mut Value, old: Option<&Value>) {
-    let single = value::text(service, "spec.clusterIP").to_owned();
-    let first = value::list(service, "spec.clusterIPs").first().and_then(Value::as_str).map(str::to_owned);
-    let before =
-        old.map(|old| (value::text(old, "spec.clusterIP").to_owned(), value::at(old, "spec.clusterIPs").cloned()));
-    match (single.is_empty(), first, before) {
-        (false, None, _) => value::set(service, "spec.clusterIPs", vec![single]),
-        (true, Some(first), None) => value::set(service, "spec.clusterIP", first),
-        (true, Some(_), Some((was, all)))
-            if !was.is_empty() && value::at(service, "spec.clusterIPs") == all.as_ref() =>
-        {
-            // Only the single one was cleared: both go.
-            value::remove(service, "spec.clusterIPs");
-        }
-        (false, Some(first), Some((was, all)))
-            if first != single && was != single && value::at(service, "spec.clusterIPs") == all.as_ref() =>
-        {
-            value::set(service, "spec.clusterIPs", vec![single]);
+/// What is said before anything is allocated: both ways to name the address say the same, and what the server filled in stays
+/// when an update leaves it out.
+pub fn complete(new: &mut Value, old: Option<&Value>) {
+    if let Some(old) = old {
+        keep_allocated(new, old);
+    }
+    let single = value::text(new, "spec.clusterIP").to_owned();
+    let all = value::list(new, "spec.clusterIPs");
+    match old {
+        None if !single.is_empty() && all.is_empty() => value::set(new, "spec.clusterIPs", vec![single]),
+        // A client that knows only the one has the last word by it.
+        Some(old) if single != value::text(old, "spec.clusterIP") && all == value::list(old, "spec.clusterIPs") => {
+            match single.is_empty() {
+                true => drop(value::remove(new, "spec.clusterIPs")),
+                false => value::set(new, "spec.clusterIPs", vec![single]),
+            }
         }
         _ => {}
     }
+}
+
+/// What is wrong with addresses, families and policy by themselves.
+pub fn related_errors(service: &Value) -> Vec<FieldError> {
+    let (root, mut errors) = (At::root(service), Errors::new());
+    addresses(&root.at("spec"), is_headless(&root), &mut errors);
+    errors.into_vec()
 }
 
 fn keep_allocated(new: &mut Value, old: &Value) {
     let needs_ip = |service: &Value| kind(service) != "ExternalName";
     if needs_ip(new) && needs_ip(old) {
         for path in ["spec.clusterIP", "spec.clusterIPs"] {
-            if value::at(new, path).is_none_or(|given| given.is_null() || given == "") && value::at(old, path).is_some()
-            {
+            let left_out =
+                value::at(new, path).is_none_or(|given| given.is_null() || given == "" || *given == json!([]));
+            if left_out && value::at(old, path).is_some() {
                 keep(new, old, path);
-            }
-        }
-        for path in ["spec.ipFamilies", "spec.ipFamilyPolicy"] {
-            if let Some(kept) = value::at(old, path) {
-                value::set_default(new, path, kept.clone());
             }
         }
     }
     if has_node_ports(new) && has_node_ports(old) {
-        let before = value::list(old, "spec.ports").to_vec();
+        let ports = |service: &Value| -> Vec<(String, i64)> {
+            let each = value::list(service, "spec.ports").iter();
+            each.map(|port| (value::text(port, "name").to_owned(), value::int(port, "nodePort").unwrap_or(0))).collect()
+        };
+        let (before, used) = (ports(old), ports(new));
+        // A port is known by its name: whatever else of it changed, its number stays, unless another port has it now.
         for port in value::list_mut(new, "spec.ports") {
             let unset = value::int(port, "nodePort").unwrap_or(0) == 0;
-            let same = |known: &&Value| known["protocol"] == port["protocol"] && known["port"] == port["port"];
-            if let Some(kept) =
-                before.iter().find(same).and_then(|known| known.get("nodePort")).filter(|_| unset).cloned()
-            {
-                value::set(port, "nodePort", kept);
+            let known = before.iter().rfind(|(name, _)| unset && *name == value::text(port, "name"));
+            if let Some((_, number)) = known.filter(|(_, number)| !used.iter().any(|(_, taken)| taken == number)) {
+                value::set(port, "nodePort", *number);
             }
         }
     }
@@ -252,20 +251,25 @@ fn keep_allocated(new: &mut Value, old: &Value) {
 /// Fields that the old type had and the new one has not, if the client only left them as they were.
 fn drop_other_types(new: &mut Value, old: &Value) {
     let same = |new: &Value, path: &str| value::at(new, path) == value::at(old, path);
-    if kind(old) != "ExternalName"
-        && kind(new) == "ExternalName"
-        && same(new, "spec.clusterIP")
-        && same(new, "spec.clusterIPs")
-    {
-        for path in ["spec.clusterIP", "spec.clusterIPs", "spec.ipFamilies", "spec.ipFamilyPolicy"] {
-            value::remove(new, path);
+    if kind(old) != "ExternalName" && kind(new) == "ExternalName" {
+        if same(new, "spec.clusterIP") && same(new, "spec.clusterIPs") {
+            value::remove(new, "spec.clusterIP");
+            value::remove(new, "spec.clusterIPs");
+        }
+        for path in ["spec.ipFamilies", "spec.ipFamilyPolicy"] {
+            if same(new, path) {
+                value::remove(new, path);
+            }
         }
     }
-    if has_node_ports(old) && !has_node_ports(new) {
+    let may_have_ports = |service: &Value| matches!(kind(service), "NodePort" | "LoadBalancer");
+    if may_have_ports(old) && !may_have_ports(new) {
         let ports = |service: &Value| -> Vec<i64> {
-            value::list(service, "spec.ports").iter().map(|port| value::int(port, "nodePort").unwrap_or(0)).collect()
+            let each = value::list(service, "spec.ports").iter().map(|port| value::int(port, "nodePort").unwrap_or(0));
+            each.filter(|port| *port != 0).collect()
         };
-        if ports(new) == ports(old) {
+        let before = ports(old);
+        if ports(new).iter().all(|port| before.contains(port)) {
             for port in value::list_mut(new, "spec.ports") {
                 value::remove(port, "nodePort");
             }
@@ -590,6 +594,7 @@ mod tests {
     fn check(spec: Value, expected: &[&str]) {
         let mut service = json!({"metadata": {"name": "s"}, "spec": spec});
         Services.default(&mut service);
+        complete(&mut service, None);
         Services.prepare_for_create(&mut service);
         let errors: Vec<String> = Services.validate(&service).iter().map(ToString::to_string).collect();
         assert_eq!(errors, expected);
@@ -629,6 +634,7 @@ mod tests {
         Services.default(&mut old);
         let mut new = json!({"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}], "type": "NodePort"}});
         Services.default(&mut new);
+        complete(&mut new, Some(&old));
         Services.prepare_for_update(&mut new, &old);
         assert_eq!(new["spec"]["clusterIP"], "10.0.0.1");
         assert_eq!(new["spec"]["ports"][0]["nodePort"], 30000);

@@ -1,0 +1,236 @@
+//! Node ports of Services: which numbers a Service needs, and the bitmap that says which are taken.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use machinery::object::encode;
+use machinery::status::{ApiError, FieldError};
+use machinery::{Value, value};
+use serde_json::json;
+use store::{Expect, Op, Outcome, Txn};
+
+use super::super::Api;
+use super::super::storage::unavailable;
+use super::{Allocator, Reservation, invalid};
+
+/// Where the bitmap of node ports is.
+const NODE_PORTS_KEY: &str = "/registry/ranges/servicenodeports";
+/// What a dry run shows instead of a port that would be allocated is above this.
+const IMAGINED: u16 = 32_768;
+
+/// The node ports of a Service, without that of its health check.
+pub fn of_ports(service: &Value) -> Vec<u16> {
+    let ports = value::list(service, "spec.ports").iter().map(|port| value::int(port, "nodePort").unwrap_or(0));
+    ports.filter_map(|port| u16::try_from(port).ok()).filter(|port| *port != 0).collect()
+}
+
+/// Everything a Service holds of the range.
+pub fn held(service: &Value) -> Vec<u16> {
+    let mut held = if uses(service) { of_ports(service) } else { Vec::new() };
+    if checks_health(service) {
+        held.extend(value::int(service, "spec.healthCheckNodePort").and_then(|port| u16::try_from(port).ok()));
+    }
+    held
+}
+
+fn uses(service: &Value) -> bool {
+    matches!(value::text(service, "spec.type"), "NodePort" | "LoadBalancer")
+}
+
+fn checks_health(service: &Value) -> bool {
+    value::text(service, "spec.type") == "LoadBalancer" && value::text(service, "spec.externalTrafficPolicy") == "Local"
+}
+
+impl Allocator {
+    /// Takes the node ports of a new or changed Service. Ports with one number and several protocols share a node port when
+    /// the Service is new.
+    pub(super) async fn reserve_ports(
+        &self,
+        api: &Api,
+        new: &mut Value,
+        old: Option<&Value>,
+        reservation: &mut Reservation,
+    ) -> Result<(), ApiError> {
+        if uses(new) {
+            let allocates = value::text(new, "spec.type") == "NodePort"
+                || value::at(new, "spec.allocateLoadBalancerNodePorts").and_then(Value::as_bool).unwrap_or(true);
+            let held = old.map(of_ports).unwrap_or_default();
+            let wishes: Vec<(i64, i64)> = value::list(new, "spec.ports")
+                .iter()
+                .map(|port| (value::int(port, "port").unwrap_or(0), value::int(port, "nodePort").unwrap_or(0)))
+                .collect();
+            let mut given: Vec<(i64, u16)> = Vec::new();
+            for (index, (number, wish)) in wishes.iter().copied().enumerate() {
+                if wish == 0 && !allocates {
+                    continue;
+                }
+                let known = given.iter().find(|(other, _)| *other == number && old.is_none()).map(|(_, port)| *port);
+                let later = || wishes.iter().find(|(other, wish)| *other == number && *wish != 0 && old.is_none());
+                let wish = if wish == 0 && known.is_none() { later().map_or(0, |(_, wish)| *wish) } else { wish };
+                let port = match (wish, known) {
+                    (0, Some(port)) => port,
+                    (0, None) => self.take_any_port(api, reservation).await?,
+                    (wish, known) => {
+                        let wished = u16::try_from(wish).ok();
+                        let is_ours = wished.is_some_and(|port| {
+                            known == Some(port)
+                                || held.contains(&port)
+                                || old.is_some() && given.iter().any(|(_, p)| *p == port)
+                        });
+                        if !is_ours {
+                            let taken = self.take_port(api, wish, reservation).await?;
+                            let path = format!("spec.ports[{index}].nodePort");
+                            taken.map_err(|why| invalid(new, FieldError::invalid(path, wish, why)))?;
+                        }
+                        wished.unwrap_or_default()
+                    }
+                };
+                given.push((number, port));
+                if let Some(entry) = value::list_mut(new, "spec.ports").get_mut(index) {
+                    value::set(entry, "nodePort", port);
+                }
+            }
+        }
+        if checks_health(new) && !old.is_some_and(checks_health) {
+            match value::int(new, "spec.healthCheckNodePort").unwrap_or(0) {
+                0 => {
+                    let port = self.take_any_port(api, reservation).await.map_err(|_| {
+                        ApiError::internal("failed to allocate a HealthCheck NodePort 0: range is full")
+                    })?;
+                    value::set(new, "spec.healthCheckNodePort", port);
+                }
+                wish => self.take_port(api, wish, reservation).await?.map_err(|why| {
+                    ApiError::internal(format!("failed to allocate requested HealthCheck NodePort {wish}: {why}"))
+                })?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the port that the user named, or says why not.
+    async fn take_port(
+        &self,
+        api: &Api,
+        wish: i64,
+        reservation: &mut Reservation,
+    ) -> Result<Result<(), String>, ApiError> {
+        let (low, high) = (self.node_ports.start(), self.node_ports.end());
+        let Some(port) = u16::try_from(wish).ok().filter(|port| self.node_ports.contains(port)) else {
+            let why = format!("provided port is not in the valid range. The range of valid ports is {low}-{high}");
+            return Ok(Err(why));
+        };
+        let offset = usize::from(port - low);
+        let mut free = false;
+        self.change_bits(api, |bits, _| {
+            free = !bits.get(offset);
+            bits.set(offset, true);
+            free && !reservation.dry_run
+        })
+        .await?;
+        if !free || reservation.ports.contains(&port) {
+            return Ok(Err("provided port is already allocated".to_owned()));
+        }
+        reservation.ports.push(port);
+        Ok(Ok(()))
+    }
+
+    async fn take_any_port(&self, api: &Api, reservation: &mut Reservation) -> Result<u16, ApiError> {
+        let mut chosen = reservation.ports.iter().max().copied().unwrap_or(IMAGINED).checked_add(1);
+        if !reservation.dry_run {
+            self.change_bits(api, |bits, size| {
+                let start = rand::random_range(0..size);
+                let free = (0..size).map(|step| (start + step) % size).find(|offset| !bits.get(*offset));
+                chosen =
+                    free.and_then(|offset| u16::try_from(offset).ok()).map(|offset| self.node_ports.start() + offset);
+                free.map(|offset| bits.set(offset, true)).is_some()
+            })
+            .await?;
+        }
+        let port = chosen.ok_or_else(|| ApiError::internal("failed to allocate a nodePort: range is full"))?;
+        reservation.ports.push(port);
+        Ok(port)
+    }
+
+    pub(super) async fn give_back_ports(&self, api: &Api, ports: &[u16]) {
+        if ports.is_empty() {
+            return;
+        }
+        let start = *self.node_ports.start();
+        let cleared = self.change_bits(api, |bits, _| {
+            ports.iter().filter_map(|port| port.checked_sub(start)).for_each(|offset| bits.set(offset.into(), false));
+            true
+        });
+        if let Err(error) = cleared.await {
+            tracing::warn!(?ports, %error, "node ports could not be given back");
+        }
+    }
+
+    /// A compare-and-swap of the bitmap. `change` says whether it changed anything.
+    async fn change_bits(&self, api: &Api, mut change: impl FnMut(&mut Bits, usize) -> bool) -> Result<(), ApiError> {
+        let size = usize::from(self.node_ports.end() - self.node_ports.start()) + 1;
+        let mut current = api.store.get(NODE_PORTS_KEY).await.map_err(unavailable)?;
+        loop {
+            let tree: Value = match &current {
+                Some(record) => serde_json::from_slice(&record.value).map_err(ApiError::internal)?,
+                None => Value::Null,
+            };
+            let mut bits = Bits::decode(value::text(&tree, "data"), size);
+            if !change(&mut bits, size) {
+                return Ok(());
+            }
+            let tree = json!({
+                "apiVersion": "v1", "kind": "RangeAllocation", "metadata": {},
+                "range": format!("{}-{}", self.node_ports.start(), self.node_ports.end()), "data": bits.encode(),
+            });
+            let expect = current.as_ref().map_or(Expect::Absent, |record| Expect::At(record.revision));
+            let op = Op::Put { value: encode(&tree), ttl: None };
+            let txn = Txn { key: NODE_PORTS_KEY.into(), expect, op };
+            match api.store.txn(txn).await.map_err(unavailable)? {
+                Outcome::Committed(_) => return Ok(()),
+                Outcome::Conflict(record) => current = record,
+            }
+        }
+    }
+}
+
+/// A bitmap in the form of Go's `big.Int` bytes: most significant byte first.
+struct Bits(Vec<u8>);
+
+impl Bits {
+    fn decode(text: &str, size: usize) -> Self {
+        let mut bytes = BASE64.decode(text).unwrap_or_default();
+        bytes.reverse();
+        bytes.resize(size.div_ceil(8), 0);
+        Self(bytes)
+    }
+
+    fn encode(&self) -> String {
+        let mut bytes = self.0.clone();
+        bytes.reverse();
+        BASE64.encode(bytes)
+    }
+
+    fn get(&self, offset: usize) -> bool {
+        self.0.get(offset / 8).is_some_and(|byte| byte & (1 << (offset % 8)) != 0)
+    }
+
+    fn set(&mut self, offset: usize, on: bool) {
+        if let Some(byte) = self.0.get_mut(offset / 8) {
+            let bit = 1 << (offset % 8);
+            if on { *byte |= bit } else { *byte &= !bit }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_survive_their_encoding() {
+        let mut bits = Bits::decode("", 2768);
+        bits.set(0, true);
+        bits.set(2767, true);
+        let bits = Bits::decode(&bits.encode(), 2768);
+        assert!(bits.get(0) && bits.get(2767) && !bits.get(1));
+    }
+}
