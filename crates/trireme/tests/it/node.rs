@@ -31,8 +31,14 @@ fn soak() -> bool {
 
 impl Machine {
     pub async fn start(name: &str, image: &str) -> Self {
+        Self::start_with(name, image, &[]).await
+    }
+
+    /// With further options of the server.
+    pub async fn start_with(name: &str, image: &str, options: &[&str]) -> Self {
         let alone = MACHINE.lock().await;
-        let arguments = vec![format!("--node-name={name}")];
+        let named = format!("--node-name={name}");
+        let arguments = [named.as_str()].iter().chain(options).map(|option| (*option).to_owned()).collect();
         let mut server = Server::start(ServerOptions { binary: BINARY.into(), arguments }).await;
         let archive = server.data_dir().join("images/image.tar");
         let made = Command::new(BINARY).args(["image", "busybox", "--name", image]).arg(&archive).status().await;

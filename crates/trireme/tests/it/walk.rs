@@ -69,6 +69,38 @@ async fn apply_ends_with_a_page_behind_a_service() {
     machine.clean().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_and_services_have_an_address_of_each_family() {
+    let ranges = ["--service-cluster-ip-range=10.96.0.0/16,fd96::/108", "--cluster-cidr=10.244.0.0/16,fd44::/56"];
+    let machine = Machine::start_with("both", IMAGE, &ranges).await;
+    let kubectl = machine.server.kubectl();
+    kubectl.run_with(&["apply", "-f", "-"], &manifest()).await;
+    let both = r#"{"spec": {"ipFamilyPolicy": "RequireDualStack"}}"#;
+    kubectl.run(&["patch", "service", "hello", "-p", both]).await;
+    kubectl.run(&["rollout", "status", "deployment/hello", "--timeout=120s"]).await;
+    let pods = kubectl.run(&["get", "pods", "-l", "app=hello", "-o", "jsonpath={.items[0].metadata.name}"]).await;
+    let addresses = kubectl.run(&["get", "pod", &pods, "-o", "jsonpath={.status.podIPs[*].ip}"]).await;
+    assert!(addresses.starts_with("10.244.0.") && addresses.contains(" fd44:"), "{addresses}");
+    let slices = ["get", "endpointslices", "-l", "kubernetes.io/service-name=hello", "-o"];
+    let slices = kubectl.run(&[&slices[..], &["jsonpath={.items[*].addressType}"]].concat()).await;
+    let mut families: Vec<&str> = slices.split_whitespace().collect();
+    families.sort_unstable();
+    assert_eq!(families, ["IPv4", "IPv6"]);
+    let ips = kubectl.run(&["get", "service", "hello", "-o", "jsonpath={.spec.clusterIPs[*]}"]).await;
+    let ips: Vec<&str> = ips.split_whitespace().collect();
+    let [v4, v6] = ips[..] else { panic!("two addresses in {ips:?}") };
+    let name = "hello.default.svc.cluster.local";
+    let looked_up = kubectl.run(&["exec", &pods, "--", "nslookup", name]).await;
+    assert!(looked_up.contains(v4) && looked_up.contains(v6), "{looked_up}");
+    for host in [v4.to_owned(), format!("[{v6}]")] {
+        // Until the rules of a new address are in the kernel it is refused.
+        let fetch = format!("for i in $(seq 60); do wget -T 5 -q -O - http://{host}/ && exit 0; sleep 1; done; exit 1");
+        let page = kubectl.run(&["exec", &pods, "--", "sh", "-c", &fetch]).await;
+        assert!(page.starts_with("Hello from hello-"), "{host}: {page}");
+    }
+    machine.clean().await;
+}
+
 /// The page, once the Service's rules are in the kernel: they follow the endpoints by milliseconds.
 async fn page(address: &str) -> String {
     let url = format!("http://{address}/");
