@@ -94,7 +94,7 @@ async fn pods_and_services_have_an_address_of_each_family() {
     assert!(looked_up.contains(v4) && looked_up.contains(v6), "{looked_up}");
     for host in [v4.to_owned(), format!("[{v6}]")] {
         // Until the rules of a new address are in the kernel it is refused.
-        let fetch = format!("for i in $(seq 60); do wget -T 5 -q -O - http://{host}/ && exit 0; sleep 1; done; exit 1");
+        let fetch = format!("until timeout 2 wget -q -O - http://{host}/; do sleep 0.1; done");
         let page = kubectl.run(&["exec", &pods, "--", "sh", "-c", &fetch]).await;
         assert!(page.starts_with("Hello from hello-"), "{host}: {page}");
     }
