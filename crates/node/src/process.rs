@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::io::unix::AsyncFd;
+use tokio::sync::Notify;
 
 /// A running process.
 #[derive(Debug)]
@@ -114,14 +115,27 @@ pub fn spawn_detached(command: &mut tokio::process::Command) -> std::io::Result<
     command.spawn()
 }
 
-/// Gives back the pages of this program's code that are mapped: most of them ran at the start and never again. What still runs
-/// is mapped again when it does, out of the page cache, where all of it stays.
+/// Heard by [`burst`].
+static BURST: Notify = Notify::const_new();
+
+/// Says that much is done at once: a pod starts. Whoever waits for quiet begins anew.
+pub fn note_burst() {
+    BURST.notify_one();
+}
+
+/// Waits for the next [`note_burst`], or does not if there was one since the last wait.
+pub async fn burst() {
+    BURST.notified().await;
+}
+
+/// Gives back the pages of this program's code and constants that are mapped: most of them were used at the start, or while pods
+/// started, and never again. What is still used is mapped again when it is, out of the page cache, where all of it stays.
 pub fn release_code() -> std::io::Result<()> {
     let program = std::fs::read_link("/proc/self/exe")?;
     for mapping in std::fs::read_to_string("/proc/self/maps")?.lines() {
         let Some((from, to)) = code(mapping, &program) else { continue };
-        // SAFETY: the range is mapped from a file, readable and executable and never written to, so what is dropped is read from
-        // the file again, unchanged, at its next use.
+        // SAFETY: the range is mapped from a file and never written to, so what is dropped is read from the file again,
+        // unchanged, at its next use.
         #[allow(unsafe_code)]
         let outcome = unsafe { libc::madvise(from as *mut libc::c_void, to - from, libc::MADV_DONTNEED) };
         if outcome != 0 {
@@ -131,15 +145,16 @@ pub fn release_code() -> std::io::Result<()> {
     Ok(())
 }
 
-/// The range of a line of `maps` that is code of this program.
+/// The range of a line of `maps` that is code of this program, or its constants: they lie at the file's beginning. Further on in
+/// the file there are constants which the loader wrote addresses into; those are not in the file.
 fn code(mapping: &str, program: &Path) -> Option<(usize, usize)> {
     let mut words = mapping.split_whitespace();
-    let (range, rights) = (words.next()?, words.next()?);
-    let file = words.nth(3)?;
+    let (range, rights, offset) = (words.next()?, words.next()?, words.next()?);
+    let file = words.nth(2)?;
     let (from, to) = range.split_once('-')?;
-    let is_code = rights == "r-xp" && Path::new(file) == program;
     let address = |text| usize::from_str_radix(text, 16).ok();
-    is_code.then_some((address(from)?, address(to)?))
+    let is_constant = rights == "r-xp" || rights == "r--p" && address(offset) == Some(0);
+    (is_constant && Path::new(file) == program).then_some((address(from)?, address(to)?))
 }
 
 #[cfg(test)]
@@ -171,11 +186,12 @@ mod tests {
     }
 
     #[test]
-    fn only_code_of_this_program_is_given_back() {
+    fn only_code_and_constants_of_this_program_are_given_back() {
         let check = |line: &str| code(line, Path::new("/bin/t"));
         assert_eq!(check("1000-3000 r-xp 00001000 fe:01 77 /bin/t"), Some((0x1000, 0x3000)));
+        assert_eq!(check("1000-3000 r--p 00000000 fe:01 77 /bin/t"), Some((0x1000, 0x3000)));
         for other in [
-            "1000-3000 r--p 00000000 fe:01 77 /bin/t",
+            "1000-3000 r--p 00001000 fe:01 77 /bin/t",
             "1000-3000 rw-p 00000000 fe:01 77 /bin/t",
             "1000-3000 r-xp 00000000 fe:01 77 /lib/libc.so.6",
             "1000-3000 rw-p 00000000 00:00 0",
@@ -184,6 +200,14 @@ mod tests {
         ] {
             assert_eq!(check(other), None, "{other}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_burst_is_heard_once() {
+        note_burst();
+        note_burst();
+        burst().await;
+        assert!(futures::poll!(std::pin::pin!(burst())).is_pending());
     }
 
     #[test]

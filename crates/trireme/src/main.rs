@@ -28,8 +28,8 @@ use component::Failure;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// By then a start is over, whatever is started.
-const STARTED: Duration = Duration::from_secs(10);
+/// After so long without news a start is over, the program's or a pod's.
+const QUIET: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -78,10 +78,14 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     Ok(runtime)
 }
 
-/// What only the start needed goes, once it is over. A command that ends before never comes here.
+/// What only a start needed goes, once it is over: the program's own, and later those of pods. A command that ends before never
+/// comes here, and where nothing starts nothing is waited for.
 async fn settle() {
-    tokio::time::sleep(STARTED).await;
-    if let Err(error) = ::node::process::release_code() {
-        tracing::debug!("memory of the start is kept: {error}");
+    loop {
+        while tokio::time::timeout(QUIET, ::node::process::burst()).await.is_ok() {}
+        if let Err(error) = ::node::process::release_code() {
+            tracing::debug!("memory of the start is kept: {error}");
+        }
+        ::node::process::burst().await;
     }
 }

@@ -78,7 +78,8 @@ pub async fn run() -> Result<(), Failure> {
     let before = resident_megabytes(id)?;
     create(&client, "resident", RESIDENT, false).await?;
     running(&client, RESIDENT).await?;
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    // The memory of their start is given back when nothing has started for ten seconds.
+    tokio::time::sleep(Duration::from_secs(15)).await;
     Line::new("node_memory")
         .figure("pods", RESIDENT as f64)
         .figure("whole_process_megabytes", resident_megabytes(id)?)
@@ -137,7 +138,8 @@ async fn agent(mut server: Server) -> Result<(), Failure> {
     let before = resident_megabytes(id)?;
     create(&client, "resident", RESIDENT, false).await?;
     running(&client, RESIDENT).await?;
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    // The memory of their start is given back when nothing has started for ten seconds.
+    tokio::time::sleep(Duration::from_secs(15)).await;
     let with_pods = resident_megabytes(id)?;
     create(&client, "idle", IDLE - RESIDENT, false).await?;
     running(&client, IDLE).await?;
