@@ -28,6 +28,7 @@ const DEFAULTS: &[(&str, i64)] = &[
     (plugins::VOLUME_ZONE, 0),
     (plugins::POD_TOPOLOGY_SPREAD, 2),
     (plugins::INTER_POD_AFFINITY, 2),
+    (plugins::DYNAMIC_RESOURCES, 2),
     (plugins::DEFAULT_PREEMPTION, 0),
     (plugins::BALANCED_ALLOCATION, 1),
     (plugins::IMAGE_LOCALITY, 1),
@@ -155,6 +156,7 @@ impl Registry {
                 let args: BalancedAllocationArgs = plugin_args(config, name)?;
                 Arc::new(plugins::balanced_allocation::BalancedAllocation::new(resources(&args.resources)))
             }
+            plugins::DYNAMIC_RESOURCES => Arc::new(plugins::dynamic_resources::DynamicResources),
             plugins::IMAGE_LOCALITY => Arc::new(plugins::image_locality::ImageLocality),
             plugins::DEFAULT_BINDER => Arc::new(plugins::default_binder::DefaultBinder),
             plugins::NODE_DECLARED_FEATURES => Arc::new(plugins::node_declared_features::NodeDeclaredFeatures),

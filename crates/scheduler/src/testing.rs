@@ -6,8 +6,8 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{
     Affinity, Container, ContainerImage, ContainerPort, ContainerStatus, Node, NodeAffinity, NodeSelector,
     NodeSelectorRequirement, NodeSelectorTerm, NodeSpec, NodeStatus, PersistentVolumeClaimVolumeSource, Pod,
-    PodAffinity, PodAffinityTerm, PodAntiAffinity, PodCondition, PodSchedulingGate, PodSpec, PodStatus,
-    PreferredSchedulingTerm, ResourceRequirements, Taint, Toleration, TopologySpreadConstraint, Volume,
+    PodAffinity, PodAffinityTerm, PodAntiAffinity, PodCondition, PodResourceClaim, PodSchedulingGate, PodSpec,
+    PodStatus, PreferredSchedulingTerm, ResourceRequirements, Taint, Toleration, TopologySpreadConstraint, Volume,
     WeightedPodAffinityTerm,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -402,6 +402,14 @@ impl PodBuilder {
     /// With the host's network but users of its own, which not every kubelet can give it.
     pub fn isolated_on_host_network(mut self) -> Self {
         (self.spec().host_network, self.spec().host_users) = (Some(true), Some(false));
+        self
+    }
+
+    /// With a claim of devices.
+    pub fn resource_claim(mut self, name: &str) -> Self {
+        let claim =
+            PodResourceClaim { name: name.into(), resource_claim_name: Some(name.into()), ..Default::default() };
+        self.spec().resource_claims.get_or_insert_default().push(claim);
         self
     }
 

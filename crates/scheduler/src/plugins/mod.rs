@@ -4,6 +4,7 @@ pub mod balanced_allocation;
 pub mod default_binder;
 pub mod default_preemption;
 mod default_selector;
+pub mod dynamic_resources;
 pub mod image_locality;
 pub mod inter_pod_affinity;
 pub mod node_affinity;
@@ -35,6 +36,8 @@ pub const PRIORITY_SORT: &str = "PrioritySort";
 pub const DEFAULT_BINDER: &str = "DefaultBinder";
 /// Name of [`default_preemption::DefaultPreemption`].
 pub const DEFAULT_PREEMPTION: &str = "DefaultPreemption";
+/// Name of [`dynamic_resources::DynamicResources`].
+pub const DYNAMIC_RESOURCES: &str = "DynamicResources";
 /// Name of [`image_locality::ImageLocality`].
 pub const IMAGE_LOCALITY: &str = "ImageLocality";
 /// Name of [`inter_pod_affinity::InterPodAffinity`].

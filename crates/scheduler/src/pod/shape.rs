@@ -151,6 +151,8 @@ pub struct Shape {
     pub images: Box<[String]>,
     /// Features that the node must declare.
     pub features: Box<[&'static str]>,
+    /// Whether the pod needs devices allocated to it.
+    pub claims_devices: bool,
     /// Whether others may be evicted for the pod.
     pub never_preempts: bool,
     /// Ports taken on the host.
@@ -205,6 +207,7 @@ impl Shape {
             gates: spec.scheduling_gates.iter().flatten().map(|g| g.name.clone()).collect(),
             images: images(spec),
             features: features(spec),
+            claims_devices: spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()),
             never_preempts: spec.preemption_policy.as_deref() == Some("Never"),
             host_ports: host_ports(spec),
             required_node: (!required_node.is_empty()).then(|| Box::new(required_node)),

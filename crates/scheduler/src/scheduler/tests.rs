@@ -442,3 +442,19 @@ fn a_preemptor_whose_evictions_failed_is_tried_again_at_once() {
     rig.scheduler.preempted(&pod("high").priority(10).cpu("1").info(), true);
     assert_eq!(rig.run()[0], "preempt low on n for high");
 }
+
+#[test]
+fn a_pod_that_claims_devices_is_told_that_it_gets_none() {
+    let mut rig = Rig::new();
+    rig.node(node("n").cpu("1").build()).pod(pod("p").cpu("1").resource_claim("gpu").build());
+    assert_eq!(
+        rig.run(),
+        [
+            "FailedScheduling p: 0/1 nodes are available: pod has resource claims, and this scheduler does not allocate devices. preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.",
+            "patch p: Unschedulable"
+        ]
+    );
+    // What would help others does not help it.
+    rig.node(node("m").cpu("8").build());
+    assert_eq!(rig.run(), [""; 0]);
+}

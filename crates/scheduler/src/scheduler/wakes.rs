@@ -32,7 +32,7 @@ fn scheduler() -> Scheduler {
     Scheduler::new(&Configuration::default(), Registry::default(), Vec::new(), clock, 1).unwrap()
 }
 
-/// By plugin: kinds and changes. Plugins that are not listed reject no pod.
+/// By plugin: kinds and changes. Plugins that are not listed reject no pod, or reject it for good.
 const INTERESTS: &[(&str, &str)] = &[
     ("SchedulingGates", "TargetPod:PodGates"),
     ("NodeName", "Node:Add"),
@@ -119,7 +119,7 @@ fn plugins_hear_of_what_upstreams_plugins_hear_of() {
             }
         }
     }
-    assert_eq!(checked, 19 * resources.len() * actions.len(), "all plugins of the default profile");
+    assert_eq!(checked, 20 * resources.len() * actions.len(), "all plugins of the default profile");
 }
 
 fn meta(name: &str) -> ObjectMeta {
