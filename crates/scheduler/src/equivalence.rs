@@ -55,6 +55,27 @@ pub struct Kind {
     promised_for: i32,
 }
 
+/// How far what is known decides about nodes.
+#[derive(Debug, Clone, Copy)]
+pub struct Sorting {
+    /// Whether a node that is known to pass has nothing else to pass.
+    pub suffices: bool,
+    /// Whether promised pods count: all but those on the node given here, of which nothing is known for this pod.
+    pub promised: Option<Option<NodeIdx>>,
+    /// So many feasible nodes are enough.
+    pub wanted: usize,
+}
+
+/// Where nodes are sorted into.
+pub struct Sorted<'a> {
+    /// Those that pass.
+    pub feasible: &'a mut Vec<NodeIdx>,
+    /// Those that do not.
+    pub rejected: &'a mut Vec<(NodeIdx, Code)>,
+    /// How many of these for the reason of each number.
+    pub alike: &'a mut Vec<usize>,
+}
+
 impl Kind {
     /// Whether a node of this generation is known to pass.
     pub fn passes(&self, node: NodeIdx, generation: u64) -> bool {
@@ -66,33 +87,36 @@ impl Kind {
         self.promised.get(node.row()).is_some_and(|judged| *judged == Judged { generation, verdict: 0 })
     }
 
-    /// Passes over the nodes at the beginning of a list that are known to be rejected, noting each; how many these are. Where
-    /// everything is full that is all nodes, so this loop does nothing else. `promised` is the node whose promises must be
-    /// looked at anew, if promises count at all.
-    pub fn pass_over(
-        &self,
-        nodes: &[NodeIdx],
-        generations: &[u64],
-        promised: Option<Option<NodeIdx>>,
-        rejected: &mut Vec<(NodeIdx, Code)>,
-        alike: &mut Vec<usize>,
-    ) -> usize {
-        alike.resize(self.rejections.len().max(alike.len()), 0);
+    /// Sorts the nodes at the beginning of a list of which everything is known; how many these are. In a cluster of many
+    /// replicas that is nearly all of them, so this loop does nothing else.
+    pub fn sort_known(&self, nodes: &[NodeIdx], generations: &[u64], known: Sorting, into: &mut Sorted<'_>) -> usize {
+        into.alike.resize(self.rejections.len().max(into.alike.len()), 0);
         for (position, node) in nodes.iter().enumerate() {
-            let (row, generation) = (node.row(), generations[node.row()]);
-            let judged = self.judged[row];
-            let mut verdict = judged.verdict;
-            if judged.generation != generation {
+            if into.feasible.len() >= known.wanted {
                 return position;
             }
-            if verdict == 0 {
-                // Those without promises are for the caller to look at.
-                let known = promised.filter(|own| *own != Some(*node)).map(|_| self.promised[row]);
-                verdict = known.filter(|known| known.generation == generation).map_or(0, |known| known.verdict);
+            let (row, generation) = (node.row(), generations[node.row()]);
+            let judged = self.judged[row];
+            if judged.generation != generation || (judged.verdict == 0 && !known.suffices) {
+                return position;
             }
-            let Some(number) = (verdict as usize).checked_sub(1) else { return position };
-            rejected.push((*node, self.codes[number]));
-            alike[number] += 1;
+            let mut verdict = judged.verdict;
+            if verdict == 0
+                && let Some(own) = known.promised
+            {
+                let promised = self.promised[row];
+                if promised.generation != generation || own == Some(*node) {
+                    return position;
+                }
+                verdict = promised.verdict;
+            }
+            match (verdict as usize).checked_sub(1) {
+                None => into.feasible.push(*node),
+                Some(number) => {
+                    into.rejected.push((*node, self.codes[number]));
+                    into.alike[number] += 1;
+                }
+            }
         }
         nodes.len()
     }

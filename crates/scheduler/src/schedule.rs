@@ -12,7 +12,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::cluster::Cluster;
-use crate::equivalence::{Equivalence, MAX_SCORES};
+use crate::equivalence::{Equivalence, MAX_SCORES, Sorted, Sorting};
 use crate::extender::{Extender, MAX_EXTENDER_PRIORITY};
 use crate::framework::{
     Code, CycleState, Diagnosis, MAX_SCORE, PluginId, PostFilterOutcome, PreFiltered, Profile, Rejection, Verdict,
@@ -262,17 +262,22 @@ impl Algorithm {
         let mut untimed = self.cycle.is_sampled();
         let mut failed = None;
         let mut processed = 0;
+        let sorting = Sorting {
+            suffices: local == all && promises != Promises::Looked,
+            promised: (promises == Promises::Remembered).then_some(own),
+            wanted,
+        };
         let mut rest = [back, front].into_iter();
         let mut list: &[NodeIdx] = &[];
         loop {
+            let mut into =
+                Sorted { feasible: &mut self.feasible, rejected: &mut self.diagnosis.nodes, alike: &mut self.alike };
+            let known = kind.sort_known(list, cluster.generations(), sorting, &mut into);
+            processed += known;
+            list = &list[known..];
             if self.feasible.len() >= wanted {
                 break;
             }
-            let promised = (promises == Promises::Remembered).then_some(own);
-            let known =
-                kind.pass_over(list, cluster.generations(), promised, &mut self.diagnosis.nodes, &mut self.alike);
-            processed += known;
-            list = &list[known..];
             let Some((idx, others)) = list.split_first() else {
                 match rest.next() {
                     Some(next) => list = next,
@@ -543,6 +548,39 @@ pub fn feasible_nodes_to_find(percentage: i32, all: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Configuration;
+    use crate::registry::Registry;
+    use crate::testing::{node, pod};
+    use informer::clock::Fake;
+
+    #[test]
+    fn filtering_stops_at_enough_nodes_and_goes_on_from_there_whether_they_are_known_or_not() {
+        let mut registry = Registry::default();
+        let profiles = registry.profiles(&Configuration::default()).unwrap();
+        let mut cluster = Cluster::new();
+        for number in 0..200 {
+            let builder = node(&format!("n{number}")).cpu("1");
+            let builder = if number % 4 == 0 { builder.unschedulable() } else { builder };
+            cluster.set_node(Arc::new(builder.build()));
+        }
+        let pod = pod("p").cpu("100m").info();
+        cluster.prepare(&pod);
+        let nominator = Nominator::default();
+        let extender_id = registry.extender_id();
+        let (profile, now) = (&profiles[0], Timestamp::UNIX_EPOCH);
+        let world = World { cluster: &cluster, profile, nominator: &nominator, extenders: &[], extender_id, now };
+        let mut algorithm = Algorithm::new(0, 1, Fake::at(Timestamp::UNIX_EPOCH));
+        let starts: Vec<usize> = (0..6)
+            .map(|_| {
+                let placement = algorithm.schedule(world, &pod).unwrap();
+                assert_eq!(placement.feasible, 100);
+                assert_eq!(placement.evaluated, 100 + algorithm.diagnosis.nodes.len());
+                algorithm.next_start
+            })
+            .collect();
+        // Of four nodes three will do, so a hundred of them are found among 134, or 133 where the list begins with one.
+        assert_eq!(starts, [134, 67, 0, 134, 67, 0]);
+    }
 
     #[test]
     fn the_share_of_nodes_considered_shrinks_as_the_cluster_grows() {

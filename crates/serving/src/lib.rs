@@ -36,7 +36,7 @@ pub use answer::{Answer, figures, full, json, text, typed};
 pub use authority::Trust;
 pub use health::Check;
 pub use listener::Service;
-pub use pages::Pages;
+pub use pages::{Figures, Pages};
 pub use review::{Lives, Reviewer, Unidentified};
 
 /// How long a certificate that nobody else signed is good for.

@@ -17,6 +17,9 @@ use crate::health::{Check, Probes};
 use crate::listener::Service;
 use crate::review::Reviewer;
 
+/// Writes figures.
+pub type Figures = Arc<dyn Fn(&mut String) + Send + Sync>;
+
 /// What there is to see.
 pub struct Pages {
     /// The checks of `/healthz`; a ping where there are none.
@@ -26,9 +29,9 @@ pub struct Pages {
     /// The checks of `/readyz`.
     pub readyz: Vec<Check>,
     /// Writes the figures of `/metrics`.
-    pub metrics: Arc<dyn Fn(&mut String) + Send + Sync>,
+    pub metrics: Figures,
     /// Writes what grows with the number of pods, for `/metrics/resources`. Nothing is there without.
-    pub resources: Option<Arc<dyn Fn(&mut String) + Send + Sync>>,
+    pub resources: Option<Figures>,
     /// The configuration in force, for `/configz`: a document per name. Nothing is there without.
     pub configz: Option<Value>,
 }
@@ -38,8 +41,8 @@ pub(crate) struct Guarded {
     reviewer: Reviewer,
     always_allowed: Vec<String>,
     probes: Probes,
-    metrics: Arc<dyn Fn(&mut String) + Send + Sync>,
-    resources: Option<Arc<dyn Fn(&mut String) + Send + Sync>>,
+    metrics: Figures,
+    resources: Option<Figures>,
     configz: Option<Value>,
 }
 

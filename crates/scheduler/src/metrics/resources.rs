@@ -35,8 +35,11 @@ pub fn write(text: &mut String) {
     render(&pods, text);
 }
 
+/// Reads named amounts of a pod.
+type Amounts = fn(&PodInfo) -> &[(Box<str>, i64)];
+
 fn render(pods: &[Arc<PodInfo>], text: &mut String) {
-    let families: [(&str, &str, fn(&PodInfo) -> &[(Box<str>, i64)]); 2] = [
+    let families: [(&str, &str, Amounts); 2] = [
         (
             "kube_pod_resource_limit",
             "Resources limit for workloads on the cluster, broken down by pod. This shows the resource usage the scheduler and kubelet expect per pod for resources along with the unit for the resource if any.",
