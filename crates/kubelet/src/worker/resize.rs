@@ -45,17 +45,15 @@ impl Worker {
             shared.allocations.settled(spec::uid(&asked));
             return;
         }
-        let others = shared.allocations.others(spec::uid(&asked));
         let node = shared.me.get(&informer::Key::cluster(&shared.facts().node_name));
-        if let Some(verdict) = admission::refusal(&asked, &others, node.as_deref()) {
+        let refusal = |pod: &Pod, others: &[Arc<Pod>]| admission::refusal(pod, others, node.as_deref());
+        if let Err(verdict) = shared.allocations.grant(&asked, &self.news, refusal) {
             let news = self.resize.pending.as_ref().is_none_or(|(_, message)| *message != verdict.message);
             if news {
                 let text = summary(&format!("Pod resize {}", verdict.reason), &asked, &verdict.message);
                 shared.event(&asked, EventType::Warning, "ResizeDeferred", text);
             }
             self.resize.pending = Some(("Deferred".to_owned(), verdict.message));
-            // Somebody else's end may make room for it.
-            shared.allocations.deferred(spec::uid(&asked), self.news.clone());
             return;
         }
         allocation.grant(&asked);

@@ -232,6 +232,10 @@ async fn pods_figures_and_health_are_served() {
     let own = rig.get("metrics").await;
     for name in [
         "kubelet_running_pods 1",
+        "kubelet_desired_pods{static=\"\"} 1",
+        "kubelet_active_pods{static=\"\"} 1",
+        "kubelet_active_pods{static=\"true\"} 0",
+        "kubelet_mirror_pods 0",
         "kubelet_running_containers{container_state=\"running\"} 1",
         "kubelet_started_pods_total 1",
         "kubelet_started_containers_total{container_type=\"container\"} 1",

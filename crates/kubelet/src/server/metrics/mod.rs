@@ -11,6 +11,7 @@ pub use requests::Requests;
 pub use text::Text;
 
 use super::stats::types::{ContainerStats, PodStats, Summary};
+use crate::pod::spec;
 
 /// Nanoseconds of a second. Divided by, because a thousand-millionth has no exact form.
 const NANOS: f64 = 1e9;
@@ -112,6 +113,31 @@ pub fn count_pods(text: &mut Text, pods: &[Pod]) {
         exited += states.iter().filter(|state| state.terminated.is_some()).count();
         alive += usize::from(here > 0);
     }
+    let ended = |pod: &&Pod| {
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+        matches!(phase, Some("Succeeded" | "Failed"))
+    };
+    let mut by_source = |name: &'static str, help: &str, counts: &dyn Fn(&&Pod) -> bool| {
+        text.family(name, "gauge", help);
+        for (label, is_static) in [("", false), ("true", true)] {
+            let count = pods.iter().filter(|pod| spec::is_static(pod) == is_static).filter(|pod| counts(pod)).count();
+            text.sample(&[("static", label)], count as f64, None);
+        }
+    };
+    by_source(
+        "kubelet_desired_pods",
+        "[ALPHA] The number of pods the kubelet is being instructed to run. static is true if the pod is not from the apiserver.",
+        &|_| true,
+    );
+    by_source(
+        "kubelet_active_pods",
+        "[ALPHA] The number of pods the kubelet considers active and which are being considered when admitting new pods. \
+         static is true if the pod is not from the apiserver.",
+        &|pod| !ended(pod),
+    );
+    let mirrored = pods.iter().filter(|pod| spec::is_static(pod)).count();
+    let help = "[ALPHA] The number of mirror pods the kubelet will try to create (one per admitted static pod)";
+    text.family("kubelet_mirror_pods", "gauge", help).sample(&[], mirrored as f64, None);
     text.family("kubelet_running_containers", "gauge", "[ALPHA] Number of containers currently running");
     text.sample(&[("container_state", "exited")], exited as f64, None);
     text.sample(&[("container_state", "running")], running as f64, None);
