@@ -204,13 +204,17 @@ mod tests {
         Bind::new(client, &PodInfo::new(Arc::new(pod("p").build())), "n1").run().await
     }
 
+    /// What it is, the uid and node that the server's pod has, what becomes of requests and looks, and how it ends: a conflict
+    /// is `Err(true)`.
+    type Case<'a> = (&'a str, &'static str, Option<&'a str>, &'a [Way], &'a [u16], Result<(), bool>);
+
     #[tokio::test(start_paused = true)]
     async fn a_binding_is_sent_until_its_fate_is_known() {
         use Way::{Not, Silently};
         const OWN: &str = "uid-p";
         let conflict = Err(true);
         let other = Err(false);
-        let table: &[(&str, &str, Option<&str>, &[Way], &[u16], Result<(), bool>)] = &[
+        let table: &[Case<'_>] = &[
             ("it is bound", OWN, None, &[], &[], Ok(())),
             ("the server had trouble at first", OWN, None, &[Not(503), Not(429)], &[], Ok(())),
             ("the answer was lost", OWN, None, &[Silently(504)], &[], Ok(())),
