@@ -9,6 +9,8 @@
 //! There is no logic here and no I/O: the text is part of the program and is read once, on first use, in a
 //! few milliseconds.
 
+mod golang;
+mod internal;
 pub mod rbac;
 mod resources;
 mod table;
@@ -16,6 +18,8 @@ mod types;
 
 use std::sync::OnceLock;
 
+pub use golang::{GoField, go_field};
+pub use internal::{InternalField, internal_type};
 pub use resources::{Group, Resource, Stability, Subresource, Verbs, Version, api_version};
 pub use table::Table;
 pub use types::{

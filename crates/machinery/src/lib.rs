@@ -6,6 +6,7 @@
 
 pub mod apply;
 pub mod codec;
+pub mod diff;
 pub mod gvk;
 pub mod names;
 pub mod object;

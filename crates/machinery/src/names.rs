@@ -59,6 +59,19 @@ pub fn is_dns1123_subdomain(value: &str) -> Problems {
     problems
 }
 
+/// A subdomain of DNS in letters of either case: the names of drivers of devices.
+pub fn is_dns1123_subdomain_caseless(value: &str) -> Problems {
+    let mut problems = Vec::new();
+    if value.len() > 253 {
+        problems.push(too_many_characters(253));
+    }
+    if !subdomain(&value.to_ascii_lowercase()) {
+        let words = "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character";
+        problems.push(regex(words, SUBDOMAIN_FMT, &["Example.com"]));
+    }
+    problems
+}
+
 /// A subdomain of DNS that may have underscores too: the search domains of pods.
 pub fn is_dns1123_subdomain_with_underscore(value: &str) -> Problems {
     let mut problems = Vec::new();

@@ -170,37 +170,63 @@ pub struct FieldError {
     pub value: Option<Value>,
     /// What would be right.
     pub detail: String,
+    /// The value as it is printed, where that is not what JSON shows.
+    pub shown: Option<String>,
 }
 
 impl FieldError {
     /// A missing field.
     pub fn required(path: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { reason: FieldReason::Required, path: path.into(), value: None, detail: detail.into() }
+        Self { reason: FieldReason::Required, path: path.into(), value: None, detail: detail.into(), shown: None }
     }
 
     /// A malformed field.
     pub fn invalid(path: impl Into<String>, value: impl Into<Value>, detail: impl Into<String>) -> Self {
-        Self { reason: FieldReason::Invalid, path: path.into(), value: Some(value.into()), detail: detail.into() }
+        Self {
+            reason: FieldReason::Invalid,
+            path: path.into(),
+            value: Some(value.into()),
+            detail: detail.into(),
+            shown: None,
+        }
     }
 
     /// A field of the wrong type.
     pub fn type_invalid(path: impl Into<String>, value: impl Into<Value>, detail: impl Into<String>) -> Self {
-        Self { reason: FieldReason::TypeInvalid, path: path.into(), value: Some(value.into()), detail: detail.into() }
+        Self {
+            reason: FieldReason::TypeInvalid,
+            path: path.into(),
+            value: Some(value.into()),
+            detail: detail.into(),
+            shown: None,
+        }
     }
 
     /// A value given twice.
     pub fn duplicate(path: impl Into<String>, value: impl Into<Value>) -> Self {
-        Self { reason: FieldReason::Duplicate, path: path.into(), value: Some(value.into()), detail: String::new() }
+        Self {
+            reason: FieldReason::Duplicate,
+            path: path.into(),
+            value: Some(value.into()),
+            detail: String::new(),
+            shown: None,
+        }
     }
 
     /// A reference to what does not exist.
     pub fn not_found(path: impl Into<String>, value: impl Into<Value>) -> Self {
-        Self { reason: FieldReason::NotFound, path: path.into(), value: Some(value.into()), detail: String::new() }
+        Self {
+            reason: FieldReason::NotFound,
+            path: path.into(),
+            value: Some(value.into()),
+            detail: String::new(),
+            shown: None,
+        }
     }
 
     /// A field that may not be set, or not so.
     pub fn forbidden(path: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { reason: FieldReason::Forbidden, path: path.into(), value: None, detail: detail.into() }
+        Self { reason: FieldReason::Forbidden, path: path.into(), value: None, detail: detail.into(), shown: None }
     }
 
     /// A value outside of the supported ones.
@@ -212,7 +238,7 @@ impl FieldError {
         let supported: Vec<String> = supported.into_iter().map(|value| format!("{value:?}")).collect();
         let detail =
             if supported.is_empty() { String::new() } else { format!("supported values: {}", supported.join(", ")) };
-        Self { reason: FieldReason::NotSupported, path: path.into(), value: Some(value.into()), detail }
+        Self { reason: FieldReason::NotSupported, path: path.into(), value: Some(value.into()), detail, shown: None }
     }
 
     /// A text beyond its longest length.
@@ -223,6 +249,7 @@ impl FieldError {
             path: path.into(),
             value: None,
             detail: format!("may not be more than {most} {unit}"),
+            shown: None,
         }
     }
 
@@ -234,6 +261,7 @@ impl FieldError {
             path: path.into(),
             value: Some(Value::from(actual)),
             detail: format!("must have at most {most} {unit}"),
+            shown: None,
         }
     }
 
@@ -241,9 +269,10 @@ impl FieldError {
     pub fn body(&self) -> String {
         let mut body = self.reason.words().to_owned();
         if let Some(value) = &self.value {
-            let shown = match value {
-                Value::String(text) => format!("{text:?}"),
-                other => other.to_string(),
+            let shown = match (&self.shown, value) {
+                (Some(shown), _) => shown.clone(),
+                (None, Value::String(text)) => format!("{text:?}"),
+                (None, other) => other.to_string(),
             };
             body.push_str(": ");
             body.push_str(&shown);

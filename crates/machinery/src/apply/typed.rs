@@ -123,7 +123,7 @@ fn check(value: &Value, kind: Kind<'_>, path: &mut String, errors: &mut Vec<Stri
     match kind {
         Kind::Scalar(scalar) => {
             let wrong = match scalar {
-                Scalar::Text if !value.is_string() => Some(format!("expected string, got {}", go_value(value))),
+                Scalar::Text if !value.is_string() => Some(format!("expected string, got {}", go_struct(value))),
                 Scalar::Number if !value.is_number() => {
                     Some(format!("expected numeric (int or float), got {}", super::super::patch::go_type(value)))
                 }
@@ -182,4 +182,22 @@ fn check(value: &Value, kind: Kind<'_>, path: &mut String, errors: &mut Vec<Stri
 /// How Go shows a value it did not expect.
 fn go_value(value: &Value) -> String {
     format!("&{{{}}}", super::super::patch::go_print(value))
+}
+
+/// How Go shows it where it shows the types too.
+fn go_struct(value: &Value) -> String {
+    fn syntax(value: &Value) -> String {
+        match value {
+            Value::Null => "interface {}(nil)".to_owned(),
+            Value::Array(items) => {
+                format!("[]interface {{}}{{{}}}", items.iter().map(syntax).collect::<Vec<_>>().join(", "))
+            }
+            Value::Object(fields) => {
+                let fields: Vec<_> = fields.iter().map(|(key, value)| format!("{key:?}:{}", syntax(value))).collect();
+                format!("map[string]interface {{}}{{{}}}", fields.join(", "))
+            }
+            scalar => scalar.to_string(),
+        }
+    }
+    format!("&value.valueUnstructured{{Value:{}}}", syntax(value))
 }

@@ -86,21 +86,3 @@ impl std::fmt::Display for Path<'_> {
         }
     }
 }
-
-impl Path<'_> {
-    /// The fields on the way, without elements of lists and entries of maps, as Go's decoder prints them.
-    pub(crate) fn fields(&self) -> String {
-        match self {
-            Path::Root => String::new(),
-            Path::Entry(parent, _) | Path::Index(parent, _) => parent.fields(),
-            Path::Key(parent, key) => {
-                let mut path = parent.fields();
-                if !path.is_empty() {
-                    path.push('.');
-                }
-                path.push_str(key);
-                path
-            }
-        }
-    }
-}

@@ -81,7 +81,7 @@ pub(crate) fn go_print(value: &Value) -> String {
 }
 
 /// What Go calls the type of a decoded value.
-pub(crate) fn go_type(value: &Value) -> &'static str {
+pub fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "%!s(<nil>)",
         Value::Bool(_) => "bool",

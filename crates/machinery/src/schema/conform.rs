@@ -13,11 +13,12 @@ const MAX_UNKNOWN: usize = 100;
 /// Brings an object into the form upstream's decoder would have kept. Answers with the complaints of a strict reader
 /// (`unknown field "spec.foo"`), or with Go's message for the first value of a wrong type.
 pub fn conform(value: &mut Value, of: &Type) -> Result<Vec<String>, String> {
-    let mut walk = Walk { unknown: Vec::new() };
-    let place = Place { path: Path::Root, parent: None };
+    let mut walk = Walk { unknown: Vec::new(), root: of };
     match value {
-        Value::Object(fields) => walk.object(fields, of, place)?,
-        other => return Err(mismatch(json_type(other), &go_name(of), place)),
+        Value::Object(fields) => walk.object(fields, of, Path::Root)?,
+        other => {
+            return Err(format!("json: cannot unmarshal {} into Go value of type {}", json_type(other), go_name(of)));
+        }
     }
     Ok(walk.unknown)
 }
@@ -77,25 +78,19 @@ fn complain(unknown: &mut Vec<String>, path: Path<'_>) {
     }
 }
 
-/// Where a value stands, and in which struct.
-#[derive(Clone, Copy)]
-struct Place<'a> {
-    path: Path<'a>,
-    parent: Option<&'a Type>,
-}
-
-struct Walk {
+struct Walk<'t> {
     unknown: Vec<String>,
+    root: &'t Type,
 }
 
-impl Walk {
-    fn object(&mut self, fields: &mut Object, of: &Type, at: Place<'_>) -> Result<(), String> {
+impl Walk<'_> {
+    fn object(&mut self, fields: &mut Object, of: &Type, at: Path<'_>) -> Result<(), String> {
         let mut result = Ok(());
         fields.retain(|key, value| {
             if result.is_err() {
                 return true;
             }
-            let path = Path::Key(&at.path, key);
+            let path = Path::Key(&at, key);
             let Some(field) = of.field(key) else {
                 if of.preserve_unknown {
                     return true;
@@ -106,7 +101,7 @@ impl Walk {
             if value.is_null() {
                 return field.nullable;
             }
-            match self.value(value, &field.schema, Place { path, parent: Some(of) }) {
+            match self.value(value, &field.schema, path) {
                 Ok(set) => set && !is_unset(value, field),
                 Err(error) => {
                     result = Err(error);
@@ -118,7 +113,7 @@ impl Walk {
     }
 
     /// Checks one value that is not null; false if it means "not set".
-    fn value(&mut self, value: &mut Value, schema: &Schema, at: Place<'_>) -> Result<bool, String> {
+    fn value(&mut self, value: &mut Value, schema: &Schema, at: Path<'_>) -> Result<bool, String> {
         let verdict = match (schema, &mut *value) {
             (Schema::String | Schema::Duration, Value::String(_))
             | (Schema::Bool, Value::Bool(_))
@@ -127,37 +122,31 @@ impl Walk {
             }
             (Schema::Int32, Value::Number(number)) => match number.as_i64().map(i32::try_from) {
                 Some(Ok(_)) => return Ok(true),
-                _ => return Err(mismatch(&format!("number {number}"), "int32", at)),
+                _ => return Err(self.mismatch(&format!("number {number}"), at)),
             },
             (Schema::Int64, Value::Number(number)) => match number.as_i64() {
                 Some(_) => return Ok(true),
-                None => return Err(mismatch(&format!("number {number}"), "int64", at)),
+                None => return Err(self.mismatch(&format!("number {number}"), at)),
             },
             (Schema::Double, Value::Number(_)) => return Ok(true),
             (Schema::IntOrString, Value::String(_)) => return Ok(true),
             (Schema::IntOrString, Value::Number(number)) => match number.as_i64().map(i32::try_from) {
                 Some(Ok(_)) => return Ok(true),
-                _ => return Err(format!("json: cannot unmarshal number {number} into Go value of type int32")),
+                _ => return Err(self.mismatch(&format!("number {number}"), at)),
             },
-            (Schema::IntOrString, other) => {
-                return Err(format!("json: cannot unmarshal {} into Go value of type int32", json_type(other)));
-            }
             (Schema::Bytes, Value::String(text)) => scalar::bytes(text)?,
             (Schema::Quantity, other) => scalar::quantity(other)?,
             (Schema::Time, Value::String(text)) => scalar::timestamp(text, Precision::Seconds)?,
             (Schema::MicroTime, Value::String(text)) => scalar::timestamp(text, Precision::Micros)?,
-            (Schema::Time | Schema::MicroTime | Schema::Duration, other) => {
-                return Err(format!("json: cannot unmarshal {} into Go value of type string", json_type(other)));
-            }
             (Schema::Array(list), Value::Array(items)) => {
                 for (index, item) in items.iter_mut().enumerate() {
-                    self.element(item, &list.items, Place { path: Path::Index(&at.path, index), parent: at.parent })?;
+                    self.element(item, &list.items, Path::Index(&at, index))?;
                 }
                 return Ok(true);
             }
             (Schema::Map(map), Value::Object(entries)) => {
                 for (key, entry) in entries.iter_mut() {
-                    self.element(entry, &map.values, Place { path: Path::Entry(&at.path, key), parent: at.parent })?;
+                    self.element(entry, &map.values, Path::Entry(&at, key))?;
                 }
                 return Ok(true);
             }
@@ -166,7 +155,7 @@ impl Walk {
                 self.object(fields, of, at)?;
                 return Ok(true);
             }
-            (schema, other) => return Err(mismatch(json_type(other), &go_type(schema), at)),
+            (_, other) => return Err(self.mismatch(json_type(other), at)),
         };
         match verdict {
             Verdict::Keep => Ok(true),
@@ -178,8 +167,53 @@ impl Walk {
         }
     }
 
+    /// Go's complaint about a value of a wrong type. It names the innermost struct, the fields on the way there, and the type.
+    fn mismatch(&self, found: &str, at: Path<'_>) -> String {
+        let mut steps = Vec::new();
+        let mut step = &at;
+        loop {
+            steps.push(step);
+            step = match step {
+                Path::Root => break,
+                Path::Key(before, _) | Path::Entry(before, _) | Path::Index(before, _) => before,
+            };
+        }
+        let (mut parent, mut of) = (self.root, Some(self.root));
+        let (mut fields, mut schema, mut wanted) = (Vec::new(), None::<&Schema>, String::new());
+        for step in steps.into_iter().rev() {
+            match step {
+                Path::Root => continue,
+                Path::Key(_, key) => {
+                    parent = of.unwrap_or(parent);
+                    let go = facts::go_field(&parent.name, key);
+                    fields.extend(go.map(|go| go.embedded).filter(|name| !name.is_empty()));
+                    fields.push(key);
+                    schema = parent.field(key).map(|field| &field.schema);
+                    wanted = match go.and_then(|go| go.ty) {
+                        Some(named) => named.to_owned(),
+                        None => schema.map(go_type).unwrap_or_default(),
+                    };
+                }
+                Path::Entry(..) | Path::Index(..) => {
+                    schema = schema.and_then(|schema| match schema {
+                        Schema::Array(list) => Some(&list.items),
+                        Schema::Map(map) => Some(&map.values),
+                        _ => None,
+                    });
+                    wanted = match wanted.strip_prefix("[]") {
+                        Some(element) => element.to_owned(),
+                        None => schema.map(go_type).unwrap_or_default(),
+                    };
+                }
+            }
+            of = schema.and_then(Schema::object);
+        }
+        let (name, path) = (parent.short_name(), fields.join("."));
+        format!("json: cannot unmarshal {found} into Go struct field {name}.{path} of type {wanted}")
+    }
+
     /// Checks an element of a list or a map, which stays whatever it is: a null is the zero of its type.
-    fn element(&mut self, value: &mut Value, schema: &Schema, at: Place<'_>) -> Result<(), String> {
+    fn element(&mut self, value: &mut Value, schema: &Schema, at: Path<'_>) -> Result<(), String> {
         if value.is_null() {
             *value = zero(schema);
             return Ok(());
@@ -223,18 +257,6 @@ pub(super) fn zero(schema: &Schema) -> Value {
         Schema::Time | Schema::MicroTime | Schema::Bytes | Schema::Any(_) | Schema::Array(_) | Schema::Map(_) => {
             Value::Null
         }
-    }
-}
-
-/// Go's complaint about a value of a wrong type. It names the innermost struct and the fields on the way there.
-fn mismatch(found: &str, wanted: &str, at: Place<'_>) -> String {
-    match at.parent {
-        None => format!("json: cannot unmarshal {found} into Go value of type {wanted}"),
-        Some(parent) => format!(
-            "json: cannot unmarshal {found} into Go struct field {}.{} of type {wanted}",
-            parent.short_name(),
-            at.path.fields()
-        ),
     }
 }
 

@@ -88,7 +88,22 @@ fn wrong_types_get_gos_words() {
         (
             "Pod",
             json!({"metadata": {"creationTimestamp": 5}}),
-            "json: cannot unmarshal number into Go value of type string",
+            "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.creationTimestamp of type string",
+        ),
+        (
+            "Pod",
+            json!({"spec": {"containers": [{"livenessProbe": {"httpGet": {"scheme": 5}}}]}}),
+            "json: cannot unmarshal number into Go struct field HTTPGetAction.spec.containers.livenessProbe.ProbeHandler.httpGet.scheme of type v1.URIScheme",
+        ),
+        (
+            "Service",
+            json!({"spec": {"ipFamilies": [5]}}),
+            "json: cannot unmarshal number into Go struct field ServiceSpec.spec.ipFamilies of type v1.IPFamily",
+        ),
+        (
+            "LimitRange",
+            json!({"spec": {"limits": [{"max": "x"}]}}),
+            "json: cannot unmarshal string into Go struct field LimitRangeItem.spec.limits.max of type v1.ResourceList",
         ),
         (
             "Pod",
@@ -104,7 +119,7 @@ fn wrong_types_get_gos_words() {
         (
             "Service",
             json!({"spec": {"ports": [{"targetPort": []}]}}),
-            "json: cannot unmarshal array into Go value of type int32",
+            "json: cannot unmarshal array into Go struct field ServicePort.spec.ports.targetPort of type int32",
         ),
     ] {
         assert_eq!(check_types(&value, of("", "v1", kind)), Err(message.to_owned()), "{value}");
