@@ -12,7 +12,8 @@ use serde_json::json;
 
 use crate::gates::Chain;
 use crate::gates::authorization::{Attributes, Decision, Selectors};
-use crate::rest::{read_value, value_response};
+use crate::query::Query;
+use crate::rest::{read_review, value_response};
 use crate::route::RequestInfo;
 
 const COMPONENTS: [&str; 3] = ["controller-manager", "scheduler", "etcd-0"];
@@ -23,6 +24,7 @@ pub async fn answer(
     facts: &facts::Resource,
     info: &RequestInfo,
     headers: &HeaderMap,
+    query: &Query,
     user: &Arc<User>,
     body: Body,
 ) -> Result<Response, ApiError> {
@@ -41,23 +43,21 @@ pub async fn answer(
         }
         _ => {}
     }
-    let (mut review, _) = read_value(headers, body).await?;
-    crate::rest::check_kind(&mut review, &facts.group, &facts.version, &facts.kind)?;
+    let now = chain.api.now();
+    let mut review = read_review(facts, &info.namespace, headers, query, body, &now).await?;
     review["status"] = match &*facts.kind {
         "SelfSubjectAccessReview" | "SubjectAccessReview" | "LocalSubjectAccessReview" => {
-            if facts.kind == "LocalSubjectAccessReview" {
-                value::set_default(&mut review, "metadata.namespace", info.namespace.as_str());
-            }
             access(chain, &facts.kind, &review, user).await?
         }
         "SelfSubjectRulesReview" => {
             let found = rules(chain, &review, user)?;
             review["spec"] = json!({});
+            review["metadata"] = json!({});
             found
         }
         "TokenReview" => token(chain, &review).await?,
         "SelfSubjectReview" => {
-            value::set(&mut review, "metadata.creationTimestamp", chain.api.now());
+            review["metadata"] = json!({"creationTimestamp": now});
             json!({"userInfo": user_info(user)})
         }
         _ => return Err(ApiError::no_such_path()),

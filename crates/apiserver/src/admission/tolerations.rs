@@ -11,7 +11,7 @@ const TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/u
 
 /// Adds what is missing.
 pub fn admit(request: &Request<'_>, pod: &mut Value) {
-    if request.operation != Operation::Create || !request.is_for("", "pods") {
+    if !matches!(request.operation, Operation::Create | Operation::Update) || !request.is_for("", "pods") {
         return;
     }
     for taint in TAINTS {

@@ -54,5 +54,8 @@ pub fn between(from: &Facts, to: &Facts, mut object: Value) -> Value {
         _ => {}
     }
     value::set(&mut object, "apiVersion", to.api_version());
+    if let Some(of) = to.ty {
+        machinery::schema::complete(&mut object, of.def());
+    }
     object
 }

@@ -215,7 +215,7 @@ impl Chain {
                     body = record.sent(&parts.headers, body).await?;
                 }
                 // Boxed, as the connections above: what few requests need is not to be part of every request's state.
-                Box::pin(self.review(served, &info, &parts.headers, &user, body)).await
+                Box::pin(self.review(served, &info, &parts.headers, &query, &user, body)).await
             }
         }
     }
@@ -271,13 +271,14 @@ impl Chain {
         served: &crate::registry::Served,
         info: &RequestInfo,
         headers: &HeaderMap,
+        query: &Query,
         user: &Arc<machinery::rest::User>,
         body: Body,
     ) -> Result<Response, ApiError> {
         if !served.facts.verbs.has(info.verb) {
             return Err(ApiError::method_not_allowed());
         }
-        crate::reviews::answer(self, served.facts, info, headers, user, body).await
+        crate::reviews::answer(self, served.facts, info, headers, query, user, body).await
     }
 }
 

@@ -144,11 +144,16 @@ fn property(field: &Field, dialect: Dialect) -> Value {
     }
     if let Some(extra) = &field.extra {
         let mut extra: Map<String, Value> = serde_json::from_str(extra).expect("the table holds JSON objects");
-        // The values that a list may have are those of its items.
-        if schema["type"] == "array"
+        // The values that a list or a map may have are those of what is in it.
+        let of = match schema["type"].as_str() {
+            Some("array") => Some("items"),
+            Some("object") => Some("additionalProperties"),
+            _ => None,
+        };
+        if let Some(of) = of
             && let Some(values) = extra.remove("enum")
         {
-            schema["items"]["enum"] = values;
+            schema[of]["enum"] = values;
         }
         schema.as_object_mut().expect("a schema is an object").extend(extra);
     }

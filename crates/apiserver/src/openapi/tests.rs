@@ -96,6 +96,10 @@ fn fields_say_which_values_they_may_have() {
     let requests = parse(openapi.document("apis/certificates.k8s.io/v1").expect("served"));
     let spec = &requests["components"]["schemas"]["io.k8s.api.certificates.v1.CertificateSigningRequestSpec"];
     assert_eq!(spec["properties"]["usages"]["items"]["enum"][2], "client auth");
+    let claim = &schemas["io.k8s.api.core.v1.PersistentVolumeClaimStatus"]["properties"];
+    let statuses = &claim["allocatedResourceStatuses"];
+    assert_eq!(statuses["additionalProperties"]["enum"][4], "NodeResizePending");
+    assert_eq!(statuses.get("enum"), None);
 }
 
 #[test]

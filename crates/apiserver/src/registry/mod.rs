@@ -3,6 +3,7 @@
 //! What a resource *is* comes from the table of API facts; what the table cannot say is the [`Strategy`] of its kind.
 
 pub mod deprecation;
+pub mod internal;
 pub mod kinds;
 pub mod strategy;
 

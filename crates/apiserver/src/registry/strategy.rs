@@ -42,9 +42,14 @@ pub trait Strategy: Send + Sync {
         NameRule::Subdomain
     }
 
-    /// Whether `metadata.generation` counts the changes of what the user wants.
+    /// Whether a new object begins with a `metadata.generation` of 1, whatever its author said.
     fn counts_generations(&self) -> bool {
         false
+    }
+
+    /// Whether a change is one that `metadata.generation` counts. Most kinds count whatever the user wants otherwise.
+    fn wish_changed(&self, new: &Value, old: &Value) -> bool {
+        self.counts_generations() && wish(new).ne(wish(old))
     }
 
     /// Whether an update of an object that is not there creates it.
@@ -135,6 +140,12 @@ pub trait Strategy: Send + Sync {
     fn orphans_by_default(&self) -> bool {
         false
     }
+}
+
+/// What the user wants: everything but metadata and status.
+pub fn wish(object: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    let fields = object.as_object().into_iter().flatten();
+    fields.filter(|(key, _)| !matches!(key.as_str(), "metadata" | "status" | "apiVersion" | "kind"))
 }
 
 /// A kind that needs nothing special.

@@ -17,7 +17,7 @@ use super::{Api, Call};
 use crate::admission::{self, Operation};
 use crate::convert;
 use crate::gates::context;
-use crate::registry::NameRule;
+use crate::registry::{NameRule, internal};
 
 /// The largest body that is read.
 pub const MAX_BODY: usize = 3 * 1024 * 1024;
@@ -208,11 +208,12 @@ impl Api {
         &self,
         call: &Call<'_>,
         object: &Value,
-        errors: Vec<FieldError>,
+        mut errors: Vec<FieldError>,
     ) -> Result<(), ApiError> {
         if errors.is_empty() {
             return Ok(());
         }
+        internal::show(&mut errors, call.resource.storage.ty.map(|ty| ty.def()));
         let name = value::text(object, "metadata.name");
         Err(ApiError::invalid(&call.resource.storage.group, &call.resource.storage.kind, name, &errors))
     }
@@ -323,33 +324,50 @@ pub fn check_kind(object: &mut Value, group: &str, version: &str, kind: &str) ->
         let message = "couldn't get version/kind; json parse error: json: cannot unmarshal into Go value of type struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }";
         return Err(ApiError::bad_request(message));
     }
-    let expected = facts::api_version(group, version);
-    let said_version = value::text(object, "apiVersion").to_owned();
-    let said_kind = value::text(object, "kind").to_owned();
-    let other = (!said_version.is_empty() && said_version != expected) || (!said_kind.is_empty() && said_kind != kind);
-    if other {
-        let said_version = if said_version.is_empty() { expected } else { said_version };
-        let Some(said) = GroupVersion::parse(&said_version) else {
-            return Err(ApiError::bad_request(format!("unexpected GroupVersion string: {said_version}")));
+    if let Some(why) = other_kind(object, group, version, kind) {
+        let said = |field: &str, or: &str| {
+            Some(value::text(object, field)).filter(|said| !said.is_empty()).unwrap_or(or).to_owned()
         };
-        let said_kind = if said_kind.is_empty() { kind.to_owned() } else { said_kind };
-        let why = match facts::type_of(&said.group, &said.version, &said_kind) {
-            Some(_) => {
-                let package = if group.is_empty() { "core" } else { group.split('.').next().unwrap_or_default() };
-                format!("converting ({}.{said_kind}) to ({package}.{kind}): unknown conversion", said.version)
-            }
-            None => format!(
-                "no kind {said_kind:?} is registered for version {said_version:?} in scheme \"pkg/api/legacyscheme/scheme.go:30\""
-            ),
+        let (said_version, said_kind) = (said("apiVersion", &facts::api_version(group, version)), said("kind", kind));
+        let message = match GroupVersion::parse(&said_version) {
+            Some(said) => format!("{said_kind} in version {:?} cannot be handled as a {kind}: {why}", said.version),
+            None => why,
         };
-        return Err(ApiError::bad_request(format!(
-            "{said_kind} in version {:?} cannot be handled as a {kind}: {why}",
-            said.version
-        )));
+        return Err(ApiError::bad_request(message));
     }
-    value::set(object, "apiVersion", expected);
+    value::set(object, "apiVersion", facts::api_version(group, version));
     value::set(object, "kind", kind);
     Ok(())
+}
+
+/// Why an object cannot be taken for one of this kind, if what it says of itself is something else.
+pub(super) fn other_kind(object: &Value, group: &str, version: &str, kind: &str) -> Option<String> {
+    let expected = facts::api_version(group, version);
+    let said_version = value::text(object, "apiVersion");
+    let said_kind = value::text(object, "kind");
+    let other = (!said_version.is_empty() && said_version != expected) || (!said_kind.is_empty() && said_kind != kind);
+    if !other {
+        return None;
+    }
+    let said_version = if said_version.is_empty() { expected.as_str() } else { said_version };
+    let Some(said) = GroupVersion::parse(said_version) else {
+        return Some(format!("unexpected GroupVersion string: {said_version}"));
+    };
+    let said_kind = if said_kind.is_empty() { kind } else { said_kind };
+    Some(match facts::type_of(&said.group, &said.version, said_kind) {
+        Some(_) => {
+            let package = package(group);
+            format!("converting ({}.{said_kind}) to ({package}.{kind}): unknown conversion", said.version)
+        }
+        None => format!(
+            "no kind {said_kind:?} is registered for version {said_version:?} in scheme \"pkg/api/legacyscheme/scheme.go:30\""
+        ),
+    })
+}
+
+/// The package in which upstream has the types of a group, as its messages name them.
+pub fn package(group: &str) -> &str {
+    if group.is_empty() { "core" } else { group.split('.').next().unwrap_or_default() }
 }
 
 /// Owners that are given twice count once, and the client hears of it. `when` says at which point they were.

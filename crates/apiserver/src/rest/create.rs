@@ -34,9 +34,7 @@ impl Api {
         options: &WriteOptions,
         applied: bool,
     ) -> Result<std::sync::Arc<machinery::Object>, ApiError> {
-        if !value::text(&object, "metadata.resourceVersion").is_empty() {
-            return Err(ApiError::bad_request("resourceVersion should not be set on objects to be created"));
-        }
+        wipe_system_fields(&mut object);
         self.check_namespace(call, &mut object)?;
         let request = self.admission_request(call, Operation::Create, options.dry_run);
         // What admission adds belongs to nobody: the record is of what the client wrote.
@@ -57,7 +55,8 @@ impl Api {
             let reservation = self.allocator.reserve(self, call, &mut new, None, options.dry_run).await?;
             let checked = async {
                 self.before_create(call, &mut new)?;
-                self.admission.validate(self, &request, Some(&new), None).await
+                self.admission.validate(self, &request, Some(&new), None).await?;
+                refuse_version(&mut new, applied || options.dry_run)
             };
             if let Err(refused) = checked.await {
                 reservation.release(self).await;
@@ -89,12 +88,8 @@ impl Api {
     fn before_create(&self, call: &Call<'_>, new: &mut Value) -> Result<(), ApiError> {
         let strategy = call.resource.strategy;
         let metadata = value::object_mut(new, "metadata");
-        for key in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
-            metadata.remove(key);
-        }
         metadata.insert("uid".to_owned(), crate::gates::new_uuid().to_string().into());
         metadata.insert("creationTimestamp".to_owned(), self.now().into());
-        metadata.remove("generation");
         if strategy.counts_generations() {
             metadata.insert("generation".to_owned(), 1.into());
         }
@@ -112,6 +107,26 @@ impl Api {
         warnings.extend(strategy.warnings(new, None));
         warnings.into_iter().for_each(context::warn);
         Ok(())
+    }
+}
+
+/// What only the server says, taken out before anybody is recorded as its author.
+pub(super) fn wipe_system_fields(object: &mut Value) {
+    let metadata = value::object_mut(object, "metadata");
+    for key in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+        metadata.remove(key);
+    }
+}
+
+/// A new object has no version yet. One that cannot be read, or that nothing is written by, is passed over.
+fn refuse_version(new: &mut Value, lenient: bool) -> Result<(), ApiError> {
+    let said = value::remove(new, "metadata.resourceVersion");
+    let version = said.as_ref().and_then(Value::as_str).and_then(|said| said.parse::<u64>().ok());
+    match version {
+        Some(version) if version != 0 && !lenient => {
+            Err(ApiError::bad_request("resourceVersion should not be set on objects to be created"))
+        }
+        _ => Ok(()),
     }
 }
 

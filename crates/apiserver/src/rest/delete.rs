@@ -29,7 +29,10 @@ impl Api {
             Changed::Deleted(object) if !call.resource.storage.returns_deleted => {
                 value_response(StatusCode::OK, deleted_status(call.resource, &object))
             }
-            Changed::Deleted(object) => object_response(StatusCode::OK, self.convert(call, object)?),
+            Changed::Deleted(object) => {
+                let last = self.last_words(call, object, &options)?;
+                object_response(StatusCode::OK, self.convert(call, last)?)
+            }
             Changed::Now(object) => {
                 let status =
                     if options.orphan_dependents == Some(false) { StatusCode::ACCEPTED } else { StatusCode::OK };
@@ -99,6 +102,20 @@ impl Api {
         Ok(changed)
     }
 
+    /// What the one who deletes an object is shown of it: where objects go gracefully, that it was on its way.
+    fn last_words(
+        &self,
+        call: &Call<'_>,
+        object: Arc<Object>,
+        options: &DeleteOptions,
+    ) -> Result<Arc<Object>, ApiError> {
+        let tree = object.to_value();
+        match call.resource.strategy.grace(&tree, options.grace_period) {
+            Grace::None => Ok(object),
+            Grace::Seconds(_) => self.shown(call.resource, &marked(&tree, 0, (self.clock)()), object.revision()),
+        }
+    }
+
     fn check_preconditions(
         &self,
         resource: &Resource,
@@ -132,55 +149,66 @@ impl Api {
 /// What a deletion does to the object as it is: removes it, marks it, or (when it is on its way already) nothing.
 fn begin(resource: &Resource, old: &Value, options: &DeleteOptions, now: jiff::Timestamp) -> Change<Value> {
     let strategy = resource.strategy;
-    let mut new = old.clone();
-    let first = value::at(old, "metadata.deletionTimestamp").is_none();
-    let pending = value::int(old, "metadata.deletionGracePeriodSeconds");
-    let grace = match (first, strategy.grace(old, options.grace_period)) {
-        (true, Grace::Seconds(seconds)) => seconds,
-        (true, Grace::None) => 0,
-        // On its way already: the time left may only become shorter.
-        (false, Grace::None) => 0,
-        (false, Grace::Seconds(_)) => match (pending.unwrap_or(0), options.grace_period) {
-            (0, _) => 0,
-            (left, Some(asked)) if asked < left => asked,
-            _ => return Change::Keep,
-        },
-    };
+    let Some(grace) = time_left(resource, old, options) else { return Change::Keep };
     let finalizers = finalizers(strategy.orphans_by_default(), old, options);
     let held = !finalizers.is_empty() || strategy.holds(old);
     if !held && grace == 0 {
         return Change::Delete;
     }
-    let begun = match (first, pending) {
-        (false, Some(pending)) => value::at(old, "metadata.deletionTimestamp")
-            .and_then(Value::as_str)
-            .and_then(time::parse)
-            .and_then(|at| at.checked_sub(jiff::SignedDuration::from_secs(pending)).ok())
-            .unwrap_or(now),
-        _ => now,
-    };
-    let due = begun.checked_add(jiff::SignedDuration::from_secs(grace)).unwrap_or(now);
-    let (due, grace) = match due < now {
-        // The whole of a shortened grace is over: the least that still lets somebody finish the object.
-        true if !first => (now, grace.min(1)),
-        _ => (due, grace),
-    };
-    if first || grace != pending.unwrap_or(0) {
-        value::set(&mut new, "metadata.deletionTimestamp", time::format(due));
-        value::set(&mut new, "metadata.deletionGracePeriodSeconds", grace);
-    }
+    let mut new = marked(old, grace, now);
     if finalizers.is_empty() {
         value::remove(&mut new, "metadata.finalizers");
     } else {
         value::set(&mut new, "metadata.finalizers", finalizers);
     }
-    if first {
-        if let Some(generation) = value::int(old, "metadata.generation").filter(|generation| *generation > 0) {
-            value::set(&mut new, "metadata.generation", generation + 1);
-        }
+    if value::at(old, "metadata.deletionTimestamp").is_none() {
         strategy.prepare_for_deletion(&mut new);
     }
     Change::Put(new)
+}
+
+/// How many seconds somebody has to finish the object; `None` if it is on its way already, and this changes nothing.
+fn time_left(resource: &Resource, old: &Value, options: &DeleteOptions) -> Option<i64> {
+    let first = value::at(old, "metadata.deletionTimestamp").is_none();
+    let pending = value::int(old, "metadata.deletionGracePeriodSeconds").unwrap_or(0);
+    match (first, resource.strategy.grace(old, options.grace_period)) {
+        (true, Grace::Seconds(seconds)) => Some(seconds),
+        (_, Grace::None) => Some(0),
+        // The time left may only become shorter.
+        (false, Grace::Seconds(_)) => match (pending, options.grace_period) {
+            (0, _) => Some(0),
+            (left, Some(asked)) if asked < left => Some(asked),
+            _ => None,
+        },
+    }
+}
+
+/// The object with its end in sight.
+fn marked(old: &Value, grace: i64, now: jiff::Timestamp) -> Value {
+    let mut new = old.clone();
+    let said = value::at(old, "metadata.deletionTimestamp").and_then(Value::as_str);
+    let pending = value::int(old, "metadata.deletionGracePeriodSeconds");
+    let begun = said
+        .and_then(time::parse)
+        .zip(pending)
+        .and_then(|(at, pending)| at.checked_sub(jiff::SignedDuration::from_secs(pending)).ok())
+        .unwrap_or(now);
+    let due = begun.checked_add(jiff::SignedDuration::from_secs(grace)).unwrap_or(now);
+    let (due, grace) = match due < now {
+        // The whole of a shortened grace is over: the least that still lets somebody finish the object.
+        true if said.is_some() => (now, grace.min(1)),
+        _ => (due, grace),
+    };
+    if said.is_none() || grace != pending.unwrap_or(0) {
+        value::set(&mut new, "metadata.deletionTimestamp", time::format(due));
+        value::set(&mut new, "metadata.deletionGracePeriodSeconds", grace);
+    }
+    if said.is_none()
+        && let Some(generation) = value::int(old, "metadata.generation").filter(|generation| *generation > 0)
+    {
+        value::set(&mut new, "metadata.generation", generation + 1);
+    }
+    new
 }
 
 /// The object's finalizers with those of the garbage collector as this deletion wants them.

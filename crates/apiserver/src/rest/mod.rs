@@ -13,6 +13,7 @@ mod managed;
 mod options;
 mod patch;
 mod read;
+mod review;
 mod scale;
 pub mod storage;
 mod subresources;
@@ -39,8 +40,9 @@ use crate::registry::{Registry, Resource, Served};
 use crate::route::RequestInfo;
 
 pub use allocation::{Allocator, Cidr};
-pub use body::{MAX_BODY, check_kind, decode, read_bytes, read_value};
+pub use body::{MAX_BODY, check_kind, decode, package, read_bytes, read_value};
 pub use patch::is_apply;
+pub use review::read_review;
 pub use scale::scale_of;
 pub use update::keep;
 pub use watch::Watched;

@@ -7,7 +7,7 @@ use machinery::rest::{Body, Response};
 use machinery::status::{ApiError, FieldError, Reason};
 use machinery::{Value, codec, value};
 
-use super::body::{check_kind, media_type, read_bytes};
+use super::body::{check_kind, media_type, other_kind, read_bytes};
 use super::options::{FieldValidation, WriteOptions};
 use super::update::{Part, Produced};
 use super::{Api, Call, object_response};
@@ -123,15 +123,58 @@ impl Patch {
         Ok(())
     }
 
+    /// What a patch makes of an object must be of its kind. A strategic merge patch is read as the kind that it patches,
+    /// whatever it says itself; an applied configuration was checked before it was merged.
+    fn check_kind(
+        &self,
+        new: &mut Value,
+        facts: &facts::Resource,
+        of: Option<&Type>,
+        object: impl Fn() -> Value,
+    ) -> Result<(), ApiError> {
+        match &self.form {
+            Form::Strategic(_) => {
+                for field in ["apiVersion", "kind"] {
+                    if let Some(odd) = new.get(field).filter(|said| !said.is_string() && !said.is_null()) {
+                        let why = format!("cannot convert {} to string", machinery::patch::go_type(odd));
+                        return Err(self.unfit(object, of, &why));
+                    }
+                }
+                value::set(new, "apiVersion", facts.api_version());
+                value::set(new, "kind", &*facts.kind);
+                Ok(())
+            }
+            Form::Apply { .. } => check_kind(new, &facts.group, &facts.version, &facts.kind),
+            Form::Json(_) | Form::Merge(_) => match other_kind(new, &facts.group, &facts.version, &facts.kind) {
+                Some(why) => Err(self.unfit(object, of, &why)),
+                None => check_kind(new, &facts.group, &facts.version, &facts.kind),
+            },
+        }
+    }
+
     /// The answer when what the patch makes of an object is none of its kind.
     pub(super) fn unfit(&self, object: impl FnOnce() -> Value, of: Option<&Type>, why: &str) -> ApiError {
         let text = match &self.form {
             Form::Strategic(patch) => go_map(patch),
-            Form::Apply { .. } => return ApiError::bad_request(why),
+            Form::Apply { configuration, .. } => return ApiError::bad_request(unconvertible(configuration, why)),
             _ => self.patched(object(), of).map(|patched| patched.to_string()).unwrap_or_default(),
         };
         ApiError::invalid("", "", "", &[FieldError::invalid("patch", text, why)])
     }
+}
+
+/// What upstream says of an applied configuration with a value that its type cannot hold.
+fn unconvertible(configuration: &Value, why: &str) -> String {
+    let said = |path: &str| value::text(configuration, path).to_owned();
+    let (namespace, name) = (said("metadata.namespace"), said("metadata.name"));
+    let version = said("apiVersion");
+    let kind = match version.contains('/') {
+        true => format!("{version}, Kind={}", said("kind")),
+        false => format!("/{version}, Kind={}", said("kind")),
+    };
+    format!(
+        "failed to convert new object ({namespace}/{name}; {kind}) to proper version: unable to convert unstructured object to {kind}: {why}"
+    )
 }
 
 /// A tree as Go prints one: that is how upstream shows a strategic patch.
@@ -170,8 +213,8 @@ impl Api {
             .replace(call, part, &options, |old, _| {
                 let versioned = || convert::between(from, to, old.clone());
                 let (mut new, applied) = self.patched(call, &patch, versioned, &options)?;
-                self.check_name(call, &mut new)?;
                 self.check_namespace(call, &mut new)?;
+                self.check_name(call, &new)?;
                 Ok(Produced { new, applied })
             })
             .await?;
@@ -185,10 +228,10 @@ impl Api {
                 }
                 let applied = self.apply(call, None, configuration, &options, *force)?;
                 patch.check_configuration(&options)?;
-                let mut new = self
+                let new = self
                     .stored_form(call, applied.object, Vec::new(), &options)
                     .map_err(|why| patch.unfit(|| Value::Null, None, &why))?;
-                self.check_name(call, &mut new)?;
+                self.check_name(call, &new)?;
                 (StatusCode::CREATED, self.create_object(call, new, &options, true).await?)
             }
             (None, _) => return Err(call.not_found()),
@@ -214,7 +257,7 @@ impl Api {
             }
             _ => patch.patched(versioned(), of)?,
         };
-        check_kind(&mut new, &facts.group, &facts.version, &facts.kind)?;
+        patch.check_kind(&mut new, facts, of, &versioned)?;
         let new =
             self.stored_form(call, new, patch.duplicates(), options).map_err(|why| patch.unfit(versioned, of, &why))?;
         Ok((new, applied))

@@ -148,6 +148,11 @@ impl Api {
         })
     }
 
+    /// An object for an answer, as it never was in the store.
+    pub(super) fn shown(&self, resource: &Resource, value: &Value, revision: u64) -> Result<Arc<Object>, ApiError> {
+        Ok(Arc::new(draft(resource, value)?.at_revision(revision)))
+    }
+
     /// Whether the object is stored as it would not be stored now: with a key that has been replaced.
     pub(super) async fn stale(&self, resource: &Resource, key: &str) -> Result<bool, ApiError> {
         self.store.stale(&format!("{}{key}", resource.prefix)).await.map_err(unavailable)

@@ -88,8 +88,8 @@ impl Api {
     /// Changes a namespace's own finalizers; when the last one goes from a namespace on its way out, so does it.
     async fn finalize(&self, call: &Call<'_>, body: Body) -> Result<Response, ApiError> {
         let options = WriteOptions::parse(call.query, "UpdateOptions")?;
-        let mut input = self.read_object(call, body, &options).await?;
-        self.check_name(call, &mut input)?;
+        let input = self.read_object(call, body, &options).await?;
+        self.check_name(call, &input)?;
         let changed = self
             .replace(call, Part::Direct, &options, |old, _| {
                 let mut new = old.clone();

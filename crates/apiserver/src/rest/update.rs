@@ -47,7 +47,7 @@ impl Api {
         let part = if call.info.subresource == "status" { Part::Status } else { Part::Main };
         let options = WriteOptions::parse(call.query, "UpdateOptions")?;
         let mut new = self.read_object(call, body, &options).await?;
-        self.check_name(call, &mut new)?;
+        self.check_name(call, &new)?;
         self.check_namespace(call, &mut new)?;
         let replaced = self.replace(call, part, &options, |_, _| Ok(Produced::written(new.clone())));
         let (object, created) = match replaced.await? {
@@ -106,6 +106,8 @@ impl Api {
                     reservation.commit(self, call, Some(&old), &new).await;
                     if gone {
                         self.allocator.release_all(self, call.resource, &new).await;
+                        let last = self.shown(call.resource, &new, changed.object().revision())?;
+                        return Ok(Some(Changed::Deleted(last)));
                     }
                     return Ok(Some(changed));
                 }
@@ -117,15 +119,16 @@ impl Api {
         }
     }
 
-    /// The name in the object must be the one in the path; an absent one is filled in.
-    pub(super) fn check_name(&self, call: &Call<'_>, object: &mut Value) -> Result<(), ApiError> {
-        let name = value::text(object, "metadata.name");
+    /// The name in the object must be the one in the path.
+    pub(super) fn check_name(&self, call: &Call<'_>, object: &Value) -> Result<(), ApiError> {
+        let (name, asked) = (value::text(object, "metadata.name"), &call.info.name);
         if name.is_empty() {
-            value::set(object, "metadata.name", call.info.name.as_str());
-        } else if name != call.info.name {
-            let message =
-                format!("the name of the object ({name}) does not match the name on the URL ({})", call.info.name);
-            return Err(ApiError::bad_request(message));
+            let why = "was undeterminable: name must be provided";
+            return Err(ApiError::bad_request(format!("the name of the object ({asked} based on URL) {why}")));
+        }
+        if name != asked {
+            let why = "does not match the name on the URL";
+            return Err(ApiError::bad_request(format!("the name of the object ({name}) {why} ({asked})")));
         }
         Ok(())
     }
@@ -136,14 +139,19 @@ impl Api {
         let unconditional = version.is_empty() || version == "0";
         if unconditional && !call.resource.strategy.allows_unconditional_update() {
             let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
-            let facts = call.resource.storage;
-            return Err(ApiError::invalid(&facts.group, &facts.kind, &call.info.name, &[error]));
+            // Upstream names the resource here, where all other errors name the kind.
+            let subject = &call.resource.name;
+            return Err(ApiError::invalid(&subject.group, &subject.resource, &call.info.name, &[error]));
+        }
+        if !unconditional && version.parse::<u64>().is_err() {
+            return Err(ApiError::bad_request(format!("strconv.ParseUint: parsing {version:?}: invalid syntax")));
         }
         if !unconditional && version != old.revision().to_string() {
             return Err(ApiError::stale(&call.resource.name, &call.info.name));
         }
+        // For an update the uid is a precondition; what a patch makes of it is judged with the rest of the object.
         let uid = value::text(new, "metadata.uid");
-        if !uid.is_empty() && uid != &*old.meta().uid {
+        if call.info.verb == "update" && !uid.is_empty() && uid != &*old.meta().uid {
             let at = call.resource.prefix.trim_start_matches("/registry");
             let why = format!(
                 "StorageError: invalid object, Code: 4, Key: {at}{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
@@ -159,10 +167,7 @@ impl Api {
     /// System fields, the strategy's preparation and validation, in upstream's order.
     fn before_update(&self, call: &Call<'_>, part: Part, new: &mut Value, old: &Value) -> Result<(), ApiError> {
         let (strategy, subresource) = (call.resource.strategy, call.info.subresource.as_str());
-        for key in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"] {
-            keep(new, old, &format!("metadata.{key}"));
-        }
-        value::remove(new, "metadata.selfLink");
+        keep_metadata(new, old);
         let has_status = call.resource.storage.subresource("status").is_some();
         match part {
             Part::Main => {
@@ -175,7 +180,7 @@ impl Api {
                 } else {
                     strategy.prepare_for_subresource_update(subresource, new, old);
                 }
-                if strategy.counts_generations() && wish_changed(new, old) {
+                if strategy.wish_changed(new, old) {
                     let generation = value::int(old, "metadata.generation").unwrap_or(0);
                     value::set(new, "metadata.generation", generation + 1);
                 }
@@ -214,13 +219,18 @@ pub fn keep(new: &mut Value, old: &Value, path: &str) {
     }
 }
 
-/// Whether what the user wants (everything but metadata and status) is another.
-fn wish_changed(new: &Value, old: &Value) -> bool {
-    fn wish(object: &Value) -> impl Iterator<Item = (&String, &Value)> {
-        let fields = object.as_object().into_iter().flatten();
-        fields.filter(|(key, _)| !matches!(key.as_str(), "metadata" | "status" | "apiVersion" | "kind"))
+/// What of the metadata no write changes. What validation refuses, rather than overlooks, stays as the client said it.
+fn keep_metadata(new: &mut Value, old: &Value) {
+    keep(new, old, "metadata.generation");
+    keep(new, old, "metadata.creationTimestamp");
+    for key in ["metadata.uid", "metadata.deletionGracePeriodSeconds"] {
+        if value::at(new, key).is_none_or(|said| said.is_null() || said == "") {
+            keep(new, old, key);
+        }
     }
-    wish(new).ne(wish(old))
+    if value::at(old, "metadata.deletionTimestamp").is_some() {
+        keep(new, old, "metadata.deletionTimestamp");
+    }
 }
 
 /// Whether this change removes the last thing that held back a deletion.

@@ -9,9 +9,9 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, StatusCode};
 use machinery::codec::{cbor, protobuf, yaml};
 use machinery::gvk::GroupVersion;
-use machinery::object::Object;
+use machinery::object::{Draft, FieldPaths, Object};
 use machinery::rest::{List, Payload, Response, WatchEvent};
-use machinery::status::ApiError;
+use machinery::status::{ApiError, Reason};
 use machinery::{Value, value};
 use serde_json::json;
 
@@ -20,7 +20,7 @@ use super::frames;
 use super::gzip;
 use super::negotiate::{Accepted, Media, Shape, accepted};
 use crate::query::Query;
-use crate::rest::{Clock, Watched};
+use crate::rest::{Clock, Watched, package};
 use crate::table::Tables;
 
 /// The pieces a long list is sent in.
@@ -50,12 +50,24 @@ pub fn encode(headers: &HeaderMap, query: &Query, response: Response, clock: &Cl
         Payload::Empty => (Answer::Full(None), None),
         Payload::Bytes(bytes) => (bytes.into(), None),
         Payload::Stream(stream) => (Answer::Stream(stream), None),
+        Payload::Value(tree) if accepted.shape != Shape::Whole && has_shapes(&tree) => {
+            match shaped(accepted, tree, query, pretty, clock) {
+                Ok(answer) => answer,
+                Err(error) => refusal(&mut parts.status, &error),
+            }
+        }
         Payload::Value(tree) => {
             let media = writable(accepted.media, &tree);
             (tree_bytes(media, &tree, pretty).into(), Some(media.name()))
         }
-        Payload::Object(object) => object_answer(accepted, &object, query, pretty, clock),
-        Payload::List(list) => list_answer(accepted, list, query, pretty, clock),
+        Payload::Object(object) => match single(accepted.shape, || object.type_meta()) {
+            Ok(()) => object_answer(accepted, &object, query, pretty, clock),
+            Err(error) => refusal(&mut parts.status, &error),
+        },
+        Payload::List(list) => match several(accepted.shape, &list.api_version, &list.kind) {
+            Ok(()) => list_answer(accepted, list, query, pretty, clock),
+            Err(error) => refusal(&mut parts.status, &error),
+        },
         Payload::Watch(events) => {
             let watched = parts.extensions.remove::<Watched>();
             (watch_answer(accepted, events, query, watched, clock.clone()), Some(accepted.media.stream_name()))
@@ -69,6 +81,67 @@ pub fn encode(headers: &HeaderMap, query: &Query, response: Response, clock: &Cl
 }
 
 const PLAIN: Accepted = Accepted { media: Media::Json, shape: Shape::Whole };
+
+/// An answer that cannot be given in the shape that was asked for.
+fn refusal(status: &mut StatusCode, error: &ApiError) -> (Answer, Option<&'static str>) {
+    *status = StatusCode::from_u16(error.code).unwrap_or(StatusCode::NOT_ACCEPTABLE);
+    (tree_bytes(Media::Json, &error.to_value(), false).into(), Some(Media::Json.name()))
+}
+
+/// One object has no shape of a list.
+fn single(shape: Shape, of: impl FnOnce() -> (String, String)) -> Result<(), ApiError> {
+    if shape != Shape::MetadataList {
+        return Ok(());
+    }
+    let (api_version, kind) = of();
+    let message = "you requested PartialObjectMetadataList, but the requested object is not a list";
+    Err(ApiError::new(Reason::NotAcceptable, format!("{message} ({})", go_pointer(&api_version, &kind))))
+}
+
+/// A list has no shape of one object.
+fn several(shape: Shape, api_version: &str, kind: &str) -> Result<(), ApiError> {
+    if shape != Shape::Metadata {
+        return Ok(());
+    }
+    let message = "you requested PartialObjectMetadata, but the requested object is a list";
+    Err(ApiError::new(Reason::NotAcceptable, format!("{message} ({})", go_pointer(api_version, kind))))
+}
+
+/// The type that upstream holds objects of a kind in.
+fn go_pointer(api_version: &str, kind: &str) -> String {
+    let group = GroupVersion::parse(api_version).map(|version| version.group).unwrap_or_default();
+    format!("*{}.{kind}", package(&group))
+}
+
+/// Whether a tree is an object, or a list of them, and not a word about what happened.
+fn has_shapes(tree: &Value) -> bool {
+    tree.get("metadata").is_some_and(Value::is_object) && value::text(tree, "kind") != "Status"
+}
+
+/// What is made up for an answer, a review or a scale, in another shape than its own.
+fn shaped(
+    accepted: Accepted,
+    tree: Value,
+    query: &Query,
+    pretty: bool,
+    clock: &Clock,
+) -> Result<(Answer, Option<&'static str>), ApiError> {
+    let fields = FieldPaths::new(&[]);
+    let object = |tree: &Value| -> Result<Arc<Object>, ApiError> {
+        let revision = value::text(tree, "metadata.resourceVersion").parse().unwrap_or(0);
+        let draft = Draft::new(tree, &fields).map_err(ApiError::internal)?;
+        Ok(Arc::new(draft.at_revision(revision)))
+    };
+    let (api_version, kind) = (value::text(&tree, "apiVersion").to_owned(), value::text(&tree, "kind").to_owned());
+    if !kind.ends_with("List") {
+        single(accepted.shape, || (api_version, kind))?;
+        return Ok(object_answer(accepted, &object(&tree)?, query, pretty, clock));
+    }
+    several(accepted.shape, &api_version, &kind)?;
+    let items = value::list(&tree, "items").iter().map(object).collect::<Result<_, _>>()?;
+    let list = List { kind, api_version, revision: 0, items, next: None, remaining: None };
+    Ok(list_answer(accepted, list, query, pretty, clock))
+}
 
 fn tree_bytes(media: Media, tree: &Value, pretty: bool) -> Bytes {
     match media {
@@ -170,7 +243,11 @@ fn list_answer(
 }
 
 fn list_metadata(list: &List) -> Value {
-    let mut metadata = json!({"resourceVersion": list.revision.to_string()});
+    // A list that was made up for the answer has no revision.
+    let mut metadata = json!({});
+    if list.revision > 0 {
+        metadata["resourceVersion"] = json!(list.revision.to_string());
+    }
     if let Some(next) = &list.next {
         metadata["continue"] = json!(next);
     }

@@ -82,3 +82,78 @@ async fn applying_the_same_again_changes_nothing() {
     }
     server.stop().await;
 }
+
+/// What `metadata.generation` counts, kind by kind: the change of a wish that it counts (or not), and what it counts besides.
+/// Kinds that are not here say nothing of generations.
+const GENERATIONS: &[(&str, &str, &str)] = &[
+    ("CronJob", "spec", r#"{"spec": {"suspend": false}}"#),
+    ("CSIDriver", "late spec", r#"{"spec": {"requiresRepublish": false}}"#),
+    ("CustomResourceDefinition", "spec", r#"{"spec": {"names": {"categories": ["some"]}}}"#),
+    ("DaemonSet", "spec", r#"{"spec": {"minReadySeconds": 3}}"#),
+    ("Deployment", "spec annotations", r#"{"spec": {"replicas": 3}}"#),
+    ("DeviceClass", "spec", r#"{"spec": {"extendedResourceName": "example.com/other"}}"#),
+    ("DeviceTaintRule", "spec", r#"{"spec": {"taint": {"value": "other"}}}"#),
+    ("EndpointSlice", "spec labels", r#"{"ports": [{"name": "http", "port": 81}]}"#),
+    ("FlowSchema", "spec", r#"{"spec": {"matchingPrecedence": 900}}"#),
+    ("HorizontalPodAutoscaler", "spec", r#"{"spec": {"maxReplicas": 9}}"#),
+    ("Ingress", "spec", r#"{"spec": {"ingressClassName": "other"}}"#),
+    ("IngressClass", "spec", r#"{"spec": {"parameters": {"kind": "Other"}}}"#),
+    ("Job", "spec", r#"{"spec": {"suspend": true, "activeDeadlineSeconds": 77}}"#),
+    ("MutatingAdmissionPolicy", "spec", r#"{"spec": {"failurePolicy": "Fail"}}"#),
+    ("MutatingAdmissionPolicyBinding", "spec", r#"{"spec": {"matchResources": {"matchPolicy": "Exact"}}}"#),
+    ("MutatingWebhookConfiguration", "spec", r#"{"webhooks": []}"#),
+    ("NetworkPolicy", "spec", r#"{"spec": {"podSelector": {"matchLabels": {"a": "other"}}}}"#),
+    ("Pod", "spec", r#"{"spec": {"activeDeadlineSeconds": 50}}"#),
+    ("PodDisruptionBudget", "spec", r#"{"spec": {"selector": {"matchLabels": {"a": "other"}}}}"#),
+    ("PodTemplate", "spec", r#"{"template": {"metadata": {"labels": {"a": "other"}}}}"#),
+    ("PriorityClass", "", r#"{"description": "other"}"#),
+    ("PriorityLevelConfiguration", "spec", r#"{"spec": {"limited": {"nominalConcurrencyShares": 9}}}"#),
+    ("ReplicaSet", "spec", r#"{"spec": {"replicas": 3}}"#),
+    ("ReplicationController", "spec", r#"{"spec": {"replicas": 3}}"#),
+    ("ResourceSlice", "spec", r#"{"spec": {"pool": {"generation": 2}}}"#),
+    ("StatefulSet", "spec", r#"{"spec": {"replicas": 3}}"#),
+    ("ValidatingAdmissionPolicy", "spec", r#"{"spec": {"failurePolicy": "Ignore"}}"#),
+    ("ValidatingAdmissionPolicyBinding", "spec", r#"{"spec": {"validationActions": ["Deny"]}}"#),
+    ("ValidatingWebhookConfiguration", "spec", r#"{"webhooks": []}"#),
+];
+
+/// The generation of an answer; 0 for none.
+fn generation(answer: &crate::http::Answer) -> i64 {
+    answer.json()["metadata"]["generation"].as_i64().unwrap_or(0)
+}
+
+#[tokio::test]
+async fn generations_count_what_each_kind_counts() {
+    const MERGE: &str = "application/merge-patch+json";
+    let server = Server::default().await;
+    for Sample { path, name, object, .. } in samples() {
+        let kind = value::text(&object, "kind").to_owned();
+        let rule = GENERATIONS.iter().find(|(known, ..)| *known == kind);
+        let made = server.post(&path, &object).await;
+        assert!(matches!(made.status, 201 | 409), "{kind} {name}: {}", made.text());
+        let at = format!("{path}/{name}");
+        let mut expected = i64::from(rule.is_some_and(|(_, counted, _)| !counted.starts_with("late")));
+        if made.status == 201 {
+            assert_eq!(generation(&made), expected, "{kind} {name} at its beginning");
+        }
+        let counts = |what: &str| rule.is_some_and(|(_, counted, _)| counted.split(' ').any(|counted| counted == what));
+        let metadata = |what: &str| format!(r#"{{"metadata": {{"{what}": {{"example.com/new": "x"}}}}}}"#);
+        for what in ["annotations", "labels"] {
+            let changed = server.patch(&at, MERGE, &metadata(what)).await;
+            assert_eq!(changed.status, 200, "{kind} {name}: {}", changed.text());
+            expected += i64::from(counts(what));
+            assert_eq!(generation(&changed), expected, "{kind} {name} with other {what}");
+        }
+        if let Some((_, _, wish)) = rule {
+            let changed = server.patch(&at, MERGE, wish).await;
+            assert_eq!(changed.status, 200, "{kind} {name}: {}", changed.text());
+            expected += i64::from(counts("spec"));
+            assert_eq!(generation(&changed), expected, "{kind} {name} with another wish");
+            let held = server.patch(&at, MERGE, r#"{"metadata": {"finalizers": ["example.com/held"]}}"#).await;
+            assert_eq!(generation(&held), expected, "{kind} {name}: {}", held.text());
+            let going = server.send(http::Method::DELETE, &at, &[], "").await;
+            assert_eq!(generation(&going), expected + 1, "{kind} {name} on its way out: {}", going.text());
+        }
+    }
+    server.stop().await;
+}

@@ -24,3 +24,4 @@ mod server;
 mod services;
 mod transcript;
 mod webhooks;
+mod writes;

@@ -10,6 +10,7 @@ use serde_json::json;
 use super::super::strategy::Strategy;
 use super::common::{At, Errors};
 use super::expressions;
+use super::policy::conditions;
 
 const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 const MUTATING_OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
@@ -21,6 +22,10 @@ pub struct Webhooks {
 }
 
 impl Strategy for Webhooks {
+    fn allows_unconditional_update(&self) -> bool {
+        false
+    }
+
     fn counts_generations(&self) -> bool {
         true
     }
@@ -288,6 +293,16 @@ pub struct Policies {
 }
 
 impl Strategy for Policies {
+    fn validate_status_update(&self, new: &Value, _old: &Value) -> Vec<FieldError> {
+        let mut errors = Errors::new();
+        conditions(&At::root(new).at("status.conditions"), &mut errors);
+        errors.into_vec()
+    }
+
+    fn allows_unconditional_update(&self) -> bool {
+        false
+    }
+
     fn counts_generations(&self) -> bool {
         true
     }
@@ -524,6 +539,10 @@ pub struct PolicyBindings {
 }
 
 impl Strategy for PolicyBindings {
+    fn allows_unconditional_update(&self) -> bool {
+        false
+    }
+
     fn counts_generations(&self) -> bool {
         true
     }

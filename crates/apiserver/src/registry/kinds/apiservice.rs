@@ -12,6 +12,10 @@ use super::common::{At, Errors};
 pub struct ApiServices;
 
 impl Strategy for ApiServices {
+    fn allows_unconditional_update(&self) -> bool {
+        false
+    }
+
     fn default(&self, object: &mut Value) {
         if value::at(object, "spec.service").is_some_and(Value::is_object) {
             value::set_default(object, "spec.service.port", 443);
@@ -24,6 +28,12 @@ impl Strategy for ApiServices {
         let available = json!({"conditions": [{"type": "Available", "status": "True", "reason": "Local", "message": "Local APIServices are always available",
             "lastTransitionTime": value::text(object, "metadata.creationTimestamp")}]});
         value::set(object, "status", if local { available } else { json!({}) });
+    }
+
+    fn warnings(&self, new: &Value, _old: Option<&Value>) -> Vec<String> {
+        let remote = value::at(new, "spec.service").is_some_and(Value::is_object);
+        let told = "other servers' APIs are not served yet: the registration is kept, and no request is passed on";
+        if remote { vec![told.to_owned()] } else { Vec::new() }
     }
 
     fn validate(&self, object: &Value) -> Vec<FieldError> {

@@ -5,7 +5,7 @@ use machinery::status::FieldError;
 use machinery::{Value, names, value};
 use serde_json::json;
 
-use super::super::strategy::{NameRule, Strategy};
+use super::super::strategy::{NameRule, Strategy, wish};
 use super::claim;
 use super::common::{At, Errors};
 use super::pod::{self, defaults, spec as pod_spec, warnings};
@@ -20,6 +20,12 @@ pub struct Deployments;
 impl Strategy for Deployments {
     fn counts_generations(&self) -> bool {
         true
+    }
+
+    /// Annotations count too: they are copied to the ReplicaSets.
+    fn wish_changed(&self, new: &Value, old: &Value) -> bool {
+        let annotations = |object| value::at(object, "metadata.annotations").filter(|map| !map.is_null());
+        wish(new).ne(wish(old)) || annotations(new) != annotations(old)
     }
 
     fn default(&self, object: &mut Value) {
@@ -258,6 +264,10 @@ impl Strategy for StatefulSets {
         if names::is_dns1123_subdomain(name).is_empty() {
             errors.extend(problems.into_iter().map(|problem| FieldError::invalid("metadata.name", name, problem)));
         }
+        let root = At::root(object);
+        for template in root.at("spec.volumeClaimTemplates").items() {
+            claim::validate_spec(&template.at("spec"), &mut errors);
+        }
         stateful_set(object, &mut errors);
         errors.into_vec()
     }
@@ -336,9 +346,6 @@ fn stateful_set(object: &Value, errors: &mut Errors) {
         errors.one_of(&retention.at("whenDeleted"), &["Retain", "Delete"]);
         errors.one_of(&retention.at("whenScaled"), &["Retain", "Delete"]);
     }
-    for template in spec.at("volumeClaimTemplates").items() {
-        claim::validate_spec(&template.at("spec"), errors);
-    }
     for field in ["replicas", "minReadySeconds", "ordinals.start"] {
         errors.not_negative(&spec.at(field));
     }
@@ -350,7 +357,11 @@ fn stateful_set(object: &Value, errors: &mut Errors) {
     check_selector(&chosen, "statefulset", errors);
     let template = stateful_template(&spec);
     let at = At::part(TEMPLATE, &template);
-    matches_template(&chosen, &at, errors);
+    // Upstream says no more than this of a selector that is none.
+    match LabelSelector::from_value(chosen.value()) {
+        Ok(_) => matches_template(&chosen, &at, errors),
+        Err(_) => errors.invalid(&chosen, ""),
+    }
     pod_spec::validate_template(&at, errors);
     always_restarts(&at, "StatefulSet", errors);
 }
@@ -380,6 +391,11 @@ fn stateful_template(spec: &At<'_, '_>) -> Value {
 pub struct DaemonSets;
 
 impl Strategy for DaemonSets {
+    /// The count of templates is a part of what is wanted, though upstream keeps it in an annotation.
+    fn prepare_for_status_update(&self, new: &mut Value, old: &Value) {
+        set_template_generation(new, template_generation(old));
+    }
+
     fn counts_generations(&self) -> bool {
         true
     }

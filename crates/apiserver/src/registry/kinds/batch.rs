@@ -1,12 +1,13 @@
 //! Jobs and CronJobs.
 
+use machinery::selector::label::LabelSelector;
 use machinery::status::FieldError;
 use machinery::{Value, names, time, value};
 use serde_json::json;
 
 use super::super::strategy::Strategy;
 use super::apps::template_warnings;
-use super::common::{At, Errors, selector};
+use super::common::{At, Errors};
 use super::cron;
 use super::names::domain_prefixed_path;
 use super::pod::{self, defaults, spec as pod_spec};
@@ -176,7 +177,9 @@ fn generated_selector(job: &At<'_, '_>, errors: &mut Errors) {
             errors.invalid_value(&given, labels.value().clone(), format!("must be '{wanted}'"));
         }
     }
-    if !selector(&chosen).matches(|key| expected.iter().find(|(label, _)| *label == key).map(|(_, value)| *value)) {
+    // What is no selector is told of where it is checked.
+    let Ok(selector) = LabelSelector::from_value(chosen.value()) else { return };
+    if !selector.matches(|key| expected.iter().find(|(label, _)| *label == key).map(|(_, value)| *value)) {
         errors.invalid(&chosen, "`selector` not auto-generated");
     }
 }
@@ -189,7 +192,9 @@ fn chosen_pods(spec: &At<'_, '_>, errors: &mut Errors) {
         errors.required(&chosen, "");
     }
     let labels = spec.at("template.metadata.labels");
-    if !selector(&chosen).matches_labels(labels.value()) {
+    let Ok(selector) = LabelSelector::from_value(chosen.value()) else { return };
+    // Without a selector nothing is chosen.
+    if !chosen.is_set() || !selector.matches_labels(labels.value()) {
         errors.invalid(&labels, "`selector` does not match template `labels`");
     }
 }
@@ -519,7 +524,13 @@ fn template_update(spec: &At<'_, '_>, old: &At<'_, '_>, errors: &mut Errors) {
             }
         }
     }
-    if *template.value() != expected {
+    if idle {
+        // Everything else of the metadata may change as well.
+        let spec = template.at("spec");
+        if spec.value() != expected.get("spec").unwrap_or(&Value::Null) {
+            errors.invalid(&spec, "field is immutable");
+        }
+    } else if *template.value() != expected {
         errors.invalid(&template, "field is immutable");
     }
 }
@@ -689,11 +700,13 @@ impl Strategy for CronJobs {
 
     fn prepare_for_create(&self, object: &mut Value) {
         pod::drop_disabled(value::at_mut(object, "spec.jobTemplate.spec.template.spec"));
+        value::remove(object, "spec.jobTemplate.spec.scheduling");
         value::set(object, "status", json!({}));
     }
 
     fn prepare_for_update(&self, new: &mut Value, _old: &Value) {
         pod::drop_disabled(value::at_mut(new, "spec.jobTemplate.spec.template.spec"));
+        value::remove(new, "spec.jobTemplate.spec.scheduling");
     }
 
     fn validate(&self, object: &Value) -> Vec<FieldError> {

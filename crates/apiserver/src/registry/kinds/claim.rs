@@ -4,6 +4,7 @@ use machinery::status::FieldError;
 use machinery::{Value, names, value};
 use serde_json::json;
 
+use super::super::internal;
 use super::super::strategy::Strategy;
 use super::common::{At, Errors};
 use super::pod::{defaults, resources, warnings};
@@ -16,6 +17,11 @@ const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 pub struct PersistentVolumeClaims;
 
 impl Strategy for PersistentVolumeClaims {
+    /// The health of volumes is behind a gate that is off.
+    fn prepare_for_status_update(&self, new: &mut Value, _old: &Value) {
+        value::remove(new, "status.healthStatus");
+    }
+
     fn default(&self, claim: &mut Value) {
         value::set_default(claim, "spec.volumeMode", "Filesystem");
         value::set_default(claim, "status.phase", "Pending");
@@ -204,11 +210,16 @@ fn sources(spec: &At<'_, '_>, errors: &mut Errors) {
     if !old.is_set() || !new.is_set() {
         return;
     }
-    let shown = json!(old.to_string());
+    // Upstream shows the path of the field where its value should be, and a path shows nothing of itself.
+    let mut refuse = |why: &str| {
+        let mut error = FieldError::invalid(spec.to_string(), json!({}), why);
+        error.shown = Some("{}".to_owned());
+        errors.push(error);
+    };
     if !new.text_at("namespace").is_empty() {
-        errors.invalid_value(spec, shown, "may not be specified when dataSourceRef.namespace is specified");
+        refuse("may not be specified when dataSourceRef.namespace is specified");
     } else if ["apiGroup", "kind", "name"].iter().any(|field| old.at(field).value() != new.at(field).value()) {
-        errors.invalid_value(spec, shown, "must match dataSourceRef");
+        refuse("must match dataSourceRef");
     }
 }
 
@@ -253,8 +264,10 @@ fn update(new: &At<'_, '_>, old: &At<'_, '_>, errors: &mut Errors) {
         }
     }
     if after != earlier {
-        let detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n";
-        errors.forbidden(&spec, detail);
+        let shown = internal::difference(&earlier, &after, "core.PersistentVolumeClaimSpec");
+        let detail =
+            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+        errors.forbidden(&spec, format!("{detail}\n{shown}"));
     }
     let size = |claim: &At<'_, '_>| claim.at("spec.resources.requests.storage").quantity();
     if let (Some(now), Some(then)) = (size(new), size(old))

@@ -7,7 +7,6 @@ use std::fmt;
 
 use machinery::names::{self, Problems};
 use machinery::quantity::Quantity;
-use machinery::selector::label::LabelSelector;
 use machinery::status::FieldError;
 use machinery::{Value, objectmeta, value};
 
@@ -167,6 +166,11 @@ impl Errors {
     /// All of them.
     pub fn into_vec(self) -> Vec<FieldError> {
         self.0
+    }
+
+    /// Whether all is well.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// How many there are.
@@ -345,6 +349,13 @@ impl Errors {
         self.immutable_because(new, old, IMMUTABLE);
     }
 
+    /// A field that stays as it was made, and whose value upstream does not show.
+    pub fn immutable_unshown(&mut self, new: &At<'_, '_>, old: &At<'_, '_>) {
+        if new.value != old.value {
+            self.invalid_value(new, Value::Null, IMMUTABLE);
+        }
+    }
+
     /// A field that stays as it was made, in other words.
     pub fn immutable_because(&mut self, new: &At<'_, '_>, old: &At<'_, '_>, detail: &str) {
         if new.value != old.value {
@@ -402,11 +413,6 @@ pub fn immutable_spec(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::new();
     errors.immutable(&At::root(new).at("spec"), &At::root(old).at("spec"));
     errors.into_vec()
-}
-
-/// A label selector as it selects; one that is malformed selects nothing.
-pub fn selector(at: &At<'_, '_>) -> LabelSelector {
-    LabelSelector::from_value(at.value).unwrap_or_else(|_| LabelSelector::nothing())
 }
 
 /// Whether a path starts at the root.

@@ -8,7 +8,7 @@ use super::common::{At, Errors, immutable_spec};
 use super::expressions;
 use super::pod::resources::is_extended;
 use super::pod::scheduling;
-use super::pod::volumes::csi_driver_name;
+use super::pod::volumes::{csi_driver_name, template_metadata};
 use super::policy::conditions;
 
 const MOST_REQUESTS: usize = 32;
@@ -38,6 +38,14 @@ impl Strategy for Claims {
         fill_requests(claim, "spec");
     }
 
+    fn prepare_for_create(&self, new: &mut Value) {
+        drop_disabled(new, "spec");
+    }
+
+    fn prepare_for_update(&self, new: &mut Value, _old: &Value) {
+        drop_disabled(new, "spec");
+    }
+
     fn validate(&self, claim: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
         claim_spec(&At::root(claim).at("spec"), &mut errors);
@@ -46,7 +54,9 @@ impl Strategy for Claims {
 
     /// What is asked for stays as it was asked for; that it was right then is not asked again.
     fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
-        immutable_spec(new, old)
+        let mut errors = Errors::new();
+        errors.immutable_unshown(&At::root(new).at("spec"), &At::root(old).at("spec"));
+        errors.into_vec()
     }
 
     fn validate_status_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
@@ -67,15 +77,24 @@ impl Strategy for ClaimTemplates {
     fn validate(&self, template: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
         let root = At::root(template);
-        let metadata = root.at("spec.metadata");
-        errors.annotations(&metadata.at("annotations"));
-        errors.labels(&metadata.at("labels"));
+        template_metadata(&root.at("spec.metadata"), &mut errors);
         claim_spec(&root.at("spec.spec"), &mut errors);
         errors.into_vec()
     }
 
     fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
-        immutable_spec(new, old)
+        // What is stored may be what an earlier version took for right.
+        let mut errors = if new.get("spec") == old.get("spec") { Vec::new() } else { self.validate(new) };
+        errors.extend(immutable_spec(new, old));
+        errors
+    }
+
+    fn prepare_for_create(&self, new: &mut Value) {
+        drop_disabled(new, "spec.spec");
+    }
+
+    fn prepare_for_update(&self, new: &mut Value, _old: &Value) {
+        drop_disabled(new, "spec.spec");
     }
 }
 
@@ -97,6 +116,16 @@ impl Strategy for DeviceClasses {
         let mut errors = Errors::new();
         class_spec(&At::root(new).at("spec"), Some(&At::root(old).at("spec")), &mut errors);
         errors.into_vec()
+    }
+}
+
+/// Attributes that an expression derives are behind a gate that is off.
+fn drop_disabled(object: &mut Value, spec: &str) {
+    for request in value::list_mut(object, &format!("{spec}.devices.requests")) {
+        value::remove(request, "exactly.derivedAttributes");
+        for choice in value::list_mut(request, "firstAvailable") {
+            value::remove(choice, "derivedAttributes");
+        }
     }
 }
 
@@ -170,11 +199,12 @@ fn claim_spec(spec: &At<'_, '_>, errors: &mut Errors) {
             let (exactly, choices) = (request.at("exactly"), request.at("firstAvailable"));
             match (exactly.is_set(), !choices.is_empty()) {
                 (false, false) => errors.required(request, "exactly one of `exactly` or `firstAvailable` is required"),
-                (true, true) => errors.invalid_value(
-                    request,
-                    Value::Null,
-                    "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set",
-                ),
+                (true, true) => {
+                    let why = "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set";
+                    errors.invalid_value(request, Value::Null, why);
+                    known_words(&exactly, errors);
+                    choices.items().for_each(|choice| known_words(&choice, errors));
+                }
                 (true, false) => device_request(&exactly, errors),
                 (false, true) => set(
                     &choices,
@@ -206,6 +236,21 @@ fn claim_spec(spec: &At<'_, '_>, errors: &mut Errors) {
         request_references(&config.at("requests"), &requests, errors);
         configuration(config, false, errors);
     });
+}
+
+/// What is checked of a request even where the rest of it makes no sense.
+fn known_words(request: &At<'_, '_>, errors: &mut Errors) {
+    let class = request.at("deviceClassName");
+    if errors.required_text(&class) {
+        errors.problems(&class, names::is_dns1123_subdomain(class.text()));
+    }
+    errors.one_of(&request.at("allocationMode"), &["All", "ExactCount"]);
+    for toleration in request.at("tolerations").items() {
+        errors.one_of(&toleration.at("operator"), &["Equal", "Exists"]);
+        if !toleration.text_at("effect").is_empty() {
+            errors.one_of(&toleration.at("effect"), &EFFECTS);
+        }
+    }
 }
 
 fn device_request(request: &At<'_, '_>, errors: &mut Errors) {
@@ -303,8 +348,19 @@ fn configuration(at: &At<'_, '_>, stored: bool, errors: &mut Errors) {
     if !opaque.is_set() {
         return errors.required(&opaque, "");
     }
-    csi_driver_name(&opaque.at("driver"), errors);
+    driver_name(&opaque.at("driver"), errors);
     raw_object(&opaque.at("parameters"), if stored { usize::MAX } else { MOST_PARAMETERS }, errors);
+}
+
+/// The name of a driver of devices.
+fn driver_name(at: &At<'_, '_>, errors: &mut Errors) {
+    if !errors.required_text(at) {
+        return;
+    }
+    if at.text().len() > 63 {
+        errors.too_long(at, 63);
+    }
+    errors.problems(at, names::is_dns1123_subdomain_caseless(at.text()));
 }
 
 /// Parameters that only a driver understands; that they are an object is known all the same.
@@ -532,6 +588,10 @@ fn fully_qualified(at: &At<'_, '_>, errors: &mut Errors) {
 pub struct DeviceTaintRules;
 
 impl Strategy for DeviceTaintRules {
+    fn allows_unconditional_update(&self) -> bool {
+        false
+    }
+
     fn counts_generations(&self) -> bool {
         true
     }
@@ -586,6 +646,10 @@ fn taint_rule(rule: &Value, old: Option<&Value>) -> Vec<FieldError> {
 pub struct PoolStatusRequests;
 
 impl Strategy for PoolStatusRequests {
+    fn allows_unconditional_update(&self) -> bool {
+        false
+    }
+
     fn validate_status_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
         let (root, before) = (At::root(new), At::root(old));

@@ -6,7 +6,7 @@ use machinery::names::{self, ip};
 use machinery::status::FieldError;
 use machinery::{Value, value};
 
-use super::super::strategy::Strategy;
+use super::super::strategy::{Strategy, wish};
 use super::common::{At, Errors};
 use super::names::qualified_domain;
 
@@ -114,6 +114,12 @@ impl Strategy for EndpointSlices {
         true
     }
 
+    /// Labels count too: they say whose endpoints these are.
+    fn wish_changed(&self, new: &Value, old: &Value) -> bool {
+        let labels = |object| value::at(object, "metadata.labels").filter(|map| !map.is_null());
+        wish(new).ne(wish(old)) || labels(new) != labels(old)
+    }
+
     fn default(&self, slice: &mut Value) {
         for port in value::list_mut(slice, "ports") {
             value::set_default(port, "name", "");
@@ -144,7 +150,7 @@ impl Strategy for EndpointSlices {
         if new.get("endpoints") != old.get("endpoints") {
             validate_endpoints(&fresh, &mut errors);
         }
-        errors.immutable(&fresh.at("addressType"), &stale.at("addressType"));
+        errors.immutable_unshown(&fresh.at("addressType"), &stale.at("addressType"));
         errors.into_vec()
     }
 

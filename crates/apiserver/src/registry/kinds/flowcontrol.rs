@@ -274,18 +274,22 @@ impl Strategy for PriorityLevels {
         let (exempt, limited) = (spec.at("exempt"), spec.at("limited"));
         match kind.text() {
             "Exempt" => {
-                errors.forbidden_if_set(&limited, "must be nil if the type is not Limited");
+                errors.forbidden_if_set(&limited, "");
                 shares(&exempt, &mut errors);
             }
             "Limited" => {
-                errors.forbidden_if_set(&exempt, "must be nil if the type is Limited");
+                errors.forbidden_if_set(&exempt, "");
                 if limited.is_set() {
                     validate_limited(&limited, &mut errors);
                 } else {
                     errors.required(&limited, "must not be empty when type is Limited");
                 }
             }
-            _ => errors.required_one_of(&kind, &["Exempt", "Limited"]),
+            _ => {
+                errors.required_one_of(&kind, &["Exempt", "Limited"]);
+                errors.forbidden_if_set(&exempt, "");
+                errors.forbidden_if_set(&limited, "");
+            }
         }
         mandatory_level(&root, &spec, &mut errors);
         errors.into_vec()

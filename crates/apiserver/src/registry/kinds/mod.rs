@@ -29,6 +29,8 @@ mod rbac;
 pub mod service;
 mod slices;
 mod storage;
+#[cfg(test)]
+mod tests;
 mod trust;
 mod volume;
 

@@ -31,6 +31,9 @@ impl Strategy for Namespaces {
             let labels = metadata.entry("labels").or_insert(Value::Null);
             value::as_object_mut(labels).insert("kubernetes.io/metadata.name".to_owned(), json!(name));
         }
+        if value::text(namespace, "status.phase").is_empty() {
+            value::set(namespace, "status.phase", "Active");
+        }
     }
 
     fn prepare_for_create(&self, namespace: &mut Value) {

@@ -433,7 +433,7 @@ impl Strategy for IpAddresses {
     fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
         let (new, old) = (At::root(new), At::root(old));
-        errors.immutable(&new.at("spec.parentRef"), &old.at("spec.parentRef"));
+        errors.immutable_unshown(&new.at("spec.parentRef"), &old.at("spec.parentRef"));
         errors.into_vec()
     }
 }

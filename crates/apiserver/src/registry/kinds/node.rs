@@ -12,6 +12,11 @@ use super::pod::{defaults, resources, scheduling};
 pub struct Nodes;
 
 impl Strategy for Nodes {
+    /// How a kubelet is configured is no longer kept in the API.
+    fn prepare_for_status_update(&self, new: &mut Value, _old: &Value) {
+        value::remove(new, "status.config");
+    }
+
     fn fields(&self) -> &'static [&'static str] {
         &["spec.unschedulable"]
     }
@@ -43,8 +48,14 @@ impl Strategy for Nodes {
     }
 
     fn prepare_for_create(&self, node: &mut Value) {
-        for field in ["spec.configSource", "status.config"] {
+        for field in ["spec.configSource", "spec.podPreemptionPolicy", "status.config"] {
             value::remove(node, field);
+        }
+    }
+
+    fn prepare_for_update(&self, new: &mut Value, _old: &Value) {
+        for field in ["spec.configSource", "spec.podPreemptionPolicy"] {
+            value::remove(new, field);
         }
     }
 
@@ -54,18 +65,7 @@ impl Strategy for Nodes {
         taints(&root, &mut errors);
         amounts(&root, &mut errors);
         features(&root.at("status.declaredFeatures"), &mut errors);
-        let ranges = root.at("spec.podCIDRs");
-        for range in ranges.items() {
-            errors.extend(ip::is_valid_cidr_for_legacy_field(&range.to_string(), range.text(), true, &[]));
-        }
-        let families: Vec<bool> = ranges
-            .items()
-            .filter_map(|range| ip::parse_cidr_sloppy(range.text()))
-            .map(|(address, _)| address.is_ipv4())
-            .collect();
-        if ranges.len() > 2 || (ranges.len() == 2 && families.first() == families.last()) {
-            errors.invalid(&ranges, "may specify no more than one CIDR for each IP family");
-        }
+        pod_ranges(&root.at("spec.podCIDRs"), &mut errors);
         errors.into_vec()
     }
 
@@ -92,6 +92,21 @@ impl Strategy for Nodes {
     }
 }
 
+/// The addresses for the pods of a node: one range of each family at most.
+fn pod_ranges(ranges: &At<'_, '_>, errors: &mut Errors) {
+    for range in ranges.items() {
+        errors.extend(ip::is_valid_cidr_for_legacy_field(&range.to_string(), range.text(), true, &[]));
+    }
+    let families: Vec<bool> = ranges
+        .items()
+        .filter_map(|range| ip::parse_cidr_sloppy(range.text()))
+        .map(|(address, _)| address.is_ipv4())
+        .collect();
+    if ranges.len() > 2 || (ranges.len() == 2 && families.first() == families.last()) {
+        errors.invalid(ranges, "may specify no more than one CIDR for each IP family");
+    }
+}
+
 fn update(new: &At<'_, '_>, old: &At<'_, '_>, errors: &mut Errors) {
     amounts(new, errors);
     features(&new.at("status.declaredFeatures"), errors);
@@ -102,6 +117,9 @@ fn update(new: &At<'_, '_>, old: &At<'_, '_>, errors: &mut Errors) {
         }
     }
     let (ranges, before) = (new.at("spec.podCIDRs"), old.at("spec.podCIDRs"));
+    if ranges.value() != before.value() {
+        pod_ranges(&ranges, errors);
+    }
     if !before.is_empty() && ranges.value() != before.value() {
         errors.forbidden(&ranges, "node updates may not change podCIDR except from \"\" to valid");
     }

@@ -2,7 +2,7 @@
 
 use machinery::names;
 use machinery::status::FieldError;
-use machinery::{Value, value};
+use machinery::{Value, objectmeta, value};
 use serde_json::json;
 
 use super::super::strategy::Strategy;
@@ -65,35 +65,10 @@ impl Strategy for DisruptionBudgets {
 
 /// `metav1.Condition`s, each type once.
 pub fn conditions(list: &At<'_, '_>, errors: &mut Errors) {
-    const MOST_REASON: usize = 1024;
-    const MOST_MESSAGE: usize = 32_768;
-    let mut seen: Vec<&str> = Vec::new();
-    for condition in list.items() {
-        let kind = condition.at("type");
-        if seen.contains(&kind.text()) {
-            errors.duplicate(&kind, kind.text());
-        }
-        seen.push(kind.text());
-        errors.label_name(&kind);
-        errors.one_of(&condition.at("status"), &["False", "True", "Unknown"]);
-        errors.not_negative(&condition.at("observedGeneration"));
-        if condition.text_at("lastTransitionTime").is_empty() {
-            errors.required(&condition.at("lastTransitionTime"), "must be set");
-        }
-        let reason = condition.at("reason");
-        if reason.text().is_empty() {
-            errors.required(&reason, "");
-        } else {
-            errors.problems(&reason, names::is_valid_condition_reason(reason.text()));
-            if reason.text().len() > MOST_REASON {
-                errors.too_long(&reason, MOST_REASON);
-            }
-        }
-        let message = condition.at("message");
-        if message.text().len() > MOST_MESSAGE {
-            errors.too_long(&message, MOST_MESSAGE);
-        }
-    }
+    let mut found = Vec::new();
+    let conditions = list.value().as_array().map_or(&[][..], Vec::as_slice);
+    objectmeta::validate_conditions(conditions, &list.to_string(), &mut found);
+    errors.extend(found);
 }
 
 /// PriorityClasses.
@@ -102,6 +77,11 @@ pub struct PriorityClasses;
 impl Strategy for PriorityClasses {
     fn counts_generations(&self) -> bool {
         true
+    }
+
+    /// What may change in a class is nothing that anybody has to catch up with.
+    fn wish_changed(&self, _new: &Value, _old: &Value) -> bool {
+        false
     }
 
     fn default(&self, class: &mut Value) {
@@ -163,6 +143,10 @@ impl Strategy for PriorityClasses {
 pub struct RuntimeClasses;
 
 impl Strategy for RuntimeClasses {
+    fn allows_unconditional_update(&self) -> bool {
+        false
+    }
+
     fn validate(&self, class: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
         let root = At::root(class);
@@ -206,6 +190,16 @@ impl Strategy for RuntimeClasses {
 pub struct Leases;
 
 impl Strategy for Leases {
+    /// Who should hold a lease is coordinated behind a gate that is off.
+    fn prepare_for_create(&self, new: &mut Value) {
+        value::remove(new, "spec.strategy");
+        value::remove(new, "spec.preferredHolder");
+    }
+
+    fn prepare_for_update(&self, new: &mut Value, _old: &Value) {
+        self.prepare_for_create(new);
+    }
+
     fn creates_on_update(&self) -> bool {
         true
     }

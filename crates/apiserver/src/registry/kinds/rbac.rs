@@ -1,6 +1,7 @@
 //! Roles and bindings.
 
 use machinery::names;
+use machinery::selector::label::LabelSelector;
 use machinery::status::FieldError;
 use machinery::{Value, value};
 
@@ -38,6 +39,9 @@ impl Strategy for Roles {
             }
             for selector in selectors.items() {
                 errors.label_selector(&selector);
+                if LabelSelector::from_value(selector.value()).is_err() {
+                    errors.invalid_value(&selector, Value::Null, "invalid label selector.");
+                }
             }
         }
         for rule in root.at("rules").items() {

@@ -75,14 +75,19 @@ impl Strategy for Services {
     }
 
     fn validate(&self, service: &Value) -> Vec<FieldError> {
-        let mut errors = Errors::new();
-        validate(&At::root(service), None, &mut errors);
+        let mut errors = wrong_addresses(&At::root(service));
+        if errors.is_empty() {
+            validate(&At::root(service), None, &mut errors);
+        }
         errors.into_vec()
     }
 
     fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
-        let mut errors = Errors::new();
         let (fresh, stale) = (At::root(new), At::root(old));
+        let mut errors = wrong_addresses(&fresh);
+        if !errors.is_empty() {
+            return errors.into_vec();
+        }
         if kind(new) != "ExternalName" && kind(old) != "ExternalName" {
             addresses_stay(&fresh, &stale, &mut errors);
             families_stay(&fresh, &stale, &mut errors);
@@ -134,12 +139,42 @@ impl Strategy for Services {
             warnings.push(format!("annotation {HINTS} is deprecated, please use {MODE} instead"));
         }
         let root = At::root(new);
-        let externals = root.at("spec.externalIPs");
+        let spec = root.at("spec");
+        let of = |list: &str, check: fn(&str, &str) -> Vec<String>| -> Vec<String> {
+            spec.at(list).items().flat_map(|item| check(&item.to_string(), item.text())).collect()
+        };
+        let (headless, externals) = (is_headless(&root), spec.at("externalIPs"));
+        if !matches!(spec.text_at("clusterIP"), "" | "None") && kind(new) != "ExternalName" {
+            warnings.extend(of("clusterIPs", ip::warnings_for_ip));
+        }
+        let balancer = spec.at("loadBalancerIP");
+        if headless && kind(new) == "ClusterIP" {
+            let ignored = [
+                ("spec.loadBalancerIP", !balancer.text().is_empty()),
+                ("spec.externalIPs", !externals.is_empty()),
+                ("spec.SessionAffinity", spec.text_at("sessionAffinity") != "None"),
+            ];
+            let ignored = ignored.iter().filter(|(_, set)| *set);
+            warnings.extend(ignored.map(|(field, _)| format!("{field} is ignored for headless services")));
+        }
+        warnings.extend(of("externalIPs", ip::warnings_for_ip));
+        if !externals.is_empty() && !headless && kind(new) != "ExternalName" {
+            let told = "spec.externalIPs is deprecated and may no longer be implemented in some clusters";
+            warnings.push(told.to_owned());
+        }
+        if !balancer.text().is_empty() {
+            warnings.extend(ip::warnings_for_ip("spec.loadBalancerIP", balancer.text()));
+        }
+        warnings.extend(of("loadBalancerSourceRanges", ip::warnings_for_cidr));
         if !externals.is_empty() && kind(new) == "ExternalName" {
             warnings.push(format!("{externals} is ignored when spec.type is \"ExternalName\""));
         }
         if kind(new) != "ExternalName" && !value::text(new, "spec.externalName").is_empty() {
             warnings.push("spec.externalName is ignored when spec.type is not \"ExternalName\"".to_owned());
+        }
+        if spec.text_at("trafficDistribution") == "PreferClose" {
+            let told = "spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"";
+            warnings.push(told.to_owned());
         }
         warnings
     }
@@ -402,6 +437,15 @@ fn affinity(spec: &At<'_, '_>, errors: &mut Errors) {
     }
 }
 
+/// What is wrong with its addresses. They are found or taken before anything else is looked at, so that is all that is said then.
+fn wrong_addresses(service: &At<'_, '_>) -> Errors {
+    let mut errors = Errors::new();
+    if service.text_at("spec.type") != "ExternalName" {
+        addresses(&service.at("spec"), is_headless(service), &mut errors);
+    }
+    errors
+}
+
 fn addresses(spec: &At<'_, '_>, headless: bool, errors: &mut Errors) {
     let (single, all, families) = (spec.at("clusterIP"), spec.at("clusterIPs"), spec.at("ipFamilies"));
     if single.text().is_empty() {
@@ -648,5 +692,43 @@ mod tests {
         named["spec"]["externalName"] = json!("a.b");
         Services.prepare_for_update(&mut named, &old);
         assert!(named["spec"].get("clusterIP").is_none() && named["spec"]["ports"][0].get("nodePort").is_none());
+    }
+
+    #[test]
+    fn what_is_ignored_deprecated_or_oddly_written_is_told() {
+        let told = |spec: Value| {
+            let mut service = json!({"metadata": {"name": "s"}, "spec": spec});
+            Services.default(&mut service);
+            Services.warnings(&service, None)
+        };
+        assert_eq!(told(json!({"ports": [{"port": 80}]})), Vec::<String>::new());
+        assert_eq!(
+            told(
+                json!({"clusterIP": "None", "clusterIPs": ["None"], "externalIPs": ["10.0.0.1"], "loadBalancerIP": "10.0.0.1"})
+            ),
+            [
+                "spec.loadBalancerIP is ignored for headless services",
+                "spec.externalIPs is ignored for headless services"
+            ],
+        );
+        assert_eq!(
+            told(json!({"ports": [{"port": 80}], "externalIPs": ["fd00:0::1"], "trafficDistribution": "PreferClose"})),
+            [
+                "spec.externalIPs[0]: IPv6 address \"fd00:0::1\" should be in RFC 5952 canonical format (\"fd00::1\")",
+                "spec.externalIPs is deprecated and may no longer be implemented in some clusters",
+                "spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"",
+            ],
+        );
+    }
+
+    #[test]
+    fn wrong_addresses_are_all_that_is_said() {
+        let mut service =
+            json!({"metadata": {"name": "s"}, "spec": {"clusterIP": "x", "clusterIPs": ["x"], "ports": []}});
+        Services.default(&mut service);
+        let errors: Vec<String> = Services.validate(&service).iter().map(ToString::to_string).collect();
+        let expected =
+            "spec.clusterIPs[0]: Invalid value: \"x\": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+        assert_eq!(errors, [expected]);
     }
 }

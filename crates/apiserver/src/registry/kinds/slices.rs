@@ -2,7 +2,7 @@
 
 use machinery::quantity::Quantity;
 use machinery::status::FieldError;
-use machinery::{Value, names};
+use machinery::{Value, names, value};
 
 use super::super::strategy::Strategy;
 use super::common::{At, Errors};
@@ -22,10 +22,21 @@ const MOST_VALUE: usize = 64;
 const MOST_TAINTS: usize = 16;
 const MOST_OPTIONS: usize = 10;
 
+const NO_VALUE: &str =
+    "must specify one of: `int`, `bool`, `string`, `version`, `ints`, `bools`, `strings`, `versions`";
+
 /// ResourceSlices.
 pub struct ResourceSlices;
 
 impl Strategy for ResourceSlices {
+    fn prepare_for_create(&self, new: &mut Value) {
+        drop_disabled(new);
+    }
+
+    fn prepare_for_update(&self, new: &mut Value, _old: &Value) {
+        drop_disabled(new);
+    }
+
     fn counts_generations(&self) -> bool {
         true
     }
@@ -44,6 +55,16 @@ impl Strategy for ResourceSlices {
         let mut errors = Errors::new();
         spec(&At::root(new).at("spec"), Some(&At::root(old).at("spec")), &mut errors);
         errors.into_vec()
+    }
+}
+
+/// What is behind gates that are off.
+fn drop_disabled(slice: &mut Value) {
+    for field in ["spec.skipNodeOperations", "spec.partitionTypeAttribute"] {
+        value::remove(slice, field);
+    }
+    for device in value::list_mut(slice, "spec.devices") {
+        value::remove(device, "nodeAllocatableResources");
     }
 }
 
@@ -263,7 +284,7 @@ fn attribute(at: &At<'_, '_>, errors: &mut Errors) {
         }
     }
     match said {
-        0 => errors.invalid_value(at, "", "exactly one value must be specified"),
+        0 => errors.invalid_value(at, "", NO_VALUE),
         1 => {}
         _ => errors.invalid(at, "exactly one value must be specified"),
     }
@@ -423,7 +444,7 @@ mod tests {
             &[
                 "spec.devices[0].attributes[d.io/z]: Invalid value: {\"bool\":true,\"int\":1}: exactly one value must be specified",
                 "spec.devices[0].attributes[x].version: Invalid value: \"1.0\": must be a string compatible with semver.org spec 2.0.0",
-                "spec.devices[0].attributes[y]: Invalid value: \"\": exactly one value must be specified",
+                "spec.devices[0].attributes[y]: Invalid value: \"\": must specify one of: `int`, `bool`, `string`, `version`, `ints`, `bools`, `strings`, `versions`",
             ],
         );
         check(

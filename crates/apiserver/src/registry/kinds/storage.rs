@@ -5,7 +5,7 @@ use machinery::status::FieldError;
 use machinery::{Value, value};
 use serde_json::json;
 
-use super::super::strategy::Strategy;
+use super::super::strategy::{Strategy, wish};
 use super::common::{At, Errors};
 use super::pod::volumes::csi_driver_name;
 
@@ -39,11 +39,13 @@ impl Strategy for StorageClasses {
 
     fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
-        let (new, old) = (At::root(new), At::root(old));
+        let (fresh, stale) = (At::root(new), At::root(old));
         for field in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
-            errors.immutable(&new.at(field), &old.at(field));
+            errors.immutable_unshown(&fresh.at(field), &stale.at(field));
         }
-        errors.into_vec()
+        let mut all = self.validate(new);
+        all.extend(errors.into_vec());
+        all
     }
 }
 
@@ -95,7 +97,10 @@ fn topologies(list: &At<'_, '_>, errors: &mut Errors) {
             }
             keys.push(key);
         }
-        if list.items().take(index).any(|known| known.value() == term.value()) {
+        // Upstream compares with as many empty terms as there are terms, besides those before.
+        let empty = if expressions.is_empty() { list.len() } else { 0 };
+        let known = list.items().take(index).filter(|known| known.value() == term.value()).count();
+        for _ in 0..empty + known {
             errors.duplicate(&expressions, "");
         }
     }
@@ -134,6 +139,10 @@ impl Strategy for VolumeAttributesClasses {
 pub struct VolumeAttachments;
 
 impl Strategy for VolumeAttachments {
+    fn allows_unconditional_update(&self) -> bool {
+        false
+    }
+
     fn prepare_for_create(&self, attachment: &mut Value) {
         value::set(attachment, "status", json!({"attached": false}));
     }
@@ -165,7 +174,7 @@ impl Strategy for VolumeAttachments {
         let mut errors = Errors::new();
         errors.extend(self.validate(new));
         let (new, old) = (At::root(new), At::root(old));
-        errors.immutable(&new.at("spec"), &old.at("spec"));
+        errors.immutable_unshown(&new.at("spec"), &old.at("spec"));
         errors.into_vec()
     }
 
@@ -195,6 +204,15 @@ fn attachment_status(status: &At<'_, '_>, errors: &mut Errors) {
 pub struct CsiNodes;
 
 impl Strategy for CsiNodes {
+    /// The health of volumes is behind a gate that is off.
+    fn prepare_for_status_update(&self, new: &mut Value, _old: &Value) {
+        value::remove(new, "status.storageHealth");
+    }
+
+    fn allows_unconditional_update(&self) -> bool {
+        false
+    }
+
     fn validate(&self, node: &Value) -> Vec<FieldError> {
         const MOST_ID: usize = 256;
         let mut errors = Errors::new();
@@ -252,6 +270,15 @@ impl Strategy for CsiNodes {
 pub struct CsiDrivers;
 
 impl Strategy for CsiDrivers {
+    fn allows_unconditional_update(&self) -> bool {
+        false
+    }
+
+    /// Counted from the first change on, though not begun with 1.
+    fn wish_changed(&self, new: &Value, old: &Value) -> bool {
+        wish(new).ne(wish(old))
+    }
+
     fn default(&self, driver: &mut Value) {
         for (field, filling) in [
             ("attachRequired", json!(true)),
@@ -302,7 +329,7 @@ impl Strategy for CsiDrivers {
         let modes = spec.at("volumeLifecycleModes");
         for mode in modes.items() {
             if !matches!(mode.text(), "Ephemeral" | "Persistent") {
-                errors.push(FieldError::not_supported(modes.to_string(), mode.text(), ["Ephemeral", "Persistent"]));
+                errors.push(FieldError::not_supported(modes.to_string(), mode.text(), ["Persistent", "Ephemeral"]));
             }
         }
         let period = spec.at("nodeAllocatableUpdatePeriodSeconds");
@@ -331,6 +358,10 @@ impl Strategy for CsiDrivers {
 pub struct CsiStorageCapacities;
 
 impl Strategy for CsiStorageCapacities {
+    fn allows_unconditional_update(&self) -> bool {
+        false
+    }
+
     fn validate(&self, capacity: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
         let root = At::root(capacity);

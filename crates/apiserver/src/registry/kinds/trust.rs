@@ -218,7 +218,7 @@ fn answer(new: &At<'_, '_>, old: &At<'_, '_>, errors: &mut Errors) {
         errors.one_of(&condition.at("status"), &["True"]);
     }
     conditions(&list, errors);
-    if errors.len() > 0 {
+    if !errors.is_empty() {
         return;
     }
     let answered = |status: &At<'_, '_>| {

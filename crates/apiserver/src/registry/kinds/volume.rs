@@ -5,6 +5,7 @@ use machinery::status::FieldError;
 use machinery::{Value, value};
 use serde_json::json;
 
+use super::super::internal;
 use super::super::strategy::Strategy;
 use super::claim;
 use super::common::{At, Errors, Rules};
@@ -92,7 +93,12 @@ impl Strategy for PersistentVolumes {
             && !before.has("csi.controllerExpandSecretRef")
             && spec.has("csi.controllerExpandSecretRef");
         if made_of(&spec, added) != made_of(&before, added) {
-            let detail = "spec.persistentvolumesource is immutable after creation\n";
+            let mut now = spec.value().clone();
+            if added {
+                value::remove(&mut now, "csi.controllerExpandSecretRef");
+            }
+            let shown = internal::difference(before.value(), &now, "core.PersistentVolumeSource");
+            let detail = format!("spec.persistentvolumesource is immutable after creation\n{shown}");
             errors.push(FieldError::forbidden("spec.persistentvolumesource", detail));
         }
         let (inner, outer) = (At::root(spec.value()), At::root(before.value()));
@@ -198,8 +204,10 @@ fn sources(spec: &At<'_, '_>, name: &str, errors: &mut Errors) {
             continue;
         }
         found += 1;
-        if found > 1 {
-            errors.forbidden(&spec.at(field), "may not specify more than 1 volume type");
+        // A flexible volume is the one that upstream does not count against others.
+        if found > 1 && field != "flexVolume" {
+            let place = if field == "cephfs" { spec.named("cephFS", field) } else { spec.at(field) };
+            errors.forbidden(&place, "may not specify more than 1 volume type");
             continue;
         }
         rules(&spec.named(shown, field), errors);

@@ -16,10 +16,18 @@ use crate::rest::keep;
 
 const APPROVAL: &str = "api-approved.kubernetes.io";
 
+/// What everybody is told who writes a definition: it is checked and kept, and that is all.
+const NOT_SERVED: &str =
+    "custom resources are not served yet: the definition is kept, and nothing answers at its versions";
+
 /// CustomResourceDefinitions.
 pub struct Definitions;
 
 impl Strategy for Definitions {
+    fn allows_unconditional_update(&self) -> bool {
+        false
+    }
+
     fn counts_generations(&self) -> bool {
         true
     }
@@ -39,12 +47,22 @@ impl Strategy for Definitions {
     }
 
     fn prepare_for_create(&self, definition: &mut Value) {
+        // Whoever waits for a definition to be established reads here why it is not.
+        let condition = json!({
+            "type": "Established", "status": "False", "reason": "NotServed", "message": NOT_SERVED,
+            "lastTransitionTime": value::at(definition, "metadata.creationTimestamp"),
+        });
+        let names = json!({"plural": "", "kind": ""});
         value::set(
             definition,
             "status",
-            json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": []}),
+            json!({"conditions": [condition], "acceptedNames": names, "storedVersions": []}),
         );
         remember_storage(definition);
+    }
+
+    fn warnings(&self, _new: &Value, _old: Option<&Value>) -> Vec<String> {
+        vec![NOT_SERVED.to_owned()]
     }
 
     fn prepare_for_update(&self, new: &mut Value, old: &Value) {

@@ -36,7 +36,7 @@ pub fn containers(around: &Surroundings<'_, '_>, errors: &mut Errors) {
         }
         lifecycle(&container, around.spec, errors);
         probes(&container, errors);
-        restart_rules(&container, errors);
+        restart_rules(&container, false, errors);
     }
     host_ports(list.items(), errors);
 }
@@ -49,7 +49,7 @@ pub fn init_containers(around: &Surroundings<'_, '_>, errors: &mut Errors) {
     for container in list.items() {
         common(&container, around, errors);
         let stays = container.text_at("restartPolicy") == "Always";
-        restart_rules(&container, errors);
+        restart_rules(&container, true, errors);
         let name = container.text_at("name");
         if names.contains(&name) {
             errors.duplicate(&container.at("name"), name);
@@ -524,16 +524,18 @@ fn resize_policies(list: &At<'_, '_>, restart_policy: &str, errors: &mut Errors)
 }
 
 /// When a single container is started again, whatever the pod says.
-fn restart_rules(container: &At<'_, '_>, errors: &mut Errors) {
+fn restart_rules(container: &At<'_, '_>, init: bool, errors: &mut Errors) {
     let policy = container.at("restartPolicy");
     let rules = container.at("restartPolicyRules");
-    if !policy.is_set() {
-        if !rules.is_empty() {
-            errors.required(&policy, "must specify restartPolicy when restart rules are used");
+    if policy.is_set() {
+        errors.one_of(&policy, &["Always", "Never", "OnFailure"]);
+    } else if !rules.is_empty() {
+        errors.required(&policy, "must specify restartPolicy when restart rules are used");
+        // Upstream goes on with the rules of ordinary containers only.
+        if init {
+            return;
         }
-        return;
     }
-    errors.one_of(&policy, &["Always", "Never", "OnFailure"]);
     if rules.len() > 20 {
         errors.too_many(&rules, 20);
     }

@@ -167,15 +167,52 @@ pub fn drop_disabled(spec: Option<&mut Value>) {
     }
     for list in ["containers", "initContainers", "ephemeralContainers"] {
         for container in value::list_mut(spec, list) {
-            value::remove(container, "lifecycle.stopSignal");
-            for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
-                value::remove(container, &format!("{probe}.httpGet.protocol"));
-                value::remove(container, &format!("{probe}.grpc.mode"));
-            }
-            for hook in ["postStart", "preStop"] {
-                value::remove(container, &format!("lifecycle.{hook}.httpGet.protocol"));
-            }
+            drop_of_container(container);
         }
+    }
+    for volume in value::list_mut(spec, "volumes") {
+        drop_of_volume(volume);
+    }
+}
+
+fn drop_of_container(container: &mut Value) {
+    if value::remove(container, "lifecycle.stopSignal").is_some()
+        && value::at(container, "lifecycle").and_then(Value::as_object).is_some_and(value::Object::is_empty)
+    {
+        value::remove(container, "lifecycle");
+    }
+    for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        value::remove(container, &format!("{probe}.httpGet.protocol"));
+        value::remove(container, &format!("{probe}.grpc.mode"));
+    }
+    for hook in ["postStart", "preStop"] {
+        value::remove(container, &format!("lifecycle.{hook}.httpGet.protocol"));
+    }
+    for mount in value::list_mut(container, "volumeMounts") {
+        value::remove(mount, "bindMountOptions");
+    }
+}
+
+/// The users that files of a volume would belong to, and the mode of an empty directory.
+fn drop_of_volume(volume: &mut Value) {
+    value::remove(volume, "emptyDir.mode");
+    for source in ["secret", "configMap", "downwardAPI", "projected"] {
+        value::remove(volume, &format!("{source}.defaultUser"));
+        drop_users(volume, source);
+    }
+    for source in value::list_mut(volume, "projected.sources") {
+        for kind in ["secret", "configMap", "downwardAPI"] {
+            drop_users(source, kind);
+        }
+        for kind in ["serviceAccountToken", "clusterTrustBundle", "podCertificate"] {
+            value::remove(source, &format!("{kind}.user"));
+        }
+    }
+}
+
+fn drop_users(volume: &mut Value, source: &str) {
+    for item in value::list_mut(volume, &format!("{source}.items")) {
+        value::remove(item, "user");
     }
 }
 

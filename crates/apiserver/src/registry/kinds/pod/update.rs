@@ -5,6 +5,7 @@ use machinery::quantity::Quantity;
 use machinery::status::FieldError;
 use machinery::{Value, value};
 
+use super::super::super::internal;
 use super::super::common::{At, Errors};
 use super::security::APP_ARMOR;
 use super::spec::{self, MIRROR};
@@ -154,7 +155,10 @@ fn rest_is_same(new: &At<'_, '_>, old: &At<'_, '_>, errors: &mut Errors) {
     if after != *before {
         errors.forbidden(
             new,
-            format!("pod updates may not change fields other than {UPDATABLE}\n{}", difference(before, &after)),
+            format!(
+                "pod updates may not change fields other than {UPDATABLE}\n{}",
+                internal::difference(before, &after, "core.PodSpec")
+            ),
         );
     }
 }
@@ -166,24 +170,6 @@ fn put(object: &mut Value, field: &str, kept: Option<Value>) {
             value::remove(object, field);
         }
     }
-}
-
-/// The fields that differ, for people.
-fn difference(before: &Value, after: &Value) -> String {
-    let empty = value::Object::new();
-    let (before, after) = (before.as_object().unwrap_or(&empty), after.as_object().unwrap_or(&empty));
-    let mut keys: Vec<&String> = before.keys().chain(after.keys()).collect();
-    keys.sort_unstable();
-    keys.dedup();
-    let mut shown = String::new();
-    for key in keys.into_iter().filter(|key| before.get(*key) != after.get(*key)) {
-        for (sign, side) in [('-', before.get(key)), ('+', after.get(key))] {
-            if let Some(side) = side {
-                shown.push_str(&format!("{sign} {key}: {side}\n"));
-            }
-        }
-    }
-    shown
 }
 
 fn node_selector_grows(new: &At<'_, '_>, old: &At<'_, '_>, errors: &mut Errors) {
@@ -234,7 +220,7 @@ pub fn validate_ephemeral_containers(new: &Value, old: &Value) -> Vec<FieldError
             None => errors.forbidden(&after, format!("existing ephemeral containers {name:?} may not be removed\n")),
             Some(same) if same.value() == container.value() => {}
             Some(changed) => {
-                let shown = difference(container.value(), changed.value());
+                let shown = internal::difference(container.value(), changed.value(), "core.EphemeralContainer");
                 errors.forbidden(&after, format!("existing ephemeral containers {name:?} may not be changed\n{shown}"));
             }
         }
@@ -311,7 +297,7 @@ pub fn validate_resize(new: &Value, old: &Value) -> Vec<FieldError> {
             "volumes are immutable on resize when InPlacePodVerticalScalingMemoryBackedVolumes feature gate is disabled",
         );
     }
-    if errors.len() == 0 && munged != *before.value() {
+    if errors.is_empty() && munged != *before.value() {
         errors.forbidden(&spec, ONLY);
     }
     errors.into_vec()

@@ -400,7 +400,10 @@ pub fn azure_disk(at: &At<'_, '_>, errors: &mut Errors) {
         ),
         "Managed" => {}
         _ if !uri.text().starts_with("https://") => {
-            errors.not_supported(&uri, &["https://{account-name}.blob.windows.net/{container-name}/{disk-name}.vhd"]);
+            errors.not_supported(
+                &uri,
+                &["https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd"],
+            );
         }
         _ => {}
     }
@@ -444,20 +447,38 @@ pub fn csi_driver_name(at: &At<'_, '_>, errors: &mut Errors) {
     errors.problems(at, names::is_dns1123_subdomain(&at.text().to_lowercase()));
 }
 
+/// The metadata of what is made from a template: only what its user may say.
+pub fn template_metadata(metadata: &At<'_, '_>, errors: &mut Errors) {
+    errors.annotations(&metadata.at("annotations"));
+    errors.labels(&metadata.at("labels"));
+    // In the order of upstream's struct, and under its names.
+    for (field, shown) in [
+        ("name", "name"),
+        ("generateName", "generateName"),
+        ("namespace", "namespace"),
+        ("selfLink", "selfLink"),
+        ("uid", "uID"),
+        ("resourceVersion", "resourceVersion"),
+        ("generation", "generation"),
+        ("creationTimestamp", "creationTimestamp"),
+        ("deletionTimestamp", "deletionTimestamp"),
+        ("deletionGracePeriodSeconds", "deletionGracePeriodSeconds"),
+        ("ownerReferences", "ownerReferences"),
+        ("finalizers", "finalizers"),
+        ("managedFields", "managedFields"),
+    ] {
+        if metadata.at(field).is_set() {
+            errors.forbidden(&metadata.named(shown, field), "cannot be set");
+        }
+    }
+}
+
 fn ephemeral(at: &At<'_, '_>, errors: &mut Errors) {
     let template = at.at("volumeClaimTemplate");
     if !template.is_set() {
         return errors.required(&template, "");
     }
-    let metadata = template.at("metadata");
-    errors.annotations(&metadata.at("annotations"));
-    errors.labels(&metadata.at("labels"));
-    for (field, _) in metadata.entries() {
-        let entry = metadata.at(field);
-        if !matches!(field, "annotations" | "labels") && entry.is_set() {
-            errors.forbidden(&entry, "cannot be set");
-        }
-    }
+    template_metadata(&template.at("metadata"), errors);
     claim::validate_spec(&template.at("spec"), errors);
 }
 

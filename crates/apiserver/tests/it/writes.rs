@@ -1,0 +1,273 @@
+//! What writes have in common, whatever they write: names, kinds, system fields, the answers to deletions, and the shapes of
+//! answers that there are not. Codes and texts are upstream's.
+
+use http::Method;
+use serde_json::json;
+
+use crate::server::Server;
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const MERGE: &str = "application/merge-patch+json";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+const JSON: &str = "application/json-patch+json";
+const APPLY: &str = "application/apply-patch+yaml";
+
+async fn with_map() -> Server {
+    let server = Server::default().await;
+    let made = server.post(MAPS, &json!({"metadata": {"name": "a"}, "data": {"k": "v"}})).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    server
+}
+
+#[tokio::test]
+async fn a_write_says_the_name_of_what_it_changes() {
+    let server = with_map().await;
+    let nameless = "the name of the object (a based on URL) was undeterminable: name must be provided";
+    let put = server.put(&format!("{MAPS}/a"), &json!({"data": {}})).await;
+    assert_eq!((put.status, put.json()["message"].as_str()), (400, Some(nameless)));
+    for (media, patch) in [
+        (MERGE, r#"{"metadata": {"name": null}}"#),
+        (MERGE, r#"{"metadata": null}"#),
+        (STRATEGIC, r#"{"metadata": {"name": null}}"#),
+        (JSON, r#"[{"op": "remove", "path": "/metadata/name"}]"#),
+    ] {
+        let patched = server.patch(&format!("{MAPS}/a"), media, patch).await;
+        assert_eq!((patched.status, patched.json()["message"].as_str()), (400, Some(nameless)), "{patch}");
+    }
+    let configuration = r#"{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}}"#;
+    let live = server.patch(&format!("{MAPS}/a?fieldManager=m"), APPLY, configuration).await;
+    assert_eq!(live.status, 200, "the live object has a name: {}", live.text());
+    let new = server.patch(&format!("{MAPS}/b?fieldManager=m"), APPLY, configuration).await;
+    assert_eq!(new.json()["message"], nameless.replace("(a ", "(b "));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_patch_does_not_make_another_kind_of_an_object() {
+    let server = with_map().await;
+    let at = format!("{MAPS}/a?dryRun=All");
+    let odd = "no kind \"x\" is registered for version \"v1\" in scheme \"pkg/api/legacyscheme/scheme.go:30\"";
+    for (media, patch, why) in [
+        (MERGE, r#"{"kind": "x"}"#, odd),
+        (JSON, r#"[{"op": "replace", "path": "/kind", "value": "x"}]"#, odd),
+        (MERGE, r#"{"kind": "Secret"}"#, "converting (v1.Secret) to (core.ConfigMap): unknown conversion"),
+        (MERGE, r#"{"apiVersion": "a/b/c"}"#, "unexpected GroupVersion string: a/b/c"),
+        (STRATEGIC, r#"{"kind": 5}"#, "\"map[kind:5]\": cannot convert int64 to string"),
+    ] {
+        let refused = server.patch(&at, media, patch).await;
+        assert_eq!(refused.status, 422, "{patch}: {}", refused.text());
+        let message = refused.json()["message"].as_str().unwrap_or_default().to_owned();
+        assert!(message.starts_with(" \"\" is invalid: patch: Invalid value: ") && message.ends_with(why), "{message}");
+    }
+    let read_as_what_it_patches = server.patch(&at, STRATEGIC, r#"{"kind": "x"}"#).await;
+    assert_eq!(read_as_what_it_patches.json()["kind"], "ConfigMap");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn system_fields_are_the_servers() {
+    let server = with_map().await;
+    let metadata = json!({
+        "name": "b", "uid": "x", "generation": 7, "creationTimestamp": "2020-01-01T00:00:00Z", "selfLink": "x",
+        "deletionTimestamp": "2020-01-01T00:00:00Z", "deletionGracePeriodSeconds": 3, "resourceVersion": "odd",
+    });
+    let made = server.post(MAPS, &json!({"metadata": metadata, "data": {"k": "v"}})).await.json();
+    assert_ne!(made["metadata"]["uid"], "x");
+    assert_ne!(made["metadata"]["creationTimestamp"], "2020-01-01T00:00:00Z");
+    assert_eq!(made["metadata"]["generation"], 7, "a kind without generations does not judge one");
+    assert!(made["metadata"]["deletionTimestamp"].is_null() && made["metadata"]["selfLink"].is_null(), "{made}");
+    let owned = &made["metadata"]["managedFields"][0]["fieldsV1"];
+    assert_eq!(owned, &json!({"f:data": {".": {}, "f:k": {}}}), "nobody is recorded as the author of these");
+    let versioned = server.post(MAPS, &json!({"metadata": {"name": "c", "resourceVersion": "5"}})).await;
+    assert_eq!(versioned.json()["message"], "resourceVersion should not be set on objects to be created");
+    let at = format!("{MAPS}/a");
+    for (patch, message) in [
+        (
+            r#"{"metadata": {"uid": "x"}}"#,
+            "ConfigMap \"a\" is invalid: metadata.uid: Invalid value: \"x\": field is immutable",
+        ),
+        (
+            r#"{"metadata": {"deletionTimestamp": "2020-01-01T00:00:00Z"}}"#,
+            "ConfigMap \"a\" is invalid: metadata.deletionTimestamp: Invalid value: \"2020-01-01T00:00:00Z\": field is immutable",
+        ),
+        (
+            r#"{"metadata": {"deletionGracePeriodSeconds": 1}}"#,
+            "ConfigMap \"a\" is invalid: metadata.deletionGracePeriodSeconds: Invalid value: 1: field is immutable",
+        ),
+        (r#"{"metadata": {"resourceVersion": "odd"}}"#, "strconv.ParseUint: parsing \"odd\": invalid syntax"),
+    ] {
+        assert_eq!(server.patch(&at, MERGE, patch).await.json()["message"], message);
+    }
+    let ignored = r#"{"metadata": {"uid": null, "creationTimestamp": null, "generation": 9}}"#;
+    let same = server.patch(&at, MERGE, ignored).await.json();
+    assert!(same["metadata"]["generation"].is_null() && !same["metadata"]["uid"].is_null(), "{same}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_deletion_shows_the_pod_on_its_way() {
+    let server = Server::default().await;
+    let pods = "/api/v1/namespaces/default/pods";
+    let account = json!({"metadata": {"name": "default"}});
+    server.post("/api/v1/namespaces/default/serviceaccounts", &account).await;
+    for (name, query) in [("a", "?dryRun=All"), ("a", "")] {
+        let pod = json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        server.post(pods, &pod).await;
+        let gone = server.send(Method::DELETE, &format!("{pods}/{name}{query}"), &[], "").await.json();
+        let metadata = &gone["metadata"];
+        assert_eq!(
+            (&metadata["deletionGracePeriodSeconds"], &metadata["generation"]),
+            (&json!(0), &json!(2)),
+            "{gone}"
+        );
+        assert!(metadata["deletionTimestamp"].is_string(), "{gone}");
+    }
+    server.post(MAPS, &json!({"metadata": {"name": "held", "finalizers": ["example.com/x"]}})).await;
+    server.send(Method::DELETE, &format!("{MAPS}/held"), &[], "").await;
+    let last = server.patch(&format!("{MAPS}/held"), MERGE, r#"{"metadata": {"finalizers": null}}"#).await.json();
+    assert!(last["metadata"]["finalizers"].is_null(), "what removes the last finalizer shows it removed: {last}");
+    assert_eq!(server.get(&format!("{MAPS}/held")).await.status, 404);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn one_object_has_no_shape_of_a_list_and_the_other_way_round() {
+    let server = with_map().await;
+    let ask = async |method: Method, path: &str, kind: &str, body: &str| {
+        let accept = format!("application/json;as={kind};g=meta.k8s.io;v=v1,application/json");
+        server.send(method, path, &[("accept", &accept), ("content-type", "application/json")], body).await
+    };
+    let one = format!("{MAPS}/a");
+    let reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    let review = r#"{"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}}"#;
+    let no_list = "you requested PartialObjectMetadataList, but the requested object is not a list";
+    for (method, path, kind, body, message) in [
+        (
+            Method::GET,
+            MAPS,
+            "PartialObjectMetadata",
+            "",
+            "you requested PartialObjectMetadata, but the requested object is a list (*core.ConfigMapList)".to_owned(),
+        ),
+        (Method::GET, &one, "PartialObjectMetadataList", "", format!("{no_list} (*core.ConfigMap)")),
+        (
+            Method::POST,
+            reviews,
+            "PartialObjectMetadataList",
+            review,
+            format!("{no_list} (*authorization.SelfSubjectAccessReview)"),
+        ),
+    ] {
+        let refused = ask(method, path, kind, body).await;
+        assert_eq!(refused.status, 406, "{path} as {kind}: {}", refused.text());
+        let told = refused.json();
+        assert_eq!((told["reason"].as_str(), told["message"].as_str()), (Some("NotAcceptable"), Some(&*message)));
+    }
+    let list = ask(Method::GET, MAPS, "PartialObjectMetadataList", "").await.json();
+    assert_eq!(list["items"][0]["kind"], "PartialObjectMetadata");
+    let review = ask(Method::POST, reviews, "PartialObjectMetadata", review).await.json();
+    assert_eq!(review["kind"], "PartialObjectMetadata");
+    let components = ask(Method::GET, "/api/v1/componentstatuses", "PartialObjectMetadataList", "").await.json();
+    assert_eq!(components["items"][0]["kind"], "PartialObjectMetadata", "{components}");
+    let table = ask(Method::GET, "/api/v1/componentstatuses", "Table", "").await.json();
+    assert_eq!((&table["kind"], &table["columnDefinitions"][0]["name"]), (&json!("Table"), &json!("Name")), "{table}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_review_is_read_as_any_new_object_is() {
+    let server = Server::default().await;
+    let at = "/apis/authorization.k8s.io/v1/namespaces/default/localsubjectaccessreviews";
+    let asks = json!({"user": "x", "resourceAttributes": {"namespace": "default", "verb": "get", "resource": "pods"}});
+    let made = server.post(&format!("{at}?fieldManager=m"), &json!({"spec": asks})).await.json();
+    let record = &made["metadata"]["managedFields"][0];
+    let fields = json!({"f:spec": {
+        "f:resourceAttributes": {".": {}, "f:namespace": {}, "f:resource": {}, "f:verb": {}}, "f:user": {},
+    }});
+    assert_eq!((&record["manager"], &record["fieldsV1"]), (&json!("m"), &fields), "{made}");
+    let elsewhere = server.post(at, &json!({"metadata": {"namespace": "other"}, "spec": asks})).await;
+    let message = "the namespace of the provided object does not match the namespace sent on the request";
+    assert_eq!((elsewhere.status, elsewhere.json()["message"].as_str()), (400, Some(message)));
+    let typo = json!({"spec": {"user": "x", "resourceAttribute": {}}});
+    let strict = server.post(&format!("{at}?fieldValidation=Strict"), &typo).await;
+    let message = "LocalSubjectAccessReview in version \"v1\" cannot be handled as a LocalSubjectAccessReview: strict decoding error: unknown field \"spec.resourceAttribute\"";
+    assert_eq!(strict.json()["message"], message);
+    let rules = server
+        .post("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", &json!({"spec": {"namespace": "default"}}))
+        .await
+        .json();
+    assert_eq!(rules["metadata"], json!({}), "a list of rules is an object of its own");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_dry_run_shows_that_ports_would_be_found() {
+    let server = Server::default().await;
+    let services = "/api/v1/namespaces/default/services?dryRun=All";
+    let service = json!({"metadata": {"name": "s"}, "spec": {
+        "type": "LoadBalancer", "externalTrafficPolicy": "Local", "ports": [{"name": "a", "port": 80}, {"name": "b", "port": 81}],
+    }});
+    let shown = server.post(services, &service).await.json();
+    let ports = [&shown["spec"]["ports"][0]["nodePort"], &shown["spec"]["ports"][1]["nodePort"]];
+    assert_eq!(
+        (ports, &shown["spec"]["healthCheckNodePort"]),
+        ([&json!(32769), &json!(32770)], &json!(32771)),
+        "{shown}"
+    );
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_update_names_the_version_it_is_of_where_the_kind_wants_that() {
+    let server = Server::default().await;
+    let classes = "/apis/node.k8s.io/v1/runtimeclasses";
+    let class = json!({"metadata": {"name": "a"}, "handler": "h"});
+    assert_eq!(server.post(classes, &class).await.status, 201);
+    let refused = server.put(&format!("{classes}/a"), &class).await;
+    let message = "runtimeclasses.node.k8s.io \"a\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update";
+    assert_eq!((refused.status, refused.message().as_str()), (422, message));
+    server.stop().await;
+}
+
+/// What is kept, and not acted upon, says so.
+#[tokio::test]
+async fn definitions_and_registrations_are_not_taken_in_silence() {
+    let server = Server::default().await;
+    let definition = json!({"metadata": {"name": "foos.x.example.com"}, "spec": {
+        "group": "x.example.com", "scope": "Namespaced", "names": {"plural": "foos", "singular": "foo", "kind": "Foo"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}],
+    }});
+    let made = server.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    assert!(made.warnings()[0].starts_with("custom resources are not served yet"), "{:?}", made.warnings());
+    let established = &made.json()["status"]["conditions"][0];
+    assert_eq!((&established["type"], &established["status"]), (&json!("Established"), &json!("False")));
+    let registration = json!({"metadata": {"name": "v1.y.example.com"}, "spec": {
+        "group": "y.example.com", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 10,
+        "insecureSkipTLSVerify": true, "service": {"namespace": "default", "name": "s"},
+    }});
+    let made = server.post("/apis/apiregistration.k8s.io/v1/apiservices", &registration).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    assert!(made.warnings()[0].starts_with("other servers' APIs are not served yet"), "{:?}", made.warnings());
+    server.stop().await;
+}
+
+/// What admission adds to a pod, it adds to the pod that replaces it as well.
+#[tokio::test]
+async fn a_pod_can_be_replaced_by_the_manifest_it_was_made_of() {
+    let server = Server::default().await;
+    let pods = "/api/v1/namespaces/default/pods";
+    let mut pod = json!({"metadata": {"name": "a"}, "spec": {
+        "serviceAccountName": "default", "automountServiceAccountToken": false, "containers": [{"name": "c", "image": "i:1"}],
+    }});
+    assert_eq!(server.post(pods, &pod).await.status, 201);
+    pod["spec"]["containers"][0]["image"] = json!("i:2");
+    let replaced = server.put(&format!("{pods}/a"), &pod).await;
+    assert_eq!(replaced.status, 200, "{}", replaced.text());
+    assert_eq!(replaced.json()["spec"]["tolerations"].as_array().map(Vec::len), Some(2));
+    pod["spec"]["containers"][0]["name"] = json!("other");
+    let refused = server.put(&format!("{pods}/a"), &pod).await.message();
+    let shown = "-   \"Name\": \"c\",\n+   \"Name\": \"other\",\n";
+    assert!(refused.contains("pod updates may not change fields other than") && refused.contains(shown), "{refused}");
+    server.stop().await;
+}
