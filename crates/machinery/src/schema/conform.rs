@@ -200,7 +200,7 @@ impl Walk<'_> {
                         Schema::Map(map) => Some(&map.values),
                         _ => None,
                     });
-                    wanted = match wanted.strip_prefix("[]") {
+                    wanted = match wanted.strip_prefix("[]").or_else(|| wanted.strip_prefix("map[string]")) {
                         Some(element) => element.to_owned(),
                         None => schema.map(go_type).unwrap_or_default(),
                     };

@@ -611,6 +611,6 @@ fn actions(list: &At<'_, '_>, errors: &mut Errors) {
         errors.invalid(list, "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)");
     }
     if list.is_empty() {
-        errors.required(list, "at least one validation action is required");
+        errors.required(list, "");
     }
 }

@@ -224,7 +224,8 @@ fn claim_spec(spec: &At<'_, '_>, errors: &mut Errors) {
         request_references(&constraint.at("requests"), &requests, errors);
         let (equal, distinct) = (constraint.at("matchAttribute"), constraint.at("distinctAttribute"));
         match (equal.is_set(), distinct.is_set()) {
-            (true, _) => fully_qualified(&equal, errors),
+            (true, true) => [&equal, &distinct].into_iter().for_each(|name| fully_qualified(name, errors)),
+            (true, false) => fully_qualified(&equal, errors),
             (false, true) => fully_qualified(&distinct, errors),
             (false, false) => errors.required(
                 constraint,
@@ -246,6 +247,9 @@ fn known_words(request: &At<'_, '_>, errors: &mut Errors) {
     }
     errors.one_of(&request.at("allocationMode"), &["All", "ExactCount"]);
     for toleration in request.at("tolerations").items() {
+        if !toleration.text_at("key").is_empty() {
+            errors.label_name(&toleration.at("key"));
+        }
         errors.one_of(&toleration.at("operator"), &["Equal", "Exists"]);
         if !toleration.text_at("effect").is_empty() {
             errors.one_of(&toleration.at("effect"), &EFFECTS);
@@ -348,12 +352,12 @@ fn configuration(at: &At<'_, '_>, stored: bool, errors: &mut Errors) {
     if !opaque.is_set() {
         return errors.required(&opaque, "");
     }
-    driver_name(&opaque.at("driver"), errors);
     raw_object(&opaque.at("parameters"), if stored { usize::MAX } else { MOST_PARAMETERS }, errors);
+    driver_name(&opaque.at("driver"), errors);
 }
 
-/// The name of a driver of devices.
-fn driver_name(at: &At<'_, '_>, errors: &mut Errors) {
+/// The name of a driver of devices or of volumes, in letters of either case.
+pub fn driver_name(at: &At<'_, '_>, errors: &mut Errors) {
     if !errors.required_text(at) {
         return;
     }

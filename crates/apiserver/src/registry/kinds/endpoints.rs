@@ -127,12 +127,12 @@ impl Strategy for EndpointSlices {
         }
     }
 
-    fn prepare_for_update(&self, new: &mut Value, old: &Value) {
-        // The labels say whom the endpoints belong to: they count as intent.
-        if value::at(new, "metadata.labels") != value::at(old, "metadata.labels") {
-            let generation = value::int(old, "metadata.generation").unwrap_or(0);
-            value::set(new, "metadata.generation", generation + 1);
-        }
+    fn prepare_for_create(&self, new: &mut Value) {
+        drop_topology(new);
+    }
+
+    fn prepare_for_update(&self, new: &mut Value, _old: &Value) {
+        drop_topology(new);
     }
 
     fn validate(&self, slice: &Value) -> Vec<FieldError> {
@@ -157,6 +157,13 @@ impl Strategy for EndpointSlices {
     fn warnings(&self, slice: &Value, _old: Option<&Value>) -> Vec<String> {
         let fqdn = value::text(slice, "addressType") == "FQDN";
         fqdn.then(|| "addressType: FQDN endpoints are deprecated".to_owned()).into_iter().collect()
+    }
+}
+
+/// Where an endpoint is has fields of its own in this version.
+fn drop_topology(slice: &mut Value) {
+    for endpoint in value::list_mut(slice, "endpoints") {
+        value::remove(endpoint, "deprecatedTopology");
     }
 }
 

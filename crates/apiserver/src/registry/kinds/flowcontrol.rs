@@ -57,7 +57,11 @@ impl Strategy for FlowSchemas {
         }
         let method = spec.at("distinguisherMethod");
         if method.is_set() {
-            errors.one_of(&method.at("type"), &["ByNamespace", "ByUser"]);
+            let (kind, known) = (method.at("type"), ["ByNamespace", "ByUser"]);
+            if !known.contains(&kind.text()) {
+                // Upstream shows the whole of it.
+                errors.push(FieldError::not_supported(kind.to_string(), method.value().clone(), known));
+            }
         }
         let level = spec.at("priorityLevelConfiguration.name");
         if level.text().is_empty() {
@@ -282,7 +286,7 @@ impl Strategy for PriorityLevels {
                 if limited.is_set() {
                     validate_limited(&limited, &mut errors);
                 } else {
-                    errors.required(&limited, "must not be empty when type is Limited");
+                    errors.required(&limited, "");
                 }
             }
             _ => {
@@ -335,12 +339,13 @@ fn validate_limited(at: &At<'_, '_>, errors: &mut Errors) {
     let response = at.at("limitResponse");
     let queuing = response.at("queuing");
     match response.text_at("type") {
-        "Reject" => errors.forbidden_if_set(&queuing, "must be nil if limited.limitResponse.type is not Limited"),
-        "Queue" if !queuing.is_set() => {
-            errors.required(&queuing, "must not be empty if limited.limitResponse.type is Limited");
-        }
+        "Reject" => errors.forbidden_if_set(&queuing, ""),
+        "Queue" if !queuing.is_set() => errors.required(&queuing, ""),
         "Queue" => validate_queuing(&queuing, errors),
-        _ => errors.required_one_of(&response.at("type"), &["Queue", "Reject"]),
+        _ => {
+            errors.required_one_of(&response.at("type"), &["Queue", "Reject"]);
+            errors.forbidden_if_set(&queuing, "");
+        }
     }
     let borrowing = at.at("borrowingLimitPercent");
     if borrowing.int().is_some_and(|percent| percent < 0) {

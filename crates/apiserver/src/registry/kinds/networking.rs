@@ -321,10 +321,10 @@ fn policy_peer(peer: &At<'_, '_>, known: &[&str], errors: &mut Errors) {
     errors.label_selector(&pods);
     errors.label_selector(&namespaces);
     if block.is_set() {
-        ip_block(&block, known, errors);
         if pods.is_set() || namespaces.is_set() {
             errors.forbidden(peer, "may not specify both ipBlock and another peer");
         }
+        ip_block(&block, known, errors);
     } else if !pods.is_set() && !namespaces.is_set() {
         errors.required(peer, "must specify a peer");
     }

@@ -75,19 +75,14 @@ impl Strategy for Services {
     }
 
     fn validate(&self, service: &Value) -> Vec<FieldError> {
-        let mut errors = wrong_addresses(&At::root(service));
-        if errors.is_empty() {
-            validate(&At::root(service), None, &mut errors);
-        }
+        let mut errors = Errors::new();
+        validate(&At::root(service), None, &mut errors);
         errors.into_vec()
     }
 
     fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+        let mut errors = Errors::new();
         let (fresh, stale) = (At::root(new), At::root(old));
-        let mut errors = wrong_addresses(&fresh);
-        if !errors.is_empty() {
-            return errors.into_vec();
-        }
         if kind(new) != "ExternalName" && kind(old) != "ExternalName" {
             addresses_stay(&fresh, &stale, &mut errors);
             families_stay(&fresh, &stale, &mut errors);
@@ -437,15 +432,6 @@ fn affinity(spec: &At<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// What is wrong with its addresses. They are found or taken before anything else is looked at, so that is all that is said then.
-fn wrong_addresses(service: &At<'_, '_>) -> Errors {
-    let mut errors = Errors::new();
-    if service.text_at("spec.type") != "ExternalName" {
-        addresses(&service.at("spec"), is_headless(service), &mut errors);
-    }
-    errors
-}
-
 fn addresses(spec: &At<'_, '_>, headless: bool, errors: &mut Errors) {
     let (single, all, families) = (spec.at("clusterIP"), spec.at("clusterIPs"), spec.at("ipFamilies"));
     if single.text().is_empty() {
@@ -719,16 +705,5 @@ mod tests {
                 "spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"",
             ],
         );
-    }
-
-    #[test]
-    fn wrong_addresses_are_all_that_is_said() {
-        let mut service =
-            json!({"metadata": {"name": "s"}, "spec": {"clusterIP": "x", "clusterIPs": ["x"], "ports": []}});
-        Services.default(&mut service);
-        let errors: Vec<String> = Services.validate(&service).iter().map(ToString::to_string).collect();
-        let expected =
-            "spec.clusterIPs[0]: Invalid value: \"x\": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
-        assert_eq!(errors, [expected]);
     }
 }

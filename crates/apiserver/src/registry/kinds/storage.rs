@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::super::strategy::{Strategy, wish};
 use super::common::{At, Errors};
+use super::devices::driver_name;
 use super::pod::volumes::csi_driver_name;
 
 /// StorageClasses.
@@ -152,7 +153,7 @@ impl Strategy for VolumeAttachments {
         let mut errors = Errors::new();
         let root = At::root(attachment);
         let spec = root.at("spec");
-        csi_driver_name(&spec.at("attacher"), &mut errors);
+        driver_name(&spec.at("attacher"), &mut errors);
         let source = spec.at("source");
         let volume = source.at("persistentVolumeName");
         match (source.has("inlineVolumeSpec"), volume.is_set()) {

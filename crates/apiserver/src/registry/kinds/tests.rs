@@ -212,6 +212,40 @@ fn other_texts() {
         level(json!({"type": "Limited", "exempt": {}, "limited": {"limitResponse": {"type": "Reject"}}})),
         &["spec.exempt: Forbidden"],
     );
+    create(
+        "flowcontrol.apiserver.k8s.io",
+        "PriorityLevelConfiguration",
+        level(json!({"type": "Limited", "limited": {"limitResponse": {"type": "x", "queuing": {}}}})),
+        &[
+            "spec.limited.limitResponse.type: Unsupported value: \"x\": supported values: \"Queue\", \"Reject\"",
+            "spec.limited.limitResponse.queuing: Forbidden",
+        ],
+    );
+    let schema = json!({"metadata": {"name": "s"}, "spec": {
+        "matchingPrecedence": 100, "priorityLevelConfiguration": {"name": "l"}, "distinguisherMethod": {"type": "x"},
+    }});
+    create(
+        "flowcontrol.apiserver.k8s.io",
+        "FlowSchema",
+        schema,
+        &[
+            "spec.distinguisherMethod.type: Unsupported value: {\"Type\":\"x\"}: supported values: \"ByNamespace\", \"ByUser\"",
+        ],
+    );
+    let attachment = json!({"metadata": {"name": "a"}, "spec": {
+        "attacher": "Bad_", "nodeName": "n", "source": {"persistentVolumeName": "v"},
+    }});
+    let caseless = said("storage.k8s.io", "VolumeAttachment", attachment, None);
+    assert!(
+        caseless.len() == 1 && caseless[0].contains("an RFC 1123 subdomain must consist of alphanumeric"),
+        "{caseless:?}"
+    );
+    drops(
+        "discovery.k8s.io",
+        "EndpointSlice",
+        json!({"endpoints": [{"addresses": ["10.0.0.1"], "deprecatedTopology": {"a": "b"}}]}),
+        &["/endpoints/0/deprecatedTopology"],
+    );
     let claim = json!({"metadata": {"name": "c", "namespace": "n"}, "spec": {
         "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
         "dataSource": {"kind": "PersistentVolumeClaim", "name": "a"},
