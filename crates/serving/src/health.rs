@@ -38,7 +38,7 @@ struct Outcomes {
 }
 
 /// The probes of a component.
-pub(crate) struct Probes {
+pub struct Probes {
     /// `healthz`, `livez` and `readyz`, each with its checks.
     probes: [(&'static str, Vec<Check>); 3],
     outcomes: Mutex<BTreeMap<(&'static str, &'static str), Outcomes>>,
@@ -46,14 +46,14 @@ pub(crate) struct Probes {
 
 impl Probes {
     /// A probe without checks is answered by [`Check::ping`].
-    pub(crate) fn new(healthz: Vec<Check>, livez: Vec<Check>, readyz: Vec<Check>) -> Self {
+    pub fn new(healthz: Vec<Check>, livez: Vec<Check>, readyz: Vec<Check>) -> Self {
         let some = |checks: Vec<Check>| if checks.is_empty() { vec![Check::ping()] } else { checks };
         let probes = [("healthz", some(healthz)), ("livez", some(livez)), ("readyz", some(readyz))];
         Self { probes, outcomes: Mutex::default() }
     }
 
     /// Answers a path below one of the probes; `None` where there is nothing.
-    pub(crate) fn answer(&self, path: &str, query: &Query) -> Option<Answer> {
+    pub fn answer(&self, path: &str, query: &Query) -> Option<Answer> {
         let mut segments = path.trim_matches('/').splitn(2, '/');
         let asked = segments.next()?;
         let (probe, checks) = self.probes.iter().find(|(name, _)| *name == asked)?;
@@ -111,7 +111,7 @@ impl Probes {
     }
 
     /// `/metrics/slis`: how the checks came out.
-    pub(crate) fn figures(&self) -> String {
+    pub fn figures(&self) -> String {
         let outcomes = self.outcomes.lock();
         let mut out = String::from(
             "# HELP kubernetes_healthcheck [STABLE] This metric records the result of a single healthcheck.\n\

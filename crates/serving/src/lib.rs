@@ -34,7 +34,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use answer::{Answer, figures, full, json, text, typed};
 pub use authority::Trust;
-pub use health::Check;
+pub use health::{Check, Probes};
 pub use listener::Service;
 pub use pages::{Figures, Pages};
 pub use review::{Lives, Reviewer, Unidentified};

@@ -13,7 +13,6 @@
 
 mod answer;
 mod auth;
-mod health;
 mod listing;
 mod logs;
 pub(crate) mod metrics;
@@ -45,7 +44,7 @@ use metrics::{Requests, Text};
 pub use pods::Pods;
 use route::Route;
 pub use serving::Running;
-use serving::Service;
+use serving::{Check, Probes, Service};
 use stats::Stats;
 use streaming::What;
 
@@ -104,7 +103,10 @@ impl Server {
         let socket = TcpListener::bind(config.address).await.map_err(listen)?;
         let tls = follow_certificate(config.certificate, config.client_authority)?;
         let stop = CancellationToken::new();
+        let pods = config.pods.clone();
+        let syncs = Check::new("syncloop", move || pods.check());
         let inner = Arc::new(Inner {
+            probes: Probes::new(vec![Check::ping(), Check::new("log", || Ok(())), syncs], Vec::new(), Vec::new()),
             auth: Auth::new(config.node_name.clone(), config.client, config.clock.clone()),
             stats: config.stats,
             node_name: config.node_name,
@@ -146,6 +148,7 @@ fn follow_certificate(
 /// Everything a request may need.
 struct Inner {
     node_name: String,
+    probes: Probes,
     auth: Auth,
     runtime: Arc<dyn Runtime>,
     pods: Arc<dyn Pods>,
@@ -179,9 +182,9 @@ impl Service for Inner {
         }
         let query = Query::parse(request.uri().query().unwrap_or_default());
         match route {
-            Route::Healthz(check) => {
-                let checks = [("ping", Ok(())), ("log", Ok(())), ("syncloop", self.pods.check())];
-                health::answer(&checks, check.as_deref(), query.has("verbose"))
+            Route::Healthz => {
+                let unknown = || answer::text(StatusCode::NOT_FOUND, "404 page not found\n");
+                self.probes.answer(&path, &query).unwrap_or_else(unknown)
             }
             Route::Pods => answer::json(&PodList::new(self.pods.all())),
             Route::RunningPods => match listing::running(&*self.runtime).await {
@@ -212,6 +215,7 @@ impl Service for Inner {
                 }
                 Err(error) => answer::text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
             },
+            Route::HealthMetrics => answer::figures(self.probes.figures()),
             Route::ProbeMetrics => {
                 let mut text = String::new();
                 self.pods.probe_metrics(&mut text);

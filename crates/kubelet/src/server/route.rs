@@ -20,7 +20,7 @@ pub struct Place {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Route {
     /// Whether all is well, or one check of it.
-    Healthz(Option<String>),
+    Healthz,
     /// Pods of this node as the API has them.
     Pods,
     /// Pods of this node as the runtime has them.
@@ -35,6 +35,8 @@ pub enum Route {
     CadvisorMetrics,
     /// What probes came to.
     ProbeMetrics,
+    /// What health checks came to.
+    HealthMetrics,
     /// The configuration in force.
     Configz,
     /// A container's log.
@@ -59,8 +61,7 @@ impl Route {
             container: container.to_owned(),
         };
         Some(match words.as_slice() {
-            ["healthz"] => Self::Healthz(None),
-            ["healthz", check] => Self::Healthz(Some((*check).to_owned())),
+            ["healthz"] | ["healthz", _] => Self::Healthz,
             ["pods"] => Self::Pods,
             ["runningpods"] => Self::RunningPods,
             ["stats", "summary"] => Self::Summary,
@@ -68,6 +69,7 @@ impl Route {
             ["metrics", "resource"] => Self::ResourceMetrics,
             ["metrics", "cadvisor"] => Self::CadvisorMetrics,
             ["metrics", "probes"] => Self::ProbeMetrics,
+            ["metrics", "slis"] => Self::HealthMetrics,
             ["configz"] => Self::Configz,
             ["containerLogs", namespace, pod, container] => Self::ContainerLogs(place(namespace, pod, None, container)),
             ["exec", namespace, pod, container] => Self::Exec(place(namespace, pod, None, container)),
@@ -140,8 +142,9 @@ mod tests {
             container: container.into(),
         };
         let table = [
-            ("/healthz", Some(Route::Healthz(None))),
-            ("/healthz/ping", Some(Route::Healthz(Some("ping".into())))),
+            ("/healthz", Some(Route::Healthz)),
+            ("/healthz/ping", Some(Route::Healthz)),
+            ("/metrics/slis", Some(Route::HealthMetrics)),
             ("/pods", Some(Route::Pods)),
             ("/pods/", Some(Route::Pods)),
             ("/runningpods/", Some(Route::RunningPods)),

@@ -184,6 +184,10 @@ async fn pods_figures_and_health_are_served() {
     let pod = rig.ready("one").await;
     assert_eq!(rig.get("healthz").await, "ok");
     assert_eq!(rig.get("healthz/syncloop").await, "ok");
+    let all = "[+]ping ok\n[+]log ok\n[+]syncloop excluded: ok\nhealthz check passed\n";
+    assert_eq!(rig.get("healthz?verbose&exclude=syncloop").await, all);
+    let outcome = "kubernetes_healthcheck{name=\"ping\",type=\"healthz\"} 1";
+    assert!(rig.get("metrics/slis").await.lines().any(|line| line == outcome));
     let pods: Value = serde_json::from_str(&rig.get("pods").await).unwrap();
     assert_eq!(pods["items"][0]["metadata"]["name"], "one");
     let running: Value = serde_json::from_str(&rig.get("runningpods/").await).unwrap();
