@@ -23,8 +23,9 @@ impl Worker {
     /// Brings the pod as far as it gets.
     pub(super) async fn sync(&mut self) -> Turn {
         self.allocate();
-        let mut unsettled = 0;
-        for _ in 0..STEPS {
+        // Waiting for what was announced is no step: a busy machine takes its time.
+        let (mut steps, mut unsettled) = (0, 0);
+        while steps < STEPS {
             if let Err(error) = self.read().await {
                 tracing::warn!(pod = %spec::long_name(&self.pod), %error, "runtime not readable");
                 return Turn::Wait(Some(Duration::from_secs(1)));
@@ -34,6 +35,7 @@ impl Worker {
                 tokio::time::sleep(SETTLE).await;
                 continue;
             }
+            steps += 1;
             self.note_probes();
             if let Some(verdict) = self.overdue() {
                 self.verdict = Some(verdict);
