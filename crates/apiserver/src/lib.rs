@@ -189,6 +189,7 @@ impl Server {
         let health = Arc::new(Health::new(caches.clone(), encryption.clone()));
         let authorizers = config.authorization.build(&registry, &caches, &config.clock);
         let authorizers = Arc::new(authorizers.map_err(|error| setting(&error))?);
+        authorizers.follow().map_err(|error| setting(&error))?;
         let service_accounts = Arc::new(ServiceAccounts::new(
             config.service_account_key,
             config.authentication.service_accounts.clone(),
@@ -233,6 +234,8 @@ impl Server {
                 server_address: format!("{}:{}", config.advertise, address.port()),
             },
         });
+        let holder = Arc::downgrade(&chain);
+        chain.authenticator.follow(holder, |chain| &chain.authenticator).map_err(|error| setting(&error))?;
         let (stop, stopped) = watch::channel(false);
         let serving = tokio::spawn(listener.serve(chain.clone(), config.clock, stopped));
         bootstrap::run(&api, config.advertise, address.port()).await.map_err(Error::Bootstrap)?;

@@ -67,8 +67,6 @@ pub enum Fold {
     TransformMap,
     TransformMapEntry,
     SortBy,
-    /// `cel.bind(name, value, body)`: the range is the value.
-    Bind,
     OptMap,
     OptFlatMap,
 }

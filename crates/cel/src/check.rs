@@ -37,17 +37,25 @@ impl Declarations {
 
 /// The type of an expression, or everything that is wrong with it.
 pub fn check(expr: &Expr, declarations: &Declarations) -> Result<Type, Vec<Problem>> {
-    let mut checker = Checker { declarations, locals: Vec::new(), problems: Vec::new() };
+    let mut checker = Checker { declarations, locals: Vec::new(), problems: Vec::new(), mixed: Vec::new(), formats: 0 };
     let ty = checker.expr(expr);
+    // Only what is otherwise sound is asked whether its lists are of one kind.
+    if checker.problems.is_empty() {
+        checker.problems.append(&mut checker.mixed);
+    }
     // In the order of the text, however they were found.
     checker.problems.sort_by_key(|problem| problem.at);
-    if checker.problems.is_empty() { Ok(ty) } else { Err(checker.problems) }
+    if checker.problems.is_empty() { Ok(ty.settled()) } else { Err(checker.problems) }
 }
 
 struct Checker<'a> {
     declarations: &'a Declarations,
     locals: Vec<(Arc<str>, Type)>,
     problems: Vec<Problem>,
+    /// Elements that are not of the type of those before them.
+    mixed: Vec<Problem>,
+    /// How many calls of `format` this is in: what they are given may be of any types.
+    formats: usize,
 }
 
 /// Names of types are values too.
@@ -91,10 +99,13 @@ impl Checker<'_> {
                 if let Some(target) = target {
                     types.push(self.expr(target));
                 }
+                let formats = usize::from(&**function == "format" && target.is_some());
+                self.formats += formats;
                 for arg in args {
                     let ty = self.expr(arg);
                     types.push(ty);
                 }
+                self.formats -= formats;
                 self.call(expr.at, function, target.is_some(), &types)
             }
             Node::List(items) => {
@@ -102,19 +113,23 @@ impl Checker<'_> {
                 for (item, optional) in items {
                     let ty = self.expr(item);
                     let ty = if *optional { unwrap_optional(&ty) } else { ty };
+                    self.same(item.at, of.as_ref(), &ty);
                     of = Some(join(of, ty));
                 }
-                Type::list(of.unwrap_or(Type::Dyn))
+                Type::list(of.unwrap_or(Type::Free))
             }
             Node::Map(entries) => {
                 let (mut keys, mut values) = (None, None);
                 for (key, value, optional) in entries {
                     let ty = self.expr(key);
+                    self.same(key.at, keys.as_ref(), &ty);
                     keys = Some(join(keys, ty));
                     let ty = self.expr(value);
-                    values = Some(join(values, if *optional { unwrap_optional(&ty) } else { ty }));
+                    let ty = if *optional { unwrap_optional(&ty) } else { ty };
+                    self.same(value.at, values.as_ref(), &ty);
+                    values = Some(join(values, ty));
                 }
-                Type::map(keys.unwrap_or(Type::Dyn), values.unwrap_or(Type::Dyn))
+                Type::map(keys.unwrap_or(Type::Free), values.unwrap_or(Type::Free))
             }
             Node::Struct { name, fields } => {
                 for (_, value, _) in fields {
@@ -131,6 +146,13 @@ impl Checker<'_> {
         }
     }
 
+    /// An element is of the type of those before it; of `format` it need not be.
+    fn same(&mut self, at: usize, before: Option<&Type>, ty: &Type) {
+        if let Some(before) = before.filter(|before| !before.is_equivalent(ty) && self.formats == 0) {
+            self.mixed.push(Problem::new(at, format!("expected type '{before:#}' but found '{ty:#}'")));
+        }
+    }
+
     fn ident(&mut self, at: usize, name: &str) -> Type {
         if let Some((_, ty)) = self.locals.iter().rev().find(|(known, _)| &**known == name) {
             return ty.clone();
@@ -144,7 +166,7 @@ impl Checker<'_> {
 
     fn select(&mut self, at: usize, ty: &Type, field: &str, optional: bool) -> Type {
         let found = match ty {
-            Type::Dyn => Type::Dyn,
+            Type::Dyn | Type::Free => Type::Dyn,
             Type::Map(_, value) => (**value).clone(),
             Type::Object(object) => match object.field(field) {
                 Some(ty) => ty.clone(),
@@ -154,14 +176,14 @@ impl Checker<'_> {
                 let inner = self.select(at, inner, field, false);
                 return Type::Optional(Arc::new(inner));
             }
-            other => return self.wrong(at, format!("type '{other}' does not support field selection")),
+            other => return self.wrong(at, format!("type '{other:#}' does not support field selection")),
         };
         if optional { Type::Optional(Arc::new(found)) } else { found }
     }
 
     fn call(&mut self, at: usize, function: &str, method: bool, types: &[Type]) -> Type {
         let all = signatures::of(function);
-        if !all.iter().any(|signature| signature.method == method) {
+        if all.is_empty() {
             return self.wrong(at, format!("undeclared reference to '{function}' (in container '')"));
         }
         let fitting: Vec<&signatures::Signature> = all
@@ -174,7 +196,7 @@ impl Checker<'_> {
             substitute(&signature.result, &bound)
         });
         let Some(first) = results.next() else {
-            let shown: Vec<String> = types.iter().map(ToString::to_string).collect();
+            let shown: Vec<String> = types.iter().map(|ty| format!("{ty:#}")).collect();
             let shown = match (method, shown.split_first()) {
                 (true, Some((target, args))) => format!("{target}.({})", args.join(", ")),
                 _ => format!("({})", shown.join(", ")),
@@ -203,19 +225,19 @@ impl Checker<'_> {
         let range = self.expr(&fold.range);
         let two = fold.names.len() == 2;
         let (first, second) = match (&range, fold.fold) {
-            (_, Fold::Bind) => (range.clone(), Type::Dyn),
             (Type::Optional(inner), Fold::OptMap | Fold::OptFlatMap) => ((**inner).clone(), Type::Dyn),
             (Type::List(of), _) if two => (Type::Int, (**of).clone()),
             (Type::List(of), _) => ((**of).clone(), Type::Dyn),
             (Type::Map(key, value), _) => ((**key).clone(), (**value).clone()),
-            (Type::Dyn, _) => (Type::Dyn, Type::Dyn),
+            (Type::Dyn | Type::Free, _) => (Type::Dyn, Type::Dyn),
             (other, _) => {
                 let message = format!(
-                    "expression of type '{other}' cannot be range of a comprehension (must be list, map, or dynamic)"
+                    "expression of type '{other:#}' cannot be range of a comprehension (must be list, map, or dynamic)"
                 );
                 (self.wrong(fold.range.at, message), Type::Dyn)
             }
         };
+        let (first, second) = (first.settled(), second.settled());
         let known = self.locals.len();
         self.locals.extend(fold.names.iter().cloned().zip([first.clone(), second]));
         if let Some(filter) = &fold.filter {
@@ -235,15 +257,15 @@ impl Checker<'_> {
             Fold::TransformMap => Type::map(first, body),
             Fold::TransformMapEntry => body,
             Fold::SortBy => range,
-            Fold::Bind | Fold::OptFlatMap => body,
+            Fold::OptFlatMap => body,
             Fold::OptMap => Type::Optional(Arc::new(body)),
         }
     }
 
     fn expect_bool(&mut self, expr: &Expr) {
         let ty = self.expr(expr);
-        if !matches!(ty, Type::Bool | Type::Dyn) {
-            self.wrong(expr.at, format!("expected type 'bool' but found '{ty}'"));
+        if !matches!(ty, Type::Bool | Type::Dyn | Type::Free) {
+            self.wrong(expr.at, format!("expected type 'bool' but found '{ty:#}'"));
         }
     }
 }
@@ -271,7 +293,14 @@ fn unwrap_optional(ty: &Type) -> Type {
 fn join(one: Option<Type>, other: Type) -> Type {
     match one {
         None => other,
-        Some(one) if one == other => one,
+        // The one that knows more.
+        Some(one) if one.is_equivalent(&other) => {
+            if one == one.settled() {
+                one
+            } else {
+                other
+            }
+        }
         Some(_) => Type::Dyn,
     }
 }
@@ -293,10 +322,9 @@ fn fits(param: &Type, ty: &Type, bound: &mut Bound) -> bool {
             }
             Some(at) => {
                 let known = bound[at].1.clone();
-                // What is null or unknown says nothing about what it is compared with.
-                if matches!(known, Type::Dyn | Type::Null) {
-                    bound[at].1 = if known == Type::Null && *ty == Type::Null { Type::Null } else { ty.clone() };
-                    return true;
+                // What is unknown says nothing about what it is compared with, and null little.
+                if matches!(known, Type::Dyn | Type::Null) || known != known.settled() {
+                    bound[at].1 = ty.clone();
                 }
                 assignable(&known, ty)
             }
@@ -311,7 +339,7 @@ fn fits(param: &Type, ty: &Type, bound: &mut Bound) -> bool {
 /// Whether a value of one type may be one of the other.
 fn assignable(a: &Type, b: &Type) -> bool {
     match (a, b) {
-        (Type::Dyn, _) | (_, Type::Dyn) => true,
+        (Type::Dyn | Type::Free, _) | (_, Type::Dyn | Type::Free) => true,
         // Anything that is an object may be null; numbers and truths may not.
         (
             Type::Null,
@@ -327,7 +355,7 @@ fn assignable(a: &Type, b: &Type) -> bool {
 fn substitute(ty: &Type, bound: &Bound) -> Type {
     match ty {
         Type::Param(letter) => {
-            bound.iter().find(|(known, _)| known == letter).map_or(Type::Dyn, |(_, bound)| bound.clone())
+            bound.iter().find(|(known, _)| known == letter).map_or(Type::Free, |(_, bound)| bound.clone())
         }
         Type::List(of) => Type::list(substitute(of, bound)),
         Type::Map(key, value) => Type::map(substitute(key, bound), substitute(value, bound)),

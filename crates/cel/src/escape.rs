@@ -8,7 +8,7 @@ use crate::parse::RESERVED;
 const MEANINGFUL: [&str; 4] = ["true", "false", "null", "in"];
 
 /// Whether it is a word of the language; as a name such a one stands between underscores.
-fn is_word(name: &str) -> bool {
+pub fn is_reserved(name: &str) -> bool {
     MEANINGFUL.contains(&name) || RESERVED.contains(&name)
 }
 
@@ -20,7 +20,7 @@ pub fn escape(name: &str) -> Option<Cow<'_, str>> {
     if name.is_empty() || name.starts_with(|first: char| first.is_ascii_digit()) {
         return None;
     }
-    if is_word(name) {
+    if is_reserved(name) {
         return Some(Cow::Owned(format!("__{name}__")));
     }
     if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-/".contains(&byte)) {
@@ -66,7 +66,7 @@ pub fn unescape(spelled: &str) -> Option<Cow<'_, str>> {
         match SPELLED.iter().find(|(_, known)| *known == word) {
             Some((text, _)) => name.push_str(text),
             // A reserved word is escaped only when it is the whole name.
-            None if is_word(word) && spelled.len() == word.len() + 4 => name.push_str(word),
+            None if is_reserved(word) && spelled.len() == word.len() + 4 => name.push_str(word),
             None => return None,
         }
         rest = &after[end + 2..];

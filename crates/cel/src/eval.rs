@@ -233,7 +233,6 @@ impl<'a> Eval<'_, 'a> {
     fn fold(&mut self, fold: &'a Macro) -> Outcome<'a> {
         let range = self.expr(&fold.range)?;
         match (fold.fold, range) {
-            (Fold::Bind, value) => self.with(fold, [value, Value::Null], |eval| eval.expr(&fold.body)),
             (Fold::OptMap | Fold::OptFlatMap, Value::Optional(None)) => Ok(Value::Optional(None)),
             (Fold::OptMap, Value::Optional(Some(value))) => {
                 let body = self.with(fold, [(*value).clone(), Value::Null], |eval| eval.expr(&fold.body))?;

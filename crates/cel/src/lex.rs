@@ -179,7 +179,9 @@ fn number(rest: &str, at: usize) -> Result<(Literal, usize), Problem> {
     }
     let word = &rest[..length];
     if !whole {
-        return Ok((Literal::Double(word.parse().map_err(|_| wrong("double"))?), length));
+        // A number that is too large for one is none.
+        let number = word.parse().ok().filter(|number: &f64| number.is_finite()).ok_or_else(|| wrong("double"))?;
+        return Ok((Literal::Double(number), length));
     }
     if rest[length..].starts_with(['u', 'U']) {
         return Ok((Literal::Uint(word.parse().map_err(|_| wrong("uint"))?), length + 1));

@@ -23,7 +23,7 @@ mod types;
 mod value;
 
 pub use check::Declarations;
-pub use escape::{escape, unescape};
+pub use escape::{escape, is_reserved, unescape};
 pub use eval::Fault;
 pub use functions::authz::{Check, Decision, Question, Subject};
 pub use scope::{Composed, Scope};
@@ -61,7 +61,7 @@ impl Program {
             ));
         }
         let compiled = on_own_stack(nesting(source) > SHALLOW, || {
-            let expr = parse::parse(source, declarations.escaped_fields).map_err(|problem| vec![problem])?;
+            let expr = parse::parse(source, declarations).map_err(|problem| vec![problem])?;
             let output = check::check(&expr, declarations)?;
             Ok(Self { source: source.to_owned(), expr, output })
         });
@@ -144,5 +144,7 @@ impl Problem {
     }
 }
 
+#[cfg(test)]
+mod environment;
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::Problem;
 use crate::ast::{Expr, Fold, Literal, MAX_DEPTH, Macro, Node};
+use crate::check::Declarations;
 use crate::escape;
 use crate::lex::{Token, lex};
 
@@ -28,9 +29,10 @@ pub const RESERVED: [&str; 17] = [
     "while",
 ];
 
-/// Reads a whole expression; fields may be spelled with escapes.
-pub fn parse(source: &str, unescape: bool) -> Result<Expr, Problem> {
-    let mut parser = Parser { tokens: lex(source)?, next: 0, nesting: 0, unescape };
+/// Reads a whole expression, which may use what is declared.
+pub fn parse(source: &str, declarations: &Declarations) -> Result<Expr, Problem> {
+    let Declarations { escaped_fields: unescape, builds_objects, .. } = *declarations;
+    let mut parser = Parser { tokens: lex(source)?, next: 0, nesting: 0, unescape, builds_objects };
     let expr = parser.expression()?;
     match parser.peek() {
         Token::End => Ok(expr),
@@ -45,7 +47,10 @@ struct Parser {
     tokens: Vec<(usize, Token)>,
     next: usize,
     nesting: usize,
+    /// Fields may be spelled with escapes.
     unescape: bool,
+    /// Objects may be built, and there are functions for that.
+    builds_objects: bool,
 }
 
 /// How tightly an operator of two sides binds, and the name of its function.
@@ -123,7 +128,13 @@ impl Parser {
     /// Something to compute with is missing.
     fn no_operand(&self) -> Problem {
         let wanted = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
-        Problem::new(self.at(), format!("Syntax error: mismatched input '{}' expecting {wanted}", self.word()))
+        // One word too many is told from something missing by what comes after it.
+        let problem = match self.tokens.get(self.next + 1) {
+            Some((_, Token::Literal(_) | Token::Sign("[" | "{" | "(" | "." | "-" | "!"))) => "extraneous",
+            Some((_, Token::Ident(word))) if &**word != "in" => "extraneous",
+            _ => "mismatched",
+        };
+        Problem::new(self.at(), format!("Syntax error: {problem} input '{}' expecting {wanted}", self.word()))
     }
 
     fn node(&self, at: usize, node: Node) -> Result<Expr, Problem> {
@@ -201,7 +212,10 @@ impl Parser {
         loop {
             let at = self.at();
             if self.accept(".") {
-                let name = self.name()?;
+                let name = self.name().map_err(|problem| {
+                    let word = if *self.peek() == Token::End { String::new() } else { self.word() };
+                    Problem::new(problem.at, format!("Syntax error: no viable alternative at input '.{word}'"))
+                })?;
                 // A call is told by its bracket.
                 let open = self.at();
                 expr = if self.accept("(") {
@@ -224,7 +238,7 @@ impl Parser {
             } else if matches!(self.peek(), Token::Sign("{" | "{?")) && dotted(&expr).is_some() {
                 let name: Arc<str> = dotted(&expr).unwrap_or_default().into();
                 let fields = self.fields()?;
-                expr = self.node(expr.at, Node::Struct { name, fields })?;
+                expr = self.node(at, Node::Struct { name, fields })?;
             } else {
                 return Ok(expr);
             }
@@ -293,6 +307,11 @@ impl Parser {
     fn list(&mut self, at: usize) -> Result<Expr, Problem> {
         let mut items = Vec::new();
         let mut optional = self.take() == Token::Sign("[?");
+        // A comma alone is an empty list too.
+        if !optional && self.accept(",") {
+            self.expect("]")?;
+            return self.node(at, Node::List(items));
+        }
         while optional || !self.accept("]") {
             let marked = optional || self.accept("?");
             optional = false;
@@ -308,6 +327,10 @@ impl Parser {
     fn map(&mut self, at: usize) -> Result<Expr, Problem> {
         let mut entries = Vec::new();
         let mut optional = self.take() == Token::Sign("{?");
+        if !optional && self.accept(",") {
+            self.expect("}")?;
+            return self.node(at, Node::Map(entries));
+        }
         while optional || !self.accept("}") {
             let marked = optional || self.accept("?");
             optional = false;
@@ -345,7 +368,8 @@ impl Parser {
             return self.call(at, name, args);
         }
         match args.pop() {
-            Some(Expr { at, node: Node::Select { operand, field, optional: false }, .. }) => {
+            // It is told by its bracket, as calls are.
+            Some(Expr { node: Node::Select { operand, field, optional: false }, .. }) => {
                 self.node(at, Node::Has { operand, field })
             }
             other => Err(Problem::new(other.map_or(at, |arg| arg.at), "invalid argument to has() macro")),
@@ -377,17 +401,13 @@ impl Parser {
         if let Some((fold, names, filtered)) = fold {
             return self.comprehension(at, fold, target, args, names, filtered);
         }
-        if name == "bind" && args.len() == 3 && dotted(&target).as_deref() == Some("cel") {
-            let mut args = args;
-            let body = args.pop().expect("there are three arguments");
-            let value = args.pop().expect("there are three arguments");
-            let name = args.pop().expect("there are three arguments");
-            return self.comprehension(at, Fold::Bind, value, vec![name, body], 1, false);
-        }
         // `ip.isCanonical(x)`: a function whose name has a dot, unless there is a variable of that name, which the checker sees.
         let whole = dotted(&target).map(|before| format!("{before}.{name}"));
-        if let Some(whole) = whole.filter(|whole| crate::signatures::is_namespaced(whole)) {
-            return self.call(target.at, &whole, args);
+        let known = |whole: &String| {
+            crate::signatures::is_namespaced(whole) && (self.builds_objects || !whole.starts_with("jsonpatch."))
+        };
+        if let Some(whole) = whole.filter(known) {
+            return self.call(at, &whole, args);
         }
         self.node(at, Node::Call { function: name.into(), target: Some(Box::new(target)), args })
     }

@@ -110,12 +110,17 @@ pub fn compose<'a>(
 ) -> Vec<Composed> {
     let mut fields: Vec<(String, Type)> = Vec::new();
     let mut composed = Vec::new();
+    let declare = |fields: &[(String, Type)], declarations: &mut Declarations| {
+        let object = ObjectType { name: "kubernetes.variables".to_owned(), fields: fields.to_vec() };
+        declarations.add("variables", Type::Object(Arc::new(object)));
+    };
     for (name, source) in named {
+        // Before the first there are none, which is not the same as there being no such thing.
+        declare(&fields, declarations);
         let program = compile(source, declarations);
         let ty = program.as_ref().map_or(Type::Dyn, |program| program.output().clone());
         fields.push((name.to_owned(), ty));
-        let object = ObjectType { name: "kubernetes.variables".to_owned(), fields: fields.clone() };
-        declarations.add("variables", Type::Object(Arc::new(object)));
+        declare(&fields, declarations);
         composed.push(Composed { name: name.to_owned(), program });
     }
     composed

@@ -91,7 +91,6 @@ bytes(bytes) bytes
 bytes(string) bytes
 duration(duration) duration
 duration(string) duration
-duration(int) duration
 timestamp(timestamp) timestamp
 timestamp(string) timestamp
 timestamp(int) timestamp
@@ -124,6 +123,8 @@ duration.getMilliseconds() int
 optional.of(A) optional<A>
 optional.ofNonZeroValue(A) optional<A>
 optional.none() optional<A>
+optional.unwrap(list<optional<A>>) list<A>
+list<optional<A>>.unwrapOpt() list<A>
 optional<A>.hasValue() bool
 optional<A>.value() A
 optional<A>.or(optional<A>) optional<A>
@@ -143,7 +144,6 @@ string.substring(int) string
 string.substring(int,int) string
 string.trim() string
 string.format(list<dyn>) string
-string.reverse() string
 list<string>.join() string
 list<string>.join(string) string
 strings.quote(string) string
@@ -156,7 +156,6 @@ list<A>.min() A
 list<A>.max() A
 list<A>.indexOf(A) int
 list<A>.lastIndexOf(A) int
-dyn.includes(dyn) bool
 list<A>.slice(int,int) list<A>
 list<A>.flatten() list<dyn>
 list<A>.flatten(int) list<dyn>
@@ -180,7 +179,6 @@ kubernetes.URL.getQuery() map<string,list<string>>
 quantity(string) kubernetes.Quantity
 isQuantity(string) bool
 sign(kubernetes.Quantity) int
-kubernetes.Quantity.sign() int
 kubernetes.Quantity.isInteger() bool
 kubernetes.Quantity.asInteger() int
 kubernetes.Quantity.asApproximateFloat() double

@@ -40,6 +40,8 @@ pub enum Type {
     Object(Arc<ObjectType>),
     /// A parameter of a signature.
     Param(char),
+    /// Of what an empty list or no value is: of whatever the others are.
+    Free,
 }
 
 /// An object whose fields are known.
@@ -75,6 +77,27 @@ impl Type {
         Self::Map(Arc::new(key), Arc::new(value))
     }
 
+    /// Whether two are the same, as far as they are known.
+    pub(crate) fn is_equivalent(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Free, _) | (_, Self::Free) => true,
+            (Self::List(a), Self::List(b)) | (Self::Optional(a), Self::Optional(b)) => a.is_equivalent(b),
+            (Self::Map(a, c), Self::Map(b, d)) => a.is_equivalent(b) && c.is_equivalent(d),
+            (a, b) => a == b,
+        }
+    }
+
+    /// The same, where what is still free is known only when the value is.
+    pub(crate) fn settled(&self) -> Self {
+        match self {
+            Self::Free => Self::Dyn,
+            Self::List(of) => Self::list(of.settled()),
+            Self::Map(key, value) => Self::map(key.settled(), value.settled()),
+            Self::Optional(of) => Self::Optional(Arc::new(of.settled())),
+            other => other.clone(),
+        }
+    }
+
     /// Reads `list<map<string,int>>`; capital letters are parameters. For our own tables only.
     pub(crate) fn parse(text: &str) -> Self {
         let inside = |prefix: &str| text.strip_prefix(prefix).and_then(|rest| rest.strip_suffix('>'));
@@ -107,21 +130,26 @@ impl Type {
 }
 
 impl fmt::Display for Type {
+    /// As upstream's API tells it; `{:#}` is as its checker does, which has shorter names for some.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let short = f.alternate();
         match self {
-            Self::Dyn => f.write_str("dyn"),
-            Self::Null => f.write_str("null"),
+            Self::Dyn | Self::Free => f.write_str("dyn"),
+            Self::Null => f.write_str(if short { "null" } else { "null_type" }),
             Self::Bool => f.write_str("bool"),
             Self::Int => f.write_str("int"),
             Self::Uint => f.write_str("uint"),
             Self::Double => f.write_str("double"),
             Self::String => f.write_str("string"),
             Self::Bytes => f.write_str("bytes"),
-            Self::Duration => f.write_str("google.protobuf.Duration"),
-            Self::Timestamp => f.write_str("google.protobuf.Timestamp"),
+            Self::Duration => f.write_str(if short { "duration" } else { "google.protobuf.Duration" }),
+            Self::Timestamp => f.write_str(if short { "timestamp" } else { "google.protobuf.Timestamp" }),
             Self::Type => f.write_str("type"),
+            Self::List(of) if short => write!(f, "list({of:#})"),
             Self::List(of) => write!(f, "list({of})"),
+            Self::Map(key, value) if short => write!(f, "map({key:#}, {value:#})"),
             Self::Map(key, value) => write!(f, "map({key}, {value})"),
+            Self::Optional(of) if short => write!(f, "optional_type({of:#})"),
             Self::Optional(of) => write!(f, "optional_type({of})"),
             Self::Named(name) => f.write_str(name),
             Self::Object(object) => f.write_str(&object.name),

@@ -16,6 +16,7 @@ mod kubeconfig;
 mod request;
 mod subject;
 mod tls;
+mod trust;
 mod usage;
 
 pub use authority::{Authority, Leaf};
@@ -28,4 +29,5 @@ pub use kubeconfig::kubeconfig;
 pub use request::Request;
 pub use subject::{San, Subject};
 pub use tls::{client_config, server_config, system_roots};
+pub use trust::trusting;
 pub use usage::{UnknownUsage, Usage};

@@ -27,6 +27,8 @@ impl Usage {
     pub const SERVER_AUTH: Self = extended("1.3.6.1.5.5.7.3.1");
     /// `client auth`.
     pub const CLIENT_AUTH: Self = extended("1.3.6.1.5.5.7.3.2");
+    /// `any`.
+    pub const ANY: Self = extended("2.5.29.37.0");
 }
 
 const NAMES: &[(&str, Usage)] = &[
@@ -40,7 +42,7 @@ const NAMES: &[(&str, Usage)] = &[
     ("crl sign", Usage::Key(KeyUsages::CRLSign)),
     ("encipher only", Usage::Key(KeyUsages::EncipherOnly)),
     ("decipher only", Usage::Key(KeyUsages::DecipherOnly)),
-    ("any", extended("2.5.29.37.0")),
+    ("any", Usage::ANY),
     ("server auth", Usage::SERVER_AUTH),
     ("client auth", Usage::CLIENT_AUTH),
     ("code signing", extended("1.3.6.1.5.5.7.3.3")),

@@ -17,8 +17,11 @@ pub struct Options {
     /// As `--runtime-config`.
     pub runtime_config: String,
     /// Changes the configuration of the server before it starts.
-    pub configure: Option<Arc<dyn Fn(&mut apiserver::Config) + Send + Sync>>,
+    pub configure: Option<Arc<Configure>>,
 }
+
+/// Changes a configuration.
+pub type Configure = dyn Fn(&mut apiserver::Config) + Send + Sync;
 
 /// A running control plane without controllers: what a test needs beyond the API it starts itself.
 pub struct Cluster {

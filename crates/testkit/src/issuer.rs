@@ -1,5 +1,8 @@
 //! A small issuer of OpenID Connect tokens: a discovery document, one key, and tokens with whatever claims a test wants.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use bytes::Bytes;
@@ -13,6 +16,8 @@ use crate::Https;
 pub struct Issuer {
     key: PrivateKey,
     https: Https,
+    /// What else it answers, by path.
+    texts: Arc<Mutex<BTreeMap<String, String>>>,
 }
 
 impl Issuer {
@@ -20,9 +25,14 @@ impl Issuer {
     pub async fn start() -> Self {
         let key = PrivateKey::generate().expect("a key");
         let bits = key.public().bits().to_vec();
+        let texts: Arc<Mutex<BTreeMap<String, String>>> = Arc::default();
+        let known = texts.clone();
         let https = Https::start(move |url| {
             let url = url.to_owned();
             move |request| {
+                if let Some(text) = known.lock().expect("texts").get(request.uri().path()) {
+                    return http::Response::new(Bytes::from(text.clone()));
+                }
                 let document = match request.uri().path() {
                     "/.well-known/openid-configuration" => json!({"issuer": url, "jwks_uri": format!("{url}/keys")}),
                     "/keys" => json!({"keys": [{"kty": "EC", "crv": "P-256", "alg": "ES256", "use": "sig", "kid": "k1",
@@ -33,7 +43,12 @@ impl Issuer {
             }
         })
         .await;
-        Self { key, https }
+        Self { key, https, texts }
+    }
+
+    /// Answers a text at a path from now on.
+    pub fn says(&self, path: &str, text: &str) {
+        self.texts.lock().expect("texts").insert(path.to_owned(), text.to_owned());
     }
 
     /// Where it is, and what its tokens say of that.

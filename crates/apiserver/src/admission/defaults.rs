@@ -203,6 +203,23 @@ pub fn node_selector(
     Ok(())
 }
 
+/// LimitPodHardAntiAffinityTopology: a pod may insist on a node without certain others, not on a whole zone.
+pub fn limit_anti_affinity(request: &Request<'_>, new: Option<&Value>) -> Result<(), ApiError> {
+    const HOST: &str = "kubernetes.io/hostname";
+    let written = matches!(request.operation, Operation::Create | Operation::Update) && request.is_for("", "pods");
+    let Some(pod) = new.filter(|_| written) else { return Ok(()) };
+    let terms = value::list(pod, "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution");
+    match terms.iter().map(|term| value::text(term, "topologyKey")).find(|key| *key != HOST) {
+        Some(key) => {
+            let why = format!(
+                "affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey {key} but only key {HOST} is allowed"
+            );
+            Err(ApiError::forbidden(&request.resource.name, value::text(pod, "metadata.name"), &why))
+        }
+        None => Ok(()),
+    }
+}
+
 /// DenyServiceExternalIPs: nobody draws the traffic of addresses that are not theirs.
 pub fn deny_external_ips(request: &Request<'_>, new: Option<&Value>, old: Option<&Value>) -> Result<(), ApiError> {
     let Some(service) = new.filter(|_| request.is_for("", "services")) else { return Ok(()) };

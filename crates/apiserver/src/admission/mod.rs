@@ -13,15 +13,18 @@ pub mod image_policy;
 mod limit_ranger;
 mod matching;
 mod namespace_lifecycle;
+mod namespaces;
 mod node_restriction;
 mod owner_references;
 pub mod pod_security;
+pub mod pod_tolerations;
 mod pods;
 mod policies;
 mod priority;
 mod quota;
 mod rbac_escalation;
 mod reinvocation;
+mod resize;
 mod resources;
 mod runtime_class;
 mod service_account;
@@ -211,7 +214,17 @@ impl Admission {
         if self.settings.runs(Plugin::MutatingAdmissionWebhook) {
             self.webhooks.mutate(api, request, Some(new), old, rounds).await?;
         }
-        Ok(())
+        self.deny_all(request, Some(new))
+    }
+
+    /// AlwaysDeny.
+    fn deny_all(&self, request: &Request<'_>, new: Option<&Value>) -> Result<(), ApiError> {
+        const WHY: &str = "admission control is denying all modifications";
+        match new {
+            _ if !self.settings.runs(Plugin::AlwaysDeny) => Ok(()),
+            Some(new) => Err(request.forbid(new, WHY)),
+            None => Err(request.forbid_unnamed(WHY)),
+        }
     }
 
     /// Asks everybody whether a connection may be made.
@@ -223,6 +236,9 @@ impl Admission {
     /// Asks everybody whether an object may be deleted. There is nothing to change in a deletion, but a webhook for changes
     /// may refuse it.
     pub async fn delete(&self, api: &Api, request: &Request<'_>, old: &Value) -> Result<(), ApiError> {
+        if self.settings.runs(Plugin::NodeRestriction) {
+            node_restriction::admit(api, request, None, Some(old))?;
+        }
         if self.settings.runs(Plugin::MutatingAdmissionWebhook) {
             self.webhooks.mutate(api, request, None, Some(old), &mut Rounds::default()).await?;
         }
@@ -237,11 +253,12 @@ impl Admission {
         old: Option<&Value>,
     ) -> Result<(), ApiError> {
         let runs = |plugin| self.settings.runs(plugin);
+        certificates::stamp(api, request, new, old);
+        if runs(Plugin::NamespaceAutoProvision) {
+            namespaces::provide(api, request).await?;
+        }
         if runs(Plugin::NamespaceLifecycle) {
             namespace_lifecycle::admit(api, request, new).await?;
-        }
-        if runs(Plugin::PodNodeSelector) {
-            defaults::node_selector(&self.settings.node_selectors, api, request, new)?;
         }
         if runs(Plugin::LimitRanger) {
             limit_ranger::admit(api, request, new);
@@ -249,17 +266,26 @@ impl Admission {
         if runs(Plugin::ServiceAccount) {
             service_account::admit(api, request, new).await?;
         }
+        if runs(Plugin::NodeRestriction) {
+            node_restriction::admit(api, request, Some(new), old)?;
+        }
         if runs(Plugin::TaintNodesByCondition) {
             defaults::taint_new_node(request, new);
         }
         if runs(Plugin::AlwaysPullImages) {
             defaults::always_pull(request, new, old);
         }
+        if runs(Plugin::PodNodeSelector) {
+            defaults::node_selector(&self.settings.node_selectors, api, request, new)?;
+        }
         if runs(Plugin::Priority) {
             self.priorities.admit(request, new, old)?;
         }
         if runs(Plugin::DefaultTolerationSeconds) {
             tolerations::admit(request, new);
+        }
+        if runs(Plugin::PodTolerationRestriction) {
+            pod_tolerations::admit(&self.settings.tolerations, api, request, new).await?;
         }
         if runs(Plugin::ExtendedResourceToleration) {
             defaults::tolerate_devices(request, new);
@@ -293,17 +319,21 @@ impl Admission {
         let hop = hops::start(Hop::Admit, request.operation.verb());
         let (runs, authorizers) = (|plugin| self.settings.runs(plugin), &*self.authorizers);
         rbac_escalation::validate(authorizers, request, new, old).await?;
+        priority::keep_system_classes(request)?;
         if runs(Plugin::NamespaceLifecycle) {
             namespace_lifecycle::validate(api, request)?;
         }
-        if runs(Plugin::ServiceAccount) {
-            service_account::validate(api, request, new).await?;
+        if runs(Plugin::NamespaceExists) {
+            namespaces::must_exist(api, request).await?;
         }
-        if runs(Plugin::NodeRestriction) {
-            node_restriction::validate(api, request, new, old)?;
+        if runs(Plugin::LimitPodHardAntiAffinityTopology) {
+            defaults::limit_anti_affinity(request, new)?;
         }
         if runs(Plugin::LimitRanger) {
             limit_ranger::validate(api, request, new, old)?;
+        }
+        if runs(Plugin::ServiceAccount) {
+            service_account::validate(api, request, new).await?;
         }
         if runs(Plugin::AlwaysPullImages) {
             defaults::check_always_pull(request, new, old)?;
@@ -311,23 +341,26 @@ impl Admission {
         if let Some(image_policy) = &self.image_policy {
             image_policy.validate(api, request, new).await?;
         }
+        if runs(Plugin::PodSecurity) {
+            pod_security::validate(&self.settings.pod_security, api, request, new, old)?;
+        }
         if runs(Plugin::Priority) {
             self.priorities.validate(request, new)?;
+        }
+        if runs(Plugin::PodTolerationRestriction) {
+            pod_tolerations::validate(&self.settings.tolerations, api, request, new).await?;
         }
         if runs(Plugin::EventRateLimit) {
             self.event_limits.validate(api, request, new)?;
         }
-        if runs(Plugin::PodSecurity) {
-            pod_security::validate(&self.settings.pod_security, api, request, new, old)?;
-        }
-        if runs(Plugin::RuntimeClass) {
-            runtime_class::validate(api, request, new).await?;
+        if runs(Plugin::OwnerReferencesPermissionEnforcement) {
+            owner_references::validate(authorizers, request, new, old).await?;
         }
         if runs(Plugin::PersistentVolumeClaimResize) {
             storage::validate_resize(api, request, new, old)?;
         }
-        if runs(Plugin::DenyServiceExternalIPs) {
-            defaults::deny_external_ips(request, new, old)?;
+        if runs(Plugin::RuntimeClass) {
+            runtime_class::validate(api, request, new).await?;
         }
         if runs(Plugin::CertificateApproval) {
             certificates::approval(authorizers, request, old).await?;
@@ -335,11 +368,20 @@ impl Admission {
         if runs(Plugin::CertificateSigning) {
             certificates::signing(authorizers, request, new, old).await?;
         }
+        if runs(Plugin::ClusterTrustBundleAttest) {
+            certificates::attest(authorizers, request, new, old).await?;
+        }
         if runs(Plugin::CertificateSubjectRestriction) {
             certificates::subject(request, new)?;
         }
-        if runs(Plugin::OwnerReferencesPermissionEnforcement) {
-            owner_references::validate(authorizers, request, new, old).await?;
+        if runs(Plugin::DenyServiceExternalIPs) {
+            defaults::deny_external_ips(request, new, old)?;
+        }
+        if runs(Plugin::NodeDeclaredFeatureValidator) {
+            resize::is_declared(api, request, new, old)?;
+        }
+        if runs(Plugin::PodResizeValidator) {
+            resize::fits(api, request, new, old)?;
         }
         let subject = Subject { api, request, new, old };
         if runs(Plugin::ValidatingAdmissionPolicy) {
@@ -351,6 +393,7 @@ impl Admission {
         if runs(Plugin::ResourceQuota) {
             self.quotas.validate(api, request, new, old).await?;
         }
+        self.deny_all(request, new)?;
         let uid = new.or(old).map_or("", |object| value::text(object, "metadata.uid"));
         hop.end(uid, "", 0);
         Ok(())

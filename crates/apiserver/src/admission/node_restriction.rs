@@ -26,8 +26,8 @@ const KUBELET_LABELS: [&str; 10] = [
 ];
 const KUBELET_DOMAINS: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
 
-/// Refuses what is not the node's.
-pub fn validate(api: &Api, request: &Request<'_>, new: Option<&Value>, old: Option<&Value>) -> Result<(), ApiError> {
+/// Refuses what is not the node's: before anybody looks whether it is valid, as upstream's plug-in does.
+pub fn admit(api: &Api, request: &Request<'_>, new: Option<&Value>, old: Option<&Value>) -> Result<(), ApiError> {
     let node = match identity(request.user) {
         None => return Ok(()),
         Some("") => {

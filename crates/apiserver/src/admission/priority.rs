@@ -7,6 +7,7 @@ use super::compiled::Compiled;
 use super::{Operation, Request};
 use crate::registry::Registry;
 
+const SYSTEM_CLASSES: [&str; 2] = ["system-node-critical", "system-cluster-critical"];
 const PREEMPTS: &str = "PreemptLowerPriority";
 
 /// What a class stands for.
@@ -101,6 +102,16 @@ impl Priorities {
             None => Ok(()),
         }
     }
+}
+
+/// The classes of the system stay. Upstream's storage refuses their deletion, whether or not the plug-in runs; deletions of
+/// whole collections go past it.
+pub fn keep_system_classes(request: &Request<'_>) -> Result<(), ApiError> {
+    let deleted = request.operation == Operation::Delete && request.is_for("scheduling.k8s.io", "priorityclasses");
+    if deleted && request.info.verb == "delete" && SYSTEM_CLASSES.contains(&request.info.name.as_str()) {
+        return Err(request.forbid_unnamed("this is a system priority class and cannot be deleted"));
+    }
+    Ok(())
 }
 
 impl Class {

@@ -69,8 +69,8 @@ async fn binding(authorizers: &Authorizers, rbac: &Rbac, request: &Request<'_>, 
         return Ok(());
     }
     let Some(rules) = rbac.role(of, name) else {
-        let resource = machinery::gvk::GroupResource::new(GROUP, if kind == "Role" { "role" } else { "clusterrole" });
-        return Err(ApiError::not_found(&resource, name));
+        // Upstream names the resource of the binding and the name of the role.
+        return Err(ApiError::not_found(&request.resource.name, name));
     };
     let rules: Vec<Rule> = rules.iter().map(|rule| (**rule).clone()).collect();
     held(rbac, request, &rules)
@@ -98,7 +98,7 @@ fn held(rbac: &Rbac, request: &Request<'_>, wanted: &[Rule]) -> Result<(), Strin
 }
 
 /// The garbage collector must be able to do its work on roles that it could not have made.
-fn only_owners_and_finalizers_differ(new: &Value, old: &Value) -> bool {
+pub(super) fn only_owners_and_finalizers_differ(new: &Value, old: &Value) -> bool {
     let mut same = new.clone();
     for field in
         ["metadata.ownerReferences", "metadata.finalizers", "metadata.managedFields", "metadata.resourceVersion"]

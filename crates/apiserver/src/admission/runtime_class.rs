@@ -90,7 +90,7 @@ fn schedule(pod: &mut Value, class: &Value) -> Option<String> {
 }
 
 /// Tolerations without those that another one covers.
-fn merge(all: &[Value]) -> Vec<Value> {
+pub(super) fn merge(all: &[Value]) -> Vec<Value> {
     let mut merged: Vec<Value> = Vec::new();
     for (at, one) in all.iter().enumerate() {
         let covered = merged.iter().any(|other| covers(other, one))
@@ -103,7 +103,7 @@ fn merge(all: &[Value]) -> Vec<Value> {
 }
 
 /// Whether whoever tolerates by the first tolerates everything that the second does.
-fn covers(first: &Value, second: &Value) -> bool {
+pub(super) fn covers(first: &Value, second: &Value) -> bool {
     if first == second {
         return true;
     }

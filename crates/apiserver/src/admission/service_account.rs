@@ -95,8 +95,11 @@ async fn awaited(api: &Api, accounts: &Resource, key: &str, namespace: &str) -> 
 
 /// Names the account and mounts its token.
 pub async fn admit(api: &Api, request: &Request<'_>, pod: &mut Value) -> Result<(), ApiError> {
-    if request.operation != Operation::Create || !request.is_for("", "pods") || annotation(pod, MIRROR).is_some() {
+    if request.operation != Operation::Create || !request.is_for("", "pods") {
         return Ok(());
+    }
+    if annotation(pod, MIRROR).is_some() {
+        return mirror_problem(pod).map_or(Ok(()), |why| Err(request.forbid(pod, why)));
     }
     if value::text(pod, "spec.serviceAccountName").is_empty() {
         value::set(pod, "spec.serviceAccountName", DEFAULT);

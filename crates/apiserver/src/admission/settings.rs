@@ -7,17 +7,22 @@ use std::path::{Path, PathBuf};
 use machinery::{Value, codec, value};
 
 use super::event_rate_limit::Limit;
-use super::{image_policy, pod_security};
+use super::{image_policy, pod_security, pod_tolerations};
 
 /// Why the settings cannot be used.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
     /// There is no such plug-in.
-    #[error("admission plugin {0:?} is unknown")]
-    Unknown(String),
-    /// A plug-in is both on and off.
-    #[error("{0:?} in enable-admission-plugins and disable-admission-plugins overlapped")]
-    Both(String),
+    #[error("{flag} plugin {name:?} is unknown")]
+    Unknown {
+        /// Where it is named.
+        flag: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// Plug-ins are both on and off.
+    #[error("[{}] in enable-admission-plugins and disable-admission-plugins overlapped", .0.join(" "))]
+    Both(Vec<String>),
     /// A file cannot be read.
     #[error("unable to read admission control configuration from {path:?} [{why}]")]
     File {
@@ -46,6 +51,11 @@ macro_rules! plugins {
         impl Plugin {
             const ALL: &[(Self, &'static str, bool)] = &[$((Self::$name, stringify!($name), $default),)+];
 
+            /// The names of those that run unless something else is said.
+            pub fn default_names() -> impl Iterator<Item = &'static str> {
+                Self::ALL.iter().filter(|(_, _, default)| *default).map(|(_, name, _)| *name)
+            }
+
             /// The names of all of them, in the order in which they run.
             pub fn names() -> impl Iterator<Item = &'static str> {
                 Self::ALL.iter().map(|(_, name, _)| *name)
@@ -54,25 +64,52 @@ macro_rules! plugins {
     };
 }
 
+// In the order in which they run, which is upstream's.
 plugins! {
+    /// Lets everything pass; deprecated, as it has no meaning.
+    AlwaysAdmit false,
+    /// Namespaces come into being when something is made in them.
+    NamespaceAutoProvision false,
     /// Nothing new in a namespace that goes.
     NamespaceLifecycle true,
+    /// Nothing at all in a namespace that is not there.
+    NamespaceExists false,
+    /// Pods keep others away from nodes only, not from whole zones.
+    LimitPodHardAntiAffinityTopology false,
     /// Limits and defaults of containers, pods and claims.
     LimitRanger true,
     /// Every pod runs as an account.
     ServiceAccount true,
+    /// Nodes change only what is theirs.
+    NodeRestriction true,
     /// New nodes are not ready.
     TaintNodesByCondition true,
+    /// Images are pulled, so that credentials are checked.
+    AlwaysPullImages false,
+    /// Somebody else says which images may run.
+    ImagePolicyWebhook false,
     /// The pod security standards.
     PodSecurity true,
+    /// A namespace's pods stay on its nodes.
+    PodNodeSelector false,
     /// Priority classes as numbers.
     Priority true,
     /// Five minutes on a node that is away.
     DefaultTolerationSeconds true,
+    /// A namespace's pods tolerate what it says, and nothing beyond.
+    PodTolerationRestriction false,
+    /// Events come only so fast.
+    EventRateLimit false,
+    /// Pods that ask for devices tolerate the taints of nodes with them.
+    ExtendedResourceToleration false,
     /// Claims without a class get the default one.
     DefaultStorageClass true,
     /// Volumes in use stay.
     StorageObjectInUseProtection true,
+    /// Groups of pods stay while they have pods. Upstream's does nothing without `GenericWorkload`, which is off by default.
+    PodGroupProtection true,
+    /// Owners are set by those who may delete.
+    OwnerReferencesPermissionEnforcement false,
     /// Claims grow only where their class allows it.
     PersistentVolumeClaimResize true,
     /// Overhead and scheduling of runtime classes.
@@ -81,14 +118,20 @@ plugins! {
     CertificateApproval true,
     /// Who may sign certificate requests.
     CertificateSigning true,
+    /// Who may say whom to trust for a signer.
+    ClusterTrustBundleAttest true,
     /// Nobody gets a certificate of `system:masters`.
     CertificateSubjectRestriction true,
     /// Ingresses without a class get the default one.
     DefaultIngressClass true,
+    /// Services claim no addresses of others.
+    DenyServiceExternalIPs false,
     /// Pods carry the topology labels of their node.
     PodTopologyLabels true,
-    /// Nodes change only what is theirs.
-    NodeRestriction true,
+    /// A pod changes only as its node can follow.
+    NodeDeclaredFeatureValidator true,
+    /// A pod grows only as far as its node is large.
+    PodResizeValidator true,
     /// Changes of writes, as rules in the API.
     MutatingAdmissionPolicy true,
     /// Others who change writes.
@@ -99,20 +142,8 @@ plugins! {
     ValidatingAdmissionWebhook true,
     /// Resource quotas.
     ResourceQuota true,
-    /// Pods that ask for devices tolerate the taints of nodes with them.
-    ExtendedResourceToleration false,
-    /// Images are pulled, so that credentials are checked.
-    AlwaysPullImages false,
-    /// Services claim no addresses of others.
-    DenyServiceExternalIPs false,
-    /// A namespace's pods stay on its nodes.
-    PodNodeSelector false,
-    /// Owners are set by those who may delete.
-    OwnerReferencesPermissionEnforcement false,
-    /// Events come only so fast.
-    EventRateLimit false,
-    /// Somebody else says which images may run.
-    ImagePolicyWebhook false,
+    /// Refuses everything; deprecated, as it has no meaning.
+    AlwaysDeny false,
 }
 
 /// Which plug-ins run, and what they are told.
@@ -127,6 +158,8 @@ pub struct Settings {
     pub image_policy: Option<image_policy::Settings>,
     /// Node selectors: the cluster's default, and what each namespace may use.
     pub node_selectors: BTreeMap<String, String>,
+    /// What pods tolerate where their namespace says nothing.
+    pub tolerations: pod_tolerations::Settings,
 }
 
 impl Default for Settings {
@@ -138,6 +171,7 @@ impl Default for Settings {
             event_limits: Vec::new(),
             image_policy: None,
             node_selectors: BTreeMap::new(),
+            tolerations: pod_tolerations::Settings::default(),
         }
     }
 }
@@ -150,16 +184,19 @@ impl Settings {
             list.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
         };
         let (enable, disable) = (names(enable), names(disable));
-        if let Some(both) = enable.iter().find(|name| disable.contains(name)) {
-            return Err(Error::Both(both.clone()));
+        let words = [("enable-admission-plugins", &enable, true), ("disable-admission-plugins", &disable, false)];
+        for (flag, names, on) in words {
+            for name in names {
+                let found = Plugin::ALL.iter().find(|(_, known, _)| known == name);
+                let (plugin, _, _) = found.ok_or_else(|| Error::Unknown { flag, name: name.clone() })?;
+                let bit = 1 << *plugin as u8;
+                settings.on = if on { settings.on | bit } else { settings.on & !bit };
+            }
         }
-        for (name, on) in enable.iter().map(|name| (name, true)).chain(disable.iter().map(|name| (name, false))) {
-            let found = Plugin::ALL.iter().find(|(_, known, _)| known == name);
-            let (plugin, _, _) = found.ok_or_else(|| Error::Unknown(name.clone()))?;
-            let bit = 1 << *plugin as u8;
-            settings.on = if on { settings.on | bit } else { settings.on & !bit };
-        }
-        Ok(settings)
+        let mut both: Vec<String> = enable.into_iter().filter(|name| disable.contains(name)).collect();
+        both.sort();
+        both.dedup();
+        if both.is_empty() { Ok(settings) } else { Err(Error::Both(both)) }
     }
 
     /// Takes in an `AdmissionConfiguration`: for each plug-in its settings, or the file with them.
@@ -187,6 +224,7 @@ impl Settings {
             "PodSecurity" => self.pod_security = pod_security::Settings::read(tree)?,
             "EventRateLimit" => self.event_limits = Limit::read_all(tree)?,
             "ImagePolicyWebhook" => self.image_policy = Some(image_policy::Settings::read(tree, beside)?),
+            "PodTolerationRestriction" => self.tolerations = pod_tolerations::Settings::read(tree),
             "PodNodeSelector" => {
                 let all = tree["podNodeSelectorPluginConfig"].as_object().into_iter().flatten();
                 let text = |text: &Value| text.as_str().unwrap_or_default().to_owned();
@@ -222,8 +260,31 @@ mod tests {
         let settings = Settings::parse("AlwaysPullImages", "LimitRanger,ResourceQuota").expect("names");
         assert!(settings.runs(Plugin::AlwaysPullImages) && settings.runs(Plugin::PodSecurity));
         assert!(!settings.runs(Plugin::LimitRanger) && !settings.runs(Plugin::ResourceQuota));
-        assert_eq!(Settings::parse("Nonsense", ""), Err(Error::Unknown("Nonsense".to_owned())));
-        assert_eq!(Settings::parse("Priority", "Priority"), Err(Error::Both("Priority".to_owned())));
+        let refused = |enable: &str, disable: &str| Settings::parse(enable, disable).expect_err("refused").to_string();
+        assert_eq!(refused("Nonsense", ""), "enable-admission-plugins plugin \"Nonsense\" is unknown");
+        assert_eq!(refused("", "Nonsense"), "disable-admission-plugins plugin \"Nonsense\" is unknown");
+        assert_eq!(
+            refused("ServiceAccount,Priority", "Priority,ServiceAccount"),
+            "[Priority ServiceAccount] in enable-admission-plugins and disable-admission-plugins overlapped"
+        );
+    }
+
+    #[test]
+    fn there_are_all_of_upstreams_plugins_in_its_order() {
+        let names: Vec<&str> = Plugin::names().collect();
+        let upstream = "AlwaysAdmit NamespaceAutoProvision NamespaceLifecycle NamespaceExists LimitPodHardAntiAffinityTopology \
+            LimitRanger ServiceAccount NodeRestriction TaintNodesByCondition AlwaysPullImages ImagePolicyWebhook PodSecurity \
+            PodNodeSelector Priority DefaultTolerationSeconds PodTolerationRestriction EventRateLimit \
+            ExtendedResourceToleration DefaultStorageClass StorageObjectInUseProtection PodGroupProtection \
+            OwnerReferencesPermissionEnforcement PersistentVolumeClaimResize RuntimeClass CertificateApproval \
+            CertificateSigning ClusterTrustBundleAttest CertificateSubjectRestriction DefaultIngressClass \
+            DenyServiceExternalIPs PodTopologyLabels NodeDeclaredFeatureValidator PodResizeValidator \
+            MutatingAdmissionPolicy MutatingAdmissionWebhook ValidatingAdmissionPolicy ValidatingAdmissionWebhook \
+            ResourceQuota AlwaysDeny";
+        assert_eq!(names, upstream.split(' ').filter(|name| !name.is_empty()).collect::<Vec<_>>());
+        // Upstream's own default leaves this one out; whoever starts kubelets with it switches it on.
+        let on = Plugin::ALL.iter().filter(|(_, name, default)| *default && *name != "NodeRestriction").count();
+        assert_eq!(on, 25, "as many as upstream has on by default");
     }
 
     #[test]

@@ -10,13 +10,15 @@ use machinery::{Value, codec, value};
 const VERSIONS: [&str; 3] =
     ["apiserver.config.k8s.io/v1", "apiserver.config.k8s.io/v1beta1", "apiserver.config.k8s.io/v1alpha1"];
 
-/// Reads a file of a kind, whose fields are those of `shape`.
-pub fn load(path: &Path, kind: &str, shape: &Value) -> Result<Value, String> {
+/// Reads a file of a kind, whose fields are those of `shape`, and what was read.
+pub fn load(path: &Path, kind: &str, shape: &Value) -> Result<(Value, Vec<u8>), String> {
     let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
-    read(&bytes, kind, shape)
+    let tree = read(&bytes, kind, shape)?;
+    Ok((tree, bytes))
 }
 
-fn read(bytes: &[u8], kind: &str, shape: &Value) -> Result<Value, String> {
+/// Reads the content of a file of a kind.
+pub fn read(bytes: &[u8], kind: &str, shape: &Value) -> Result<Value, String> {
     let decoded = codec::yaml::decode(bytes, codec::Limits::default()).map_err(|error| error.message)?;
     let (given, version) = (value::text(&decoded.value, "kind"), value::text(&decoded.value, "apiVersion"));
     if given.is_empty() || version.is_empty() {

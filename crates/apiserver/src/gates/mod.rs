@@ -13,6 +13,7 @@ pub mod expiring;
 mod fence;
 pub mod flow_control;
 pub mod outbound;
+pub mod reload;
 mod routes;
 
 use std::panic::AssertUnwindSafe;
@@ -130,7 +131,8 @@ impl Chain {
         let authenticated = user?;
         let selectors = Selectors::of(&info, &query);
         let request = Attributes { selectors: Some(&selectors), ..Attributes::of(&authenticated, &info) };
-        let user = match impersonation::impersonate(&self.authorizers, &request, &parts.headers).await {
+        let user = match self.authenticator.impersonation.impersonate(&self.authorizers, &request, &parts.headers).await
+        {
             Err(error) => return Ok(plain(&error)),
             Ok(None) => authenticated.clone(),
             Ok(Some(impersonated)) => {
@@ -169,7 +171,10 @@ impl Chain {
         fence::check(&self.api, &info, &parts.headers)?;
         if !info.is_resource {
             context::keep_measure(self.api.metrics.requests.begin(None, &info, &query, false, begun));
-            return self.documents.answer(&parts, &info, &query);
+            return self.documents.answer(&parts, &info, &query, |figures| {
+                self.authenticator.metrics(figures);
+                self.authorizers.metrics(figures);
+            });
         }
         let served = self.api.registry.get(&info.group, &info.version, &info.resource)?;
         if let Some(text) = crate::registry::deprecation::warning(served.facts) {

@@ -18,14 +18,18 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use machinery::{Value, codec, value};
 use parking_lot::Mutex;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::ClientConfig;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use crate::rest::unreadable_kind;
+
 /// The largest answer that is read.
 const MAX_ANSWER: usize = 3 * 1024 * 1024;
+/// Where a pod finds its account.
+pub const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// Connections that are kept open while nobody uses them.
 const MAX_IDLE: usize = 16;
 
@@ -58,6 +62,14 @@ pub enum Error {
     /// The answer cannot be read.
     #[error("{0}")]
     Answer(String),
+    /// There is nothing in the answer.
+    #[error("0-length response with status code: {status} and content type: {kind}")]
+    Empty {
+        /// The status.
+        status: u16,
+        /// What the answer says it is.
+        kind: String,
+    },
 }
 
 impl Error {
@@ -105,24 +117,19 @@ impl Trust {
     /// TLS by it.
     pub fn tls(&self) -> Result<Arc<ClientConfig>, Error> {
         let setting = |error: &dyn std::fmt::Display| Error::Setting(error.to_string());
-        let roots = match &self.roots {
-            None => pki::system_roots(),
-            Some(pem) => {
-                let mut roots = RootCertStore::empty();
-                for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()).flatten() {
-                    roots.add(certificate).map_err(|error| setting(&error))?;
-                }
-                if roots.is_empty() {
-                    let why = "unable to load root certificates: no certificate in the bundle";
-                    return Err(Error::Setting(why.to_owned()));
-                }
-                roots
-            }
-        };
         let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .with_safe_default_protocol_versions()
-            .map_err(|error| setting(&error))?
-            .with_root_certificates(roots);
+            .map_err(|error| setting(&error))?;
+        let builder = match &self.roots {
+            None => builder.with_root_certificates(pki::system_roots()),
+            Some(pem) => {
+                let verifier = pki::trusting(pem).map_err(|error| match error {
+                    pki::Error::NotPem(_) => setting(&"unable to load root certificates: no certificate in the bundle"),
+                    other => setting(&other),
+                })?;
+                builder.dangerous().with_custom_certificate_verifier(verifier)
+            }
+        };
         let config = match &self.certificate {
             None => builder.with_no_client_auth(),
             Some((chain, key)) => {
@@ -138,6 +145,14 @@ impl Trust {
         };
         Ok(Arc::new(config))
     }
+}
+
+/// A success.
+struct Answer {
+    status: StatusCode,
+    /// Its media type.
+    kind: String,
+    body: Bytes,
 }
 
 /// Somebody else's server.
@@ -207,13 +222,37 @@ impl Remote {
             ("", named) => Some(String::from_utf8_lossy(&file(&beside(named))?).trim().to_owned()),
             (token, _) => Some(token.to_owned()),
         };
-        if let Some(token) = token {
-            let mut header = HeaderValue::from_str(&format!("Bearer {token}"))
-                .map_err(|_| Error::Setting("the token is not plain text".to_owned()))?;
-            header.set_sensitive(true);
-            remote.authorization = Some(header);
+        match token {
+            Some(token) => remote.with_token(&token),
+            None => Ok(remote),
         }
-        Ok(remote)
+    }
+
+    /// The API server of the cluster that this process is a pod of, by what every pod is given: an account's token and the
+    /// authority in a directory, and the address in the environment.
+    pub fn in_cluster(account: &Path, environment: impl Fn(&str) -> Option<String>) -> Result<Self, Error> {
+        let given = |name: &str| environment(name).filter(|text| !text.is_empty());
+        let (Some(host), Some(port)) = (given("KUBERNETES_SERVICE_HOST"), given("KUBERNETES_SERVICE_PORT")) else {
+            return Err(Error::Setting(
+                "unable to load in-cluster configuration, KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be defined"
+                    .to_owned(),
+            ));
+        };
+        let file = |name: &str| {
+            let path = account.join(name);
+            std::fs::read_to_string(&path).map_err(|source| Error::File { path: path.display().to_string(), source })
+        };
+        let host = if host.contains(':') { format!("[{host}]") } else { host };
+        let trust = Trust { roots: Some(file("ca.crt")?), certificate: None };
+        Self::new(&format!("https://{host}:{port}"), &trust)?.with_token(file("token")?.trim())
+    }
+
+    /// The same, with a token to show.
+    pub fn with_token(self, token: &str) -> Result<Self, Error> {
+        let mut header = HeaderValue::from_str(&format!("Bearer {token}"))
+            .map_err(|_| Error::Setting("the token is not plain text".to_owned()))?;
+        header.set_sensitive(true);
+        Ok(Self { authorization: Some(header), ..self })
     }
 
     /// The address.
@@ -221,14 +260,35 @@ impl Remote {
         self.uri.to_string()
     }
 
-    /// Sends a tree, and reads the tree that comes back.
+    /// Sends a tree, and reads the tree that comes back: JSON, or YAML, which upstream's clients read as well.
     pub async fn post(&self, tree: &Value, timeout: Duration) -> Result<Value, Error> {
-        self.exchange(Method::POST, Bytes::from(tree.to_string()), timeout).await
+        let answer = self.call(Method::POST, Bytes::from(tree.to_string()), timeout).await?;
+        if answer.body.is_empty() {
+            return Err(Error::Empty { status: answer.status.as_u16(), kind: answer.kind });
+        }
+        let limits = codec::Limits::default;
+        let decoded = codec::json::decode(&answer.body, limits())
+            .or_else(|error| codec::yaml::decode(&answer.body, limits()).map_err(|_| error));
+        let tree = decoded.map_err(|error| Error::Answer(error.message))?.value;
+        if tree.is_object() {
+            return Ok(tree);
+        }
+        // Nobody who asks may take a word for an answer.
+        let why = unreadable_kind(&tree).unwrap_or_default();
+        Err(Error::Answer(why.trim_start_matches("couldn't get version/kind; json parse error: ").to_owned()))
     }
 
     /// Reads a tree.
     pub async fn get(&self, timeout: Duration) -> Result<Value, Error> {
-        self.exchange(Method::GET, Bytes::new(), timeout).await
+        let answer = self.call(Method::GET, Bytes::new(), timeout).await?;
+        let decoded = codec::json::decode(&answer.body, codec::Limits::default());
+        decoded.map(|decoded| decoded.value).map_err(|error| Error::Answer(error.message))
+    }
+
+    /// Reads a text.
+    pub async fn text(&self, timeout: Duration) -> Result<String, Error> {
+        let answer = self.call(Method::GET, Bytes::new(), timeout).await?;
+        String::from_utf8(answer.body.to_vec()).map_err(|error| Error::Answer(error.to_string()))
     }
 
     /// Sends JSON; whatever comes back with a success is fine.
@@ -236,20 +296,14 @@ impl Remote {
         self.call(Method::POST, json, timeout).await.map(|_| ())
     }
 
-    async fn exchange(&self, method: Method, body: Bytes, timeout: Duration) -> Result<Value, Error> {
-        let bytes = self.call(method, body, timeout).await?;
-        let decoded = codec::json::decode(&bytes, codec::Limits::default());
-        decoded.map(|decoded| decoded.value).map_err(|error| Error::Answer(error.message))
-    }
-
-    async fn call(&self, method: Method, body: Bytes, timeout: Duration) -> Result<Bytes, Error> {
+    async fn call(&self, method: Method, body: Bytes, timeout: Duration) -> Result<Answer, Error> {
         match tokio::time::timeout(timeout, self.attempt(&method, &body)).await {
             Ok(outcome) => outcome,
             Err(_) => Err(Error::Timeout),
         }
     }
 
-    async fn attempt(&self, method: &Method, body: &Bytes) -> Result<Bytes, Error> {
+    async fn attempt(&self, method: &Method, body: &Bytes) -> Result<Answer, Error> {
         // A connection that was kept may have been closed by the other side meanwhile: then a new one is made, once.
         let kept = self.idle.lock().pop();
         if let Some(mut sender) = kept
@@ -268,8 +322,10 @@ impl Remote {
         &self,
         sender: SendRequest<Full<Bytes>>,
         response: http::Response<hyper::body::Incoming>,
-    ) -> Result<Bytes, Error> {
+    ) -> Result<Answer, Error> {
         let status = response.status();
+        let kind =
+            response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default().to_owned();
         let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
         let body = body.map_err(|error| Error::Answer(error.to_string()))?.to_bytes();
         let mut idle = self.idle.lock();
@@ -278,7 +334,9 @@ impl Remote {
         }
         drop(idle);
         match status {
-            StatusCode::OK | StatusCode::CREATED | StatusCode::ACCEPTED | StatusCode::NO_CONTENT => Ok(body),
+            StatusCode::OK | StatusCode::CREATED | StatusCode::ACCEPTED | StatusCode::NO_CONTENT => {
+                Ok(Answer { status, kind, body })
+            }
             other => Err(Error::Status(other.as_u16())),
         }
     }
@@ -419,6 +477,29 @@ mod tests {
             })
             .await;
         assert_eq!((made.into_inner(), outcome.is_ok()), (calls, succeeds));
+    }
+
+    #[test]
+    fn a_pod_finds_its_cluster() {
+        let account = tempfile::tempdir().expect("a directory");
+        let (host, port) = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT");
+        let inside = |name: &str| {
+            let known = [(host, "fd00::1"), (port, "6443")];
+            known.iter().find(|(known, _)| *known == name).map(|(_, text)| (*text).to_owned())
+        };
+        let outside = Remote::in_cluster(account.path(), |_| None).expect_err("no cluster").to_string();
+        assert!(outside.starts_with("unable to load in-cluster configuration"), "{outside}");
+        assert!(matches!(Remote::in_cluster(account.path(), inside), Err(Error::File { .. })));
+        let key = pki::PrivateKey::generate().expect("a key");
+        let day = Duration::from_secs(86_400);
+        let authority = pki::Authority::new("ca", key, jiff::Timestamp::UNIX_EPOCH, day).expect("an authority");
+        std::fs::write(account.path().join("ca.crt"), authority.certificate().to_pem()).expect("a file");
+        std::fs::write(account.path().join("token"), "secret\n").expect("a file");
+        let remote = Remote::in_cluster(account.path(), inside).expect("a cluster");
+        assert_eq!(remote.address(), "https://[fd00::1]:6443/");
+        let shown = remote.authorization.as_ref().expect("a token");
+        assert!(shown.is_sensitive() && shown == "Bearer secret");
+        assert!(!format!("{remote:?}").contains("secret"));
     }
 
     #[tokio::test]

@@ -46,12 +46,13 @@ pub struct Documents {
 }
 
 impl Documents {
-    /// Answers a request that is not about a resource.
+    /// Answers a request that is not about a resource. `gates` writes the figures of the gates.
     pub fn answer(
         &self,
         parts: &http::request::Parts,
         info: &RequestInfo,
         query: &Query,
+        gates: impl Fn(&mut String),
     ) -> Result<Response, ApiError> {
         let segments: Vec<&str> = info.path.split('/').filter(|segment| !segment.is_empty()).collect();
         if !matches!(parts.method, Method::GET | Method::HEAD) {
@@ -80,7 +81,7 @@ impl Documents {
             ["healthz" | "livez" | "readyz", check] => {
                 Ok(self.health.check(segments[0], check).unwrap_or_else(no_such_page))
             }
-            ["metrics"] => Ok(text(StatusCode::OK, self.figures())),
+            ["metrics"] => Ok(text(StatusCode::OK, self.figures(gates))),
             ["debug", "api_priority_and_fairness", dump] => {
                 let dumped = self.flow_control.as_ref().and_then(|flow_control| flow_control.dump(dump));
                 dumped.map(|dumped| text(StatusCode::OK, dumped)).ok_or_else(ApiError::no_such_path)
@@ -90,8 +91,9 @@ impl Documents {
     }
 
     /// Everything that is counted.
-    fn figures(&self) -> String {
+    fn figures(&self, gates: impl Fn(&mut String)) -> String {
         let mut figures = metrics::render(&self.api, self.audit.as_deref());
+        gates(&mut figures);
         if let Some(flow_control) = &self.flow_control {
             flow_control.metrics(&mut figures);
         }

@@ -17,6 +17,7 @@ use super::{Api, Call};
 use crate::admission::{self, Operation};
 use crate::convert;
 use crate::gates::context;
+use crate::query::Query;
 use crate::registry::{NameRule, internal};
 
 /// The largest body that is read.
@@ -47,6 +48,24 @@ pub async fn read_value(headers: &HeaderMap, body: Body) -> Result<(Value, Vec<S
     let media = media_type(headers).to_owned();
     let bytes = read_bytes(body).await?;
     decode(&media, &bytes)
+}
+
+/// Reads something that is asked of an object and never stored (a binding, a request for a token), as its schema has it.
+pub async fn read_request(
+    headers: &HeaderMap,
+    query: &Query,
+    body: Body,
+    (group, version, kind): (&str, &str, &str),
+) -> Result<Value, ApiError> {
+    let options = WriteOptions::parse(query, "CreateOptions")?;
+    let (mut object, mut problems) = read_value(headers, body).await?;
+    check_kind(&mut object, group, version, kind)?;
+    let failed = |why: String| codec::cannot_be_handled(kind, version, kind, &why);
+    if let Some(ty) = facts::type_of(group, version, kind) {
+        problems.extend(schema::conform(&mut object, ty.def()).map_err(failed)?);
+    }
+    strictness(problems, &options).map_err(failed)?;
+    Ok(object)
 }
 
 /// Reads a tree, if there is anything to read.
@@ -278,7 +297,7 @@ impl Api {
 }
 
 /// Why nobody can tell the kind of an object.
-fn unreadable_kind(object: &Value) -> Option<String> {
+pub(crate) fn unreadable_kind(object: &Value) -> Option<String> {
     let what = match object {
         Value::Object(_) => {
             let version = value::text(object, "apiVersion");

@@ -40,6 +40,7 @@ use crate::registry::{Registry, Resource, Served};
 use crate::route::RequestInfo;
 
 pub use allocation::{Allocator, Cidr};
+pub(crate) use body::unreadable_kind;
 pub use body::{MAX_BODY, check_kind, decode, package, read_bytes, read_value};
 pub use patch::is_apply;
 pub use review::read_review;

@@ -7,7 +7,7 @@ use machinery::status::{ApiError, FieldError};
 use machinery::{Value, value};
 use serde_json::json;
 
-use super::body::{check_kind, read_value};
+use super::body::read_request;
 use super::options::WriteOptions;
 use super::storage::Change;
 use super::update::{Part, Produced, keep};
@@ -38,8 +38,7 @@ impl Api {
     /// Puts a pod on a node: the scheduler's one write.
     async fn bind(&self, call: &Call<'_>, body: Body) -> Result<Response, ApiError> {
         let options = WriteOptions::parse(call.query, "CreateOptions")?;
-        let (mut binding, _) = read_value(call.headers, body).await?;
-        check_kind(&mut binding, "", "v1", "Binding")?;
+        let mut binding = read_request(call.headers, call.query, body, ("", "v1", "Binding")).await?;
         let node = value::text(&binding, "target.name").to_owned();
         let mut errors = Vec::new();
         let kind = value::text(&binding, "target.kind");

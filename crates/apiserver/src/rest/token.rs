@@ -7,7 +7,7 @@ use machinery::status::{ApiError, FieldError};
 use machinery::{Value, time, value};
 use serde_json::json;
 
-use super::body::{check_kind, read_value};
+use super::body::read_request;
 use super::{Api, Call, value_response};
 use crate::gates::authentication::service_accounts::Claims;
 
@@ -20,9 +20,11 @@ const EXTENDED_SECONDS: i64 = 365 * 24 * 3600;
 impl Api {
     /// Issues a token.
     pub(super) async fn request_token(&self, call: &Call<'_>, body: Body) -> Result<Response, ApiError> {
-        let (mut request, _) = read_value(call.headers, body).await?;
-        check_kind(&mut request, "authentication.k8s.io", "v1", "TokenRequest")?;
-        let account = self.read(call.resource, &call.key()).await?.ok_or_else(|| call.not_found())?.to_value();
+        let kind = ("authentication.k8s.io", "v1", "TokenRequest");
+        let mut request = read_request(call.headers, call.query, body, kind).await?;
+        self.check_namespace(call, &mut request)?;
+        let account = self.read(call.resource, &call.key()).await?;
+        let account = account.ok_or_else(|| self.no_account(call))?.to_value();
         self.check_request(call, &request, &account)?;
         self.admit_request(call, &mut request, false).await?;
         value::set_default(&mut request, "spec.expirationSeconds", 3600);
@@ -46,6 +48,10 @@ impl Api {
             value::set(&mut request, "spec.audiences", audiences.clone());
         }
         let bound = self.bound_object(call, &request).await?;
+        // Written even where there is none, as upstream writes it.
+        if bound.is_none() {
+            value::set(&mut request, "spec.boundObjectRef", Value::Null);
+        }
         let node = match &bound {
             Some(("pod", pod)) => self.node_of(pod),
             _ => None,
@@ -73,6 +79,15 @@ impl Api {
         Ok(value_response(StatusCode::CREATED, request))
     }
 
+    /// Who is not there: the account, or its whole namespace.
+    fn no_account(&self, call: &Call<'_>) -> ApiError {
+        let namespaces = self.registry.stored("", "namespaces");
+        match namespaces.filter(|namespaces| namespaces.cache.get(&call.info.namespace).is_none()) {
+            Some(namespaces) => ApiError::not_found(&namespaces.name, &call.info.namespace),
+            None => call.not_found(),
+        }
+    }
+
     fn check_request(&self, call: &Call<'_>, request: &Value, account: &Value) -> Result<(), ApiError> {
         let invalid = |path: &str, given: &str, why: &str| {
             let error = FieldError::invalid(path, given, why);
@@ -82,10 +97,6 @@ impl Api {
         let name = given("metadata.name");
         if !name.is_empty() && name != call.info.name {
             return invalid("metadata.name", name, "must match the service account name if specified");
-        }
-        let namespace = given("metadata.namespace");
-        if !namespace.is_empty() && namespace != call.info.namespace {
-            return invalid("metadata.namespace", namespace, "must match the service account namespace if specified");
         }
         let (asked, own) = (given("metadata.uid"), value::text(account, "metadata.uid"));
         if !asked.is_empty() && asked != own {
@@ -119,6 +130,9 @@ impl Api {
             }
         };
         let name = value::text(reference, "name");
+        if name.is_empty() {
+            return Err(ApiError::bad_request("Name parameter required."));
+        }
         let resource = self.registry.stored("", plural).ok_or_else(ApiError::no_such_path)?;
         let namespace = if plural == "nodes" { "" } else { &call.info.namespace };
         let object = self.read(resource, &resource.key(namespace, name)).await?;

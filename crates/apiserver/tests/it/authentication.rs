@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Pod, Secret, ServiceAccount};
 use serde_json::json;
 use testkit::Issuer;
 
-use crate::server::Server;
+use crate::server::{Server, post};
 
 #[tokio::test]
 async fn a_service_accounts_token_is_good_while_the_account_lives() {
@@ -246,5 +246,106 @@ async fn expressions_say_who_somebody_is() {
         refused.to_string().ends_with("strict decoding error: unknown field \"jwt[0].userValidationRule\""),
         "{refused}"
     );
+    server.stop().await;
+}
+
+/// The file of `--authentication-config` with one issuer whose tokens name groups, or say where they are.
+fn by_claims(issuer: &Issuer, prefix: &str) -> serde_json::Value {
+    json!({
+        "apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthenticationConfiguration",
+        "jwt": [{
+            "issuer": {"url": issuer.url(), "audiences": ["us"], "certificateAuthority": issuer.authority()},
+            "claimMappings": {
+                "username": {"claim": "sub", "prefix": prefix}, "groups": {"claim": "groups", "prefix": prefix},
+            },
+        }],
+    })
+}
+
+#[tokio::test]
+async fn groups_may_be_fetched_from_where_a_token_says() {
+    let issuer = Issuer::start().await;
+    let server = Server::start(|config, directory| {
+        let path = directory.join("authentication.yaml");
+        std::fs::write(&path, by_claims(&issuer, "o:").to_string()).expect("a file");
+        config.authentication.load(&path).expect("a configuration");
+    })
+    .await;
+    let token = |path: &str| {
+        let source = json!({"endpoint": format!("{}{path}", issuer.url()), "access_token": "opaque"});
+        issuer.token(
+            &json!({"sub": path, "_claim_names": {"groups": "elsewhere"}, "_claim_sources": {"elsewhere": source}}),
+        )
+    };
+    issuer.says("/groups", &issuer.token(&json!({"groups": ["dev", "ops"]})));
+    issuer.says("/none", &issuer.token(&json!({"roles": ["dev"]})));
+    issuer.says("/others", &issuer.token(&json!({"groups": ["dev"], "aud": "them"})));
+    issuer.says("/junk", "junk");
+    let who = server.kubectl_with_token(&token("/groups")).run(&["auth", "whoami", "-o", "json"]).await;
+    let who: serde_json::Value = serde_json::from_str(&who).expect("a review");
+    assert_eq!(who["status"]["userInfo"]["groups"], json!(["o:dev", "o:ops", "system:authenticated"]));
+    for path in ["/none", "/others", "/junk"] {
+        let refused = server.kubectl_with_token(&token(path)).fail(&["auth", "whoami"]).await;
+        assert!(refused.contains("You must be logged in to the server"), "{path}: {refused}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn issuers_change_with_their_file() {
+    let issuer = Issuer::start().await;
+    let server = Server::start(|config, directory| {
+        let path = directory.join("authentication.yaml");
+        std::fs::write(&path, by_claims(&issuer, "old:").to_string()).expect("a file");
+        config.authentication.load(&path).expect("a configuration");
+    })
+    .await;
+    let path = server.path("authentication.yaml");
+    let mut config = server.config();
+    config.credentials = client::config::Credentials::token(&issuer.token(&json!({"sub": "joe"}))).expect("a token");
+    let client = client::Client::https(config).expect("a client");
+    let name = async || {
+        let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+        let (_, tree) =
+            post(&client, "/apis/authentication.k8s.io/v1/selfsubjectreviews", review).await.expect("an answer");
+        tree["status"]["userInfo"]["username"].as_str().expect("a name").to_owned()
+    };
+    assert_eq!(name().await, "old:joe");
+    let becomes = async |wanted: &str| {
+        let look = async {
+            while name().await != wanted {
+                tokio::task::yield_now().await;
+            }
+        };
+        testkit::eventually(wanted, look).await;
+    };
+    // Put in its place, as editors and mounted volumes do.
+    let replace = |text: &str| {
+        let beside = server.path("new.yaml");
+        std::fs::write(&beside, text).expect("a file");
+        std::fs::rename(&beside, &path).expect("the file");
+    };
+    replace(&by_claims(&issuer, "new:").to_string());
+    becomes("new:joe").await;
+    // What cannot be used changes nothing, and is counted.
+    replace("nonsense");
+    let metrics = server.kubectl();
+    let counted = async {
+        loop {
+            let text = metrics.run(&["get", "--raw", "/metrics"]).await;
+            let failed = |line: &&str| {
+                line.starts_with("apiserver_authentication_config_controller_automatic_reloads_total{")
+                    && line.contains("status=\"failure\"")
+            };
+            if text.lines().any(|line| failed(&line)) {
+                return text;
+            }
+        }
+    };
+    let text = testkit::eventually("the failure is counted", counted).await;
+    assert!(text.contains("apiserver_authentication_config_controller_last_config_info{"), "{text}");
+    assert_eq!(name().await, "new:joe");
+    replace(&by_claims(&issuer, "newest:").to_string());
+    becomes("newest:joe").await;
     server.stop().await;
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 use testkit::Https;
 use testkit::build::{BuildPod as _, node, pod};
 
-use crate::server::Server;
+use crate::server::{Server, post};
 
 fn typed<T: serde::de::DeserializeOwned>(tree: serde_json::Value) -> T {
     serde_json::from_value(tree).expect("an object of that kind")
@@ -205,5 +205,107 @@ async fn a_webhook_is_asked_only_what_its_conditions_let_through() {
     // A condition that cannot be told refuses, as the policy for failures says.
     refusal(server.as_user(User::new("odd", [])).list::<Pod>("guarded", &Default::default()).await);
     assert!(questions.try_recv().is_err(), "nobody else was asked");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn reviews_are_read_as_their_schema_has_them() {
+    let server = Server::default().await;
+    let admin = server.admin();
+    let ask = async |kind: &str, path: &str, spec: serde_json::Value| {
+        let group = if kind.starts_with("Token") { "authentication.k8s.io" } else { "authorization.k8s.io" };
+        let tree = json!({"apiVersion": format!("{group}/v1"), "kind": kind, "spec": spec});
+        post(&admin, path, tree).await.map(|(headers, _)| headers)
+    };
+    let reviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+    let attributes = json!({"verb": "get", "resource": "pods"});
+    let odd = ask("SubjectAccessReview", reviews, json!({"user": 5, "resourceAttributes": attributes})).await;
+    assert_eq!(
+        odd.expect_err("refused"),
+        "SubjectAccessReview in version \"v1\" cannot be handled as a SubjectAccessReview: json: cannot unmarshal number into Go struct field SubjectAccessReviewSpec.spec.user of type string"
+    );
+    let unknown = json!({"user": "jane", "nonsense": true, "resourceAttributes": attributes});
+    let headers = ask("SubjectAccessReview", reviews, unknown.clone()).await.expect("an answer");
+    assert_eq!(headers["warning"], "299 - \"unknown field \\\"spec.nonsense\\\"\"");
+    let strict = ask("SubjectAccessReview", &format!("{reviews}?fieldValidation=Strict"), unknown).await;
+    assert!(strict.expect_err("refused").ends_with("strict decoding error: unknown field \"spec.nonsense\""));
+    let token = "/api/v1/namespaces/default/serviceaccounts/default/token";
+    let odd = ask("TokenRequest", token, json!({"expirationSeconds": "long"})).await.expect_err("refused");
+    assert!(
+        odd.ends_with(
+            "cannot unmarshal string into Go struct field TokenRequestSpec.spec.expirationSeconds of type int64"
+        ),
+        "{odd}"
+    );
+    let nameless = json!({"boundObjectRef": {"kind": "Pod", "apiVersion": "v1"}});
+    assert_eq!(ask("TokenRequest", token, nameless).await.expect_err("refused"), "Name parameter required.");
+    let nowhere = ask("TokenRequest", &token.replace("namespaces/default", "namespaces/nowhere"), json!({})).await;
+    assert_eq!(nowhere.expect_err("refused"), "namespaces \"nowhere\" not found");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_binding_that_names_somebody_twice_grants_once() {
+    let server = Server::default().await;
+    let admin = server.admin();
+    admin
+        .create(&typed::<Role>(json!({"metadata": {"name": "r", "namespace": "default"},
+            "rules": [{"apiGroups": ["x.io"], "resources": ["things"], "verbs": ["use"]}]})))
+        .await
+        .expect("a role");
+    let group = "rbac.authorization.k8s.io";
+    let binding = json!({"metadata": {"name": "b", "namespace": "default"},
+        "roleRef": {"apiGroup": group, "kind": "Role", "name": "r"},
+        "subjects": [{"kind": "User", "apiGroup": group, "name": "jane"}, {"kind": "Group", "apiGroup": group, "name": "devs"}]});
+    admin.create(&typed::<k8s_openapi::api::rbac::v1::RoleBinding>(binding)).await.expect("a binding");
+    admin.list::<Role>("default", &Default::default()).await.expect("settled");
+    let jane = server.as_user(User::new("jane", ["devs"]));
+    let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": {"namespace": "default"}});
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
+    let (_, answer) = post(&jane, path, review).await.expect("an answer");
+    let rules = answer["status"]["resourceRules"].as_array().expect("rules").clone();
+    let own = rules.iter().filter(|rule| rule["apiGroups"] == json!(["x.io"])).count();
+    assert_eq!(own, 1, "{rules:?}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn authorizers_change_with_their_file() {
+    let file = |types: &[&str]| {
+        let all: Vec<_> = types.iter().map(|kind| json!({"type": kind, "name": kind.to_lowercase()})).collect();
+        json!({"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthorizationConfiguration", "authorizers": all})
+            .to_string()
+    };
+    let server = Server::start(|config, directory| {
+        let path = directory.join("authorization.yaml");
+        std::fs::write(&path, file(&["RBAC"])).expect("a file");
+        config.authorization = apiserver::gates::authorization::structured::load(&path, None).expect("a configuration");
+    })
+    .await;
+    let path = server.path("authorization.yaml");
+    let jane = server.as_user(User::new("jane", []));
+    let may = async || jane.list::<ConfigMap>("default", &Default::default()).await.is_ok();
+    assert!(!may().await);
+    let becomes = async |wanted: bool| {
+        let look = async {
+            while may().await != wanted {
+                tokio::task::yield_now().await;
+            }
+        };
+        testkit::eventually("the file is taken in", look).await;
+    };
+    std::fs::write(&path, file(&["RBAC", "AlwaysAllow"])).expect("a file");
+    becomes(true).await;
+    std::fs::write(&path, file(&["RBAC"])).expect("a file");
+    becomes(false).await;
+    // What was not there from the beginning cannot join, and what makes no sense changes nothing.
+    for wrong in [file(&["Node", "AlwaysAllow"]), file(&["Nonsense", "AlwaysAllow"]), "{}".to_owned()] {
+        std::fs::write(&path, wrong).expect("a file");
+    }
+    std::fs::write(&path, file(&["AlwaysAllow", "RBAC"])).expect("a file");
+    becomes(true).await;
+    let text = server.kubectl().run(&["get", "--raw", "/metrics"]).await;
+    let reloads = "apiserver_authorization_config_controller_automatic_reloads_total{";
+    assert!(text.lines().any(|line| line.starts_with(reloads) && line.contains("status=\"success\"")), "{text}");
     server.stop().await;
 }

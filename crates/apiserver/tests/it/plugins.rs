@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use apiserver::admission::Settings;
 use bytes::Bytes;
-use k8s_openapi::api::core::v1::{Event, Namespace, Node, Pod, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node, Pod, Service};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use machinery::rest::User;
 use serde_json::{Value, json};
 use testkit::Https;
 use testkit::build::{node, pod};
 
-use crate::server::Server;
+use crate::server::{Server, post};
 
 fn typed<T: serde::de::DeserializeOwned>(tree: Value) -> T {
     serde_json::from_value(tree).expect("an object of that kind")
@@ -185,5 +185,180 @@ async fn owners_are_set_by_those_who_may_delete() {
     let refused = jane.update(&made).await.expect_err("refused").to_string();
     assert!(refused.contains("cannot set an ownerRef on a resource you can't delete"), "{refused}");
     admin.update(&made).await.expect("an administrator may");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn namespaces_come_when_they_are_used_or_must_be_there() {
+    let server = with("NamespaceAutoProvision,NamespaceExists").await;
+    let admin = server.admin();
+    let map = |namespace: &str| -> ConfigMap { typed(json!({"metadata": {"name": "m", "namespace": namespace}})) };
+    admin.create(&map("made")).await.expect("a namespace is made for it");
+    let made: Namespace = admin.get("", "made").await.expect("the namespace");
+    assert_eq!(made.status.and_then(|status| status.phase).as_deref(), Some("Active"));
+    assert_eq!(made.metadata.labels.expect("labels")["kubernetes.io/metadata.name"], "made");
+    server.stop().await;
+    // Without the check for namespaces that go, the other one still wants them to be there.
+    let server = Server::start(|config, _| {
+        config.admission = Settings::parse("NamespaceExists", "NamespaceLifecycle").expect("names of plug-ins");
+    })
+    .await;
+    let refused = server.admin().create(&map("nowhere")).await.expect_err("refused");
+    assert_eq!((refused.code(), refused.to_string().as_str()), (Some(404), "namespaces \"nowhere\" not found"));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn everything_is_denied_where_somebody_wants_that() {
+    // The first objects are there already.
+    let server = Server::default().await;
+    let server = server
+        .restart(|config, _| {
+            config.admission = Settings::parse("AlwaysAdmit,AlwaysDeny", "").expect("names of plug-ins");
+        })
+        .await;
+    let admin = server.admin();
+    let refused = admin.create(&pod("web")).await.expect_err("refused").to_string();
+    assert_eq!(refused, "pods \"web\" is forbidden: admission control is denying all modifications");
+    let kept =
+        admin.delete::<Namespace>("", "kube-public", &Default::default()).await.expect_err("refused").to_string();
+    assert_eq!(kept, "namespaces \"kube-public\" is forbidden: this namespace may not be deleted");
+    admin.list::<Pod>("default", &Default::default()).await.expect("nobody is kept from reading");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn pods_insist_on_nodes_and_not_on_zones() {
+    let server = with("LimitPodHardAntiAffinityTopology").await;
+    let admin = server.admin();
+    let apart = |key: &str| {
+        let term = json!({"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": key});
+        of(json!({"containers": [{"name": "c", "image": "i"}],
+            "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}))
+    };
+    let refused = admin.create(&apart("topology.kubernetes.io/zone")).await.expect_err("refused").to_string();
+    assert_eq!(
+        refused,
+        "pods \"web\" is forbidden: affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey topology.kubernetes.io/zone but only key kubernetes.io/hostname is allowed"
+    );
+    admin.create(&apart("kubernetes.io/hostname")).await.expect("a pod");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn pods_tolerate_what_their_namespace_says() {
+    let server = Server::start(|config, directory| {
+        let path = directory.join("admission.yaml");
+        let text = "{apiVersion: apiserver.config.k8s.io/v1, kind: AdmissionConfiguration, plugins: [{name: PodTolerationRestriction, \
+                    configuration: {default: [{key: d, operator: Exists}], whitelist: [{operator: Exists}]}}]}";
+        std::fs::write(&path, text).expect("a file");
+        config.admission = Settings::parse("PodTolerationRestriction", "").expect("names of plug-ins");
+        config.admission.configure(&path).expect("settings");
+    })
+    .await;
+    let admin = server.admin();
+    let keys = |pod: Pod| -> Vec<String> {
+        let tolerations = pod.spec.expect("a spec").tolerations.unwrap_or_default();
+        tolerations.into_iter().filter_map(|toleration| toleration.key).collect()
+    };
+    let made = admin.create(&pod("plain")).await.expect("a pod");
+    let away = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+    assert_eq!(keys(made), [away[0], away[1], "d"]);
+    let asking = json!({"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]});
+    let made = admin.create(&of(asking)).await.expect("a pod");
+    assert_eq!(keys(made), [away[0], away[1], "d", "node.kubernetes.io/memory-pressure"]);
+    let annotations = json!({"metadata": {"annotations": {
+        "scheduler.alpha.kubernetes.io/defaultTolerations": "",
+        "scheduler.alpha.kubernetes.io/tolerationsWhitelist": "[{\"key\": \"own\", \"operator\": \"Exists\"}]"}}});
+    admin.patch::<Namespace>("", "default", &client::Patch::Merge(annotations)).await.expect("annotated");
+    admin.list::<Namespace>("", &Default::default()).await.expect("settled");
+    let refused = admin.create(&pod("foreign")).await.expect_err("refused");
+    assert_eq!(
+        (refused.code(), refused.to_string().as_str()),
+        (
+            Some(500),
+            "pod tolerations (possibly merged with namespace default tolerations) conflict with its namespace whitelist"
+        )
+    );
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn running_pods_change_only_as_their_node_can_follow() {
+    let server = Server::default().await;
+    let admin = server.admin();
+    let mut small = admin.create(&node("n1")).await.expect("a node");
+    small.status = Some(typed(json!({"allocatable": {"cpu": "1", "memory": "1Gi"}})));
+    let small = admin.update_status(&small).await.expect("a status");
+    let asks = |cpu: &str| json!({"requests": {"cpu": cpu, "memory": "1Mi"}});
+    let running = |name: &str, whole: Value| -> Pod {
+        typed(json!({"metadata": {"name": name, "namespace": "default"},
+            "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i", "resources": asks("100m")}], "resources": whole}}))
+    };
+    let plain = admin.create(&running("plain", json!(null))).await.expect("a pod");
+    let whole = admin.create(&running("whole", asks("200m"))).await.expect("a pod");
+    let resize = async |pod: &Pod, container: Value, all: Option<Value>| {
+        let mut pod = pod.clone();
+        let spec = pod.spec.as_mut().expect("a spec");
+        spec.containers[0].resources = Some(typed(container));
+        spec.resources = all.map(typed);
+        let name = pod.metadata.name.clone().expect("a name");
+        admin.update_subresource::<Pod, _, Pod>("default", &name, "resize", &pod).await
+    };
+    let refused = resize(&plain, asks("2500m"), None).await.expect_err("refused").to_string();
+    assert_eq!(
+        refused,
+        "pods \"plain\" is forbidden: node didn't have enough allocatable resources: cpu, requested: 2500, allocatable: 1000"
+    );
+    resize(&plain, asks("500m"), None).await.expect("there is room");
+    let refused = resize(&whole, asks("100m"), Some(asks("300m"))).await.expect_err("refused").to_string();
+    assert_eq!(
+        refused,
+        "pods \"whole\" is forbidden: pod update requires features InPlacePodLevelResourcesVerticalScaling which are not available on node \"n1\""
+    );
+    let mut able = small;
+    able.status.as_mut().expect("a status").declared_features =
+        Some(vec!["InPlacePodLevelResourcesVerticalScaling".to_owned()]);
+    admin.update_status(&able).await.expect("a status");
+    admin.list::<Node>("", &Default::default()).await.expect("settled");
+    resize(&whole, asks("100m"), Some(asks("300m"))).await.expect("its kubelet can");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn trust_is_said_by_those_who_may_attest() {
+    let server = Server::default().await;
+    let admin = server.admin();
+    let role = json!({"metadata": {"name": "bundles"}, "rules": [{"apiGroups": ["certificates.k8s.io"], "resources": ["clustertrustbundles"], "verbs": ["*"]}]});
+    let binding = json!({"metadata": {"name": "jane"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "bundles"},
+        "subjects": [{"kind": "User", "name": "jane", "apiGroup": "rbac.authorization.k8s.io"}]});
+    admin.create(&typed::<k8s_openapi::api::rbac::v1::ClusterRole>(role)).await.expect("a role");
+    admin.create(&typed::<k8s_openapi::api::rbac::v1::ClusterRoleBinding>(binding)).await.expect("a binding");
+    let jane = server.as_user(User::new("jane", []));
+    let bundle = |name: &str, signer: Value| {
+        json!({"apiVersion": "certificates.k8s.io/v1", "kind": "ClusterTrustBundle", "metadata": {"name": name},
+            "spec": {"signerName": signer, "trustBundle": server.keys.authority_pem()}})
+    };
+    let put = async |client: &client::Client, tree: Value| {
+        post(client, "/apis/certificates.k8s.io/v1/clustertrustbundles", tree).await.map(|_| ())
+    };
+    assert_eq!(put(&jane, bundle("plain", json!(null))).await, Ok(()), "a bundle of no signer is whoever may write it");
+    let refused = put(&jane, bundle("example.com:s:1", json!("example.com/s"))).await.expect_err("refused");
+    assert_eq!(
+        refused,
+        "clustertrustbundles.certificates.k8s.io \"example.com:s:1\" is forbidden: user not permitted to attest for signerName \"example.com/s\""
+    );
+    assert_eq!(put(&admin, bundle("example.com:s:1", json!("example.com/s"))).await, Ok(()));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_systems_priority_classes_stay() {
+    let server = Server::default().await;
+    let kept = server.admin().delete::<PriorityClass>("", "system-node-critical", &Default::default()).await;
+    assert_eq!(
+        kept.expect_err("refused").to_string(),
+        "priorityclasses.scheduling.k8s.io \"system-node-critical\" is forbidden: this is a system priority class and cannot be deleted"
+    );
     server.stop().await;
 }

@@ -128,7 +128,7 @@ async fn expressions_must_compile_and_must_not_cost_too_much() {
     };
     let admin = server.admin();
     for (expression, why) in [
-        ("object.", "compilation failed: ERROR: <input>:1:8: Syntax error: mismatched input '<EOF>'"),
+        ("object.", "compilation failed: ERROR: <input>:1:8: Syntax error: no viable alternative at input '.'"),
         ("nothing > 1", "compilation failed: ERROR: <input>:1:1: undeclared reference to 'nothing' (in container '')"),
         ("1", "must evaluate to bool but got int"),
     ] {
@@ -187,5 +187,50 @@ async fn policies_change_what_is_written() {
         .delete::<Pod>("default", "web", &gone)
         .await
         .expect("policies for changes do not stand in the way of deletions");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn parameters_of_a_kind_that_nobody_knows_are_the_policys_mistake() {
+    let server = Server::default().await;
+    let spec = json!({"paramKind": {"apiVersion": "example.com/v1", "kind": "Limit"},
+        "validations": [{"expression": "params.spec.max > 1"}]});
+    validating(&server, ("", "configmaps"), spec, json!(["Deny"])).await;
+    let refused = server.admin().create(&config_map("m", "a", "b")).await.expect_err("refused").to_string();
+    assert_eq!(
+        refused,
+        "configmaps \"m\" is forbidden: ValidatingAdmissionPolicy 'p' denied request: failed to configure policy: failed to find resource referenced by paramKind: 'example.com/v1, Kind=Limit'"
+    );
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_policy_is_told_in_upstreams_order() {
+    let server = Server::default().await;
+    let refused = async |spec: Value| {
+        let rules =
+            json!([{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]);
+        let mut whole = json!({"failurePolicy": "Fail", "matchConstraints": {"resourceRules": rules},
+            "validations": [{"expression": "true"}]});
+        for (key, value) in spec.as_object().expect("fields") {
+            whole[key] = value.clone();
+        }
+        let policy = json!({"metadata": {"name": "p"}, "spec": whole});
+        let error = server.admin().create(&typed::<ValidatingAdmissionPolicy>(policy)).await.expect_err("refused");
+        error.to_string().split_once(" is invalid: ").map(|(_, why)| why.to_owned()).expect("what is invalid")
+    };
+    assert_eq!(
+        refused(json!({"variables": [{"name": "if", "expression": "1"}]})).await,
+        "spec.variables[0].name: Invalid value: \"if\": must be a valid CEL identifier"
+    );
+    assert_eq!(
+        refused(json!({"variables": [{"name": "a", "expression": "variables.b"}, {"name": "b", "expression": "1"}]}))
+            .await,
+        "spec.variables[0].expression: Invalid value: \"variables.b\": compilation failed: ERROR: <input>:1:10: undefined field 'b'\n | variables.b\n | .........^"
+    );
+    assert_eq!(
+        refused(json!({"auditAnnotations": [{"key": "a", "valueExpression": "1"}]})).await,
+        "spec.auditAnnotations[0].valueExpression: Invalid value: \"1\": must evaluate to one of [string null_type] but got int"
+    );
     server.stop().await;
 }

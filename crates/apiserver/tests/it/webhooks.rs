@@ -263,7 +263,7 @@ async fn webhooks_that_cannot_be_asked_refuse_or_are_ignored() {
         (Temper::Hang, "Post \"{url}?timeout=1s\": context deadline exceeded"),
         (
             Temper::Garbage,
-            "couldn't get version/kind; json parse error: invalid character '<' looking for beginning of value",
+            "couldn't get version/kind; json parse error: json: cannot unmarshal string into Go value of type struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }",
         ),
         (Temper::Redirect, "the server responded with the status code 302 but did not return more information"),
     ];

@@ -22,14 +22,11 @@ pub fn call<'a>(function: &str, args: &[Value<'a>]) -> Option<Outcome<'a>> {
             count => Ok(Value::list((0..count).map(Value::Int).collect())),
         });
     }
-    let Some(Value::List(own)) = args.first() else {
-        return (function == "includes" && args.len() == 2).then(|| Ok(Value::Bool(args[0].same(&args[1]))));
-    };
+    let Some(Value::List(own)) = args.first() else { return None };
     Some(match (function, &args[1..]) {
         ("sets.contains", [Value::List(other)]) => Ok(Value::Bool(holds_all(own, other))),
         ("sets.equivalent", [Value::List(other)]) => Ok(Value::Bool(holds_all(own, other) && holds_all(other, own))),
         ("sets.intersects", [Value::List(other)]) => Ok(Value::Bool(other.items().any(|item| holds(own, &item)))),
-        ("includes", [wanted]) => Ok(Value::Bool(holds(own, wanted))),
         ("isSorted", []) => pairs(own, |ordering| ordering.is_le()),
         ("sum", []) => sum(own),
         ("min", []) => extreme(own, "min", Ordering::Less),
@@ -43,6 +40,7 @@ pub fn call<'a>(function: &str, args: &[Value<'a>]) -> Option<Outcome<'a>> {
         ("last", []) => {
             Ok(own.len().checked_sub(1).and_then(|at| own.get(at)).map_or(Value::Optional(None), Value::some))
         }
+        ("optional.unwrap" | "unwrapOpt", []) => unwrap(own),
         ("reverse", []) => Ok(Value::list(own.items().rev().collect())),
         ("distinct", []) => {
             let mut kept: Vec<Value<'a>> = Vec::new();
@@ -67,6 +65,19 @@ pub fn call<'a>(function: &str, args: &[Value<'a>]) -> Option<Outcome<'a>> {
         ("flatten", [Value::Int(depth)]) => Ok(Value::list(flatten(own, (*depth).min(64)))),
         _ => return None,
     })
+}
+
+/// The values of those that have one.
+fn unwrap<'a>(own: &List<'a>) -> Outcome<'a> {
+    let mut values = Vec::new();
+    for item in own.items() {
+        match item {
+            Value::Optional(Some(inner)) => values.push((*inner).clone()),
+            Value::Optional(None) => {}
+            _ => return Err(Fault::overload()),
+        }
+    }
+    Ok(Value::list(values))
 }
 
 fn holds(list: &List<'_>, wanted: &Value<'_>) -> bool {

@@ -115,7 +115,6 @@ pub fn call<'a>(function: &str, args: &[Value<'a>]) -> Option<Outcome<'a>> {
         ("lowerAscii", []) => Ok(Value::from(own.to_ascii_lowercase())),
         ("upperAscii", []) => Ok(Value::from(own.to_ascii_uppercase())),
         ("trim", []) => Ok(Value::from(own.trim().to_owned())),
-        ("reverse", []) => Ok(Value::from(own.chars().rev().collect::<String>())),
         ("replace", [Value::String(old), Value::String(new)]) => replace(own, old, new, -1),
         ("replace", [Value::String(old), Value::String(new), Value::Int(most)]) => replace(own, old, new, *most),
         ("split", [Value::String(at)]) => Ok(split(own, at, -1)),

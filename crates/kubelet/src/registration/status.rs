@@ -22,6 +22,12 @@ use crate::status::seconds;
 const IMAGES: usize = 50;
 /// Names of one image the status lists at most.
 const NAMES: usize = 5;
+/// What this kubelet can do that others may not: pods that rely on it are scheduled here, and may be changed so.
+const FEATURES: [&str; 3] = [
+    "InPlacePodLevelResourcesVerticalScaling",
+    "InPlacePodVerticalScalingInitContainers",
+    "RestartAllContainersOnContainerExits",
+];
 
 /// What was read of machine and runtime.
 #[derive(Debug, Clone, Default)]
@@ -115,6 +121,7 @@ pub fn status(config: &Config, reading: &Reading, old: &NodeStatus, now: Timesta
             system_uuid: machine.system_uuid.clone(),
             ..NodeSystemInfo::default()
         }),
+        declared_features: Some(FEATURES.map(str::to_owned).to_vec()),
         runtime_handlers: handlers(&reading.handlers),
         volumes_attached: old.volumes_attached.clone(),
         volumes_in_use: old.volumes_in_use.clone(),

@@ -1,5 +1,7 @@
 //! The objects that a binding gives its policy as parameters.
 
+use std::sync::Arc;
+
 use machinery::Value;
 use machinery::gvk::GroupVersion;
 use machinery::selector::label::LabelSelector;
@@ -8,19 +10,28 @@ use machinery::value;
 use super::super::subject::Subject;
 use super::{Binding, Common};
 use crate::cache::Filter;
+use crate::registry::Resource;
 
 /// One object of parameters to evaluate the policy with; `None` is a policy without.
 pub type Params = Option<Value>;
 
+/// The kind of a policy's parameters, which has to be one that is served.
+pub fn kind_of<'a>(
+    subject: &Subject<'a>,
+    policy: &Common,
+) -> Result<Option<(&'static facts::Resource, &'a Arc<Resource>)>, String> {
+    let Some((version, kind)) = &policy.param_kind else { return Ok(None) };
+    let facts = GroupVersion::parse(version).and_then(|parsed| facts::kind(&parsed.group, &parsed.version, kind));
+    let found = facts.and_then(|facts| Some((facts, subject.api.registry.stored(&facts.group, &facts.plural)?)));
+    let unknown = || format!("failed to find resource referenced by paramKind: '{version}, Kind={kind}'");
+    found.map(Some).ok_or_else(unknown)
+}
+
 /// Everything to evaluate a policy with: once for each object of parameters, or once without.
 pub fn collect(subject: &Subject<'_>, policy: &Common, binding: &Binding) -> Result<Vec<Params>, String> {
-    let (Some((version, kind)), Some(reference)) = (&policy.param_kind, &binding.param_ref) else {
+    let (Some((facts, resource)), Some(reference)) = (kind_of(subject, policy)?, &binding.param_ref) else {
         return Ok(vec![None]);
     };
-    let unknown = || format!("paramKind kind `{version}, Kind={kind}` not known");
-    let facts = GroupVersion::parse(version).and_then(|parsed| facts::kind(&parsed.group, &parsed.version, kind));
-    let facts = facts.ok_or_else(unknown)?;
-    let resource = subject.api.registry.stored(&facts.group, &facts.plural).ok_or_else(unknown)?;
     let namespace = match (value::text(reference, "namespace"), facts.namespaced) {
         ("", false) => "",
         (_, false) => return Err("paramRef.namespace must not be provided for a cluster-scoped `paramKind`".to_owned()),

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::super::cel::{self as expressions, Asker, BUDGET, Failure, Seen};
 use super::super::subject::Subject;
-use super::params::collect;
+use super::params::{collect, kind_of};
 use super::{Binding, Common, Configured};
 use crate::gates::authorization::Authorizers;
 use crate::gates::context;
@@ -134,6 +134,10 @@ impl Policy {
                 return Ok(());
             }
         };
+        if let Err(why) = kind_of(subject, &self.common) {
+            self.misconfigured(subject, None, &why, denials);
+            return Ok(());
+        }
         let mut seen = None;
         let mut notes: Vec<(String, Vec<String>)> = Vec::new();
         for binding in bindings {

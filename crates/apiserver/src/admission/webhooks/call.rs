@@ -78,20 +78,27 @@ impl Hook {
         let answer = remote.post(&review::question(reads, request), self.timeout).await.map_err(|error| {
             Stop::Unasked(match error {
                 // These are about the answer; the others about getting one.
-                Error::Status(_) => format!("failed to call webhook: {error}"),
+                Error::Status(_) | Error::Empty { .. } => format!("failed to call webhook: {error}"),
                 Error::Answer(why) => {
                     format!("failed to call webhook: couldn't get version/kind; json parse error: {why}")
                 }
                 other => format!("failed to call webhook: Post {:?}: {other}", remote.address()),
             })
         })?;
+        if let Some(why) = review::foreign(&answer, reads) {
+            return Err(Stop::Unasked(format!("failed to call webhook: {why}")));
+        }
         let answer = review::read(&answer, reads, &uid, mutating)
             .map_err(|error| Stop::Unasked(format!("received invalid webhook response: {error}")))?;
         for (key, text) in answer.annotations {
             context::annotate(format!("{}/{key}", self.name), text);
         }
         answer.warnings.into_iter().for_each(context::warn);
-        if answer.allowed { Ok(answer.patch) } else { Err(Stop::Refused(review::denial(&self.name, &answer.status))) }
+        if !answer.allowed {
+            return Err(Stop::Refused(review::denial(&self.name, &answer.status)));
+        }
+        let Some((patch, kind)) = answer.patch else { return Ok(None) };
+        review::operations(&patch, &kind).map_err(Stop::Unasked)
     }
 
     fn remote(&self, api: &Api) -> Result<Arc<Remote>, String> {

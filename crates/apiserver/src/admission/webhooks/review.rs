@@ -8,6 +8,9 @@ use serde_json::json;
 
 use super::hook::Version;
 
+/// The one form of a patch that there is.
+const JSON_PATCH: &str = "JSONPatch";
+
 /// What a webhook says.
 #[derive(Debug, PartialEq)]
 pub struct Answer {
@@ -15,8 +18,8 @@ pub struct Answer {
     pub allowed: bool,
     /// Why not: a `Status`.
     pub status: Value,
-    /// What to change: the operations of a JSON patch, at least one.
-    pub patch: Option<Value>,
+    /// What to change, encoded, and in which form.
+    pub patch: Option<(String, String)>,
     /// What to tell the client.
     pub warnings: Vec<String>,
     /// What to note.
@@ -54,9 +57,6 @@ pub fn read(answer: &Value, version: Version, uid: &str, mutating: bool) -> Resu
                 return Err("webhook returned response.patchType but not response.patch".to_owned());
             }
             (true, Some(_), Some("")) => return Err("webhook returned invalid response.patchType of \"\"".to_owned()),
-            (true, Some(_), Some(kind)) if kind != "JSONPatch" => {
-                return Err(format!("unsupported patch type {kind:?}"));
-            }
             (false, Some(_), _) => return Err("validating webhook may not return response.patch".to_owned()),
             (false, _, Some(_)) => return Err("validating webhook may not return response.patchType".to_owned()),
             _ => {}
@@ -66,7 +66,7 @@ pub fn read(answer: &Value, version: Version, uid: &str, mutating: bool) -> Resu
     Ok(Answer {
         allowed: value::flag(response, "allowed"),
         status: response["status"].clone(),
-        patch: patch.filter(|_| mutating).map(operations).transpose()?.flatten(),
+        patch: patch.filter(|_| mutating).map(|patch| (patch.to_owned(), kind.unwrap_or(JSON_PATCH).to_owned())),
         warnings: value::list(response, "warnings").iter().filter_map(Value::as_str).map(str::to_owned).collect(),
         annotations: annotations
             .map(|(key, text)| (key.clone(), text.as_str().unwrap_or_default().to_owned()))
@@ -91,13 +91,38 @@ fn check_v1(answer: &Value, response: &Value, uid: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn operations(patch: &str) -> Result<Option<Value>, String> {
+/// Why an answer is not read at all: it is something else, or in another version than the question.
+pub fn foreign(answer: &Value, version: Version) -> Option<String> {
+    let no_kind = |version: &str, kind: &str| {
+        let scheme = "k8s.io/apiserver/pkg/util/webhook/client.go:74";
+        Some(format!("no kind {kind:?} is registered for version {version:?} in scheme {scheme:?}"))
+    };
+    let said = (value::text(answer, "apiVersion"), value::text(answer, "kind"));
+    match said {
+        // What is left out counts as what was asked for; the older version was never checked beyond that.
+        ("", _) | (_, "") => None,
+        (given, "AdmissionReview") if given == version.api_version() => None,
+        (given @ ("admission.k8s.io/v1" | "admission.k8s.io/v1beta1"), "AdmissionReview") => {
+            let short = |version: &str| version.rsplit('/').next().unwrap_or_default().to_owned();
+            Some(format!(
+                "converting ({}.AdmissionReview) to ({}.AdmissionReview): unknown conversion",
+                short(given),
+                short(version.api_version())
+            ))
+        }
+        (given, kind) => no_kind(given, kind),
+    }
+}
+
+/// The operations of a patch, at least one.
+pub fn operations(patch: &str, kind: &str) -> Result<Option<Value>, String> {
     let undecodable = |why: &dyn std::fmt::Display| format!("received undecodable patch in webhook response: {why}");
     let bytes = STANDARD.decode(patch).map_err(|error| undecodable(&error))?;
     let limits = machinery::codec::Limits::default();
     let tree = machinery::codec::json::decode(&bytes, limits).map_err(|error| undecodable(&error.message))?.value;
     match tree.as_array() {
         Some(operations) if operations.is_empty() => Ok(None),
+        Some(_) if kind != JSON_PATCH => Err(format!("unsupported patch type {kind:?}")),
         Some(_) => Ok(Some(tree)),
         None => Err(undecodable(&"json: cannot unmarshal object into Go value of type jsonpatch.Patch")),
     }
@@ -158,7 +183,10 @@ mod tests {
         check(patched(json!("JSONPatch")), true, Ok(true));
         check(patched(json!("JSONPatch")), false, Err("validating webhook may not return response.patch"));
         check(patched(json!(null)), true, Err("webhook returned response.patch but not response.patchType"));
-        check(patched(json!("Merge")), true, Err("unsupported patch type \"Merge\""));
+        assert_eq!(operations(&patch, "Merge"), Err("unsupported patch type \"Merge\"".to_owned()));
+        assert_eq!(operations(&STANDARD.encode("[]"), "Merge"), Ok(None), "nothing is changed in any form");
+        let junk = operations(&STANDARD.encode("junk"), JSON_PATCH).expect_err("no patch");
+        assert!(junk.starts_with("received undecodable patch in webhook response: invalid character 'j'"), "{junk}");
         check(
             answer(json!({"uid": "u", "patchType": "JSONPatch"})),
             true,
@@ -168,6 +196,28 @@ mod tests {
         let old = json!({"response": {"allowed": true, "patch": patch}});
         assert!(read(&old, Version::V1beta1, "u", true).expect("fine").patch.is_some());
         assert!(read(&old, Version::V1beta1, "u", false).expect("fine").patch.is_none());
+    }
+
+    #[test]
+    fn answers_of_another_kind_are_not_read() {
+        let check = |version: &str, kind: &str, expect: Option<&str>| {
+            let answer = json!({"apiVersion": version, "kind": kind});
+            assert_eq!(foreign(&answer, Version::V1).as_deref(), expect, "{answer}");
+        };
+        check("admission.k8s.io/v1", "AdmissionReview", None);
+        check("", "", None);
+        check(
+            "v1",
+            "Pod",
+            Some(
+                "no kind \"Pod\" is registered for version \"v1\" in scheme \"k8s.io/apiserver/pkg/util/webhook/client.go:74\"",
+            ),
+        );
+        check(
+            "admission.k8s.io/v1beta1",
+            "AdmissionReview",
+            Some("converting (v1beta1.AdmissionReview) to (v1.AdmissionReview): unknown conversion"),
+        );
     }
 
     #[test]

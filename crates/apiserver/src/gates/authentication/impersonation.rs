@@ -4,6 +4,7 @@
 //! permission for the identity (`impersonate:user-info` on users) and one for the action (`impersonate-on:user-info:list`
 //! on pods). They are tried in order; the permission of old, `impersonate`, comes last and still allows everything.
 
+use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
 use http::HeaderMap;
@@ -11,10 +12,12 @@ use machinery::names::domain::is_domain_prefixed_path;
 use machinery::names::is_dns1123_subdomain;
 use machinery::rest::User;
 use machinery::status::ApiError;
+use rustc_hash::FxBuildHasher;
 
 use super::certificates::unescape;
 use super::service_accounts::{groups as account_groups, split_user_name};
 use crate::gates::authorization::{Attributes, Authorizers, forbidden};
+use crate::gates::expiring::Expiring;
 
 const USER: &str = "impersonate-user";
 const GROUP: &str = "impersonate-group";
@@ -28,6 +31,9 @@ const GROUP_OF_API: &str = "authentication.k8s.io";
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 /// From so many names on, a permission for all of them is asked for first.
 const MANY: usize = 4;
+
+/// Of so many users it is known by which mode they impersonate.
+const MAX_REMEMBERED: usize = 10_000;
 
 /// A way to impersonate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,28 +98,48 @@ pub struct Impersonated {
     pub constraint: Option<&'static str>,
 }
 
-/// The user that a request acts as, if it names one and may. `request` is what it wants to do, and who it is.
-pub async fn impersonate(
-    authorizers: &Authorizers,
-    request: &Attributes<'_>,
-    headers: &HeaderMap,
-) -> Result<Option<Impersonated>, ApiError> {
-    if !headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
-        return Ok(None);
+/// By which mode who succeeded last, by a hash of their name: tried first, and the one whose refusal they hear. Two names
+/// with one hash only change the order for each other.
+pub struct LastModes(Expiring<u64, Mode>);
+
+impl Default for LastModes {
+    fn default() -> Self {
+        Self(Expiring::new(MAX_REMEMBERED))
     }
-    let Some(wanted) = read(headers)? else { return Ok(None) };
-    let mut refusal = None;
-    for mode in MODES.into_iter().filter(|mode| mode.is_for(&wanted, request.user)) {
-        match attempt(authorizers, mode, request, &wanted).await {
-            Ok(user) => {
-                let constraint = (mode != Mode::Legacy).then_some(mode.verb());
-                return Ok(Some(Impersonated { user: Arc::new(user), constraint }));
-            }
-            // The first refusal is told: it is about the narrowest permission that would have done.
-            Err(error) => refusal = refusal.or(Some(error)),
+}
+
+impl LastModes {
+    /// The user that a request acts as, if it names one and may. `request` is what it wants to do, and who it is.
+    pub async fn impersonate(
+        &self,
+        authorizers: &Authorizers,
+        request: &Attributes<'_>,
+        headers: &HeaderMap,
+    ) -> Result<Option<Impersonated>, ApiError> {
+        if !headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
+            return Ok(None);
         }
+        let Some(wanted) = read(headers)? else { return Ok(None) };
+        let who = FxBuildHasher.hash_one(&request.user.name);
+        // There is no time at which it is forgotten, only a number of others after whom it is.
+        let last = self.0.get(&who, 0);
+        let others = MODES.into_iter().filter(|mode| Some(*mode) != last);
+        let mut refusal = None;
+        for mode in last.into_iter().chain(others).filter(|mode| mode.is_for(&wanted, request.user)) {
+            match attempt(authorizers, mode, request, &wanted).await {
+                Ok(user) => {
+                    if last != Some(mode) {
+                        self.0.put(who, mode, i64::MAX);
+                    }
+                    let constraint = (mode != Mode::Legacy).then_some(mode.verb());
+                    return Ok(Some(Impersonated { user: Arc::new(user), constraint }));
+                }
+                // The first refusal is told: it is about the permission that did before, or the narrowest that would do.
+                Err(error) => refusal = refusal.or(Some(error)),
+            }
+        }
+        Err(refusal.unwrap_or_else(|| ApiError::internal("all impersonation modes failed")))
     }
-    Err(refusal.unwrap_or_else(|| ApiError::internal("all impersonation modes failed")))
 }
 
 /// Takes the headers out of a request that has become somebody else's.
@@ -351,7 +377,7 @@ mod tests {
         let step = Step::Local(Arc::new(Grants(grants.to_vec(), asked.clone())));
         let authorizers = Authorizers::new(vec![("test".to_owned(), step)], None, None);
         let request = Attributes::question(&requestor, "list", "", "pods", "").in_namespace("a");
-        let outcome = impersonate(&authorizers, &request, &headers(list)).await;
+        let outcome = LastModes::default().impersonate(&authorizers, &request, &headers(list)).await;
         let outcome = outcome.map_err(|error| error.message).map(|found| {
             let found = found.expect("somebody");
             (found.user.groups.join(","), found.constraint)
@@ -387,6 +413,28 @@ mod tests {
         assert_eq!(who, Ok(("system:serviceaccounts,system:serviceaccounts:a,system:authenticated".to_owned(), None)));
         let (who, _) = outcome(jane(), &[(USER, "system:anonymous")], &["impersonate users system:anonymous"]).await;
         assert_eq!(who, Ok(("system:unauthenticated".to_owned(), None)));
+    }
+
+    #[tokio::test]
+    async fn who_impersonated_before_hears_of_the_permission_that_did() {
+        let jane = User::new("jane", []);
+        let step = Step::Local(Arc::new(Grants(vec!["impersonate users joe"], Arc::default())));
+        let authorizers = Authorizers::new(vec![("test".to_owned(), step)], None, None);
+        let request = Attributes::question(&jane, "list", "", "pods", "").in_namespace("a");
+        let modes = LastModes::default();
+        let refused = async |modes: &LastModes| {
+            let list = headers(&[(USER, "eve")]);
+            modes.impersonate(&authorizers, &request, &list).await.err().map(|error| error.message)
+        };
+        let first = refused(&modes).await.expect("refused");
+        assert!(first.starts_with("pods is forbidden: User \"jane\" cannot impersonate-on:user-info:list"), "{first}");
+        assert!(modes.impersonate(&authorizers, &request, &headers(&[(USER, "joe")])).await.is_ok());
+        assert_eq!(
+            refused(&modes).await.as_deref(),
+            Some(
+                "users \"eve\" is forbidden: User \"jane\" cannot impersonate resource \"users\" in API group \"\" at the cluster scope"
+            )
+        );
     }
 
     #[tokio::test]

@@ -426,7 +426,7 @@ mod tests {
                 "jwt[0].claimMappings.extra[1].valueExpression: Required value",
                 "jwt[0].claimMappings.extra[2].key: Invalid value: \"x\": must be a domain-prefixed path (such as \"acme.io/foo\")",
                 "jwt[0].claimMappings.extra[2].valueExpression: Required value",
-                "jwt[0].claimMappings.extra[3].valueExpression: Invalid value: \"claims.\": compilation failed: ERROR: <input>:1:8: Syntax error: mismatched input '<EOF>'\n | claims.\n | .......^",
+                "jwt[0].claimMappings.extra[3].valueExpression: Invalid value: \"claims.\": compilation failed: ERROR: <input>:1:8: Syntax error: no viable alternative at input '.'\n | claims.\n | .......^",
                 "jwt[0].userValidationRules[0].expression: Required value",
                 "jwt[0].userValidationRules[2].expression: Duplicate value: \"true\"",
                 "jwt[0].userValidationRules[3].expression: Invalid value: \"user.nam == ''\": compilation failed: ERROR: <input>:1:5: undefined field 'nam'\n | user.nam == ''\n | ....^",

@@ -24,8 +24,11 @@ use http::HeaderMap;
 use http::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL};
 use machinery::rest::{Peer, User};
 use machinery::status::ApiError;
+use parking_lot::RwLock;
 
+use crate::gates::context;
 use crate::gates::expiring::Expiring;
+use crate::gates::reload::{Changes, Reloads};
 use crate::rest::{Api, Clock};
 use certificates::Certificates;
 use oidc::Oidc;
@@ -36,6 +39,9 @@ use webhook::Webhook;
 
 /// How a browser, which cannot set headers on a WebSocket, shows its token.
 const WEBSOCKET_TOKEN: &str = "base64url.bearer.authorization.k8s.io.";
+/// What somebody hears whose token is passed over.
+const SPACE_BEFORE_TOKEN: &str =
+    "the provided Authorization header contains extra space before the bearer token, and is ignored";
 /// How long the user of another issuer's token is remembered.
 const REMEMBER_MILLIS: i64 = 10_000;
 const MAX_REMEMBERED: usize = 4096;
@@ -57,16 +63,41 @@ pub fn common(wanted: &[String], given: &[String]) -> Vec<String> {
     wanted.iter().filter(|audience| given.contains(audience)).cloned().collect()
 }
 
+/// Other issuers of tokens, and whose tokens of theirs were seen lately.
+struct Issuers {
+    all: Vec<Oidc>,
+    remembered: Expiring<([u8; 32], Vec<String>), Authenticated>,
+}
+
+impl Issuers {
+    fn new(settings: Vec<oidc::Settings>, clock: &Clock) -> Self {
+        let all = settings.into_iter().map(|issuer| Oidc::new(issuer, clock.clone())).collect();
+        Self { all, remembered: Expiring::new(MAX_REMEMBERED) }
+    }
+}
+
+/// A file that is followed.
+struct Followed {
+    path: std::path::PathBuf,
+    reloads: Reloads,
+    /// What the file was read into at first.
+    settings: Settings,
+}
+
 /// The chain.
 pub struct Authenticator {
     certificates: Certificates,
     token_file: TokenFile,
     service_accounts: Arc<ServiceAccounts>,
     bootstrap_tokens: bool,
-    issuers: Vec<Oidc>,
+    /// Others take their place when the file that names them changes.
+    issuers: RwLock<Arc<Issuers>>,
     webhook: Option<Webhook>,
     anonymous: Anonymous,
-    remembered: Expiring<([u8; 32], Vec<String>), Authenticated>,
+    /// The file that names the issuers.
+    followed: Option<Followed>,
+    /// By which permission who impersonated others last.
+    pub impersonation: impersonation::LastModes,
     clock: Clock,
     /// Where bootstrap tokens are kept; set once the API is there.
     api: OnceLock<Arc<Api>>,
@@ -80,18 +111,58 @@ impl Authenticator {
         clock: &Clock,
     ) -> Result<Self, settings::Error> {
         let webhook = settings.webhook.as_ref().map(|webhook| Webhook::new(webhook, clock.clone())).transpose()?;
+        let followed = settings.file.clone().map(|(path, content)| Followed {
+            path,
+            reloads: Reloads::new("authentication", content),
+            settings: settings.clone(),
+        });
         Ok(Self {
+            followed,
             certificates: Certificates::new(settings.front_proxy, clock.clone())?,
             token_file: settings.token_file.as_deref().map(TokenFile::load).transpose()?.unwrap_or_default(),
             service_accounts,
             bootstrap_tokens: settings.bootstrap_tokens,
-            issuers: settings.issuers.into_iter().map(|issuer| Oidc::new(issuer, clock.clone())).collect(),
+            issuers: RwLock::new(Arc::new(Issuers::new(settings.issuers, clock))),
             webhook,
             anonymous: settings.anonymous,
-            remembered: Expiring::new(MAX_REMEMBERED),
+            impersonation: impersonation::LastModes::default(),
             clock: clock.clone(),
             api: OnceLock::new(),
         })
+    }
+
+    /// Takes in the file that names the issuers whenever it changes, for as long as there is this authenticator: `of` finds
+    /// it in what holds it.
+    pub fn follow<H: Send + Sync + 'static>(
+        &self,
+        holder: std::sync::Weak<H>,
+        of: fn(&H) -> &Self,
+    ) -> std::io::Result<()> {
+        let Some(followed) = &self.followed else { return Ok(()) };
+        let mut changes = Changes::of(&followed.path)?;
+        tokio::spawn(async move {
+            while changes.next().await {
+                let Some(holder) = holder.upgrade() else { return };
+                of(&holder).reload();
+            }
+        });
+        Ok(())
+    }
+
+    fn reload(&self) {
+        let Some(Followed { path, reloads, settings }) = &self.followed else { return };
+        reloads.take(path, (self.clock)(), |content| {
+            let issuers = Issuers::new(settings.issuers_of(content)?, &self.clock);
+            *self.issuers.write() = Arc::new(issuers);
+            Ok::<(), settings::Error>(())
+        });
+    }
+
+    /// What came of following the file, in the Prometheus text format.
+    pub fn metrics(&self, text: &mut String) {
+        if let Some(followed) = &self.followed {
+            followed.reloads.metrics(text);
+        }
     }
 
     /// Tells where tokens are kept.
@@ -162,17 +233,18 @@ impl Authenticator {
             Ok(known) => return Ok(known),
             Err(error) => errors.push(error),
         }
-        if !self.issuers.is_empty() && !for_us.is_empty() {
+        let issuers = self.issuers.read().clone();
+        if !issuers.all.is_empty() && !for_us.is_empty() {
             let key = (service_accounts::hash(token), for_us.clone());
             let now = (self.clock)().as_millisecond();
-            if let Some(known) = self.remembered.get(&key, now) {
+            if let Some(known) = issuers.remembered.get(&key, now) {
                 return Ok(Some(known));
             }
-            for issuer in &self.issuers {
+            for issuer in &issuers.all {
                 match issuer.authenticate(token, &for_us).await {
                     Ok(None) => {}
                     Ok(Some(known)) => {
-                        self.remembered.put(key, known.clone(), now + REMEMBER_MILLIS);
+                        issuers.remembered.put(key, known.clone(), now + REMEMBER_MILLIS);
                         return Ok(Some(known));
                     }
                     Err(error) => errors.push(error),
@@ -205,8 +277,13 @@ fn bearer(headers: &mut HeaderMap) -> Result<Option<String>, ApiError> {
         // Another scheme, or a scheme without a token, shows nothing that anybody here looks at.
         let mut words = text.trim().split(' ');
         let (scheme, token) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-        if scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() {
-            return Ok(Some(token.to_owned()));
+        if scheme.eq_ignore_ascii_case("bearer") {
+            if !token.is_empty() {
+                return Ok(Some(token.to_owned()));
+            }
+            if words.next().is_some() {
+                context::warn(SPACE_BEFORE_TOKEN);
+            }
         }
     }
     let Some(header) = headers.get(SEC_WEBSOCKET_PROTOCOL) else { return Ok(None) };

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use machinery::rest::User;
 use machinery::{Value, value};
 use parking_lot::RwLock;
+use rustc_hash::FxHashMap;
 
-use super::claims::Claims;
+use super::claims::{Claims, Mapped};
 use super::jwt::{Key, Token, strings};
 use super::{Authenticated, Outcome};
 use crate::gates::outbound::{Remote, Trust};
@@ -17,6 +17,8 @@ use crate::rest::Clock;
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Keys are not asked for more often than this, whatever tokens come.
 const PAUSE_MILLIS: i64 = 10_000;
+/// The most issuers of claims that are remembered.
+const MAX_OTHERS: usize = 16;
 /// How much clocks may differ.
 const LEEWAY: i64 = 10;
 
@@ -38,8 +40,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The user of a token; its signature has been checked.
-    fn user(&self, claims: &Value, now: i64) -> Result<User, String> {
+    /// Whether a token is for now and for us; its signature has been checked.
+    fn check(&self, claims: &Value, now: i64) -> Result<(), String> {
         let expires = claims["exp"].as_i64().ok_or("oidc: verify token: the token has no expiry")?;
         if expires + LEEWAY < now {
             return Err("oidc: verify token: oidc: token is expired".to_owned());
@@ -51,7 +53,7 @@ impl Settings {
         if !given.iter().any(|audience| self.audiences.contains(audience)) {
             return Err(format!("oidc: verify token: oidc: expected audience in {:?} got {given:?}", self.audiences));
         }
-        self.claims.user(claims)
+        Ok(())
     }
 }
 
@@ -69,6 +71,8 @@ pub struct Oidc {
     keys: RwLock<Arc<Keys>>,
     /// Held while keys are fetched, so that many new tokens ask once.
     fetching: tokio::sync::Mutex<()>,
+    /// Issuers of claims that tokens only point to.
+    others: RwLock<FxHashMap<String, Arc<Oidc>>>,
     clock: Clock,
 }
 
@@ -76,7 +80,8 @@ impl Oidc {
     /// By these settings.
     pub fn new(settings: Settings, clock: Clock) -> Self {
         let trust = Trust { roots: settings.authority.clone(), certificate: None };
-        Self { settings, trust, keys: RwLock::default(), fetching: tokio::sync::Mutex::default(), clock }
+        let (keys, others) = (RwLock::default(), RwLock::default());
+        Self { settings, trust, keys, fetching: tokio::sync::Mutex::default(), others, clock }
     }
 
     /// The user behind a token of this issuer; nothing for tokens of others.
@@ -85,6 +90,20 @@ impl Oidc {
         if token.claims["iss"] != self.settings.issuer.as_str() {
             return Ok(None);
         }
+        self.verify(&token).await?;
+        let user = match self.distributed(&token.claims).await? {
+            Some((claim, value)) => {
+                let mut claims = token.claims.clone();
+                claims[claim] = value;
+                self.settings.claims.user(&claims)?
+            }
+            None => self.settings.claims.user(&token.claims)?,
+        };
+        Ok(Some(Authenticated { user: Arc::new(user), audiences: audiences.to_vec() }))
+    }
+
+    /// Whether a token is this issuer's, for us, and for now.
+    async fn verify(&self, token: &Token<'_>) -> Result<(), String> {
         let algorithms = &self.settings.algorithms;
         if !algorithms.is_empty() && !algorithms.contains(&token.algorithm) {
             return Err(format!(
@@ -93,17 +112,69 @@ impl Oidc {
             ));
         }
         let mut keys = self.keys.read().clone();
-        if !signed(&token, &keys) {
+        if !signed(token, &keys) {
             // The issuer may have a new key.
             keys = self.fetch().await?;
-            if !signed(&token, &keys) {
+            if !signed(token, &keys) {
                 return Err(
                     "oidc: verify token: failed to verify signature: failed to verify id token signature".to_owned()
                 );
             }
         }
-        let user = self.settings.user(&token.claims, (self.clock)().as_second())?;
-        Ok(Some(Authenticated { user: Arc::new(user), audiences: audiences.to_vec() }))
+        self.settings.check(&token.claims, (self.clock)().as_second())
+    }
+
+    /// The groups of a token that does not have them but says where they are: a claim and its value, out of a token that is
+    /// fetched there. OpenID Connect calls such claims distributed.
+    async fn distributed(&self, claims: &Value) -> Result<Option<(&str, Value)>, String> {
+        let Mapped::Claim { claim, .. } = &self.settings.claims.groups else { return Ok(None) };
+        let Some(source) = source_of(claims, claim)? else { return Ok(None) };
+        let failed = |error: &dyn std::fmt::Display| format!("oidc: could not expand distributed claims: {error}");
+        let remote = Remote::new(&source.url, &self.trust).map_err(|error| failed(&error))?;
+        let remote = if source.token.is_empty() { Ok(remote) } else { remote.with_token(&source.token) };
+        let text = remote
+            .map_err(|error| failed(&error))?
+            .text(TIMEOUT)
+            .await
+            .map_err(|error| failed(&format!("while getting distributed claim {claim:?}: {error}")))?;
+        let fetched = Token::parse(text.trim()).ok_or_else(|| {
+            failed(&format!("getting untrusted issuer from endpoint {} failed for claim {claim:?}", source.url))
+        })?;
+        let issuer = fetched.claims["iss"].as_str().unwrap_or_default();
+        let verified = if issuer == self.settings.issuer {
+            self.verify(&fetched).await
+        } else {
+            Box::pin(self.other(issuer).verify(&fetched)).await
+        };
+        verified.map_err(|error| failed(&format!("verify distributed claim token: {error}")))?;
+        match fetched.claims.get(claim) {
+            Some(value) => Ok(Some((claim, value.clone()))),
+            None => Err(failed(&format!(
+                "jwt returned by distributed claim endpoint {:?} did not contain claim: {claim}",
+                source.url
+            ))),
+        }
+    }
+
+    /// Whoever signs claims that tokens point to, believed by the same authority and for the same audiences.
+    fn other(&self, issuer: &str) -> Arc<Self> {
+        if let Some(known) = self.others.read().get(issuer) {
+            return known.clone();
+        }
+        let settings = Settings {
+            issuer: issuer.to_owned(),
+            authority: self.settings.authority.clone(),
+            audiences: self.settings.audiences.clone(),
+            algorithms: self.settings.algorithms.clone(),
+            ..Settings::default()
+        };
+        let other = Arc::new(Self::new(settings, self.clock.clone()));
+        let mut others = self.others.write();
+        if others.len() >= MAX_OTHERS {
+            others.clear();
+        }
+        others.insert(issuer.to_owned(), other.clone());
+        other
     }
 
     async fn fetch(&self) -> Result<Arc<Keys>, String> {
@@ -143,6 +214,34 @@ impl Oidc {
     }
 }
 
+/// Where a claim is that a token only points to.
+#[derive(Debug, PartialEq, Eq)]
+struct Source {
+    url: String,
+    /// What is shown there.
+    token: String,
+}
+
+/// Where a claim is, if the token does not have it and says so. One that is put into the token as another token is left alone.
+fn source_of(claims: &Value, claim: &str) -> Result<Option<Source>, String> {
+    let failed = |why: String| format!("oidc: could not expand distributed claims: {why}");
+    let Some(names) = claims.get("_claim_names").filter(|_| claims.get(claim).is_none()) else { return Ok(None) };
+    let texts = |tree: &Value| tree.as_object().is_some_and(|names| names.values().all(Value::is_string));
+    if !texts(names) {
+        return Err(failed("oidc: error parsing distributed claim names: they are no texts by name".to_owned()));
+    }
+    let sources = claims.get("_claim_sources").ok_or_else(|| failed("oidc: no claim sources".to_owned()))?;
+    if !sources.as_object().is_some_and(|sources| sources.values().all(texts)) {
+        return Err(failed("oidc: could not parse claim sources: they are no sources by name".to_owned()));
+    }
+    let Some(name) = names[claim].as_str() else { return Ok(None) };
+    let source = sources
+        .get(name)
+        .ok_or_else(|| failed(format!("id token _claim_names contained a source {name} missing in _claims_sources")))?;
+    let text = |field: &str| value::text(source, field).to_owned();
+    Ok(Some(Source { url: text("endpoint"), token: text("access_token") }).filter(|source| !source.url.is_empty()))
+}
+
 fn signed(token: &Token<'_>, keys: &Keys) -> bool {
     let named = |key: &&Key| token.key_id.is_empty() || key.id.is_empty() || key.id == token.key_id;
     keys.keys.iter().filter(named).any(|key| token.is_signed_with(key))
@@ -163,6 +262,12 @@ mod tests {
         issuers::read(&json!({"jwt": [jwt]}), &[]).expect("settings").remove(0)
     }
 
+    fn user(claims: &Value) -> Result<machinery::rest::User, String> {
+        let settings = settings();
+        settings.check(claims, 1000)?;
+        settings.claims.user(claims)
+    }
+
     fn claims(changes: Value) -> Value {
         let mut claims = json!({"exp": 2000, "aud": "us", "hd": "acme", "email": "jane@acme", "roles": ["dev"]});
         for (key, text) in changes.as_object().expect("changes") {
@@ -172,8 +277,35 @@ mod tests {
     }
 
     #[test]
+    fn claims_may_be_elsewhere() {
+        let check = |claims: Value, expect: Result<Option<(&str, &str)>, &str>| {
+            let found = source_of(&claims, "groups").map(|found| found.map(|source| (source.url, source.token)));
+            let expect = expect.map(|found| found.map(|(url, token)| (url.to_owned(), token.to_owned())));
+            assert_eq!(
+                found,
+                expect.map_err(|why| format!("oidc: could not expand distributed claims: {why}")),
+                "{claims}"
+            );
+        };
+        let names = json!({"groups": "s"});
+        check(json!({}), Ok(None));
+        check(json!({"groups": ["own"], "_claim_names": names}), Ok(None));
+        check(json!({"_claim_names": names}), Err("oidc: no claim sources"));
+        check(json!({"_claim_names": {"other": "s"}, "_claim_sources": {}}), Ok(None));
+        check(
+            json!({"_claim_names": names, "_claim_sources": {}}),
+            Err("id token _claim_names contained a source s missing in _claims_sources"),
+        );
+        check(json!({"_claim_names": names, "_claim_sources": {"s": {"JWT": "x"}}}), Ok(None));
+        check(
+            json!({"_claim_names": names, "_claim_sources": {"s": {"endpoint": "https://g", "access_token": "t"}}}),
+            Ok(Some(("https://g", "t"))),
+        );
+    }
+
+    #[test]
     fn claims_become_a_user() {
-        let user = settings().user(&claims(json!({"email_verified": true})), 1000).expect("a user");
+        let user = user(&claims(json!({"email_verified": true}))).expect("a user");
         assert_eq!(user.name, "oidc:jane@acme");
         assert_eq!(user.groups, ["r-dev", "system:authenticated"]);
     }
@@ -193,7 +325,7 @@ mod tests {
             ),
             (json!({"nbf": 1500}), "oidc: verify token: oidc: current time is before the nbf (not before) time"),
         ] {
-            assert_eq!(settings().user(&claims(changes.clone()), 1000).expect_err("refused"), why, "{changes}");
+            assert_eq!(user(&claims(changes.clone())).expect_err("refused"), why, "{changes}");
         }
     }
 }

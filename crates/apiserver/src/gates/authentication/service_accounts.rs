@@ -16,6 +16,7 @@ use serde_json::json;
 use super::jwt::{self, Token};
 use super::tracking::Tracking;
 use super::{Authenticated, Outcome, common};
+use crate::gates::authorization::rbac::quoted;
 use crate::gates::context;
 use crate::gates::expiring::Expiring;
 use crate::rest::{Api, Clock};
@@ -179,8 +180,9 @@ impl ServiceAccounts {
         let meant = common(audiences, theirs);
         if meant.is_empty() {
             return Err(format!(
-                "token audiences {:?} is invalid for the target audiences {audiences:?}",
-                verified.audiences
+                "token audiences {} is invalid for the target audiences {}",
+                quoted(&verified.audiences),
+                quoted(audiences)
             ));
         }
         Ok(Some(Authenticated { user: verified.user.clone(), audiences: meant }))

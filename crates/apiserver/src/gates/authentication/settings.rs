@@ -70,6 +70,8 @@ pub struct Settings {
     pub front_proxy: Option<certificates::FrontProxy>,
     /// `--anonymous-auth`, or its conditions.
     pub anonymous: Anonymous,
+    /// The file of `--authentication-config`, to be followed, and what was in it.
+    pub file: Option<(PathBuf, Vec<u8>)>,
 }
 
 impl Default for Settings {
@@ -82,6 +84,7 @@ impl Default for Settings {
             webhook: None,
             front_proxy: None,
             anonymous: Anonymous::Allowed,
+            file: None,
         }
     }
 }
@@ -96,10 +99,34 @@ impl Settings {
     /// Takes in the file of `--authentication-config`. Whether it says something about anonymous requests.
     pub fn load(&mut self, path: &Path) -> Result<bool, Error> {
         let failed = |why: String| Error::File { path: path.display().to_string(), why };
-        let tree = configuration::load(path, "AuthenticationConfiguration", &shape()).map_err(failed)?;
+        let (tree, content) = configuration::load(path, KIND, &shape()).map_err(failed)?;
+        self.file = Some((path.to_owned(), content));
         self.read(&tree).map_err(|errors| {
             failed(format!("invalid authentication configuration: {}", configuration::together(&errors)))
         })
+    }
+
+    /// The issuers of another content of the file. What it says of anonymous requests cannot change while the server runs.
+    pub fn issuers_of(&self, content: &[u8]) -> Result<Vec<oidc::Settings>, Error> {
+        let path = self.file.as_ref().map(|(path, _)| path.display().to_string()).unwrap_or_default();
+        let failed = |why: String| Error::File { path: path.clone(), why };
+        let first = self.file.as_ref().map_or(&[][..], |(_, content)| content);
+        let said = |content: &[u8]| {
+            let tree = configuration::read(content, KIND, &shape())?;
+            Ok((tree.get("anonymous").cloned().unwrap_or_default(), tree))
+        };
+        let ((before, _), (now, tree)) = (said(first).map_err(failed)?, said(content).map_err(failed)?);
+        let (read, mut errors) = match issuers::read(&tree, &self.service_accounts.issuers) {
+            Ok(read) => (read, Vec::new()),
+            Err(errors) => (Vec::new(), errors),
+        };
+        if before != now {
+            errors.push(FieldError::forbidden("anonymous", "changed from initial configuration file"));
+        }
+        if errors.is_empty() {
+            return Ok(read);
+        }
+        Err(failed(format!("invalid authentication configuration: {}", configuration::together(&errors))))
     }
 
     fn read(&mut self, tree: &Value) -> Result<bool, Vec<FieldError>> {
@@ -117,6 +144,9 @@ impl Settings {
         Ok(true)
     }
 }
+
+/// The kind of the file.
+const KIND: &str = "AuthenticationConfiguration";
 
 /// The fields of an `AuthenticationConfiguration`.
 fn shape() -> Value {
@@ -141,6 +171,26 @@ fn shape() -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_said_of_anonymous_requests_stays() {
+        let file =
+            |rest: &str| format!("{{apiVersion: apiserver.config.k8s.io/v1, kind: AuthenticationConfiguration{rest}}}");
+        let first = file(", anonymous: {enabled: false}").into_bytes();
+        let settings = Settings { file: Some((PathBuf::from("f"), first)), ..Settings::default() };
+        let issuer =
+            "{issuer: {url: 'https://i', audiences: [a]}, claimMappings: {username: {claim: sub, prefix: ''}}}";
+        let new = file(&format!(", anonymous: {{enabled: false}}, jwt: [{issuer}]"));
+        assert_eq!(settings.issuers_of(new.as_bytes()).expect("an issuer").len(), 1);
+        for (text, why) in [
+            (file(""), "anonymous: Forbidden: changed from initial configuration file"),
+            (file(", jwt: [{}]"), "jwt[0].issuer.url: Required value"),
+            (file(", nonsense: 1"), "strict decoding error: unknown field \"nonsense\""),
+        ] {
+            let error = settings.issuers_of(text.as_bytes()).expect_err(why).to_string();
+            assert!(error.contains(why), "{error}");
+        }
+    }
 
     #[test]
     fn anonymous_requests_have_conditions() {

@@ -17,8 +17,10 @@ use std::sync::Arc;
 use machinery::gvk::GroupResource;
 use machinery::rest::User;
 use machinery::status::ApiError;
+use parking_lot::RwLock;
 
 use crate::cache::Caches;
+use crate::gates::reload::{Changes, Reloads};
 pub use attributes::{Attributes, Selectors};
 use rbac::Rule;
 pub use settings::{Mode, Settings};
@@ -94,10 +96,26 @@ pub enum Step {
     Remote(Box<Webhook>),
 }
 
+/// A file that says which authorizers there are, and what they are made of.
+pub struct Followed {
+    file: structured::File,
+    parts: settings::Parts,
+    reloads: Reloads,
+}
+
+impl Followed {
+    /// With what is in force.
+    pub fn new(file: structured::File, parts: settings::Parts) -> Self {
+        let reloads = Reloads::new("authorization", file.content.clone());
+        Self { file, parts, reloads }
+    }
+}
+
 /// The chain: the first Allow or Deny counts.
 pub struct Authorizers {
-    /// By name.
-    steps: Vec<(String, Step)>,
+    /// By name. Another chain takes its place when the file that says so changes.
+    steps: RwLock<Arc<Vec<(String, Step)>>>,
+    followed: Option<Followed>,
     caches: Option<Arc<Caches>>,
     /// Roles and bindings, for the checks on writes to them; there even when RBAC is not one of the steps.
     pub rbac: Option<Arc<rbac::Rbac>>,
@@ -106,7 +124,42 @@ pub struct Authorizers {
 impl Authorizers {
     /// In this order, by name, on these caches.
     pub fn new(steps: Vec<(String, Step)>, rbac: Option<Arc<rbac::Rbac>>, caches: Option<Arc<Caches>>) -> Self {
-        Self { steps, rbac, caches }
+        Self { steps: RwLock::new(Arc::new(steps)), followed: None, rbac, caches }
+    }
+
+    /// As a file says that is followed.
+    pub fn following(self, followed: Option<Followed>) -> Self {
+        Self { followed, ..self }
+    }
+
+    /// Takes in the file whenever it changes, for as long as there are these authorizers.
+    pub fn follow(self: &Arc<Self>) -> std::io::Result<()> {
+        let Some(followed) = &self.followed else { return Ok(()) };
+        let mut changes = Changes::of(&followed.file.path)?;
+        let this = Arc::downgrade(self);
+        tokio::spawn(async move {
+            while changes.next().await {
+                let Some(this) = this.upgrade() else { return };
+                this.reload();
+            }
+        });
+        Ok(())
+    }
+
+    fn reload(&self) {
+        let Some(Followed { file, parts, reloads }) = &self.followed else { return };
+        reloads.take(&file.path, (parts.clock)(), |content| {
+            let steps = parts.steps(&file.modes(content)?)?;
+            *self.steps.write() = Arc::new(steps);
+            Ok::<(), settings::Error>(())
+        });
+    }
+
+    /// What came of following the file, in the Prometheus text format.
+    pub fn metrics(&self, text: &mut String) {
+        if let Some(followed) = &self.followed {
+            followed.reloads.metrics(text);
+        }
     }
 
     /// Decides one request.
@@ -124,7 +177,8 @@ impl Authorizers {
     async fn decide(&self, attributes: &Attributes<'_>) -> Verdict {
         // The reasons of those without an opinion are told together, one per line, each with the name of who says it.
         let mut reasons: Option<Arc<str>> = None;
-        for (name, step) in &self.steps {
+        let steps = self.steps.read().clone();
+        for (name, step) in steps.iter() {
             let verdict = match step {
                 Step::Local(local) => local.authorize(attributes),
                 Step::Remote(remote) => remote.authorize(attributes).await,
@@ -150,7 +204,7 @@ impl Authorizers {
     /// What a user may do in a namespace, as far as it can be listed.
     pub fn rules(&self, user: &User, namespace: &str) -> Rules {
         let mut rules = Rules::default();
-        for (_, step) in &self.steps {
+        for (_, step) in self.steps.read().iter() {
             match step {
                 Step::Local(local) => local.rules(user, namespace, &mut rules),
                 Step::Remote(_) => {

@@ -7,8 +7,9 @@ use std::time::Duration;
 use super::conditions::Conditions;
 use super::node::Node;
 use super::rbac::{self, Rbac};
+use super::structured::File;
 use super::webhook::{self, Webhook};
-use super::{AlwaysAllow, AlwaysDeny, Authorizers, Decision, Masters, Step, abac};
+use super::{AlwaysAllow, AlwaysDeny, Authorizer, Authorizers, Decision, Followed, Masters, Step, abac};
 use crate::cache::Caches;
 use crate::gates::configuration;
 use crate::gates::outbound::{self, Remote};
@@ -41,6 +42,9 @@ pub enum Error {
     /// The webhook cannot be used.
     #[error(transparent)]
     Webhook(#[from] outbound::Error),
+    /// An authorizer that keeps something cannot join later.
+    #[error("authorizer type {0} is not allowed if it was not enabled at initial server startup")]
+    Late(&'static str),
 }
 
 /// One authorizer.
@@ -74,13 +78,22 @@ impl Mode {
     }
 }
 
+/// Where somebody else is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// Where a kubeconfig says.
+    Kubeconfig(PathBuf),
+    /// The API server of the cluster that this process is a pod of.
+    InCluster,
+}
+
 /// Who else decides, and how they are asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remoteness {
     /// Its name, as reasons tell it.
     pub name: String,
-    /// A kubeconfig that says where.
-    pub kubeconfig: PathBuf,
+    /// Where.
+    pub place: Place,
     /// `v1` or `v1beta1`.
     pub version: String,
     /// How long a yes is remembered.
@@ -100,7 +113,7 @@ impl Remoteness {
     pub fn at(kubeconfig: PathBuf) -> Self {
         Self {
             name: "webhook".to_owned(),
-            kubeconfig,
+            place: Place::Kubeconfig(kubeconfig),
             version: "v1beta1".to_owned(),
             authorized_ttl: Duration::from_secs(300),
             unauthorized_ttl: Duration::from_secs(30),
@@ -116,11 +129,13 @@ impl Remoteness {
 pub struct Settings {
     /// In order.
     pub modes: Vec<Mode>,
+    /// The file that says so, to be followed.
+    pub file: Option<File>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { modes: vec![Mode::Node, Mode::Rbac] }
+        Self { modes: vec![Mode::Node, Mode::Rbac], file: None }
     }
 }
 
@@ -147,46 +162,73 @@ impl Settings {
             }
             read.push(mode);
         }
-        Ok(Self { modes: read })
+        Ok(Self { modes: read, file: None })
     }
 
-    /// The authorizers. Masters come first, so that a broken policy can be mended.
+    /// The authorizers.
     pub fn build(&self, registry: &Registry, caches: &Arc<Caches>, clock: &Clock) -> Result<Authorizers, Error> {
         let rbac = Rbac::new(registry).map(Arc::new);
+        let mut parts = Parts { rbac: None, node: None, abac: None, clock: clock.clone() };
+        for mode in &self.modes {
+            match mode {
+                Mode::Rbac => parts.rbac = rbac.clone().map(|rbac| Arc::new(rbac::Shared(rbac)) as Arc<dyn Authorizer>),
+                Mode::Node => parts.node = Node::new(registry).map(|node| Arc::new(node) as Arc<dyn Authorizer>),
+                Mode::Abac(path) => parts.abac = Some(Arc::new(abac::Abac::load(path)?)),
+                Mode::AlwaysAllow | Mode::AlwaysDeny | Mode::Webhook(_) => {}
+            }
+        }
+        let steps = parts.steps(&self.modes)?;
+        // The checks on writes to roles count only where roles do.
+        let counts = self.modes.contains(&Mode::Rbac);
+        let followed = self.file.clone().map(|file| Followed::new(file, parts));
+        Ok(Authorizers::new(steps, rbac.filter(|_| counts), Some(caches.clone())).following(followed))
+    }
+}
+
+/// What authorizers are made of: those that keep something are made once, whatever the file says later.
+pub struct Parts {
+    rbac: Option<Arc<dyn Authorizer>>,
+    node: Option<Arc<dyn Authorizer>>,
+    abac: Option<Arc<dyn Authorizer>>,
+    /// The time.
+    pub clock: Clock,
+}
+
+impl Parts {
+    /// The chain. Masters come first, so that a broken policy can be mended.
+    pub fn steps(&self, modes: &[Mode]) -> Result<Vec<(String, Step)>, Error> {
         let masters = "kubernetes.io/system-privileged-group";
         let mut steps = vec![(masters.to_owned(), Step::Local(Arc::new(Masters)))];
-        for mode in &self.modes {
+        let kept = |of: &Option<Arc<dyn Authorizer>>, name| of.clone().map(Step::Local).ok_or(Error::Late(name));
+        for mode in modes {
             let step = match mode {
                 Mode::AlwaysAllow => Step::Local(Arc::new(AlwaysAllow)),
                 Mode::AlwaysDeny => Step::Local(Arc::new(AlwaysDeny)),
-                Mode::Abac(path) => Step::Local(Arc::new(abac::Abac::load(path)?)),
-                Mode::Rbac => match &rbac {
-                    Some(rbac) => Step::Local(Arc::new(rbac::Shared(rbac.clone()))),
-                    None => continue,
-                },
-                Mode::Node => match Node::new(registry) {
-                    Some(node) => Step::Local(Arc::new(node)),
-                    None => continue,
-                },
-                Mode::Webhook(how) => Step::Remote(Box::new(Webhook::new(
-                    webhook::Settings {
-                        remote: Remote::from_kubeconfig(&how.kubeconfig)?,
-                        version: how.version.clone(),
-                        authorized_ttl: how.authorized_ttl,
-                        unauthorized_ttl: how.unauthorized_ttl,
-                        timeout: how.timeout,
-                        on_error: if how.fails_closed { Decision::Deny } else { Decision::NoOpinion },
-                        conditions: Conditions::compile(&how.conditions, "")
-                            .map_err(|errors| Error::Conditions(configuration::together(&errors)))?,
-                    },
-                    clock.clone(),
-                ))),
+                Mode::Abac(_) => kept(&self.abac, "ABAC")?,
+                Mode::Rbac => kept(&self.rbac, "RBAC")?,
+                Mode::Node => kept(&self.node, "Node")?,
+                Mode::Webhook(how) => Step::Remote(Box::new(self.webhook(how)?)),
             };
             steps.push((mode.name().to_owned(), step));
         }
-        // The checks on writes to roles count only where roles do.
-        let counts = self.modes.contains(&Mode::Rbac);
-        Ok(Authorizers::new(steps, rbac.filter(|_| counts), Some(caches.clone())))
+        Ok(steps)
+    }
+
+    fn webhook(&self, how: &Remoteness) -> Result<Webhook, Error> {
+        let settings = webhook::Settings {
+            remote: match &how.place {
+                Place::Kubeconfig(path) => Remote::from_kubeconfig(path)?,
+                Place::InCluster => Remote::in_cluster(Path::new(outbound::ACCOUNT), |name| std::env::var(name).ok())?,
+            },
+            version: how.version.clone(),
+            authorized_ttl: how.authorized_ttl,
+            unauthorized_ttl: how.unauthorized_ttl,
+            timeout: how.timeout,
+            on_error: if how.fails_closed { Decision::Deny } else { Decision::NoOpinion },
+            conditions: Conditions::compile(&how.conditions, "")
+                .map_err(|errors| Error::Conditions(configuration::together(&errors)))?,
+        };
+        Ok(Webhook::new(settings, self.clock.clone()))
     }
 }
 

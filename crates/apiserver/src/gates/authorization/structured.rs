@@ -9,7 +9,7 @@ use machinery::{Value, value};
 use serde_json::json;
 
 use super::conditions::Conditions;
-use super::settings::{Error, Mode, Remoteness, Settings, duration};
+use super::settings::{Error, Mode, Place, Remoteness, Settings, duration};
 use crate::gates::configuration;
 
 /// The authorizers there are.
@@ -20,9 +20,30 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(30);
 /// Reads the file. `policy` is what ABAC decides by.
 pub fn load(path: &Path, policy: Option<&Path>) -> Result<Settings, Error> {
     let failed = |why: String| Error::File { path: path.display().to_string(), why };
-    let tree = configuration::load(path, "AuthorizationConfiguration", &shape()).map_err(failed)?;
+    let (tree, content) = configuration::load(path, "AuthorizationConfiguration", &shape()).map_err(failed)?;
     let modes = read(&tree, policy).map_err(|errors| failed(configuration::together(&errors)))?;
-    Ok(Settings { modes })
+    let file = File { path: path.to_owned(), policy: policy.map(Path::to_owned), content };
+    Ok(Settings { modes, file: Some(file) })
+}
+
+/// Where the authorizers are said, to be read again when that changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct File {
+    /// The file.
+    pub path: PathBuf,
+    /// What ABAC decides by.
+    policy: Option<PathBuf>,
+    /// What was in it.
+    pub content: Vec<u8>,
+}
+
+impl File {
+    /// The authorizers of another content of the file.
+    pub fn modes(&self, content: &[u8]) -> Result<Vec<Mode>, Error> {
+        let failed = |why: String| Error::File { path: self.path.display().to_string(), why };
+        let tree = configuration::read(content, "AuthorizationConfiguration", &shape()).map_err(failed)?;
+        read(&tree, self.policy.as_deref()).map_err(|errors| failed(configuration::together(&errors)))
+    }
 }
 
 /// The fields of the file.
@@ -156,12 +177,23 @@ fn webhook_of(tree: &Value, at: &str, errors: &mut Vec<FieldError>) -> Remotenes
     let missing = (!conditions.is_empty()).then_some("required if match conditions are specified");
     word("matchConditionSubjectAccessReviewVersion", &["v1"], missing);
     word("failurePolicy", &["NoOpinion", "Deny"], Some(""));
-    // There is no cluster around this server whose account it could use.
-    word("connectionInfo.type", &["KubeConfigFile"], Some(""));
-    let kubeconfig = PathBuf::from(text("connectionInfo.kubeConfigFile"));
-    if text("connectionInfo.type") == "KubeConfigFile" {
-        errors.extend(unusable(&kubeconfig, format!("{at}connectionInfo.kubeConfigFile")));
-    }
+    word("connectionInfo.type", &["InClusterConfig", "KubeConfigFile"], Some(""));
+    let named = text("connectionInfo.kubeConfigFile");
+    let kubeconfig_at = format!("{at}connectionInfo.kubeConfigFile");
+    let place = match text("connectionInfo.type") {
+        "InClusterConfig" => {
+            if !named.is_empty() {
+                let why = "can only be set when type=KubeConfigFile";
+                errors.push(FieldError::invalid(kubeconfig_at, named, why));
+            }
+            Place::InCluster
+        }
+        kind => {
+            let kubeconfig = PathBuf::from(named);
+            errors.extend(unusable(&kubeconfig, kubeconfig_at).filter(|_| kind == "KubeConfigFile"));
+            Place::Kubeconfig(kubeconfig)
+        }
+    };
     let conditions: Vec<String> =
         conditions.iter().map(|condition| value::text(condition, "expression").to_owned()).collect();
     if let Err(wrong) = Conditions::compile(&conditions, at) {
@@ -170,7 +202,7 @@ fn webhook_of(tree: &Value, at: &str, errors: &mut Vec<FieldError>) -> Remotenes
     let cached = |key: &str| value::at(tree, key).and_then(Value::as_bool).unwrap_or(true);
     Remoteness {
         name: String::new(),
-        kubeconfig,
+        place,
         version: text("subjectAccessReviewVersion").to_owned(),
         authorized_ttl: if cached("cacheAuthorizedRequests") { authorized_ttl } else { Duration::ZERO },
         unauthorized_ttl: if cached("cacheUnauthorizedRequests") { unauthorized_ttl } else { Duration::ZERO },
@@ -242,6 +274,18 @@ mod tests {
     #[test]
     fn webhooks_say_all_that_they_must() {
         let webhook = |tree: Value| json!({"authorizers": [{"type": "Webhook", "name": "w", "webhook": tree}]});
+        let in_cluster = |kubeconfig: Value| {
+            webhook(json!({"timeout": "3s", "subjectAccessReviewVersion": "v1", "failurePolicy": "Deny",
+                "connectionInfo": {"type": "InClusterConfig", "kubeConfigFile": kubeconfig}}))
+        };
+        refused(
+            &in_cluster(json!("/x")),
+            &[
+                "authorizers[0].connectionInfo.kubeConfigFile: Invalid value: \"/x\": can only be set when type=KubeConfigFile",
+            ],
+        );
+        let read = read(&in_cluster(json!(null)), None).expect("a webhook");
+        assert!(matches!(&read[..], [Mode::Webhook(how)] if how.place == Place::InCluster));
         refused(
             &webhook(json!({"matchConditions": [{"expression": "1"}], "connectionInfo": {"type": "KubeConfigFile"}})),
             &[

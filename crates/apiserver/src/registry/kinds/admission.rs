@@ -94,8 +94,7 @@ impl Webhooks {
             errors.one_of_if_set(&webhook.at("reinvocationPolicy"), &["IfNeeded", "Never"]);
         }
         client_config(&webhook.at("clientConfig"), errors);
-        match_conditions(&webhook.at("matchConditions"), errors);
-        expressions::conditions(&webhook.at("matchConditions"), errors);
+        match_conditions(&webhook.at("matchConditions"), expressions::condition, errors);
     }
 }
 
@@ -265,16 +264,19 @@ fn validate_resources(list: &At<'_, '_>, errors: &mut Errors) {
     }
 }
 
-fn match_conditions(list: &At<'_, '_>, errors: &mut Errors) {
+/// Conditions by name; `compile` looks at an expression, where that is not done elsewhere.
+fn match_conditions(list: &At<'_, '_>, compile: impl Fn(&At<'_, '_>, &mut Errors), errors: &mut Errors) {
     const MOST: usize = 64;
     if list.len() > MOST {
         errors.too_many(list, MOST);
     }
     let mut seen: Vec<&str> = Vec::new();
     for condition in list.items() {
-        if condition.text_at("expression").trim().is_empty() {
-            errors.required(&condition.at("expression"), "");
+        let expression = condition.at("expression");
+        if expression.text().trim().is_empty() {
+            errors.required(&expression, "");
         }
+        compile(&expression, errors);
         let name = condition.at("name");
         if errors.required_text(&name) {
             errors.label_name(&name);
@@ -340,7 +342,7 @@ impl Strategy for Policies {
         } else {
             errors.required(&constraints, "");
         }
-        match_conditions(&spec.at("matchConditions"), &mut errors);
+        match_conditions(&spec.at("matchConditions"), |_, _| {}, &mut errors);
         for variable in spec.at("variables").items() {
             let name = variable.at("name");
             if name.text().trim().is_empty() {
@@ -358,6 +360,9 @@ impl Strategy for Policies {
             validations(&root, &spec, &mut errors);
         }
         expressions::policy(policy, &spec, self.mutating, &mut errors);
+        if self.mutating {
+            errors.required_one_of(&spec.at("reinvocationPolicy"), &["IfNeeded", "Never"]);
+        }
         errors.into_vec()
     }
 
@@ -384,6 +389,7 @@ fn is_identifier(name: &str) -> bool {
     let mut bytes = name.bytes();
     bytes.next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_')
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        && !cel::is_reserved(name)
 }
 
 fn param_kind(at: &At<'_, '_>, errors: &mut Errors) {
@@ -481,7 +487,6 @@ fn mutations(spec: &At<'_, '_>, errors: &mut Errors) {
             errors.invalid_value(other, shown, format!("must not be specified when patchType is {}", kind.text()));
         }
     }
-    errors.required_one_of(&spec.at("reinvocationPolicy"), &["IfNeeded", "Never"]);
 }
 
 fn validations(policy: &At<'_, '_>, spec: &At<'_, '_>, errors: &mut Errors) {

@@ -51,15 +51,6 @@ impl Strategy for SigningRequests {
         NameRule::PathSegment
     }
 
-    fn default(&self, request: &mut Value) {
-        if value::at(request, "spec.usages").is_none() && value::at(request, "spec").is_some() {
-            value::set(request, "spec.usages", json!(["digital signature", "key encipherment"]));
-        }
-        for condition in value::list_mut(request, "status.conditions") {
-            value::set_default(condition, "status", "True");
-        }
-    }
-
     fn prepare_for_create(&self, request: &mut Value) {
         value::set(request, "status", json!({}));
     }
@@ -174,25 +165,51 @@ fn conditions(list: &At<'_, '_>, errors: &mut Errors) {
         let fixed = matches!(kind.text(), "Approved" | "Denied" | "Failed");
         let allowed: &[&str] = if fixed { &["True"] } else { &["False", "True", "Unknown"] };
         errors.required_one_of(&status, allowed);
-        let opposite = match kind.text() {
-            "Approved" => "Denied",
-            "Denied" => "Approved",
-            _ => "",
-        };
-        if !opposite.is_empty() && seen.contains(&opposite) {
-            errors.invalid_value(list, kind.text(), "Approved and Denied conditions are mutually exclusive");
-        }
         if seen.contains(&kind.text()) {
             errors.duplicate(&kind, kind.text());
         }
         seen.push(kind.text());
     }
+    if seen.contains(&"Approved") && seen.contains(&"Denied") {
+        const BOTH: [&str; 2] = [r#"conditions[{"type": "Approved"}]"#, r#"conditions[{"type": "Denied"}]"#];
+        let shown = format!("{{{}}}", BOTH.join(", "));
+        let why = format!("must specify at most one of: `{}`, `{}`", BOTH[0], BOTH[1]);
+        errors.invalid_value(list, shown, why);
+    }
+}
+
+/// What is wrong with a signed certificate; the text may have nothing else in it.
+fn certificate_problem(encoded: &str) -> Option<String> {
+    let bytes = STANDARD.decode(encoded).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let mut blocks = 0;
+    for block in text.split("-----BEGIN ").skip(1) {
+        let (kind, rest) = block.split_once("-----").unwrap_or((block, ""));
+        if kind != "CERTIFICATE" {
+            return Some(format!("only CERTIFICATE PEM blocks are allowed, found {kind:?}"));
+        }
+        if rest.lines().take_while(|line| !line.starts_with("-----END")).any(|line| line.contains(':')) {
+            return Some("no PEM block headers are permitted".to_owned());
+        }
+        if let Err(error) = pki::Certificate::from_pem(&format!("-----BEGIN {block}")) {
+            return Some(format!("x509: {error}"));
+        }
+        blocks += 1;
+    }
+    (blocks == 0).then(|| "must contain at least one CERTIFICATE PEM block".to_owned())
 }
 
 fn update(new: &Value, old: &Value, approves: bool, signs: bool) -> Vec<FieldError> {
     let mut errors = Errors::new();
     let (fresh, stale) = (At::root(new), At::root(old));
     validate(&fresh, Some(&stale), &mut errors);
+    let (certificate, before) = (fresh.at("status.certificate"), stale.at("status.certificate"));
+    if certificate.value() != before.value()
+        && !certificate.text().is_empty()
+        && let Some(why) = certificate_problem(certificate.text())
+    {
+        errors.invalid_value(&certificate, "<certificate data>", why);
+    }
     let of_kind = |request: &Value, kind: &str| -> Vec<Value> {
         value::list(request, "status.conditions")
             .iter()
@@ -217,7 +234,6 @@ fn update(new: &Value, old: &Value, approves: bool, signs: bool) -> Vec<FieldErr
             errors.forbidden(&list, format!("updates may not modify a condition of type {kind:?}\n"));
         }
     }
-    let (certificate, before) = (fresh.at("status.certificate"), stale.at("status.certificate"));
     if certificate.value() != before.value() {
         if !signs {
             errors.forbidden(&certificate, "updates may not set certificate content");
@@ -231,6 +247,45 @@ fn update(new: &Value, old: &Value, approves: bool, signs: bool) -> Vec<FieldErr
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_certificate_is_pem_and_nothing_else() {
+        let check = |text: &str, expect: Option<&str>| {
+            assert_eq!(certificate_problem(&STANDARD.encode(text)).as_deref(), expect, "{text}");
+        };
+        let key = pki::PrivateKey::generate().expect("a key");
+        let now = jiff::Timestamp::UNIX_EPOCH;
+        let authority = pki::Authority::new("ca", key, now, std::time::Duration::from_secs(60)).expect("an authority");
+        let pem = authority.certificate().to_pem();
+        check(&pem, None);
+        check(&format!("{pem}{pem}"), None);
+        check("foo", Some("must contain at least one CERTIFICATE PEM block"));
+        check(
+            "-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----\n",
+            Some("only CERTIFICATE PEM blocks are allowed, found \"PRIVATE KEY\""),
+        );
+        check(
+            &pem.replace("CERTIFICATE-----\nM", "CERTIFICATE-----\na: b\n\nM"),
+            Some("no PEM block headers are permitted"),
+        );
+    }
+
+    #[test]
+    fn nobody_approves_and_denies() {
+        let request = json!({"status": {"conditions": [
+            {"type": "Approved", "status": "True"}, {"type": "Denied", "status": "True"}, {"type": "", "status": ""}]}});
+        let mut errors = Errors::new();
+        conditions(&At::root(&request).at("status.conditions"), &mut errors);
+        let told: Vec<String> = errors.into_vec().iter().map(ToString::to_string).collect();
+        assert_eq!(
+            told,
+            [
+                "status.conditions[2].type: Required value",
+                "status.conditions[2].status: Required value",
+                r#"status.conditions: Invalid value: "{conditions[{\"type\": \"Approved\"}], conditions[{\"type\": \"Denied\"}]}": must specify at most one of: `conditions[{"type": "Approved"}]`, `conditions[{"type": "Denied"}]`"#,
+            ]
+        );
+    }
 
     #[test]
     fn a_request_says_who_made_it_whatever_its_maker_says() {

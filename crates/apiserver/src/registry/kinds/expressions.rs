@@ -18,9 +18,9 @@ fn check(at: &At<'_, '_>, declarations: &Declarations, wanted: &[Type], errors: 
     }
 }
 
-/// Of match conditions of webhooks.
-pub fn conditions(list: &At<'_, '_>, errors: &mut Errors) {
-    check_conditions(list, &declarations(Uses { params: false, authorizer: true }), errors);
+/// Of a match condition of a webhook.
+pub fn condition(expression: &At<'_, '_>, errors: &mut Errors) {
+    check(expression, &declarations(Uses { params: false, authorizer: true }), &[Type::Bool], errors);
 }
 
 fn check_conditions(list: &At<'_, '_>, declarations: &Declarations, errors: &mut Errors) {
@@ -45,7 +45,11 @@ pub fn policy(tree: &Value, spec: &At<'_, '_>, mutating: bool, errors: &mut Erro
         declared.builds_objects = true;
         let patches = [Type::list(Type::Named("JSONPatch".into())), Type::list(Type::Dyn)];
         for mutation in spec.at("mutations").items() {
-            check(&mutation.at("jsonPatch.expression"), &declared, &patches, errors);
+            let patch = mutation.at("jsonPatch.expression");
+            // An empty list may be one of patches, which is all that anybody is told.
+            if compile(patch.text(), &declared, &patches).is_err() {
+                check(&patch, &declared, &patches[..1], errors);
+            }
             let object = [Type::Named("Object".into())];
             check(&mutation.at("applyConfiguration.expression"), &declared, &object, errors);
         }

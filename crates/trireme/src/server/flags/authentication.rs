@@ -165,6 +165,7 @@ impl Options {
             webhook: self.webhook.read()?,
             front_proxy: self.front_proxy.read()?,
             anonymous: if self.anonymous_auth == Some(false) { Anonymous::Refused } else { Anonymous::Allowed },
+            file: None,
         };
         if let Some(path) = &self.token_auth_file {
             Settings::check_token_file(path).map_err(|error| wrong("token-auth-file", error))?;

@@ -46,14 +46,24 @@ pub struct Options {
 #[command(next_help_heading = "Admission")]
 pub struct Admission {
     /// Admission plug-ins to run besides the default ones.
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', long_help = plugins("Admission plug-ins to run besides the default ones"))]
     pub enable_admission_plugins: Vec<String>,
     /// Admission plug-ins not to run, though they do by default.
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', long_help = plugins("Admission plug-ins not to run, though they do by default"))]
     pub disable_admission_plugins: Vec<String>,
     /// File with the settings of admission plug-ins (an AdmissionConfiguration).
     #[arg(long, value_name = "FILE")]
     pub admission_control_config_file: Option<PathBuf>,
+}
+
+/// The help of a list of plug-ins: which there are, and which run anyway.
+fn plugins(what: &str) -> String {
+    let list = |names: Vec<&str>| names.join(", ");
+    format!(
+        "{what} ({}). All there are, in the order in which they run: {}",
+        list(admission::Plugin::default_names().collect()),
+        list(admission::Plugin::names().collect()),
+    )
 }
 
 impl Admission {
@@ -238,7 +248,7 @@ mod tests {
             ("--encryption-provider-config {}/none", "--encryption-provider-config: error reading"),
             ("--encryption-provider-config {}/empty.yaml", "it is no EncryptionConfiguration"),
             ("--encryption-provider-config-automatic-reload", "--encryption-provider-config"),
-            ("--enable-admission-plugins Nonsense", "admission plugin \"Nonsense\" is unknown"),
+            ("--enable-admission-plugins Nonsense", "enable-admission-plugins plugin \"Nonsense\" is unknown"),
             ("--enable-admission-plugins Priority --disable-admission-plugins Priority", "overlapped"),
             ("--admission-control-config-file {}/none", "unable to read admission control configuration from"),
             ("--admission-control-config-file {}/empty.yaml", "--admission-control-config-file:"),

@@ -156,7 +156,9 @@ impl Index {
     pub fn rules(&self, user: &User, namespace: &str) -> (Vec<Arc<Rule>>, Option<String>) {
         let mut rules = Vec::new();
         let mut dangling = Vec::new();
-        for grant in self.grants_of(user, namespace) {
+        // A binding that names the user and a group of theirs grants its role once.
+        let mut seen: rustc_hash::FxHashSet<&BindingKey> = Default::default();
+        for grant in self.grants_of(user, namespace).filter(|grant| seen.insert(&grant.binding)) {
             match &self.slots[grant.slot].rules {
                 Some(granted) => rules.extend(granted.iter().cloned()),
                 None => dangling.push(grant.slot),
