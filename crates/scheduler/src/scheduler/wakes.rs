@@ -178,7 +178,7 @@ fn class(name: &str, mode: &str) -> StorageClass {
 
 fn driver(minds_capacity: bool) -> CSIDriver {
     let spec = CSIDriverSpec { storage_capacity: Some(minds_capacity), ..Default::default() };
-    CSIDriver { metadata: meta(DRIVER), spec, ..Default::default() }
+    CSIDriver { metadata: meta(DRIVER), spec }
 }
 
 fn capacity(amount: &str) -> CSIStorageCapacity {
