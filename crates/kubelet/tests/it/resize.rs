@@ -1,9 +1,9 @@
 //! Resources that change while a pod runs.
 
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod};
 use serde_json::{Value, json};
 
-use crate::rig::{Rig, condition, sh};
+use crate::rig::{NODE, Rig, condition, sh};
 
 const LOOP: &str = "trap 'exit 0' TERM; while :; do sleep 0.1; done";
 
@@ -24,6 +24,17 @@ async fn resize(rig: &Rig, name: &str, resources: Value) {
             Err(error) if error.is_conflict() => {}
             other => break drop(other.unwrap()),
         }
+    }
+}
+
+/// What the node has of processors for pods, in thousandths.
+async fn allocatable_milli(rig: &Rig) -> i64 {
+    rig.eventually_node().await;
+    let node: Node = rig.admin.get("", NODE).await.unwrap();
+    let cpu = node.status.unwrap().allocatable.unwrap()["cpu"].0.clone();
+    match cpu.strip_suffix('m') {
+        Some(milli) => milli.parse().unwrap(),
+        None => cpu.parse::<i64>().unwrap() * 1000,
     }
 }
 
@@ -69,21 +80,24 @@ async fn a_resize_can_ask_for_a_restart_and_may_have_to_wait() {
     resize(&rig, "picky", json!({"requests": {"cpu": "10m", "memory": "32Mi"}})).await;
     rig.until("picky", "restarted", |pod| main_of(pod).is_some_and(|status| status.restart_count == 1)).await;
     rig.event("picky", "Killing: Container main resize requires restart").await;
-    resize(&rig, "picky", json!({"requests": {"cpu": "1000", "memory": "32Mi"}})).await;
+    // A neighbour has all but a little: what is asked for beyond that has to wait until it goes.
+    let cpu = allocatable_milli(&rig).await;
+    let mut container = sh("main", LOOP);
+    container["resources"] = json!({"requests": {"cpu": format!("{}m", cpu - 100)}});
+    rig.pod("neighbour", json!({"containers": [container], "terminationGracePeriodSeconds": 1})).await;
+    rig.ready("neighbour").await;
+    resize(&rig, "picky", json!({"requests": {"cpu": "500m", "memory": "32Mi"}})).await;
     let pod = rig.until("picky", "waiting", |pod| condition(pod, "PodResizePending") == Some("True")).await;
     let conditions = pod.status.clone().unwrap().conditions.unwrap();
     let pending = conditions.iter().find(|c| c.type_ == "PodResizePending").unwrap();
     assert_eq!(pending.reason.as_deref(), Some("Deferred"));
-    let message = pending.message.clone().unwrap();
-    assert!(
-        message.starts_with("Node didn't have enough resource: cpu, requested: 1000000, used: 0, capacity: "),
-        "{message}"
-    );
+    let wanted = format!("Node didn't have enough resource: cpu, requested: 500, used: {}, capacity: {cpu}", cpu - 100);
+    assert_eq!(pending.message.as_deref(), Some(wanted.as_str()));
     rig.event("picky", "ResizeDeferred: Pod resize OutOfcpu: ").await;
-    resize(&rig, "picky", json!({"requests": {"cpu": "20m", "memory": "32Mi"}})).await;
+    rig.delete("neighbour").await;
     rig.until("picky", "content", |pod| {
         let given = main_of(pod).and_then(|status| status.allocated_resources?.get("cpu").cloned());
-        condition(pod, "PodResizePending").is_none() && given.is_some_and(|cpu| cpu.0 == "20m")
+        condition(pod, "PodResizePending").is_none() && given.is_some_and(|cpu| cpu.0 == "500m")
     })
     .await;
     rig.stop().await;
