@@ -327,6 +327,8 @@ pub struct ApiError {
     pub code: u16,
     /// The machine-readable reason; `None` for codes that have none.
     pub reason: Option<Reason>,
+    /// A reason of somebody's own, such as a webhook's, where it is none of the known ones.
+    pub own_reason: Option<Box<str>>,
     /// For people and, alas, for scripts: upstream's to the letter.
     pub message: String,
     /// About what.
@@ -338,7 +340,14 @@ pub struct ApiError {
 impl ApiError {
     /// An error of this reason without details.
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
-        Self { code: reason.code(), reason: Some(reason), message: message.into(), details: None, next: None }
+        Self {
+            code: reason.code(),
+            reason: Some(reason),
+            own_reason: None,
+            message: message.into(),
+            details: None,
+            next: None,
+        }
     }
 
     fn about(mut self, resource: &GroupResource, name: &str) -> Self {
@@ -477,6 +486,8 @@ impl ApiError {
         }
         if let Some(reason) = self.reason {
             status["reason"] = json!(reason.to_string());
+        } else if let Some(reason) = &self.own_reason {
+            status["reason"] = json!(reason);
         }
         if let Some(details) = &self.details {
             let mut shown = serde_json::Map::new();
@@ -522,7 +533,9 @@ impl ApiError {
             })
         });
         let next = status["metadata"]["continue"].as_str().map(str::to_owned);
-        Self { code, reason: Reason::parse(&text("reason")), message: text("message"), details, next }
+        let (reason, said) = (Reason::parse(&text("reason")), text("reason"));
+        let own_reason = (reason.is_none() && !said.is_empty()).then(|| said.into_boxed_str());
+        Self { code, reason, own_reason, message: text("message"), details, next }
     }
 }
 

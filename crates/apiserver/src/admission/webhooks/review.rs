@@ -229,6 +229,9 @@ mod tests {
             (error.code, error.message.as_str()),
             (403, "admission webhook \"h\" denied the request: Forbidden")
         );
+        // A reason of its own is told as it is.
+        let error = denial("h", &json!({"reason": "too-late", "message": "no"}));
+        assert_eq!((error.to_value()["reason"].as_str(), error.code), (Some("too-late"), 400));
         assert_eq!(denial("h", &Value::Null).message, "admission webhook \"h\" denied the request without explanation");
         assert_eq!(failure("h", "x").message, "Internal error occurred: failed calling webhook \"h\": x");
     }
