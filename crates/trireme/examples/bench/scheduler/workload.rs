@@ -92,7 +92,7 @@ fn pod(number: usize, cpu: &str, labels: Value, more: Value) -> Value {
         "spec": {
             "terminationGracePeriodSeconds": 0,
             "containers": [{
-                "name": "pause", "image": "registry.k8s.io/pause:3.10",
+                "name": "pause", "image": "pause:3.10",
                 "ports": [{ "containerPort": 80 }],
                 "resources": { "requests": { "cpu": cpu, "memory": "500Mi" } },
             }],
