@@ -533,7 +533,8 @@ impl ApiError {
             })
         });
         let next = status["metadata"]["continue"].as_str().map(str::to_owned);
-        let (reason, said) = (Reason::parse(&text("reason")), text("reason"));
+        let said = text("reason");
+        let reason = Reason::parse(&said);
         let own_reason = (reason.is_none() && !said.is_empty()).then(|| said.into_boxed_str());
         Self { code, reason, own_reason, message: text("message"), details, next }
     }

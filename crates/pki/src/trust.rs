@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
-use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::ring;
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use rustls_pki_types::pem::PemObject as _;
@@ -28,18 +28,16 @@ pub fn trusting(authorities: &str) -> Result<Arc<dyn ServerCertVerifier>, Error>
     if roots.is_empty() {
         return Err(Error::NotPem("certificate"));
     }
-    let provider = Arc::new(ring::default_provider());
-    let chains = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+    let chains = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::new(ring::default_provider()))
         .build()
         .map_err(|error| Error::Tls(error.to_string()))?;
-    Ok(Arc::new(Trust { chains, themselves, provider }))
+    Ok(Arc::new(Trust { chains, themselves }))
 }
 
 #[derive(Debug)]
 struct Trust {
     chains: Arc<WebPkiServerVerifier>,
     themselves: Vec<CertificateDer<'static>>,
-    provider: Arc<CryptoProvider>,
 }
 
 impl ServerCertVerifier for Trust {
@@ -84,7 +82,7 @@ impl ServerCertVerifier for Trust {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
+        self.chains.verify_tls12_signature(message, certificate, signed)
     }
 
     fn verify_tls13_signature(
@@ -93,11 +91,11 @@ impl ServerCertVerifier for Trust {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
+        self.chains.verify_tls13_signature(message, certificate, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
+        self.chains.supported_verify_schemes()
     }
 }
 

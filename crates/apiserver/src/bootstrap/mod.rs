@@ -77,7 +77,7 @@ async fn ensure(api: &Api, mut wanted: Wanted) -> Result<(), ApiError> {
     let text = |path: &str| value::text(&wanted.object, path).to_owned();
     let key = resource.key(&text("metadata.namespace"), &text("metadata.name"));
     if resource.cache.get(&key).is_none() {
-        value::set(&mut wanted.object, "metadata.uid", uuid::Uuid::new_v4().to_string());
+        value::set(&mut wanted.object, "metadata.uid", crate::gates::new_uuid().to_string());
         value::set(&mut wanted.object, "metadata.creationTimestamp", api.now());
         resource.strategy.default(&mut wanted.object);
         if api.insert(resource, &key, &wanted.object, false).await?.is_some() {

@@ -213,7 +213,7 @@ impl Kms {
             return Ok(());
         }
         let secret = random::<SEED>()?.to_vec();
-        let request = EncryptRequest { plaintext: secret.clone(), uid: uuid::Uuid::new_v4().to_string() };
+        let request = EncryptRequest { plaintext: secret.clone(), uid: crate::gates::new_uuid().to_string() };
         let sealed: Result<EncryptResponse, String> = self.call("/v2.KeyManagementService/Encrypt", request).await;
         let sealed = sealed.map_err(|why| Error::Kms(format!("failed to encrypt DEK, error: {why}")))?;
         if sealed.key_id != status.key_id {
@@ -259,7 +259,7 @@ impl Kms {
             None => {
                 let request = DecryptRequest {
                     ciphertext: object.encrypted_dek_source.clone(),
-                    uid: uuid::Uuid::new_v4().to_string(),
+                    uid: crate::gates::new_uuid().to_string(),
                     key_id: object.key_id.clone(),
                     annotations: object.annotations.clone(),
                 };

@@ -131,10 +131,6 @@ pub async fn run(options: Options) -> Result<(), Error> {
         kubeconfig_file(&data_dir).display()
     );
 
-    let node_addresses = match options.agent.node_ip.as_slice() {
-        [] => vec![address::of_node(advertise)],
-        given => given.to_vec(),
-    };
     let mut components = Components::default();
     let identities = Identities::InProcess(server.handler());
     start_parts(&mut components, &options, &identities, &keys);
@@ -145,6 +141,10 @@ pub async fn run(options: Options) -> Result<(), Error> {
     let joined_at = format!("https://{}", SocketAddr::new(advertise, server.address.port()));
     start_addons(&mut components, &data_dir, joined_at, cluster.clone(), &identities, &keys)?;
     if !options.disable_agent {
+        let node_addresses = match options.agent.node_ip.as_slice() {
+            [] => vec![address::of_node(advertise)],
+            given => given.to_vec(),
+        };
         start_agent(&mut components, &options, node_addresses, cluster, &identities, &keys);
     }
     let name = signals.next().await;

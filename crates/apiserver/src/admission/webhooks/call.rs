@@ -69,7 +69,7 @@ impl Hook {
             let why = "could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)";
             Stop::Unasked(why.to_owned())
         })?;
-        let uid = uuid::Uuid::new_v4().to_string();
+        let uid = crate::gates::new_uuid().to_string();
         let mut request = subject.describe(version);
         request["uid"] = Value::String(uid.clone());
         request["object"] = subject.new.map(|object| subject.show(object, version)).unwrap_or_default();

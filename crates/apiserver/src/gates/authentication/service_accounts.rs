@@ -153,7 +153,7 @@ impl ServiceAccounts {
         }
         let payload = json!({
             "iss": self.issuer(), "aud": claims.audiences, "iat": now, "nbf": now, "exp": now + claims.seconds,
-            "jti": uuid::Uuid::new_v4().to_string(), "kubernetes.io": private,
+            "jti": crate::gates::new_uuid().to_string(), "kubernetes.io": private,
             "sub": user_name(namespace, value::text(claims.account, "metadata.name")),
         });
         let header = json!({"alg": self.key.jws_algorithm(), "kid": self.key.public().key_id()});

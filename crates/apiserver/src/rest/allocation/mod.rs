@@ -24,6 +24,7 @@ use families::Family;
 
 use super::{Api, Call};
 use crate::cache::Filter;
+use crate::gates::new_uuid;
 use crate::registry::Resource;
 use crate::registry::kinds::service;
 
@@ -192,8 +193,15 @@ impl Allocator {
                 value::text(condition, "type") == "Ready" && value::text(condition, "status") != "True"
             });
             let leaving = value::at(&object, "metadata.deletionTimestamp").is_some();
-            let cidrs = value::list(&object, "spec.cidrs").iter().filter_map(Value::as_str).filter_map(Cidr::parse);
-            ranges.extend(cidrs.filter(|_| !unready && !leaving));
+            if unready || leaving {
+                continue;
+            }
+            for range in value::list(&object, "spec.cidrs").iter().filter_map(Value::as_str).filter_map(Cidr::parse) {
+                // The server's own are in its ServiceCIDR too, and a full range is walked once.
+                if !ranges.contains(&range) {
+                    ranges.push(range);
+                }
+            }
         }
         ranges
     }
@@ -214,7 +222,7 @@ impl Allocator {
         let object = json!({
             "apiVersion": "networking.k8s.io/v1", "kind": "IPAddress",
             "metadata": {
-                "name": name, "uid": uuid::Uuid::new_v4().to_string(), "creationTimestamp": api.now(),
+                "name": name, "uid": new_uuid().to_string(), "creationTimestamp": api.now(),
                 "labels": {
                     "ipaddress.kubernetes.io/ip-family": Family::of(address).as_str(),
                     "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",

@@ -68,7 +68,10 @@ impl Allocator {
                 let wish = if wish == 0 && known.is_none() { later().map_or(0, |(_, wish)| *wish) } else { wish };
                 let port = match (wish, known) {
                     (0, Some(port)) => port,
-                    (0, None) => self.take_any_port(api, reservation).await?,
+                    (0, None) => {
+                        let full = || ApiError::internal("failed to allocate a nodePort: range is full");
+                        self.take_any_port(api, reservation).await?.ok_or_else(full)?
+                    }
                     (wish, known) => {
                         let wished = u16::try_from(wish).ok();
                         let is_ours = wished.is_some_and(|port| {
@@ -93,9 +96,8 @@ impl Allocator {
         if checks_health(new) && !old.is_some_and(checks_health) {
             match value::int(new, "spec.healthCheckNodePort").unwrap_or(0) {
                 0 => {
-                    let port = self.take_any_port(api, reservation).await.map_err(|_| {
-                        ApiError::internal("failed to allocate a HealthCheck NodePort 0: range is full")
-                    })?;
+                    let full = || ApiError::internal("failed to allocate a HealthCheck NodePort 0: range is full");
+                    let port = self.take_any_port(api, reservation).await?.ok_or_else(full)?;
                     value::set(new, "spec.healthCheckNodePort", port);
                 }
                 wish => self.take_port(api, wish, reservation).await?.map_err(|why| {
@@ -133,7 +135,8 @@ impl Allocator {
         Ok(Ok(()))
     }
 
-    async fn take_any_port(&self, api: &Api, reservation: &mut Reservation) -> Result<u16, ApiError> {
+    /// Takes a free port; `None` if there is none.
+    async fn take_any_port(&self, api: &Api, reservation: &mut Reservation) -> Result<Option<u16>, ApiError> {
         let mut chosen = reservation.ports.iter().max().copied().unwrap_or(IMAGINED).checked_add(1);
         if !reservation.dry_run {
             self.change_bits(api, |bits, size| {
@@ -145,9 +148,8 @@ impl Allocator {
             })
             .await?;
         }
-        let port = chosen.ok_or_else(|| ApiError::internal("failed to allocate a nodePort: range is full"))?;
-        reservation.ports.push(port);
-        Ok(port)
+        reservation.ports.extend(chosen);
+        Ok(chosen)
     }
 
     pub(super) async fn give_back_ports(&self, api: &Api, ports: &[u16]) {
