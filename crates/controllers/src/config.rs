@@ -1,12 +1,12 @@
 //! What a set of controllers needs to know about its cluster.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use client::Client;
 use informer::Clock;
+use ipnet::IpNet;
 
 use crate::localpath::Directories;
 
@@ -70,38 +70,13 @@ impl fmt::Debug for Config {
     }
 }
 
-/// A range of addresses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cidr {
-    /// Its first address.
-    pub address: IpAddr,
-    /// How many leading bits are the range's.
-    pub bits: u8,
-}
-
-impl Cidr {
-    /// Reads `10.244.0.0/16`.
-    pub fn parse(text: &str) -> Option<Self> {
-        let (address, bits) = text.split_once('/')?;
-        let (address, bits): (IpAddr, u8) = (address.parse().ok()?, bits.parse().ok()?);
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        (bits <= most).then_some(Self { address, bits })
-    }
-}
-
-impl fmt::Display for Cidr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.bits)
-    }
-}
-
 /// The addresses of pods and services.
 #[derive(Debug, Clone)]
 pub struct Network {
     /// Ranges of pod addresses, at most one per family. Empty: nodes get no ranges from here.
-    pub cluster_cidrs: Vec<Cidr>,
+    pub cluster_cidrs: Vec<IpNet>,
     /// Ranges of service addresses.
-    pub service_cidrs: Vec<Cidr>,
+    pub service_cidrs: Vec<IpNet>,
     /// The size of a node's IPv4 range.
     pub node_bits_v4: u8,
     /// The size of a node's IPv6 range.

@@ -50,7 +50,7 @@ mod volumebinder;
 mod volumeexpand;
 mod volumeprotection;
 
-pub use config::{CertificateRequest, Cidr, Config, Network, Signer, TokenSigner};
+pub use config::{CertificateRequest, Config, Network, Signer, TokenSigner};
 pub use error::Error;
 pub use localpath::{Directories, default_storage_class};
 pub use registry::{enabled_names, is_well, run};

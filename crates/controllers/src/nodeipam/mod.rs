@@ -10,13 +10,13 @@ use std::sync::Arc;
 
 use client::{Client, Patch};
 use informer::{Action, EventType, Informer, Key, Reconciler, Recorder};
+use ipnet::IpNet;
 use k8s_openapi::api::core::v1::{Node, ObjectReference};
 use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::Error;
 use crate::common::meta::MetaExt;
-use crate::config::Cidr;
 use crate::context::Context;
 use crate::metrics;
 use plan::Ledger;
@@ -27,7 +27,7 @@ pub(crate) async fn start(context: Context) {
     if network.cluster_cidrs.is_empty() {
         return;
     }
-    let bits = |cidr: &Cidr| if cidr.address.is_ipv4() { network.node_bits_v4 } else { network.node_bits_v6 };
+    let bits = |cidr: &IpNet| if cidr.addr().is_ipv4() { network.node_bits_v4 } else { network.node_bits_v6 };
     let ranges = network.cluster_cidrs.iter().map(|cidr| (*cidr, bits(cidr)));
     let controller = NodeIpam {
         client: context.client.clone(),
@@ -118,10 +118,10 @@ impl NodeIpam {
     }
 }
 
-fn cidrs(node: &Node) -> Vec<Cidr> {
+fn cidrs(node: &Node) -> Vec<IpNet> {
     let Some(spec) = &node.spec else { return Vec::new() };
     // The single range is the first of the list, where there is one.
     let single = spec.pod_cidr.iter().filter(|_| spec.pod_cidrs.is_none());
     let all = spec.pod_cidrs.iter().flatten().chain(single);
-    all.filter_map(|text| Cidr::parse(text)).collect()
+    all.filter_map(|text| text.parse().ok()).collect()
 }

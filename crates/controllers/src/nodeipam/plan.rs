@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::config::Cidr;
+use ipnet::IpNet;
 
 /// No range is cut into more slots than this.
 const MOST: u128 = 1 << 16;
@@ -13,7 +13,7 @@ const MOST: u128 = 1 << 16;
 /// One range of the cluster.
 #[derive(Debug)]
 struct Range {
-    cluster: Cidr,
+    cluster: IpNet,
     /// The size of a node's range.
     bits: u8,
     /// How many ranges lie over each slot.
@@ -24,31 +24,26 @@ struct Range {
 }
 
 impl Range {
-    fn new(cluster: Cidr, bits: u8) -> Self {
-        let bits = bits.max(cluster.bits);
-        let count = 1_u128.checked_shl(u32::from(bits - cluster.bits)).unwrap_or(MOST).min(MOST);
+    fn new(cluster: IpNet, bits: u8) -> Self {
+        let bits = bits.max(cluster.prefix_len());
+        let count = 1_u128.checked_shl(u32::from(bits - cluster.prefix_len())).unwrap_or(MOST).min(MOST);
         let slots = usize::try_from(count).expect("at most 65,536");
         Self { cluster, bits, users: vec![0; slots], first: 0, taken: 0 }
     }
 
     fn start(&self) -> u128 {
-        number(self.cluster.address) & !mask(width(self.cluster.address) - self.cluster.bits)
+        number(self.cluster.network())
     }
 
     fn step(&self) -> u128 {
-        1_u128 << (width(self.cluster.address) - self.bits).min(127)
+        1_u128 << (self.cluster.max_prefix_len() - self.bits).min(127)
     }
 
     /// The slots that a range lies over.
-    fn slots(&self, cidr: Cidr) -> std::ops::Range<usize> {
-        if cidr.address.is_ipv4() != self.cluster.address.is_ipv4() {
-            return 0..0;
-        }
-        let width = width(cidr.address);
-        let host = mask(width - cidr.bits.min(width));
-        let (from, to) = (number(cidr.address) & !host, number(cidr.address) | host);
+    fn slots(&self, cidr: IpNet) -> std::ops::Range<usize> {
+        let (from, to) = (number(cidr.network()), number(cidr.broadcast()));
         let (start, step) = (self.start(), self.step());
-        if to < start {
+        if cidr.max_prefix_len() != self.cluster.max_prefix_len() || to < start {
             return 0..0;
         }
         let slot = |at: u128| usize::try_from(at.saturating_sub(start) / step).unwrap_or(usize::MAX);
@@ -56,14 +51,14 @@ impl Range {
         slot(from).min(end)..end
     }
 
-    fn take(&mut self, cidr: Cidr) {
+    fn take(&mut self, cidr: IpNet) {
         for slot in self.slots(cidr) {
             self.taken += usize::from(self.users[slot] == 0);
             self.users[slot] += 1;
         }
     }
 
-    fn release(&mut self, cidr: Cidr) {
+    fn release(&mut self, cidr: IpNet) {
         let slots = self.slots(cidr);
         if !slots.is_empty() {
             self.first = self.first.min(slots.start);
@@ -75,18 +70,18 @@ impl Range {
     }
 
     /// The first range that nobody has.
-    fn free(&mut self) -> Option<Cidr> {
+    fn free(&mut self) -> Option<IpNet> {
         let free = self.users[self.first..].iter().position(|users| *users == 0);
         self.first = free.map_or(self.users.len(), |free| self.first + free);
         let at = self.start() + self.step() * (self.first as u128);
-        free.map(|_| Cidr { address: address(at, self.cluster.address), bits: self.bits })
+        free.and_then(|_| IpNet::new(address(at, self.cluster.addr()), self.bits).ok())
     }
 }
 
 /// How full a range of the cluster is.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Usage {
-    pub(super) cluster: Cidr,
+    pub(super) cluster: IpNet,
     pub(super) taken: usize,
     pub(super) most: usize,
 }
@@ -95,26 +90,26 @@ pub(super) struct Usage {
 #[derive(Debug)]
 pub(super) struct Ledger {
     ranges: Vec<Range>,
-    nodes: HashMap<String, Vec<Cidr>>,
+    nodes: HashMap<String, Vec<IpNet>>,
 }
 
 impl Ledger {
     /// The cluster's ranges, each with the size of a node's part of it, and ranges that are no node's to have.
-    pub(super) fn new(cluster: impl IntoIterator<Item = (Cidr, u8)>, reserved: &[Cidr]) -> Self {
+    pub(super) fn new(cluster: impl IntoIterator<Item = (IpNet, u8)>, reserved: &[IpNet]) -> Self {
         let ranges = cluster.into_iter().map(|(cluster, bits)| Range::new(cluster, bits)).collect();
         let mut ledger = Self { ranges, nodes: HashMap::new() };
         ledger.each(reserved, Range::take);
         ledger
     }
 
-    fn each(&mut self, cidrs: &[Cidr], change: impl Fn(&mut Range, Cidr)) {
+    fn each(&mut self, cidrs: &[IpNet], change: impl Fn(&mut Range, IpNet)) {
         for range in &mut self.ranges {
             cidrs.iter().for_each(|cidr| change(range, *cidr));
         }
     }
 
     /// A node has these. Answers whether that was not known.
-    pub(super) fn note(&mut self, node: &str, cidrs: Vec<Cidr>) -> bool {
+    pub(super) fn note(&mut self, node: &str, cidrs: Vec<IpNet>) -> bool {
         if self.nodes.get(node) == Some(&cidrs) {
             return false;
         }
@@ -133,11 +128,11 @@ impl Ledger {
     }
 
     /// What a node is to have, one of each of the cluster's ranges: the same until it is gone, however often it is asked. `None` if there is none left.
-    pub(super) fn give(&mut self, node: &str) -> Option<Vec<Cidr>> {
+    pub(super) fn give(&mut self, node: &str) -> Option<Vec<IpNet>> {
         if let Some(given) = self.nodes.get(node) {
             return Some(given.clone());
         }
-        let given: Vec<Cidr> = self.ranges.iter_mut().map(Range::free).collect::<Option<_>>()?;
+        let given: Vec<IpNet> = self.ranges.iter_mut().map(Range::free).collect::<Option<_>>()?;
         self.note(node, given.clone());
         Some(given)
     }
@@ -146,15 +141,6 @@ impl Ledger {
     pub(super) fn usage(&self) -> impl Iterator<Item = Usage> {
         self.ranges.iter().map(|range| Usage { cluster: range.cluster, taken: range.taken, most: range.users.len() })
     }
-}
-
-fn width(address: IpAddr) -> u8 {
-    if address.is_ipv4() { 32 } else { 128 }
-}
-
-/// So many low bits set.
-fn mask(bits: u8) -> u128 {
-    1_u128.checked_shl(u32::from(bits)).map_or(u128::MAX, |bit| bit - 1)
 }
 
 fn number(address: IpAddr) -> u128 {

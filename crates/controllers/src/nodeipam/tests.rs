@@ -1,10 +1,10 @@
 //! Ranges: given in order, never twice, never over others.
 
 use super::plan::{Ledger, Usage};
-use crate::config::Cidr;
+use ipnet::IpNet;
 
-fn cidr(text: &str) -> Cidr {
-    Cidr::parse(text).expect("a range")
+fn cidr(text: &str) -> IpNet {
+    text.parse().expect("a range")
 }
 
 #[track_caller]
@@ -21,7 +21,7 @@ fn check(cluster: &str, bits: u8, used: &[&str], expected: Option<&str>) {
 fn a_node_keeps_what_it_was_given_until_it_is_gone() {
     let both = [(cidr("10.244.0.0/16"), 24), (cidr("fd00:10:244::/56"), 64)];
     let mut ledger = Ledger::new(both, &[cidr("10.244.0.0/24")]);
-    let text = |given: Option<Vec<Cidr>>| given.map(|given| given.iter().map(Cidr::to_string).collect::<Vec<_>>());
+    let text = |given: Option<Vec<IpNet>>| given.map(|given| given.iter().map(IpNet::to_string).collect::<Vec<_>>());
     let first = Some(vec!["10.244.1.0/24".to_owned(), "fd00:10:244::/64".to_owned()]);
     assert_eq!(text(ledger.give("a")), first, "the reserved range is nobody's");
     assert_eq!(text(ledger.give("a")), first, "asked again");

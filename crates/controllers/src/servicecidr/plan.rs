@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
+use ipnet::IpNet;
 use k8s_openapi::api::networking::v1::{IPAddress, ServiceCIDR};
 
-use crate::Cidr;
 use crate::common::meta::MetaExt;
 
 const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
@@ -12,41 +12,22 @@ const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
 const ALLOCATOR: &str = "ipallocator.k8s.io";
 
 /// The ranges of one ServiceCIDR: one, or one per family.
-pub(super) struct Ranges(Vec<Cidr>);
-
-/// The address as a number, moved so that the bits of its range are the lowest ones.
-fn prefix(address: IpAddr, bits: u8) -> (bool, u128) {
-    match address {
-        IpAddr::V4(address) => {
-            (true, u128::from(u32::from(address)).checked_shr(32 - u32::from(bits)).unwrap_or_default())
-        }
-        IpAddr::V6(address) => (false, u128::from(address).checked_shr(128 - u32::from(bits)).unwrap_or_default()),
-    }
-}
-
-fn contains(range: &Cidr, address: IpAddr) -> bool {
-    range.address.is_ipv4() == address.is_ipv4() && prefix(range.address, range.bits) == prefix(address, range.bits)
-}
-
-/// Whether a range lies in another, or is the same.
-fn covers(outer: &Cidr, inner: &Cidr) -> bool {
-    outer.bits <= inner.bits && contains(outer, inner.address)
-}
+pub(super) struct Ranges(Vec<IpNet>);
 
 impl Ranges {
     pub(super) fn contain(&self, address: IpAddr) -> bool {
-        self.0.iter().any(|range| contains(range, address))
+        self.0.iter().any(|range| range.contains(&address))
     }
 
     pub(super) fn overlap(&self, other: &Self) -> bool {
-        self.0.iter().any(|one| other.0.iter().any(|two| covers(one, two) || covers(two, one)))
+        self.0.iter().any(|one| other.0.iter().any(|two| one.contains(two) || two.contains(one)))
     }
 }
 
 /// The ranges of a ServiceCIDR.
 pub(super) fn ranges(cidr: &ServiceCIDR) -> Ranges {
     let texts = cidr.spec.iter().filter_map(|spec| spec.cidrs.as_ref()).flatten();
-    Ranges(texts.filter_map(|text| Cidr::parse(text)).collect())
+    Ranges(texts.filter_map(|text| text.parse().ok()).collect())
 }
 
 /// The address of an object that the API server's allocator made.
@@ -56,7 +37,7 @@ pub(super) fn allocated(address: &IPAddress) -> Option<IpAddr> {
 
 /// Whether a range may go: others cover all of it, or hold every address in it that is in use.
 pub(super) fn may_go(own: &Ranges, others: &[Ranges], in_use: impl IntoIterator<Item = IpAddr>) -> bool {
-    let covered = |range: &Cidr| others.iter().any(|other| other.0.iter().any(|outer| covers(outer, range)));
+    let covered = |range: &IpNet| others.iter().any(|other| other.0.iter().any(|outer| outer.contains(range)));
     own.0.iter().all(covered)
         || in_use.into_iter().all(|address| !own.contain(address) || others.iter().any(|other| other.contain(address)))
 }
@@ -66,7 +47,7 @@ mod tests {
     use super::*;
 
     fn of(texts: &[&str]) -> Ranges {
-        Ranges(texts.iter().map(|text| Cidr::parse(text).expect("a range")).collect())
+        Ranges(texts.iter().map(|text| text.parse().expect("a range")).collect())
     }
 
     #[test]

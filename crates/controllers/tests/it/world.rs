@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client::{Client, Kind};
-use controllers::{Cidr, Config};
+use controllers::Config;
 use facts::Resource;
 use informer::Clock;
 use informer::clock::Fake;
@@ -72,7 +72,7 @@ impl World {
         let mut config = Config::new(clients, informers, self.clock.clone());
         config.controllers = self.controllers.split(',').map(str::to_owned).collect();
         config.cluster_ca = Some("certificates".to_owned());
-        config.network.cluster_cidrs = vec![Cidr::parse("10.244.0.0/16").expect("a range")];
+        config.network.cluster_cidrs = vec!["10.244.0.0/16".parse().expect("a range")];
         config.tokens = self.tokens.clone();
         let stop = self.stop.clone();
         tokio::spawn(async move {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use controllers::{Cidr, Config, Directories};
+use controllers::{Config, Directories};
 use informer::clock;
 use ipnet::IpNet;
 use tokio_util::sync::CancellationToken;
@@ -46,16 +46,14 @@ pub async fn run(
     stop: CancellationToken,
 ) -> Result<(), Failure> {
     let clock = clock::Real::shared();
-    let ranges = |ranges: &[IpNet]| ranges.iter().map(cidr).collect::<Vec<_>>();
-    let (cluster_cidrs, service_cidrs) = (ranges(&options.cluster_cidr), ranges(service_ranges));
     let run = async |stop, fence: Option<informer::election::Fence>| {
         let (accounts, own) = (identities.clone(), fence.clone());
         let clients = Arc::new(move |name: &str| fenced(accounts.controller(name), own.clone()));
         let mut config = Config::new(clients, fenced(identities.component(NAME), fence), clock.clone());
         config.controllers = options.controllers;
         config.node_monitor_grace_period = Duration::from_secs(options.node_monitor_grace_period);
-        config.network.cluster_cidrs = cluster_cidrs;
-        config.network.service_cidrs = service_cidrs;
+        config.network.cluster_cidrs = options.cluster_cidr;
+        config.network.service_cidrs = service_ranges.to_vec();
         config.cluster_ca = signing.bundle;
         config.signer = signing.certificates;
         config.tokens = signing.tokens;
@@ -95,10 +93,6 @@ pub fn pages(options: &Options, contested: Option<&Arc<Vitals>>, stop: &Cancella
         resources: None,
         configz: None,
     })
-}
-
-fn cidr(range: &IpNet) -> Cidr {
-    Cidr { address: range.addr(), bits: range.prefix_len() }
 }
 
 /// The disk of the node on this machine.
