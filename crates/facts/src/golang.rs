@@ -1,7 +1,10 @@
-//! The names under which Go knows fields: its decoder says them when a value is of the wrong type, and only then are they read.
+//! The names under which Go knows fields, and the order in which it writes them: its decoder says the names when a value is of the
+//! wrong type, and messages that show an object show it in that order. Only then are they read.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
+
+use crate::types::{Field, Type};
 
 /// What the schema of a field does not say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +19,27 @@ pub struct GoField {
 pub fn go_field(ty: &str, field: &str) -> Option<GoField> {
     static FIELDS: OnceLock<HashMap<&'static str, HashMap<&'static str, GoField>>> = OnceLock::new();
     FIELDS.get_or_init(|| read(include_str!("../golang.txt"))).get(ty)?.get(field).copied()
+}
+
+/// The fields of a type in the order in which Go writes them into JSON.
+pub fn go_order(of: &Type) -> Vec<&Field> {
+    static ORDERS: OnceLock<HashMap<&'static str, Vec<&'static str>>> = OnceLock::new();
+    let orders = ORDERS.get_or_init(|| read_orders(include_str!("../order.txt")));
+    let mut fields: Vec<&Field> = of.fields().iter().collect();
+    match orders.get(&*of.name) {
+        Some(order) => fields.sort_by_key(|field| order.iter().position(|name| *name == field.name)),
+        None => fields.sort_by_key(|field| match (&*field.name, field.proto) {
+            ("kind", None) => (0, 0),
+            ("apiVersion", None) => (1, 0),
+            (_, proto) => (2, proto.map_or(u32::MAX, |proto| proto.number)),
+        }),
+    }
+    fields
+}
+
+fn read_orders(text: &'static str) -> HashMap<&'static str, Vec<&'static str>> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| line.split_once(' ')).map(|(name, fields)| (name, fields.split(',').collect())).collect()
 }
 
 fn read(text: &'static str) -> HashMap<&'static str, HashMap<&'static str, GoField>> {
@@ -48,6 +72,28 @@ mod tests {
                 assert!(ty.def().field(field).is_some(), "{name} has no field {field}");
             }
         }
+    }
+
+    #[test]
+    fn every_order_names_each_field_of_its_type_once() {
+        for (name, mut order) in read_orders(include_str!("../order.txt")) {
+            let ty = crate::type_named(name).unwrap_or_else(|| panic!("no type {name}"));
+            let mut fields: Vec<&str> = ty.def().fields().iter().map(|field| &*field.name).collect();
+            order.sort_unstable();
+            fields.sort_unstable();
+            assert_eq!(order, fields, "{name}");
+        }
+    }
+
+    #[test]
+    fn fields_come_in_the_order_of_the_struct() {
+        let names = |name: &str| -> Vec<&'static str> {
+            let ty = crate::type_named(name).expect("a type").def();
+            go_order(ty).into_iter().map(|field| &*field.name).collect()
+        };
+        assert_eq!(names("io.k8s.api.core.v1.Pod"), ["kind", "apiVersion", "metadata", "spec", "status"]);
+        let port = names("io.k8s.api.core.v1.ServicePort");
+        assert_eq!(port, ["name", "protocol", "appProtocol", "port", "targetPort", "nodePort"]);
     }
 
     #[test]

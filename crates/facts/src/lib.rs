@@ -18,7 +18,7 @@ mod types;
 
 use std::sync::OnceLock;
 
-pub use golang::{GoField, go_field};
+pub use golang::{GoField, go_field, go_order};
 pub use internal::{InternalField, internal_type};
 pub use resources::{Group, Resource, Stability, Subresource, Verbs, Version, api_version};
 pub use table::Table;

@@ -123,9 +123,11 @@ fn filter(call: &Call<'_>) -> Filter {
 }
 
 /// The kinds whose status cannot be written together with metadata.
-const RESETS_METADATA: &[&str] = &[
+pub(super) const RESETS_METADATA: &[&str] = &[
+    "APIService",
     "CSINode",
     "CompositePodGroup",
+    "CustomResourceDefinition",
     "DeviceTaintRule",
     "Eviction",
     "EvictionRequest",

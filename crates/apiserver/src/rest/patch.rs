@@ -1,15 +1,16 @@
 //! Patch: JSON patch, merge patch, strategic merge patch, and server-side apply.
 
+use bytes::Bytes;
 use facts::Type;
 use http::StatusCode;
-use machinery::patch::{json, merge, strategic};
+use machinery::patch::{echo, go_print, json, merge, strategic};
 use machinery::rest::{Body, Response};
 use machinery::status::{ApiError, FieldError, Reason};
 use machinery::{Value, codec, value};
 
-use super::body::{check_kind, media_type, other_kind, read_bytes};
+use super::body::{check_kind, media_type, other_kind, read_bytes, strictness, unreadable_kind};
 use super::options::{FieldValidation, WriteOptions};
-use super::update::{Part, Produced};
+use super::update::{Part, Produced, nameless};
 use super::{Api, Call, object_response};
 use crate::convert;
 use crate::gates::context;
@@ -19,6 +20,8 @@ pub(super) struct Patch {
     pub(super) form: Form,
     /// The keys that it has twice.
     duplicates: Vec<String>,
+    /// As it was sent, for messages that show it.
+    text: Bytes,
 }
 
 /// The kinds of patches.
@@ -29,82 +32,98 @@ pub(super) enum Form {
     Apply { configuration: Value, force: bool },
 }
 
-const ACCEPTED: &str = "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml, application/apply-patch+cbor";
+const JSON: &str = "application/json-patch+json";
+const MERGE: &str = "application/merge-patch+json";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+const APPLY_YAML: &str = "application/apply-patch+yaml";
+const APPLY_CBOR: &str = "application/apply-patch+cbor";
 
 impl Patch {
     /// Reads the body as what its media type says it is.
     pub(super) async fn read(call: &Call<'_>, body: Body) -> Result<Self, ApiError> {
-        let media = media_type(call.headers).to_owned();
+        let media = media_type(call.headers);
+        let typed = call.served.facts.ty.is_some();
+        let accepted = [JSON, MERGE, STRATEGIC, APPLY_YAML, APPLY_CBOR];
+        let mut accepted = accepted.into_iter().filter(|accepted| typed || *accepted != STRATEGIC);
+        if !accepted.clone().any(|accepted| accepted == media) {
+            let types: Vec<_> = accepted.by_ref().collect();
+            let message = format!(
+                "the body of the request was in an unknown format - accepted media types include: {}",
+                types.join(", ")
+            );
+            return Err(ApiError::new(Reason::UnsupportedMediaType, message));
+        }
         let force = call.query.flag("force");
-        let limits = codec::Limits::default();
-        let (tree, mut duplicates) = match body {
-            Body::Value(tree) => (tree, Vec::new()),
-            body => {
-                let bytes = read_bytes(body).await?;
-                match media.as_str() {
-                    "application/apply-patch+yaml" => {
-                        let decoded = codec::yaml::decode(&bytes, limits)?;
-                        (decoded.value, decoded.duplicates)
-                    }
-                    "application/apply-patch+cbor" => super::body::decode("application/cbor", &bytes)?,
-                    _ => {
-                        let decoded = codec::json::decode(&bytes, limits)?;
-                        (decoded.value, decoded.duplicates)
-                    }
-                }
-            }
-        };
-        if force && !media.starts_with("application/apply-patch") {
+        let applies = matches!(media, APPLY_YAML | APPLY_CBOR);
+        if force && !applies {
             return Err(refused(FieldError::forbidden("force", "may not be specified for non-apply patch")));
         }
-        let form = match media.as_str() {
-            "application/json-patch+json" => {
+        if applies && call.query.get("fieldManager").is_empty() {
+            return Err(refused(FieldError::required("fieldManager", "is required for apply patch")));
+        }
+        let limits = codec::Limits::default();
+        let (tree, mut duplicates, text) = match body {
+            Body::Value(tree) => (tree, Vec::new(), None),
+            body => {
+                let bytes = read_bytes(body).await?;
+                let (tree, duplicates) = match media {
+                    APPLY_YAML => {
+                        let decoded = codec::yaml::decode(&bytes, limits).map_err(|error| {
+                            ApiError::bad_request(format!("error encoding patch: {}", error.message))
+                        })?;
+                        (decoded.value, decoded.duplicates)
+                    }
+                    APPLY_CBOR => super::body::decode("application/cbor", &bytes)?,
+                    _ => {
+                        let decoded = codec::json::decode(&bytes, limits)
+                            .map_err(|_| ApiError::bad_request("invalid JSON patch"))?;
+                        (decoded.value, decoded.duplicates)
+                    }
+                };
+                (tree, duplicates, Some(bytes))
+            }
+        };
+        let text = text.unwrap_or_else(|| Bytes::from(tree.to_string()));
+        let form = match media {
+            JSON => {
                 duplicates.iter_mut().for_each(|duplicate| duplicate.insert_str(0, "json patch "));
                 Form::Json(tree)
             }
-            "application/merge-patch+json" => Form::Merge(tree),
-            "application/strategic-merge-patch+json" if call.served.facts.ty.is_some() => Form::Strategic(tree),
-            "application/apply-patch+yaml" | "application/apply-patch+cbor" => {
-                if call.query.get("fieldManager").is_empty() {
-                    return Err(refused(FieldError::required("fieldManager", "is required for apply patch")));
-                }
-                Form::Apply { configuration: tree, force }
-            }
-            _ => {
-                let message = format!(
-                    "the body of the request was in an unknown format - accepted media types include: {ACCEPTED}"
-                );
-                return Err(ApiError::new(Reason::UnsupportedMediaType, message));
-            }
+            MERGE => Form::Merge(tree),
+            STRATEGIC => Form::Strategic(tree),
+            _ => Form::Apply { configuration: tree, force },
         };
-        Ok(Self { form, duplicates })
+        Ok(Self { form, duplicates, text })
     }
 
-    /// The patched object, of a type with a schema for strategic patches. An apply is merged by a field manager instead.
-    pub(super) fn patched(&self, mut object: Value, of: Option<&Type>) -> Result<Value, ApiError> {
+    /// The patched object, of a type with a schema for strategic patches, and what a strict reader objects to in the patch
+    /// itself. An apply is merged by a field manager instead.
+    pub(super) fn patched(
+        &self,
+        mut object: Value,
+        of: Option<&Type>,
+        validation: FieldValidation,
+    ) -> Result<(Value, Vec<String>), ApiError> {
+        let strict = validation != FieldValidation::Ignore;
+        let mut problems = self.duplicates.clone();
         match &self.form {
-            Form::Json(patch) => json::apply(&mut object, patch).map_err(ApiError::from)?,
-            Form::Merge(patch) => {
-                if !patch.is_object() {
-                    return Err(ApiError::bad_request("error decoding patch: expected an object"));
+            Form::Json(patch) => {
+                if strict {
+                    problems.extend(json::check_strict(patch)?);
                 }
+                json::apply(&mut object, patch)?;
+            }
+            Form::Merge(patch) => {
+                merge::check(patch, strict)?;
                 merge::apply(&mut object, patch.clone());
             }
             Form::Strategic(patch) => {
                 let of = of.expect("only kinds with a schema read strategic merge patches");
-                strategic::apply(&mut object, patch.clone(), of).map_err(ApiError::from)?;
+                strategic::apply(&mut object, patch.clone(), of)?;
             }
             Form::Apply { .. } => unreachable!("an apply is merged by a field manager"),
         }
-        Ok(object)
-    }
-
-    /// What a strict reader objects to in the patch itself, before anything is made of it.
-    pub(super) fn duplicates(&self) -> Vec<String> {
-        match &self.form {
-            Form::Apply { .. } => Vec::new(),
-            _ => self.duplicates.clone(),
-        }
+        Ok((object, problems))
     }
 
     /// An applied configuration is not read into a type, so what is wrong with its text is said on its own.
@@ -145,19 +164,38 @@ impl Patch {
                 Ok(())
             }
             Form::Apply { .. } => check_kind(new, &facts.group, &facts.version, &facts.kind),
-            Form::Json(_) | Form::Merge(_) => match other_kind(new, &facts.group, &facts.version, &facts.kind) {
-                Some(why) => Err(self.unfit(object, of, &why)),
-                None => check_kind(new, &facts.group, &facts.version, &facts.kind),
-            },
+            Form::Json(_) | Form::Merge(_) => {
+                let why = unreadable_kind(new).or_else(|| other_kind(new, &facts.group, &facts.version, &facts.kind));
+                match why {
+                    Some(why) => Err(self.unfit(object, of, &why)),
+                    None => check_kind(new, &facts.group, &facts.version, &facts.kind),
+                }
+            }
         }
+    }
+
+    /// The fields that nobody knows, where a patch took the version away: upstream then reads the object as its internal type,
+    /// whose fields have other names.
+    fn versionless(&self, new: &Value) -> Option<Vec<String>> {
+        let fields = match &self.form {
+            Form::Json(_) | Form::Merge(_) if value::text(new, "apiVersion").is_empty() => new.as_object()?,
+            _ => return None,
+        };
+        if fields.get("apiVersion").is_some_and(|said| !said.is_string() && !said.is_null()) {
+            return None;
+        }
+        let names = fields.keys().filter(|name| !matches!(name.as_str(), "apiVersion" | "kind"));
+        Some(names.map(|name| format!("unknown field {name:?}")).collect())
     }
 
     /// The answer when what the patch makes of an object is none of its kind.
     pub(super) fn unfit(&self, object: impl FnOnce() -> Value, of: Option<&Type>, why: &str) -> ApiError {
+        let sent = || std::str::from_utf8(&self.text).ok();
         let text = match &self.form {
-            Form::Strategic(patch) => go_map(patch),
+            Form::Strategic(patch) => go_print(patch),
             Form::Apply { configuration, .. } => return ApiError::bad_request(unconvertible(configuration, why)),
-            _ => self.patched(object(), of).map(|patched| patched.to_string()).unwrap_or_default(),
+            Form::Json(_) => sent().and_then(|sent| echo::json(&object(), of, sent)).unwrap_or_default(),
+            Form::Merge(_) => sent().and_then(|sent| echo::merge(&object(), of, sent)).unwrap_or_default(),
         };
         ApiError::invalid("", "", "", &[FieldError::invalid("patch", text, why)])
     }
@@ -175,22 +213,6 @@ fn unconvertible(configuration: &Value, why: &str) -> String {
     format!(
         "failed to convert new object ({namespace}/{name}; {kind}) to proper version: unable to convert unstructured object to {kind}: {why}"
     )
-}
-
-/// A tree as Go prints one: that is how upstream shows a strategic patch.
-fn go_map(tree: &Value) -> String {
-    match tree {
-        Value::Null => "<nil>".to_owned(),
-        Value::String(text) => text.clone(),
-        Value::Array(items) => format!("[{}]", items.iter().map(go_map).collect::<Vec<_>>().join(" ")),
-        Value::Object(fields) => {
-            let mut fields: Vec<_> = fields.iter().collect();
-            fields.sort_by_key(|(key, _)| *key);
-            let fields: Vec<_> = fields.into_iter().map(|(key, value)| format!("{key}:{}", go_map(value))).collect();
-            format!("map[{}]", fields.join(" "))
-        }
-        other => other.to_string(),
-    }
 }
 
 /// Whether a request is a server-side apply.
@@ -249,30 +271,21 @@ impl Api {
     ) -> Result<(Value, bool), ApiError> {
         let (facts, of) = (call.served.facts, call.served.facts.ty.map(|ty| ty.def()));
         let applied = matches!(patch.form, Form::Apply { .. });
-        let mut new = match &patch.form {
+        let (mut new, problems) = match &patch.form {
             Form::Apply { configuration, force } => {
                 let applied = self.apply(call, Some(&versioned()), configuration, options, *force)?;
                 patch.check_configuration(options)?;
-                applied.object
+                (applied.object, Vec::new())
             }
-            _ => patch.patched(versioned(), of)?,
+            _ => patch.patched(versioned(), of, options.field_validation)?,
         };
+        if let Some(unknown) = patch.versionless(&new) {
+            let problems = problems.into_iter().chain(unknown).collect();
+            strictness(problems, options).map_err(|why| patch.unfit(&versioned, of, &why))?;
+            return Err(nameless(call));
+        }
         patch.check_kind(&mut new, facts, of, &versioned)?;
-        let new =
-            self.stored_form(call, new, patch.duplicates(), options).map_err(|why| patch.unfit(versioned, of, &why))?;
+        let new = self.stored_form(call, new, problems, options).map_err(|why| patch.unfit(versioned, of, &why))?;
         Ok((new, applied))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn a_strategic_patch_is_shown_as_go_shows_a_map() {
-        let patch = json!({"spec": {"b": [1, "x"], "a": null}, "flag": true});
-        assert_eq!(go_map(&patch), "map[flag:true spec:map[a:<nil> b:[1 x]]]");
     }
 }

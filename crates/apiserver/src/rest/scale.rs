@@ -80,7 +80,7 @@ impl Api {
                     let merged = keeper.apply(&live, configuration, &options.field_manager, *force, &self.now())?;
                     (merged.object, Vec::new())
                 }
-                _ => (patch.patched(live.clone(), Some(of))?, patch.duplicates()),
+                _ => patch.patched(live.clone(), Some(of), options.field_validation)?,
             },
         };
         check_kind(&mut scale, "autoscaling", "v1", "Scale")?;

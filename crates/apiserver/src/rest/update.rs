@@ -9,6 +9,7 @@ use machinery::rest::{Body, Response};
 use machinery::status::{ApiError, FieldError};
 use machinery::{Value, value};
 
+use super::managed::RESETS_METADATA;
 use super::options::WriteOptions;
 use super::storage::{Change, Changed, Swapped};
 use super::{Api, Call, object_response};
@@ -123,8 +124,7 @@ impl Api {
     pub(super) fn check_name(&self, call: &Call<'_>, object: &Value) -> Result<(), ApiError> {
         let (name, asked) = (value::text(object, "metadata.name"), &call.info.name);
         if name.is_empty() {
-            let why = "was undeterminable: name must be provided";
-            return Err(ApiError::bad_request(format!("the name of the object ({asked} based on URL) {why}")));
+            return Err(nameless(call));
         }
         if name != asked {
             let why = "does not match the name on the URL";
@@ -187,6 +187,11 @@ impl Api {
             }
             Part::Status => {
                 keep(new, old, "spec");
+                if RESETS_METADATA.contains(&&*call.resource.storage.kind) {
+                    for key in ["labels", "annotations", "finalizers", "ownerReferences", "deletionTimestamp"] {
+                        keep(new, old, &format!("metadata.{key}"));
+                    }
+                }
                 strategy.prepare_for_status_update(new, old);
             }
             Part::Direct => {}
@@ -207,6 +212,13 @@ impl Api {
         warnings.into_iter().for_each(context::warn);
         Ok(())
     }
+}
+
+/// The answer to an object without a name.
+pub(super) fn nameless(call: &Call<'_>) -> ApiError {
+    let asked = &call.info.name;
+    let message = format!("the name of the object ({asked} based on URL) was undeterminable: name must be provided");
+    ApiError::bad_request(message)
 }
 
 /// The new object has what the old one had at `path`, whatever the client said.

@@ -212,7 +212,7 @@ fn find<'d, 'p>(doc: &'d mut Value, path: &'p str) -> Option<(&'d mut Value, Cow
     (at.is_object() || at.is_array()).then(|| (at, unescape(key)))
 }
 
-fn unescape(key: &str) -> Cow<'_, str> {
+pub(super) fn unescape(key: &str) -> Cow<'_, str> {
     if key.contains('~') { key.replace("~1", "/").replace("~0", "~").into() } else { key.into() }
 }
 

@@ -4,15 +4,18 @@ use serde_json::Value;
 
 use super::{PatchError, json_type};
 
-/// Refuses a patch that is no object: upstream takes no other.
-pub fn check(patch: &Value) -> Result<(), PatchError> {
+/// Refuses a patch that is no object, as a strict reader does. A lenient one lets a list take the place of the document, which then is
+/// no object any more.
+pub fn check(patch: &Value, strict: bool) -> Result<(), PatchError> {
     match patch {
         Value::Object(_) => Ok(()),
+        Value::Array(_) if !strict => Ok(()),
         Value::Null => Err(PatchError::Malformed("Invalid JSON Patch".to_owned())),
-        other => Err(PatchError::Malformed(format!(
+        other if strict => Err(PatchError::Malformed(format!(
             "error decoding patch: json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
             json_type(other)
         ))),
+        _ => Err(PatchError::Malformed("Invalid JSON Patch".to_owned())),
     }
 }
 
@@ -86,10 +89,12 @@ mod tests {
 
     #[test]
     fn only_objects_are_patches() {
-        assert!(check(&json!({})).is_ok());
-        assert_eq!(check(&json!(null)).expect_err("null").to_string(), "Invalid JSON Patch");
+        let refused = |patch: Value, strict| check(&patch, strict).expect_err("refused").to_string();
+        assert!(check(&json!({}), true).is_ok() && check(&json!([]), false).is_ok());
+        assert_eq!(refused(json!(null), true), "Invalid JSON Patch");
+        assert_eq!(refused(json!(5), false), "Invalid JSON Patch");
         assert_eq!(
-            check(&json!([])).expect_err("a list").to_string(),
+            refused(json!([]), true),
             "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}"
         );
     }

@@ -2,6 +2,7 @@
 //!
 //! A patch that fails leaves its document half changed; callers work on a copy and drop it.
 
+pub mod echo;
 pub mod json;
 pub mod merge;
 pub mod strategic;
@@ -65,7 +66,7 @@ fn depth(value: &Value) -> usize {
 }
 
 /// A value as Go's `%v` prints it, which upstream's messages show.
-pub(crate) fn go_print(value: &Value) -> String {
+pub fn go_print(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
         Value::String(text) => text.clone(),
@@ -76,7 +77,21 @@ pub(crate) fn go_print(value: &Value) -> String {
             let fields: Vec<String> = fields.iter().map(|(key, value)| format!("{key}:{}", go_print(value))).collect();
             format!("map[{}]", fields.join(" "))
         }
+        Value::Number(number) if number.is_f64() => go_float(number.as_f64().unwrap_or_default()),
         other => other.to_string(),
+    }
+}
+
+/// A float as Go's `%v` prints it: with an exponent, of two digits at least, only where it is very small or very big.
+fn go_float(float: f64) -> String {
+    let text = format!("{float:e}");
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    match exponent.parse::<i32>().unwrap_or_default() {
+        exponent @ (..-4 | 21..) => {
+            let sign = if exponent < 0 { '-' } else { '+' };
+            format!("{digits}e{sign}{:02}", exponent.abs())
+        }
+        _ => float.to_string(),
     }
 }
 
@@ -102,5 +117,19 @@ fn json_type(value: &Value) -> &'static str {
         Value::String(_) => "string",
         Value::Array(_) => "array",
         Value::Object(_) => "object",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn values_are_printed_as_go_prints_them() {
+        let tree = json!({"spec": {"b": [1, "x", 1.5, 1e30, 1e-7, 1e20], "a": null}, "flag": true});
+        let printed = "map[flag:true spec:map[a:<nil> b:[1 x 1.5 1e+30 1e-07 100000000000000000000]]]";
+        assert_eq!(go_print(&tree), printed);
     }
 }

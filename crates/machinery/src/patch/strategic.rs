@@ -23,11 +23,15 @@ const RETAIN_KEYS: &str = "$retainKeys";
 
 /// Merges the patch into the document, an object of this type.
 pub fn apply(doc: &mut Value, patch: Value, of: &Type) -> Result<(), PatchError> {
-    let Value::Object(patch) = patch else {
-        return Err(PatchError::Malformed(format!(
-            "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
-            json_type(&patch)
-        )));
+    let patch = match patch {
+        Value::Object(patch) => patch,
+        Value::Null => return Ok(()),
+        other => {
+            let what = json_type(&other);
+            return Err(malformed(format!(
+                "json: cannot unmarshal {what} into Go value of type map[string]interface {{}}"
+            )));
+        }
     };
     merge_object(crate::value::as_object_mut(doc), patch, Shape::Struct(of))
 }
@@ -37,8 +41,8 @@ pub fn apply(doc: &mut Value, patch: Value, of: &Type) -> Result<(), PatchError>
 enum Shape<'a> {
     /// It has the fields of a type.
     Struct(&'a Type),
-    /// It is a map, and all its values have a schema.
-    Map(&'a Schema),
+    /// It is a map. Its values may be set, but upstream looks nothing up in one, so nothing in it merges.
+    Map,
     /// Nothing is known.
     Opaque,
 }
@@ -46,7 +50,7 @@ enum Shape<'a> {
 impl<'a> Shape<'a> {
     fn of(schema: Option<&'a Schema>) -> Self {
         match schema {
-            Some(Schema::Map(map)) => Shape::Map(&map.values),
+            Some(Schema::Map(_)) => Shape::Map,
             Some(schema) => schema.object().map_or(Shape::Opaque, Shape::Struct),
             None => Shape::Opaque,
         }
@@ -56,7 +60,7 @@ impl<'a> Shape<'a> {
     fn lookup(self, key: &str) -> Result<(Option<&'a Schema>, Option<&'a Field>), PatchError> {
         match self {
             Shape::Opaque => Ok((None, None)),
-            Shape::Map(schema) => Ok((Some(schema), None)),
+            Shape::Map => Err(malformed("merging an object in json but data type is not struct, instead is: map")),
             Shape::Struct(of) => match of.field(key) {
                 Some(field) => Ok((Some(&field.schema), Some(field))),
                 None if of.preserve_unknown => Ok((None, None)),
