@@ -1,10 +1,14 @@
 //! Creating and deleting the pods of an owner, with the events that tell of it.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use client::{Client, DeleteOptions, Kind};
-use informer::{EventType, Recorder};
+use informer::{EventType, Expectations, Informer, Recorder};
 use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use super::batch;
 use super::meta::{MetaExt, controller_reference};
 
 /// The longest prefix that still gives valid pod names.
@@ -75,5 +79,59 @@ impl PodControl {
                 Err(error)
             }
         }
+    }
+}
+
+/// The writes of one owner, each expected back through the cache: until they were all seen there, the owner's pods are not counted again.
+pub(crate) struct Expected<'a, O> {
+    pub(crate) owner: &'a O,
+    pub(crate) control: &'a PodControl,
+    pub(crate) expectations: &'a Expectations,
+    pub(crate) pods: &'a Informer<Pod>,
+}
+
+impl<O: Kind> Expected<'_, O> {
+    /// Creates so many pods, few at first and more while that goes well. Answers how many there are now, and what went wrong.
+    pub(crate) async fn create<'p>(
+        &self,
+        count: usize,
+        pod: impl Fn(usize) -> Cow<'p, Pod>,
+    ) -> (usize, Result<(), client::Error>) {
+        let key = &self.owner.metadata().key();
+        self.expectations.expect_creations(key, count);
+        let (created, answer) = batch::slow_start(count, |at| {
+            let pod = pod(at);
+            async move {
+                match self.control.create(self.owner, &pod).await {
+                    Err(error) if namespace_ends(&error) => {
+                        // Every further one would fail too, and none is needed any more.
+                        self.expectations.creation_observed(key);
+                        Ok(())
+                    }
+                    answer => answer.map(drop),
+                }
+            }
+        })
+        .await;
+        for _ in created..count {
+            self.expectations.creation_observed(key);
+        }
+        (created, answer)
+    }
+
+    /// Deletes pods, all at once.
+    pub(crate) async fn delete(&self, pods: &[&Arc<Pod>]) -> Result<(), client::Error> {
+        let key = self.owner.metadata().key();
+        self.expectations.expect_deletions(&key, pods.iter().map(|pod| pod.metadata.uid().to_owned()));
+        batch::all(pods, |pod| async {
+            let deleted = self.control.delete(self.owner, pod).await;
+            // Nothing more will be heard of a pod that stays, or that the cache has lost already.
+            let known = self.pods.get(&pod.metadata.key());
+            if deleted.is_err() || known.is_none_or(|known| known.metadata.uid != pod.metadata.uid) {
+                self.expectations.deletion_observed(&key, pod.metadata.uid());
+            }
+            deleted
+        })
+        .await
     }
 }

@@ -8,6 +8,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,9 +21,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use crate::Error;
 use crate::common::history::{self, Present};
 use crate::common::meta::{MetaExt, controller_key};
-use crate::common::pod_control::{PodControl, namespace_ends};
+use crate::common::pod_control::{Expected, PodControl};
 use crate::common::template_hash::template_hash;
-use crate::common::{batch, claim, pods, selector};
+use crate::common::{claim, pods, selector};
 use crate::context::Context;
 use crate::metrics;
 use plan::Plan;
@@ -159,7 +160,6 @@ impl DaemonSets {
     }
 
     async fn apply(&self, set: &DaemonSet, plan: &Plan, hash: &str) -> Result<(), Error> {
-        let key = set.metadata.key();
         let recorder = &self.control.recorder;
         for pod in &plan.ended {
             let (namespace, name, node) =
@@ -174,33 +174,11 @@ impl DaemonSets {
             }
         }
         let delete: Vec<&Arc<Pod>> = plan.ended.iter().chain(&plan.delete).collect();
-        self.expectations.expect_creations(&key, plan.create.len());
-        self.expectations.expect_deletions(&key, delete.iter().map(|pod| pod.metadata.uid().to_owned()));
-        let (created, answer) = batch::slow_start(plan.create.len(), |at| {
-            let pod = plan::pod_for(set, &plan.create[at], hash);
-            let key = &key;
-            async move {
-                match self.control.create(set, &pod).await {
-                    Err(error) if namespace_ends(&error) => {
-                        self.expectations.creation_observed(key);
-                        Ok(())
-                    }
-                    answer => answer.map(drop),
-                }
-            }
-        })
-        .await;
-        for _ in created..plan.create.len() {
-            self.expectations.creation_observed(&key);
-        }
-        let deleted = batch::all(delete, |pod| async {
-            let answer = self.control.delete(set, pod).await;
-            if answer.is_err() || self.pods.get(&pod.metadata.key()).is_none() {
-                self.expectations.deletion_observed(&key, pod.metadata.uid());
-            }
-            answer
-        })
-        .await;
+        let writes =
+            Expected { owner: set, control: &self.control, expectations: &self.expectations, pods: &self.pods };
+        let create = |at: usize| Cow::Owned(plan::pod_for(set, &plan.create[at], hash));
+        let (_, answer) = writes.create(plan.create.len(), create).await;
+        let deleted = writes.delete(&delete).await;
         Ok(answer.and(deleted)?)
     }
 }

@@ -13,6 +13,7 @@ mod tally;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +26,7 @@ use serde_json::json;
 
 use crate::Error;
 use crate::common::meta::{MetaExt, controller_key};
-use crate::common::pod_control::{PodControl, namespace_ends};
+use crate::common::pod_control::{Expected, PodControl};
 use crate::common::{batch, claim, selector};
 use crate::context::Context;
 use crate::metrics;
@@ -225,35 +226,11 @@ impl Jobs {
     }
 
     async fn apply(&self, job: &Job, plan: &Plan) -> (usize, Result<(), Error>) {
-        let key = job.metadata.key();
-        self.expectations.expect_deletions(&key, plan.delete.iter().map(|pod| pod.metadata.uid().to_owned()));
-        let deleted = batch::all(&plan.delete, |pod| async {
-            let answer = self.control.delete(job, pod).await;
-            if answer.is_err() || self.pods.get(&pod.metadata.key()).is_none() {
-                self.expectations.deletion_observed(&key, pod.metadata.uid());
-            }
-            answer
-        })
-        .await;
-        self.expectations.expect_creations(&key, plan.create.len());
-        let (created, answer) = batch::slow_start(plan.create.len(), |at| {
-            let new = plan.create[at];
-            let pod = pod::new_pod(job, new.index, new.failures);
-            let key = &key;
-            async move {
-                match self.control.create(job, &pod).await {
-                    Err(error) if namespace_ends(&error) => {
-                        self.expectations.creation_observed(key);
-                        Ok(())
-                    }
-                    answer => answer.map(drop),
-                }
-            }
-        })
-        .await;
-        for _ in created..plan.create.len() {
-            self.expectations.creation_observed(&key);
-        }
+        let writes =
+            Expected { owner: job, control: &self.control, expectations: &self.expectations, pods: &self.pods };
+        let deleted = writes.delete(&plan.delete.iter().collect::<Vec<_>>()).await;
+        let create = |at: usize| Cow::Owned(pod::new_pod(job, plan.create[at].index, plan.create[at].failures));
+        let (created, answer) = writes.create(plan.create.len(), create).await;
         (created, deleted.and(answer).map_err(Error::from))
     }
 

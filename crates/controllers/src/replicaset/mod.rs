@@ -10,6 +10,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,8 +21,8 @@ use k8s_openapi::api::core::v1::{Pod, ReplicationController};
 
 use crate::Error;
 use crate::common::meta::{MetaExt, controller_key};
-use crate::common::pod_control::{PodControl, from_template, namespace_ends};
-use crate::common::{batch, claim, pods, selector};
+use crate::common::pod_control::{Expected, PodControl, from_template};
+use crate::common::{claim, pods, selector};
 use crate::context::Context;
 use crate::metrics;
 use kinds::Replicated;
@@ -83,36 +84,14 @@ impl<K: Replicated> Replicas<K> {
     }
 
     async fn apply(&self, set: &K, plan: &Plan, active: &[Arc<Pod>]) -> Result<(), client::Error> {
-        let key = set.metadata().key();
-        let pod = from_template(&set.template(), set);
-        self.expectations.expect_creations(&key, plan.create);
-        let (created, answer) = batch::slow_start(plan.create, |_| async {
-            match self.control.create(set, &pod).await {
-                Err(error) if namespace_ends(&error) => {
-                    // Every further one would fail too, and none is needed any more.
-                    self.expectations.creation_observed(&key);
-                    Ok(())
-                }
-                answer => answer.map(drop),
-            }
-        })
-        .await;
-        for _ in created..plan.create {
-            self.expectations.creation_observed(&key);
-        }
-        answer?;
+        let (pod, writes) = (from_template(&set.template(), set), self.writes(set));
+        writes.create(plan.create, |_| Cow::Borrowed(&pod)).await.1?;
         figures::deleted(&plan.delete, active, self.clock.now());
-        self.expectations.expect_deletions(&key, plan.delete.iter().map(|pod| pod.metadata.uid().to_owned()));
-        batch::all(&plan.delete, |pod| async {
-            let deleted = self.control.delete(set, pod).await;
-            if deleted.is_err()
-                || self.pods.get(&pod.metadata.key()).is_none_or(|known| known.metadata.uid != pod.metadata.uid)
-            {
-                self.expectations.deletion_observed(&key, pod.metadata.uid());
-            }
-            deleted
-        })
-        .await
+        writes.delete(&plan.delete.iter().collect::<Vec<_>>()).await
+    }
+
+    fn writes<'a>(&'a self, owner: &'a K) -> Expected<'a, K> {
+        Expected { owner, control: &self.control, expectations: &self.expectations, pods: &self.pods }
     }
 
     /// Pods of all sets with the same controller: where they are decides which pods are doubled up on a node.
