@@ -52,9 +52,10 @@ pub fn validate_object_meta(meta: &Value, namespaced: bool, name_fn: NameFn, pat
     errors
 }
 
-/// Checks the metadata of an object that is updated.
-pub fn validate_object_meta_update(new: &Value, old: &Value, path: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+/// Checks the metadata of an object that is updated: what every object must have right, whatever its kind says of names, and
+/// what may not change.
+pub fn validate_object_meta_update(new: &Value, old: &Value, namespaced: bool, path: &str) -> Vec<FieldError> {
+    let mut errors = validate_object_meta(new, namespaced, names::name_is_path_segment, path);
     if !old["deletionTimestamp"].is_null() {
         let (new, old) = (list_of_text(new, "finalizers"), list_of_text(old, "finalizers"));
         let mut extra: Vec<&str> = new.into_iter().filter(|finalizer| !old.contains(finalizer)).collect();
@@ -74,7 +75,6 @@ pub fn validate_object_meta_update(new: &Value, old: &Value, path: &str) -> Vec<
     if text(new, "resourceVersion").is_empty() {
         errors.push(FieldError::invalid(format!("{path}.resourceVersion"), "", "must be specified for an update"));
     }
-    validate_generation(new, path, &mut errors);
     let (generation, before) = (int(new, "generation").unwrap_or(0), int(old, "generation").unwrap_or(0));
     if generation < before {
         errors.push(FieldError::invalid(format!("{path}.generation"), generation, "must not be decremented"));
@@ -89,10 +89,6 @@ pub fn validate_object_meta_update(new: &Value, old: &Value, path: &str) -> Vec<
             errors.push(FieldError::invalid(format!("{path}.{field}"), new[field].clone(), IMMUTABLE));
         }
     }
-    validate_labels(&new["labels"], &format!("{path}.labels"), &mut errors);
-    validate_annotations(&new["annotations"], &format!("{path}.annotations"), &mut errors);
-    validate_owner_references(new, &format!("{path}.ownerReferences"), &mut errors);
-    validate_managed_fields(new, &format!("{path}.managedFields"), &mut errors);
     errors
 }
 
@@ -420,6 +416,8 @@ mod tests {
     #[test]
     fn updates_leave_identity_alone() {
         let old = json!({"name": "a", "uid": "1", "generation": 2, "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["x"]});
+        let validate_object_meta_update =
+            |new: &Value, old: &Value, path: &str| super::validate_object_meta_update(new, old, false, path);
         let mut new = old.clone();
         new["resourceVersion"] = json!("7");
         assert_eq!(validate_object_meta_update(&new, &old, "metadata"), []);
@@ -440,6 +438,11 @@ mod tests {
                 "metadata.deletionTimestamp: Invalid value: null: field is immutable",
             ]
         );
+        // What a new object must have right, a changed one must, too; its name was judged when it was made.
+        let changed = json!({"name": "A", "resourceVersion": "7", "finalizers": ["A b/c"], "labels": {"a": "-"}});
+        let errors = validate_object_meta_update(&changed, &json!({"name": "A"}), "metadata");
+        let paths: Vec<&str> = errors.iter().map(|error| &*error.path).collect();
+        assert_eq!(paths, ["metadata.labels", "metadata.finalizers"]);
     }
 
     #[test]

@@ -37,6 +37,7 @@ mod webhooks;
 use std::sync::Arc;
 
 use hops::Hop;
+use machinery::gvk::GroupResource;
 use machinery::rest::User;
 use machinery::status::ApiError;
 use machinery::{Value, value};
@@ -115,6 +116,11 @@ impl Request<'_> {
         self.resource.name.group == group && self.resource.name.resource == plural && self.info.subresource.is_empty()
     }
 
+    /// What a refusal is about, in the group that was asked for.
+    fn subject(&self) -> GroupResource {
+        GroupResource::new(&*self.facts.group, &self.resource.name.resource)
+    }
+
     /// A refusal that names the object.
     fn forbid(&self, object: &Value, why: &str) -> ApiError {
         let own = match (value::text(object, "metadata.name"), value::text(object, "metadata.generateName")) {
@@ -122,12 +128,12 @@ impl Request<'_> {
             (name, _) => name,
         };
         let name = if self.info.name.is_empty() { own } else { &self.info.name };
-        ApiError::forbidden(&self.resource.name, name, why)
+        ApiError::forbidden(&self.subject(), name, why)
     }
 
     /// A refusal of a request without an object.
     fn forbid_unnamed(&self, why: &str) -> ApiError {
-        ApiError::forbidden(&self.resource.name, &self.info.name, why)
+        ApiError::forbidden(&self.subject(), &self.info.name, why)
     }
 }
 

@@ -69,8 +69,8 @@ impl Priorities {
             );
             return Err(request.forbid(pod, &why));
         }
-        let given = value::text(pod, "spec.preemptionPolicy");
-        if !given.is_empty() && given != policy {
+        let given = value::at(pod, "spec.preemptionPolicy").and_then(Value::as_str);
+        if let Some(given) = given.filter(|given| *given != policy) {
             let why = format!(
                 "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission controller computed {policy} from the given PriorityClass name"
             );

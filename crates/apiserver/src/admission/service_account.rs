@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use machinery::object::Object;
 use machinery::status::ApiError;
-use machinery::{Value, value};
+use machinery::{Value, names, value};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -71,11 +71,12 @@ async fn account(api: &Api, request: &Request<'_>, pod: &Value) -> Result<Arc<Ob
         found => found,
     };
     found.ok_or_else(|| {
-        let why = format!(
-            "error looking up service account {}/{name}: serviceaccount \"{name}\" not found",
-            request.info.namespace
-        );
-        request.forbid(pod, &why)
+        let problems = names::name_is_path_segment(name, false);
+        let why = match problems.is_empty() {
+            true => format!("serviceaccount \"{name}\" not found"),
+            false => format!("invalid resource name {name:?}: [{}]", problems.join(" ")),
+        };
+        request.forbid(pod, &format!("error looking up service account {}/{name}: {why}", request.info.namespace))
     })
 }
 

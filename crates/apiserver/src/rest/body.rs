@@ -200,7 +200,7 @@ impl Api {
         let mut errors = match old {
             Some(old) => {
                 let old = old.get("metadata").unwrap_or(&empty);
-                objectmeta::validate_object_meta_update(metadata, old, "metadata")
+                objectmeta::validate_object_meta_update(metadata, old, call.resource.storage.namespaced, "metadata")
             }
             None => {
                 let rule: names::NameFn = match call.resource.strategy.name_rule() {
@@ -214,9 +214,7 @@ impl Api {
                 objectmeta::validate_object_meta(metadata, call.resource.storage.namespaced, rule, "metadata")
             }
         };
-        let facts = call.resource.storage;
-        let lenient = ["admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io"];
-        if facts.ty.is_some() && !lenient.contains(&&*facts.group) {
+        if judges_finalizers(call.served.facts) {
             objectmeta::validate_kube_finalizers(metadata, "metadata", &mut errors);
         }
         errors
@@ -233,6 +231,9 @@ impl Api {
             return Ok(());
         }
         internal::show(&mut errors, call.resource.storage.ty.map(|ty| ty.def()));
+        if !is_an_extension(call.resource.storage) {
+            say_once(&mut errors);
+        }
         let name = value::text(object, "metadata.name");
         Err(ApiError::invalid(&call.resource.storage.group, &call.resource.storage.kind, name, &errors))
     }
@@ -294,6 +295,31 @@ impl Api {
             options: call.query.pairs(),
         }
     }
+}
+
+/// Whether finalizers without a domain must be among those that Kubernetes knows. Upstream asks that of most kinds, not of all.
+fn judges_finalizers(facts: &facts::Resource) -> bool {
+    const LENIENT: [&str; 6] = [
+        "admissionregistration.k8s.io",
+        "apiextensions.k8s.io",
+        "apiregistration.k8s.io",
+        "coordination.k8s.io",
+        "node.k8s.io",
+        "policy",
+    ];
+    let old_event = facts.group.is_empty() && &*facts.kind == "Event";
+    facts.ty.is_some() && !old_event && !LENIENT.contains(&&*facts.group)
+}
+
+/// Whether a kind is served by the parts of upstream's server that extend its API: definitions, what they define, and services.
+fn is_an_extension(facts: &facts::Resource) -> bool {
+    facts.ty.is_none() || matches!(&*facts.group, "apiextensions.k8s.io" | "apiregistration.k8s.io")
+}
+
+/// What is found wrong twice is said once.
+fn say_once(errors: &mut Vec<FieldError>) {
+    let mut said = std::collections::HashSet::new();
+    errors.retain(|error| said.insert(error.to_string()));
 }
 
 /// Why nobody can tell the kind of an object.
@@ -409,7 +435,14 @@ pub(super) fn strictness(problems: Vec<String>, options: &WriteOptions) -> Resul
         FieldValidation::Strict if !problems.is_empty() => {
             return Err(format!("strict decoding error: {}", problems.join(", ")));
         }
-        FieldValidation::Warn => problems.into_iter().for_each(context::warn),
+        FieldValidation::Warn => {
+            for problem in problems {
+                match problem.strip_prefix(machinery::codec::yaml::DUPLICATES) {
+                    Some(lines) => lines.lines().map(str::trim).for_each(context::warn),
+                    None => context::warn(problem),
+                }
+            }
+        }
         _ => {}
     }
     Ok(())

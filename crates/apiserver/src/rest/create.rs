@@ -46,6 +46,7 @@ impl Api {
         let base = value::text(&object, "metadata.generateName").to_owned();
         let generated = value::text(&object, "metadata.name").is_empty() && !base.is_empty();
         let attempts = if generated { NAME_ATTEMPTS } else { 1 };
+        let mut taken = String::new();
         for _ in 0..attempts {
             // Only a name that may be taken makes another attempt.
             let mut new = if generated { object.clone() } else { std::mem::take(&mut object) };
@@ -68,19 +69,18 @@ impl Api {
                 Ok(Some(stored)) => return Ok(stored),
                 Ok(None) => {
                     reservation.release(self).await;
-                    if !generated {
-                        return Err(ApiError::already_exists(&call.resource.name, value::text(&new, "metadata.name")));
+                    // Upstream takes a name that came with a prefix for one that was made of it.
+                    if base.is_empty() {
+                        return Err(ApiError::already_exists(&call.subject(), value::text(&new, "metadata.name")));
                     }
+                    value::text(&new, "metadata.name").clone_into(&mut taken);
                 }
                 // Whether the write happened is unknown: what it reserved stays reserved, and the repair at start sorts it out.
                 Err(error) => return Err(error),
             }
         }
-        let mut error = ApiError::already_exists(&call.resource.name, &base);
-        error.message = format!(
-            "{} \"{base}\" already exists, the server was not able to generate a unique name for the object",
-            call.resource.name
-        );
+        let mut error = ApiError::already_exists(&call.subject(), &taken);
+        error.message.push_str(", the server was not able to generate a unique name for the object");
         Err(error.retry_after(1))
     }
 

@@ -26,6 +26,7 @@ use std::sync::Arc;
 use http::{HeaderMap, Method, StatusCode};
 use jiff::Timestamp;
 use machinery::Value;
+use machinery::gvk::GroupResource;
 use machinery::object::Object;
 use machinery::rest::{Body, Payload, Response, User};
 use machinery::status::ApiError;
@@ -45,7 +46,7 @@ pub use body::{MAX_BODY, check_kind, decode, package, read_bytes, read_value};
 pub use patch::is_apply;
 pub use review::read_review;
 pub use scale::scale_of;
-pub use update::keep;
+pub use update::{keep, keep_object_meta};
 pub use watch::Watched;
 
 /// The time, injected so that tests can set it.
@@ -102,7 +103,12 @@ impl Call<'_> {
     }
 
     fn not_found(&self) -> ApiError {
-        ApiError::not_found(&self.resource.name, &self.info.name)
+        ApiError::not_found(&self.subject(), &self.info.name)
+    }
+
+    /// What errors are about: events are stored in one group, and asked for in two.
+    fn subject(&self) -> GroupResource {
+        GroupResource::new(&*self.served.facts.group, &self.resource.name.resource)
     }
 }
 

@@ -147,7 +147,7 @@ impl Api {
             return Err(ApiError::bad_request(format!("strconv.ParseUint: parsing {version:?}: invalid syntax")));
         }
         if !unconditional && version != old.revision().to_string() {
-            return Err(ApiError::stale(&call.resource.name, &call.info.name));
+            return Err(ApiError::stale(&call.subject(), &call.info.name));
         }
         // For an update the uid is a precondition; what a patch makes of it is judged with the rest of the object.
         let uid = value::text(new, "metadata.uid");
@@ -158,7 +158,7 @@ impl Api {
                 call.key(),
                 old.meta().uid
             );
-            return Err(ApiError::conflict(&call.resource.name, &call.info.name, &why));
+            return Err(ApiError::conflict(&call.subject(), &call.info.name, &why));
         }
         value::set(new, "metadata.resourceVersion", old.revision().to_string());
         Ok(())
@@ -228,6 +228,13 @@ pub fn keep(new: &mut Value, old: &Value, path: &str) {
         None => {
             value::remove(new, path);
         }
+    }
+}
+
+/// The metadata of an object of whose status alone a write may speak, in kinds that are strict about it.
+pub fn keep_object_meta(new: &mut Value, old: &Value) {
+    for field in ["deletionTimestamp", "selfLink", "labels", "annotations", "finalizers", "ownerReferences"] {
+        keep(new, old, &format!("metadata.{field}"));
     }
 }
 

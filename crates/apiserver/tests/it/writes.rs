@@ -271,3 +271,90 @@ async fn a_pod_can_be_replaced_by_the_manifest_it_was_made_of() {
     assert!(refused.contains("pod updates may not change fields other than") && refused.contains(shown), "{refused}");
     server.stop().await;
 }
+
+/// What a check finds twice, its client reads once, in the message and among the causes.
+#[tokio::test]
+async fn a_thing_is_said_once() {
+    let server = Server::default().await;
+    let container = json!({"name": "c", "image": "i", "resizePolicy": [{}, {}]});
+    let pod =
+        json!({"metadata": {"name": "p"}, "spec": {"containers": [container], "automountServiceAccountToken": false}});
+    let refused = server.post("/api/v1/namespaces/default/pods", &pod).await;
+    assert_eq!(
+        refused.message(),
+        "Pod \"p\" is invalid: [spec.containers[0].resizePolicy: Required value, spec.containers[0].resizePolicy[1]: Duplicate value: \"\"]"
+    );
+    assert_eq!(refused.json()["details"]["causes"].as_array().map(Vec::len), Some(2), "{}", refused.text());
+    server.stop().await;
+}
+
+/// A name that came with a prefix is taken for one that was made of it.
+#[tokio::test]
+async fn a_taken_name_with_a_prefix_asks_to_try_again() {
+    let server = with_map().await;
+    let refused = server.post(MAPS, &json!({"metadata": {"name": "a", "generateName": "x-"}})).await;
+    let message = "configmaps \"a\" already exists, the server was not able to generate a unique name for the object";
+    assert_eq!((refused.status, refused.message().as_str()), (409, message));
+    assert_eq!(refused.json()["details"]["retryAfterSeconds"], 1);
+    server.stop().await;
+}
+
+/// What every new object must have right, every change must; and a finalizer needs a domain where upstream wants one.
+#[tokio::test]
+async fn metadata_is_checked_whole_when_it_changes() {
+    let server = with_map().await;
+    let change = |finalizer: &str| json!({"metadata": {"name": "a", "finalizers": [finalizer], "labels": {"a": "-"}}});
+    let refused = server.put(&format!("{MAPS}/a"), &change("A b/c")).await;
+    let causes = refused.json()["details"]["causes"].clone();
+    let fields: Vec<&str> =
+        causes.as_array().into_iter().flatten().filter_map(|cause| cause["field"].as_str()).collect();
+    assert_eq!(fields, ["metadata.labels", "metadata.finalizers"], "{}", refused.text());
+    let plain = json!({"metadata": {"name": "a", "finalizers": ["bad"]}});
+    let refused = server.put(&format!("{MAPS}/a"), &plain).await;
+    assert_eq!(
+        refused.message(),
+        "ConfigMap \"a\" is invalid: metadata.finalizers[0]: Invalid value: \"bad\": name is neither a standard finalizer name nor is it fully qualified"
+    );
+    let budget = json!({"metadata": {"name": "b", "finalizers": ["bad"]}, "spec": {"maxUnavailable": 1}});
+    let made = server.post("/apis/policy/v1/namespaces/default/poddisruptionbudgets", &budget).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_event_is_spoken_of_in_the_group_it_is_asked_for_in() {
+    let server = Server::default().await;
+    let events = "/apis/events.k8s.io/v1/namespaces/default/events";
+    let event = json!({"metadata": {"name": "e"}, "regarding": {"namespace": "default"}, "eventTime": "2024-01-01T00:00:00.000000Z",
+        "reportingController": "a.b/c", "reportingInstance": "i", "action": "a", "reason": "r", "type": "Normal"});
+    assert_eq!(server.post(events, &event).await.status, 201);
+    assert_eq!(server.post(events, &event).await.message(), "events.events.k8s.io \"e\" already exists");
+    assert_eq!(server.get(&format!("{events}/x")).await.message(), "events.events.k8s.io \"x\" not found");
+    assert_eq!(server.get("/api/v1/namespaces/default/events/x").await.message(), "events \"x\" not found");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn every_line_that_yaml_says_twice_is_a_warning() {
+    let server = Server::default().await;
+    let body = "metadata:\n  name: y\n  name: z\ndata: {}\ndata: {}\n";
+    let made = server.send(Method::POST, MAPS, &[("content-type", "application/yaml")], body).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    assert_eq!(made.warnings(), ["line 3: key \"name\" already set in map", "line 5: key \"data\" already set in map"]);
+    server.stop().await;
+}
+
+/// A dry run imagines that it got the address it asks for; a port it looks for.
+#[tokio::test]
+async fn a_dry_run_does_not_ask_who_has_an_address() {
+    let server = Server::default().await;
+    let services = "/api/v1/namespaces/default/services";
+    let service = |name: &str, address: &serde_json::Value| json!({"metadata": {"name": name}, "spec": {"clusterIP": address, "ports": [{"port": 80}]}});
+    let made = server.post(services, &service("a", &serde_json::Value::Null)).await.json();
+    let address = &made["spec"]["clusterIP"];
+    let shown = server.post(&format!("{services}?dryRun=All"), &service("b", address)).await;
+    assert_eq!((shown.status, &shown.json()["spec"]["clusterIP"]), (201, address));
+    let refused = server.post(services, &service("b", address)).await;
+    assert!(refused.message().contains("provided IP is already allocated"), "{}", refused.text());
+    server.stop().await;
+}

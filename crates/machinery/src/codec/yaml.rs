@@ -19,6 +19,9 @@ use crate::status::ApiError;
 /// The most nodes that anchors and aliases of one document may copy.
 const MAX_COPIED: usize = 200_000;
 
+/// How the one problem begins that tells of all keys that a document gives twice; a line for each follows.
+pub const DUPLICATES: &str = "yaml: unmarshal errors:\n";
+
 const CORE: &str = "tag:yaml.org,2002:";
 
 /// Reads the one document of a stream. More than one is refused.
@@ -38,7 +41,7 @@ pub fn decode(bytes: &[u8], limits: Limits) -> Result<Decoded, ApiError> {
     let value = reader.document().map_err(|error| fail(&error))?;
     let duplicates = match reader.duplicates.as_slice() {
         [] => Vec::new(),
-        lines => vec![format!("yaml: unmarshal errors:\n  {}", lines.join("\n  "))],
+        lines => vec![format!("{DUPLICATES}  {}", lines.join("\n  "))],
     };
     Ok(Decoded { value, duplicates })
 }

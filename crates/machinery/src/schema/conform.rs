@@ -232,7 +232,7 @@ fn is_unset(value: &Value, field: &Field) -> bool {
         return false;
     }
     match value {
-        Value::String(text) => text.is_empty() && !matches!(field.schema, Schema::Any(_)),
+        Value::String(text) => text.is_empty() && !matches!(field.schema, Schema::Any(_) | Schema::IntOrString),
         Value::Bool(flag) => !flag && !matches!(field.schema, Schema::Any(_)),
         Value::Number(number) => {
             number.as_f64() == Some(0.0) && !matches!(field.schema, Schema::Any(_) | Schema::IntOrString)

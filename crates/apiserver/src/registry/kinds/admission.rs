@@ -325,7 +325,10 @@ impl Strategy for Policies {
         let root = At::root(policy);
         let spec = root.at("spec");
         let failure = spec.at("failurePolicy");
-        errors.required_one_of(&failure, &["Fail", "Ignore"]);
+        match failure.is_set() {
+            true => errors.one_of(&failure, &["Fail", "Ignore"]),
+            false => errors.required(&failure, ""),
+        }
         if spec.has("paramKind") {
             param_kind(&spec.at("paramKind"), &mut errors);
         }

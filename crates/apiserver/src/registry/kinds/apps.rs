@@ -232,10 +232,16 @@ impl Strategy for StatefulSets {
         value::set_default(object, "spec.replicas", 1);
         value::set_default(object, "spec.revisionHistoryLimit", 10);
         value::set_default(object, "spec.podManagementPolicy", "OrderedReady");
-        value::set_default(object, "spec.updateStrategy.type", "RollingUpdate");
-        if value::text(object, "spec.updateStrategy.type") == "RollingUpdate" {
-            value::set_default(object, "spec.updateStrategy.rollingUpdate.partition", 0);
-            value::set_default(object, "spec.updateStrategy.rollingUpdate.maxUnavailable", 1);
+        // Who names the strategy, and nothing of it, is left with that.
+        let rolling = "spec.updateStrategy.rollingUpdate";
+        if value::text(object, "spec.updateStrategy.type").is_empty() {
+            value::set(object, "spec.updateStrategy.type", "RollingUpdate");
+            value::set_default(object, rolling, json!({}));
+        }
+        let rolls = value::text(object, "spec.updateStrategy.type") == "RollingUpdate";
+        if let Some(rolling) = value::at_mut(object, rolling).filter(|rolling| rolls && rolling.is_object()) {
+            value::set_default(rolling, "partition", 0);
+            value::set_default(rolling, "maxUnavailable", 1);
         }
         value::set_default(object, "spec.persistentVolumeClaimRetentionPolicy.whenDeleted", "Retain");
         value::set_default(object, "spec.persistentVolumeClaimRetentionPolicy.whenScaled", "Retain");
@@ -264,17 +270,13 @@ impl Strategy for StatefulSets {
         if names::is_dns1123_subdomain(name).is_empty() {
             errors.extend(problems.into_iter().map(|problem| FieldError::invalid("metadata.name", name, problem)));
         }
-        let root = At::root(object);
-        for template in root.at("spec.volumeClaimTemplates").items() {
-            claim::validate_spec(&template.at("spec"), &mut errors);
-        }
-        stateful_set(object, &mut errors);
+        stateful_set(object, true, &mut errors);
         errors.into_vec()
     }
 
     fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
-        stateful_set(new, &mut errors);
+        stateful_set(new, false, &mut errors);
         let (new, old) = (At::root(new), At::root(old));
         let (spec, before) = (new.at("spec"), old.at("spec"));
         for field in ["selector", "volumeClaimTemplates", "serviceName", "podManagementPolicy"] {
@@ -307,13 +309,19 @@ impl Strategy for StatefulSets {
         let mut warnings = template_warnings(new, old, TEMPLATE);
         let root = At::root(new);
         for claim in root.at("spec.volumeClaimTemplates").items() {
-            warnings::fractional_storage(&claim.at("spec"), &mut warnings);
+            // Upstream has the spec in these paths now and then, and never as users write it.
+            let shown = if old.is_some() { format!("{claim}.Spec") } else { claim.to_string() };
+            warnings::fractional_storage(&At::part(&shown, claim.at("spec").value()), &mut warnings);
+        }
+        if value::int(new, "spec.revisionHistoryLimit").is_some_and(|limit| limit < 0) {
+            warnings.push("spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended".to_owned());
         }
         warnings
     }
 }
 
-fn stateful_set(object: &Value, errors: &mut Errors) {
+/// What holds for a set. What a change may not touch is judged only when it is made.
+fn stateful_set(object: &Value, made: bool, errors: &mut Errors) {
     let root = At::root(object);
     let spec = root.at("spec");
     let policy = spec.at("podManagementPolicy");
@@ -346,11 +354,16 @@ fn stateful_set(object: &Value, errors: &mut Errors) {
         errors.one_of(&retention.at("whenDeleted"), &["Retain", "Delete"]);
         errors.one_of(&retention.at("whenScaled"), &["Retain", "Delete"]);
     }
+    if made {
+        for template in spec.at("volumeClaimTemplates").items() {
+            claim::validate_spec(&template.at("spec"), errors);
+        }
+    }
     for field in ["replicas", "minReadySeconds", "ordinals.start"] {
         errors.not_negative(&spec.at(field));
     }
     let service = spec.at("serviceName");
-    if !service.text().is_empty() {
+    if made && !service.text().is_empty() {
         errors.problems(&service, names::is_dns1123_label(service.text()));
     }
     let chosen = spec.at("selector");
@@ -371,10 +384,13 @@ fn stateful_template(spec: &At<'_, '_>) -> Value {
     let mut template = spec.at("template").value().clone();
     value::remove(&mut template, "spec.subdomain");
     value::remove(&mut template, "spec.hostname");
-    let claims: Vec<&str> = value::list(spec.value(), "volumeClaimTemplates")
-        .iter()
-        .map(|claim| value::text(claim, "metadata.name"))
-        .collect();
+    let mut claims: Vec<&str> = Vec::new();
+    for claim in value::list(spec.value(), "volumeClaimTemplates") {
+        let name = value::text(claim, "metadata.name");
+        if !claims.contains(&name) {
+            claims.push(name);
+        }
+    }
     if !claims.is_empty() {
         let made = claims.iter().map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
         let own = value::list(&template, "spec.volumes")
@@ -601,6 +617,8 @@ impl Strategy for ReplicationControllers {
     }
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
+        // Of a change upstream takes the one before for the new one.
+        let (new, old) = old.map_or((new, None), |old| (old, Some(new)));
         let chosen = value::at(new, TEMPLATE).is_some();
         if chosen { template_warnings(new, old, TEMPLATE) } else { Vec::new() }
     }

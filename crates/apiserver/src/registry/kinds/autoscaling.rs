@@ -55,9 +55,6 @@ impl Strategy for Autoscalers {
         let (least, most) = (spec.at("minReplicas"), spec.at("maxReplicas"));
         errors.not_negative(&least);
         let bound = most.int().unwrap_or(0);
-        if bound < 0 {
-            errors.invalid(&most, "must be greater than or equal to 1");
-        }
         if least.int().is_some_and(|least| bound < least) {
             errors.invalid_int(&most, "must be greater than or equal to `minReplicas`");
         }
@@ -71,8 +68,11 @@ impl Strategy for Autoscalers {
                 scaling_rules(&rules, &mut errors);
             }
         }
-        if bound == 0 {
-            errors.required(&most, "");
+        // Upstream says last what the schema alone can say.
+        match bound {
+            0 => errors.required(&most, ""),
+            1.. => {}
+            _ => errors.invalid(&most, "must be greater than or equal to 1"),
         }
         errors.into_vec()
     }

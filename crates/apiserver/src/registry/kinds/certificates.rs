@@ -129,7 +129,7 @@ fn validate(request: &At<'_, '_>, old: Option<&At<'_, '_>>, errors: &mut Errors)
     let pem = String::from_utf8_lossy(&decoded);
     if !pem.contains("-----BEGIN CERTIFICATE REQUEST-----") && !pem.contains("-----BEGIN NEW CERTIFICATE REQUEST-----")
     {
-        errors.invalid(&wanted, "PEM block type must be CERTIFICATE REQUEST");
+        errors.invalid_text(&wanted, "PEM block type must be CERTIFICATE REQUEST");
     }
     let usages = spec.at("usages");
     if usages.is_empty() {

@@ -1,5 +1,6 @@
 //! PersistentVolumeClaims, and their specs wherever one is written.
 
+use machinery::quantity::{Format, Quantity};
 use machinery::status::FieldError;
 use machinery::{Value, names, value};
 use serde_json::json;
@@ -34,18 +35,18 @@ impl Strategy for PersistentVolumeClaims {
 
     fn prepare_for_create(&self, claim: &mut Value) {
         value::set(claim, "status", json!({"phase": "Pending"}));
+        drop_foreign_source(claim);
         drop_odd_source(claim);
         one_source(claim);
     }
 
     fn prepare_for_update(&self, new: &mut Value, old: &Value) {
         if ["spec.dataSource", "spec.dataSourceRef"].iter().all(|path| value::at(old, path).is_none()) {
+            drop_foreign_source(new);
             drop_odd_source(new);
         }
         // An older client may not know of the newer of the two fields.
-        if value::at(old, "spec.dataSourceRef").is_some() {
-            one_source(new);
-        }
+        one_source(new);
     }
 
     fn validate(&self, claim: &Value) -> Vec<FieldError> {
@@ -121,6 +122,13 @@ pub fn valid_amount(at: &At<'_, '_>, errors: &mut Errors) {
 pub fn positive_amount(at: &At<'_, '_>, errors: &mut Errors) {
     if let Some(quantity) = at.quantity().filter(|quantity| quantity.signum() <= 0) {
         errors.invalid_value(at, quantity.to_string(), "must be greater than zero");
+    }
+}
+
+/// Contents from other namespaces are behind a gate that is off.
+fn drop_foreign_source(claim: &mut Value) {
+    if !value::text(claim, "spec.dataSourceRef.namespace").is_empty() {
+        value::remove(claim, "spec.dataSourceRef");
     }
 }
 
@@ -269,11 +277,13 @@ fn update(new: &At<'_, '_>, old: &At<'_, '_>, errors: &mut Errors) {
             "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
         errors.forbidden(&spec, format!("{detail}\n{shown}"));
     }
-    let size = |claim: &At<'_, '_>| claim.at("spec.resources.requests.storage").quantity();
-    if let (Some(now), Some(then)) = (size(new), size(old))
-        && now < then
-        && old.at("status.capacity.storage").quantity().is_none_or(|capacity| now <= capacity)
-    {
+    // Nothing is the least amount there is.
+    let size = |claim: &At<'_, '_>, path: &str| {
+        claim.at(path).quantity().unwrap_or_else(|| Quantity::new(0, Format::BinarySi))
+    };
+    let asked = "spec.resources.requests.storage";
+    let now = size(new, asked);
+    if now < size(old, asked) && now <= size(old, "status.capacity.storage") {
         errors.forbidden(&spec.at("resources.requests.storage"), "field can not be less than status.capacity");
     }
     let mode = At::root(spec.value());

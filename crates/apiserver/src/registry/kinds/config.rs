@@ -139,7 +139,8 @@ impl Strategy for Secrets {
 fn validate_type(secret: &At<'_, '_>, data: &At<'_, '_>, errors: &mut Errors) {
     const ACCOUNT: &str = "kubernetes.io/service-account.name";
     let required = |key: &str, errors: &mut Errors| {
-        if !data.key(key).is_set() {
+        // Bytes that are null are none, and the entry is there all the same.
+        if data.value().get(key).is_none() {
             errors.required(&data.key(key), "");
         }
     };
@@ -148,8 +149,8 @@ fn validate_type(secret: &At<'_, '_>, data: &At<'_, '_>, errors: &mut Errors) {
             let annotations = secret.at("metadata.annotations");
             errors.required_text(&annotations.key(ACCOUNT));
         }
-        "kubernetes.io/dockercfg" => docker_config(&data.key(".dockercfg"), errors),
-        "kubernetes.io/dockerconfigjson" => docker_config(&data.key(".dockerconfigjson"), errors),
+        "kubernetes.io/dockercfg" => docker_config(data, ".dockercfg", errors),
+        "kubernetes.io/dockerconfigjson" => docker_config(data, ".dockerconfigjson", errors),
         "kubernetes.io/basic-auth" if !data.key("username").is_set() && !data.key("password").is_set() => {
             required("username", errors);
             required("password", errors);
@@ -165,8 +166,9 @@ fn validate_type(secret: &At<'_, '_>, data: &At<'_, '_>, errors: &mut Errors) {
     }
 }
 
-fn docker_config(entry: &At<'_, '_>, errors: &mut Errors) {
-    if !entry.is_set() {
+fn docker_config(data: &At<'_, '_>, key: &str, errors: &mut Errors) {
+    let entry = &data.key(key);
+    if data.value().get(key).is_none() {
         return errors.required(entry, "");
     }
     let decoded = STANDARD.decode(entry.text()).unwrap_or_default();

@@ -185,7 +185,11 @@ fn validate_slice(slice: &At<'_, '_>, errors: &mut Errors) {
         } else {
             seen.push(name.text());
         }
-        errors.required_one_of(&port.at("protocol"), &["SCTP", "TCP", "UDP"]);
+        let protocol = port.at("protocol");
+        match protocol.is_set() {
+            true => errors.one_of(&protocol, &["SCTP", "TCP", "UDP"]),
+            false => errors.required(&protocol, ""),
+        }
         if port.has("appProtocol") {
             errors.label_name(&port.at("appProtocol"));
         }

@@ -51,9 +51,6 @@ impl Strategy for Events {
         if mismatch {
             errors.invalid_text(&namespace, "does not match event.namespace");
         }
-        if is_new {
-            newer(&root, &mut errors);
-        }
         errors.into_vec()
     }
 
@@ -63,6 +60,10 @@ impl Strategy for Events {
 
     fn validate_version(&self, api_version: &str, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let mut errors = Errors::new();
+        let controller = if api_version == "v1" { "reportingComponent" } else { "reportingController" };
+        if !value::text(new, "eventTime").is_empty() {
+            newer(&At::root(new), controller, &mut errors);
+        }
         if api_version == "events.k8s.io/v1" {
             match old {
                 None => strict(&At::root(new), &mut errors),
@@ -132,8 +133,8 @@ fn series(event: &At<'_, '_>, errors: &mut Errors) {
 }
 
 /// What events have since they say when they happened.
-fn newer(event: &At<'_, '_>, errors: &mut Errors) {
-    let controller = event.at("reportingComponent");
+fn newer(event: &At<'_, '_>, controller: &str, errors: &mut Errors) {
+    let controller = event.named(controller, "reportingComponent");
     errors.required_text(&controller);
     errors.label_name(&controller);
     for (field, most) in [("reportingInstance", MOST_INSTANCE), ("action", MOST_ACTION), ("reason", MOST_REASON)] {

@@ -290,12 +290,19 @@ impl Strategy for PriorityLevels {
                 }
             }
             _ => {
-                errors.required_one_of(&kind, &["Exempt", "Limited"]);
+                if !kind.text().is_empty() {
+                    errors.not_supported(&kind, &["Exempt", "Limited"]);
+                }
                 errors.forbidden_if_set(&exempt, "");
                 errors.forbidden_if_set(&limited, "");
             }
         }
         mandatory_level(&root, &spec, &mut errors);
+        // Upstream says last what the schema alone can say.
+        errors.required_text(&kind);
+        if kind.text() == "Limited" && limited.is_set() {
+            errors.required_text(&limited.at("limitResponse.type"));
+        }
         errors.into_vec()
     }
 
@@ -343,7 +350,10 @@ fn validate_limited(at: &At<'_, '_>, errors: &mut Errors) {
         "Queue" if !queuing.is_set() => errors.required(&queuing, ""),
         "Queue" => validate_queuing(&queuing, errors),
         _ => {
-            errors.required_one_of(&response.at("type"), &["Queue", "Reject"]);
+            let kind = response.at("type");
+            if !kind.text().is_empty() {
+                errors.not_supported(&kind, &["Queue", "Reject"]);
+            }
             errors.forbidden_if_set(&queuing, "");
         }
     }

@@ -8,6 +8,8 @@ mod batch;
 mod certificates;
 mod claim;
 mod common;
+#[cfg(test)]
+mod compared;
 mod config;
 mod cron;
 mod definition;

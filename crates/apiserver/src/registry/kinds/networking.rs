@@ -6,9 +6,10 @@ use machinery::{Value, value};
 use serde_json::json;
 
 use super::super::strategy::{NameRule, Strategy};
-use super::common::{At, Errors, is_absolute};
+use super::common::{At, Errors, IMMUTABLE, is_absolute};
 use super::names::{domain_prefixed_path, typed_reference};
 use super::service::balancer_point;
+use crate::rest::keep_object_meta;
 
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 
@@ -205,7 +206,8 @@ impl Strategy for IngressClasses {
                 }
                 "Namespace" => errors.problems(&namespace, names::name_is_dns_label(namespace.text(), false)),
                 "Cluster" => errors.forbidden_if_set(&namespace, "`parameters.scope` is set to 'Cluster'"),
-                _ => errors.required_one_of(&scope, &["Cluster", "Namespace"]),
+                _ if !scope.is_set() => errors.required(&scope, ""),
+                _ => errors.not_supported(&scope, &["Cluster", "Namespace"]),
             }
         }
         errors.into_vec()
@@ -214,7 +216,10 @@ impl Strategy for IngressClasses {
     fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
         let (fresh, stale) = (At::root(new), At::root(old));
-        errors.immutable(&fresh.at("spec.controller"), &stale.at("spec.controller"));
+        let controller = fresh.at("spec.controller");
+        if controller.text() != stale.at("spec.controller").text() {
+            errors.invalid_text(&controller, IMMUTABLE);
+        }
         errors.extend(self.validate(new));
         errors.into_vec()
     }
@@ -237,7 +242,7 @@ impl Strategy for NetworkPolicies {
                 }
             }
         }
-        if value::list(policy, "spec.policyTypes").is_empty() && value::at(policy, "spec").is_some() {
+        if value::list(policy, "spec.policyTypes").is_empty() {
             let mut types = vec![json!("Ingress")];
             if !value::list(policy, "spec.egress").is_empty() {
                 types.push(json!("Egress"));
@@ -260,6 +265,7 @@ impl Strategy for NetworkPolicies {
                 let except = value::list(peer, "ipBlock.except").iter().filter_map(Value::as_str);
                 std::iter::once(value::text(peer, "ipBlock.cidr")).chain(except)
             })
+            .filter(|known| !known.is_empty())
             .collect();
         validate_policy(new, &known)
     }
@@ -351,47 +357,59 @@ fn ip_block(at: &At<'_, '_>, known: &[&str], errors: &mut Errors) {
 pub struct ServiceCidrs;
 
 impl Strategy for ServiceCidrs {
+    fn prepare_for_status_update(&self, new: &mut Value, old: &Value) {
+        keep_object_meta(new, old);
+    }
+
     fn validate(&self, object: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
-        let root = At::root(object);
-        let ranges = root.at("spec.cidrs");
-        if ranges.is_empty() {
-            errors.required(&ranges, "at least one CIDR required");
-        }
-        if ranges.len() > 2 {
-            errors.invalid_value(&ranges, root.at("spec").value().clone(), "may only hold up to 2 values");
-        }
-        for range in ranges.items() {
-            errors.extend(ip::is_valid_cidr(&range.to_string(), range.text()));
-        }
-        let families: Vec<bool> = ranges
-            .items()
-            .filter_map(|range| ip::parse_cidr_sloppy(range.text()))
-            .map(|(address, _)| address.is_ipv4())
-            .collect();
-        if families.len() == 2 && families[0] == families[1] {
-            errors.invalid_value(
-                &ranges,
-                root.at("spec").value().clone(),
-                "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/96",
-            );
-        }
+        service_ranges(&At::root(object).at("spec"), &mut errors);
         errors.into_vec()
     }
 
+    /// A range stays, and one of the other family may come.
     fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
         let (fresh, stale) = (At::root(new), At::root(old));
         let (after, before) = (fresh.at("spec.cidrs"), stale.at("spec.cidrs"));
-        if after.len() == 2 && before.len() == 1 {
-            if after.index(0).value() != before.index(0).value() {
-                errors.invalid(&after.index(0), "field is immutable");
+        let grows = before.len() == 1 && after.len() == 2;
+        if after.len() != before.len() && !grows {
+            errors.invalid(&after, IMMUTABLE);
+            return errors.into_vec();
+        }
+        for (range, known) in after.items().zip(before.items()) {
+            if range.value() != known.value() {
+                errors.invalid(&range, IMMUTABLE);
             }
-            errors.extend(self.validate(new));
-        } else {
-            errors.immutable(&after, &before);
+        }
+        if grows {
+            service_ranges(&fresh.at("spec"), &mut errors);
         }
         errors.into_vec()
+    }
+}
+
+fn service_ranges(spec: &At<'_, '_>, errors: &mut Errors) {
+    let ranges = spec.at("cidrs");
+    if ranges.is_empty() {
+        return errors.required(&ranges, "at least one CIDR required");
+    }
+    if ranges.len() > 2 {
+        return errors.invalid_value(&ranges, spec.value().clone(), "may only hold up to 2 values");
+    }
+    for range in ranges.items() {
+        errors.extend(ip::is_valid_cidr(&range.to_string(), range.text()));
+    }
+    let families: Vec<bool> = ranges
+        .items()
+        .filter_map(|range| ip::parse_cidr_sloppy(range.text()))
+        .map(|(address, _)| address.is_ipv4())
+        .collect();
+    if families.len() == 2 && families[0] == families[1] {
+        errors.invalid(
+            &ranges,
+            "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64",
+        );
     }
 }
 
@@ -412,7 +430,10 @@ impl Strategy for IpAddresses {
         let mut errors = Errors::new();
         let root = At::root(object);
         let name = root.at("metadata.name");
-        errors.extend(ip::is_valid_ip("metadata.name", name.text()));
+        // That there is none is said of every object.
+        if !name.text().is_empty() {
+            errors.extend(ip::is_valid_ip("metadata.name", name.text()));
+        }
         let parent = root.at("spec.parentRef");
         if !parent.is_set() {
             errors.required(&parent, "");
@@ -433,7 +454,15 @@ impl Strategy for IpAddresses {
     fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
         let (new, old) = (At::root(new), At::root(old));
-        errors.immutable_unshown(&new.at("spec.parentRef"), &old.at("spec.parentRef"));
+        let parent = new.at("spec.parentRef");
+        errors.immutable_unshown(&parent, &old.at("spec.parentRef"));
+        if !parent.is_set() {
+            errors.required(&parent, "");
+        } else {
+            for field in ["resource", "name"] {
+                errors.required_text(&parent.at(field));
+            }
+        }
         errors.into_vec()
     }
 }

@@ -1,9 +1,10 @@
 //! Nodes.
 
 use machinery::names::{self, ip};
-use machinery::status::FieldError;
+use machinery::status::{FieldError, FieldReason};
 use machinery::{Value, value};
 
+use super::super::internal;
 use super::super::strategy::Strategy;
 use super::common::{At, Errors};
 use super::pod::{defaults, resources, scheduling};
@@ -97,6 +98,20 @@ fn pod_ranges(ranges: &At<'_, '_>, errors: &mut Errors) {
     for range in ranges.items() {
         errors.extend(ip::is_valid_cidr_for_legacy_field(&range.to_string(), range.text(), true, &[]));
     }
+    // Upstream takes it for its own fault that it cannot compare what cannot be read.
+    let unread = ranges.items().position(|range| ip::parse_cidr_sloppy(range.text()).is_none());
+    if let Some(position) = unread.filter(|_| ranges.len() > 1) {
+        errors.push(FieldError {
+            reason: FieldReason::Internal,
+            path: ranges.to_string(),
+            value: None,
+            detail: format!(
+                "invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR[{position}]: <nil> (invalid CIDR address: {})",
+                ranges.index(position).text()
+            ),
+            shown: None,
+        });
+    }
     let families: Vec<bool> = ranges
         .items()
         .filter_map(|range| ip::parse_cidr_sloppy(range.text()))
@@ -159,6 +174,7 @@ fn taints(node: &At<'_, '_>, errors: &mut Errors) {
         let key = (taint.text_at("effect"), taint.text_at("key"));
         if seen.contains(&key) {
             let mut error = FieldError::duplicate(path.clone(), taint.value().clone());
+            error.shown = Some(internal::compact(taint.value(), "core.Taint"));
             error.detail = "taints must be unique by key and effect pair".to_owned();
             errors.push(error);
         } else {
@@ -180,11 +196,6 @@ fn amounts(node: &At<'_, '_>, errors: &mut Errors) {
 fn features(list: &At<'_, '_>, errors: &mut Errors) {
     for (index, feature) in list.items().enumerate() {
         let name = feature.text();
-        if name.len() > 253 {
-            errors.invalid(&feature, format!("invalid feature name {name:?}: must be no more than 253 characters"));
-        } else if !is_feature(name) {
-            errors.invalid(&feature, format!("invalid feature name {name:?}: must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes"));
-        }
         if index > 0 {
             let before = list.index(index - 1);
             match before.text().cmp(name) {
@@ -192,6 +203,11 @@ fn features(list: &At<'_, '_>, errors: &mut Errors) {
                 std::cmp::Ordering::Greater => errors.invalid(&feature, "list must be sorted alphabetically"),
                 std::cmp::Ordering::Less => {}
             }
+        }
+        if name.len() > 253 {
+            errors.invalid(&feature, format!("invalid feature name {name:?}: must be no more than 253 characters"));
+        } else if !is_feature(name) {
+            errors.invalid(&feature, format!("invalid feature name {name:?}: must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes"));
         }
     }
 }

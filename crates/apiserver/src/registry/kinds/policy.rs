@@ -174,6 +174,7 @@ impl Strategy for RuntimeClasses {
 
     fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
+        errors.extend(self.validate(new));
         let (new, old) = (At::root(new), At::root(old));
         errors.immutable(&new.at("handler"), &old.at("handler"));
         errors.into_vec()

@@ -94,7 +94,7 @@ impl Strategy for Bindings {
     }
 
     fn default(&self, binding: &mut Value) {
-        if value::at(binding, "roleRef").is_some() && value::text(binding, "roleRef.apiGroup").is_empty() {
+        if value::text(binding, "roleRef.apiGroup").is_empty() {
             value::set(binding, "roleRef.apiGroup", GROUP);
         }
         for subject in value::list_mut(binding, "subjects") {
@@ -111,11 +111,17 @@ impl Strategy for Bindings {
         errors.one_of(&role.at("apiGroup"), &[GROUP]);
         let kinds: &[&str] = if self.namespaced { &["Role", "ClusterRole"] } else { &["ClusterRole"] };
         errors.one_of(&role.at("kind"), kinds);
-        if errors.required_text(&role.at("name")) {
+        if !role.text_at("name").is_empty() {
             errors.problems(&role.at("name"), names::is_path_segment_name(role.text_at("name")));
         }
-        for subject in root.at("subjects").items() {
+        let subjects = root.at("subjects");
+        for subject in subjects.items() {
             validate_subject(&subject, self.namespaced, &mut errors);
+        }
+        // Upstream says last what the schema alone can say.
+        errors.required_text(&role.at("name"));
+        for subject in subjects.items() {
+            errors.required_text(&subject.at("name"));
         }
         errors.into_vec()
     }
@@ -131,7 +137,6 @@ impl Strategy for Bindings {
 
 fn validate_subject(subject: &At<'_, '_>, namespaced: bool, errors: &mut Errors) {
     let (name, group) = (subject.at("name"), subject.at("apiGroup"));
-    errors.required_text(&name);
     match subject.text_at("kind") {
         "ServiceAccount" => {
             if !name.text().is_empty() {

@@ -243,7 +243,7 @@ pub fn complete(new: &mut Value, old: Option<&Value>) {
 /// What is wrong with addresses, families and policy by themselves.
 pub fn related_errors(service: &Value) -> Vec<FieldError> {
     let (root, mut errors) = (At::root(service), Errors::new());
-    addresses(&root.at("spec"), is_headless(&root), &mut errors);
+    addresses(&root.at("spec"), &[], is_headless(&root), &mut errors);
     errors.into_vec()
 }
 
@@ -360,7 +360,10 @@ fn validate(service: &At<'_, '_>, old: Option<&At<'_, '_>>, errors: &mut Errors)
     errors.labels(&spec.at("selector"));
     affinity(&spec, errors);
     if kind != "ExternalName" {
-        addresses(&spec, headless, errors);
+        let known = old.map(|old| old.at("spec.clusterIPs").value());
+        let known: Vec<&str> =
+            known.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+        addresses(&spec, &known, headless, errors);
     }
     let known: Vec<&str> = old.map_or_else(Vec::new, |old| {
         value::list(old.value(), "spec.externalIPs").iter().filter_map(Value::as_str).collect()
@@ -432,7 +435,8 @@ fn affinity(spec: &At<'_, '_>, errors: &mut Errors) {
     }
 }
 
-fn addresses(spec: &At<'_, '_>, headless: bool, errors: &mut Errors) {
+/// The addresses and their families. Those that it had before may stay, whatever is thought of them today.
+fn addresses(spec: &At<'_, '_>, known: &[&str], headless: bool, errors: &mut Errors) {
     let (single, all, families) = (spec.at("clusterIP"), spec.at("clusterIPs"), spec.at("ipFamilies"));
     if single.text().is_empty() {
         if !all.is_empty() {
@@ -456,11 +460,11 @@ fn addresses(spec: &At<'_, '_>, headless: bool, errors: &mut Errors) {
     for (index, address) in all.items().enumerate() {
         if index == 0 && address.text() == "None" {
             if all.len() > 1 {
-                errors.invalid(&address, "'None' must be the first and only value");
+                errors.invalid(&all, "'None' must be the first and only value");
             }
             continue;
         }
-        errors.extend(ip::is_valid_ip_for_legacy_field(&address.to_string(), address.text(), true, &[]));
+        errors.extend(ip::is_valid_ip_for_legacy_field(&address.to_string(), address.text(), true, known));
     }
     if all.len() > 2 {
         errors.invalid(&all, "may only hold up to 2 values");

@@ -9,6 +9,7 @@ use super::super::strategy::{Strategy, wish};
 use super::common::{At, Errors};
 use super::devices::driver_name;
 use super::pod::volumes::csi_driver_name;
+use crate::rest::keep_object_meta;
 
 /// StorageClasses.
 pub struct StorageClasses;
@@ -153,7 +154,6 @@ impl Strategy for VolumeAttachments {
         let mut errors = Errors::new();
         let root = At::root(attachment);
         let spec = root.at("spec");
-        driver_name(&spec.at("attacher"), &mut errors);
         let source = spec.at("source");
         let volume = source.at("persistentVolumeName");
         match (source.has("inlineVolumeSpec"), volume.is_set()) {
@@ -162,13 +162,21 @@ impl Strategy for VolumeAttachments {
             (false, true) if volume.text().is_empty() => {
                 errors.required(&volume, "must specify non empty persistentVolumeName")
             }
-            (false, true) => errors.problems(&volume, names::name_is_dns_subdomain(volume.text(), false)),
-            (true, false) => {}
+            _ => {}
         }
         let node = spec.at("nodeName");
         errors.problems(&node, names::name_is_dns_subdomain(node.text(), false));
         attachment_status(&root.at("status"), &mut errors);
+        if volume.is_set() {
+            errors.problems(&volume, names::name_is_dns_subdomain(volume.text(), false));
+        }
+        // Upstream says last what the schema alone can say.
+        driver_name(&spec.at("attacher"), &mut errors);
         errors.into_vec()
+    }
+
+    fn prepare_for_status_update(&self, new: &mut Value, old: &Value) {
+        keep_object_meta(new, old);
     }
 
     fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
@@ -206,7 +214,8 @@ pub struct CsiNodes;
 
 impl Strategy for CsiNodes {
     /// The health of volumes is behind a gate that is off.
-    fn prepare_for_status_update(&self, new: &mut Value, _old: &Value) {
+    fn prepare_for_status_update(&self, new: &mut Value, old: &Value) {
+        keep_object_meta(new, old);
         value::remove(new, "status.storageHealth");
     }
 
@@ -369,9 +378,7 @@ impl Strategy for CsiStorageCapacities {
         errors.label_selector(&root.at("nodeTopology"));
         let class = root.at("storageClassName");
         errors.problems(&class, names::name_is_dns_subdomain(class.text(), false));
-        for field in ["capacity", "maximumVolumeSize"] {
-            errors.quantity_not_negative(&root.at(field));
-        }
+        errors.quantity_not_negative(&root.at("capacity"));
         errors.into_vec()
     }
 

@@ -7,7 +7,7 @@ use super::strategy;
 use crate::registry::internal;
 
 /// What a strategy says of a new object, or of a change, as the client reads it.
-fn said(group: &str, kind: &str, mut new: Value, old: Option<&Value>) -> Vec<String> {
+pub(super) fn said(group: &str, kind: &str, mut new: Value, old: Option<&Value>) -> Vec<String> {
     let strategy = strategy(group, kind);
     strategy.default(&mut new);
     let mut errors = match old {
@@ -24,7 +24,7 @@ fn said(group: &str, kind: &str, mut new: Value, old: Option<&Value>) -> Vec<Str
     errors.iter().map(ToString::to_string).collect()
 }
 
-fn create(group: &str, kind: &str, new: Value, expect: &[&str]) {
+pub(super) fn create(group: &str, kind: &str, new: Value, expect: &[&str]) {
     assert_eq!(said(group, kind, new.clone(), None), expect, "{new}");
 }
 
@@ -272,7 +272,7 @@ fn other_texts() {
 }
 
 /// What a strategy says of a change of the status, after it has put back or dropped what it does.
-fn status(group: &str, kind: &str, mut new: Value, old: &Value) -> (Value, Vec<String>) {
+pub(super) fn status(group: &str, kind: &str, mut new: Value, old: &Value) -> (Value, Vec<String>) {
     let strategy = strategy(group, kind);
     strategy.default(&mut new);
     strategy.prepare_for_status_update(&mut new, old);

@@ -69,7 +69,7 @@ pub fn settle(service: &mut Value, old: Option<&Value>, configured: &[Family]) -
     }
     let headless = value::text(service, "spec.clusterIP") == "None";
     let free = headless && value::at(service, "spec.selector").and_then(Value::as_object).is_none_or(|s| s.is_empty());
-    if value::text(service, POLICY).is_empty() {
+    if value::at(service, POLICY).is_none_or(Value::is_null) {
         let before = old.map(|old| value::text(old, POLICY)).filter(|policy| !policy.is_empty());
         let inferred = before.unwrap_or(if free { REQUIRE } else { SINGLE }).to_owned();
         value::set(service, POLICY, inferred);

@@ -5,6 +5,7 @@
 
 mod container;
 pub mod defaults;
+mod resize;
 pub mod resources;
 pub mod scheduling;
 mod security;
@@ -23,7 +24,7 @@ use serde_json::json;
 
 use super::super::strategy::{Grace, Strategy};
 use super::common::{At, Errors};
-use crate::rest::keep;
+use crate::rest::{keep, keep_object_meta};
 
 /// Pods.
 pub struct Pods;
@@ -58,8 +59,8 @@ impl Strategy for Pods {
     fn prepare_for_create(&self, pod: &mut Value) {
         drop_disabled(value::at_mut(pod, "spec"));
         scheduling::apply_label_keys(pod);
-        update::default_pod_level(pod);
         security::sync_app_armor(pod);
+        resize::defaults(pod);
         let class = quality(pod);
         let mut status = json!({"phase": "Pending", "qosClass": class});
         if !value::list(pod, "spec.schedulingGates").is_empty() {
@@ -99,6 +100,7 @@ impl Strategy for Pods {
                 let containers = value::at(new, "spec.ephemeralContainers").cloned();
                 keep(new, old, "spec");
                 keep(new, old, "status");
+                keep_object_meta(new, old);
                 match containers {
                     Some(containers) => value::set(new, "spec.ephemeralContainers", containers),
                     None => {
@@ -106,7 +108,7 @@ impl Strategy for Pods {
                     }
                 }
             }
-            "resize" => keep(new, old, "status"),
+            "resize" => resize::prepare(new, old),
             _ => self.prepare_for_update(new, old),
         }
     }
@@ -137,7 +139,7 @@ impl Strategy for Pods {
     fn validate_subresource_update(&self, subresource: &str, new: &Value, old: &Value) -> Vec<FieldError> {
         match subresource {
             "ephemeralcontainers" => update::validate_ephemeral_containers(new, old),
-            "resize" => update::validate_resize(new, old),
+            "resize" => resize::validate(new, old),
             _ => self.validate_update(new, old),
         }
     }
@@ -261,6 +263,10 @@ impl Strategy for PodTemplates {
     }
 
     fn prepare_for_create(&self, new: &mut Value) {
+        drop_disabled(value::at_mut(new, "template.spec"));
+    }
+
+    fn prepare_for_update(&self, new: &mut Value, _old: &Value) {
         drop_disabled(value::at_mut(new, "template.spec"));
     }
 

@@ -105,7 +105,8 @@ fn pod_name(resource: &str, at: &At<'_, '_>, errors: &mut Errors) {
     }
 }
 
-fn is_pod_level(resource: &str) -> bool {
+/// Whether a whole pod can ask for a resource.
+pub fn is_pod_level(resource: &str) -> bool {
     matches!(resource, "cpu" | "memory") || is_huge_page(resource)
 }
 

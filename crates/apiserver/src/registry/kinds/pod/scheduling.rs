@@ -132,7 +132,9 @@ fn label_keys(at: &At<'_, '_>, errors: &mut Errors) {
         selector.at("matchLabels").value().as_object().into_iter().flatten().map(|(key, _)| key.as_str()).collect();
     for expression in selector.at("matchExpressions").items() {
         let key = expression.text_at("key");
-        let position = match_keys.items().position(|candidate| candidate.text() == key);
+        // Of a key that is given twice the last one is named.
+        let position = match_keys.items().enumerate().filter(|(_, candidate)| candidate.text() == key).last();
+        let position = position.map(|(position, _)| position);
         if let Some(position) = position.filter(|_| known.contains(&key)) {
             errors.invalid_value(&at.index(position), key, "exists in both matchLabelKeys and labelSelector");
         }

@@ -188,6 +188,7 @@ fn a_resize_changes_compute_and_nothing_else() {
     let resized = |change: fn(&mut Value)| -> Vec<String> {
         let mut new = old.clone();
         change(&mut new);
+        Pods.prepare_for_subresource_update("resize", &mut new, &old);
         Pods.validate_subresource_update("resize", &new, &old).iter().map(ToString::to_string).collect()
     };
     assert_eq!(
@@ -195,9 +196,20 @@ fn a_resize_changes_compute_and_nothing_else() {
         Vec::<String>::new()
     );
     assert_eq!(
-        resized(|new| new["spec"]["containers"][0]["image"] = json!("j")),
+        resized(|new| new["spec"]["containers"][0]["resources"]["requests"]["ephemeral-storage"] = json!("2")),
         ["spec: Forbidden: only cpu and memory resources are mutable"]
     );
+    assert_eq!(
+        resized(|new| new["spec"]["containers"][0]["name"] = json!("d")),
+        ["spec.containers[0].name: Forbidden: containers may not be renamed or reordered on resize"]
+    );
+    // Everything else is not for a resize to say.
+    let mut new = old.clone();
+    new["spec"]["containers"][0]["image"] = json!("j");
+    new["metadata"]["labels"] = json!({"a": "b"});
+    new["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
+    Pods.prepare_for_subresource_update("resize", &mut new, &old);
+    assert_eq!(new, old);
     assert_eq!(
         resized(|new| new["spec"]["containers"][0]["resources"] = json!({"requests": {"memory": "1Gi"}})),
         ["spec.containers[0].resources.requests: Forbidden: resource requests cannot be removed"]
@@ -295,4 +307,73 @@ fn an_annotation_for_app_armor_becomes_the_field() {
     assert_eq!(own(0), json!({"type": "Localhost", "localhostProfile": "x"}));
     // What the whole pod has already, or what makes no sense, is no field of the container's.
     assert_eq!((own(1), own(2)), (Value::Null, Value::Null));
+}
+
+#[test]
+fn a_whole_pod_gets_what_its_containers_say() {
+    let completed = |spec: Value| {
+        let mut pod = pod(spec);
+        Pods.prepare_for_create(&mut pod);
+        pod["spec"]["resources"].take()
+    };
+    let limits = json!({"cpu": "1", "memory": "64Mi", "hugepages-2Mi": "2Mi"});
+    let containers = json!([{"name": "c", "image": "i", "resources": {"limits": limits}}]);
+    assert_eq!(
+        completed(json!({"containers": containers, "resources": {"requests": {"cpu": "2"}}})),
+        json!({
+            "requests": {"cpu": "2", "memory": "64Mi", "hugepages-2Mi": "2Mi"},
+            "limits": {"cpu": "2", "memory": "64Mi", "hugepages-2Mi": "2Mi"},
+        }),
+        "what the pod asks for is never above what it may use"
+    );
+    let larger = json!({"limits": {"cpu": "2", "memory": "1Gi", "hugepages-2Mi": "4Mi"}});
+    let huge = completed(json!({"containers": containers, "resources": larger}));
+    assert_eq!(huge["requests"]["hugepages-2Mi"], "4Mi", "pages are asked for as they are limited");
+    let open = json!([{"name": "c", "image": "i"}, {"name": "d", "image": "i", "resources": {"limits": limits}}]);
+    let partly = completed(json!({"containers": open, "resources": {"requests": {"cpu": "2"}}}));
+    assert_eq!(partly["limits"], json!({"hugepages-2Mi": "2Mi"}), "one container without a limit has no bound");
+    assert_eq!(
+        completed(json!({"containers": containers, "resources": {}})),
+        json!({}),
+        "nothing is said of the whole"
+    );
+}
+
+#[test]
+fn certificates_of_pods_carry_annotations_with_a_domain() {
+    let volume = |annotations: Value| {
+        let source = json!({"podCertificate": {"signerName": "a.b/c", "keyType": "ED25519", "credentialBundlePath": "c", "userAnnotations": annotations}});
+        json!({"containers": one(), "volumes": [{"name": "v", "projected": {"sources": [source]}}]})
+    };
+    check(volume(json!({"ACME.io/Foo": "x"})), &[]);
+    check(
+        volume(json!({"x": "y"})),
+        &[
+            "spec.volumes[0].projected.sources[0].podCertificate.userAnnotations: Invalid value: \"x\": must be a domain-prefixed key (such as \"acme.io/foo\")",
+        ],
+    );
+}
+
+#[test]
+fn ports_and_projections_that_do_nothing_are_told() {
+    let port = json!({"name": "http", "containerPort": 80, "hostIP": "1.2.3.4"});
+    let sources = json!([
+        {"podCertificate": {"keyPath": "a/b", "certificateChainPath": "a"}},
+        {},
+        {"serviceAccountToken": {"path": "a/b", "expirationSeconds": 600}},
+    ]);
+    let spec = json!({
+        "containers": [{"name": "c", "image": "i", "ports": [port]}],
+        "volumes": [{"name": "v", "projected": {"sources": sources}}],
+    });
+    assert_eq!(
+        warnings::of_pod(&pod(spec)),
+        [
+            "volume \"v\" (Projected): overlapping paths: \"a/b\" (PodCertificate key) with \"a\" (PodCertificate chain)",
+            "volume \"v\" (Projected) has no sources provided",
+            "volume \"v\" (Projected): overlapping paths: \"a/b\" (ServiceAccountToken) with \"a\" (PodCertificate chain)",
+            "volume \"v\" (Projected): overlapping paths: \"a/b\" (ServiceAccountToken) with \"a/b\" (PodCertificate key)",
+            "spec.containers[0].ports[0]: hostIP set without hostPort: {Name:http HostPort:0 ContainerPort:80 Protocol:TCP HostIP:1.2.3.4}",
+        ]
+    );
 }

@@ -1,7 +1,7 @@
 //! The volumes of a pod: each of one type, and each type in order.
 
 use machinery::names;
-use machinery::{Value, value};
+use machinery::{Value, objectmeta, value};
 
 use super::super::claim;
 use super::super::common::{At, Errors, Rules, is_absolute};
@@ -600,6 +600,7 @@ fn project_bundle<'v>(volume: &At<'_, 'v>, at: &At<'_, 'v>, paths: &mut Vec<&'v 
 fn project_certificate<'v>(volume: &At<'_, 'v>, at: &At<'_, 'v>, paths: &mut Vec<&'v str>, errors: &mut Errors) {
     const KEY_TYPES: [&str; 6] = ["RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"];
     signer_name(&at.at("signerName"), errors);
+    user_annotations(&at.at("userAnnotations"), errors);
     errors.user_id_if_set(&at.at("user"));
     errors.one_of(&at.at("keyType"), &KEY_TYPES);
     let expiration = at.at("maxExpirationSeconds");
@@ -624,6 +625,18 @@ fn project_certificate<'v>(volume: &At<'_, 'v>, at: &At<'_, 'v>, paths: &mut Vec
     }
     if !any {
         errors.required(at, "specify at least one of credentialBundlePath, keyPath, and certificateChainPath");
+    }
+}
+
+/// What a pod tells its signer. Whether a key is in capitals does not matter.
+fn user_annotations(at: &At<'_, '_>, errors: &mut Errors) {
+    let path = at.to_string();
+    for (key, _) in at.entries() {
+        errors.extend(names::domain::is_domain_prefixed_key(&path, &key.to_lowercase()));
+    }
+    let size: usize = at.entries().map(|(key, said)| key.len() + said.text().len()).sum();
+    if size > objectmeta::MAX_ANNOTATIONS {
+        errors.too_long(at, objectmeta::MAX_ANNOTATIONS);
     }
 }
 

@@ -238,49 +238,72 @@ fn fractions(list: &At<'_, '_>, warnings: &mut Vec<String>) {
 /// Files of one volume that would lie upon each other.
 fn overlaps(volume: &At<'_, '_>, warnings: &mut Vec<String>) {
     let name = volume.text_at("name");
-    let paths = |list: &At<'_, '_>, source: &str| -> Vec<(String, String)> {
-        list.items().map(|item| (item.text_at("path").to_owned(), source.to_owned())).collect()
-    };
-    let mut report = |kind: &str, files: Vec<(String, String)>| {
-        let mut seen: Vec<(String, String)> = Vec::new();
+    let sources = [
+        ("configMap", format!("ConfigMap {:?}", volume.text_at("configMap.name"))),
+        ("secret", format!("Secret {:?}", volume.text_at("secret.secretName"))),
+        ("downwardAPI", "DownwardAPI".to_owned()),
+    ];
+    for (field, kind) in sources {
+        Files { name, kind: &kind, seen: Vec::new() }.add(items(&volume.at(field), ""), warnings);
+    }
+    let mut files = Files { name, kind: "Projected", seen: Vec::new() };
+    for source in volume.at("projected.sources").items() {
+        match source.is_empty() {
+            true => warnings.push(format!("volume {name:?} (Projected) has no sources provided")),
+            false => files.add(projected(&source), warnings),
+        }
+    }
+}
+
+/// A file, and what it comes from.
+type File = (String, String);
+
+/// The files of a volume so far.
+struct Files<'a> {
+    name: &'a str,
+    kind: &'a str,
+    seen: Vec<File>,
+}
+
+impl Files<'_> {
+    fn add(&mut self, files: Vec<File>, warnings: &mut Vec<String>) {
         for (path, source) in files {
             let path = path.trim_end_matches('/').to_owned();
-            for other in seen.iter().filter(|(other, _)| overlap(other, &path)) {
+            for other in self.seen.iter().filter(|(other, _)| overlap(other, &path)) {
                 let body = format!("{} with {}", shown(&path, &source), shown(&other.0, &other.1));
-                warnings.push(format!("volume {name:?} ({kind}): overlapping paths: {body}"));
+                warnings.push(format!("volume {:?} ({}): overlapping paths: {body}", self.name, self.kind));
             }
-            seen.push((path, source));
-        }
-    };
-    if volume.has("configMap.items") {
-        report(&format!("ConfigMap {:?}", volume.text_at("configMap.name")), paths(&volume.at("configMap.items"), ""));
-    }
-    if volume.has("secret.items") {
-        report(&format!("Secret {:?}", volume.text_at("secret.secretName")), paths(&volume.at("secret.items"), ""));
-    }
-    if volume.has("downwardAPI.items") {
-        report("DownwardAPI", paths(&volume.at("downwardAPI.items"), ""));
-    }
-    let mut all = Vec::new();
-    for source in volume.at("projected.sources").items() {
-        if source.has("configMap.items") {
-            all.extend(paths(
-                &source.at("configMap.items"),
-                &format!("ConfigMap {:?}", source.text_at("configMap.name")),
-            ));
-        } else if source.has("secret.items") {
-            all.extend(paths(&source.at("secret.items"), &format!("Secret {:?}", source.text_at("secret.name"))));
-        } else if source.has("downwardAPI.items") {
-            all.extend(paths(&source.at("downwardAPI.items"), "DownwardAPI"));
-        } else if source.has("serviceAccountToken") {
-            all.push((source.text_at("serviceAccountToken.path").to_owned(), "ServiceAccountToken".to_owned()));
-        } else if source.has("clusterTrustBundle") {
-            let by_name = source.text_at("clusterTrustBundle.name");
-            let bundle = if by_name.is_empty() { source.text_at("clusterTrustBundle.signerName") } else { by_name };
-            all.push((source.text_at("clusterTrustBundle.path").to_owned(), format!("ClusterTrustBundle {bundle:?}")));
+            self.seen.push((path, source));
         }
     }
-    report("Projected", all);
+}
+
+fn items(source: &At<'_, '_>, shown: &str) -> Vec<File> {
+    source.at("items").items().map(|item| (item.text_at("path").to_owned(), shown.to_owned())).collect()
+}
+
+/// The files of one source of a projected volume.
+fn projected(source: &At<'_, '_>) -> Vec<File> {
+    let file = |path: &str, shown: String| (source.text_at(path).to_owned(), shown);
+    if source.has("configMap.items") {
+        items(&source.at("configMap"), &format!("ConfigMap {:?}", source.text_at("configMap.name")))
+    } else if source.has("secret.items") {
+        items(&source.at("secret"), &format!("Secret {:?}", source.text_at("secret.name")))
+    } else if source.has("downwardAPI.items") {
+        items(&source.at("downwardAPI"), "DownwardAPI")
+    } else if source.has("serviceAccountToken") {
+        vec![file("serviceAccountToken.path", "ServiceAccountToken".to_owned())]
+    } else if source.has("clusterTrustBundle") {
+        let by_name = source.text_at("clusterTrustBundle.name");
+        let bundle = if by_name.is_empty() { source.text_at("clusterTrustBundle.signerName") } else { by_name };
+        vec![file("clusterTrustBundle.path", format!("ClusterTrustBundle {bundle:?}"))]
+    } else {
+        let parts =
+            [("certificateChainPath", "chain"), ("keyPath", "key"), ("credentialBundlePath", "credential bundle")];
+        let given =
+            parts.map(|(field, part)| file(&format!("podCertificate.{field}"), format!("PodCertificate {part}")));
+        given.into_iter().filter(|(path, _)| !path.is_empty()).collect()
+    }
 }
 
 fn shown(path: &str, source: &str) -> String {
@@ -346,6 +369,12 @@ fn ports(spec: &At<'_, '_>, warnings: &mut Vec<String>) {
             let number = |field: &str| port.at(field).int().unwrap_or(0);
             let key = (number("containerPort"), port.text_at("protocol").to_owned());
             let host = (number("hostPort"), port.text_at("hostIP").to_owned());
+            if host.0 == 0 && !host.1.is_empty() {
+                let (name, (inside, protocol), (_, ip)) = (port.text_at("name"), &key, &host);
+                warnings.push(format!(
+                    "{port}: hostIP set without hostPort: {{Name:{name} HostPort:0 ContainerPort:{inside} Protocol:{protocol} HostIP:{ip}}}"
+                ));
+            }
             for other in all.iter().filter(|other| other.key == key) {
                 if host == other.host {
                     warnings.push(format!("{port}: duplicate port definition with {}", other.at));
