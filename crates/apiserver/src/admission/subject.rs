@@ -76,7 +76,11 @@ impl<'a> Subject<'a> {
         if self.request.info.subresource == "scale" {
             return scale_of(object);
         }
-        convert::between(storage, version, object.clone())
+        let mut shown = convert::between(storage, version, object.clone());
+        if let Some(ty) = version.ty {
+            schema::settle(&mut shown, ty.def(), schema::Form::Shown);
+        }
+        shown
     }
 
     /// What a change of the shown object makes of the object: in storage form, with defaults for what was left out.

@@ -322,6 +322,11 @@ fn say_once(errors: &mut Vec<FieldError>) {
     errors.retain(|error| said.insert(error.to_string()));
 }
 
+/// Forgets empty lists and maps of a built-in kind, as far as a form goes; see [`schema::settle`].
+pub(super) fn settle(facts: &facts::Resource, object: &mut Value, form: schema::Form) -> bool {
+    facts.ty.is_some_and(|ty| schema::settle(object, ty.def(), form))
+}
+
 /// Why nobody can tell the kind of an object.
 pub(crate) fn unreadable_kind(object: &Value) -> Option<String> {
     let what = match object {

@@ -3,9 +3,11 @@
 use http::StatusCode;
 use machinery::Value;
 use machinery::rest::{Body, Response};
+use machinery::schema::Form;
 use machinery::status::ApiError;
 use machinery::value;
 
+use super::body::settle;
 use super::options::WriteOptions;
 use super::{Api, Call, object_response};
 use crate::admission::Operation;
@@ -62,6 +64,9 @@ impl Api {
             if let Err(refused) = checked.await {
                 reservation.release(self).await;
                 return Err(refused);
+            }
+            if !options.dry_run {
+                settle(call.resource.storage, &mut new, Form::Stored);
             }
             let key = call.resource.key(&call.info.namespace, value::text(&new, "metadata.name"));
             let inserted = self.insert(call.resource, &key, &new, options.dry_run).await;

@@ -6,9 +6,11 @@ use http::StatusCode;
 use machinery::apply::equal_but_times;
 use machinery::object::Object;
 use machinery::rest::{Body, Response};
+use machinery::schema::Form;
 use machinery::status::{ApiError, FieldError};
 use machinery::{Value, value};
 
+use super::body::settle;
 use super::managed::RESETS_METADATA;
 use super::options::WriteOptions;
 use super::storage::{Change, Changed, Swapped};
@@ -84,6 +86,7 @@ impl Api {
                 self.record(call, Some(&old), &mut new, options);
             }
             self.mutate(&request, &mut new, Some(&old)).await?;
+            let unsettled = settle(call.resource.storage, &mut new, Form::Judged);
             let reservation = self.allocator.reserve(self, call, &mut new, Some(&old), options.dry_run).await?;
             let checked = async {
                 self.before_update(call, part, &mut new, &old)?;
@@ -92,6 +95,9 @@ impl Api {
             if let Err(refused) = checked.await {
                 reservation.release(self).await;
                 return Err(refused);
+            }
+            if unsettled {
+                settle(call.resource.storage, &mut new, Form::Stored);
             }
             let gone = is_finished(&new, &old) && !call.resource.strategy.holds(&new);
             // Only the time of the record differs: nobody needs to know, unless that is how an object gets a new key.

@@ -136,3 +136,41 @@ async fn openapi_comes_as_protobuf_too() {
     assert!(document.body.windows(26).any(|part| part == b"io.k8s.api.apps.v1.Deploym"));
     server.stop().await;
 }
+
+#[tokio::test]
+async fn empties_are_judged_where_upstream_judges_them_and_forgotten_when_stored() {
+    let server = Server::default().await;
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
+        "overhead": {}, "nodeSelector": {}, "containers": [{"name": "c", "image": "i", "args": []}]}});
+    let refused = server.post(pods, &pod).await;
+    assert_eq!(refused.status, 403, "{}", refused.text());
+    assert_eq!(
+        refused.json()["message"],
+        "pods \"p\" is forbidden: pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+    );
+
+    let roles = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles";
+    let role =
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "r"}, "rules": []});
+    assert_eq!(server.post(&format!("{roles}?dryRun=All"), &role).await.json()["rules"], json!([]));
+    let made = server.post(roles, &role).await.json();
+    assert_eq!(made["rules"], Value::Null);
+    // Saying it again changes nothing.
+    let (path, json_type) = (format!("{roles}/r"), [("content-type", "application/json")]);
+    let put = server.send(Method::PUT, &path, &json_type, role.to_string()).await;
+    assert_eq!(put.json()["metadata"]["resourceVersion"], made["metadata"]["resourceVersion"]);
+
+    let scalers = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+    let mut scaler = json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "h"}, "spec": {
+        "maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}}});
+    assert_eq!(server.post(scalers, &scaler).await.status, 201);
+    scaler["spec"]["behavior"] = json!({"scaleUp": {"policies": []}});
+    let path = format!("{scalers}/h");
+    let put = server.send(Method::PUT, &path, &json_type, scaler.to_string()).await;
+    assert_eq!(
+        put.json()["message"],
+        "HorizontalPodAutoscaler.autoscaling \"h\" is invalid: spec.behavior.scaleUp.policies: Required value: must specify at least one Policy"
+    );
+    server.stop().await;
+}

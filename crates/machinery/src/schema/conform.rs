@@ -102,7 +102,7 @@ impl Walk<'_> {
                 return field.nullable;
             }
             match self.value(value, &field.schema, path) {
-                Ok(set) => set && !is_unset(value, field),
+                Ok(set) => set && !is_unset(value, field, of, &at),
                 Err(error) => {
                     result = Err(error);
                     true
@@ -227,7 +227,7 @@ impl Walk<'_> {
 
 /// Whether a value is what Go does not tell from an absent one. Those that upstream always writes come back with
 /// [`super::complete`]; an empty list among them is kept, since there upstream tells it from an absent one.
-fn is_unset(value: &Value, field: &Field) -> bool {
+fn is_unset(value: &Value, field: &Field, of: &Type, at: &Path<'_>) -> bool {
     if field.proto.is_some_and(|proto| proto.pointer) {
         return false;
     }
@@ -239,10 +239,14 @@ fn is_unset(value: &Value, field: &Field) -> bool {
         }
         // An empty list of managers asks to forget them all.
         Value::Array(_) if field.name == "managedFields" => false,
-        Value::Array(items) => items.is_empty() && !field.always && field.schema.list().is_some(),
-        Value::Object(entries) => entries.is_empty() && !field.always && field.schema.map().is_some(),
+        Value::Array(items) => items.is_empty() && field.schema.list().is_some() && !kept_empty(field, of, at),
+        Value::Object(entries) => entries.is_empty() && field.schema.map().is_some() && !kept_empty(field, of, at),
         Value::Null => true,
     }
+}
+
+fn kept_empty(field: &Field, of: &Type, at: &Path<'_>) -> bool {
+    field.always || super::presence::is_told(of, field, at)
 }
 
 /// The zero of a type, as JSON shows it.

@@ -4,13 +4,16 @@
 //! - [`conform`] brings what a client sent into the form upstream's decoder would have kept: types are checked, unknown
 //!   fields are dropped and named, nulls and zeros that mean "not set" are dropped, scalars get their canonical form.
 //! - [`default`] sets the defaults that are data; those that need code come after it.
-//! - [`complete`] adds the fields that upstream writes even when they are zero (`resources: {}`), last of all.
+//! - [`complete`] adds the fields that upstream writes even when they are zero (`resources: {}`).
+//! - [`settle`] forgets the empty lists and maps that only rules tell from absent ones, last of all.
 //!
 //! [`prune_unknown`] is the part of [`conform`] that custom resources need: what else is wrong with them, validation says.
 
 mod conform;
 mod defaults;
+mod presence;
 mod scalar;
 
 pub use conform::{check_types, conform, prune_unknown};
 pub use defaults::{complete, default};
+pub use presence::{Form, settle};

@@ -312,7 +312,11 @@ fn unsupported(schema: &At<'_, '_>, context: Context, errors: &mut Errors) {
         errors.forbidden(&schema.at("default"), format!("must not be set {reason}"));
     }
     for field in ["id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"] {
-        errors.forbidden_if_set(&schema.at(field), &format!("{field} is not supported"));
+        // Of these two upstream asks only whether there is something in them.
+        let nothing = matches!(field, "patternProperties" | "definitions") && schema.at(field).is_empty();
+        if !nothing {
+            errors.forbidden_if_set(&schema.at(field), &format!("{field} is not supported"));
+        }
     }
     if kind.text() == "null" {
         errors.forbidden(&kind, "type cannot be set to null, use nullable as an alternative");
