@@ -1,5 +1,7 @@
 //! A request's query parameters, for every server that reads them.
 
+use std::num::IntErrorKind;
+
 use percent_encoding::percent_decode_str;
 
 use crate::status::ApiError;
@@ -70,13 +72,17 @@ impl Query {
 
     /// A whole number, or upstream's complaint.
     pub fn int(&self, name: &str) -> Result<Option<i64>, ApiError> {
-        let text = self.get(name);
-        if text.is_empty() {
+        if !self.has(name) {
             return Ok(None);
         }
-        text.parse()
-            .map(Some)
-            .map_err(|_| ApiError::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")))
+        let text = self.get(name);
+        text.parse::<i64>().map(Some).map_err(|error| {
+            let why = match error.kind() {
+                IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+                _ => "invalid syntax",
+            };
+            ApiError::bad_request(format!("strconv.ParseInt: parsing {text:?}: {why}"))
+        })
     }
 }
 
@@ -92,6 +98,13 @@ mod tests {
         assert_eq!(query.get("b"), "x=y z");
         assert!(query.flag("watch") && !query.flag("no") && !query.flag("absent"));
         assert!(query.int("limit").is_err());
+        let message = |raw: &str| Query::parse(raw).int("n").map_err(|error| error.message);
+        assert_eq!(message("m=1"), Ok(None));
+        assert_eq!(message("n="), Err("strconv.ParseInt: parsing \"\": invalid syntax".to_owned()));
+        assert_eq!(
+            message("n=99999999999999999999"),
+            Err("strconv.ParseInt: parsing \"99999999999999999999\": value out of range".to_owned())
+        );
         let query = Query::parse("command=sh&command=-c&command=echo+a%26b&input=1&tty=0&follow");
         assert_eq!(query.all("command").collect::<Vec<_>>(), ["sh", "-c", "echo a&b"]);
         assert!(query.one("input") && !query.one("tty") && !query.one("follow"));

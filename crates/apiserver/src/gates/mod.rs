@@ -176,7 +176,15 @@ impl Chain {
                 self.authorizers.metrics(figures);
             });
         }
-        let served = self.api.registry.get(&info.group, &info.version, &info.resource)?;
+        let served = match self.api.registry.get(&info.group, &info.version, &info.resource) {
+            Ok(served) if !info.path.contains("//") => served,
+            // Where there is no API there is not even a word of one.
+            Err(_) if !info.group.is_empty() && facts::table().group(&info.group).is_none() => {
+                return Ok(routes::no_such_page());
+            }
+            Ok(_) => return Err(ApiError::no_such_path()),
+            Err(error) => return Err(error),
+        };
         if let Some(text) = crate::registry::deprecation::warning(served.facts) {
             context::warn(text);
         }

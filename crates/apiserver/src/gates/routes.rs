@@ -20,7 +20,7 @@ use crate::openapi::OpenApi;
 use crate::query::Query;
 use crate::rest::{Api, value_response};
 use crate::route::RequestInfo;
-use crate::serve::negotiate;
+use crate::serve::negotiate::{self, Media, Shape};
 use crate::version;
 
 /// Everything that answers at a fixed path.
@@ -55,29 +55,57 @@ impl Documents {
         gates: impl Fn(&mut String),
     ) -> Result<Response, ApiError> {
         let segments: Vec<&str> = info.path.split('/').filter(|segment| !segment.is_empty()).collect();
-        if !matches!(parts.method, Method::GET | Method::HEAD) {
-            return Err(match segments.as_slice() {
-                [] | ["api" | "apis" | "version" | "metrics" | "openapi" | "healthz" | "livez" | "readyz", ..] => {
-                    ApiError::method_not_allowed()
-                }
-                _ => ApiError::no_such_path(),
-            });
+        if info.path.contains("//") {
+            return if info.path.starts_with("//") { Ok(no_such_page()) } else { Err(ApiError::no_such_path()) };
         }
+        // Some paths have routes, with methods and media types of their own; the others answer whatever they are asked.
+        let route = |produced: &[&str]| {
+            if parts.method == Method::GET {
+                negotiate::routed(&parts.headers, produced)
+            } else {
+                Err(ApiError::method_not_allowed())
+            }
+        };
         match segments.as_slice() {
             [] => Ok(self.paths()),
-            ["api"] => Ok(self.root(parts, Root::Api)),
-            ["apis"] => Ok(self.root(parts, Root::Apis)),
-            ["api", version] => self.discovery.resources("", version).map(json).ok_or_else(ApiError::no_such_path),
-            ["apis", group] => Ok(self.discovery.group(group).map_or_else(no_such_page, json)),
-            ["apis", group, version] => Ok(self.discovery.resources(group, version).map_or_else(no_such_page, json)),
-            ["version"] => Ok(value_response(StatusCode::OK, version::info())),
-            [".well-known", "openid-configuration"] => Ok(self.issuer()),
+            ["api"] => {
+                route(negotiate::OBJECTS)?;
+                self.root(parts, query, Root::Api)
+            }
+            ["apis"] => self.root(parts, query, Root::Apis),
+            ["api", version] => {
+                let found = self.discovery.resources("", version).ok_or_else(ApiError::no_such_path)?;
+                route(negotiate::OBJECTS)?;
+                document(parts, query, found)
+            }
+            ["apis", group] => match self.discovery.group(group) {
+                Some(found) => document(parts, query, found),
+                None => Ok(no_such_page()),
+            },
+            ["apis", group, version] => match self.discovery.resources(group, version) {
+                Some(found) => {
+                    route(negotiate::OBJECTS)?;
+                    document(parts, query, found)
+                }
+                None if facts::table().group(group).is_some() => Err(ApiError::no_such_path()),
+                None => Ok(no_such_page()),
+            },
+            ["version"] => {
+                route(&["application/json"])?;
+                let lines = serde_json::to_vec_pretty(&version::info()).map(Bytes::from).unwrap_or_default();
+                Ok(json(lines))
+            }
+            [".well-known", "openid-configuration"] => {
+                route(&["application/json"])?;
+                Ok(self.issuer())
+            }
             ["openid", "v1", "jwks"] => {
+                route(&["application/jwk-set+json"])?;
                 let (keys, _) = self.api.service_accounts.key_set();
                 Ok(issued("application/jwk-set+json", &keys))
             }
             ["openapi", rest @ ..] => Ok(self.openapi.answer(rest, parts, query).unwrap_or_else(no_such_page)),
-            ["healthz" | "livez" | "readyz"] => Ok(self.health.answer(segments[0], query)),
+            ["healthz" | "livez" | "readyz"] if !info.path.ends_with('/') => Ok(self.health.answer(segments[0], query)),
             ["healthz" | "livez" | "readyz", check] => {
                 Ok(self.health.check(segments[0], check).unwrap_or_else(no_such_page))
             }
@@ -106,13 +134,14 @@ impl Documents {
         figures
     }
 
-    fn root(&self, parts: &http::request::Parts, root: Root) -> Response {
+    fn root(&self, parts: &http::request::Parts, query: &Query, root: Root) -> Result<Response, ApiError> {
         let accept = parts.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
         let Some(version) = negotiate::aggregated_discovery(accept) else {
-            return json(match root {
+            let found = match root {
                 Root::Api => self.discovery.api_versions(&self.server_address),
                 Root::Apis => self.discovery.group_list(),
-            });
+            };
+            return document(parts, query, found);
         };
         let document = self.discovery.aggregated(root, version);
         let name = match version {
@@ -120,7 +149,7 @@ impl Documents {
             Aggregated::V2beta1 => "v2beta1",
         };
         let content = format!("application/json;g=apidiscovery.k8s.io;v={name};as=APIGroupDiscoveryList");
-        tagged(parts, document, &content)
+        Ok(tagged(parts, document, &content))
     }
 
     /// What others need to know to check the tokens of service accounts.
@@ -205,12 +234,25 @@ pub fn bytes(status: StatusCode, content: &str, body: Bytes) -> Response {
     response
 }
 
+/// A document of discovery in the form that the client wants.
+fn document(parts: &http::request::Parts, query: &Query, body: Bytes) -> Result<Response, ApiError> {
+    let accepted = negotiate::accepted(&parts.headers)?;
+    if accepted.shape != Shape::Whole {
+        return Err(negotiate::unacceptable());
+    }
+    if accepted.media == Media::Json && !negotiate::pretty(&parts.headers, query) {
+        return Ok(json([&body[..], b"\n"].concat().into()));
+    }
+    let tree = serde_json::from_slice(&body).map_err(ApiError::internal)?;
+    Ok(value_response(StatusCode::OK, tree))
+}
+
 fn json(body: Bytes) -> Response {
     bytes(StatusCode::OK, "application/json", body)
 }
 
 /// The answer where there is nothing, not even an API.
-fn no_such_page() -> Response {
+pub(super) fn no_such_page() -> Response {
     text(StatusCode::NOT_FOUND, "404 page not found\n".to_owned())
 }
 

@@ -68,6 +68,38 @@ pub async fn read_request(
     Ok(object)
 }
 
+/// Reads options that a request has instead of an object, if there are any: whatever of their kind, in whatever version.
+pub async fn read_options(headers: &HeaderMap, body: Body, kind: &str) -> Result<Option<Value>, ApiError> {
+    let media = media_type(headers).to_owned();
+    let bytes = read_bytes(body).await?;
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    let (value, _) = decode(&media, &bytes).map_err(|error| match media.as_str() {
+        _ if error.reason != Some(Reason::BadRequest) => error,
+        "" | "application/json" => {
+            ApiError::bad_request(format!("couldn't get version/kind; json parse error: {}", error.message))
+        }
+        _ => ApiError::bad_request(error.message.trim_start_matches("error converting YAML to JSON: ")),
+    })?;
+    let mut options = if value.is_null() { Value::Object(Default::default()) } else { value };
+    if let Some(why) = unreadable_kind(&options) {
+        return Err(ApiError::bad_request(why));
+    }
+    let said = |field: &str| value::text(&options, field);
+    if !matches!(said("kind"), "") && said("kind") != kind {
+        let version = Some(said("apiVersion")).filter(|version| !version.is_empty()).unwrap_or("meta.k8s.io/v1");
+        let scheme = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27";
+        let kind = said("kind");
+        let message = format!("no kind {kind:?} is registered for version {version:?} in scheme {scheme:?}");
+        return Err(ApiError::bad_request(message));
+    }
+    if let Some(ty) = facts::type_named(&format!("io.k8s.apimachinery.pkg.apis.meta.v1.{kind}")) {
+        schema::conform(&mut options, ty.def()).map_err(ApiError::bad_request)?;
+    }
+    Ok(Some(options))
+}
+
 /// Reads a tree, if there is anything to read.
 pub async fn read_optional(headers: &HeaderMap, body: Body) -> Result<Option<Value>, ApiError> {
     if let Body::Value(value) = body {

@@ -68,7 +68,8 @@ impl Api {
     async fn delete_options(&self, call: &Call<'_>, body: Body) -> Result<DeleteOptions, ApiError> {
         let body = match body {
             Body::Empty => None,
-            body => super::body::read_optional(call.headers, body).await?,
+            Body::Value(value) => Some(value),
+            body => super::body::read_options(call.headers, body, "DeleteOptions").await?,
         };
         DeleteOptions::parse(call.query, body.as_ref())
     }

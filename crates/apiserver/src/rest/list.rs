@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use base64::{DecodeError, Engine as _};
 use http::StatusCode;
 use machinery::codec;
 use machinery::object::Object;
@@ -39,7 +39,7 @@ impl Token {
     fn decode(text: &str) -> Result<(i64, String), ApiError> {
         let bad =
             |why: &str| ApiError::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
-        let bytes = BASE64.decode(text.trim_end_matches('=')).map_err(|error| bad(&error.to_string()))?;
+        let bytes = BASE64.decode(text).map_err(|error| bad(&illegal(&error, text)))?;
         let tree = codec::json::decode(&bytes, codec::Limits::default()).map_err(|error| bad(&error.message))?;
         let token: Token = serde_json::from_value(tree.value).map_err(|error| bad(&error.to_string()))?;
         if token.v != TOKEN_VERSION {
@@ -50,6 +50,15 @@ impl Token {
         }
         Ok((token.rv, token.start.trim_end_matches('\0').to_owned()))
     }
+}
+
+/// Go's words for text that is not base64.
+fn illegal(error: &DecodeError, text: &str) -> String {
+    let at = match error {
+        DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _) => *at,
+        DecodeError::InvalidLength(_) | DecodeError::InvalidPadding => text.find('=').unwrap_or(text.len() / 4 * 4),
+    };
+    format!("illegal base64 data at input byte {at}")
 }
 
 /// What `resourceVersion` and `resourceVersionMatch` of a list ask for.

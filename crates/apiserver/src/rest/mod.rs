@@ -25,11 +25,11 @@ use std::sync::Arc;
 
 use http::{HeaderMap, Method, StatusCode};
 use jiff::Timestamp;
-use machinery::Value;
 use machinery::gvk::GroupResource;
 use machinery::object::Object;
 use machinery::rest::{Body, Payload, Response, User};
 use machinery::status::ApiError;
+use machinery::{Value, names};
 use store::Store;
 
 use crate::admission::Admission;
@@ -39,6 +39,7 @@ use crate::metrics::Metrics;
 use crate::query::Query;
 use crate::registry::{Registry, Resource, Served};
 use crate::route::RequestInfo;
+use crate::serve::negotiate;
 
 pub use allocation::{Allocator, Cidr};
 pub(crate) use body::unreadable_kind;
@@ -126,8 +127,21 @@ impl Api {
                 "update" | "patch" => call.info.name.is_empty(),
                 _ => false,
             };
-        if misplaced || !verbs.has(call.info.verb) {
+        if misplaced || !verbs.has(call.info.verb) || *call.method == Method::HEAD {
             return Err(ApiError::method_not_allowed());
+        }
+        // Routes of custom resources produce whatever can be negotiated; those that connect, whatever the other side says.
+        if call.served.facts.ty.is_some() && !call.connects() {
+            let collection = matches!(call.info.verb, "list" | "watch") && call.info.tail.is_empty();
+            negotiate::routed(call.headers, if collection { negotiate::COLLECTIONS } else { negotiate::OBJECTS })?;
+        }
+        let wrong = match call.info.verb {
+            "get" | "delete" | "patch" => names::is_path_segment_name(&call.info.name),
+            _ => Vec::new(),
+        };
+        if !wrong.is_empty() {
+            let message = format!("Name parameter invalid: {:?}: {}", call.info.name, wrong.join(";"));
+            return Err(ApiError::bad_request(message));
         }
         if call.served.facts.namespaced
             && call.info.namespace.is_empty()

@@ -106,7 +106,7 @@ impl DeleteOptions {
                 options.resource_version = text("preconditions.resourceVersion");
                 propagation = text("propagationPolicy");
                 let values = machinery::value::list(body, "dryRun").iter().filter_map(Value::as_str);
-                options.dry_run = dry_run(values.chain(query.all("dryRun")), &mut errors);
+                options.dry_run = dry_run(values, &mut errors);
             }
             None => {
                 options.grace_period = query.int("gracePeriodSeconds")?;
@@ -162,6 +162,8 @@ mod tests {
         assert_eq!(options.grace_period, Some(1));
         assert_eq!(options.propagation, Some(Propagation::Orphan));
         assert_eq!(options.uid.as_deref(), Some("u"));
+        // All that counts is in the body, also what it does not say.
+        assert!(!DeleteOptions::parse(&Query::parse("dryRun=All"), Some(&json!({}))).expect("options").dry_run);
         let options = DeleteOptions::parse(&Query::parse("gracePeriodSeconds=3"), None).expect("options");
         assert_eq!(options.grace_period, Some(3));
     }

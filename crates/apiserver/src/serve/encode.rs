@@ -18,7 +18,7 @@ use serde_json::json;
 use super::body::Answer;
 use super::frames;
 use super::gzip;
-use super::negotiate::{Accepted, Media, Shape, accepted};
+use super::negotiate::{self, Accepted, Media, PLAIN, Shape, accepted};
 use crate::query::Query;
 use crate::rest::{Clock, Watched, package};
 use crate::table::Tables;
@@ -32,18 +32,26 @@ const EVENTS: usize = 64;
 pub fn encode(headers: &HeaderMap, query: &Query, response: Response, clock: &Clock) -> http::Response<Answer> {
     let (mut parts, payload) = response.into_parts();
     // Only objects have several forms; what is bytes already says itself what it is.
+    let failed = parts.status.is_client_error() || parts.status.is_server_error();
     let accepted = match &payload {
-        Payload::Empty | Payload::Bytes(_) | Payload::Stream(_) => Ok(PLAIN),
-        _ => accepted(headers),
+        Payload::Empty | Payload::Bytes(_) | Payload::Stream(_) => Ok(Some(PLAIN)),
+        // What went wrong is told even to those who take none of our forms.
+        Payload::Value(_) if failed => Ok(negotiate::of_errors(headers).map(|media| Accepted { media, ..PLAIN })),
+        _ => accepted(headers).map(Some),
     };
+    let mut pretty = negotiate::pretty(headers, query);
     let (accepted, payload) = match accepted {
-        Ok(accepted) => (accepted, payload),
+        Ok(Some(accepted)) => (accepted, payload),
+        Ok(None) => {
+            pretty = true;
+            (PLAIN, payload)
+        }
         Err(error) => {
+            pretty = true;
             parts.status = StatusCode::from_u16(error.code).unwrap_or(StatusCode::NOT_ACCEPTABLE);
             (PLAIN, Payload::Value(error.to_value()))
         }
     };
-    let pretty = query.flag("pretty");
     // Bytes were made elsewhere and are sent as they are; a watch must not wait for its next piece to be full.
     let packs = matches!(payload, Payload::Value(_) | Payload::Object(_) | Payload::List(_)) && gzip::wanted(headers);
     let (body, content): (Answer, Option<&'static str>) = match payload {
@@ -53,7 +61,7 @@ pub fn encode(headers: &HeaderMap, query: &Query, response: Response, clock: &Cl
         Payload::Value(tree) if accepted.shape != Shape::Whole && has_shapes(&tree) => {
             match shaped(accepted, tree, query, pretty, clock) {
                 Ok(answer) => answer,
-                Err(error) => refusal(&mut parts.status, &error),
+                Err(error) => refusal(&mut parts.status, headers, pretty, &error),
             }
         }
         Payload::Value(tree) => {
@@ -62,11 +70,11 @@ pub fn encode(headers: &HeaderMap, query: &Query, response: Response, clock: &Cl
         }
         Payload::Object(object) => match single(accepted.shape, || object.type_meta()) {
             Ok(()) => object_answer(accepted, &object, query, pretty, clock),
-            Err(error) => refusal(&mut parts.status, &error),
+            Err(error) => refusal(&mut parts.status, headers, pretty, &error),
         },
         Payload::List(list) => match several(accepted.shape, &list.api_version, &list.kind) {
             Ok(()) => list_answer(accepted, list, query, pretty, clock),
-            Err(error) => refusal(&mut parts.status, &error),
+            Err(error) => refusal(&mut parts.status, headers, pretty, &error),
         },
         Payload::Watch(events) => {
             let watched = parts.extensions.remove::<Watched>();
@@ -80,12 +88,16 @@ pub fn encode(headers: &HeaderMap, query: &Query, response: Response, clock: &Cl
     http::Response::from_parts(parts, body)
 }
 
-const PLAIN: Accepted = Accepted { media: Media::Json, shape: Shape::Whole };
-
 /// An answer that cannot be given in the shape that was asked for.
-fn refusal(status: &mut StatusCode, error: &ApiError) -> (Answer, Option<&'static str>) {
+fn refusal(
+    status: &mut StatusCode,
+    headers: &HeaderMap,
+    pretty: bool,
+    error: &ApiError,
+) -> (Answer, Option<&'static str>) {
     *status = StatusCode::from_u16(error.code).unwrap_or(StatusCode::NOT_ACCEPTABLE);
-    (tree_bytes(Media::Json, &error.to_value(), false).into(), Some(Media::Json.name()))
+    let (media, pretty) = negotiate::of_errors(headers).map_or((Media::Json, true), |media| (media, pretty));
+    (tree_bytes(media, &error.to_value(), pretty).into(), Some(media.name()))
 }
 
 /// One object has no shape of a list.
@@ -184,7 +196,8 @@ fn object_answer(
         {
             return (Bytes::from(bytes).into(), content);
         }
-        let tree = if accepted.shape == Shape::Whole { object.to_value() } else { partial(object) };
+        let mut tree = if accepted.shape == Shape::Whole { object.to_value() } else { partial(object) };
+        rename(accepted, &mut tree);
         let media = writable(accepted.media, &tree);
         return (tree_bytes(media, &tree, pretty).into(), Some(media.name()));
     }
@@ -197,15 +210,20 @@ fn object_answer(
         }
         Shape::Whole => (tree_bytes(accepted.media, &object.to_value(), pretty).into(), content),
         Shape::Table => {
-            let table = Tables::of(object).table(
+            let mut table = Tables::of(object).table(
                 std::slice::from_ref(object),
                 query,
                 &json!({"resourceVersion": object.revision().to_string()}),
                 clock(),
             );
+            rename(accepted, &mut table);
             (tree_bytes(accepted.media, &table, pretty).into(), content)
         }
-        Shape::Metadata | Shape::MetadataList => (tree_bytes(accepted.media, &partial(object), pretty).into(), content),
+        Shape::Metadata | Shape::MetadataList => {
+            let mut tree = partial(object);
+            rename(accepted, &mut tree);
+            (tree_bytes(accepted.media, &tree, pretty).into(), content)
+        }
     }
 }
 
@@ -231,15 +249,30 @@ fn list_answer(
         }
         Shape::Table => {
             let kind = list.kind.strip_suffix("List").unwrap_or(&list.kind);
-            let table = Tables::named(&list.api_version, kind).table(&list.items, query, &metadata, clock());
+            let mut table = Tables::named(&list.api_version, kind).table(&list.items, query, &metadata, clock());
+            rename(accepted, &mut table);
             (tree_bytes(accepted.media, &table, pretty).into(), content)
         }
         Shape::Metadata | Shape::MetadataList => {
             let items: Vec<Value> = list.items.iter().map(partial).collect();
-            let tree = json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items});
+            let mut tree = json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items});
+            rename(accepted, &mut tree);
             (tree_bytes(accepted.media, &tree, pretty).into(), content)
         }
     }
+}
+
+/// Gives what is of `meta.k8s.io/v1` the name of the older version, for those who asked for that.
+fn rename(accepted: Accepted, tree: &mut Value) {
+    if !accepted.beta {
+        return;
+    }
+    let rows = tree.get_mut("rows").and_then(Value::as_array_mut).into_iter().flatten();
+    let objects: Vec<&mut Value> = rows.filter_map(|row| row.get_mut("object")).collect();
+    for object in objects.into_iter().filter(|object| value::text(object, "kind") == "PartialObjectMetadata") {
+        value::set(object, "apiVersion", "meta.k8s.io/v1beta1");
+    }
+    value::set(tree, "apiVersion", "meta.k8s.io/v1beta1");
 }
 
 fn list_metadata(list: &List) -> Value {
@@ -308,6 +341,11 @@ fn item_type(list: &List) -> Option<&'static facts::Type> {
 }
 
 fn named_type(api_version: &str, kind: &str) -> Option<&'static facts::Type> {
+    if matches!(kind, "APIVersions" | "APIGroup" | "APIGroupList" | "APIResourceList") {
+        // Discovery tells its version in other words, or not at all.
+        let name = format!("io.k8s.apimachinery.pkg.apis.meta.v1.{kind}");
+        return facts::type_named(&name).map(facts::TypeId::def).filter(|of| of.message);
+    }
     let version = GroupVersion::parse(api_version)?;
     let of = facts::type_of(&version.group, &version.version, kind)?.def();
     of.message.then_some(of)

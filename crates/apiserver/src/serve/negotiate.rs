@@ -1,10 +1,11 @@
 //! Content negotiation: which form of an answer a client wants most.
 
 use http::HeaderMap;
-use http::header::ACCEPT;
+use http::header::{ACCEPT, USER_AGENT};
 use machinery::status::{ApiError, Reason};
 
 use crate::discovery::Aggregated;
+use crate::query::Query;
 
 /// The encodings there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +61,12 @@ pub struct Accepted {
     pub media: Media,
     /// The shape.
     pub shape: Shape,
+    /// Whether the shape is that of `meta.k8s.io/v1beta1`, which is v1's under another name.
+    pub beta: bool,
 }
+
+/// JSON of objects as they are.
+pub const PLAIN: Accepted = Accepted { media: Media::Json, shape: Shape::Whole, beta: false };
 
 const ACCEPTED: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
@@ -94,13 +100,7 @@ impl Clause<'_> {
     }
 
     fn accepted(&self) -> Option<Accepted> {
-        let media = match self.media {
-            "application/json" | "*/*" | "application/*" => Media::Json,
-            "application/yaml" => Media::Yaml,
-            "application/vnd.kubernetes.protobuf" => Media::Protobuf,
-            "application/cbor" | "application/cbor-seq" => Media::Cbor,
-            _ => return None,
-        };
+        let media = self.encoding()?;
         let known = self.parameter("g") == "meta.k8s.io" && matches!(self.parameter("v"), "v1" | "v1beta1");
         let shape = match self.parameter("as") {
             "" => Shape::Whole,
@@ -110,19 +110,84 @@ impl Clause<'_> {
             _ => return None,
         };
         // A Table has no protobuf form.
-        (media != Media::Protobuf || shape != Shape::Table).then_some(Accepted { media, shape })
+        let beta = shape != Shape::Whole && self.parameter("v") == "v1beta1";
+        (media != Media::Protobuf || shape != Shape::Table).then_some(Accepted { media, shape, beta })
+    }
+
+    fn encoding(&self) -> Option<Media> {
+        Some(match self.media {
+            "application/json" | "*/*" | "application/*" => Media::Json,
+            "application/yaml" => Media::Yaml,
+            "application/vnd.kubernetes.protobuf" => Media::Protobuf,
+            "application/cbor" | "application/cbor-seq" => Media::Cbor,
+            _ => return None,
+        })
     }
 }
 
 /// The best form that both sides know, or 406.
 pub fn accepted(headers: &HeaderMap) -> Result<Accepted, ApiError> {
-    let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    let accept = accept(headers);
     if accept.trim().is_empty() {
-        return Ok(Accepted { media: Media::Json, shape: Shape::Whole });
+        return Ok(PLAIN);
     }
-    clauses(accept).iter().find_map(Clause::accepted).ok_or_else(|| {
-        ApiError::new(Reason::NotAcceptable, format!("only the following media types are accepted: {ACCEPTED}"))
-    })
+    clauses(accept).iter().find_map(Clause::accepted).ok_or_else(unacceptable)
+}
+
+/// Nothing that the client takes can be given.
+pub fn unacceptable() -> ApiError {
+    ApiError::new(Reason::NotAcceptable, format!("only the following media types are accepted: {ACCEPTED}"))
+}
+
+/// The encoding for words about what went wrong, which have no shape but their own. None if the client takes none of ours:
+/// such words are then written as JSON for people.
+pub fn of_errors(headers: &HeaderMap) -> Option<Media> {
+    let accept = accept(headers);
+    if accept.trim().is_empty() {
+        return Some(Media::Json);
+    }
+    clauses(accept).iter().filter(|clause| clause.parameter("as").is_empty()).find_map(Clause::encoding)
+}
+
+fn accept(headers: &HeaderMap) -> &str {
+    headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default()
+}
+
+/// What routes of built-in resources produce.
+pub const OBJECTS: &[&str] = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+/// What their collections produce: they can be watched, too.
+pub const COLLECTIONS: &[&str] = &[
+    "application/json",
+    "application/yaml",
+    "application/vnd.kubernetes.protobuf",
+    "application/json;stream=watch",
+    "application/vnd.kubernetes.protobuf;stream=watch",
+];
+
+/// Upstream's routes name what they produce, and a request that names none of it goes no further. CBOR is produced
+/// everywhere, though no route of upstream's says so by default.
+pub fn routed(headers: &HeaderMap, produced: &[&str]) -> Result<(), ApiError> {
+    let accept = accept(headers);
+    let mut wanted = accept.split(',').map(|clause| clause.split(';').next().unwrap_or_default().trim());
+    let cbor = ["application/cbor", "application/cbor-seq"];
+    if accept.is_empty() || wanted.any(|media| media == "*/*" || produced.contains(&media) || cbor.contains(&media)) {
+        return Ok(());
+    }
+    let message = format!("406: Not Acceptable\n\nAvailable representations: {}", produced.join(", "));
+    let mut error = ApiError::new(Reason::NotAcceptable, message);
+    error.details = Some(Box::default());
+    Err(error)
+}
+
+/// Whether JSON is to be written for people: they say so, or their program is one of those that people look at.
+pub fn pretty(headers: &HeaderMap, query: &Query) -> bool {
+    match query.get("pretty") {
+        "" => {
+            let agent = headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
+            ["curl", "Wget", "Mozilla/5.0"].iter().any(|browser| agent.starts_with(browser))
+        }
+        text => matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True"),
+    }
 }
 
 /// The aggregated discovery document that a client prefers to the legacy one, if it does.
@@ -166,6 +231,39 @@ mod tests {
             Some((Media::Json, Shape::Whole)),
         );
         check("text/html", None);
+    }
+
+    fn headers(name: http::HeaderName, text: &'static str) -> HeaderMap {
+        HeaderMap::from_iter([(name, HeaderValue::from_static(text))])
+    }
+
+    #[test]
+    fn errors_have_no_shape_but_their_own() {
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+        assert_eq!(of_errors(&headers(ACCEPT, table)), None);
+        assert_eq!(of_errors(&headers(ACCEPT, "text/html")), None);
+        let either = "application/json;as=Table;v=v1;g=meta.k8s.io,application/yaml";
+        assert_eq!(of_errors(&headers(ACCEPT, either)), Some(Media::Yaml));
+        assert_eq!(of_errors(&HeaderMap::new()), Some(Media::Json));
+    }
+
+    #[test]
+    fn routes_refuse_what_they_do_not_produce() {
+        assert!(routed(&headers(ACCEPT, "text/html, */*;q=0.1"), OBJECTS).is_ok());
+        assert!(routed(&headers(ACCEPT, "application/json;as=Table;v=v2;g=meta.k8s.io"), OBJECTS).is_ok());
+        let refused = routed(&headers(ACCEPT, "application/*"), COLLECTIONS).expect_err("refused");
+        assert_eq!(
+            refused.message,
+            "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
+        );
+    }
+
+    #[test]
+    fn people_get_lines() {
+        let (curl, kubectl) = (headers(USER_AGENT, "curl/8"), headers(USER_AGENT, "kubectl/v1"));
+        assert!(pretty(&curl, &Query::parse("")) && !pretty(&curl, &Query::parse("pretty=0")));
+        assert!(pretty(&kubectl, &Query::parse("pretty=true")) && !pretty(&kubectl, &Query::parse("pretty")));
+        assert!(!pretty(&curl, &Query::parse("pretty=x")));
     }
 
     #[test]

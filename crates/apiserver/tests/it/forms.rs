@@ -174,3 +174,75 @@ async fn empties_are_judged_where_upstream_judges_them_and_forgotten_when_stored
     );
     server.stop().await;
 }
+
+#[tokio::test]
+async fn what_nobody_can_read_is_refused_in_upstreams_words() {
+    let server = Server::default().await;
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let status = |answer: &crate::http::Answer| (answer.status, answer.message());
+    let html = [("accept", "text/html")];
+    let refused = server.send(Method::GET, &format!("{maps}/m"), &html, "").await;
+    let routed = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf";
+    assert_eq!(status(&refused), (406, routed.to_owned()));
+    assert!(refused.text().starts_with("{\n") && refused.json()["details"] == json!({}));
+    let table = [("accept", "application/json;as=Table;v=v1beta1;g=meta.k8s.io")];
+    let missing = server.send(Method::GET, &format!("{maps}/m"), &table, "").await;
+    assert_eq!(status(&missing), (404, "configmaps \"m\" not found".to_owned()));
+    assert!(missing.text().starts_with("{\n"));
+    let listed = server.send(Method::GET, maps, &table, "").await.json();
+    assert_eq!(listed["apiVersion"], "meta.k8s.io/v1beta1");
+
+    for (path, accept) in [("/api", "APIVersions"), ("/apis/apps/v1", "APIResourceList"), ("/apis", "APIGroupList")] {
+        let document = server.send(Method::GET, path, &[("accept", "application/yaml")], "").await;
+        assert_eq!(document.headers["content-type"], "application/yaml");
+        assert!(document.text().contains(&format!("kind: {accept}\n")), "{}", document.text());
+        let message = server.send(Method::GET, path, &[("accept", "application/vnd.kubernetes.protobuf")], "").await;
+        assert_eq!(message.headers["content-type"], "application/vnd.kubernetes.protobuf");
+        assert!(message.body.starts_with(b"k8s\0") && message.body.len() > 20);
+    }
+    for (method, path, expect) in [
+        (Method::PUT, "/api", 405),
+        (Method::POST, "/apis", 200),
+        (Method::POST, "/version", 405),
+        (Method::GET, "/apis/apps/v9", 404),
+        (Method::GET, "/api//v1", 404),
+        (Method::GET, "/healthz/", 404),
+    ] {
+        let answer = server.send(method.clone(), path, &[], "").await;
+        assert_eq!(answer.status, expect, "{method} {path} {}", answer.text());
+    }
+    for path in ["/apis/nope/v1/things", "/apis/nope", "/nope"] {
+        assert_eq!(server.get(path).await.text(), "404 page not found\n", "{path}");
+    }
+    let odd = server.get(&format!("{maps}/a%25b")).await;
+    assert_eq!(status(&odd), (400, "Name parameter invalid: \"a%b\": may not contain '%'".to_owned()));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn options_of_a_deletion_are_read_as_what_they_are() {
+    let server = Server::default().await;
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}});
+    assert_eq!(server.post(maps, &map).await.status, 201);
+    let scheme = "in scheme \"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\"";
+    for (body, message) in [
+        ("{", "couldn't get version/kind; json parse error: unexpected end of JSON input".to_owned()),
+        (r#"{"kind":"Pod"}"#, format!("no kind \"Pod\" is registered for version \"meta.k8s.io/v1\" {scheme}")),
+        (
+            r#"{"gracePeriodSeconds":"x"}"#,
+            "json: cannot unmarshal string into Go struct field DeleteOptions.gracePeriodSeconds of type int64"
+                .to_owned(),
+        ),
+    ] {
+        let refused = server.send(Method::DELETE, &format!("{maps}/m"), &[], body).await;
+        assert_eq!((refused.status, refused.message()), (400, message));
+    }
+    // What the query says counts only where there is no body.
+    let path = format!("{maps}/m?dryRun=All");
+    assert_eq!(server.send(Method::DELETE, &path, &[], "").await.status, 200);
+    assert_eq!(server.get(&format!("{maps}/m")).await.status, 200);
+    assert_eq!(server.send(Method::DELETE, &path, &[], "{}").await.status, 200);
+    assert_eq!(server.get(&format!("{maps}/m")).await.status, 404);
+    server.stop().await;
+}
