@@ -6,6 +6,9 @@ use serde_json::Value;
 use super::plain;
 use crate::value::Object;
 
+/// How long a line may grow before it ends at the next blank.
+const WIDTH: usize = 80;
+
 /// Writes one document, in blocks, indented by two, lists flush with their keys.
 pub fn encode(value: &Value) -> String {
     let mut out = String::new();
@@ -95,23 +98,63 @@ fn put_text(out: &mut String, text: &str, level: Option<usize>) {
             }
         }
     } else if !is_text(text) || !text.chars().all(is_plain_letter) {
-        put_quoted(out, text);
+        put_folded(out, &quoted(text), level, Style::Double);
     } else if is_plain(text) {
-        out.push_str(text);
+        put_folded(out, text, level, Style::Plain);
     } else {
-        out.push('\'');
-        out.push_str(&text.replace('\'', "''"));
-        out.push('\'');
+        let quoted = format!("'{}'", text.replace('\'', "''"));
+        put_folded(out, &quoted, level, Style::Single);
     }
 }
 
 /// A string of JSON is a quoted scalar of YAML, once what is not printable is escaped too.
-fn put_quoted(out: &mut String, text: &str) {
+fn quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
     for letter in Value::from(text).to_string().chars() {
         if is_plain_letter(letter) {
-            out.push(letter);
+            quoted.push(letter);
         } else {
-            out.push_str(&format!("\\U{:08x}", u32::from(letter)));
+            quoted.push_str(&format!("\\U{:08x}", u32::from(letter)));
+        }
+    }
+    quoted
+}
+
+/// How a scalar is written: that decides at which blanks a line may end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Style {
+    Plain,
+    Single,
+    Double,
+}
+
+/// Writes a scalar that is ready. A line that has become too long ends at its next single blank, as upstream's do; keys, which
+/// have no level, stay on theirs.
+fn put_folded(out: &mut String, scalar: &str, level: Option<usize>, style: Style) {
+    let before = out.len() - out.rfind('\n').map_or(0, |newline| newline + 1);
+    let Some(level) = level.filter(|_| before + scalar.len() > WIDTH && scalar.contains(' ')) else {
+        return out.push_str(scalar);
+    };
+    let mut column = out[out.len() - before..].chars().count();
+    // Inside the quotes, where there are some: a blank at either end stays where it is.
+    let inner = if style == Style::Plain { 0..scalar.len() } else { 2..scalar.len().saturating_sub(2) };
+    let mut blank = false;
+    let mut letters = scalar.char_indices().peekable();
+    while let Some((at, letter)) = letters.next() {
+        let next_blank = letters.peek().is_some_and(|(_, next)| *next == ' ');
+        let folds = letter == ' ' && !blank && column > WIDTH && inner.contains(&at);
+        blank = letter == ' ';
+        if folds && (style == Style::Double || !next_blank) {
+            out.push('\n');
+            indent(out, level);
+            column = 2 * level;
+            if next_blank {
+                out.push('\\');
+                column += 1;
+            }
+        } else {
+            out.push(letter);
+            column += 1;
         }
     }
 }
@@ -122,6 +165,35 @@ fn is_text(text: &str) -> bool {
         && matches!(plain(text), Ok(Value::String(_)))
         && !matches!(text, "<<" | "=")
         && !looks_like_a_number(text)
+        && !looks_like_a_time(text)
+}
+
+/// A date, or a date with a time of day, to readers of YAML 1.1.
+fn looks_like_a_time(text: &str) -> bool {
+    let digits =
+        |part: &str, most: usize| (1..=most).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
+    let (date, time) = match text.find(['T', 't', ' ']) {
+        Some(at) => (&text[..at], Some(&text[at + 1..])),
+        None => (text, None),
+    };
+    let mut parts = date.splitn(3, '-');
+    let (year, month, day) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""), parts.next().unwrap_or(""));
+    if year.len() != 4 || !digits(year, 4) || !digits(month, 2) || !digits(day, 2) {
+        return false;
+    }
+    let Some(time) = time else { return true };
+    let (time, zoned) = match time.strip_suffix('Z') {
+        Some(time) => (time, true),
+        None => match time.find(['+', '-']) {
+            Some(at) => (&time[..at], true),
+            None => (time, false),
+        },
+    };
+    let mut parts = time.splitn(3, ':');
+    let (hour, minute, second) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""), parts.next().unwrap_or(""));
+    let (second, fraction) = second.split_once('.').unwrap_or((second, "0"));
+    // With a `T` there must be a zone, with a blank there must be none.
+    zoned != text.contains(' ') && digits(hour, 2) && digits(minute, 2) && digits(second, 2) && digits(fraction, 9)
 }
 
 /// Numbers to some reader: with a bare exponent (`1e3`), or to the base of 60 (`1:30`).
@@ -180,13 +252,36 @@ mod tests {
             "apiVersion: v1\ndata:\n  a: |\n    x\n    y\n  b: |-\n    x\n    y\n  c: \" x\\ny\"\n  \"on\": \"yes\"\n  s: 'a: b'\n  t: 'it''s #1'\n  u: '#1'\nempty:\n  l: []\n  m: {}\n  \"n\": null\n  s: \"\"\nlist:\n- a: 1\n  b:\n  - true\n  - \"5\"\n  - 1.5\n- - - 1\n  - []\n- \"1e3\"\n- \"12:30\"\n"
         );
         assert_eq!(encode(&json!("x")), "x\n");
+        let times = json!([
+            "2026-01-02T03:04:05Z",
+            "2026-01-02T03:04:05.000006Z",
+            "2026-01-02",
+            "2026-01-02T03:04:05",
+            "2026-01"
+        ]);
+        assert_eq!(
+            encode(&times),
+            "- \"2026-01-02T03:04:05Z\"\n- \"2026-01-02T03:04:05.000006Z\"\n- \"2026-01-02\"\n- 2026-01-02T03:04:05\n- 2026-01\n"
+        );
         assert_eq!(encode(&json!({})), "{}\n");
+    }
+
+    #[test]
+    fn long_lines_end_at_a_blank() {
+        let words = |count: usize| vec!["word"; count].join(" ");
+        assert_eq!(encode(&json!({"a": words(20)})), format!("a: {}\n  {}\n", words(16), words(4)));
+        let marked = format!("#{}", words(20));
+        assert_eq!(encode(&json!([{"a": marked}])), format!("- a: '#{}\n    {}'\n", words(15), words(5)));
+        let wide = "w".repeat(90);
+        assert_eq!(encode(&json!({"a": format!("{wide}\t  x y")})), format!("a: \"{wide}\\t\n  \\ x y\"\n"));
+        assert_eq!(encode(&json!({words(20): 1})), format!("{}: 1\n", words(20)));
     }
 
     fn tree() -> impl Strategy<Value = Value> {
         let text = prop_oneof![
             "[-a-c:#'\"|>&*!%@`{}\\[\\],?~<=.0-9 \n]{0,10}".boxed(),
             ".{0,8}".boxed(),
+            "[a-c'\"#\t:]{70,85}( {1,2}[a-c'\t#]{0,9}){0,12}".boxed(),
             prop::sample::select(vec![
                 "yes", "null", "0777", "1e3", "~", "-", "---", "a\n\n", "\n", "x \ny", "\u{85}", "1_0"
             ])
