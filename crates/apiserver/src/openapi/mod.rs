@@ -62,6 +62,7 @@ enum Subject {
     Group(usize),
     GroupVersion(usize, usize),
     Version,
+    Issuer,
     Keys,
 }
 
@@ -74,6 +75,7 @@ impl OpenApi {
     /// The documents of these groups, some of whose resources are custom.
     pub fn with_customs(groups: Vec<Group>, customs: Customs, release: impl Into<String>) -> OpenApi {
         let mut documents = vec![
+            Entry::new(".well-known/openid-configuration".to_owned(), Subject::Issuer),
             Entry::new("api".to_owned(), Subject::Api),
             Entry::new("apis".to_owned(), Subject::Apis),
             Entry::new("openid/v1/jwks".to_owned(), Subject::Keys),
@@ -177,6 +179,7 @@ impl OpenApi {
             Subject::Apis => plain(paths::apis_root()),
             Subject::Group(group) => plain(paths::group_root(&self.groups[group].name)),
             Subject::Version => plain(paths::version()),
+            Subject::Issuer => plain(paths::issuer()),
             Subject::Keys => plain(paths::keys()),
             Subject::GroupVersion(group, version) => {
                 let group = &self.groups[group];

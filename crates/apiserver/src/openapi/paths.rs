@@ -216,6 +216,11 @@ pub(super) fn version() -> PathItem {
     plain("/version/", "getCodeVersion", "version", Content { produces: &[JSON], schema: info })
 }
 
+pub(super) fn issuer() -> PathItem {
+    let issuer = Content { produces: &[JSON], schema: ContentSchema::Text };
+    plain("/.well-known/openid-configuration/", "getServiceAccountIssuerOpenIDConfiguration", "WellKnown", issuer)
+}
+
 pub(super) fn keys() -> PathItem {
     let keys = Content { produces: &["application/jwk-set+json"], schema: ContentSchema::Text };
     plain("/openid/v1/jwks/", "getServiceAccountIssuerOpenIDKeyset", "openid", keys)

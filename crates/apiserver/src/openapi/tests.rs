@@ -64,6 +64,10 @@ fn difference(at: &str, found: &Value, expected: &Value) -> Option<String> {
 fn every_document_of_version_3_is_upstreams() {
     let openapi = everything();
     for entry in &openapi.documents {
+        // A file system that hides names with a dot hid this one from those who published the others: it is told below.
+        if entry.path == ".well-known/openid-configuration" {
+            continue;
+        }
         let Some(expected) = upstream(&entry.path) else { return };
         let mut found = parse(openapi.document(&entry.path).expect("is listed"));
         without_prose(&mut found);
@@ -71,6 +75,15 @@ fn every_document_of_version_3_is_upstreams() {
             panic!("{}: {difference}", entry.path);
         }
     }
+}
+
+#[test]
+fn the_issuer_of_tokens_is_described() {
+    let document = parse(everything().document(".well-known/openid-configuration").expect("served"));
+    let operation = &document["paths"]["/.well-known/openid-configuration/"]["get"];
+    assert_eq!(operation["operationId"], "getServiceAccountIssuerOpenIDConfiguration");
+    assert_eq!(operation["tags"], json!(["WellKnown"]));
+    assert_eq!(operation["responses"]["200"]["content"], json!({"application/json": {"schema": {"type": "string"}}}));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use super::{definitions, reason};
 
 /// The document of these groups.
 pub(super) fn document(groups: &[Group], customs: &Customs, release: &str) -> Value {
-    let mut items = vec![paths::api_root(), paths::apis_root(), paths::version(), paths::keys()];
+    let mut items = vec![paths::api_root(), paths::apis_root(), paths::version(), paths::issuer(), paths::keys()];
     let mut everywhere = Vec::new();
     for group in groups {
         if !group.name.is_empty() {
