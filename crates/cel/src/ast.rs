@@ -69,6 +69,8 @@ pub enum Fold {
     SortBy,
     OptMap,
     OptFlatMap,
+    /// `cel.bind(name, range, body)`.
+    Bind,
 }
 
 /// A comprehension.

@@ -14,6 +14,8 @@ pub struct Declarations {
     variables: Vec<(String, Type)>,
     /// Objects may be built: `Object{...}` and `JSONPatch{...}` of mutations.
     pub builds_objects: bool,
+    /// `cel.bind` gives names to what is used more than once.
+    pub binds: bool,
     /// Fields may be spelled with escapes: `a__dot__b` is the field `a.b`.
     pub escaped_fields: bool,
 }
@@ -46,6 +48,13 @@ pub fn check(expr: &Expr, declarations: &Declarations) -> Result<Type, Vec<Probl
     // In the order of the text, however they were found.
     checker.problems.sort_by_key(|problem| problem.at);
     if checker.problems.is_empty() { Ok(ty.settled()) } else { Err(checker.problems) }
+}
+
+/// The type of a part of an expression that is known to be sound, with what the comprehensions around it declare.
+pub(crate) fn type_in(expr: &Expr, declarations: &Declarations, locals: &[(Arc<str>, Type)]) -> Type {
+    let locals = locals.to_vec();
+    let mut checker = Checker { declarations, locals, problems: Vec::new(), mixed: Vec::new(), formats: 0 };
+    checker.expr(expr).settled()
 }
 
 struct Checker<'a> {
@@ -166,7 +175,7 @@ impl Checker<'_> {
 
     fn select(&mut self, at: usize, ty: &Type, field: &str, optional: bool) -> Type {
         let found = match ty {
-            Type::Dyn | Type::Free => Type::Dyn,
+            Type::Dyn | Type::Any | Type::Free => Type::Dyn,
             Type::Map(_, value) => (**value).clone(),
             Type::Object(object) => match object.field(field) {
                 Some(ty) => ty.clone(),
@@ -226,6 +235,7 @@ impl Checker<'_> {
         let two = fold.names.len() == 2;
         let (first, second) = match (&range, fold.fold) {
             (Type::Optional(inner), Fold::OptMap | Fold::OptFlatMap) => ((**inner).clone(), Type::Dyn),
+            (bound, Fold::Bind) => (bound.clone(), Type::Dyn),
             (Type::List(of), _) if two => (Type::Int, (**of).clone()),
             (Type::List(of), _) => ((**of).clone(), Type::Dyn),
             (Type::Map(key, value), _) => ((**key).clone(), (**value).clone()),
@@ -257,14 +267,14 @@ impl Checker<'_> {
             Fold::TransformMap => Type::map(first, body),
             Fold::TransformMapEntry => body,
             Fold::SortBy => range,
-            Fold::OptFlatMap => body,
+            Fold::OptFlatMap | Fold::Bind => body,
             Fold::OptMap => Type::Optional(Arc::new(body)),
         }
     }
 
     fn expect_bool(&mut self, expr: &Expr) {
         let ty = self.expr(expr);
-        if !matches!(ty, Type::Bool | Type::Dyn | Type::Free) {
+        if !matches!(ty, Type::Bool | Type::Dyn | Type::Any | Type::Free) {
             self.wrong(expr.at, format!("expected type 'bool' but found '{ty:#}'"));
         }
     }
@@ -323,7 +333,7 @@ fn fits(param: &Type, ty: &Type, bound: &mut Bound) -> bool {
             Some(at) => {
                 let known = bound[at].1.clone();
                 // What is unknown says nothing about what it is compared with, and null little.
-                if matches!(known, Type::Dyn | Type::Null) || known != known.settled() {
+                if matches!(known, Type::Dyn | Type::Any | Type::Null) || known != known.settled() {
                     bound[at].1 = ty.clone();
                 }
                 assignable(&known, ty)
@@ -339,7 +349,7 @@ fn fits(param: &Type, ty: &Type, bound: &mut Bound) -> bool {
 /// Whether a value of one type may be one of the other.
 fn assignable(a: &Type, b: &Type) -> bool {
     match (a, b) {
-        (Type::Dyn | Type::Free, _) | (_, Type::Dyn | Type::Free) => true,
+        (Type::Dyn | Type::Any | Type::Free, _) | (_, Type::Dyn | Type::Any | Type::Free) => true,
         // Anything that is an object may be null; numbers and truths may not.
         (
             Type::Null,

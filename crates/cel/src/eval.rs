@@ -241,6 +241,7 @@ impl<'a> Eval<'_, 'a> {
             (Fold::OptFlatMap, Value::Optional(Some(value))) => {
                 self.with(fold, [(*value).clone(), Value::Null], |eval| eval.expr(&fold.body))
             }
+            (Fold::Bind, value) => self.with(fold, [value, Value::Null], |eval| eval.expr(&fold.body)),
             (_, Value::List(list)) => self.over_list(fold, &list),
             (_, Value::Map(map)) => self.over_map(fold, &map),
             _ => Err(Fault::overload()),

@@ -11,6 +11,7 @@
 mod ast;
 mod check;
 mod escape;
+mod estimate;
 mod eval;
 mod functions;
 mod lex;
@@ -24,6 +25,7 @@ mod value;
 
 pub use check::Declarations;
 pub use escape::{escape, is_reserved, unescape};
+pub use estimate::Sizes;
 pub use eval::Fault;
 pub use functions::authz::{Check, Decision, Question, Subject};
 pub use scope::{Composed, Scope};
@@ -93,6 +95,11 @@ impl Program {
     /// Whether it looks at a field of a variable anywhere.
     pub fn selects(&self, variable: &str, field: &str) -> bool {
         on_own_stack(self.expr.depth > SHALLOW, || self.expr.selects(variable, field))
+    }
+
+    /// The most that it can cost, on the largest objects that `sizes` allows.
+    pub fn estimate(&self, declarations: &Declarations, sizes: Sizes<'_>) -> u64 {
+        estimate::estimate(&self.expr, declarations, sizes)
     }
 
     /// Computes it.

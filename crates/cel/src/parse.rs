@@ -31,8 +31,8 @@ pub const RESERVED: [&str; 17] = [
 
 /// Reads a whole expression, which may use what is declared.
 pub fn parse(source: &str, declarations: &Declarations) -> Result<Expr, Problem> {
-    let Declarations { escaped_fields: unescape, builds_objects, .. } = *declarations;
-    let mut parser = Parser { tokens: lex(source)?, next: 0, nesting: 0, unescape, builds_objects };
+    let Declarations { escaped_fields: unescape, builds_objects, binds, .. } = *declarations;
+    let mut parser = Parser { tokens: lex(source)?, next: 0, nesting: 0, unescape, builds_objects, binds };
     let expr = parser.expression()?;
     match parser.peek() {
         Token::End => Ok(expr),
@@ -51,6 +51,7 @@ struct Parser {
     unescape: bool,
     /// Objects may be built, and there are functions for that.
     builds_objects: bool,
+    binds: bool,
 }
 
 /// How tightly an operator of two sides binds, and the name of its function.
@@ -383,7 +384,16 @@ impl Parser {
     }
 
     /// A call on a target: a macro, a function of a namespace (`sets.contains`), or a method.
-    fn method(&self, at: usize, target: Expr, name: &str, args: Vec<Expr>) -> Result<Expr, Problem> {
+    fn method(&self, at: usize, target: Expr, name: &str, mut args: Vec<Expr>) -> Result<Expr, Problem> {
+        let of_cel = matches!(&target.node, Node::Ident(before) if &**before == "cel");
+        if self.binds && of_cel && name == "bind" && args.len() == 3 {
+            if !matches!(args[0].node, Node::Ident(_)) {
+                let message = "cel.bind() variable names must be simple identifiers";
+                return Err(Problem::new(args[0].at, message));
+            }
+            let bound = args.remove(1);
+            return self.comprehension(at, Fold::Bind, bound, args, 1, false);
+        }
         let fold = match (name, args.len()) {
             ("all", 2 | 3) => Some((Fold::All, args.len() - 1, false)),
             ("exists", 2 | 3) => Some((Fold::Exists, args.len() - 1, false)),

@@ -1,5 +1,7 @@
 //! Expressions and what they come to: one table per library.
 
+use std::sync::Arc;
+
 use serde_json::json;
 
 use super::*;
@@ -310,4 +312,52 @@ fn questions_are_asked_and_answered() {
     };
     assert!(matches!(outcome, Ok(Value::Bool(true))), "{outcome:?}");
     assert_eq!(asked, ["create", "get"]);
+}
+
+#[test]
+fn names_are_bound_where_they_may_be() {
+    let mut declarations = Declarations::default();
+    let bound = "cel.bind(x, [1, 2], x.size() + x[0])";
+    assert!(Program::compile(bound, &declarations).is_err());
+    declarations.binds = true;
+    let program = Program::compile(bound, &declarations).expect("compiles");
+    let value = program.evaluate(&Scope::new(LIMIT)).expect("computes");
+    assert!(matches!(value.kind(), Kind::Int), "{value:?}");
+    let error = Program::compile("cel.bind(1, 2, 3)", &declarations).expect_err("refused");
+    assert!(error.contains("cel.bind() variable names must be simple identifiers"), "{error}");
+}
+
+#[test]
+fn costs_are_estimated_as_upstream_does() {
+    let mut declarations = Declarations::default();
+    declarations.binds = true;
+    declarations.add("list", Type::list(Type::String));
+    declarations.add("text", Type::String);
+    let sizes = |path: &[Arc<str>]| match path.iter().map(|part| &**part).collect::<Vec<_>>().as_slice() {
+        ["list"] => Some(100),
+        ["list", "@items"] | ["text"] => Some(50),
+        _ => None,
+    };
+    for (expression, cost) in [
+        ("true", 0),
+        ("text == 'abc'", 2),
+        // An ident, the condition (2), and `accumulator && x == text` for each of a hundred; then the result.
+        ("list.all(x, x == text)", 1 + 1 + 100 * (2 + 1 + 1 + 1 + 5)),
+        ("list.exists(x, x.startsWith('a'))", 1 + 1 + 100 * (3 + 1 + 1 + 1)),
+        ("text.matches('abcd')", 1 + 6),
+        ("cel.bind(t, text, t == t)", 10 + 1 + 1 + 1 + 5),
+        ("list.map(x, x + x)", 1 + 10 + 1 + 100 * (12 + 2 + 10)),
+        ("[text, 'b'].filter(x, x != 'a').size()", 1 + (10 + 1) + 10 + 1 + 2 * (13 + 2)),
+    ] {
+        let program = Program::compile(expression, &declarations).expect(expression);
+        assert_eq!(program.estimate(&declarations, &sizes), cost, "{expression}");
+    }
+    declarations.add("any", Type::map(Type::String, Type::Any));
+    let error = Program::compile("any.x.exists(y, true)", &declarations).expect_err("refused");
+    assert!(error.contains("expression of type 'any' cannot be range of a comprehension"), "{error}");
+    assert_eq!(Program::compile("any.x", &declarations).expect("compiles").output(), &Type::Any);
+    // What nobody knows the size of may cost anything.
+    declarations.add("unknown", Type::Dyn);
+    let program = Program::compile("unknown.exists(x, true)", &declarations).expect("compiles");
+    assert_eq!(program.estimate(&declarations, &sizes), u64::MAX);
 }

@@ -8,6 +8,8 @@ use std::sync::Arc;
 pub enum Type {
     /// Known only when the value is.
     Dyn,
+    /// As unknown, but nothing to go through the elements of: an attribute of a device.
+    Any,
     /// `null`.
     Null,
     /// A truth.
@@ -135,6 +137,7 @@ impl fmt::Display for Type {
         let short = f.alternate();
         match self {
             Self::Dyn | Self::Free => f.write_str("dyn"),
+            Self::Any => f.write_str("any"),
             Self::Null => f.write_str(if short { "null" } else { "null_type" }),
             Self::Bool => f.write_str("bool"),
             Self::Int => f.write_str("int"),

@@ -1,6 +1,6 @@
 //! The expressions of webhooks, policies and devices' selectors must compile, to what they are for, over the variables they may use.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use cel::{Declarations, ObjectType, Type};
 use machinery::{Value, value};
@@ -72,13 +72,32 @@ static DEVICE: LazyLock<Declarations> = LazyLock::new(|| {
     let mut declarations = Declarations::default();
     let fields = [
         ("driver", Type::String),
-        ("attributes", by_domain(Type::Dyn)),
+        ("attributes", by_domain(Type::Any)),
         ("capacity", by_domain(Type::Named("kubernetes.Quantity".into()))),
         ("allowMultipleAllocations", Type::Bool),
     ];
     declarations.add("device", ObjectType::declare("kubernetes.DRADevice", fields));
+    declarations.binds = true;
     declarations
 });
+
+/// The most that a selector may cost, by estimate.
+const MAX_DEVICE_COST: u64 = 1_000_000;
+
+/// How large the parts of a device can be: names and domains, attributes and capacities.
+fn device_sizes(path: &[Arc<str>]) -> Option<u64> {
+    let (driver, domain, id, entries, attribute) = (63, 63, 32, 32, 64);
+    let path: Vec<&str> = path.iter().map(|part| &**part).collect();
+    match path.as_slice() {
+        ["device", "driver"] => Some(driver),
+        ["device", "allowMultipleAllocations"] => Some(1),
+        ["device", "attributes" | "capacity"] | ["device", "attributes" | "capacity", "@values"] => Some(entries),
+        ["device", "attributes" | "capacity", "@keys"] => Some(domain),
+        ["device", "attributes" | "capacity", "@values", "@keys"] => Some(id),
+        ["device", "attributes", "@values", _] => Some(attribute),
+        _ => None,
+    }
+}
 
 /// Of what selects devices: a truth, or an attribute, which may be one.
 pub fn device(at: &At<'_, '_>, errors: &mut Errors) {
@@ -86,8 +105,12 @@ pub fn device(at: &At<'_, '_>, errors: &mut Errors) {
         Ok(program) => program,
         Err(why) => return errors.invalid(at, format!("compilation failed: {why}")),
     };
-    if !matches!(program.output(), Type::Bool | Type::Dyn) {
+    if !matches!(program.output(), Type::Bool | Type::Any) {
         errors
             .invalid(at, "must evaluate to bool or the unknown type, not ".to_owned() + &program.output().to_string());
+        return;
+    }
+    if program.estimate(&DEVICE, &device_sizes) > MAX_DEVICE_COST {
+        errors.forbidden(at, "too complex, exceeds cost limit");
     }
 }

@@ -321,3 +321,29 @@ fn a_flexible_volume_is_not_counted_against_others() {
         &["spec.cephFS: Forbidden: may not specify more than 1 volume type"],
     );
 }
+
+#[test]
+fn selectors_of_devices_cost_no_more_than_they_may() {
+    let class = |expression: &str| json!({"metadata": {"name": "c"}, "spec": {"selectors": [{"cel": {"expression": expression}}]}});
+    for fine in [
+        "cel.bind(d, device.attributes[\"d.example.com\"], d.a && d.b)",
+        "device.attributes.all(d, device.attributes.all(e, device.attributes.all(f, d == e && e == f)))",
+        "device.attributes[\"d\"].x.matches(\"^a.*$\") && device.capacity[\"d\"].mem == quantity(\"1Gi\")",
+    ] {
+        create("resource.k8s.io", "DeviceClass", class(fine), &[]);
+    }
+    let at = "spec.selectors[0].cel.expression";
+    for costly in [
+        "device.attributes.all(d, device.attributes.all(e, device.attributes.all(f, device.attributes.all(g, true))))",
+        "device.attributes.all(d, device.attributes.all(e, device.attributes.exists(f, d.contains(e))))",
+        "lists.range(1000).all(x, lists.range(1000).all(y, x == y))",
+    ] {
+        let refused = format!("{at}: Forbidden: too complex, exceeds cost limit");
+        create("resource.k8s.io", "DeviceClass", class(costly), &[&refused]);
+    }
+    let unknown = "device.attributes[\"d\"].x.foo";
+    let refused = format!(
+        "{at}: Invalid value: \"device.attributes[\\\"d\\\"].x.foo\": must evaluate to bool or the unknown type, not dyn"
+    );
+    create("resource.k8s.io", "DeviceClass", class(unknown), &[&refused]);
+}
