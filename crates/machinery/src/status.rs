@@ -271,8 +271,8 @@ impl FieldError {
         if let Some(value) = &self.value {
             let shown = match (&self.shown, value) {
                 (Some(shown), _) => shown.clone(),
-                (None, Value::String(text)) => format!("{text:?}"),
-                (None, other) => other.to_string(),
+                (None, Value::String(text)) => go_quote(text),
+                (None, other) => crate::codec::json::html_safe(&other.to_string()),
             };
             body.push_str(": ");
             body.push_str(&shown);
@@ -283,6 +283,32 @@ impl FieldError {
         }
         body
     }
+}
+
+/// A text in quotes as Go's `%q` writes it.
+pub fn go_quote(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for letter in text.chars() {
+        match letter {
+            '"' | '\\' => quoted.extend(['\\', letter]),
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '\t' => quoted.push_str("\\t"),
+            '\u{7}' => quoted.push_str("\\a"),
+            '\u{8}' => quoted.push_str("\\b"),
+            '\u{b}' => quoted.push_str("\\v"),
+            '\u{c}' => quoted.push_str("\\f"),
+            ' '..='~' => quoted.push(letter),
+            '\0'..='\u{7f}' => quoted.push_str(&format!("\\x{:02x}", u32::from(letter))),
+            // Rust knows the same letters as printable, once they do not stand first.
+            _ if !format!("a{letter}").escape_debug().to_string().contains('\\') => quoted.push(letter),
+            '\u{80}'..='\u{ffff}' => quoted.push_str(&format!("\\u{:04x}", u32::from(letter))),
+            _ => quoted.push_str(&format!("\\U{:08x}", u32::from(letter))),
+        }
+    }
+    quoted.push('"');
+    quoted
 }
 
 impl fmt::Display for FieldError {
@@ -575,6 +601,18 @@ fn aggregate(errors: &[FieldError]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_are_quoted_as_go_quotes_them() {
+        for (text, quoted) in [
+            ("a \"b\" \\ 'c'", r#""a \"b\" \\ 'c'""#),
+            ("\n\t\r\0\u{7}\u{7f}", r#""\n\t\r\x00\a\x7f""#),
+            ("\u{e9}\u{301}\u{200b}\u{2028}\u{a0}", "\"\u{e9}\u{301}\\u200b\\u2028\\u00a0\""),
+            ("\u{1f980}\u{10fffe}", "\"\u{1f980}\\U0010fffe\""),
+        ] {
+            assert_eq!(go_quote(text), quoted);
+        }
+    }
 
     #[test]
     fn messages_are_upstreams() {

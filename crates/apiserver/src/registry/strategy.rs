@@ -78,6 +78,9 @@ pub trait Strategy: Send + Sync {
     /// Fills in what the user left out, beyond the defaults in the schema.
     fn default(&self, _object: &mut Value) {}
 
+    /// Fills in the times that the user left out.
+    fn stamp(&self, _object: &mut Value, _now: &str) {}
+
     /// Drops what only the system may say, before a create.
     fn prepare_for_create(&self, _new: &mut Value) {}
 
@@ -89,6 +92,9 @@ pub trait Strategy: Send + Sync {
 
     /// Keeps what a status update may not change, beyond `spec`.
     fn prepare_for_status_update(&self, _new: &mut Value, _old: &Value) {}
+
+    /// Fills in the times of a change of the status.
+    fn stamp_status(&self, _new: &mut Value, _old: &Value, _now: &str) {}
 
     /// Everything wrong with a new object.
     fn validate(&self, _new: &Value) -> Vec<FieldError> {

@@ -8,6 +8,7 @@ use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use machinery::gvk::GroupVersion;
 use machinery::object::Object;
+use machinery::patch::json_type;
 use machinery::rest::Body;
 use machinery::status::{ApiError, FieldError, Reason};
 use machinery::{Value, apply, codec, names, objectmeta, schema, value};
@@ -192,6 +193,7 @@ impl Api {
         }
         let mut object = convert::between(facts, call.resource.storage, object);
         call.resource.strategy.default(&mut object);
+        call.resource.strategy.stamp(&mut object, &self.now());
         if let Some(ty) = call.resource.storage.ty {
             schema::complete(&mut object, ty.def());
         }
@@ -361,21 +363,24 @@ pub(super) fn settle(facts: &facts::Resource, object: &mut Value, form: schema::
 
 /// Why nobody can tell the kind of an object.
 pub(crate) fn unreadable_kind(object: &Value) -> Option<String> {
-    let what = match object {
-        Value::Object(_) => {
-            let version = value::text(object, "apiVersion");
-            let odd = !version.is_empty() && GroupVersion::parse(version).is_none();
-            return odd.then(|| format!("unexpected GroupVersion string: {version}"));
-        }
-        Value::Array(_) => "array",
-        Value::String(_) => "string",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::Null => return None,
+    if object.is_null() {
+        return None;
+    }
+    let failed = "couldn't get version/kind; json parse error: json: cannot unmarshal";
+    let Value::Object(fields) = object else {
+        let what = json_type(object);
+        return Some(format!(
+            "{failed} {what} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+        ));
     };
-    Some(format!(
-        "couldn't get version/kind; json parse error: json: cannot unmarshal {what} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
-    ))
+    for field in ["apiVersion", "kind"] {
+        if let Some(odd) = fields.get(field).filter(|said| !said.is_string() && !said.is_null()) {
+            return Some(format!("{failed} {} into Go struct field .{field} of type string", json_type(odd)));
+        }
+    }
+    let version = value::text(object, "apiVersion");
+    let odd = !version.is_empty() && GroupVersion::parse(version).is_none();
+    odd.then(|| format!("unexpected GroupVersion string: {version}"))
 }
 
 /// The answer to a body that is no object, with its beginning.
@@ -466,11 +471,19 @@ fn dedup_owners(object: &mut Value, when: &str) -> Option<String> {
 /// What says that admission, or a patch, gave owners twice.
 const AFTER_ADMISSION: &str = " after mutating admission happens";
 
+/// What an error begins with that is about unknown and duplicate fields.
+const STRICT: &str = "strict decoding error: ";
+
+/// Whether an object was refused for unknown and duplicate fields alone.
+pub(super) fn is_strict(why: &str) -> bool {
+    why.starts_with(STRICT)
+}
+
 /// Unknown and duplicate fields: an error, warnings, or nothing.
 pub(super) fn strictness(problems: Vec<String>, options: &WriteOptions) -> Result<(), String> {
     match options.field_validation {
         FieldValidation::Strict if !problems.is_empty() => {
-            return Err(format!("strict decoding error: {}", problems.join(", ")));
+            return Err(format!("{STRICT}{}", problems.join(", ")));
         }
         FieldValidation::Warn => {
             for problem in problems {

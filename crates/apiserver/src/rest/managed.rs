@@ -99,12 +99,16 @@ fn keeper<'a>(
     }
 }
 
-/// What a write through a subresource cannot own, since the strategy puts it back: upstream's reset fields.
 fn filter(call: &Call<'_>) -> Filter {
     let storage = call.resource.storage;
-    match (call.info.subresource.as_str(), &*storage.kind) {
+    reset_fields(&storage.kind, storage.subresource("status").is_some(), &call.info.subresource)
+}
+
+/// What a write through a subresource cannot own, since the strategy puts it back: upstream's reset fields.
+fn reset_fields(kind: &str, has_status: bool, subresource: &str) -> Filter {
+    match (subresource, kind) {
         ("", "CertificateSigningRequest") => Filter::exclude(["spec", "status"]),
-        ("" | "finalize", _) if storage.subresource("status").is_some() => Filter::exclude(["status"]),
+        ("" | "finalize", _) if has_status => Filter::exclude(["status"]),
         ("status", "CertificateSigningRequest") => Filter::exclude(["spec", "status.conditions"]),
         ("status", "Deployment") => Filter::exclude(["spec", "metadata.labels"]),
         ("status", "Pod") => Filter::exclude(["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"]),
@@ -148,4 +152,86 @@ pub(super) const RESETS_METADATA: &[&str] = &[
 pub(super) fn manager<'a>(call: &'a Call<'_>, options: &'a WriteOptions) -> std::borrow::Cow<'a, str> {
     let agent = call.headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
     objectmeta::field_manager(&options.field_manager, agent)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use machinery::apply::{Element, Set};
+
+    use super::*;
+
+    /// What a write owns of an object that has something everywhere.
+    fn owned(filter: &Filter) -> Vec<&'static str> {
+        const PATHS: [&str; 9] = [
+            "spec.a",
+            "status.a",
+            "status.conditions",
+            "status.certificate",
+            "metadata.labels",
+            "metadata.annotations",
+            "metadata.finalizers",
+            "metadata.ownerReferences",
+            "metadata.deletionTimestamp",
+        ];
+        let steps = |path: &str| path.split('.').map(|step| Element::field(step.to_owned())).collect::<Vec<_>>();
+        let mut all = Set::default();
+        PATHS.iter().for_each(|path| all.insert(&steps(path)));
+        let left = filter.apply(all);
+        PATHS.into_iter().filter(|path| left.has(&steps(path))).collect()
+    }
+
+    #[test]
+    fn every_kind_with_a_status_resets_what_upstreams_strategy_resets() {
+        let metadata = [
+            "metadata.labels",
+            "metadata.annotations",
+            "metadata.finalizers",
+            "metadata.ownerReferences",
+            "metadata.deletionTimestamp",
+        ];
+        let status = ["status.a", "status.conditions", "status.certificate"];
+        // The kinds whose status strategy leaves metadata to be written along.
+        let along = BTreeSet::from([
+            "CronJob",
+            "DaemonSet",
+            "HorizontalPodAutoscaler",
+            "Ingress",
+            "Job",
+            "Namespace",
+            "Node",
+            "PersistentVolume",
+            "PersistentVolumeClaim",
+            "PodDisruptionBudget",
+            "ReplicaSet",
+            "ReplicationController",
+            "ResourceQuota",
+            "Service",
+            "StatefulSet",
+        ]);
+        let mut seen = BTreeSet::new();
+        for resource in facts::resources().filter(|resource| resource.subresource("status").is_some()) {
+            let kind = &*resource.kind;
+            seen.insert(kind);
+            let through = |subresource| owned(&reset_fields(kind, true, subresource));
+            let (main, written) = (through(""), through("status"));
+            match kind {
+                "CertificateSigningRequest" => {
+                    assert_eq!(main, metadata);
+                    assert_eq!(written, [&["status.a", "status.certificate"][..], &metadata].concat());
+                    assert_eq!(through("approval"), [&["status.a", "status.conditions"][..], &metadata].concat());
+                    continue;
+                }
+                "Deployment" => assert_eq!(written, [&status[..], &metadata[1..]].concat()),
+                "Pod" => assert_eq!(written, [&status[..], &metadata[..3]].concat()),
+                kind if along.contains(kind) => assert_eq!(written, [&status[..], &metadata].concat(), "{kind}"),
+                kind => assert_eq!(written, status, "{kind}"),
+            }
+            assert_eq!(main, [&["spec.a"][..], &metadata].concat(), "{kind}");
+        }
+        assert!(along.is_subset(&seen), "kinds that are not served: {:?}", along.difference(&seen));
+        assert_eq!(owned(&reset_fields("Namespace", true, "finalize")), [&["spec.a"][..], &metadata].concat());
+        assert_eq!(owned(&reset_fields("ConfigMap", false, "")).len(), 9, "what has no status resets nothing");
+    }
 }

@@ -30,10 +30,25 @@ pub struct WriteOptions {
 impl WriteOptions {
     /// Reads the query. `kind` is the options' kind, for the error.
     pub fn parse(query: &Query, kind: &str) -> Result<Self, ApiError> {
+        Self::read(query, kind, Vec::new())
+    }
+
+    /// Reads the query of a patch.
+    pub fn of_patch(query: &Query, applies: bool) -> Result<Self, ApiError> {
         let mut errors = Vec::new();
-        let dry_run = dry_run(query.all("dryRun"), &mut errors);
+        if !applies && query.has("force") {
+            errors.push(FieldError::forbidden("force", "may not be specified for non-apply patch"));
+        }
+        if applies && query.get("fieldManager").is_empty() {
+            errors.push(FieldError::required("fieldManager", "is required for apply patch"));
+        }
+        Self::read(query, "PatchOptions", errors)
+    }
+
+    fn read(query: &Query, kind: &str, mut errors: Vec<FieldError>) -> Result<Self, ApiError> {
         let manager = query.get("fieldManager");
         objectmeta::validate_field_manager(manager, "fieldManager", &mut errors);
+        let dry_run = dry_run(query.all("dryRun"), &mut errors);
         let field_validation = match query.get("fieldValidation") {
             "" | "Warn" => FieldValidation::Warn,
             "Ignore" => FieldValidation::Ignore,
@@ -153,6 +168,21 @@ mod tests {
         let error = WriteOptions::parse(&Query::parse("dryRun=Some&fieldValidation=x"), "CreateOptions");
         let message = error.expect_err("refused").message;
         assert!(message.starts_with("CreateOptions.meta.k8s.io \"\" is invalid: [dryRun: Unsupported value: [\"Some\"]: supported values: \"All\""), "{message}");
+    }
+
+    #[test]
+    fn a_patch_says_who_applies_and_forces_nothing_else() {
+        let refused =
+            |query: &str, applies| WriteOptions::of_patch(&Query::parse(query), applies).expect_err("refused").message;
+        assert_eq!(
+            refused("force=false", false),
+            "PatchOptions.meta.k8s.io \"\" is invalid: force: Forbidden: may not be specified for non-apply patch"
+        );
+        assert_eq!(
+            refused("dryRun=x", true),
+            "PatchOptions.meta.k8s.io \"\" is invalid: [fieldManager: Required value: is required for apply patch, dryRun: Unsupported value: [\"x\"]: supported values: \"All\"]"
+        );
+        assert!(WriteOptions::of_patch(&Query::parse("fieldManager=m&force=false"), true).is_ok());
     }
 
     #[test]

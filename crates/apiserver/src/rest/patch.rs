@@ -3,12 +3,12 @@
 use bytes::Bytes;
 use facts::Type;
 use http::StatusCode;
-use machinery::patch::{echo, go_print, json, merge, strategic};
+use machinery::patch::{echo, go_print, json, json_type, merge, strategic};
 use machinery::rest::{Body, Response};
 use machinery::status::{ApiError, FieldError, Reason};
-use machinery::{Value, codec, value};
+use machinery::{Value, codec, schema, value};
 
-use super::body::{check_kind, media_type, other_kind, read_bytes, strictness, unreadable_kind};
+use super::body::{check_kind, is_strict, media_type, other_kind, read_bytes, strictness, unreadable_kind};
 use super::options::{FieldValidation, WriteOptions};
 use super::update::{Part, Produced, nameless};
 use super::{Api, Call, object_response};
@@ -39,28 +39,27 @@ const APPLY_YAML: &str = "application/apply-patch+yaml";
 const APPLY_CBOR: &str = "application/apply-patch+cbor";
 
 impl Patch {
-    /// Reads the body as what its media type says it is.
-    pub(super) async fn read(call: &Call<'_>, body: Body) -> Result<Self, ApiError> {
+    /// The options of a patch of a type that the resource can be patched with.
+    pub(super) fn options(call: &Call<'_>) -> Result<WriteOptions, ApiError> {
         let media = media_type(call.headers);
         let typed = call.served.facts.ty.is_some();
         let accepted = [JSON, MERGE, STRATEGIC, APPLY_YAML, APPLY_CBOR];
-        let mut accepted = accepted.into_iter().filter(|accepted| typed || *accepted != STRATEGIC);
+        let accepted = accepted.into_iter().filter(|accepted| typed || *accepted != STRATEGIC);
         if !accepted.clone().any(|accepted| accepted == media) {
-            let types: Vec<_> = accepted.by_ref().collect();
+            let types: Vec<_> = accepted.collect();
             let message = format!(
                 "the body of the request was in an unknown format - accepted media types include: {}",
                 types.join(", ")
             );
             return Err(ApiError::new(Reason::UnsupportedMediaType, message));
         }
-        let force = call.query.flag("force");
+        WriteOptions::of_patch(call.query, matches!(media, APPLY_YAML | APPLY_CBOR))
+    }
+
+    /// Reads the body as what its media type says it is. That it is one that can be read, [`Patch::options`] has found.
+    pub(super) async fn read(call: &Call<'_>, body: Body) -> Result<Self, ApiError> {
+        let media = media_type(call.headers);
         let applies = matches!(media, APPLY_YAML | APPLY_CBOR);
-        if force && !applies {
-            return Err(refused(FieldError::forbidden("force", "may not be specified for non-apply patch")));
-        }
-        if applies && call.query.get("fieldManager").is_empty() {
-            return Err(refused(FieldError::required("fieldManager", "is required for apply patch")));
-        }
         let limits = codec::Limits::default();
         let (tree, mut duplicates, text) = match body {
             Body::Value(tree) => (tree, Vec::new(), None),
@@ -69,11 +68,16 @@ impl Patch {
                 let (tree, duplicates) = match media {
                     APPLY_YAML => {
                         let decoded = codec::yaml::decode(&bytes, limits).map_err(|error| {
-                            ApiError::bad_request(format!("error encoding patch: {}", error.message))
+                            let why = error.message.trim_start_matches("error converting YAML to JSON: ");
+                            ApiError::bad_request(format!("error encoding patch: {why}"))
                         })?;
                         (decoded.value, decoded.duplicates)
                     }
-                    APPLY_CBOR => super::body::decode("application/cbor", &bytes)?,
+                    APPLY_CBOR => {
+                        let decoded = codec::cbor::decode(&bytes, limits)
+                            .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))?;
+                        (decoded, Vec::new())
+                    }
                     _ => {
                         let decoded = codec::json::decode(&bytes, limits)
                             .map_err(|_| ApiError::bad_request("invalid JSON patch"))?;
@@ -83,6 +87,17 @@ impl Patch {
                 (tree, duplicates, Some(bytes))
             }
         };
+        if applies && !tree.is_object() && !tree.is_null() {
+            let codec = if media == APPLY_CBOR { "cbor" } else { "error unmarshaling JSON: while decoding JSON: json" };
+            let what = match &tree {
+                Value::Number(_) if media == APPLY_CBOR => "positive integer",
+                other => json_type(other),
+            };
+            let message = format!(
+                "error decoding patch: {codec}: cannot unmarshal {what} into Go value of type map[string]interface {{}}"
+            );
+            return Err(ApiError::bad_request(message));
+        }
         let text = text.unwrap_or_else(|| Bytes::from(tree.to_string()));
         let form = match media {
             JSON => {
@@ -91,7 +106,7 @@ impl Patch {
             }
             MERGE => Form::Merge(tree),
             STRATEGIC => Form::Strategic(tree),
-            _ => Form::Apply { configuration: tree, force },
+            _ => Form::Apply { configuration: tree, force: call.query.flag("force") },
         };
         Ok(Self { form, duplicates, text })
     }
@@ -134,20 +149,30 @@ impl Patch {
         match options.field_validation {
             FieldValidation::Strict => {
                 let problems = self.duplicates.join(", ");
-                return Err(ApiError::bad_request(format!("error strict decoding patch: {problems}")));
+                let message = format!("error strict decoding patch: error converting YAML to JSON: {problems}");
+                return Err(ApiError::bad_request(message));
             }
-            FieldValidation::Warn => self.duplicates.iter().for_each(context::warn),
+            // Below its head, the text has a line for each.
+            FieldValidation::Warn => {
+                let lines = self.duplicates.iter().filter_map(|said| said.strip_prefix(codec::yaml::DUPLICATES));
+                lines.flat_map(str::lines).map(str::trim).for_each(context::warn);
+            }
             FieldValidation::Ignore => {}
         }
         Ok(())
     }
 
+    /// Whether upstream converts what this patch makes to the type of the object, where it decodes others.
+    pub(super) fn converts(&self) -> bool {
+        matches!(self.form, Form::Strategic(_) | Form::Apply { .. })
+    }
+
     /// What a patch makes of an object must be of its kind. A strategic merge patch is read as the kind that it patches,
     /// whatever it says itself; an applied configuration was checked before it was merged.
-    fn check_kind(
+    pub(super) fn check_kind(
         &self,
         new: &mut Value,
-        facts: &facts::Resource,
+        (group, version, kind): (&str, &str, &str),
         of: Option<&Type>,
         object: impl Fn() -> Value,
     ) -> Result<(), ApiError> {
@@ -159,16 +184,15 @@ impl Patch {
                         return Err(self.unfit(object, of, &why));
                     }
                 }
-                value::set(new, "apiVersion", facts.api_version());
-                value::set(new, "kind", &*facts.kind);
+                value::set(new, "apiVersion", facts::api_version(group, version));
+                value::set(new, "kind", kind);
                 Ok(())
             }
-            Form::Apply { .. } => check_kind(new, &facts.group, &facts.version, &facts.kind),
+            Form::Apply { .. } => check_kind(new, group, version, kind),
             Form::Json(_) | Form::Merge(_) => {
-                let why = unreadable_kind(new).or_else(|| other_kind(new, &facts.group, &facts.version, &facts.kind));
-                match why {
+                match unreadable_kind(new).or_else(|| other_kind(new, group, version, kind)) {
                     Some(why) => Err(self.unfit(object, of, &why)),
-                    None => check_kind(new, &facts.group, &facts.version, &facts.kind),
+                    None => check_kind(new, group, version, kind),
                 }
             }
         }
@@ -176,7 +200,7 @@ impl Patch {
 
     /// The fields that nobody knows, where a patch took the version away: upstream then reads the object as its internal type,
     /// whose fields have other names.
-    fn versionless(&self, new: &Value) -> Option<Vec<String>> {
+    pub(super) fn versionless(&self, new: &Value) -> Option<Vec<String>> {
         let fields = match &self.form {
             Form::Json(_) | Form::Merge(_) if value::text(new, "apiVersion").is_empty() => new.as_object()?,
             _ => return None,
@@ -220,15 +244,11 @@ pub fn is_apply(headers: &http::HeaderMap) -> bool {
     super::body::media_type(headers).starts_with("application/apply-patch")
 }
 
-fn refused(error: FieldError) -> ApiError {
-    ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[error])
-}
-
 impl Api {
     /// Changes parts of an object; an apply makes it if it is not there.
     pub(super) async fn patch(&self, call: &Call<'_>, body: Body) -> Result<Response, ApiError> {
         let part = if call.info.subresource == "status" { Part::Status } else { Part::Main };
-        let options = WriteOptions::parse(call.query, "PatchOptions")?;
+        let options = Patch::options(call)?;
         let patch = Patch::read(call, body).await?;
         let (from, to) = (call.resource.storage, call.served.facts);
         let changed = self
@@ -248,11 +268,18 @@ impl Api {
                     let why = "uid mismatch: the provided object specified uid {uid}, and no existing object was found";
                     return Err(ApiError::conflict(&call.resource.name, &call.info.name, &why.replace("{uid}", uid)));
                 }
-                let applied = self.apply(call, None, configuration, &options, *force)?;
+                let make = || self.apply(call, None, configuration, &options, *force).map(|applied| applied.object);
+                let unfit = |why: String| patch.unfit(|| Value::Null, None, &why);
+                let new = match self.stored_form(call, make()?, Vec::new(), &options) {
+                    Ok(new) => new,
+                    Err(why) if !is_strict(&why) => {
+                        let mut new = make()?;
+                        to.ty.map_or(Ok(()), |of| schema::from_unstructured(&mut new, of.def())).map_err(unfit)?;
+                        self.stored_form(call, new, Vec::new(), &options).map_err(unfit)?
+                    }
+                    Err(why) => return Err(unfit(why)),
+                };
                 patch.check_configuration(&options)?;
-                let new = self
-                    .stored_form(call, applied.object, Vec::new(), &options)
-                    .map_err(|why| patch.unfit(|| Value::Null, None, &why))?;
                 self.check_name(call, &new)?;
                 (StatusCode::CREATED, self.create_object(call, new, &options, true).await?)
             }
@@ -270,22 +297,34 @@ impl Api {
         options: &WriteOptions,
     ) -> Result<(Value, bool), ApiError> {
         let (facts, of) = (call.served.facts, call.served.facts.ty.map(|ty| ty.def()));
+        let kind = (&*facts.group, &*facts.version, &*facts.kind);
         let applied = matches!(patch.form, Form::Apply { .. });
-        let (mut new, problems) = match &patch.form {
+        let make = || match &patch.form {
             Form::Apply { configuration, force } => {
                 let applied = self.apply(call, Some(&versioned()), configuration, options, *force)?;
-                patch.check_configuration(options)?;
-                (applied.object, Vec::new())
+                Ok((applied.object, Vec::new()))
             }
-            _ => patch.patched(versioned(), of, options.field_validation)?,
+            _ => patch.patched(versioned(), of, options.field_validation),
         };
+        let (mut new, problems) = make()?;
         if let Some(unknown) = patch.versionless(&new) {
             let problems = problems.into_iter().chain(unknown).collect();
             strictness(problems, options).map_err(|why| patch.unfit(&versioned, of, &why))?;
             return Err(nameless(call));
         }
-        patch.check_kind(&mut new, facts, of, &versioned)?;
-        let new = self.stored_form(call, new, problems, options).map_err(|why| patch.unfit(versioned, of, &why))?;
+        patch.check_kind(&mut new, kind, of, &versioned)?;
+        let unfit = |why: String| patch.unfit(&versioned, of, &why);
+        let new = match self.stored_form(call, new, problems, options) {
+            Ok(new) => new,
+            Err(why) if patch.converts() && !is_strict(&why) => {
+                let (mut new, problems) = make()?;
+                patch.check_kind(&mut new, kind, of, &versioned)?;
+                of.map_or(Ok(()), |of| schema::from_unstructured(&mut new, of)).map_err(unfit)?;
+                self.stored_form(call, new, problems, options).map_err(unfit)?
+            }
+            Err(why) => return Err(unfit(why)),
+        };
+        patch.check_configuration(options)?;
         Ok((new, applied))
     }
 }

@@ -17,7 +17,7 @@ use super::body::{check_kind, read_value, strictness};
 use super::managed::manager;
 use super::options::WriteOptions;
 use super::patch::{Form, Patch};
-use super::update::{Part, Produced};
+use super::update::{Part, Produced, nameless};
 use super::{Api, Call, value_response};
 
 /// Where objects that can be scaled have their replicas.
@@ -37,7 +37,10 @@ impl Api {
             return Ok(value_response(StatusCode::OK, scale_of(&object.to_value())));
         }
         let patches = call.info.verb == "patch";
-        let options = WriteOptions::parse(call.query, if patches { "PatchOptions" } else { "UpdateOptions" })?;
+        let options = match patches {
+            true => Patch::options(call)?,
+            false => WriteOptions::parse(call.query, "UpdateOptions")?,
+        };
         let wish = if patches {
             Wish::Patch(Patch::read(call, body).await?)
         } else {
@@ -83,7 +86,20 @@ impl Api {
                 _ => patch.patched(live.clone(), Some(of), options.field_validation)?,
             },
         };
-        check_kind(&mut scale, "autoscaling", "v1", "Scale")?;
+        match wish {
+            Wish::Replace { .. } => check_kind(&mut scale, "autoscaling", "v1", "Scale")?,
+            Wish::Patch(patch) => {
+                let unfit = |why: String| patch.unfit(|| live.clone(), Some(of), &why);
+                if let Some(unknown) = patch.versionless(&scale) {
+                    strictness(duplicates.into_iter().chain(unknown).collect(), options).map_err(unfit)?;
+                    return Err(nameless(call));
+                }
+                patch.check_kind(&mut scale, ("autoscaling", "v1", "Scale"), Some(of), || live.clone())?;
+                if patch.converts() {
+                    schema::from_unstructured(&mut scale, of).map_err(unfit)?;
+                }
+            }
+        }
         schema::conform(&mut scale, of)
             .and_then(|unknown| strictness(duplicates.into_iter().chain(unknown).collect(), options))
             .map_err(|why| match wish {

@@ -16,6 +16,7 @@ mod kinds;
 mod kube;
 mod kubectl;
 mod ownership;
+mod patch_texts;
 mod patches;
 mod plugins;
 mod policies;

@@ -53,7 +53,9 @@ impl<'a> Kind<'a> {
             }
             Schema::Int32 | Schema::Int64 | Schema::Double => Kind::Scalar(Scalar::Number),
             Schema::Bool => Kind::Scalar(Scalar::Flag),
-            Schema::Quantity | Schema::IntOrString => Kind::Scalar(Scalar::Any),
+            Schema::Quantity => Kind::Scalar(Scalar::Any),
+            // Upstream's schema says nothing about what it may be, so nothing is checked before it is read into its type.
+            Schema::IntOrString => Kind::Opaque,
             Schema::Any(Opaque::Preserved) => Kind::Deduced,
             Schema::Any(_) => Kind::Opaque,
             Schema::Array(list) => match list.list_type {

@@ -5,6 +5,7 @@ use std::fmt;
 use serde_json::Value;
 
 use super::set::Set;
+use crate::status::go_quote;
 use crate::value::{Object, list, text};
 
 /// The most managers that wrote by other means than apply; older ones are lumped together.
@@ -43,9 +44,9 @@ impl Id {
 impl fmt::Display for Id {
     /// As conflicts print it: `"kubectl" with subresource "status" using apps/v1`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.manager)?;
+        f.write_str(&go_quote(&self.manager))?;
         if !self.subresource.is_empty() {
-            write!(f, " with subresource {:?}", self.subresource)?;
+            write!(f, " with subresource {}", go_quote(&self.subresource))?;
         }
         if self.operation == Operation::Update {
             write!(f, " using {}", self.api_version)?;

@@ -172,7 +172,8 @@ impl FieldManager<'_> {
                 group_version.group, group_version.version
             )));
         }
-        if !patch["metadata"]["managedFields"].is_null() {
+        // What is no list there is for the schema to refuse.
+        if patch["metadata"]["managedFields"].is_array() {
             return Err(Error::Malformed("metadata.managedFields must be nil".to_owned()));
         }
         Ok(())
@@ -429,7 +430,7 @@ fn keep_last_applied(object: &mut Value, patch: &Value) {
         annotations.remove(LAST_APPLIED);
     }
     // As Go writes it: safe to stand in HTML, and a line of its own.
-    let applied = applied.to_string().replace('&', "\\u0026").replace('<', "\\u003c").replace('>', "\\u003e") + "\n";
+    let applied = crate::codec::json::html_safe(&applied.to_string()) + "\n";
     annotations.insert(LAST_APPLIED.to_owned(), Value::String(applied));
     let size: usize = annotations.iter().map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum();
     if size > crate::objectmeta::MAX_ANNOTATIONS {

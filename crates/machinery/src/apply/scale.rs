@@ -43,14 +43,12 @@ impl Scale<'_> {
         let mut scaled = Managed::decode(entries(scale)).unwrap_or_default();
         let scaled_path = steps("spec.replicas");
         scaled.owners.retain(|owner| owner.fields.has(&scaled_path));
-        let same = |a: &Owner, b: &Owner| {
-            a.id.manager == b.id.manager && a.id.operation == b.id.operation && a.id.subresource == b.id.subresource
-        };
         managed.owners.retain_mut(|owner| {
             if !owner.fields.has(&path) {
                 return true;
             }
-            match scaled.owners.iter().position(|candidate| same(candidate, owner)) {
+            // Who updates is somebody else in another version, and a `Scale` is always in another: upstream then parts its record in two.
+            match scaled.owners.iter().position(|candidate| candidate.id == owner.id) {
                 Some(at) => {
                     scaled.owners.swap_remove(at);
                     true
@@ -66,11 +64,8 @@ impl Scale<'_> {
             if owner.id.operation == Operation::Update {
                 self.api_version.clone_into(&mut owner.id.api_version);
             }
-            match managed.owners.iter_mut().find(|known| known.id == owner.id) {
-                Some(known) => known.fields = std::mem::take(&mut known.fields).union(replicas.clone()),
-                // Upstream forgets the time on this way.
-                None => managed.owners.push(Owner { fields: replicas.clone(), time: None, ..owner }),
-            }
+            // Upstream forgets the time on this way.
+            managed.owners.push(Owner { fields: replicas.clone(), time: None, ..owner });
         }
         set_entries(object, managed.encode());
     }
@@ -91,15 +86,18 @@ mod tests {
         let entry = |manager: &str, fields: Value| json!({"manager": manager, "operation": "Update", "apiVersion": "apps/v1", "fieldsType": "FieldsV1", "fieldsV1": fields, "time": "2026-01-01T00:00:00Z"});
         let owner = entry("a", json!({"f:spec": {"f:paused": {}, "f:replicas": {}}}));
         let other = entry("b", json!({"f:spec": {"f:minReadySeconds": {}}}));
-        let mut object = json!({"metadata": {"managedFields": [owner, other]}});
+        let mut object = json!({"metadata": {"managedFields": [owner, &other]}});
         let link = Scale { api_version: "apps/v1", replicas: "spec.replicas" };
         let mut scale = json!({"metadata": {}, "spec": {"replicas": 1}});
         link.to_scale(&object, &mut scale);
         assert_eq!(scale["metadata"]["managedFields"][0]["apiVersion"], "autoscaling/v1");
         assert_eq!(scale["metadata"]["managedFields"].as_array().map(Vec::len), Some(1));
-        let before = object.clone();
-        link.to_object(&scale, &mut object);
-        assert_eq!(object, before);
+        let mut kept = object.clone();
+        link.to_object(&scale, &mut kept);
+        let mut parted = entry("a", json!({"f:spec": {"f:replicas": {}}}));
+        parted.as_object_mut().expect("an entry").remove("time");
+        let paused = entry("a", json!({"f:spec": {"f:paused": {}}}));
+        assert_eq!(kept["metadata"]["managedFields"], json!([parted, paused, other]));
         scale["metadata"]["managedFields"] = json!([{
             "manager": "kubectl", "operation": "Update", "subresource": "scale", "apiVersion": "autoscaling/v1",
             "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:replicas": {}}}, "time": "2026-01-02T00:00:00Z",

@@ -1,4 +1,5 @@
 mod kinds;
+mod random;
 
 use proptest::prelude::*;
 use serde_json::json;

@@ -368,6 +368,22 @@ fn invalid(byte: u8, context: &str) -> String {
     format!("invalid character '{shown}' {context}")
 }
 
+/// JSON as Go writes it: safe to stand in HTML. Outside of its strings nothing could be unsafe.
+pub fn html_safe(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '<' => safe.push_str("\\u003c"),
+            '>' => safe.push_str("\\u003e"),
+            '&' => safe.push_str("\\u0026"),
+            '\u{2028}' => safe.push_str("\\u2028"),
+            '\u{2029}' => safe.push_str("\\u2029"),
+            other => safe.push(other),
+        }
+    }
+    safe
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -24,7 +24,7 @@ pub const DUPLICATES: &str = "yaml: unmarshal errors:\n";
 
 const CORE: &str = "tag:yaml.org,2002:";
 
-/// Reads the one document of a stream. More than one is refused.
+/// Reads the first document of a stream, as upstream does.
 pub fn decode(bytes: &[u8], limits: Limits) -> Result<Decoded, ApiError> {
     let text = std::str::from_utf8(bytes).map_err(|_| fail("yaml: invalid leading UTF-8 octet"))?;
     let mut options = Options::default();
@@ -80,16 +80,13 @@ impl<'a> Reader<'a> {
         loop {
             let (event, span) = self.next()?;
             match event {
-                Event::StreamEnd => return Ok(value.unwrap_or(Value::Null)),
-                Event::StreamStart | Event::DocumentEnd => {}
-                Event::DocumentStart(..) if value.is_some() => {
-                    return Err("yaml: more than one document in a request".to_owned());
-                }
+                Event::StreamEnd | Event::DocumentEnd => return Ok(value.unwrap_or(Value::Null)),
+                Event::StreamStart => {}
                 Event::DocumentStart(..) => {
                     let (event, span) = self.next()?;
                     value = Some(self.node(event, span)?);
                 }
-                _ => return Err(format!("yaml: line {}: did not find expected <document start>", span.start.line())),
+                _ => return Err(at_line(span.start.line(), "did not find expected <document start>")),
             }
         }
     }
@@ -137,7 +134,7 @@ impl<'a> Reader<'a> {
         match event {
             Event::Scalar(text, style, anchor, tag) => {
                 let value = scalar(&text, style, tag.as_deref())
-                    .map_err(|error| format!("yaml: line {}: {error}", span.start.line()))?;
+                    .map_err(|error| at_line(span.start.line(), &error.to_string()))?;
                 self.anchored(anchor, (value, 1))
             }
             Event::Alias(id) => {
@@ -259,11 +256,16 @@ impl Mapping {
 }
 
 fn unexpected(span: Span) -> String {
-    format!("yaml: line {}: did not find expected node content", span.start.line())
+    at_line(span.start.line(), "did not find expected node content")
 }
 
 fn scan_error(error: &ScanError) -> String {
-    format!("yaml: line {}: {}", error.marker().line(), error.info())
+    at_line(error.marker().line(), &error.info())
+}
+
+/// Upstream's library does not say so when a mistake is in the first line.
+fn at_line(line: usize, what: &str) -> String {
+    if line > 1 { format!("yaml: line {line}: {what}") } else { format!("yaml: {what}") }
 }
 
 /// A key of a JSON object made from whatever scalar stands there.
@@ -442,7 +444,12 @@ mod tests {
     }
 
     #[test]
-    fn bombs_and_streams_are_refused() {
+    fn what_comes_after_the_first_document_is_not_read() {
+        assert_eq!(read("a: 1\n---\nb: {\n").map(|decoded| decoded.value), Ok(json!({"a": 1})));
+    }
+
+    #[test]
+    fn bombs_are_refused() {
         let mut bomb = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n".to_owned();
         for at in 1..10 {
             let last = format!("*a{}", at - 1);
@@ -452,7 +459,6 @@ mod tests {
             read(&bomb),
             Err("error converting YAML to JSON: yaml: document contains excessive aliasing".to_owned())
         );
-        assert!(read("a: 1\n---\nb: 2\n").is_err());
         assert!(read(&"[".repeat(10_000)).is_err());
         assert!(read(&"- ".repeat(10_000)).is_err());
         assert!(read("a: b: c").is_err());

@@ -11,6 +11,8 @@ use facts::{Schema, Type};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::codec::json::html_safe;
+
 /// The object with a JSON patch applied. `None` if the texts cannot be read, which only trees beyond every limit cannot.
 pub fn json(object: &Value, of: Option<&Type>, patch: &str) -> Option<String> {
     let mut root = Node::of(in_order(object, of)).opened();
@@ -18,7 +20,7 @@ pub fn json(object: &Value, of: Option<&Type>, patch: &str) -> Option<String> {
     for operation in operations.unwrap_or_default() {
         root.step(&operation)?;
     }
-    Some(root.text())
+    Some(html_safe(&root.text()))
 }
 
 /// The object with a merge patch applied, and nothing else to say about a patch that is no object.
@@ -31,7 +33,7 @@ pub fn merge(object: &Value, of: Option<&Type>, patch: &str) -> Option<String> {
             root = other;
         }
     }
-    Some(root.text())
+    Some(html_safe(&root.text()))
 }
 
 /// A part of a document: text for as long as nobody looks into it.
@@ -118,6 +120,8 @@ impl Node {
                 self.find(&path)?.add(moved)
             }
             "copy" => {
+                // The way to the copy is opened before the copy is made.
+                self.find(&path)?;
                 let copied = self.find(&text("from")?)?.get().map_or_else(|| "null".to_owned(), |found| found.text());
                 self.find(&path)?.add(Self::of(copied))
             }
@@ -266,18 +270,12 @@ fn merge_fields(fields: &mut BTreeMap<String, Node>, changes: BTreeMap<String, N
     }
 }
 
-/// Text as Go passes it on: without the space between its tokens, and safe to stand in HTML.
+/// Text as Go passes it on: without the space between its tokens.
 fn compact(text: &str, out: &mut String) {
     let (mut quoted, mut escaped) = (false, false);
     for letter in text.chars() {
-        match letter {
-            ' ' | '\n' | '\r' | '\t' if !quoted => {}
-            '<' => out.push_str("\\u003c"),
-            '>' => out.push_str("\\u003e"),
-            '&' => out.push_str("\\u0026"),
-            '\u{2028}' => out.push_str("\\u2028"),
-            '\u{2029}' => out.push_str("\\u2029"),
-            other => out.push(other),
+        if quoted || !matches!(letter, ' ' | '\n' | '\r' | '\t') {
+            out.push(letter);
         }
         quoted ^= letter == '"' && !escaped;
         escaped = letter == '\\' && !escaped;
@@ -379,6 +377,7 @@ mod tests {
             json!([{"op": "test", "path": "/spec/ports/0", "value": {"port": 80, "name": "x", "protocol": "TCP"}}, {"op": "replace", "path": "/spec/ports/0/port", "value": null}]),
             json!([{"op": "replace", "path": "", "value": {"a": 1}}]),
             json!([{"op": "test", "path": "", "value": object}]),
+            json!([{"op": "copy", "from": "/spec", "path": "/spec/ports/0/port"}]),
             json!([{"op": "replace", "path": "/spec/new", "value": []}, {"op": "test", "path": "/spec/none", "value": null}]),
         ] {
             let mut tree = object.clone();

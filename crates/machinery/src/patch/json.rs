@@ -14,7 +14,11 @@ pub fn apply(doc: &mut Value, patch: &Value) -> Result<(), PatchError> {
     let operations = operations(patch)?;
     let mut copied = 0;
     for operation in operations {
-        step(doc, operation, &mut copied).map_err(PatchError::Inapplicable)?;
+        let done = match operation {
+            Some(operation) => step(doc, operation, &mut copied),
+            None => Err("Unexpected kind: unknown".to_owned()),
+        };
+        done.map_err(PatchError::Inapplicable)?;
     }
     Ok(())
 }
@@ -50,7 +54,8 @@ pub fn check_strict(patch: &Value) -> Result<Vec<String>, PatchError> {
     Ok(unknown)
 }
 
-fn operations(patch: &Value) -> Result<impl Iterator<Item = &Object>, PatchError> {
+/// The operations; null is one of no kind.
+fn operations(patch: &Value) -> Result<impl Iterator<Item = Option<&Object>>, PatchError> {
     let malformed = |what: &Value, into: &str| {
         PatchError::Malformed(format!("json: cannot unmarshal {} into Go value of type {into}", json_type(what)))
     };
@@ -59,13 +64,13 @@ fn operations(patch: &Value) -> Result<impl Iterator<Item = &Object>, PatchError
         Value::Array(operations) => operations,
         other => return Err(malformed(other, "jsonpatch.Patch")),
     };
-    if let Some(wrong) = operations.iter().find(|operation| !operation.is_object()) {
+    if let Some(wrong) = operations.iter().find(|operation| !operation.is_object() && !operation.is_null()) {
         return Err(malformed(wrong, "jsonpatch.Operation"));
     }
     if operations.len() > MAX_OPERATIONS {
         return Err(PatchError::TooManyOperations(operations.len()));
     }
-    Ok(operations.iter().filter_map(Value::as_object))
+    Ok(operations.iter().map(Value::as_object))
 }
 
 fn step(doc: &mut Value, operation: &Object, copied: &mut usize) -> Result<(), String> {

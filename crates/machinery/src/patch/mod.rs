@@ -77,21 +77,34 @@ pub fn go_print(value: &Value) -> String {
             let fields: Vec<String> = fields.iter().map(|(key, value)| format!("{key}:{}", go_print(value))).collect();
             format!("map[{}]", fields.join(" "))
         }
-        Value::Number(number) if number.is_f64() => go_float(number.as_f64().unwrap_or_default()),
-        other => other.to_string(),
+        Value::Number(number) => go_number(number, 6),
+        Value::Bool(flag) => flag.to_string(),
     }
 }
 
-/// A float as Go's `%v` prints it: with an exponent, of two digits at least, only where it is very small or very big.
-fn go_float(float: f64) -> String {
+/// A number as Go prints it. One that is no `int64` is a float, and that has an exponent, of two digits at least, if it is very small or
+/// not below ten to the power `most`: 6 for `%v`, 21 for `%#v` and JSON.
+pub(crate) fn go_number(number: &serde_json::Number, most: i32) -> String {
+    let float = match (number.as_i64(), number.as_f64()) {
+        (None, Some(float)) => float,
+        _ => return number.to_string(),
+    };
     let text = format!("{float:e}");
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-    match exponent.parse::<i32>().unwrap_or_default() {
-        exponent @ (..-4 | 21..) => {
-            let sign = if exponent < 0 { '-' } else { '+' };
-            format!("{digits}e{sign}{:02}", exponent.abs())
-        }
-        _ => float.to_string(),
+    let exponent: i32 = exponent.parse().unwrap_or_default();
+    if exponent < -4 || exponent >= most {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        return format!("{digits}e{sign}{:02}", exponent.abs());
+    }
+    float.to_string()
+}
+
+/// What Go calls the kind of a decoded value.
+pub(crate) fn go_kind(value: &Value) -> &'static str {
+    match value {
+        Value::Array(_) => "slice",
+        Value::Object(_) => "map",
+        other => go_type(other),
     }
 }
 
@@ -100,7 +113,7 @@ pub fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "%!s(<nil>)",
         Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(number) if number.as_i64().is_none() => "float64",
         Value::Number(_) => "int64",
         Value::String(_) => "string",
         Value::Array(_) => "[]interface {}",
@@ -109,7 +122,7 @@ pub fn go_type(value: &Value) -> &'static str {
 }
 
 /// What Go's decoder calls a value of JSON.
-fn json_type(value: &Value) -> &'static str {
+pub fn json_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",
@@ -128,8 +141,8 @@ mod tests {
 
     #[test]
     fn values_are_printed_as_go_prints_them() {
-        let tree = json!({"spec": {"b": [1, "x", 1.5, 1e30, 1e-7, 1e20], "a": null}, "flag": true});
-        let printed = "map[flag:true spec:map[a:<nil> b:[1 x 1.5 1e+30 1e-07 100000000000000000000]]]";
+        let tree = json!({"spec": {"b": [1, "x", 1.5, 1e30, 1e-7, 1234567.5, 12345678901234567890_u64], "a": null}, "flag": true});
+        let printed = "map[flag:true spec:map[a:<nil> b:[1 x 1.5 1e+30 1e-07 1.2345675e+06 1.2345678901234567e+19]]]";
         assert_eq!(go_print(&tree), printed);
     }
 }

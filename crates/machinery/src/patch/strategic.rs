@@ -10,7 +10,7 @@
 
 use std::cmp::Ordering;
 
-use facts::{Field, Schema, Type};
+use facts::{Field, Opaque, Schema, Type};
 use serde_json::Value;
 
 use super::{PatchError, go_print, go_type, json_type};
@@ -43,31 +43,37 @@ enum Shape<'a> {
     Struct(&'a Type),
     /// It is a map. Its values may be set, but upstream looks nothing up in one, so nothing in it merges.
     Map,
-    /// Nothing is known.
-    Opaque,
+    /// It is a struct that reads its JSON itself, of this name; upstream finds no field in it.
+    Opaque(&'static str),
 }
 
 impl<'a> Shape<'a> {
     fn of(schema: Option<&'a Schema>) -> Self {
         match schema {
             Some(Schema::Map(_)) => Shape::Map,
-            Some(schema) => schema.object().map_or(Shape::Opaque, Shape::Struct),
-            None => Shape::Opaque,
+            Some(Schema::Any(opaque)) => Shape::Opaque(match opaque {
+                Opaque::RawExtension => "RawExtension",
+                Opaque::FieldsV1 => "FieldsV1",
+                Opaque::Patch => "Patch",
+                Opaque::SchemaOrArray => "JSONSchemaPropsOrArray",
+                Opaque::SchemaOrBool => "JSONSchemaPropsOrBool",
+                Opaque::SchemaOrStrings => "JSONSchemaPropsOrStringArray",
+                Opaque::Json | Opaque::Preserved => "JSON",
+            }),
+            Some(schema) => schema.object().map_or(Shape::Map, Shape::Struct),
+            None => Shape::Map,
         }
     }
 
     /// The schema below a key, and the field that carries the strategy for it.
     fn lookup(self, key: &str) -> Result<(Option<&'a Schema>, Option<&'a Field>), PatchError> {
         match self {
-            Shape::Opaque => Ok((None, None)),
+            Shape::Opaque(name) => Err(no_field(name, key)),
             Shape::Map => Err(malformed("merging an object in json but data type is not struct, instead is: map")),
             Shape::Struct(of) => match of.field(key) {
                 Some(field) => Ok((Some(&field.schema), Some(field))),
                 None if of.preserve_unknown => Ok((None, None)),
-                None => Err(malformed(format!(
-                    "unable to find api field in struct {} for the json field {key:?}",
-                    of.short_name()
-                ))),
+                None => Err(no_field(of.short_name(), key)),
             },
         }
     }
@@ -95,6 +101,10 @@ fn malformed(message: impl Into<String>) -> PatchError {
     PatchError::Malformed(message.into())
 }
 
+fn no_field(of: &str, key: &str) -> PatchError {
+    malformed(format!("unable to find api field in struct {of} for the json field {key:?}"))
+}
+
 fn bad_order() -> PatchError {
     malformed("invalid patch format of setElementOrder list")
 }
@@ -105,6 +115,17 @@ fn bad_retain_keys() -> PatchError {
 
 fn no_merge_key(item: &Object, key: &str) -> PatchError {
     malformed(format!("map: {} does not contain declared merge key: {key}", go_print(&Value::Object(item.clone()))))
+}
+
+/// Go is asked for a text here, and shows what else it is given as a mistake.
+fn unknown_directive(directive: &Value, map: &Value) -> PatchError {
+    let shown = match directive {
+        Value::String(text) => text.clone(),
+        Value::Null => "%!s(<nil>)".to_owned(),
+        Value::Array(_) | Value::Object(_) => go_print(directive),
+        scalar => format!("%!s({}={})", go_type(scalar), go_print(scalar)),
+    };
+    malformed(format!("unknown patch type: {shown} in map: {}", go_print(map)))
 }
 
 fn bad_type(expected: &str, actual: &Value) -> PatchError {
@@ -120,9 +141,7 @@ fn merge_object(original: &mut Object, mut patch: Object, shape: Shape<'_>) -> R
             }
             Some("delete") => original.clear(),
             _ => {
-                let directive = go_print(directive);
-                let shown = go_print(&Value::Object(patch));
-                return Err(malformed(format!("unknown patch type: {directive} in map: {shown}")));
+                return Err(unknown_directive(directive, &Value::Object(patch.clone())));
             }
         }
         return Ok(());
@@ -286,11 +305,13 @@ fn delete_from_list(original: &mut Object, key: &str, change: Value, shape: Shap
             original.remove(key);
         }
         (Some(Value::Array(current)), Value::Array(change)) => {
-            shape.lookup(key)?;
-            if check_elements(current, &change)? == Elements::Objects {
-                return Err(malformed(format!("cannot merge lists without merge key for {key}")));
+            let rules = ListRules::of(shape, key)?;
+            // Upstream knows how to delete scalars from a list that merges. With others it goes on as if not told to delete.
+            if rules.merge && check_elements(current, &change)? == Elements::Scalars {
+                current.retain(|item| !change.contains(item));
+            } else {
+                *current = merge_list(std::mem::take(current), change, &rules)?;
             }
-            current.retain(|item| !change.contains(item));
         }
         _ => {}
     }
@@ -372,8 +393,7 @@ fn apply_directives(
             Some("replace") => replace = true,
             Some("merge") => return Err(malformed("merging lists cannot yet be specified in the patch")),
             _ => {
-                let directive = go_print(directive);
-                return Err(malformed(format!("unknown patch type: {directive} in map: {}", go_print(&item))));
+                return Err(unknown_directive(directive, &item));
             }
         }
     }

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::scalar::{self, Precision, Verdict};
 use crate::codec::Path;
+use crate::patch::json_type;
 use crate::value::Object;
 
 /// The most unknown fields that are named.
@@ -215,7 +216,8 @@ impl Walk<'_> {
     /// Checks an element of a list or a map, which stays whatever it is: a null is the zero of its type.
     fn element(&mut self, value: &mut Value, schema: &Schema, at: Path<'_>) -> Result<(), String> {
         if value.is_null() {
-            *value = zero(schema);
+            // No bytes are told from none only until they are stored.
+            *value = if *schema == Schema::Bytes { Value::from("") } else { zero(schema) };
             return Ok(());
         }
         if !self.value(value, schema, at)? {
@@ -261,17 +263,6 @@ pub(super) fn zero(schema: &Schema) -> Value {
         Schema::Time | Schema::MicroTime | Schema::Bytes | Schema::Any(_) | Schema::Array(_) | Schema::Map(_) => {
             Value::Null
         }
-    }
-}
-
-fn json_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
     }
 }
 

@@ -7,13 +7,16 @@
 //! - [`complete`] adds the fields that upstream writes even when they are zero (`resources: {}`).
 //! - [`settle`] forgets the empty lists and maps that only rules tell from absent ones, last of all.
 //!
+//! [`from_unstructured`] comes before them where upstream converts and does not decode: in strategic merge patches and applies.
 //! [`prune_unknown`] is the part of [`conform`] that custom resources need: what else is wrong with them, validation says.
 
 mod conform;
 mod defaults;
 mod presence;
 mod scalar;
+mod unstructured;
 
 pub use conform::{check_types, conform, prune_unknown};
 pub use defaults::{complete, default};
 pub use presence::{Form, settle};
+pub use unstructured::from_unstructured;

@@ -1,7 +1,8 @@
 //! Scalars with a meaning: their check, their canonical form, and Go's words for what is wrong with them.
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::alphabet;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -45,17 +46,52 @@ pub(super) fn bytes(text: &str) -> Result<Verdict, String> {
     match STANDARD.decode(compact) {
         Ok(_) if compact.len() == text.len() => Ok(Verdict::Keep),
         Ok(_) => Ok(Verdict::Replace(Value::from(compact))),
-        Err(error) => {
-            let at = match error {
-                base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => at,
-                base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding => {
-                    // Go complains about the quantum that is not whole.
-                    compact.trim_end_matches('=').len() / 4 * 4
-                }
-            };
-            Err(format!("illegal base64 data at input byte {at}"))
-        }
+        // Bits that say nothing may be anything, and are gone when the value is written again.
+        Err(base64::DecodeError::InvalidLastSymbol(..)) => match LENIENT.decode(compact) {
+            Ok(decoded) => Ok(Verdict::Replace(Value::from(STANDARD.encode(decoded)))),
+            Err(_) => Err(illegal(text)),
+        },
+        Err(_) => Err(illegal(text)),
     }
+}
+
+const LENIENT: GeneralPurpose =
+    GeneralPurpose::new(&alphabet::STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
+
+/// Go's complaint about a text that is no base64: it names the first byte that cannot stand where it does, and the beginning of a group
+/// of four that ends too early.
+fn illegal(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let skip = |mut at: usize| {
+        while bytes.get(at).is_some_and(|byte| matches!(byte, b'\r' | b'\n')) {
+            at += 1;
+        }
+        at
+    };
+    let (mut at, mut taken) = (0, 0);
+    let wrong = loop {
+        at = skip(at);
+        match bytes.get(at) {
+            None => break at - taken,
+            Some(b'=') if taken < 2 => break at,
+            Some(b'=') => {
+                let mut next = skip(at + 1);
+                if taken == 2 {
+                    match bytes.get(next) {
+                        None => break bytes.len(),
+                        Some(b'=') => next = skip(next + 1),
+                        Some(_) => break next - 1,
+                    }
+                }
+                // Nothing may follow what fills a group up.
+                break next;
+            }
+            Some(byte) if byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/') => taken = (taken + 1) % 4,
+            Some(_) => break at,
+        }
+        at += 1;
+    };
+    format!("illegal base64 data at input byte {wrong}")
 }
 
 pub(super) fn timestamp(text: &str, precision: Precision) -> Result<Verdict, String> {
@@ -122,7 +158,11 @@ fn parse_time(text: &str, precision: Precision) -> Result<Timestamp, String> {
         }
         rest = &after[taken..];
     }
-    let offset = offset(rest).ok_or_else(|| wrong(rest, "Z07:00"))?;
+    let length = if rest.starts_with('Z') { 1 } else { 6 };
+    let offset = rest.get(..length).and_then(offset).ok_or_else(|| wrong(rest, "Z07:00"))?;
+    if rest.len() > length {
+        return Err(format!("parsing time {text:?}: extra text: {:?}", &rest[length..]));
+    }
     let civil =
         jiff::civil::DateTime::new(year as i16, month as i8, day as i8, hour as i8, minute as i8, second as i8, nanos)
             .map_err(|_| range("day"))?;
@@ -166,6 +206,7 @@ mod tests {
             ("0001-01-01T00:00:00Z", Ok("unset")),
             ("x", Err("parsing time \"x\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"x\" as \"2006\"")),
             ("2026-02", Err("parsing time \"2026-02\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"\" as \"-\"")),
+            ("2026-02-03T04:05:06Z-y", Err("parsing time \"2026-02-03T04:05:06Z-y\": extra text: \"-y\"")),
             ("2026-13-01T00:00:00Z", Err("parsing time \"2026-13-01T00:00:00Z\": month out of range")),
             ("2026-02-30T00:00:00Z", Err("parsing time \"2026-02-30T00:00:00Z\": day out of range")),
             (
@@ -188,7 +229,22 @@ mod tests {
     fn bytes_are_base64() {
         assert_eq!(shown(bytes("YWJj")), Ok("keep".to_owned()));
         assert_eq!(shown(bytes("YW\nJj")), Ok("YWJj".to_owned()));
-        assert_eq!(shown(bytes("YW*j")), Err("illegal base64 data at input byte 2".to_owned()));
-        assert_eq!(shown(bytes("YWJjZ")), Err("illegal base64 data at input byte 4".to_owned()));
+        assert_eq!(shown(bytes("e31=")), Ok("e30=".to_owned()), "bits that say nothing are dropped");
+        assert_eq!(shown(bytes("Zg=\n=")), Ok("Zg==".to_owned()));
+        for (text, at) in [
+            ("YW*j", 2),
+            ("YWJjZ", 4),
+            ("e30=x", 4),
+            ("Zg=", 3),
+            ("Zg=x", 2),
+            ("Z", 0),
+            ("=", 0),
+            ("e3=0", 2),
+            ("ab\n%", 3),
+            ("Zg==\n\nx", 6),
+            ("YWJj=", 4),
+        ] {
+            assert_eq!(shown(bytes(text)), Err(format!("illegal base64 data at input byte {at}")), "{text:?}");
+        }
     }
 }

@@ -600,10 +600,8 @@ impl Strategy for DeviceTaintRules {
         true
     }
 
-    fn prepare_for_create(&self, rule: &mut Value) {
-        if let Some(now) = value::at(rule, "metadata.creationTimestamp").cloned() {
-            value::set_default(rule, "spec.taint.timeAdded", now);
-        }
+    fn stamp(&self, rule: &mut Value, now: &str) {
+        value::set_default(rule, "spec.taint.timeAdded", now);
     }
 
     fn validate(&self, rule: &Value) -> Vec<FieldError> {

@@ -90,6 +90,7 @@ fn bad_patches_get_upstreams_words() {
     for (patch, message) in [
         (json!([]), "json: cannot unmarshal array into Go value of type map[string]interface {}"),
         (json!({"$patch": "upsert"}), "unknown patch type: upsert in map: map[$patch:upsert]"),
+        (json!({"$patch": 5}), "unknown patch type: %!s(int64=5) in map: map[$patch:5]"),
         (
             json!({"spec": {"containers": [{"image": "x"}]}}),
             "map: map[image:x] does not contain declared merge key: name",
