@@ -136,6 +136,14 @@ pub enum Error {
     /// Its own API cannot be served.
     #[error(transparent)]
     Server(#[from] server::Error),
+    /// There is nowhere to keep pods.
+    #[error("make {}: {source}", root.display())]
+    Root {
+        /// Where they are to be kept.
+        root: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
 }
 
 /// A pod network that the kubelet writes CNI configuration for.
@@ -161,6 +169,9 @@ pub async fn run(
     cgroups: Option<Cgroups>,
     stop: CancellationToken,
 ) -> Result<(), Error> {
+    // The node tells how large the disk below it is before the first pod needs it.
+    let root = config.node.root.clone();
+    std::fs::create_dir_all(&root).map_err(|source| Error::Root { root, source })?;
     // What is kept for the node itself is not promised to pods.
     config.node.eviction = config.eviction.thresholds.clone();
     // Whatever ends this function ends everything it started.

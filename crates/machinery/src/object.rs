@@ -29,24 +29,64 @@ pub enum Error {
     Malformed(#[from] serde_json::Error),
 }
 
-/// The fields of a kind that field selectors can name, as dotted paths, besides `metadata.name` and `metadata.namespace`.
+/// A field of a kind that field selectors can name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Field {
+    /// What selectors call it.
+    pub label: &'static str,
+    /// What an object has that does not set it.
+    pub unset: &'static str,
+    /// Where it is, as dotted paths, of which the first that is set counts. Empty: where its label says.
+    from: &'static [&'static str],
+}
+
+impl Field {
+    /// One that is a text.
+    pub const fn text(label: &'static str) -> Self {
+        Self { label, unset: "", from: &[] }
+    }
+
+    /// One that is true or false.
+    pub const fn flag(label: &'static str) -> Self {
+        Self { unset: "false", ..Self::text(label) }
+    }
+
+    /// One that is a number.
+    pub const fn count(label: &'static str) -> Self {
+        Self { unset: "0", ..Self::text(label) }
+    }
+
+    /// The same, found elsewhere than its label says.
+    pub const fn found_at(self, from: &'static [&'static str]) -> Self {
+        Self { from, ..self }
+    }
+
+    fn paths(&self) -> impl Iterator<Item = &'static str> {
+        let own = self.from.is_empty().then_some(self.label);
+        own.into_iter().chain(self.from.iter().copied())
+    }
+}
+
+/// The fields of a kind that field selectors can name, besides `metadata.name` and `metadata.namespace`.
 #[derive(Debug, Clone, Default)]
 pub struct FieldPaths {
-    paths: Vec<&'static str>,
+    fields: Vec<Field>,
+    /// The keys on the way to each place where one of the fields may be, in their order.
     split: Vec<Vec<&'static str>>,
 }
 
 impl FieldPaths {
-    /// From dotted paths.
-    pub fn new(paths: &[&'static str]) -> Self {
-        let split: Vec<Vec<&str>> = paths.iter().map(|path| path.split('.').collect()).collect();
+    /// Of these fields.
+    pub fn new(fields: &[Field]) -> Self {
+        let split: Vec<Vec<&str>> =
+            fields.iter().flat_map(Field::paths).map(|path| path.split('.').collect()).collect();
         debug_assert!(split.iter().all(|path| path.len() <= MAX_DEPTH));
-        Self { paths: paths.to_vec(), split }
+        Self { fields: fields.to_vec(), split }
     }
 
-    /// The dotted paths.
-    pub fn paths(&self) -> &[&'static str] {
-        &self.paths
+    /// The field that selectors call so.
+    pub fn get(&self, label: &str) -> Option<&Field> {
+        self.fields.iter().find(|field| field.label == label)
     }
 }
 
@@ -74,12 +114,12 @@ impl Meta {
         Some(&self.labels[at].1)
     }
 
-    /// A selectable field's value; unset is empty, as upstream's field sets have it.
-    pub fn field(&self, path: &str) -> &str {
-        match path {
-            "metadata.name" => &self.name,
-            "metadata.namespace" => &self.namespace,
-            _ => self.fields.iter().find(|(candidate, _)| *candidate == path).map_or("", |(_, value)| value),
+    /// The value of a selectable field, if it is set.
+    pub fn field(&self, label: &str) -> Option<&str> {
+        match label {
+            "metadata.name" => Some(&self.name),
+            "metadata.namespace" => Some(&self.namespace),
+            _ => self.fields.iter().find(|(candidate, _)| *candidate == label).map(|(_, value)| &**value),
         }
     }
 }
@@ -351,12 +391,13 @@ where
     let path = Path { keys: [""; MAX_DEPTH], depth: 0 };
     Level { found: &mut found, fields, path }.deserialize(from)?;
     let mut meta = found.meta;
-    meta.fields = fields
-        .paths
-        .iter()
-        .zip(found.values)
-        .filter_map(|(path, value)| value.map(|value| (*path, value.into_boxed_str())))
-        .collect();
+    let mut values = found.values.into_iter();
+    let mut value = |field: &Field| {
+        let places = values.by_ref().take(field.paths().count());
+        places.fold(None, |first, value| first.or(value.filter(|value| !value.is_empty())))
+    };
+    meta.fields =
+        fields.fields.iter().filter_map(|field| Some((field.label, value(field)?.into_boxed_str()))).collect();
     Ok(meta)
 }
 
@@ -525,7 +566,7 @@ mod tests {
     use serde_json::json;
 
     fn pod_fields() -> FieldPaths {
-        FieldPaths::new(&["spec.nodeName", "status.phase", "spec.hostNetwork"])
+        FieldPaths::new(&[Field::text("spec.nodeName"), Field::text("status.phase"), Field::flag("spec.hostNetwork")])
     }
 
     #[test]
@@ -561,9 +602,9 @@ mod tests {
         let meta = object.meta();
         assert_eq!((&*meta.name, &*meta.namespace), ("a", "d"));
         assert_eq!(meta.label("b"), Some("2"));
-        assert_eq!(meta.field("spec.nodeName"), "n1");
-        assert_eq!(meta.field("spec.hostNetwork"), "true");
-        assert_eq!(meta.field("status.phase"), "");
+        assert_eq!(meta.field("spec.nodeName"), Some("n1"));
+        assert_eq!(meta.field("spec.hostNetwork"), Some("true"));
+        assert_eq!(meta.field("status.phase"), None);
     }
 
     #[test]

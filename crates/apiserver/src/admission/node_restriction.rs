@@ -158,7 +158,7 @@ impl Write<'_> {
     fn node_of_pod(&self, name: &str) -> Option<String> {
         let pods = self.api.registry.stored("", "pods")?;
         let pod = pods.cache.get(&pods.key(&self.request.info.namespace, name))?;
-        Some(pod.meta().field("spec.nodeName").to_owned())
+        Some(pod.meta().field("spec.nodeName").unwrap_or_default().to_owned())
     }
 
     fn node(&self) -> Ruling {
@@ -251,7 +251,7 @@ impl Write<'_> {
                 text("uid")
             ));
         }
-        if pod.meta().field("spec.nodeName") != self.node {
+        if pod.meta().field("spec.nodeName") != Some(self.node) {
             return Err("node requested token bound to a pod scheduled on a different node".to_owned());
         }
         Ok(())

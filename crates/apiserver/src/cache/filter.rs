@@ -109,7 +109,7 @@ impl Trigger {
             };
             add(Trigger::Namespace(meta.namespace.clone()));
             add(Trigger::Name(meta.name.clone()));
-            add(Trigger::Node(meta.field("spec.nodeName").into()));
+            add(Trigger::Node(meta.field("spec.nodeName").unwrap_or_default().into()));
         }
         triggers.into_iter()
     }

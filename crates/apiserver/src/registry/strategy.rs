@@ -1,6 +1,7 @@
 //! What differs from kind to kind, as small pure functions. Create, update, patch, delete and watch are written once.
 
 use machinery::Value;
+use machinery::object::Field;
 use machinery::rest::User;
 use machinery::status::FieldError;
 
@@ -33,7 +34,7 @@ pub enum Grace {
 /// The rules of one kind. No I/O, no clock. Trees are in the kind's storage version.
 pub trait Strategy: Send + Sync {
     /// The fields that field selectors may name, besides `metadata.name` and `metadata.namespace`.
-    fn fields(&self) -> &'static [&'static str] {
+    fn fields(&self) -> &'static [Field] {
         &[]
     }
 

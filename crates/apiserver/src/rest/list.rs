@@ -181,27 +181,29 @@ impl Api {
     pub(super) fn filter(&self, call: &Call<'_>) -> Result<Filter, ApiError> {
         let labels = LabelSelector::parse(call.query.get("labelSelector")).map_err(ApiError::bad_request)?;
         let fields = FieldSelector::parse(call.query.get("fieldSelector")).map_err(ApiError::bad_request)?;
-        // The newer group of events has its own names for the fields that are stored.
-        let fields = match &*call.served.facts.group {
-            "events.k8s.io" => fields
-                .renamed(crate::convert::events::field_label)
-                .map_err(|field| ApiError::bad_request(format!("field label not supported: {field}")))?,
+        // A kind with fields of its own says less about those that it has not.
+        let own = !call.resource.strategy.fields().is_empty();
+        let unknown = |field: String| {
+            ApiError::bad_request(match own {
+                true => format!("field label not supported: {field}"),
+                false => {
+                    format!("{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+                }
+            })
+        };
+        let fields = match (&*call.served.facts.group, &*call.served.facts.kind) {
+            // The newer group of events has its own names for the fields that are stored.
+            ("events.k8s.io", _) => fields.renamed(crate::convert::events::field_label).map_err(unknown)?,
+            // What old clients call it.
+            ("", "Pod") => fields
+                .renamed(|label| Some(if label == "spec.host" { "spec.nodeName" } else { label }.into()))
+                .map_err(unknown)?,
             _ => fields,
         };
-        let known = call.resource.cache.fields().paths();
-        for requirement in fields.requirements() {
-            let path = requirement.field.as_str();
-            let common = path == "metadata.name" || (path == "metadata.namespace" && call.served.facts.namespaced);
-            if !common && !known.contains(&path) {
-                // A kind with fields of its own says less about them.
-                let message = match call.resource.strategy.fields() {
-                    [] => format!(
-                        "{path:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
-                    ),
-                    _ => format!("field label not supported: {path}"),
-                };
-                return Err(ApiError::bad_request(message));
-            }
+        let fields = fields.of_kind(call.resource.cache.fields()).map_err(unknown)?;
+        let unscoped = own && !call.served.facts.namespaced;
+        if unscoped && let Some(odd) = fields.requirements().iter().find(|one| one.field == "metadata.namespace") {
+            return Err(unknown(odd.field.clone()));
         }
         let scope = match (&*call.info.namespace, &*call.info.name) {
             (_, name) if !name.is_empty() && call.info.watch_prefix => Scope::Key(call.key().into()),

@@ -112,6 +112,35 @@ async fn events_of_the_newer_group_are_stricter() {
 }
 
 #[tokio::test]
+async fn a_field_that_is_not_set_is_selected_by_its_types_empty_value() {
+    let server = Server::default().await;
+    for (name, spec) in [("open", json!({})), ("closed", json!({"unschedulable": true}))] {
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec});
+        assert_eq!(server.post("/api/v1/nodes", &node).await.status, 201);
+    }
+    let nodes = async |selector: &str| {
+        let answer = server.get(&format!("/api/v1/nodes?fieldSelector={selector}")).await;
+        let list = answer.json();
+        let names: Vec<String> =
+            list["items"].as_array().into_iter().flatten().map(|node| node["metadata"]["name"].to_string()).collect();
+        (answer.status, if answer.status == 200 { names.join(" ") } else { answer.message() })
+    };
+    assert_eq!(nodes("spec.unschedulable%3Dfalse").await, (200, "\"open\"".to_owned()));
+    assert_eq!(nodes("spec.unschedulable%3Dtrue").await, (200, "\"closed\"".to_owned()));
+    let refused = (400, "field label not supported: metadata.namespace".to_owned());
+    assert_eq!(nodes("metadata.namespace%3Da").await, refused);
+    let answer = server.get("/apis/apps/v1/replicasets?fieldSelector=status.replicas%3D0").await;
+    let why = "\"status.replicas\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"";
+    assert_eq!((answer.status, answer.message()), (400, why.to_owned()));
+    for path in
+        ["/apis/apps/v1/replicasets?fieldSelector=metadata.namespace%3Da", "/api/v1/pods?fieldSelector=spec.host%3Dn"]
+    {
+        assert_eq!(server.get(path).await.status, 200, "{path}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn finalizers_of_built_in_kinds_say_whose_they_are() {
     let server = Server::default().await;
     let map = |finalizer: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m", "finalizers": [finalizer]}});

@@ -23,6 +23,8 @@ async fn processors(rig: &Rig) -> u64 {
     rig.eventually_node().await;
     let node: Node = rig.admin.get("", NODE).await.unwrap();
     let allocatable = node.status.unwrap().allocatable.unwrap();
+    // No pod was here yet, and the disk is as large as it will be then.
+    assert_ne!(allocatable["ephemeral-storage"].0, "0");
     allocatable["cpu"].0.parse().expect("whole processors")
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::object::Meta;
+use crate::object::{FieldPaths, Meta};
 
 /// One condition on one field.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub struct Requirement {
     pub value: String,
     /// Whether the field must differ from the value instead of having it.
     pub negated: bool,
+    /// What an object has that does not set the field.
+    unset: &'static str,
 }
 
 /// Conditions on fields that must all hold.
@@ -29,7 +31,7 @@ impl FieldSelector {
 
     /// Selects by one field alone.
     pub fn equals(field: impl Into<String>, value: impl Into<String>) -> Self {
-        Self { requirements: vec![Requirement { field: field.into(), value: value.into(), negated: false }] }
+        Self { requirements: vec![Requirement { field: field.into(), value: value.into(), negated: false, unset: "" }] }
     }
 
     /// Reads the syntax of `?fieldSelector=`. The error is upstream's message.
@@ -39,7 +41,7 @@ impl FieldSelector {
         let requirement = |term: &str| {
             let (field, negated, value) =
                 operands(term).ok_or_else(|| format!("invalid selector: '{text}'; can't understand '{term}'"))?;
-            Ok(Requirement { field: field.to_owned(), value: unescape(value)?, negated })
+            Ok(Requirement { field: field.to_owned(), value: unescape(value)?, negated, unset: "" })
         };
         Ok(Self { requirements: terms.into_iter().map(requirement).collect::<Result<_, String>>()? })
     }
@@ -49,6 +51,19 @@ impl FieldSelector {
         for requirement in &mut self.requirements {
             match name(&requirement.field) {
                 Some(field) => requirement.field = field,
+                None => return Err(std::mem::take(&mut requirement.field)),
+            }
+        }
+        Ok(self)
+    }
+
+    /// The same for a kind with these fields: one that is not set has its type's empty value, as upstream's field sets say. The error is a field
+    /// that the kind does not have.
+    pub fn of_kind(mut self, kind: &FieldPaths) -> Result<Self, String> {
+        for requirement in &mut self.requirements {
+            match kind.get(&requirement.field) {
+                Some(field) => requirement.unset = field.unset,
+                None if matches!(&*requirement.field, "metadata.name" | "metadata.namespace") => {}
                 None => return Err(std::mem::take(&mut requirement.field)),
             }
         }
@@ -65,17 +80,12 @@ impl FieldSelector {
         &self.requirements
     }
 
-    /// The first field that is not among those supported, as the error that upstream answers with.
-    pub fn unsupported(&self, supported: impl Fn(&str) -> bool) -> Option<String> {
-        let requirement = self.requirements.iter().find(|requirement| !supported(&requirement.field))?;
-        Some(format!("field label not supported: {}", requirement.field))
-    }
-
-    /// Whether fields, seen through their look-up, satisfy all conditions. An unset field is the empty string.
-    pub fn matches<'a>(&self, lookup: impl Fn(&str) -> &'a str) -> bool {
-        self.requirements
-            .iter()
-            .all(|requirement| (lookup(&requirement.field) == requirement.value) != requirement.negated)
+    /// Whether fields, seen through their look-up, satisfy all conditions.
+    pub fn matches<'a>(&self, lookup: impl Fn(&str) -> Option<&'a str>) -> bool {
+        self.requirements.iter().all(|requirement| {
+            let value = lookup(&requirement.field).unwrap_or(requirement.unset);
+            (value == requirement.value) != requirement.negated
+        })
     }
 
     /// Whether the fields of a stored object satisfy all conditions.
@@ -92,7 +102,7 @@ impl FieldSelector {
 
 impl fmt::Display for FieldSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, Requirement { field, value, negated }) in self.requirements.iter().enumerate() {
+        for (at, Requirement { field, value, negated, .. }) in self.requirements.iter().enumerate() {
             let (comma, operator) = (if at > 0 { "," } else { "" }, if *negated { "!=" } else { "=" });
             write!(f, "{comma}{field}{operator}")?;
             for letter in value.chars() {
@@ -161,6 +171,8 @@ fn unescape(value: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::{Field, Object};
+    use serde_json::json;
 
     #[test]
     fn selectors_parse_print_and_match() {
@@ -169,17 +181,15 @@ mod tests {
         assert_eq!(selector.requires_exact_match("spec.nodeName"), Some("n1"));
         assert_eq!(selector.requires_exact_match("status.phase"), None);
         let on = |node: &'static str, phase: &'static str| {
-            selector.matches(|path| if path == "spec.nodeName" { node } else { phase })
+            selector.matches(|path| Some(if path == "spec.nodeName" { node } else { phase }))
         };
         assert!(on("n1", ""));
         assert!(!on("n1", "Failed"));
         assert!(!on("", "Running"));
         assert!(FieldSelector::parse("").expect("empty").is_empty());
         assert!(FieldSelector::parse(",").expect("empty").is_empty());
-        assert_eq!(
-            selector.unsupported(|field| field == "spec.nodeName").as_deref(),
-            Some("field label not supported: status.phase")
-        );
+        let kind = FieldPaths::new(&[Field::text("spec.nodeName")]);
+        assert_eq!(selector.clone().of_kind(&kind), Err("status.phase".to_owned()));
     }
 
     #[test]
@@ -199,6 +209,40 @@ mod tests {
             ("a===b", "invalid field selector: unescaped character in value: 61"),
         ] {
             assert_eq!(FieldSelector::parse(text).expect_err(text), message);
+        }
+    }
+
+    #[test]
+    fn a_field_that_is_not_set_has_its_types_empty_value() {
+        const FIELDS: [Field; 4] = [
+            Field::flag("spec.unschedulable"),
+            Field::count("status.successful").found_at(&["status.succeeded"]),
+            Field::text("source").found_at(&["source.component", "reportingComponent"]),
+            Field::text("spec.nodeName"),
+        ];
+        let kind = FieldPaths::new(&FIELDS);
+        let selects = |text: &str, object: &serde_json::Value| {
+            let selector = FieldSelector::parse(text).and_then(|selector| selector.of_kind(&kind)).expect(text);
+            selector.matches_meta(Object::from_value(object, 1, &kind).expect("an object").meta())
+        };
+        let bare = json!({"metadata": {"name": "a"}});
+        let full = json!({"spec": {"unschedulable": true, "nodeName": "n"}, "status": {"succeeded": 2},
+            "source": {"component": "kubelet"}, "reportingComponent": "other"});
+        let reported = json!({"source": {"component": ""}, "reportingComponent": "other"});
+        for (text, object, selected) in [
+            ("spec.unschedulable=false", &bare, true),
+            ("spec.unschedulable=", &bare, false),
+            ("spec.unschedulable!=true", &bare, true),
+            ("spec.unschedulable=false", &full, false),
+            ("status.successful=0", &bare, true),
+            ("status.successful=2", &full, true),
+            ("source=", &bare, true),
+            ("source=kubelet,spec.nodeName=n", &full, true),
+            ("source=other", &full, false),
+            ("source=other", &reported, true),
+            ("spec.nodeName=,metadata.name=a", &bare, true),
+        ] {
+            assert_eq!(selects(text, object), selected, "{text} {object}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Deployments, ReplicaSets, StatefulSets, DaemonSets, their revisions, and ReplicationControllers.
 
+use machinery::object::Field;
 use machinery::selector::label::LabelSelector;
 use machinery::status::FieldError;
 use machinery::{Value, names, value};
@@ -130,10 +131,6 @@ fn not_supported(at: &At<'_, '_>, supported: &[&str]) -> FieldError {
 pub struct ReplicaSets;
 
 impl Strategy for ReplicaSets {
-    fn fields(&self) -> &'static [&'static str] {
-        &["status.replicas"]
-    }
-
     fn counts_generations(&self) -> bool {
         true
     }
@@ -540,8 +537,8 @@ fn daemon_strategy(at: &At<'_, '_>, errors: &mut Errors) {
 pub struct ReplicationControllers;
 
 impl Strategy for ReplicationControllers {
-    fn fields(&self) -> &'static [&'static str] {
-        &["status.replicas"]
+    fn fields(&self) -> &'static [Field] {
+        const { &[Field::count("status.replicas")] }
     }
 
     fn counts_generations(&self) -> bool {

@@ -1,5 +1,6 @@
 //! Jobs and CronJobs.
 
+use machinery::object::Field;
 use machinery::selector::label::LabelSelector;
 use machinery::status::FieldError;
 use machinery::{Value, names, time, value};
@@ -36,8 +37,8 @@ fn label_as_template(job: &mut Value) {
 pub struct Jobs;
 
 impl Strategy for Jobs {
-    fn fields(&self) -> &'static [&'static str] {
-        &["status.successful"]
+    fn fields(&self) -> &'static [Field] {
+        const { &[Field::count("status.successful").found_at(&["status.succeeded"])] }
     }
 
     fn counts_generations(&self) -> bool {

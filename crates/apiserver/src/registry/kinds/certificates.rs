@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use machinery::object::Field;
 use machinery::rest::User;
 use machinery::status::FieldError;
 use machinery::{Value, value};
@@ -43,8 +44,8 @@ const LEGACY_SIGNER: &str = "kubernetes.io/legacy-unknown";
 pub struct SigningRequests;
 
 impl Strategy for SigningRequests {
-    fn fields(&self) -> &'static [&'static str] {
-        &["spec.signerName"]
+    fn fields(&self) -> &'static [Field] {
+        const { &[Field::text("spec.signerName")] }
     }
 
     fn name_rule(&self) -> NameRule {

@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use machinery::names;
+use machinery::object::Field;
 use machinery::status::FieldError;
 use machinery::{Value, value};
 use serde_json::json;
@@ -76,8 +77,8 @@ fn stays_fixed(new: &Value, old: &Value, fields: &[&str]) -> Vec<FieldError> {
 pub struct Secrets;
 
 impl Strategy for Secrets {
-    fn fields(&self) -> &'static [&'static str] {
-        &["type"]
+    fn fields(&self) -> &'static [Field] {
+        const { &[Field::text("type")] }
     }
 
     /// What is written in plain text is kept as bytes, and owned as such.

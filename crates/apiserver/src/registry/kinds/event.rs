@@ -1,5 +1,6 @@
 //! Events, in the form of the core group.
 
+use machinery::object::Field;
 use machinery::status::FieldError;
 use machinery::{Value, value};
 
@@ -15,20 +16,22 @@ const MOST_NOTE: usize = 1024;
 pub struct Events;
 
 impl Strategy for Events {
-    fn fields(&self) -> &'static [&'static str] {
-        &[
-            "involvedObject.kind",
-            "involvedObject.namespace",
-            "involvedObject.name",
-            "involvedObject.uid",
-            "involvedObject.apiVersion",
-            "involvedObject.resourceVersion",
-            "involvedObject.fieldPath",
-            "reason",
-            "reportingComponent",
-            "source",
-            "type",
-        ]
+    fn fields(&self) -> &'static [Field] {
+        const {
+            &[
+                Field::text("involvedObject.kind"),
+                Field::text("involvedObject.namespace"),
+                Field::text("involvedObject.name"),
+                Field::text("involvedObject.uid"),
+                Field::text("involvedObject.apiVersion"),
+                Field::text("involvedObject.resourceVersion"),
+                Field::text("involvedObject.fieldPath"),
+                Field::text("reason"),
+                Field::text("reportingComponent"),
+                Field::text("source").found_at(&["source.component", "reportingComponent"]),
+                Field::text("type"),
+            ]
+        }
     }
 
     fn creates_on_update(&self) -> bool {

@@ -1,6 +1,7 @@
 //! Namespaces: held back by finalizers of their own until what is in them is gone.
 
 use machinery::names;
+use machinery::object::Field;
 use machinery::status::FieldError;
 use machinery::{Value, value};
 use serde_json::json;
@@ -16,8 +17,8 @@ const KUBERNETES: &str = "kubernetes";
 pub struct Namespaces;
 
 impl Strategy for Namespaces {
-    fn fields(&self) -> &'static [&'static str] {
-        &["status.phase"]
+    fn fields(&self) -> &'static [Field] {
+        const { &[Field::text("status.phase")] }
     }
 
     fn name_rule(&self) -> NameRule {

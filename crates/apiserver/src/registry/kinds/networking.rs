@@ -1,6 +1,7 @@
 //! Ingresses, network policies, and the addresses of services.
 
 use machinery::names::{self, ip};
+use machinery::object::Field;
 use machinery::status::FieldError;
 use machinery::{Value, value};
 use serde_json::json;
@@ -422,8 +423,15 @@ impl Strategy for IpAddresses {
         NameRule::Own
     }
 
-    fn fields(&self) -> &'static [&'static str] {
-        &["spec.parentRef.group", "spec.parentRef.resource", "spec.parentRef.namespace", "spec.parentRef.name"]
+    fn fields(&self) -> &'static [Field] {
+        const {
+            &[
+                Field::text("spec.parentRef.group"),
+                Field::text("spec.parentRef.resource"),
+                Field::text("spec.parentRef.namespace"),
+                Field::text("spec.parentRef.name"),
+            ]
+        }
     }
 
     fn validate(&self, object: &Value) -> Vec<FieldError> {

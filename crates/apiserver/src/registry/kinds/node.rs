@@ -1,6 +1,7 @@
 //! Nodes.
 
 use machinery::names::{self, ip};
+use machinery::object::Field;
 use machinery::status::{FieldError, FieldReason};
 use machinery::{Value, value};
 
@@ -18,8 +19,8 @@ impl Strategy for Nodes {
         value::remove(new, "status.config");
     }
 
-    fn fields(&self) -> &'static [&'static str] {
-        &["spec.unschedulable"]
+    fn fields(&self) -> &'static [Field] {
+        const { &[Field::flag("spec.unschedulable")] }
     }
 
     /// A node brings its status along when it registers.

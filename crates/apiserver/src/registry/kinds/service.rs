@@ -1,6 +1,7 @@
 //! Services.
 
 use machinery::names::{self, ip};
+use machinery::object::Field;
 use machinery::status::FieldError;
 use machinery::{Value, value};
 use serde_json::json;
@@ -24,8 +25,8 @@ const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ran
 pub struct Services;
 
 impl Strategy for Services {
-    fn fields(&self) -> &'static [&'static str] {
-        &["spec.clusterIP", "spec.type"]
+    fn fields(&self) -> &'static [Field] {
+        const { &[Field::text("spec.clusterIP"), Field::text("spec.type")] }
     }
 
     fn name_rule(&self) -> NameRule {

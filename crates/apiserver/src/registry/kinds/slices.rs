@@ -1,5 +1,6 @@
 //! ResourceSlices: the devices that a driver has, on which nodes, and what of them can be shared.
 
+use machinery::object::Field;
 use machinery::quantity::Quantity;
 use machinery::status::FieldError;
 use machinery::{Value, names, value};
@@ -41,8 +42,8 @@ impl Strategy for ResourceSlices {
         true
     }
 
-    fn fields(&self) -> &'static [&'static str] {
-        &["spec.driver", "spec.nodeName", "spec.pool.name"]
+    fn fields(&self) -> &'static [Field] {
+        const { &[Field::text("spec.driver"), Field::text("spec.nodeName"), Field::text("spec.pool.name")] }
     }
 
     fn validate(&self, slice: &Value) -> Vec<FieldError> {

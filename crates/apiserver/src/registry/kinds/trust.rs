@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use machinery::Value;
 use machinery::names as rules;
+use machinery::object::Field;
 use machinery::status::FieldError;
 
 use super::super::strategy::{NameRule, Strategy};
@@ -26,8 +27,8 @@ const TERMINAL: [&str; 3] = ["Issued", "Denied", "Failed"];
 pub struct TrustBundles;
 
 impl Strategy for TrustBundles {
-    fn fields(&self) -> &'static [&'static str] {
-        &["spec.signerName"]
+    fn fields(&self) -> &'static [Field] {
+        const { &[Field::text("spec.signerName")] }
     }
 
     /// The name begins with the signer, so it is judged together with it.
@@ -140,8 +141,8 @@ fn blocks(text: &str) -> impl Iterator<Item = Block> + '_ {
 pub struct PodCertificateRequests;
 
 impl Strategy for PodCertificateRequests {
-    fn fields(&self) -> &'static [&'static str] {
-        &["spec.signerName", "spec.podName", "spec.nodeName"]
+    fn fields(&self) -> &'static [Field] {
+        const { &[Field::text("spec.signerName"), Field::text("spec.podName"), Field::text("spec.nodeName")] }
     }
 
     fn allows_unconditional_update(&self) -> bool {

@@ -14,7 +14,7 @@ use futures::{StreamExt, stream};
 use http::{Method, StatusCode};
 use informer::Clock;
 use machinery::ApiError;
-use machinery::object::{FieldPaths, Object};
+use machinery::object::{Field, FieldPaths, Object};
 use machinery::rest::{Body, List, Payload, Request, Response, WatchEvent};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -140,7 +140,7 @@ fn ok() -> Value {
 
 /// The fields that selectors of the controllers name.
 pub fn fields() -> FieldPaths {
-    FieldPaths::new(&["spec.nodeName", "type"])
+    FieldPaths::new(&[Field::text("spec.nodeName"), Field::text("type")])
 }
 
 fn object(value: &Value) -> Arc<Object> {

@@ -237,7 +237,7 @@ impl Node {
     fn pod(&self, node: &str, asked: &Attributes<'_>) -> Verdict {
         let own = || {
             let key = format!("{}/{}", asked.namespace, asked.name);
-            self.pods.get(&key).is_some_and(|pod| pod.meta().field("spec.nodeName") == node)
+            self.pods.get(&key).is_some_and(|pod| pod.meta().field("spec.nodeName") == Some(node))
         };
         match (asked.subresource, asked.verb) {
             ("", "get") => self.get(node, asked, own),

@@ -17,6 +17,7 @@ mod update;
 pub mod volumes;
 pub mod warnings;
 
+use machinery::object::Field;
 use machinery::quantity::Quantity;
 use machinery::status::FieldError;
 use machinery::{Value, value};
@@ -30,18 +31,20 @@ use crate::rest::{keep, keep_object_meta};
 pub struct Pods;
 
 impl Strategy for Pods {
-    fn fields(&self) -> &'static [&'static str] {
-        &[
-            "spec.nodeName",
-            "spec.restartPolicy",
-            "spec.schedulerName",
-            "spec.serviceAccountName",
-            "spec.hostNetwork",
-            "status.phase",
-            "status.podIP",
-            "status.podIPs",
-            "status.nominatedNodeName",
-        ]
+    fn fields(&self) -> &'static [Field] {
+        const {
+            &[
+                Field::text("spec.nodeName"),
+                Field::text("spec.restartPolicy"),
+                Field::text("spec.schedulerName"),
+                Field::text("spec.serviceAccountName"),
+                Field::flag("spec.hostNetwork"),
+                Field::text("status.phase"),
+                Field::text("status.podIP"),
+                Field::text("status.podIPs"),
+                Field::text("status.nominatedNodeName"),
+            ]
+        }
     }
 
     fn counts_generations(&self) -> bool {
