@@ -20,23 +20,37 @@ use crate::cache::{Filter, Scope};
 
 /// The version of the continue tokens.
 const TOKEN_VERSION: &str = "meta.k8s.io/v1";
+/// So many seconds pages show the state of the first one, whatever the store still remembers: with upstream's it is the time between two
+/// compactions, and a client that needs longer shall not learn that from a cluster that is busier than its author's.
+const CONSISTENT: i64 = 300;
 
-/// Where a list goes on: after a key, at a revision. The form is upstream's.
+/// Where a list goes on: after a key, at a revision. The form is upstream's, but for the time.
 #[derive(Debug, Serialize, Deserialize, PartialEq, Eq)]
 struct Token {
     v: String,
     rv: i64,
     start: String,
+    /// When the first page was read, in seconds. Tokens of others do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    since: Option<i64>,
+}
+
+/// What a token says.
+#[derive(Debug, PartialEq, Eq)]
+struct Continued {
+    revision: i64,
+    after: String,
+    since: Option<i64>,
 }
 
 impl Token {
-    fn encode(revision: i64, after: &str) -> String {
+    fn encode(revision: i64, after: &str, since: Option<i64>) -> String {
         // Upstream names the first key of the next page: the last one of this page and a NUL.
-        let token = Token { v: TOKEN_VERSION.to_owned(), rv: revision, start: format!("{after}\0") };
-        BASE64.encode(serde_json::to_vec(&token).expect("three plain fields always encode"))
+        let token = Token { v: TOKEN_VERSION.to_owned(), rv: revision, start: format!("{after}\0"), since };
+        BASE64.encode(serde_json::to_vec(&token).expect("plain fields always encode"))
     }
 
-    fn decode(text: &str) -> Result<(i64, String), ApiError> {
+    fn decode(text: &str) -> Result<Continued, ApiError> {
         let bad =
             |why: &str| ApiError::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
         let bytes = BASE64.decode(text).map_err(|error| bad(&illegal(&error, text)))?;
@@ -48,7 +62,8 @@ impl Token {
         if token.start.is_empty() {
             return Err(bad("encoded start key empty (version meta.k8s.io/v1)"));
         }
-        Ok((token.rv, token.start.trim_end_matches('\0').to_owned()))
+        let after = token.start.trim_end_matches('\0').to_owned();
+        Ok(Continued { revision: token.rv, after, since: token.since })
     }
 }
 
@@ -91,15 +106,20 @@ impl Api {
         let token = call.query.get("continue");
         let wanted = wanted(call, !token.is_empty(), limit)?;
 
-        let (mut after, mut wanted) = (None, wanted);
+        let now = (self.clock)().as_second();
+        let (mut after, mut wanted, mut since) = (None, wanted, now);
         if !token.is_empty() {
-            let (revision, key) = Token::decode(token)?;
-            after = Some(key);
+            let token = Token::decode(token)?;
             // A token that lost its snapshot goes on at the latest state.
-            wanted = match u64::try_from(revision) {
+            wanted = match u64::try_from(token.revision) {
                 Ok(revision) if revision > 0 => Wanted::Exact(revision),
                 _ => Wanted::Latest,
             };
+            since = token.since.filter(|_| wanted != Wanted::Latest).unwrap_or(now);
+            if now.saturating_sub(since) > CONSISTENT {
+                return Err(inconsistent(&token.after));
+            }
+            after = Some(token.after);
         }
         let (items, remaining, revision) = match wanted {
             Wanted::Exact(revision) => self.list_at(call, &filter, after.as_deref(), limit, revision).await?,
@@ -116,7 +136,7 @@ impl Api {
         let next = (remaining > 0)
             .then(|| items.last().map(|last| call.resource.key(&last.meta().namespace, &last.meta().name)))
             .flatten()
-            .map(|key| Token::encode(i64::try_from(revision).unwrap_or(i64::MAX), &key));
+            .map(|key| Token::encode(i64::try_from(revision).unwrap_or(i64::MAX), &key, Some(since)));
         let facts = call.served.facts;
         Ok(List {
             api_version: facts.api_version(),
@@ -268,13 +288,18 @@ fn wanted(call: &Call<'_>, continued: bool, limit: usize) -> Result<Wanted, ApiE
 /// The snapshot of a list is gone. A continued list may go on at the latest state, and gets a token for that.
 fn gone(error: store::Error, call: &Call<'_>, after: Option<&str>) -> ApiError {
     let store::Error::Compacted { .. } = error else { return super::storage::unavailable(error) };
-    if after.is_none() || call.query.get("continue").is_empty() {
-        return ApiError::expired("The resourceVersion for the provided list is too old.");
+    match after {
+        Some(after) if !call.query.get("continue").is_empty() => inconsistent(after),
+        _ => ApiError::expired("The resourceVersion for the provided list is too old."),
     }
+}
+
+/// The state of the first page is no longer to be had; the rest of the list may be, as it is now.
+fn inconsistent(after: &str) -> ApiError {
     let mut error = ApiError::expired(
         "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.",
     );
-    error.next = after.map(|key| Token::encode(-1, key));
+    error.next = Some(Token::encode(-1, after, None));
     error
 }
 
@@ -284,8 +309,11 @@ mod tests {
 
     #[test]
     fn tokens_survive_the_client() {
-        let text = Token::encode(7, "default/web");
-        assert_eq!(Token::decode(&text).expect("a token"), (7, "default/web".to_owned()));
+        let text = Token::encode(7, "default/web", Some(9));
+        let expected = Continued { revision: 7, after: "default/web".to_owned(), since: Some(9) };
+        assert_eq!(Token::decode(&text).expect("a token"), expected);
+        let others = BASE64.encode(r#"{"v":"meta.k8s.io/v1","rv":7,"start":"default/web\u0000"}"#);
+        assert_eq!(Token::decode(&others).expect("a token"), Continued { since: None, ..expected });
         for bad in ["", "%%%", "e30", "bm9uc2Vuc2U"] {
             assert!(Token::decode(bad).is_err(), "{bad}");
         }

@@ -1,6 +1,8 @@
 //! The forms of answers: compressed, as protobuf, with warnings; and rules that depend on the version asked for.
 
 use std::io::Read as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use http::Method;
 use serde_json::{Value, json};
@@ -108,6 +110,45 @@ async fn events_of_the_newer_group_are_stricter() {
     assert_eq!(listed["items"].as_array().map(Vec::len), Some(1), "{listed}");
     let refused = server.get(&found("involvedObject.name%3Dp")).await;
     assert_eq!((refused.status, refused.message()), (400, "field label not supported: involvedObject.name".to_owned()));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn pages_show_the_state_of_the_first_one_for_five_minutes() {
+    let later = Arc::new(AtomicI64::new(0));
+    let server = Server::start({
+        let later = later.clone();
+        move |config, _| {
+            let now = jiff::Timestamp::now();
+            config.clock = Arc::new(move || now + jiff::SignedDuration::from_secs(later.load(Ordering::Relaxed)));
+        }
+    })
+    .await;
+    let path = "/api/v1/namespaces/default/configmaps";
+    for name in ["a", "b", "c", "d", "e"] {
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+        assert_eq!(server.post(path, &map).await.status, 201);
+    }
+    let page = async |token: &str| server.get(&format!("{path}?limit=2&continue={token}")).await;
+    let first = page("").await.json();
+    let token = first["metadata"]["continue"].as_str().expect("more").to_owned();
+    assert_eq!(server.send(Method::DELETE, &format!("{path}/d"), &[], "").await.status, 200);
+    later.store(299, Ordering::Relaxed);
+    let second = page(&token).await.json();
+    assert_eq!(second["metadata"]["resourceVersion"], first["metadata"]["resourceVersion"]);
+    assert_eq!(second["items"][1]["metadata"]["name"], "d", "{second}");
+    later.store(301, Ordering::Relaxed);
+    // The token of the second page is as old as the first page is.
+    for old in [&token, second["metadata"]["continue"].as_str().expect("more")] {
+        let gone = page(old).await;
+        assert_eq!((gone.status, gone.json()["reason"].as_str()), (410, Some("Expired")), "{}", gone.text());
+    }
+    let rest = page(&token).await.json()["metadata"]["continue"].as_str().expect("a token for the rest").to_owned();
+    let rest = page(&rest).await.json();
+    let names: Vec<_> =
+        rest["items"].as_array().into_iter().flatten().map(|map| map["metadata"]["name"].clone()).collect();
+    assert_eq!(names, ["c", "e"]);
+    assert_ne!(rest["metadata"]["resourceVersion"], first["metadata"]["resourceVersion"]);
     server.stop().await;
 }
 
