@@ -82,6 +82,14 @@ pub trait Strategy: Send + Sync {
     /// Fills in the times that the user left out.
     fn stamp(&self, _object: &mut Value, _now: &str) {}
 
+    /// Gives a new object without labels those of something it holds; whether it did. Who wrote the object wrote them.
+    fn take_labels(&self, _new: &mut Value) -> bool {
+        false
+    }
+
+    /// Takes such labels away again, if they are still what was given: [`Strategy::prepare_for_create`] has the last word on them.
+    fn return_labels(&self, _new: &mut Value) {}
+
     /// Drops what only the system may say, before a create.
     fn prepare_for_create(&self, _new: &mut Value) {}
 

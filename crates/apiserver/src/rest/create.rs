@@ -39,6 +39,7 @@ impl Api {
         wipe_system_fields(&mut object);
         self.check_namespace(call, &mut object)?;
         let request = self.admission_request(call, Operation::Create, options.dry_run);
+        let labelled = call.resource.strategy.take_labels(&mut object);
         // What admission adds belongs to nobody: the record is of what the client wrote.
         if !applied {
             self.record(call, None, &mut object, options);
@@ -57,6 +58,9 @@ impl Api {
             }
             let reservation = self.allocator.reserve(self, call, &mut new, None, options.dry_run).await?;
             let checked = async {
+                if labelled {
+                    call.resource.strategy.return_labels(&mut new);
+                }
                 self.before_create(call, &mut new)?;
                 self.admission.validate(self, &request, Some(&new), None).await?;
                 refuse_version(&mut new, applied || options.dry_run)

@@ -141,6 +141,17 @@ impl Api {
 
     /// Optimistic concurrency: the write is for the version it names, or, where the kind allows, for whatever is there.
     fn check_version(&self, call: &Call<'_>, new: &mut Value, old: &Object) -> Result<(), ApiError> {
+        // For an update the uid is a precondition; what a patch makes of it is judged with the rest of the object.
+        let uid = value::text(new, "metadata.uid");
+        if call.info.verb == "update" && !uid.is_empty() && uid != &*old.meta().uid {
+            let at = call.resource.prefix.trim_start_matches("/registry");
+            let why = format!(
+                "StorageError: invalid object, Code: 4, Key: {at}{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+                call.key(),
+                old.meta().uid
+            );
+            return Err(ApiError::conflict(&call.subject(), &call.info.name, &why));
+        }
         let version = value::text(new, "metadata.resourceVersion");
         let unconditional = version.is_empty() || version == "0";
         if unconditional && !call.resource.strategy.allows_unconditional_update() {
@@ -154,17 +165,6 @@ impl Api {
         }
         if !unconditional && version != old.revision().to_string() {
             return Err(ApiError::stale(&call.subject(), &call.info.name));
-        }
-        // For an update the uid is a precondition; what a patch makes of it is judged with the rest of the object.
-        let uid = value::text(new, "metadata.uid");
-        if call.info.verb == "update" && !uid.is_empty() && uid != &*old.meta().uid {
-            let at = call.resource.prefix.trim_start_matches("/registry");
-            let why = format!(
-                "StorageError: invalid object, Code: 4, Key: {at}{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-                call.key(),
-                old.meta().uid
-            );
-            return Err(ApiError::conflict(&call.subject(), &call.info.name, &why));
         }
         value::set(new, "metadata.resourceVersion", old.revision().to_string());
         Ok(())

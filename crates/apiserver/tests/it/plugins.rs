@@ -56,6 +56,7 @@ async fn pods_carry_the_topology_of_their_node() {
     let mut zoned: Node = node("n1");
     zoned.metadata.labels = Some([("topology.kubernetes.io/zone".to_owned(), "z1".to_owned())].into());
     admin.create(&zoned).await.expect("a node");
+    admin.list::<Node>("", &Default::default()).await.expect("settled");
     admin.create(&pod("web")).await.expect("a pod");
     let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "web"}, "target": {"kind": "Node", "name": "n1"}});
     admin.create_subresource::<Pod, _, Value>("default", "web", "binding", &binding).await.expect("bound");

@@ -358,3 +358,31 @@ async fn a_dry_run_does_not_ask_who_has_an_address() {
     assert!(refused.message().contains("provided IP is already allocated"), "{}", refused.text());
     server.stop().await;
 }
+
+/// Whose object it is counts before which version of it.
+#[tokio::test]
+async fn an_update_of_another_object_of_the_name_is_told_so() {
+    let server = with_map().await;
+    let refused =
+        server.put(&format!("{MAPS}/a"), &json!({"metadata": {"name": "a", "uid": "x", "resourceVersion": "1"}})).await;
+    assert_eq!(refused.status, 409);
+    assert!(refused.message().contains("Precondition failed: UID in precondition: x"), "{}", refused.text());
+    server.stop().await;
+}
+
+/// A job gets the labels of its pods where it has none, and its author is said to have written what the template says.
+#[tokio::test]
+async fn a_job_is_labelled_like_its_pods() {
+    let server = Server::default().await;
+    let jobs = "/apis/batch/v1/namespaces/default/jobs";
+    let template = json!({"metadata": {"labels": {"app": "x"}}, "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
+    let made = server.post(jobs, &json!({"metadata": {"name": "j"}, "spec": {"template": template}})).await.json();
+    assert_eq!(made["metadata"]["labels"], made["spec"]["template"]["metadata"]["labels"], "{made}");
+    assert_eq!(made["metadata"]["labels"]["job-name"], "j");
+    let record = &made["metadata"]["managedFields"][0]["fieldsV1"]["f:metadata"]["f:labels"];
+    assert_eq!(*record, json!({".": {}, "f:app": {}}), "{made}");
+    let own = json!({"metadata": {"name": "k", "labels": {"app": "x"}}, "spec": {"template": template}});
+    let made = server.post(jobs, &own).await.json();
+    assert_eq!(made["metadata"]["labels"], json!({"app": "x"}));
+    server.stop().await;
+}

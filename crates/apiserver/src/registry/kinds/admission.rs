@@ -11,6 +11,7 @@ use super::super::strategy::Strategy;
 use super::common::{At, Errors};
 use super::expressions;
 use super::policy::conditions;
+use crate::rest::keep_object_meta;
 
 const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 const MUTATING_OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
@@ -295,9 +296,18 @@ pub struct Policies {
 }
 
 impl Strategy for Policies {
+    fn prepare_for_status_update(&self, new: &mut Value, old: &Value) {
+        keep_object_meta(new, old);
+    }
+
     fn validate_status_update(&self, new: &Value, _old: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
-        conditions(&At::root(new).at("status.conditions"), &mut errors);
+        let root = At::root(new);
+        for warning in root.at("status.typeChecking.expressionWarnings").items() {
+            errors.required_text(&warning.at("warning"));
+            errors.required_text(&warning.at("fieldRef"));
+        }
+        conditions(&root.at("status.conditions"), &mut errors);
         errors.into_vec()
     }
 

@@ -353,7 +353,7 @@ fn stateful_set(object: &Value, made: bool, errors: &mut Errors) {
     }
     if made {
         for template in spec.at("volumeClaimTemplates").items() {
-            claim::validate_spec(&template.at("spec"), errors);
+            claim::validate_spec(&template.at("spec"), true, errors);
         }
     }
     for field in ["replicas", "minReadySeconds", "ordinals.start"] {

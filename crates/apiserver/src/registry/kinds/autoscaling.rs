@@ -92,6 +92,9 @@ impl Strategy for Autoscalers {
         let root = At::root(new);
         errors.not_negative(&root.at("status.currentReplicas"));
         errors.not_negative(&root.at("status.desiredReplicas"));
+        for condition in root.at("status.conditions").items() {
+            errors.not_negative(&condition.at("observedGeneration"));
+        }
         errors.into_vec()
     }
 }

@@ -17,6 +17,8 @@ use super::pod::{self, defaults, spec as pod_spec};
 const UID_LABELS: [&str; 2] = ["batch.kubernetes.io/controller-uid", "controller-uid"];
 const NAME_LABELS: [&str; 2] = ["batch.kubernetes.io/job-name", "job-name"];
 
+const TEMPLATE_LABELS: &str = "spec.template.metadata.labels";
+
 const MOST_PARALLEL: i64 = 100_000;
 /// Above so many completions, an indexed job with a limit per index has tighter bounds.
 const MANY_COMPLETIONS: i64 = 100_000;
@@ -24,13 +26,15 @@ const MOST_PARALLEL_OF_MANY: i64 = 10_000;
 const MOST_FAILED_OF_MANY: i64 = 10_000;
 const OMITTED: &str = "<omitted>";
 
-/// A job without labels has those of its pods.
-fn label_as_template(job: &mut Value) {
+/// A job without labels has those of its pods. Whether it was given some.
+fn label_as_template(job: &mut Value) -> bool {
     let unlabelled =
         value::at(job, "metadata.labels").and_then(Value::as_object).is_none_or(|labels| labels.is_empty());
-    if let Some(labels) = value::at(job, "spec.template.metadata.labels").filter(|_| unlabelled).cloned() {
-        value::set(job, "metadata.labels", labels);
-    }
+    let labels =
+        value::at(job, TEMPLATE_LABELS).and_then(Value::as_object).filter(|labels| unlabelled && !labels.is_empty());
+    let Some(labels) = labels.cloned() else { return false };
+    value::set(job, "metadata.labels", Value::Object(labels));
+    true
 }
 
 /// Jobs.
@@ -53,7 +57,10 @@ impl Strategy for Jobs {
         value::set_default(job, "spec.parallelism", 1);
         let per_index = value::at(job, "spec.backoffLimitPerIndex").is_some();
         value::set_default(job, "spec.backoffLimit", if per_index { i64::from(i32::MAX) } else { 6 });
-        label_as_template(job);
+        // A job that is not there yet is given them as its pods will have them.
+        if value::at(job, "metadata.uid").is_some() {
+            label_as_template(job);
+        }
         value::set_default(job, "spec.completionMode", "NonIndexed");
         value::set_default(job, "spec.suspend", false);
         let fails = value::at(job, "spec.podFailurePolicy").is_some();
@@ -62,12 +69,23 @@ impl Strategy for Jobs {
         default_patterns(job, "spec");
     }
 
+    fn take_labels(&self, job: &mut Value) -> bool {
+        label_as_template(job)
+    }
+
+    fn return_labels(&self, job: &mut Value) {
+        if value::at(job, "metadata.labels") == value::at(job, TEMPLATE_LABELS) {
+            value::remove(job, "metadata.labels");
+        }
+    }
+
     /// A job chooses its pods by its own uid, unless the user insists on another way.
     fn prepare_for_create(&self, job: &mut Value) {
         pod::drop_disabled(value::at_mut(job, "spec.template.spec"));
         value::remove(job, "spec.scheduling");
         value::set(job, "status", json!({}));
         if value::flag(job, "spec.manualSelector") {
+            label_as_template(job);
             return;
         }
         let uid = value::text(job, "metadata.uid").to_owned();
@@ -92,6 +110,7 @@ impl Strategy for Jobs {
     fn prepare_for_update(&self, new: &mut Value, _old: &Value) {
         pod::drop_disabled(value::at_mut(new, "spec.template.spec"));
         value::remove(new, "spec.scheduling");
+        label_as_template(new);
     }
 
     fn validate(&self, job: &Value) -> Vec<FieldError> {
@@ -235,7 +254,7 @@ fn job_spec(spec: &At<'_, '_>, errors: &mut Errors) {
     errors.one_of_if_set(&mode, &["NonIndexed", "Indexed"]);
     if mode.text() == "Indexed" {
         indexed(spec, errors);
-    } else if matches!(mode.text(), "" | "NonIndexed") {
+    } else if !mode.is_set() || mode.text() == "NonIndexed" {
         for field in ["backoffLimitPerIndex", "maxFailedIndexes"] {
             if number(field).is_some() {
                 errors.invalid(&spec.at(field), "requires indexed completion mode");

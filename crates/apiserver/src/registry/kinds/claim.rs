@@ -51,14 +51,14 @@ impl Strategy for PersistentVolumeClaims {
 
     fn validate(&self, claim: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
-        validate_spec(&At::root(claim).at("spec"), &mut errors);
+        validate_spec(&At::root(claim).at("spec"), true, &mut errors);
         errors.into_vec()
     }
 
     fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
         let (fresh, stale) = (At::root(new), At::root(old));
-        validate_spec(&fresh.at("spec"), &mut errors);
+        validate_spec(&fresh.at("spec"), false, &mut errors);
         update(&fresh, &stale, &mut errors);
         errors.into_vec()
     }
@@ -168,8 +168,8 @@ pub fn access_modes(at: &At<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// The spec of a claim.
-pub fn validate_spec(spec: &At<'_, '_>, errors: &mut Errors) {
+/// The spec of a claim. The groups of its sources are judged when it is `made`.
+pub fn validate_spec(spec: &At<'_, '_>, made: bool, errors: &mut Errors) {
     let modes = spec.at("accessModes");
     if modes.is_empty() {
         errors.required(&modes, "at least 1 access mode is required");
@@ -189,12 +189,12 @@ pub fn validate_spec(spec: &At<'_, '_>, errors: &mut Errors) {
         }
         if field == "storageClassName" {
             errors.one_of_if_set(&spec.at("volumeMode"), &["Block", "Filesystem"]);
-            sources(spec, errors);
+            sources(spec, made, errors);
         }
     }
 }
 
-fn sources(spec: &At<'_, '_>, errors: &mut Errors) {
+fn sources(spec: &At<'_, '_>, made: bool, errors: &mut Errors) {
     let (old, new) = (spec.at("dataSource"), spec.at("dataSourceRef"));
     for source in [&old, &new] {
         if !source.is_set() {
@@ -207,7 +207,7 @@ fn sources(spec: &At<'_, '_>, errors: &mut Errors) {
             let detail = "must be 'PersistentVolumeClaim' when referencing the default apiGroup";
             errors.invalid_value(source, source.text_at("kind"), detail);
         }
-        if !group.text().is_empty() {
+        if made && !group.text().is_empty() {
             errors.problems(&group, names::is_dns1123_subdomain(group.text()));
         }
         let namespace = source.at("namespace");

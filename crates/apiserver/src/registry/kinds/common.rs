@@ -7,7 +7,7 @@ use std::fmt;
 
 use machinery::names::{self, Problems};
 use machinery::quantity::Quantity;
-use machinery::status::FieldError;
+use machinery::status::{FieldError, FieldReason};
 use machinery::{Value, objectmeta, value};
 
 /// What upstream says about a number below zero.
@@ -299,6 +299,11 @@ impl Errors {
     /// Too many elements.
     pub fn too_many(&mut self, at: &At<'_, '_>, most: usize) {
         self.push(FieldError::too_many(at.to_string(), at.len(), most));
+    }
+
+    /// What the server takes for its own fault.
+    pub fn internal(&mut self, at: &At<'_, '_>, detail: String) {
+        self.push(FieldError { reason: FieldReason::Internal, path: at.to_string(), value: None, detail, shown: None });
     }
 
     /// A number that must not be below zero; absent is zero.

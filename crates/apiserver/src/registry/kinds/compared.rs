@@ -78,7 +78,7 @@ fn the_network_kinds_tell_empty_from_absent() {
         "IPAddress",
         address(json!({"resource": "services", "name": "s"})),
         address(json!({"resource": "services"})),
-        &["spec.parentRef: Invalid value: null: field is immutable", "spec.parentRef.name: Required value"],
+        &["spec.parentRef.name: Required value", "spec.parentRef: Invalid value: null: field is immutable"],
     );
     let slice = json!({"metadata": {"name": "s"}, "addressType": "IPv4", "endpoints": [], "ports": [{"name": "a", "protocol": ""}]});
     create(
@@ -260,4 +260,148 @@ fn an_event_is_judged_in_the_words_of_its_group() {
             assert_eq!(errors[0].to_string(), format!("{field}: Required value"), "{version}");
         }
     }
+}
+
+#[test]
+fn a_job_without_labels_has_those_of_its_pods() {
+    let strategy = strategy("batch", "Job");
+    let made = |labels: Value| {
+        let mut job = json!({"metadata": {"name": "j", "labels": labels}, "spec": {
+            "template": {"metadata": {"labels": {"app": "x"}}, "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}},
+        }});
+        strategy.default(&mut job);
+        let taken = strategy.take_labels(&mut job);
+        let written = job["metadata"]["labels"].clone();
+        job["metadata"]["uid"] = json!("u");
+        if taken {
+            strategy.return_labels(&mut job);
+        }
+        strategy.prepare_for_create(&mut job);
+        (written, job["metadata"]["labels"].take(), job["spec"]["template"]["metadata"]["labels"].take())
+    };
+    let (written, kept, of_pods) = made(Value::Null);
+    assert_eq!(written, json!({"app": "x"}), "its author is said to have written them");
+    assert_eq!(kept, of_pods, "and it has what its pods have in the end");
+    assert_eq!(kept["batch.kubernetes.io/job-name"], "j");
+    let own = json!({"app": "x"});
+    assert_eq!(made(own.clone()).1, own, "labels of its own stay, even if they are the same");
+}
+
+#[test]
+fn names_of_drivers_and_handlers_are_counted_in_bytes() {
+    let long = "a".repeat(300);
+    let attachment = json!({"metadata": {"name": "a"}, "spec": {"attacher": long, "nodeName": "n", "source": {"persistentVolumeName": "v"}}});
+    let refused = said("storage.k8s.io", "VolumeAttachment", attachment, None);
+    assert!(refused[0].ends_with("must be no more than 253 bytes"), "{refused:?}");
+    assert_eq!(refused[1], "spec.attacher: Too long: may not be more than 63 characters");
+    let class = json!({"metadata": {"name": "r"}, "handler": "a".repeat(64)});
+    let refused = said("node.k8s.io", "RuntimeClass", class, None);
+    assert!(refused.len() == 1 && refused[0].ends_with("must be no more than 63 bytes"), "{refused:?}");
+}
+
+#[test]
+fn the_health_of_what_containers_were_given_is_checked() {
+    let pod = |health: Value| {
+        let container = json!({"name": "c", "image": "i", "resources": {"requests": {"a.b/gpu": "1"}, "claims": [{"name": "d", "request": "r"}]}});
+        json!({"metadata": {"name": "p", "namespace": "n"}, "spec": {"containers": [container]},
+            "status": {"containerStatuses": [{"name": "c", "allocatedResourcesStatus": health}]}})
+    };
+    let check = |health: Value, expect: &[&str]| {
+        let (_, errors) = status("", "Pod", pod(health), &pod(json!([])));
+        assert_eq!(errors, expect);
+    };
+    let good = json!([{"resourceID": "1", "health": "Healthy"}]);
+    check(json!([{"name": "a.b/gpu", "resources": good}, {"name": "claim:d/r", "resources": good}]), &[]);
+    let at = "status.containerStatuses[0].allocatedResourcesStatus[0]";
+    check(
+        json!([{"name": "cpu", "resources": [{"resourceID": "1", "health": "", "message": ""}, {"resourceID": "1", "health": "Unknown"}]}]),
+        &[
+            &format!("{at}.name: Invalid value: \"cpu\": must match one of the container's resource requests"),
+            &format!(
+                "{at}.resources[0].health: Unsupported value: \"\": supported values: \"Healthy\", \"Unhealthy\", \"Unknown\""
+            ),
+            &format!("{at}.resources[0].message: Required value: must be non-empty if specified"),
+            &format!("{at}.resources[1].resourceID: Duplicate value: \"1\""),
+        ],
+    );
+    let (_, errors) = status("", "Pod", pod(json!([{"name": "claim:d", "resources": []}])), &pod(json!([])));
+    assert!(
+        errors.len() == 1 && errors[0].contains("resource claims as 'claim:<claimName>/<requestName>'"),
+        "{errors:?}"
+    );
+}
+
+#[test]
+fn addresses_of_a_pod_that_cannot_be_read_cannot_be_compared() {
+    let pod = |status: Value| json!({"metadata": {"name": "p", "namespace": "n"}, "spec": {}, "status": status});
+    let sent = pod(json!({"hostIP": "10.0.0.2", "hostIPs": [{"ip": "10.0.0.1"}, {"ip": "x"}]}));
+    let (_, errors) = status("", "Pod", sent, &pod(json!({})));
+    assert_eq!(errors[0], "status.hostIPs[0].ip: Invalid value: \"10.0.0.1\": must be equal to `hostIP`");
+    assert_eq!(errors[2], "status.hostIPs: Internal error: failed to check for dual stack with error:invalid IP[1]: x");
+}
+
+#[test]
+fn a_volume_says_since_when_it_is_in_its_phase() {
+    let volume = |phase: &str, time: Value| json!({"status": {"phase": phase, "lastPhaseTransitionTime": time}});
+    let stamped = |mut new: Value, old: &Value| {
+        strategy("", "PersistentVolume").stamp_status(&mut new, old, "now");
+        new["status"]["lastPhaseTransitionTime"].take()
+    };
+    let old = volume("Pending", json!("then"));
+    assert_eq!(stamped(volume("Pending", Value::Null), &old), "then");
+    assert_eq!(stamped(volume("Bound", Value::Null), &old), "now");
+    assert_eq!(stamped(volume("Bound", json!("then")), &old), "now");
+    assert_eq!(stamped(volume("Bound", json!("later")), &old), "later");
+}
+
+#[test]
+fn changes_of_storage_kinds_are_judged_whole() {
+    let node = |id: &str| json!({"metadata": {"name": "n"}, "spec": {"drivers": [{"name": "d.b", "nodeID": id, "topologyKeys": null}]}});
+    change(
+        "storage.k8s.io",
+        "CSINode",
+        node("a"),
+        node("b"),
+        &[
+            "spec.drivers: Invalid value: {\"Name\":\"d.b\",\"NodeID\":\"b\",\"TopologyKeys\":null,\"Allocatable\":null}: field is immutable",
+        ],
+    );
+    let capacity = |label: &str| json!({"metadata": {"name": "c"}, "storageClassName": "s", "nodeTopology": {"matchLabels": {"a": label}}});
+    let refused = said("storage.k8s.io", "CSIStorageCapacity", capacity("-"), Some(&capacity("b")));
+    assert_eq!(refused.len(), 2, "what is wrong, and that it may not change: {refused:?}");
+    let claim = |group: &str| {
+        let source = json!({"apiGroup": group, "kind": "K", "name": "x"});
+        json!({"metadata": {"name": "c", "namespace": "n"}, "spec": {
+            "accessModes": ["ReadWriteOnce"], "volumeMode": "Filesystem", "resources": {"requests": {"storage": "1Gi"}},
+            "dataSource": source, "dataSourceRef": source,
+        }})
+    };
+    let made = said("", "PersistentVolumeClaim", claim("A_b"), None);
+    assert!(made.iter().any(|line| line.starts_with("spec.dataSourceRef.apiGroup: Invalid value")), "{made:?}");
+    let changed = said("", "PersistentVolumeClaim", claim("A_b"), Some(&claim("a.b")));
+    assert!(changed.len() == 1 && changed[0].starts_with("spec: Forbidden"), "{changed:?}");
+}
+
+#[test]
+fn what_an_event_loses_is_shown_as_empty() {
+    let event = json!({"metadata": {"name": "e", "namespace": "n"}, "involvedObject": {"namespace": "n"}, "reason": "r", "action": "a",
+        "eventTime": "2024-01-01T00:00:00.000000Z", "reportingComponent": "a.b/c", "reportingInstance": "i", "type": "Normal"});
+    let mut bare = event.clone();
+    bare.as_object_mut().expect("an object").remove("action");
+    let errors = strategy("", "Event").validate_version("events.k8s.io/v1", &bare, Some(&event));
+    let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    assert_eq!(lines, ["action: Required value", "action: Invalid value: \"\": field is immutable"]);
+}
+
+#[test]
+fn what_checking_of_types_found_says_where_and_what() {
+    let checked = json!({"status": {"typeChecking": {"expressionWarnings": [{"fieldRef": "f"}]}}});
+    let (_, errors) = status("admissionregistration.k8s.io", "ValidatingAdmissionPolicy", checked, &json!({}));
+    assert_eq!(errors, ["status.typeChecking.expressionWarnings[0].warning: Required value"]);
+    let scaler = json!({"status": {"conditions": [{"type": "A", "observedGeneration": -1}]}});
+    let (_, errors) = status("autoscaling", "HorizontalPodAutoscaler", scaler, &json!({}));
+    assert_eq!(
+        errors,
+        ["status.conditions[0].observedGeneration: Invalid value: -1: must be greater than or equal to 0"]
+    );
 }

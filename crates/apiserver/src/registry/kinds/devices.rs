@@ -357,7 +357,7 @@ fn configuration(at: &At<'_, '_>, stored: bool, errors: &mut Errors) {
 }
 
 /// The name of a driver of devices or of volumes, in letters of either case.
-pub fn driver_name(at: &At<'_, '_>, errors: &mut Errors) {
+fn driver_name(at: &At<'_, '_>, errors: &mut Errors) {
     if !errors.required_text(at) {
         return;
     }

@@ -5,7 +5,7 @@ use machinery::status::FieldError;
 use machinery::{Value, value};
 
 use super::super::strategy::Strategy;
-use super::common::{At, Errors};
+use super::common::{At, Errors, IMMUTABLE};
 
 const MOST_INSTANCE: usize = 128;
 const MOST_ACTION: usize = 128;
@@ -119,7 +119,13 @@ fn frozen(new: &At<'_, '_>, old: &At<'_, '_>, errors: &mut Errors) {
         ("reportingController", "reportingComponent"),
         ("reportingInstance", "reportingInstance"),
     ] {
-        errors.immutable(&new.named(shown, field), &old.named(shown, field));
+        let (now, then) = (new.named(shown, field), old.named(shown, field));
+        let text = matches!(then.value(), Value::String(_)) && field != "eventTime";
+        match now.is_set() || !text {
+            true => errors.immutable(&now, &then),
+            // Text that is not there is empty.
+            false => errors.invalid_text(&now, IMMUTABLE),
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use serde_json::json;
 use super::super::strategy::Strategy;
 use super::common::{At, Errors};
 use crate::bootstrap::flow_control::{flow_schemas, is_mandatory, priority_levels};
+use crate::rest::{keep, keep_object_meta};
 
 const VERBS: [&str; 9] = ["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
 
@@ -27,6 +28,11 @@ pub struct FlowSchemas;
 impl Strategy for FlowSchemas {
     fn counts_generations(&self) -> bool {
         true
+    }
+
+    fn prepare_for_status_update(&self, new: &mut Value, old: &Value) {
+        keep_object_meta(new, old);
+        keep(new, old, "metadata.deletionGracePeriodSeconds");
     }
 
     fn default(&self, schema: &mut Value) {
@@ -241,6 +247,11 @@ pub struct PriorityLevels;
 impl Strategy for PriorityLevels {
     fn counts_generations(&self) -> bool {
         true
+    }
+
+    fn prepare_for_status_update(&self, new: &mut Value, old: &Value) {
+        keep_object_meta(new, old);
+        keep(new, old, "metadata.deletionGracePeriodSeconds");
     }
 
     fn default(&self, level: &mut Value) {

@@ -463,7 +463,6 @@ impl Strategy for IpAddresses {
         let mut errors = Errors::new();
         let (new, old) = (At::root(new), At::root(old));
         let parent = new.at("spec.parentRef");
-        errors.immutable_unshown(&parent, &old.at("spec.parentRef"));
         if !parent.is_set() {
             errors.required(&parent, "");
         } else {
@@ -471,6 +470,7 @@ impl Strategy for IpAddresses {
                 errors.required_text(&parent.at(field));
             }
         }
+        errors.immutable_unshown(&parent, &old.at("spec.parentRef"));
         errors.into_vec()
     }
 }

@@ -2,7 +2,7 @@
 
 use machinery::names::{self, ip};
 use machinery::object::Field;
-use machinery::status::{FieldError, FieldReason};
+use machinery::status::FieldError;
 use machinery::{Value, value};
 
 use super::super::internal;
@@ -102,16 +102,13 @@ fn pod_ranges(ranges: &At<'_, '_>, errors: &mut Errors) {
     // Upstream takes it for its own fault that it cannot compare what cannot be read.
     let unread = ranges.items().position(|range| ip::parse_cidr_sloppy(range.text()).is_none());
     if let Some(position) = unread.filter(|_| ranges.len() > 1) {
-        errors.push(FieldError {
-            reason: FieldReason::Internal,
-            path: ranges.to_string(),
-            value: None,
-            detail: format!(
+        errors.internal(
+            ranges,
+            format!(
                 "invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR[{position}]: <nil> (invalid CIDR address: {})",
                 ranges.index(position).text()
             ),
-            shown: None,
-        });
+        );
     }
     let families: Vec<bool> = ranges
         .items()

@@ -139,6 +139,14 @@ impl Strategy for PriorityClasses {
     }
 }
 
+/// What the schema says of a length, where the checks written by hand count characters.
+pub fn in_bytes(problem: &str) -> String {
+    match problem.strip_prefix("must be no more than ").and_then(|rest| rest.strip_suffix(" characters")) {
+        Some(most) => format!("must be no more than {most} bytes"),
+        None => problem.to_owned(),
+    }
+}
+
 /// RuntimeClasses.
 pub struct RuntimeClasses;
 
@@ -152,7 +160,9 @@ impl Strategy for RuntimeClasses {
         let root = At::root(class);
         let handler = root.at("handler");
         if errors.required_text(&handler) {
-            errors.problems(&handler, names::name_is_dns_label(handler.text(), false));
+            for problem in names::name_is_dns_label(handler.text(), false) {
+                errors.invalid(&handler, in_bytes(&problem));
+            }
         }
         if root.has("overhead") {
             resources::overhead(&root.named("overhead", "overhead.podFixed"), &mut errors);
@@ -176,7 +186,7 @@ impl Strategy for RuntimeClasses {
         let mut errors = Errors::new();
         errors.extend(self.validate(new));
         let (new, old) = (At::root(new), At::root(old));
-        errors.immutable(&new.at("handler"), &old.at("handler"));
+        errors.immutable_unshown(&new.at("handler"), &old.at("handler"));
         errors.into_vec()
     }
 

@@ -241,10 +241,16 @@ pub fn complete(new: &mut Value, old: Option<&Value>) {
     }
 }
 
+/// The addresses that a Service has.
+fn known_addresses(service: Option<&Value>) -> Vec<&str> {
+    let list = service.map_or(&[][..], |service| value::list(service, "spec.clusterIPs"));
+    list.iter().filter_map(Value::as_str).collect()
+}
+
 /// What is wrong with addresses, families and policy by themselves.
-pub fn related_errors(service: &Value) -> Vec<FieldError> {
+pub fn related_errors(service: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let (root, mut errors) = (At::root(service), Errors::new());
-    addresses(&root.at("spec"), &[], is_headless(&root), &mut errors);
+    addresses(&root.at("spec"), &known_addresses(old), is_headless(&root), &mut errors);
     errors.into_vec()
 }
 
@@ -361,9 +367,7 @@ fn validate(service: &At<'_, '_>, old: Option<&At<'_, '_>>, errors: &mut Errors)
     errors.labels(&spec.at("selector"));
     affinity(&spec, errors);
     if kind != "ExternalName" {
-        let known = old.map(|old| old.at("spec.clusterIPs").value());
-        let known: Vec<&str> =
-            known.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+        let known = known_addresses(old.map(At::value));
         addresses(&spec, &known, headless, errors);
     }
     let known: Vec<&str> = old.map_or_else(Vec::new, |old| {

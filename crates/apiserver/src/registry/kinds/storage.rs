@@ -5,10 +5,11 @@ use machinery::status::FieldError;
 use machinery::{Value, value};
 use serde_json::json;
 
+use super::super::internal;
 use super::super::strategy::{Strategy, wish};
-use super::common::{At, Errors};
-use super::devices::driver_name;
+use super::common::{At, Errors, IMMUTABLE};
 use super::pod::volumes::csi_driver_name;
+use super::policy::in_bytes;
 use crate::rest::keep_object_meta;
 
 /// StorageClasses.
@@ -171,7 +172,7 @@ impl Strategy for VolumeAttachments {
             errors.problems(&volume, names::name_is_dns_subdomain(volume.text(), false));
         }
         // Upstream says last what the schema alone can say.
-        driver_name(&spec.at("attacher"), &mut errors);
+        attacher(&spec.at("attacher"), &mut errors);
         errors.into_vec()
     }
 
@@ -189,6 +190,22 @@ impl Strategy for VolumeAttachments {
 
     fn validate_status_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         self.validate_update(new, old)
+    }
+}
+
+/// The driver that attaches, in the words of the schema.
+fn attacher(at: &At<'_, '_>, errors: &mut Errors) {
+    const MOST: usize = 63;
+    if !errors.required_text(at) {
+        return;
+    }
+    for problem in names::is_dns1123_subdomain_caseless(at.text()) {
+        errors.invalid(at, in_bytes(&problem));
+    }
+    if at.text().len() > MOST {
+        let mut error = FieldError::too_long(at.to_string(), MOST);
+        error.detail = format!("may not be more than {MOST} characters");
+        errors.push(error);
     }
 }
 
@@ -265,11 +282,15 @@ impl Strategy for CsiNodes {
             value::remove(&mut driver, "allocatable");
             driver
         };
-        let (fresh, list) = (At::root(new), value::list(new, "spec.drivers"));
+        let list = value::list(new, "spec.drivers");
         for before in value::list(old, "spec.drivers") {
             let same = list.iter().find(|driver| driver["name"] == before["name"]);
             if let Some(driver) = same.filter(|driver| without_count(driver) != without_count(before)) {
-                errors.invalid_value(&fresh.at("spec.drivers"), without_count(driver), "field is immutable");
+                let driver = without_count(driver);
+                let shown = internal::compact(&driver, "storage.CSINodeDriver");
+                let mut error = FieldError::invalid("spec.drivers", driver, IMMUTABLE);
+                error.shown = Some(shown);
+                errors.push(error);
             }
         }
         errors.into_vec()
@@ -384,6 +405,7 @@ impl Strategy for CsiStorageCapacities {
 
     fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
+        errors.extend(self.validate(new));
         let (new, old) = (At::root(new), At::root(old));
         for field in ["nodeTopology", "storageClassName"] {
             errors.immutable(&new.at(field), &old.at(field));

@@ -74,7 +74,7 @@ pub fn settle(service: &mut Value, old: Option<&Value>, configured: &[Family]) -
         let inferred = before.unwrap_or(if free { REQUIRE } else { SINGLE }).to_owned();
         value::set(service, POLICY, inferred);
     }
-    refuse(service::related_errors(service))?;
+    refuse(service::related_errors(service, old))?;
     refuse(contradictions(service, old))?;
     refuse(infer_from_addresses(service, configured))?;
     let policy = value::text(service, POLICY).to_owned();

@@ -76,8 +76,16 @@ pub fn init_containers(around: &Surroundings<'_, '_>, errors: &mut Errors) {
 
 /// The containers that people add to look around.
 pub fn ephemeral_containers(around: &Surroundings<'_, '_>, errors: &mut Errors) {
-    const NOT_ALLOWED: [&str; 7] =
-        ["ports", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "restartPolicy", "resizePolicy"];
+    const NOT_ALLOWED: [&str; 8] = [
+        "ports",
+        "livenessProbe",
+        "readinessProbe",
+        "startupProbe",
+        "lifecycle",
+        "restartPolicy",
+        "restartPolicyRules",
+        "resizePolicy",
+    ];
     let lists = [around.spec.at("containers"), around.spec.at("initContainers")];
     let others: Vec<&str> = lists.iter().flat_map(At::items).map(|container| container.text_at("name")).collect();
     let mut names = others.clone();
@@ -95,9 +103,7 @@ pub fn ephemeral_containers(around: &Surroundings<'_, '_>, errors: &mut Errors) 
             errors.not_found(&target, target.text());
         }
         for field in NOT_ALLOWED {
-            if !container.at(field).is_empty() {
-                errors.forbidden(&container.at(field), NOT_FOR_EPHEMERAL);
-            }
+            errors.forbidden_if_set(&container.at(field), NOT_FOR_EPHEMERAL);
         }
         if !container.at("resources").is_empty() {
             errors.forbidden(&container.at("resources"), NOT_FOR_EPHEMERAL);

@@ -85,6 +85,7 @@ impl Strategy for Pods {
 
     fn prepare_for_status_update(&self, new: &mut Value, old: &Value) {
         keep(new, old, "metadata.ownerReferences");
+        keep(new, old, "metadata.deletionTimestamp");
         if value::text(new, "status.qosClass").is_empty() {
             keep(new, old, "status.qosClass");
         }

@@ -95,9 +95,12 @@ pub fn defaults(pod: &mut Value) {
 
 /// Whether anything is said of the pod as a whole.
 fn says_whole(spec: &Value) -> bool {
-    ["resources.requests", "resources.limits"]
-        .iter()
-        .any(|path| value::at(spec, path).and_then(Value::as_object).is_some_and(|list| !list.is_empty()))
+    spec.get("resources").is_some_and(says)
+}
+
+fn says(resources: &Value) -> bool {
+    let list = |kind: &str| resources.get(kind).and_then(Value::as_object).is_some_and(|list| !list.is_empty());
+    list("requests") || list("limits")
 }
 
 /// Whether every container says how much of a resource it may use at most.
@@ -234,7 +237,7 @@ fn restore_compute(spec: &mut Value, old: &Value) {
             }
         }
     }
-    if let Some(resources) = spec.get_mut("resources") {
+    if let Some(resources) = spec.get_mut("resources").filter(|resources| says(resources) || says(&old["resources"])) {
         restore(resources, &old["resources"]);
         if old.get("resources").is_none() && resources.as_object().is_some_and(|resources| resources.is_empty()) {
             value::remove(spec, "resources");

@@ -226,7 +226,7 @@ fn claim_names(list: &At<'_, '_>, known: &[&str], errors: &mut Errors) {
 }
 
 /// Requests and limits of the whole pod.
-pub fn pod(spec: &At<'_, '_>, errors: &mut Errors) {
+pub fn pod(spec: &At<'_, '_>, claims: &[&str], errors: &mut Errors) {
     let at = spec.at("resources");
     if !at.is_set() {
         return;
@@ -238,6 +238,7 @@ pub fn pod(spec: &At<'_, '_>, errors: &mut Errors) {
         errors.forbidden(&at.at("claims"), "claims may not be set for Resources at pod-level");
     }
     requirements(&at, pod_name, errors);
+    claim_names(&at.at("claims"), claims, errors);
     let requests = at.at("requests");
     for (resource, sum) in aggregate(spec.value(), "requests") {
         let whole = requests.key(&resource);

@@ -118,7 +118,7 @@ fn validate(spec: &At<'_, '_>, metadata: Option<&Value>, errors: &mut Errors) {
     container::containers(&around, errors);
     container::init_containers(&around, errors);
     container::ephemeral_containers(&around, errors);
-    resources::pod(spec, errors);
+    resources::pod(spec, &claim_names, errors);
     host_network(spec, metadata.is_some(), errors);
     errors.required_one_of(&spec.at("restartPolicy"), &["Always", "OnFailure", "Never"]);
     errors.required_one_of(&spec.at("dnsPolicy"), &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"]);

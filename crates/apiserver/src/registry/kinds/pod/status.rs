@@ -31,6 +31,16 @@ pub fn validate(new: &Value, old: &Value) -> Vec<FieldError> {
     for list in ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"] {
         users(&status.at(list), windows, &mut errors);
     }
+    for (list, containers) in [("containerStatuses", "containers"), ("initContainerStatuses", "initContainers")] {
+        let spec = fresh.at("spec");
+        health(&status.at(list), value::list(spec.value(), containers), &status, &mut errors);
+    }
+    for container in status.at("ephemeralContainerStatuses").items() {
+        let health = container.at("allocatedResourcesStatus");
+        if !health.is_empty() {
+            errors.forbidden(&health, "must not be specified in container status");
+        }
+    }
     errors.into_vec()
 }
 
@@ -135,25 +145,90 @@ fn addresses(status: &At<'_, '_>, before: &At<'_, '_>, single: &str, plural: &st
     if of_host && list.is_empty() {
         return;
     }
+    let (one, first) = (status.text_at(single), list.index(0));
+    if of_host && one != first.text_at("ip") {
+        errors.invalid_text(&first.at("ip"), format!("must be equal to `{single}`"));
+    }
     let known: Vec<&str> =
         value::list(before.value(), plural).iter().map(|address| value::text(address, "ip")).collect();
     for address in list.items() {
         errors.extend(ip::is_valid_ip_for_legacy_field(&address.to_string(), address.text_at("ip"), true, &known));
     }
     if list.len() > 1 {
+        // Upstream takes it for its own fault that it cannot compare what cannot be read.
+        if let Some(position) = list.items().position(|address| ip::parse_sloppy(address.text_at("ip")).is_none()) {
+            let unread = list.index(position);
+            errors.internal(
+                &list,
+                format!("failed to check for dual stack with error:invalid IP[{position}]: {}", unread.text_at("ip")),
+            );
+        }
         let families: Vec<bool> =
             list.items().filter_map(|address| ip::parse_sloppy(address.text_at("ip"))).map(|ip| ip.is_ipv4()).collect();
         if list.len() > 2 || families.iter().all(|is_v4| Some(is_v4) == families.first()) {
             errors.invalid(&list, "may specify no more than one IP for each IP family");
         }
     }
-    let one = status.text_at(single);
-    let first = list.index(0);
-    if !of_host && one.is_empty() != list.is_empty() {
+    if of_host {
+        return;
+    }
+    if one.is_empty() != list.is_empty() {
         errors.invalid(&list, "podIP and podIPs must either both be set or both be unset");
     } else if !list.is_empty() && one != first.text_at("ip") {
         errors.invalid_text(&first.at("ip"), format!("must be equal to `{single}`"));
     }
+}
+
+/// The health of what containers were given: of resources they ask for, or of claims they have.
+fn health(list: &At<'_, '_>, containers: &[Value], pod: &At<'_, '_>, errors: &mut Errors) {
+    const MOST_MESSAGE: usize = 1024;
+    for status in list.items() {
+        let name = status.text_at("name");
+        let container = containers.iter().find(|container| value::text(container, "name") == name);
+        for given in status.at("allocatedResourcesStatus").items() {
+            let resource = given.at("name");
+            if let Some(why) = container.and_then(|container| is_foreign(resource.text(), container, pod)) {
+                errors.invalid_text(&resource, why);
+            }
+            let mut seen: Vec<&str> = Vec::new();
+            for device in given.at("resources").items() {
+                errors.one_of(&device.at("health"), &["Healthy", "Unhealthy", "Unknown"]);
+                let message = device.at("message");
+                if message.is_set() && message.text().is_empty() {
+                    errors.required(&message, "must be non-empty if specified");
+                } else if message.text().len() > MOST_MESSAGE {
+                    errors.too_long(&message, MOST_MESSAGE);
+                }
+                let id = device.at("resourceID");
+                if seen.contains(&id.text()) {
+                    errors.duplicate(&id, id.text());
+                }
+                seen.push(id.text());
+            }
+        }
+    }
+}
+
+/// Why a container was not given this, if it was not.
+fn is_foreign(name: &str, container: &Value, pod: &At<'_, '_>) -> Option<&'static str> {
+    let requests = value::at(container, "resources.requests").unwrap_or(&Value::Null);
+    let Some(claim) = name.strip_prefix("claim:") else {
+        return requests.get(name).is_none().then_some("must match one of the container's resource requests");
+    };
+    let of_container = value::list(container, "resources.claims").iter().any(|own| match value::text(own, "request") {
+        "" => value::text(own, "name") == claim,
+        request => claim.split_once('/') == Some((value::text(own, "name"), request)),
+    });
+    let extended = pod.at("extendedResourceClaimStatus");
+    let of_resource = claim.split_once('/').is_some_and(|(claim, request)| {
+        extended.text_at("resourceClaimName") == claim
+            && extended.at("requestMappings").items().any(|mapping| {
+                mapping.text_at("containerName") == value::text(container, "name")
+                    && mapping.text_at("requestName") == request
+                    && requests.get(mapping.text_at("resourceName")).is_some()
+            })
+    });
+    (!of_container && !of_resource).then_some("must match one of the container's resource claims as 'claim:<claimName>/<requestName>' when container.resources.claims[*].request is set or 'claim:<claimName>' when it is empty")
 }
 
 fn users(list: &At<'_, '_>, windows: bool, errors: &mut Errors) {

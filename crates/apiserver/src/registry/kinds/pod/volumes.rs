@@ -479,7 +479,7 @@ fn ephemeral(at: &At<'_, '_>, errors: &mut Errors) {
         return errors.required(&template, "");
     }
     template_metadata(&template.at("metadata"), errors);
-    claim::validate_spec(&template.at("spec"), errors);
+    claim::validate_spec(&template.at("spec"), true, errors);
 }
 
 fn image(at: &At<'_, '_>, errors: &mut Errors) {
