@@ -447,7 +447,8 @@ pub(super) fn other_kind(object: &Value, group: &str, version: &str, kind: &str)
             format!("converting ({}.{said_kind}) to ({package}.{kind}): unknown conversion", said.version)
         }
         None => format!(
-            "no kind {said_kind:?} is registered for version {said_version:?} in scheme \"pkg/api/legacyscheme/scheme.go:30\""
+            "no kind {said_kind:?} is registered for version {:?} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
+            facts::api_version(&said.group, &said.version)
         ),
     })
 }

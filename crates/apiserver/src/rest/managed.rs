@@ -104,7 +104,8 @@ fn filter(call: &Call<'_>) -> Filter {
     reset_fields(&storage.kind, storage.subresource("status").is_some(), &call.info.subresource)
 }
 
-/// What a write through a subresource cannot own, since the strategy puts it back: upstream's reset fields.
+/// What a write through a subresource cannot own, since the strategy puts it back: upstream's reset fields. Upstream has some for
+/// `ephemeralcontainers` and `resize` too, but nothing there asks for them.
 fn reset_fields(kind: &str, has_status: bool, subresource: &str) -> Filter {
     match (subresource, kind) {
         ("", "CertificateSigningRequest") => Filter::exclude(["spec", "status"]),
@@ -115,13 +116,6 @@ fn reset_fields(kind: &str, has_status: bool, subresource: &str) -> Filter {
         ("status", kind) if RESETS_METADATA.contains(&kind) => Filter::exclude(["spec", "metadata"]),
         ("status", _) => Filter::exclude(["spec"]),
         ("approval", _) => Filter::exclude(["spec", "status.certificate"]),
-        ("ephemeralcontainers", _) => Filter::include(&["spec.ephemeralContainers"]),
-        ("resize", _) => Filter::include(&[
-            "spec.containers.*.resources",
-            "spec.containers.*.resizePolicy",
-            "spec.initContainers.*.resources",
-            "spec.initContainers.*.resizePolicy",
-        ]),
         _ => Filter::All,
     }
 }
@@ -231,6 +225,7 @@ mod tests {
             assert_eq!(main, [&["spec.a"][..], &metadata].concat(), "{kind}");
         }
         assert!(along.is_subset(&seen), "kinds that are not served: {:?}", along.difference(&seen));
+        assert_eq!(owned(&reset_fields("Pod", true, "resize")).len(), 9, "nobody asks upstream's strategy");
         assert_eq!(owned(&reset_fields("Namespace", true, "finalize")), [&["spec.a"][..], &metadata].concat());
         assert_eq!(owned(&reset_fields("ConfigMap", false, "")).len(), 9, "what has no status resets nothing");
     }

@@ -205,7 +205,7 @@ impl Patch {
             Form::Json(_) | Form::Merge(_) if value::text(new, "apiVersion").is_empty() => new.as_object()?,
             _ => return None,
         };
-        if fields.get("apiVersion").is_some_and(|said| !said.is_string() && !said.is_null()) {
+        if unreadable_kind(new).is_some() {
             return None;
         }
         let names = fields.keys().filter(|name| !matches!(name.as_str(), "apiVersion" | "kind"));
@@ -216,7 +216,10 @@ impl Patch {
     pub(super) fn unfit(&self, object: impl FnOnce() -> Value, of: Option<&Type>, why: &str) -> ApiError {
         let sent = || std::str::from_utf8(&self.text).ok();
         let text = match &self.form {
-            Form::Strategic(patch) => go_print(patch),
+            Form::Strategic(patch) => {
+                let of = of.expect("only kinds with a schema read strategic merge patches");
+                go_print(&strategic::leftover(&object(), patch.clone(), of))
+            }
             Form::Apply { configuration, .. } => return ApiError::bad_request(unconvertible(configuration, why)),
             Form::Json(_) => sent().and_then(|sent| echo::json(&object(), of, sent)).unwrap_or_default(),
             Form::Merge(_) => sent().and_then(|sent| echo::merge(&object(), of, sent)).unwrap_or_default(),

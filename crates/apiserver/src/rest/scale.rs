@@ -87,7 +87,11 @@ impl Api {
             },
         };
         match wish {
-            Wish::Replace { .. } => check_kind(&mut scale, "autoscaling", "v1", "Scale")?,
+            Wish::Replace { .. } => {
+                check_kind(&mut scale, "autoscaling", "v1", "Scale")?;
+                self.check_name(call, &scale)?;
+                self.check_namespace(call, &mut scale)?;
+            }
             Wish::Patch(patch) => {
                 let unfit = |why: String| patch.unfit(|| live.clone(), Some(of), &why);
                 if let Some(unknown) = patch.versionless(&scale) {
@@ -98,6 +102,8 @@ impl Api {
                 if patch.converts() {
                     schema::from_unstructured(&mut scale, of).map_err(unfit)?;
                 }
+                self.check_namespace(call, &mut scale)?;
+                self.check_name(call, &scale)?;
             }
         }
         schema::conform(&mut scale, of)

@@ -163,6 +163,10 @@ async fn strategic_patches_and_applies_are_converted_and_others_decoded() {
     let versionless = server.patch(&at_json, MERGE, r#"{"apiVersion": null}"#).await;
     let nameless = "the name of the object (a based on URL) was undeterminable: name must be provided";
     assert_eq!((versionless.status, versionless.json()["message"].as_str()), (400, Some(nameless)));
+    let unnamed = server.patch(&format!("{SETS}/a/scale"), MERGE, r#"{"metadata": {"name": null}}"#).await;
+    assert_eq!((unnamed.status, unnamed.json()["message"].as_str()), (400, Some(nameless)));
+    let other = server.patch(&format!("{SETS}/a/scale"), MERGE, r#"{"metadata": {"namespace": "x"}}"#).await;
+    assert!(other.status == 400 && other.text().contains("does not match the namespace"), "{}", other.text());
     let scale = server.patch(&format!("{SETS}/a/scale"), MERGE, r#"{"kind": "Pod"}"#).await;
     assert!(scale.status == 422 && scale.text().contains("patch: Invalid value"), "{}", scale.text());
     server.stop().await;

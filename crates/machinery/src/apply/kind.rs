@@ -48,12 +48,10 @@ impl<'a> Kind<'a> {
     /// The kind of a schema at a field that may say itself how its value merges.
     fn at(schema: &'a Schema, map_type: Option<MapType>) -> Self {
         match schema {
-            Schema::String | Schema::Bytes | Schema::Time | Schema::MicroTime | Schema::Duration => {
-                Kind::Scalar(Scalar::Text)
-            }
+            Schema::String | Schema::Bytes | Schema::Duration => Kind::Scalar(Scalar::Text),
             Schema::Int32 | Schema::Int64 | Schema::Double => Kind::Scalar(Scalar::Number),
             Schema::Bool => Kind::Scalar(Scalar::Flag),
-            Schema::Quantity => Kind::Scalar(Scalar::Any),
+            Schema::Quantity | Schema::Time | Schema::MicroTime => Kind::Scalar(Scalar::Any),
             // Upstream's schema says nothing about what it may be, so nothing is checked before it is read into its type.
             Schema::IntOrString => Kind::Opaque,
             Schema::Any(Opaque::Preserved) => Kind::Deduced,

@@ -166,11 +166,13 @@ impl FieldManager<'_> {
     fn check_patch(&self, patch: &Value) -> Result<(), Error> {
         let (version, kind) = (text(patch, "apiVersion"), text(patch, "kind"));
         if version != self.api_version || kind != self.kind {
-            let group_version = GroupVersion::parse(version).unwrap_or_else(|| GroupVersion::new("", version));
-            return Err(Error::Malformed(format!(
-                "invalid object type: {}/{}, Kind={kind}",
-                group_version.group, group_version.version
-            )));
+            // Of what has no version that can be read, the kind is not read either.
+            let (of, kind) = match GroupVersion::parse(version) {
+                Some(of) => (of, kind),
+                None if version.is_empty() => (GroupVersion::new("", ""), kind),
+                None => (GroupVersion::new("", ""), ""),
+            };
+            return Err(Error::Malformed(format!("invalid object type: {}/{}, Kind={kind}", of.group, of.version)));
         }
         // What is no list there is for the schema to refuse.
         if patch["metadata"]["managedFields"].is_array() {

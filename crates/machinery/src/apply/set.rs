@@ -245,8 +245,6 @@ pub enum Filter {
     All,
     /// All but these and what is below them.
     Exclude(Set),
-    /// Only what these lead to, and what is below; `*` stands for any step.
-    Include(Vec<Vec<&'static str>>),
 }
 
 impl Filter {
@@ -255,39 +253,13 @@ impl Filter {
         Self::Exclude(Set::of_fields(paths))
     }
 
-    /// Only these dotted paths.
-    pub fn include(paths: &[&'static str]) -> Self {
-        Self::Include(paths.iter().map(|path| path.split('.').collect()).collect())
-    }
-
     /// What is left of a set.
     pub fn apply(&self, set: Set) -> Set {
         match self {
             Self::All => set,
             Self::Exclude(excluded) => set.recursive_difference(excluded),
-            Self::Include(patterns) => {
-                let patterns: Vec<&[&str]> = patterns.iter().map(Vec::as_slice).collect();
-                include(set, &patterns)
-            }
         }
     }
-}
-
-fn include(mut set: Set, patterns: &[&[&str]]) -> Set {
-    if patterns.iter().any(|pattern| pattern.is_empty()) {
-        return set;
-    }
-    set.entries.retain_mut(|entry| {
-        let fits = |step: &str| step == "*" || matches!(&entry.element, Element::Field(name) if name == step);
-        let tails: Vec<&[&str]> =
-            patterns.iter().filter(|pattern| fits(pattern[0])).map(|pattern| &pattern[1..]).collect();
-        if tails.is_empty() {
-            return false;
-        }
-        entry.node.children = include(std::mem::take(&mut entry.node.children), &tails);
-        !entry.node.is_empty()
-    });
-    set
 }
 
 #[cfg(test)]
@@ -336,13 +308,6 @@ mod tests {
     fn filters_keep_what_a_strategy_leaves() {
         let owned = set(json!({"f:spec": {"f:a": {}}, "f:status": {".": {}, "f:b": {}}}));
         assert_eq!(Filter::exclude(["status"]).apply(owned.clone()).encode(), json!({"f:spec": {"f:a": {}}}));
-        let resize = set(
-            json!({"f:spec": {"f:containers": {"k:{\"name\":\"c\"}": {".": {}, "f:image": {}, "f:resources": {"f:limits": {}}}}}}),
-        );
-        assert_eq!(
-            Filter::include(&["spec.containers.*.resources"]).apply(resize).encode(),
-            json!({"f:spec": {"f:containers": {"k:{\"name\":\"c\"}": {".": {}, "f:resources": {"f:limits": {}}}}}})
-        );
         assert_eq!(Filter::All.apply(owned.clone()), owned);
     }
 

@@ -196,7 +196,7 @@ fn go_struct(value: &Value) -> String {
                 let fields: Vec<_> = fields.iter().map(|(key, value)| format!("{key:?}:{}", syntax(value))).collect();
                 format!("map[string]interface {{}}{{{}}}", fields.join(", "))
             }
-            Value::Number(number) => super::super::patch::go_number(number, 21),
+            Value::Number(number) => super::super::patch::go_number(number),
             scalar => scalar.to_string(),
         }
     }

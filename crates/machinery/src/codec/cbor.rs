@@ -37,9 +37,9 @@ pub enum Error {
     /// Text that is not UTF-8.
     #[error("cbor: invalid UTF-8 string")]
     Utf8,
-    /// A number beyond 64 bits, or none at all.
-    #[error("cbor: cannot unmarshal {0} into Go value of type int64 (overflow)")]
-    Number(&'static str),
+    /// A number that is no `int64`.
+    #[error("cbor: cannot unmarshal {0} into Go value of type int64 ({1} overflows Go's int64)")]
+    Number(&'static str, i128),
     /// What has no place in JSON.
     #[error("cbor: cannot unmarshal {0} into Go value of type interface {{}}")]
     Unsupported(&'static str),
@@ -232,11 +232,11 @@ impl<'a> Reader<'a> {
         match head.major {
             UNSIGNED => match head.argument.map(i64::try_from) {
                 Some(Ok(number)) => Ok(Value::from(number)),
-                _ => Err(Error::Number("positive integer")),
+                _ => Err(Error::Number("positive integer", i128::from(head.argument.unwrap_or_default()))),
             },
             NEGATIVE => match head.argument.map(i64::try_from) {
                 Some(Ok(number)) => Ok(Value::from(!number)),
-                _ => Err(Error::Number("negative integer")),
+                _ => Err(Error::Number("negative integer", !i128::from(head.argument.unwrap_or_default()))),
             },
             BYTES | TEXT => Ok(Value::String(text(self.string(&head)?)?)),
             ARRAY => {
@@ -438,7 +438,7 @@ mod tests {
             (b"\xa2\x41a\x01\x61a\x02", Error::DuplicateKey(1)),
             (b"\xa1\x01\x02", Error::Key("positive integer")),
             (b"\x61\xff", Error::Utf8),
-            (b"\x1b\xff\xff\xff\xff\xff\xff\xff\xff", Error::Number("positive integer")),
+            (b"\x1b\xff\xff\xff\xff\xff\xff\xff\xff", Error::Number("positive integer", i128::from(u64::MAX))),
             (b"\xc2\x41a", Error::Unsupported("bignum")),
             (b"\xf7", Error::Unsupported("simple value")),
             (b"\xf9\x7e\x00", Error::Unsupported("NaN or infinity")),

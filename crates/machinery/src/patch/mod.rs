@@ -77,14 +77,14 @@ pub fn go_print(value: &Value) -> String {
             let fields: Vec<String> = fields.iter().map(|(key, value)| format!("{key}:{}", go_print(value))).collect();
             format!("map[{}]", fields.join(" "))
         }
-        Value::Number(number) => go_number(number, 6),
+        Value::Number(number) => go_number(number),
         Value::Bool(flag) => flag.to_string(),
     }
 }
 
 /// A number as Go prints it. One that is no `int64` is a float, and that has an exponent, of two digits at least, if it is very small or
-/// not below ten to the power `most`: 6 for `%v`, 21 for `%#v` and JSON.
-pub(crate) fn go_number(number: &serde_json::Number, most: i32) -> String {
+/// a million and more.
+pub(crate) fn go_number(number: &serde_json::Number) -> String {
     let float = match (number.as_i64(), number.as_f64()) {
         (None, Some(float)) => float,
         _ => return number.to_string(),
@@ -92,7 +92,7 @@ pub(crate) fn go_number(number: &serde_json::Number, most: i32) -> String {
     let text = format!("{float:e}");
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     let exponent: i32 = exponent.parse().unwrap_or_default();
-    if exponent < -4 || exponent >= most {
+    if exponent < -4 || exponent >= 6 {
         let sign = if exponent < 0 { '-' } else { '+' };
         return format!("{digits}e{sign}{:02}", exponent.abs());
     }

@@ -8,6 +8,10 @@
 //! | `$setElementOrder/x: [..]` | beside `x` | gives the order of the merged list `x` |
 //! | `$retainKeys: [..]` | in an object | removes every field that it does not name |
 
+mod leftover;
+
+pub use leftover::leftover;
+
 use std::cmp::Ordering;
 
 use facts::{Field, Opaque, Schema, Type};
@@ -306,11 +310,13 @@ fn delete_from_list(original: &mut Object, key: &str, change: Value, shape: Shap
         }
         (Some(Value::Array(current)), Value::Array(change)) => {
             let rules = ListRules::of(shape, key)?;
-            // Upstream knows how to delete scalars from a list that merges. With others it goes on as if not told to delete.
-            if rules.merge && check_elements(current, &change)? == Elements::Scalars {
-                current.retain(|item| !change.contains(item));
-            } else {
-                *current = merge_list(std::mem::take(current), change, &rules)?;
+            // Upstream knows how to delete scalars. With objects it goes on as if it were told to merge them.
+            match check_elements(current, &change)? {
+                Elements::None => {}
+                Elements::Scalars => current.retain(|item| !change.contains(item)),
+                Elements::Objects => {
+                    *current = merge_list(std::mem::take(current), change, &ListRules { merge: true, ..rules })?;
+                }
             }
         }
         _ => {}
