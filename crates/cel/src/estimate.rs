@@ -99,6 +99,9 @@ struct Local {
     entries: Option<Entries>,
 }
 
+/// The path, the size and the entries of what a name stands for.
+type Stand = (Vec<Arc<str>>, Option<Size>, Option<Entries>);
+
 struct Estimator<'a> {
     declarations: &'a Declarations,
     sizes: Sizes<'a>,
@@ -366,12 +369,7 @@ impl Estimator<'_> {
         step.saturating_add(filter.unwrap_or(0))
     }
 
-    fn within<T>(
-        &mut self,
-        names: &[Arc<str>],
-        values: Vec<((Vec<Arc<str>>, Option<Size>, Option<Entries>), Type)>,
-        act: impl FnOnce(&mut Self) -> T,
-    ) -> T {
+    fn within<T>(&mut self, names: &[Arc<str>], values: Vec<(Stand, Type)>, act: impl FnOnce(&mut Self) -> T) -> T {
         let known = self.locals.len();
         for (name, ((path, size, entries), ty)) in names.iter().zip(values) {
             self.locals.push(Local { name: name.clone(), path, size, entries });

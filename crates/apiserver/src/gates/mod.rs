@@ -104,7 +104,8 @@ impl Chain {
 
     /// Requests that are not meant to stay open end after a minute, whatever holds them up: a slow body, a store that is away.
     async fn pass_in_time(&self, request: Request, audit_id: &HeaderValue) -> Result<Response, ApiError> {
-        match tokio::time::timeout(REQUEST_TIMEOUT, self.pass(request, audit_id)).await {
+        let limit = time_limit(request.uri().query().unwrap_or_default())?;
+        match tokio::time::timeout(limit, self.pass(request, audit_id)).await {
             Ok(outcome) => outcome,
             Err(_) => Err(ApiError::timeout("request did not complete within the allotted timeout")),
         }
@@ -326,4 +327,22 @@ fn audit_id(headers: &HeaderMap) -> HeaderValue {
 /// A new uuid from the thread's own generator, which is as good as the system's and costs no system call.
 pub(crate) fn new_uuid() -> uuid::Uuid {
     uuid::Builder::from_random_bytes(rand::random()).into_uuid()
+}
+
+/// How long a request may take: what it says itself, if that is less than what every request may.
+fn time_limit(query: &str) -> Result<Duration, ApiError> {
+    if !query.contains("timeout=") {
+        return Ok(REQUEST_TIMEOUT);
+    }
+    let query = Query::parse(query);
+    let text = query.get("timeout");
+    if text.is_empty() || query.flag("watch") {
+        return Ok(REQUEST_TIMEOUT);
+    }
+    let wanted = authorization::settings::duration(text.strip_prefix(['-', '+']).unwrap_or(text)).ok_or_else(|| {
+        let why = format!("time: invalid duration {text:?}");
+        ApiError::bad_request(format!("invalid timeout specified in the request URL - {why}"))
+    })?;
+    let some = !wanted.is_zero() && !text.starts_with('-');
+    Ok(if some { wanted.min(REQUEST_TIMEOUT) } else { REQUEST_TIMEOUT })
 }

@@ -23,6 +23,9 @@ use crate::route::RequestInfo;
 use crate::serve::negotiate::{self, Media, Shape};
 use crate::version;
 
+/// The media type of figures, as scrapers know it.
+const FIGURES: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
+
 /// Everything that answers at a fixed path.
 pub struct Documents {
     /// Groups, versions and resources.
@@ -109,7 +112,7 @@ impl Documents {
             ["healthz" | "livez" | "readyz", check] => {
                 Ok(self.health.check(segments[0], check).unwrap_or_else(no_such_page))
             }
-            ["metrics"] => Ok(text(StatusCode::OK, self.figures(gates))),
+            ["metrics"] => Ok(bytes(StatusCode::OK, FIGURES, Bytes::from(self.figures(gates)))),
             ["debug", "api_priority_and_fairness", dump] => {
                 let dumped = self.flow_control.as_ref().and_then(|flow_control| flow_control.dump(dump));
                 dumped.map(|dumped| text(StatusCode::OK, dumped)).ok_or_else(ApiError::no_such_path)
@@ -194,7 +197,8 @@ impl Documents {
             .map(str::to_owned),
         );
         paths.sort();
-        value_response(StatusCode::OK, serde_json::json!({"paths": paths}))
+        let tree = serde_json::json!({"paths": paths});
+        json(serde_json::to_vec_pretty(&tree).map(Bytes::from).unwrap_or_default())
     }
 }
 

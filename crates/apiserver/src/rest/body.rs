@@ -51,6 +51,22 @@ pub async fn read_value(headers: &HeaderMap, body: Body) -> Result<(Value, Vec<S
     decode(&media, &bytes)
 }
 
+/// Reads what should be an object of a kind: at least it must be possible to ask it for its kind.
+pub async fn read_of_kind(headers: &HeaderMap, body: Body, kind: &str) -> Result<(Value, Vec<String>), ApiError> {
+    if let Body::Value(value) = body {
+        return Ok((value, Vec::new()));
+    }
+    let media = media_type(headers).to_ascii_lowercase();
+    let bytes = read_bytes(body).await?;
+    let (value, duplicates) = decode(&media, &bytes).map_err(|error| unrecognized(error, kind, &media, &bytes))?;
+    // Nothing at all is an object with nothing in it.
+    let value = if value.is_null() { Value::Object(Default::default()) } else { value };
+    match unreadable_kind(&value) {
+        Some(why) => Err(unrecognized(ApiError::bad_request(why), kind, "", &bytes)),
+        None => Ok((value, duplicates)),
+    }
+}
+
 /// Reads something that is asked of an object and never stored (a binding, a request for a token), as its schema has it.
 pub async fn read_request(
     headers: &HeaderMap,
@@ -59,7 +75,7 @@ pub async fn read_request(
     (group, version, kind): (&str, &str, &str),
 ) -> Result<Value, ApiError> {
     let options = WriteOptions::parse(query, "CreateOptions")?;
-    let (mut object, mut problems) = read_value(headers, body).await?;
+    let (mut object, mut problems) = read_of_kind(headers, body, kind).await?;
     check_kind(&mut object, group, version, kind)?;
     let failed = |why: String| codec::cannot_be_handled(kind, version, kind, &why);
     if let Some(ty) = facts::type_of(group, version, kind) {
@@ -113,9 +129,9 @@ pub async fn read_optional(headers: &HeaderMap, body: Body) -> Result<Option<Val
 
 /// Decodes bytes of a media type.
 pub fn decode(media: &str, bytes: &[u8]) -> Result<(Value, Vec<String>), ApiError> {
-    let decoded = match media {
+    let decoded = match media.to_ascii_lowercase().as_str() {
         "" | "application/json" => codec::json::decode(bytes, codec::Limits::default()),
-        "application/yaml" | "application/x-yaml" | "text/yaml" => codec::yaml::decode(bytes, codec::Limits::default()),
+        "application/yaml" => codec::yaml::decode(bytes, codec::Limits::default()),
         "application/cbor" => {
             let value = codec::cbor::decode(bytes, codec::Limits::default())
                 .map_err(|error| ApiError::bad_request(format!("unable to decode CBOR: {error}")))?;
@@ -144,14 +160,7 @@ impl Api {
         if let Body::Value(value) = body {
             return self.to_storage(call, value, Vec::new(), options);
         }
-        let bytes = read_bytes(body).await?;
-        let media = media_type(call.headers);
-        let (value, duplicates) = decode(media, &bytes).map_err(|error| unrecognized(error, facts, media, &bytes))?;
-        // Nothing at all is an object with nothing in it.
-        let value = if value.is_null() { Value::Object(Default::default()) } else { value };
-        if let Some(error) = unreadable_kind(&value) {
-            return Err(unrecognized(ApiError::bad_request(error), facts, "", &bytes));
-        }
+        let (value, duplicates) = read_of_kind(call.headers, body, &facts.kind).await?;
         self.to_storage(call, value, duplicates, options)
     }
 
@@ -384,7 +393,7 @@ pub(crate) fn unreadable_kind(object: &Value) -> Option<String> {
 }
 
 /// The answer to a body that is no object, with its beginning.
-fn unrecognized(error: ApiError, facts: &facts::Resource, media: &str, bytes: &[u8]) -> ApiError {
+fn unrecognized(error: ApiError, kind: &str, media: &str, bytes: &[u8]) -> ApiError {
     const SHOWN: usize = 30;
     if error.reason != Some(Reason::BadRequest) {
         return error;
@@ -400,8 +409,7 @@ fn unrecognized(error: ApiError, facts: &facts::Resource, media: &str, bytes: &[
         other => other.iter().map(|byte| format!("{byte:02x}")).collect(),
     };
     ApiError::bad_request(format!(
-        "the object provided is unrecognized (must be of type {}): {why} ({summary}{more})",
-        facts.kind
+        "the object provided is unrecognized (must be of type {kind}): {why} ({summary}{more})"
     ))
 }
 

@@ -135,6 +135,11 @@ impl Api {
             let collection = matches!(call.info.verb, "list" | "watch") && call.info.tail.is_empty();
             negotiate::routed(call.headers, if collection { negotiate::COLLECTIONS } else { negotiate::OBJECTS })?;
         }
+        match call.info.verb {
+            _ if call.connects() => {}
+            "watch" => drop(negotiate::accepted_stream(call.headers)?),
+            _ => drop(negotiate::accepted(call.headers)?),
+        }
         let wrong = match call.info.verb {
             "get" | "delete" | "patch" => names::is_path_segment_name(&call.info.name),
             _ => Vec::new(),

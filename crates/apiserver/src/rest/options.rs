@@ -67,15 +67,11 @@ impl WriteOptions {
 }
 
 fn dry_run<'a>(values: impl Iterator<Item = &'a str>, errors: &mut Vec<FieldError>) -> bool {
-    let mut dry = false;
-    for value in values {
-        if value == "All" {
-            dry = true;
-        } else {
-            errors.push(FieldError::not_supported("dryRun", vec![value], ["All"]));
-        }
+    let values: Vec<&str> = values.collect();
+    if values.iter().any(|value| *value != "All") {
+        errors.push(FieldError::not_supported("dryRun", values.clone(), ["All"]));
     }
-    dry
+    values.contains(&"All")
 }
 
 /// What happens to the dependents of a deleted object.

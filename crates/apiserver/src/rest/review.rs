@@ -8,7 +8,7 @@ use machinery::rest::Body;
 use machinery::status::ApiError;
 use machinery::{Value, codec, objectmeta, schema, value};
 
-use super::body::{check_kind, read_value, strictness};
+use super::body::{check_kind, read_of_kind, strictness};
 use super::create::wipe_system_fields;
 use super::options::WriteOptions;
 use crate::query::Query;
@@ -23,7 +23,7 @@ pub async fn read_review(
     now: &str,
 ) -> Result<Value, ApiError> {
     let options = WriteOptions::parse(query, "CreateOptions")?;
-    let (mut review, duplicates) = read_value(headers, body).await?;
+    let (mut review, duplicates) = read_of_kind(headers, body, &facts.kind).await?;
     check_kind(&mut review, &facts.group, &facts.version, &facts.kind)?;
     let Some(of) = facts.ty.map(|ty| ty.def()) else { return Ok(review) };
     schema::conform(&mut review, of)

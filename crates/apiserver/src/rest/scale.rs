@@ -13,7 +13,7 @@ use machinery::status::{ApiError, FieldError};
 use machinery::{Value, objectmeta, schema, value};
 use serde_json::json;
 
-use super::body::{check_kind, read_value, strictness};
+use super::body::{check_kind, read_of_kind, strictness};
 use super::managed::manager;
 use super::options::WriteOptions;
 use super::patch::{Form, Patch};
@@ -44,7 +44,9 @@ impl Api {
         let wish = if patches {
             Wish::Patch(Patch::read(call, body).await?)
         } else {
-            let (scale, duplicates) = read_value(call.headers, body).await?;
+            let (mut scale, duplicates) = read_of_kind(call.headers, body, "Scale").await?;
+            check_kind(&mut scale, "autoscaling", "v1", "Scale")?;
+            self.check_name(call, &scale)?;
             Wish::Replace { scale, duplicates }
         };
         let changed = self

@@ -267,10 +267,16 @@ fn rename(accepted: Accepted, tree: &mut Value) {
     if !accepted.beta {
         return;
     }
-    let rows = tree.get_mut("rows").and_then(Value::as_array_mut).into_iter().flatten();
-    let objects: Vec<&mut Value> = rows.filter_map(|row| row.get_mut("object")).collect();
-    for object in objects.into_iter().filter(|object| value::text(object, "kind") == "PartialObjectMetadata") {
-        value::set(object, "apiVersion", "meta.k8s.io/v1beta1");
+    let older = |object: &mut Value| {
+        if value::text(object, "kind") == "PartialObjectMetadata" {
+            value::set(object, "apiVersion", "meta.k8s.io/v1beta1");
+        }
+    };
+    for item in tree.get_mut("items").and_then(Value::as_array_mut).into_iter().flatten() {
+        older(item);
+    }
+    for row in tree.get_mut("rows").and_then(Value::as_array_mut).into_iter().flatten() {
+        row.get_mut("object").into_iter().for_each(older);
     }
     value::set(tree, "apiVersion", "meta.k8s.io/v1beta1");
 }
@@ -474,14 +480,14 @@ fn json_frame(name: &str, object: &Object) -> Bytes {
 fn tree_frame(media: Media, name: &str, tree: &Value) -> Bytes {
     match media {
         // The type comes first, as upstream's and as in the frames of whole objects: readers may go by it.
-        Media::Json => format!("{{\"type\":\"{name}\",\"object\":{tree}}}\n").into(),
+        // Who asks for YAML is refused before anything is watched: its documents have no frames.
+        Media::Json | Media::Yaml => format!("{{\"type\":\"{name}\",\"object\":{tree}}}\n").into(),
         Media::Protobuf => {
             // An event's object is an envelope inside a RawExtension; the event itself has none.
             let object = message_type(tree).map(|of| protobuf::encode(tree, of)).unwrap_or_default();
             protobuf_frame(name, &object)
         }
-        Media::Cbor => cbor::encode(&json!({"type": name, "object": tree})).into(),
-        Media::Yaml => format!("---\n{}", yaml::encode(&json!({"type": name, "object": tree}))).into(),
+        Media::Cbor => cbor::event(name, tree).into(),
     }
 }
 

@@ -103,7 +103,7 @@ impl Clause<'_> {
         let media = self.encoding()?;
         let known = self.parameter("g") == "meta.k8s.io" && matches!(self.parameter("v"), "v1" | "v1beta1");
         let shape = match self.parameter("as") {
-            "" => Shape::Whole,
+            "" if self.parameter("v").is_empty() && self.parameter("g").is_empty() => Shape::Whole,
             "Table" if known => Shape::Table,
             "PartialObjectMetadata" if known => Shape::Metadata,
             "PartialObjectMetadataList" if known => Shape::MetadataList,
@@ -119,7 +119,7 @@ impl Clause<'_> {
             "application/json" | "*/*" | "application/*" => Media::Json,
             "application/yaml" => Media::Yaml,
             "application/vnd.kubernetes.protobuf" => Media::Protobuf,
-            "application/cbor" | "application/cbor-seq" => Media::Cbor,
+            "application/cbor" => Media::Cbor,
             _ => return None,
         })
     }
@@ -134,6 +134,17 @@ pub fn accepted(headers: &HeaderMap) -> Result<Accepted, ApiError> {
     clauses(accept).iter().find_map(Clause::accepted).ok_or_else(unacceptable)
 }
 
+/// As [`accepted`], of a stream of events, which YAML has no form for.
+pub fn accepted_stream(headers: &HeaderMap) -> Result<Accepted, ApiError> {
+    let accepted = accepted(headers)?;
+    if accepted.media == Media::Yaml {
+        let streams = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
+        let message = format!("only the following media types are accepted: {streams}");
+        return Err(ApiError::new(Reason::NotAcceptable, message));
+    }
+    Ok(accepted)
+}
+
 /// Nothing that the client takes can be given.
 pub fn unacceptable() -> ApiError {
     ApiError::new(Reason::NotAcceptable, format!("only the following media types are accepted: {ACCEPTED}"))
@@ -146,7 +157,8 @@ pub fn of_errors(headers: &HeaderMap) -> Option<Media> {
     if accept.trim().is_empty() {
         return Some(Media::Json);
     }
-    clauses(accept).iter().filter(|clause| clause.parameter("as").is_empty()).find_map(Clause::encoding)
+    let whole = |accepted: &Accepted| accepted.shape == Shape::Whole;
+    clauses(accept).iter().find_map(|clause| clause.accepted().filter(whole)).map(|accepted| accepted.media)
 }
 
 fn accept(headers: &HeaderMap) -> &str {
@@ -169,8 +181,8 @@ pub const COLLECTIONS: &[&str] = &[
 pub fn routed(headers: &HeaderMap, produced: &[&str]) -> Result<(), ApiError> {
     let accept = accept(headers);
     let mut wanted = accept.split(',').map(|clause| clause.split(';').next().unwrap_or_default().trim());
-    let cbor = ["application/cbor", "application/cbor-seq"];
-    if accept.is_empty() || wanted.any(|media| media == "*/*" || produced.contains(&media) || cbor.contains(&media)) {
+    if accept.is_empty() || wanted.any(|media| matches!(media, "*/*" | "application/cbor") || produced.contains(&media))
+    {
         return Ok(());
     }
     let message = format!("406: Not Acceptable\n\nAvailable representations: {}", produced.join(", "));
@@ -181,6 +193,16 @@ pub fn routed(headers: &HeaderMap, produced: &[&str]) -> Result<(), ApiError> {
 
 /// Whether JSON is to be written for people: they say so, or their program is one of those that people look at.
 pub fn pretty(headers: &HeaderMap, query: &Query) -> bool {
+    // The clause that is followed may say it, too.
+    let accept = accept(headers);
+    if accept.contains("pretty=")
+        && clauses(accept)
+            .iter()
+            .find(|clause| clause.accepted().is_some())
+            .is_some_and(|clause| clause.parameter("pretty") == "1")
+    {
+        return true;
+    }
     match query.get("pretty") {
         "" => {
             let agent = headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
@@ -231,6 +253,9 @@ mod tests {
             Some((Media::Json, Shape::Whole)),
         );
         check("text/html", None);
+        check("application/cbor-seq", None);
+        check("application/json;v=v1", None);
+        check("application/json;as=;v=v1;g=meta.k8s.io,application/yaml", Some((Media::Yaml, Shape::Whole)));
     }
 
     fn headers(name: http::HeaderName, text: &'static str) -> HeaderMap {
@@ -259,11 +284,22 @@ mod tests {
     }
 
     #[test]
+    fn events_have_no_form_in_yaml() {
+        let refused = accepted_stream(&headers(ACCEPT, "application/yaml")).expect_err("refused");
+        assert_eq!(
+            refused.message,
+            "only the following media types are accepted: application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
+        );
+        assert!(accepted_stream(&headers(ACCEPT, "application/cbor")).is_ok());
+    }
+
+    #[test]
     fn people_get_lines() {
         let (curl, kubectl) = (headers(USER_AGENT, "curl/8"), headers(USER_AGENT, "kubectl/v1"));
         assert!(pretty(&curl, &Query::parse("")) && !pretty(&curl, &Query::parse("pretty=0")));
         assert!(pretty(&kubectl, &Query::parse("pretty=true")) && !pretty(&kubectl, &Query::parse("pretty")));
         assert!(!pretty(&curl, &Query::parse("pretty=x")));
+        assert!(pretty(&headers(ACCEPT, "application/json; pretty=1"), &Query::parse("")));
     }
 
     #[test]

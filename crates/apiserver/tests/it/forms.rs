@@ -316,3 +316,31 @@ async fn options_of_a_deletion_are_read_as_what_they_are() {
     assert_eq!(server.get(&format!("{maps}/m")).await.status, 404);
     server.stop().await;
 }
+
+#[tokio::test]
+async fn bodies_that_are_no_objects_are_refused_alike_everywhere() {
+    let server = Server::default().await;
+    let reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    let scale = "/apis/apps/v1/namespaces/default/deployments/x/scale";
+    for (method, path, kind) in [(Method::POST, reviews, "SelfSubjectAccessReview"), (Method::PUT, scale, "Scale")] {
+        let refused = server.send(method.clone(), path, &[], "[1").await;
+        let why = "couldn't get version/kind; json parse error: unexpected end of JSON input (5b31)";
+        let message = format!("the object provided is unrecognized (must be of type {kind}): {why}");
+        assert_eq!((refused.status, refused.message()), (400, message));
+        let odd = server.send(method, path, &[("content-type", "text/yaml")], "{}").await;
+        assert_eq!(odd.status, 415);
+    }
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}}).to_string();
+    let made = server.send(Method::POST, maps, &[("content-type", "APPLICATION/JSON")], map.clone()).await;
+    assert_eq!(made.status, 201);
+    let empty = [("content-type", "application/vnd.kubernetes.protobuf")];
+    let refused = server.send(Method::POST, maps, &empty, "k8s\0").await;
+    assert!(refused.message().contains("empty body"), "{}", refused.text());
+    let late = server.send(Method::POST, &format!("{maps}?timeout=abc"), &[], map).await;
+    let message = "invalid timeout specified in the request URL - time: invalid duration \"abc\"";
+    assert_eq!((late.status, late.message()), (400, message.to_owned()));
+    let watched = server.send(Method::GET, &format!("{maps}?watch=true"), &[("accept", "application/yaml")], "").await;
+    assert_eq!(watched.status, 406);
+    server.stop().await;
+}

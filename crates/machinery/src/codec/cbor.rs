@@ -58,6 +58,18 @@ pub fn encode(value: &Value) -> Vec<u8> {
     out
 }
 
+/// Writes an event of a watch. The object in it is a document of its own, as upstream writes it.
+pub fn event(name: &str, object: &Value) -> Vec<u8> {
+    let mut out = MAGIC.to_vec();
+    head(&mut out, MAP, 2);
+    put_text(&mut out, "type");
+    put_text(&mut out, name);
+    put_text(&mut out, "object");
+    out.extend_from_slice(&MAGIC);
+    put(&mut out, object);
+    out
+}
+
 /// Reads one document. Keys given twice are an error and no mere complaint.
 pub fn decode(bytes: &[u8], limits: Limits) -> Result<Value, Error> {
     let mut reader = Reader { bytes, at: 0, depth: limits.depth };
@@ -378,6 +390,13 @@ mod tests {
 
     fn read(bytes: &[u8]) -> Result<Value, Error> {
         decode(bytes, Limits::default())
+    }
+
+    #[test]
+    fn an_event_holds_a_document() {
+        let written = event("ADDED", &json!({"a": 1}));
+        assert_eq!(hex(&written), "d9d9f7a24474797065454144444544466f626a656374d9d9f7a1416101");
+        assert_eq!(read(&written), Ok(json!({"type": "ADDED", "object": {"a": 1}})));
     }
 
     #[test]

@@ -237,24 +237,24 @@ impl Scanner<'_> {
                     Next::Colon
                 }
                 (Next::Key | Next::KeyOrEnd, _) => {
-                    return Err(invalid(byte, "looking for beginning of object key string"));
+                    return Err(self.invalid(0, "looking for beginning of object key string"));
                 }
                 (Next::Colon, b':') => {
                     self.at += 1;
                     Next::Value
                 }
-                (Next::Colon, _) => return Err(invalid(byte, "after object key")),
+                (Next::Colon, _) => return Err(self.invalid(0, "after object key")),
                 (Next::AfterField, b',') => {
                     self.at += 1;
                     Next::Key
                 }
-                (Next::AfterField, _) => return Err(invalid(byte, "after object key:value pair")),
+                (Next::AfterField, _) => return Err(self.invalid(0, "after object key:value pair")),
                 (Next::AfterItem, b',') => {
                     self.at += 1;
                     Next::Value
                 }
-                (Next::AfterItem, _) => return Err(invalid(byte, "after array element")),
-                (Next::Nothing, _) => return Err(invalid(byte, "after top-level value")),
+                (Next::AfterItem, _) => return Err(self.invalid(0, "after array element")),
+                (Next::Nothing, _) => return Err(self.invalid(0, "after top-level value")),
             };
         }
     }
@@ -276,7 +276,7 @@ impl Scanner<'_> {
             b'f' => self.literal("false"),
             b'n' => self.literal("null"),
             b'-' | b'0'..=b'9' => self.number(),
-            other => Err(invalid(other, "looking for beginning of value")),
+            _ => Err(self.invalid(0, "looking for beginning of value")),
         }
     }
 
@@ -285,7 +285,7 @@ impl Scanner<'_> {
         for expected in literal.bytes().skip(1) {
             let byte = self.take()?;
             if byte != expected {
-                return Err(invalid(byte, &format!("in literal {literal} (expecting '{}')", char::from(expected))));
+                return Err(self.invalid(1, &format!("in literal {literal} (expecting '{}')", char::from(expected))));
             }
         }
         Ok(())
@@ -302,13 +302,13 @@ impl Scanner<'_> {
                         for _ in 0..4 {
                             let byte = self.take()?;
                             if !byte.is_ascii_hexdigit() {
-                                return Err(invalid(byte, "in \\u hexadecimal character escape"));
+                                return Err(self.invalid(1, "in \\u hexadecimal character escape"));
                             }
                         }
                     }
-                    other => return Err(invalid(other, "in string escape code")),
+                    _ => return Err(self.invalid(1, "in string escape code")),
                 },
-                byte @ 0..0x20 => return Err(invalid(byte, "in string literal")),
+                0..0x20 => return Err(self.invalid(1, "in string literal")),
                 _ => {}
             }
         }
@@ -318,7 +318,7 @@ impl Scanner<'_> {
         let digits = |scanner: &mut Self, context: &str| {
             let byte = scanner.take()?;
             if !byte.is_ascii_digit() {
-                return Err(invalid(byte, context));
+                return Err(scanner.invalid(1, context));
             }
             while scanner.peek().is_some_and(|byte| byte.is_ascii_digit()) {
                 scanner.at += 1;
@@ -346,6 +346,26 @@ impl Scanner<'_> {
         }
         Ok(())
     }
+
+    /// What Go says of the character that was read `back` bytes ago, or is about to be.
+    fn invalid(&self, back: usize, context: &str) -> String {
+        let rest = &self.bytes[self.at - back..];
+        let first = rest.first().copied().unwrap_or_default();
+        if first.is_ascii() {
+            return invalid(first, context);
+        }
+        let length = rest.len().min(4);
+        let letter =
+            (1..=length).find_map(|end| std::str::from_utf8(&rest[..end]).ok()).and_then(|text| text.chars().next());
+        let shown = match letter {
+            None => format!("\\x{first:02x}"),
+            Some(letter) if letter.is_control() || matches!(letter, '\u{feff}' | '\u{a0}' | '\u{ad}') => {
+                format!("\\u{:04x}", u32::from(letter))
+            }
+            Some(letter) => letter.to_string(),
+        };
+        format!("invalid character '{shown}' {context}")
+    }
 }
 
 const END: &str = "unexpected end of JSON input";
@@ -362,7 +382,6 @@ fn invalid(byte: u8, context: &str) -> String {
         b'\t' => "\\t".to_owned(),
         b'\x0b' => "\\v".to_owned(),
         0..0x20 | 0x7f => format!("\\x{byte:02x}"),
-        0x80..=0xa0 | 0xad => format!("\\u{byte:04x}"),
         other => char::from(other).to_string(),
     };
     format!("invalid character '{shown}' {context}")
@@ -424,7 +443,8 @@ mod tests {
             ("\"\\x\"", "invalid character 'x' in string escape code"),
             ("\"\\u00g0\"", "invalid character 'g' in \\u hexadecimal character escape"),
             ("kind: Pod", "invalid character 'k' looking for beginning of value"),
-            ("\u{feff}{}", "invalid character 'ï' looking for beginning of value"),
+            ("\u{feff}{}", "invalid character '\\ufeff' looking for beginning of value"),
+            ("世", "invalid character '世' looking for beginning of value"),
             ("\0", "invalid character '\\x00' looking for beginning of value"),
         ] {
             assert_eq!(read(text), Err(message.to_owned()), "{text}");
@@ -433,6 +453,7 @@ mod tests {
 
     #[test]
     fn nesting_is_bounded_and_odd_text_is_replaced() {
+        assert_eq!(read(b"\xd9\xd9"), Err("invalid character '\\xd9' looking for beginning of value".to_owned()));
         let deep = "[".repeat(100_000);
         assert_eq!(read(deep), Err("invalid character '[' exceeded max depth".to_owned()));
         let deepest = format!("{}{}", "[".repeat(512), "]".repeat(512));

@@ -76,15 +76,14 @@ impl<'a> Reader<'a> {
     }
 
     fn document(&mut self) -> Result<Value, String> {
-        let mut value = None;
         loop {
             let (event, span) = self.next()?;
             match event {
-                Event::StreamEnd | Event::DocumentEnd => return Ok(value.unwrap_or(Value::Null)),
-                Event::StreamStart => {}
+                Event::StreamEnd => return Ok(Value::Null),
+                Event::StreamStart | Event::DocumentEnd => {}
                 Event::DocumentStart(..) => {
                     let (event, span) = self.next()?;
-                    value = Some(self.node(event, span)?);
+                    return self.node(event, span);
                 }
                 _ => return Err(at_line(span.start.line(), "did not find expected <document start>")),
             }
@@ -259,8 +258,28 @@ fn unexpected(span: Span) -> String {
     at_line(span.start.line(), "did not find expected node content")
 }
 
+/// Upstream's words for what is wrong with a document, where ours differ from them.
 fn scan_error(error: &ScanError) -> String {
-    at_line(error.marker().line(), &error.info())
+    let info = error.info();
+    let (what, scanned) = if info.contains("unclosed quote") {
+        ("found unexpected end of stream", true)
+    } else if info.contains("unexpected character: `\\u{0}'") {
+        return "yaml: control characters are not allowed".to_owned();
+    } else if info.contains("unexpected character") || info.contains("tabs disallowed") {
+        ("found character that cannot start any token", true)
+    } else if info.contains("unknown escape character") {
+        ("found unknown escape character", true)
+    } else if info.contains("mapping values are not allowed") {
+        ("mapping values are not allowed in this context", true)
+    } else if info.contains("unclosed bracket '{'") {
+        ("did not find expected ',' or '}'", false)
+    } else if info.contains("unclosed bracket '['") {
+        ("did not find expected ',' or ']'", false)
+    } else {
+        (&*info, true)
+    };
+    let line = error.marker().line();
+    if scanned { at_line(line, what) } else { format!("yaml: line {line}: {what}") }
 }
 
 /// Upstream's library does not say so when a mistake is in the first line.
@@ -449,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn bombs_are_refused() {
+    fn bombs_and_broken_documents_are_refused() {
         let mut bomb = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n".to_owned();
         for at in 1..10 {
             let last = format!("*a{}", at - 1);
@@ -459,6 +478,17 @@ mod tests {
             read(&bomb),
             Err("error converting YAML to JSON: yaml: document contains excessive aliasing".to_owned())
         );
+        for (text, why) in [
+            ("@foo", "yaml: found character that cannot start any token"),
+            ("x: y\nb: @foo", "yaml: line 2: found character that cannot start any token"),
+            ("a:\n\tb: c", "yaml: line 2: found character that cannot start any token"),
+            ("\"x", "yaml: found unexpected end of stream"),
+            ("a: b: c", "yaml: mapping values are not allowed in this context"),
+            ("{a: b", "yaml: line 1: did not find expected ',' or '}'"),
+            ("\0", "yaml: control characters are not allowed"),
+        ] {
+            assert_eq!(read(text), Err(format!("error converting YAML to JSON: {why}")), "{text}");
+        }
         assert!(read(&"[".repeat(10_000)).is_err());
         assert!(read(&"- ".repeat(10_000)).is_err());
         assert!(read("a: b: c").is_err());

@@ -92,7 +92,7 @@ pub(crate) fn go_number(number: &serde_json::Number) -> String {
     let text = format!("{float:e}");
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     let exponent: i32 = exponent.parse().unwrap_or_default();
-    if exponent < -4 || exponent >= 6 {
+    if !(-4..6).contains(&exponent) {
         let sign = if exponent < 0 { '-' } else { '+' };
         return format!("{digits}e{sign}{:02}", exponent.abs());
     }

@@ -28,6 +28,12 @@ pub enum Error {
     /// They do not start as objects do.
     #[error("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")]
     NoMagic,
+    /// There are none at all.
+    #[error("empty data")]
+    NoData,
+    /// There is nothing after the beginning.
+    #[error("empty body")]
+    NoBody,
     /// They end too early or are no protobuf.
     #[error("unexpected EOF")]
     Truncated,
@@ -63,7 +69,13 @@ impl From<Error> for ApiError {
 
 /// Reads an object. `kind` is what it is taken for when it does not say.
 pub fn decode(bytes: &[u8], kind: Option<(&str, &Type)>) -> Result<Value, Error> {
+    if bytes.is_empty() {
+        return Err(Error::NoData);
+    }
     let unknown = bytes.strip_prefix(MAGIC).ok_or(Error::NoMagic)?;
+    if unknown.is_empty() {
+        return Err(Error::NoBody);
+    }
     let envelope = decode::Envelope::read(unknown)?;
     let parsed = GroupVersion::parse(&envelope.api_version);
     let known = parsed.and_then(|parsed| facts::type_of(&parsed.group, &parsed.version, &envelope.kind));

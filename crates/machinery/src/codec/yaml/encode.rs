@@ -198,9 +198,21 @@ fn looks_like_a_time(text: &str) -> bool {
 
 /// Numbers to some reader: with a bare exponent (`1e3`), or to the base of 60 (`1:30`).
 fn looks_like_a_number(text: &str) -> bool {
-    text.parse::<f64>().is_ok()
-        || (text.contains(':')
-            && text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b':' | b'.' | b'-' | b'+' | b'_')))
+    text.parse::<f64>().is_ok() || is_sexagesimal(text.strip_prefix(['-', '+']).unwrap_or(text))
+}
+
+/// Digits, then groups of up to 59 after colons, then perhaps a fraction.
+fn is_sexagesimal(text: &str) -> bool {
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_');
+    let (text, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let Some((first, groups)) = text.split_once(':') else { return false };
+    let starts = first.starts_with(|letter: char| letter.is_ascii_digit()) && digits(first);
+    let below_60 = |group: &str| match group.as_bytes() {
+        [one] => one.is_ascii_digit(),
+        [ten, one] => (b'0'..=b'5').contains(ten) && one.is_ascii_digit(),
+        _ => false,
+    };
+    starts && digits(fraction) && groups.split(':').all(below_60)
 }
 
 fn is_plain_letter(letter: char) -> bool {
@@ -252,6 +264,10 @@ mod tests {
             "apiVersion: v1\ndata:\n  a: |\n    x\n    y\n  b: |-\n    x\n    y\n  c: \" x\\ny\"\n  \"on\": \"yes\"\n  s: 'a: b'\n  t: 'it''s #1'\n  u: '#1'\nempty:\n  l: []\n  m: {}\n  \"n\": null\n  s: \"\"\nlist:\n- a: 1\n  b:\n  - true\n  - \"5\"\n  - 1.5\n- - - 1\n  - []\n- \"1e3\"\n- \"12:30\"\n"
         );
         assert_eq!(encode(&json!("x")), "x\n");
+        assert_eq!(
+            encode(&json!(["127.0.0.1:6443", "1:30", "1:70", "-1:2:3.5"])),
+            "- 127.0.0.1:6443\n- \"1:30\"\n- 1:70\n- \"-1:2:3.5\"\n"
+        );
         let times = json!([
             "2026-01-02T03:04:05Z",
             "2026-01-02T03:04:05.000006Z",
