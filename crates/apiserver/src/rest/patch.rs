@@ -46,12 +46,17 @@ impl Patch {
         let accepted = [JSON, MERGE, STRATEGIC, APPLY_YAML, APPLY_CBOR];
         let accepted = accepted.into_iter().filter(|accepted| typed || *accepted != STRATEGIC);
         if !accepted.clone().any(|accepted| accepted == media) {
-            let types: Vec<_> = accepted.collect();
-            let message = format!(
-                "the body of the request was in an unknown format - accepted media types include: {}",
-                types.join(", ")
-            );
-            return Err(ApiError::new(Reason::UnsupportedMediaType, message));
+            // What upstream serves by routes never gets as far as the list of what would do.
+            let message = match typed {
+                true => "415: Unsupported Media Type".to_owned(),
+                false => format!(
+                    "the body of the request was in an unknown format - accepted media types include: {}",
+                    accepted.collect::<Vec<_>>().join(", ")
+                ),
+            };
+            let mut refused = ApiError::new(Reason::UnsupportedMediaType, message);
+            refused.details = typed.then(Box::default);
+            return Err(refused);
         }
         WriteOptions::of_patch(call.query, matches!(media, APPLY_YAML | APPLY_CBOR))
     }

@@ -89,11 +89,7 @@ impl Api {
             },
         };
         match wish {
-            Wish::Replace { .. } => {
-                check_kind(&mut scale, "autoscaling", "v1", "Scale")?;
-                self.check_name(call, &scale)?;
-                self.check_namespace(call, &mut scale)?;
-            }
+            Wish::Replace { .. } => check_kind(&mut scale, "autoscaling", "v1", "Scale")?,
             Wish::Patch(patch) => {
                 let unfit = |why: String| patch.unfit(|| live.clone(), Some(of), &why);
                 if let Some(unknown) = patch.versionless(&scale) {
@@ -104,8 +100,6 @@ impl Api {
                 if patch.converts() {
                     schema::from_unstructured(&mut scale, of).map_err(unfit)?;
                 }
-                self.check_namespace(call, &mut scale)?;
-                self.check_name(call, &scale)?;
             }
         }
         schema::conform(&mut scale, of)
@@ -114,6 +108,8 @@ impl Api {
                 Wish::Replace { .. } => machinery::codec::cannot_be_handled("Scale", "v1", "Scale", &why),
                 Wish::Patch(patch) => patch.unfit(|| live.clone(), Some(of), &why),
             })?;
+        self.check_namespace(call, &mut scale)?;
+        self.check_name(call, &scale)?;
         schema::complete(&mut scale, of);
         if !applied {
             keeper.update(&live, &mut scale, &manager(call, options), &self.now());
