@@ -30,7 +30,7 @@ pub async fn answer(
 ) -> Result<Response, ApiError> {
     match (&*facts.kind, info.verb) {
         ("ComponentStatus", "list") => {
-            let items: Vec<Value> = COMPONENTS.into_iter().map(component).collect();
+            let items: Vec<Value> = COMPONENTS.into_iter().map(condition).collect();
             let list = json!({"kind": "ComponentStatusList", "apiVersion": "v1", "metadata": {}, "items": items});
             return Ok(value_response(StatusCode::OK, list));
         }
@@ -38,7 +38,8 @@ pub async fn answer(
             return Ok(value_response(StatusCode::OK, component(&info.name)));
         }
         ("ComponentStatus", "get") => {
-            let resource = machinery::gvk::GroupResource::new("", "componentstatuses");
+            // Upstream calls it by its singular here.
+            let resource = machinery::gvk::GroupResource::new("", "componentstatus");
             return Err(ApiError::not_found(&resource, &info.name));
         }
         _ => {}
@@ -67,10 +68,15 @@ pub async fn answer(
 }
 
 fn component(name: &str) -> Value {
-    json!({
-        "kind": "ComponentStatus", "apiVersion": "v1", "metadata": {"name": name},
-        "conditions": [{"type": "Healthy", "status": "True", "message": "ok"}],
-    })
+    let mut status = condition(name);
+    status["kind"] = json!("ComponentStatus");
+    status["apiVersion"] = json!("v1");
+    status
+}
+
+/// A status as a list has it: of one kind with all others.
+fn condition(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "conditions": [{"type": "Healthy", "status": "True", "message": "ok"}]})
 }
 
 /// May they?

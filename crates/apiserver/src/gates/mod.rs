@@ -186,7 +186,12 @@ impl Chain {
             Ok(_) => return Err(ApiError::no_such_path()),
             Err(error) => return Err(error),
         };
-        if let Some(text) = crate::registry::deprecation::warning(served.facts) {
+        // Who asks for what is not offered hears that, and nothing of what is.
+        let offered = match info.subresource.as_str() {
+            "" => served.facts.verbs.has(info.verb),
+            name => served.facts.subresource(name).is_some_and(|subresource| subresource.verbs.has(info.verb)),
+        };
+        if let Some(text) = crate::registry::deprecation::warning(served.facts).filter(|_| offered) {
             context::warn(text);
         }
         let applies = crate::rest::is_apply(&parts.headers);

@@ -69,9 +69,8 @@ impl Api {
                 reservation.release(self).await;
                 return Err(refused);
             }
-            if !options.dry_run {
-                settle(call.resource.storage, &mut new, Form::Stored);
-            }
+            // A dry run shows what would be stored, too.
+            settle(call.resource.storage, &mut new, Form::Stored);
             let key = call.resource.key(&call.info.namespace, value::text(&new, "metadata.name"));
             let inserted = self.insert(call.resource, &key, &new, options.dry_run).await;
             match inserted {

@@ -356,6 +356,11 @@ async fn a_dry_run_does_not_ask_who_has_an_address() {
     assert_eq!((shown.status, &shown.json()["spec"]["clusterIP"]), (201, address));
     let refused = server.post(services, &service("b", address)).await;
     assert!(refused.message().contains("provided IP is already allocated"), "{}", refused.text());
+    let beyond =
+        json!({"metadata": {"name": "c"}, "spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": 70000}]}});
+    let shown = server.post(&format!("{services}?dryRun=All"), &beyond).await;
+    assert_eq!((shown.status, &shown.json()["spec"]["ports"][0]["nodePort"]), (201, &json!(70000)), "{}", shown.text());
+    assert_eq!(server.post(services, &beyond).await.status, 422);
     server.stop().await;
 }
 
@@ -384,5 +389,20 @@ async fn a_job_is_labelled_like_its_pods() {
     let own = json!({"metadata": {"name": "k", "labels": {"app": "x"}}, "spec": {"template": template}});
     let made = server.post(jobs, &own).await.json();
     assert_eq!(made["metadata"]["labels"], json!({"app": "x"}));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn component_statuses_are_spoken_of_as_upstream_does() {
+    let server = Server::default().await;
+    let at = "/api/v1/componentstatuses";
+    let listed = server.get(at).await;
+    assert_eq!(listed.warnings(), ["v1 ComponentStatus is deprecated in v1.19+"]);
+    assert_eq!(listed.json()["items"][0].get("kind"), None, "{}", listed.text());
+    assert_eq!(server.get(&format!("{at}/etcd-0")).await.json()["kind"], "ComponentStatus");
+    let none = server.get(&format!("{at}/nope")).await;
+    assert_eq!((none.status, none.message().as_str()), (404, "componentstatus \"nope\" not found"));
+    let refused = server.put(&format!("{at}/etcd-0"), &json!({})).await;
+    assert_eq!((refused.status, refused.warnings().len()), (405, 0), "there is nothing to be warned of");
     server.stop().await;
 }

@@ -34,7 +34,14 @@ pub enum Form {
 
 /// Whether an empty list or map in this field, of an object at `at`, is kept for those who judge the whole.
 pub(super) fn is_told(of: &Type, field: &Field, at: &Path<'_>) -> bool {
-    told(of, field) != Told::Never || is_claim_metadata(at) && is_forbidden_metadata(of, field)
+    told(of, field) != Told::Never
+        || is_claim_metadata(at) && is_forbidden_metadata(of, field)
+        || is_template_metadata(at) && of.short_name() == "ObjectMeta" && field.name == "labels"
+}
+
+/// Whether this is the place of the metadata of a template of pods: labels that a selector does not choose are shown as they are.
+fn is_template_metadata(at: &Path<'_>) -> bool {
+    matches!(at, Path::Key(Path::Key(_, "template"), "metadata"))
 }
 
 /// What the template of a claim must not say of its claims.
@@ -52,7 +59,7 @@ fn told(of: &Type, field: &Field) -> Told {
     match (name, &*field.name) {
         // An overhead that nobody defined is refused, one of nothing too; so are claims of a whole pod.
         ("PodSpec", "overhead") | ("ResourceRequirements", "claims") => Told::OnCreate,
-        ("PersistentVolumeSpec", "capacity") | ("NodeStatus", "allocatable") => Told::Always,
+        ("PersistentVolumeSpec", "capacity") => Told::Always,
         ("HPAScalingRules", "policies") => Told::Always,
         ("ResourceSliceSpec", "devices" | "sharedCounters") => Told::Always,
         ("DeviceAttribute", "bools" | "ints" | "strings" | "versions") => Told::Always,
@@ -115,6 +122,8 @@ fn settle_object(fields: &mut Object, of: &Type, form: Form, depth: usize) -> bo
 fn settle_value(value: &mut Value, schema: &Schema, form: Form, depth: usize) -> bool {
     let mut kept = false;
     match (value, schema) {
+        // An entry without bytes has none, once it was stored.
+        (value @ Value::Null, Schema::Bytes) if form == Form::Stored => *value = Value::from(""),
         (Value::Object(entries), Schema::Map(map)) => {
             entries.values_mut().for_each(|entry| kept |= settle_value(entry, &map.values, form, depth + 1));
         }
@@ -174,6 +183,18 @@ mod tests {
         assert_eq!(role, json!({"rules": []}));
         settle(&mut role, of, Form::Stored);
         assert_eq!(role, json!({"rules": null}));
+    }
+
+    #[test]
+    fn what_storage_fills_in_is_not_told_apart() {
+        let (mut secret, of) = decoded("", "v1", "Secret", json!({"data": {"a": null}}));
+        settle(&mut secret, of, Form::Stored);
+        assert_eq!(secret["data"], json!({"a": ""}));
+        let (node, _) = decoded("", "v1", "Node", json!({"status": {"allocatable": {}}}));
+        assert_eq!(node["status"], json!({}), "defaults make the capacity of it");
+        let template = json!({"metadata": {"labels": {}, "annotations": {}}});
+        let (set, _) = decoded("apps", "v1", "DaemonSet", json!({"spec": {"template": template}}));
+        assert_eq!(set["spec"]["template"]["metadata"], json!({"labels": {}}));
     }
 
     #[test]

@@ -535,6 +535,13 @@ fn template_update(spec: &At<'_, '_>, old: &At<'_, '_>, errors: &mut Errors) {
                 }
             }
         }
+        // An affinity in which nothing else was may come and go with that of nodes.
+        let known = value::at(&expected, "spec.affinity").and_then(Value::as_object).map(value::Object::is_empty);
+        match (template.has("spec.affinity"), known) {
+            (true, None) => value::set(&mut expected, "spec.affinity", json!({})),
+            (false, Some(true)) => drop(value::remove(&mut expected, "spec.affinity")),
+            _ => {}
+        }
         for list in ["spec.containers", "spec.initContainers"] {
             let now = value::list(template.value(), list).to_vec();
             for (container, now) in value::list_mut(&mut expected, list).iter_mut().zip(now) {

@@ -405,3 +405,33 @@ fn what_checking_of_types_found_says_where_and_what() {
         ["status.conditions[0].observedGeneration: Invalid value: -1: must be greater than or equal to 0"]
     );
 }
+
+#[test]
+fn a_waiting_job_may_be_told_where_to_run() {
+    let job = |affinity: Value| {
+        let mut job = json!({"metadata": {"name": "j", "uid": "u"}, "spec": {"suspend": true, "selector": {"matchLabels": {"a": "b"}},
+            "manualSelector": true, "template": {"metadata": {"labels": {"a": "b"}}, "spec": {
+                "restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}],
+            }},
+        }});
+        if !affinity.is_null() {
+            job["spec"]["template"]["spec"]["affinity"] = affinity;
+        }
+        strategy("batch", "Job").default(&mut job);
+        job
+    };
+    let nodes = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+        {"matchExpressions": [{"key": "a", "operator": "Exists"}]},
+    ]}}});
+    for (old, new) in
+        [(Value::Null, json!({})), (json!({}), Value::Null), (Value::Null, nodes.clone()), (nodes, Value::Null)]
+    {
+        change("batch", "Job", job(old), job(new), &[]);
+    }
+    let pods = json!({"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}});
+    assert_eq!(
+        said("batch", "Job", job(pods), Some(&job(Value::Null))).len(),
+        1,
+        "where other pods are is not for later"
+    );
+}

@@ -84,7 +84,9 @@ impl Allocator {
                             let path = format!("spec.ports[{index}].nodePort");
                             taken.map_err(|why| invalid(new, FieldError::invalid(path, wish, why)))?;
                         }
-                        wished.unwrap_or_default()
+                        // What is no port at all passes a dry run, and stays what it is.
+                        let Some(wished) = wished else { continue };
+                        wished
                     }
                 };
                 given.push((number, port));
