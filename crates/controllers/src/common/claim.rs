@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use client::{Client, Kind, Patch};
 use futures::future::join_all;
-use informer::Informer;
+use informer::{Change, Informer, Key};
 use machinery::selector::label::LabelSelector;
 use serde_json::json;
 
-use super::meta::{MetaExt, controller_reference};
+use super::meta::{MetaExt, controller_key, controller_reference};
 use super::pods::ORPHAN_INDEX;
 use super::selector;
 use crate::Error;
@@ -26,6 +26,31 @@ pub(crate) fn candidates<K: Kind, O: Kind>(informer: &Informer<K>, owner: &O) ->
     let mut all = informer.by_owner(owner.metadata().uid());
     all.extend(informer.by_index(ORPHAN_INDEX, owner.metadata().namespace()));
     all
+}
+
+/// The owners to look at after a change: whose the object is or was and, once it is nobody's, those that select it.
+pub(crate) fn concerned<K: Kind, O: Kind>(
+    change: &Change<K>,
+    owners: &Informer<O>,
+    selector: impl Fn(&O) -> Option<LabelSelector>,
+) -> Vec<Key> {
+    let own = |object: &Arc<K>| controller_key::<O>(object.metadata());
+    let mut keys: Vec<Key> = [change.before(), change.after()].into_iter().flatten().filter_map(own).collect();
+    keys.dedup();
+    if let Change::Modified { old, new } = change {
+        let (old, new) = (old.metadata(), new.metadata());
+        if old.labels == new.labels && old.controller() == new.controller() {
+            return keys;
+        }
+    }
+    if let Some(orphan) = change.after().map(|object| object.metadata()).filter(|meta| meta.controller().is_none()) {
+        let selects = |owner: &&Arc<O>| {
+            selector(owner).is_some_and(|one| !one.is_empty() && selector::matches(&one, &orphan.labels))
+        };
+        let candidates = owners.by_namespace(orphan.namespace());
+        keys.extend(candidates.iter().filter(selects).map(|owner| owner.metadata().key()));
+    }
+    keys
 }
 
 /// What to do with one candidate.

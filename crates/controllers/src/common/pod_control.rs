@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use client::{Client, DeleteOptions, Kind};
-use informer::{EventType, Expectations, Informer, Recorder};
+use informer::{Change, EventType, Expectations, Informer, Recorder};
 use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::batch;
-use super::meta::{MetaExt, controller_reference};
+use super::meta::{MetaExt, controller_key, controller_reference};
 
 /// The longest prefix that still gives valid pod names.
 const MAX_PREFIX: usize = 253;
@@ -79,6 +79,18 @@ impl PodControl {
                 Err(error)
             }
         }
+    }
+}
+
+/// What the cache shows of a pod is what its owner waits for.
+pub(crate) fn observe<O: Kind>(change: &Change<Pod>, expectations: &Expectations) {
+    let pod = change.object();
+    let Some(key) = controller_key::<O>(&pod.metadata) else { return };
+    match change {
+        // A restarted controller may see a pod for the first time when it is already going.
+        Change::Added(_) if !pod.metadata.is_deleting() => expectations.creation_observed(&key),
+        Change::Modified { .. } if !pod.metadata.is_deleting() => {}
+        _ => expectations.deletion_observed(&key, pod.metadata.uid()),
     }
 }
 

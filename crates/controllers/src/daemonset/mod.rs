@@ -21,7 +21,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use crate::Error;
 use crate::common::history::{self, Present};
 use crate::common::meta::{MetaExt, controller_key};
-use crate::common::pod_control::{Expected, PodControl};
+use crate::common::pod_control::{self, Expected, PodControl};
 use crate::common::template_hash::template_hash;
 use crate::common::{claim, pods, selector};
 use crate::context::Context;
@@ -72,16 +72,10 @@ impl DaemonSets {
     fn listen(&self, queue: &WorkQueue<Key>) {
         informer::feed(&self.sets, queue, |change| [change.object().metadata.key()]);
         informer::feed(&self.revisions, queue, |change| controller_key::<DaemonSet>(&change.object().metadata));
-        let expectations = self.expectations.clone();
+        let (expectations, sets) = (self.expectations.clone(), self.sets.clone());
         informer::feed(&self.pods, queue, move |change| {
-            let pod = change.object();
-            let key = controller_key::<DaemonSet>(&pod.metadata)?;
-            match change {
-                Change::Added(_) if !pod.metadata.is_deleting() => expectations.creation_observed(&key),
-                Change::Modified { .. } if !pod.metadata.is_deleting() => {}
-                _ => expectations.deletion_observed(&key, pod.metadata.uid()),
-            }
-            Some(key)
+            pod_control::observe::<DaemonSet>(change, &expectations);
+            claim::concerned(change, &sets, |set| selector::parse(&set.spec.selector))
         });
         let sets = self.sets.clone();
         informer::feed(&self.nodes, queue, move |change| {

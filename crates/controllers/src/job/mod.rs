@@ -26,7 +26,7 @@ use serde_json::json;
 
 use crate::Error;
 use crate::common::meta::{MetaExt, controller_key};
-use crate::common::pod_control::{Expected, PodControl};
+use crate::common::pod_control::{self, Expected, PodControl};
 use crate::common::{batch, claim, selector};
 use crate::context::Context;
 use crate::metrics;
@@ -83,17 +83,11 @@ impl Jobs {
             }
             [change.object().metadata.key()]
         });
-        let expectations = self.expectations.clone();
+        let (expectations, jobs) = (self.expectations.clone(), self.jobs.clone());
         informer::feed(&self.pods, queue, move |change| {
-            let pod = change.object();
             figures::tracked(change.before().map(|pod| &**pod), change.after().map(|pod| &**pod));
-            let key = controller_key::<Job>(&pod.metadata)?;
-            match change {
-                Change::Added(_) if !pod.metadata.is_deleting() => expectations.creation_observed(&key),
-                Change::Modified { .. } if !pod.metadata.is_deleting() => {}
-                _ => expectations.deletion_observed(&key, pod.metadata.uid()),
-            }
-            Some(key)
+            pod_control::observe::<Job>(change, &expectations);
+            claim::concerned(change, &jobs, |job| selector::parse(job.spec.as_ref()?.selector.as_ref()?))
         });
     }
 }

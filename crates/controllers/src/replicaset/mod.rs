@@ -20,8 +20,8 @@ use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{Pod, ReplicationController};
 
 use crate::Error;
-use crate::common::meta::{MetaExt, controller_key};
-use crate::common::pod_control::{Expected, PodControl, from_template};
+use crate::common::meta::MetaExt;
+use crate::common::pod_control::{self, Expected, PodControl, from_template};
 use crate::common::{claim, pods, selector};
 use crate::context::Context;
 use crate::metrics;
@@ -80,7 +80,10 @@ impl<K: Replicated> Replicas<K> {
             [change.object().metadata().key()]
         });
         let (expectations, sets) = (self.expectations.clone(), self.sets.clone());
-        informer::feed(&self.pods, queue, move |change| affected::<K>(change, &expectations, &sets));
+        informer::feed(&self.pods, queue, move |change| {
+            pod_control::observe::<K>(change, &expectations);
+            claim::concerned(change, &sets, K::selector)
+        });
     }
 
     async fn apply(&self, set: &K, plan: &Plan, active: &[Arc<Pod>]) -> Result<(), client::Error> {
@@ -143,42 +146,4 @@ impl<K: Replicated> Reconciler for Replicas<K> {
     fn uid(&self, key: &Key) -> Option<String> {
         self.sets.get(key)?.metadata().uid.clone()
     }
-}
-
-/// The owners to look at after a change to a pod; the change also meets their expectations.
-fn affected<K: Replicated>(change: &Change<Pod>, expectations: &Expectations, sets: &Informer<K>) -> Vec<Key> {
-    let pod = change.object();
-    let owner = controller_key::<K>(&pod.metadata);
-    if let Some(key) = &owner {
-        match change {
-            // A restarted controller may see a pod for the first time when it is already going.
-            Change::Added(_) if !pod.metadata.is_deleting() => expectations.creation_observed(key),
-            Change::Added(_) | Change::Deleted(_) => expectations.deletion_observed(key, pod.metadata.uid()),
-            Change::Modified { .. } if pod.metadata.is_deleting() => {
-                expectations.deletion_observed(key, pod.metadata.uid());
-            }
-            Change::Modified { .. } => {}
-        }
-    }
-    let mut keys: Vec<Key> = owner.into_iter().collect();
-    if let Change::Modified { old, new } = change {
-        let before = controller_key::<K>(&old.metadata);
-        if before != keys.first().cloned() {
-            keys.extend(before);
-        }
-        let same = old.metadata.labels == new.metadata.labels && old.metadata.controller() == new.metadata.controller();
-        if same {
-            return keys;
-        }
-    }
-    if pod.metadata.controller().is_none() && !matches!(change, Change::Deleted(_)) {
-        // Nobody's pod: whoever selects it may adopt it.
-        let candidates = sets.by_namespace(pod.metadata.namespace());
-        let selecting = candidates.iter().filter(|set| {
-            set.selector()
-                .is_some_and(|selector| !selector.is_empty() && selector::matches(&selector, &pod.metadata.labels))
-        });
-        keys.extend(selecting.map(|set| set.metadata().key()));
-    }
-    keys
 }

@@ -14,14 +14,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client::{Client, Patch};
-use informer::{Action, Change, Clock, Echoes, EventType, Informer, Key, Reconciler, Recorder};
+use informer::{Action, Clock, Echoes, EventType, Informer, Key, Reconciler, Recorder};
 use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use serde_json::json;
 
 use crate::Error;
 use crate::common::history::{self, Present};
-use crate::common::meta::{MetaExt, controller_key};
+use crate::common::meta::MetaExt;
 use crate::common::template_hash::template_hash;
 use crate::common::{batch, claim, pods, selector};
 use crate::context::Context;
@@ -50,7 +50,9 @@ pub(crate) async fn start(context: Context) {
     let queue = context.queue();
     informer::feed(&controller.sets, &queue, |change| [change.object().metadata.key()]);
     let sets = controller.sets.clone();
-    informer::feed(&controller.pods, &queue, move |change| affected(change, &sets));
+    informer::feed(&controller.pods, &queue, move |change| {
+        claim::concerned(change, &sets, |set: &StatefulSet| selector::parse(&set.spec.selector))
+    });
     futures::join!(
         controller.sets.synced(),
         controller.pods.synced(),
@@ -58,24 +60,6 @@ pub(crate) async fn start(context: Context) {
         controller.revisions.synced()
     );
     context.run(controller, queue, WORKERS).await;
-}
-
-fn affected(change: &Change<Pod>, sets: &Informer<StatefulSet>) -> Vec<Key> {
-    let mut keys: Vec<Key> = [change.before(), change.after()]
-        .into_iter()
-        .flatten()
-        .filter_map(|pod| controller_key::<StatefulSet>(&pod.metadata))
-        .collect();
-    keys.dedup();
-    if let Some(orphan) = change.after().filter(|pod| pod.metadata.controller().is_none()) {
-        let candidates = sets.by_namespace(orphan.metadata.namespace());
-        let selecting = candidates.iter().filter(|set| {
-            selector::parse(&set.spec.selector)
-                .is_some_and(|selector| !selector.is_empty() && selector::matches(&selector, &orphan.metadata.labels))
-        });
-        keys.extend(selecting.map(|set| set.metadata.key()));
-    }
-    keys
 }
 
 struct StatefulSets {

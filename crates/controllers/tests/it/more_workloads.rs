@@ -203,6 +203,37 @@ async fn a_job_completes_when_enough_pods_succeeded() {
     assert!(world.list::<Pod>("default").iter().all(|pod| pod.metadata.finalizers.as_ref().is_none_or(Vec::is_empty)));
 }
 
+/// Takes the owner from every pod; answers the kinds of those that they have then.
+async fn orphan_all(world: &World) -> Vec<String> {
+    for name in names(world) {
+        world.edit::<Pod>("default", &name, |pod| pod["metadata"]["ownerReferences"] = Value::Null);
+    }
+    world.settle().await;
+    let owners =
+        world.list::<Pod>("default").into_iter().flat_map(|pod| pod.metadata.owner_references.unwrap_or_default());
+    owners.map(|owner| owner.kind).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_lost_their_owner_are_adopted_again() {
+    let world = World::with("job-controller", Faults::default());
+    world.nodes(2);
+    world.put::<Job>(job(json!({"parallelism": 2, "completions": 2})));
+    world.settle().await;
+    let before = names(&world);
+    assert_eq!(orphan_all(&world).await, ["Job", "Job"]);
+    assert_eq!(names(&world), before, "and none was made in their place");
+
+    let mut world = World::with("daemonset-controller", Faults::default());
+    world.nodes(2);
+    let spec = json!({"selector": {"matchLabels": {"app": "d"}}, "template": template("d", "v1")});
+    world.put::<DaemonSet>(json!({"metadata": {"name": "d"}, "spec": spec}));
+    settle_daemons(&mut world).await;
+    let before = names(&world);
+    assert_eq!(orphan_all(&world).await, ["DaemonSet", "DaemonSet"]);
+    assert_eq!(names(&world), before);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_job_fails_after_its_backoff_limit_and_waits_between_attempts() {
     let world = World::with("job-controller", Faults::default());
