@@ -1,7 +1,7 @@
-//! The config maps and secrets that pods of this node refer to, each watched by itself for as long as a pod needs it.
+//! The config maps, secrets and trust bundles that pods of this node refer to, each watched by itself for as long as a pod needs it.
 //!
 //! A node may read only what its pods refer to, so there is no watch on all of them. When one changes, the pods that hold
-//! it are told.
+//! it are told. Trust bundles are chosen by their labels, so pods hold all of those, under the empty name.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const FIRST_ANSWER: Duration = Duration::from_secs(10);
 /// Called with the uid of a pod that holds an object that changed.
 pub type Told = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// One object, listed and watched by its name.
+/// One object, listed and watched by its name; without a name, all of the kind.
 struct One<K> {
     client: Client,
     key: Key,
@@ -45,7 +45,7 @@ impl<K: Kind> Source for One<K> {
 
 impl<K> One<K> {
     fn selector(&self) -> String {
-        format!("metadata.name={}", self.key.name)
+        if self.key.name.is_empty() { String::new() } else { format!("metadata.name={}", self.key.name) }
     }
 }
 
@@ -100,6 +100,13 @@ impl<K: Kind> Objects<K> {
         // An API server that does not answer must not stop the pod for ever: it is asked again with the next try.
         let _ = tokio::time::timeout(FIRST_ANSWER, informer.synced()).await;
         informer.get(&key)
+    }
+
+    /// All objects of the kind, once they are known. They must be held.
+    pub async fn all(&self) -> Option<Vec<Arc<K>>> {
+        let informer = self.held.lock().get(&Key::cluster("")).map(|held| held.informer.clone())?;
+        tokio::time::timeout(FIRST_ANSWER, informer.synced()).await.ok()?;
+        Some(informer.list())
     }
 
     fn watch(&self, key: &Key) -> Held<K> {

@@ -90,13 +90,16 @@ fn tail(path: &Path, most: u64) -> String {
     String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
 }
 
-/// The messages of the last lines of a log in the runtime's format: `time stream tag message`.
+/// The messages of the last lines of a log in the runtime's format: `time stream tags message`. A line that the container did not end, and a part of
+/// a long one, has the tag `P`.
 fn end_of_log(text: &str) -> String {
-    let messages: Vec<&str> = text.lines().filter_map(|line| line.splitn(4, ' ').nth(3)).collect();
-    let mut out = messages[messages.len().saturating_sub(FROM_LOG_LINES)..].join("\n");
-    if !out.is_empty() {
-        out.push('\n');
-    }
+    let message = |line: &str| {
+        let mut parts = line.splitn(4, ' ').skip(2);
+        let end = if parts.next()?.split(':').next() == Some("P") { "" } else { "\n" };
+        Some(format!("{}{end}", parts.next()?))
+    };
+    let messages: Vec<String> = text.lines().filter_map(message).collect();
+    let mut out = messages[messages.len().saturating_sub(FROM_LOG_LINES)..].concat();
     let mut cut = out.len().saturating_sub(FROM_LOG as usize);
     while !out.is_char_boundary(cut) {
         cut += 1;
@@ -122,10 +125,12 @@ mod tests {
         assert_eq!(last_words(&container), "");
         container.annotations.insert(state::TERMINATION_MESSAGE_POLICY.into(), "FallbackToLogsOnError".into());
         assert_eq!(last_words(&container), "one\ntwo\n");
+        std::fs::write(&log, "2026-01-01T00:00:00Z stdout F one\n2026-01-01T00:00:00Z stdout P DONE\n").unwrap();
+        assert_eq!(last_words(&container), "one\nDONE");
         std::fs::write(&words, "x".repeat(5000)).unwrap();
         assert_eq!(last_words(&container).len(), 4096);
         std::fs::remove_file(&words).unwrap();
         std::os::unix::fs::symlink("/etc/passwd", &words).unwrap();
-        assert_eq!(last_words(&container), "one\ntwo\n");
+        assert_eq!(last_words(&container), "one\nDONE");
     }
 }

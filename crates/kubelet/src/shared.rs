@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use client::Client;
 use informer::{Clock, EventType, Informer, Recorder};
+use k8s_openapi::api::certificates::v1::ClusterTrustBundle;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, ObjectReference, Pod, Secret, Service};
 use node::cgroups::{Cgroups, Limits, Name};
 use node::cri::Runtime;
@@ -52,6 +53,7 @@ pub struct Shared {
     pub(crate) images: Images,
     pub(crate) config_maps: Objects<ConfigMap>,
     pub(crate) secrets: Objects<Secret>,
+    pub(crate) trust_bundles: Objects<ClusterTrustBundle>,
     pub(crate) services: Informer<Service>,
     pub(crate) tokens: Tokens,
     pub(crate) facts: watch::Receiver<Arc<Facts>>,

@@ -104,6 +104,12 @@ struct Task {
     owner: String,
 }
 
+/// Whether the pod has become another one of the same name: a patch that names a uid cannot change it.
+fn is_another(error: &client::Error) -> bool {
+    let details = error.api().and_then(|error| error.details.as_ref());
+    details.is_some_and(|details| details.causes.iter().any(|cause| cause.field == "metadata.uid"))
+}
+
 impl Task {
     async fn run(mut self, mut wanted: watch::Receiver<Wanted>) {
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(10), 0.5);
@@ -119,7 +125,7 @@ impl Task {
                         break backoff.reset();
                     }
                     // Gone, or another pod by now: there is nobody to tell.
-                    Err(e) if e.is_not_found() || e.is_conflict() => break,
+                    Err(e) if e.is_not_found() || e.is_conflict() || is_another(&e) => break,
                     Err(error) => {
                         tracing::warn!(pod = %format!("{}/{}", self.namespace, self.name), %error, "pod status not written");
                         tokio::time::sleep(backoff.delay()).await;

@@ -20,7 +20,7 @@ mod trust;
 mod usage;
 
 pub use authority::{Authority, Leaf};
-pub use certificate::Certificate;
+pub use certificate::{Certificate, certificate_pem, certificates_in};
 pub use cluster::{Cluster, Options, Pair};
 pub use disk::write_private;
 pub use error::Error;

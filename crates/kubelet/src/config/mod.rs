@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use k8s_openapi::api::certificates::v1::ClusterTrustBundle;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
 
 /// What a handler of the runtime can do.
@@ -61,6 +62,8 @@ pub struct References {
     pub config_maps: HashMap<String, Arc<ConfigMap>>,
     /// By name, in the pod's namespace.
     pub secrets: HashMap<String, Arc<Secret>>,
+    /// All there are, for pods that choose among them; none while they are not known.
+    pub trust_bundles: Option<Vec<Arc<ClusterTrustBundle>>>,
     /// All of the pod's namespace, and `default/kubernetes`.
     pub services: Vec<Arc<Service>>,
 }

@@ -80,10 +80,14 @@ impl Allocation {
         self.in_force.get(id)
     }
 
-    /// Notes what a container runs with. Those that are gone are forgotten.
-    pub fn note(&mut self, id: &str, resources: Option<&ResourceRequirements>, alive: impl Fn(&str) -> bool) {
-        self.in_force.retain(|known, _| alive(known));
+    /// Notes what a container runs with.
+    pub fn note(&mut self, id: &str, resources: Option<&ResourceRequirements>) {
         self.in_force.insert(id.to_owned(), resources.cloned().unwrap_or_default());
+    }
+
+    /// Forgets the containers that are gone.
+    pub fn keep(&mut self, is_there: impl Fn(&str) -> bool) {
+        self.in_force.retain(|id, _| is_there(id));
     }
 
     /// What has to change about a container that runs; nothing when it has what it was given.
@@ -184,7 +188,7 @@ mod tests {
         assert_eq!(allocation.apply(&more_cpu).spec, small.spec);
         let container = |pod: &Pod| spec::containers(pod)[0].clone();
         assert_eq!(allocation.change("id", &container(&more_cpu)), None);
-        allocation.note("id", container(&small).resources.as_ref(), |_| true);
+        allocation.note("id", container(&small).resources.as_ref());
         allocation.grant(&more_cpu);
         assert_eq!(allocation.change("id", &container(&more_cpu)), Some(Change::InPlace));
         assert_eq!(allocation.change("id", &container(&more_memory)), Some(Change::Restart));
@@ -192,8 +196,10 @@ mod tests {
         assert_eq!(Allocation::read(dir.path()), None);
         allocation.write(&dir.path().join("pod")).unwrap();
         assert_eq!(Allocation::read(&dir.path().join("pod")), Some(allocation.clone()));
-        allocation.note("id2", None, |id| id != "id");
-        assert_eq!(allocation.in_force("id"), None);
+        allocation.note("id2", None);
+        assert!(allocation.in_force("id").is_some());
+        allocation.keep(|id| id != "id");
+        assert_eq!((allocation.in_force("id"), allocation.in_force("id2").is_some()), (None, true));
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub mod mounts;
 mod ownership;
 pub mod payload;
 pub mod references;
+mod trust;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -74,16 +74,22 @@ pub fn of_volume(pod: &Pod, volume: &Volume, resolved: &Resolved, facts: &Facts)
         } else if let Some(part) = &part.service_account_token {
             let token = resolved.tokens.get(&(volume.name.clone(), index));
             let token = token.ok_or_else(|| "failed to fetch token: not available yet".to_owned())?;
-            let owner = common_user(pod);
-            let has_group = super::fs_group(pod).is_some();
-            // Whoever runs the pod must read it, and nobody else; a group is let in afterwards.
-            let mode = if owner.is_some() || has_group { 0o600 } else { default };
-            files.insert(part.path.clone(), File { data: token.clone().into_bytes(), mode, owner });
+            files.insert(part.path.clone(), private(pod, default, token.clone().into_bytes()));
+        } else if let Some(part) = &part.cluster_trust_bundle {
+            let anchors = super::trust::anchors(part, references.trust_bundles.as_deref())?;
+            files.insert(part.path.clone(), private(pod, default, anchors.into_bytes()));
         } else {
             return Err("unsupported projection source".to_owned());
         }
     }
     Ok(Some(Payload { plugin: "projected", in_memory: true, files }))
+}
+
+/// A file for whoever runs the pod, and nobody else; a group is let in afterwards.
+fn private(pod: &Pod, default: u32, data: Vec<u8>) -> File {
+    let owner = common_user(pod);
+    let mode = if owner.is_some() || super::fs_group(pod).is_some() { 0o600 } else { default };
+    File { data, mode, owner }
 }
 
 fn config_map(

@@ -15,6 +15,8 @@ pub struct Names {
     pub secrets: BTreeSet<String>,
     /// Claims.
     pub claims: BTreeSet<String>,
+    /// Whether trust bundles, which are chosen among all there are.
+    pub trust_bundles: bool,
 }
 
 /// Everything a pod refers to.
@@ -42,6 +44,7 @@ pub fn of(pod: &Pod) -> Names {
         for source in volume.projected.iter().flat_map(|p| p.sources.iter().flatten()) {
             names.config_maps.extend(source.config_map.iter().map(|s| s.name.clone()));
             names.secrets.extend(source.secret.iter().map(|s| s.name.clone()));
+            names.trust_bundles |= source.cluster_trust_bundle.is_some();
         }
     }
     names.secrets.remove("");
@@ -65,7 +68,8 @@ mod tests {
             "volumes": [
                 {"name": "a", "configMap": {"name": "vol"}},
                 {"name": "b", "secret": {"secretName": "svol"}},
-                {"name": "c", "projected": {"sources": [{"configMap": {"name": "proj"}}, {"secret": {"name": "sproj"}}]}},
+                {"name": "c", "projected": {"sources": [{"configMap": {"name": "proj"}}, {"secret": {"name": "sproj"}},
+                    {"clusterTrustBundle": {"name": "roots", "path": "ca"}}]}},
                 {"name": "d", "persistentVolumeClaim": {"claimName": "claim"}},
                 {"name": "e", "ephemeral": {}},
             ],
@@ -76,6 +80,7 @@ mod tests {
             config_maps: set(&["from", "key", "vol", "proj"]),
             secrets: set(&["pull", "sfrom", "skey", "svol", "sproj"]),
             claims: set(&["claim", "p-e"]),
+            trust_bundles: true,
         };
         assert_eq!(of(&pod), expect);
     }

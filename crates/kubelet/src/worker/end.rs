@@ -167,6 +167,7 @@ impl Worker {
         self.volumes = None;
         self.shared.config_maps.release(&uid);
         self.shared.secrets.release(&uid);
+        self.shared.trust_bundles.release(&uid);
         self.shared.tokens.forget(&uid);
         self.shared.images.forget(&uid);
         self.shared.allocations.remove(&uid);

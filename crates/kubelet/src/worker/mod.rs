@@ -298,6 +298,9 @@ impl Worker {
         drop(owners);
         let mounted = state.containers.iter().flat_map(|container| &container.images);
         self.shared.images.hold(self.uid(), mounted);
+        if let Some(allocation) = &mut self.allocation {
+            allocation.keep(|id| state.containers.iter().any(|container| container.id == id));
+        }
         self.state = state;
         Ok(())
     }

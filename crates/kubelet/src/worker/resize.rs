@@ -68,10 +68,9 @@ impl Worker {
     pub(super) fn note_resources(&mut self, id: &str, name: &str) {
         let member = spec::member(&self.pod, name);
         let resources = member.and_then(|member| member.container.resources.clone());
-        let known: Vec<String> = self.state.containers.iter().map(|container| container.id.clone()).collect();
         let dir = pod_dir(&self.shared.settings.root, self.uid());
         if let Some(allocation) = &mut self.allocation {
-            allocation.note(id, resources.as_ref(), |one| known.iter().any(|known| known == one));
+            allocation.note(id, resources.as_ref());
             save(allocation, &dir, &self.pod);
         }
     }

@@ -78,12 +78,16 @@ impl Worker {
         let (namespace, shared) = (spec::namespace(&self.pod), &self.shared);
         shared.config_maps.hold(self.uid(), namespace, &names.config_maps);
         shared.secrets.hold(self.uid(), namespace, &names.secrets);
+        shared.trust_bundles.hold(self.uid(), "", &names.trust_bundles.then(String::new));
         let mut found = References::default();
         for name in &names.config_maps {
             found.config_maps.extend(shared.config_maps.get(namespace, name).await.map(|map| (name.clone(), map)));
         }
         for name in &names.secrets {
             found.secrets.extend(shared.secrets.get(namespace, name).await.map(|secret| (name.clone(), secret)));
+        }
+        if names.trust_bundles {
+            found.trust_bundles = shared.trust_bundles.all().await;
         }
         shared.services.synced().await;
         found.services = shared.services.by_namespace(namespace);

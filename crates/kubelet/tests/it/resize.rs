@@ -44,7 +44,8 @@ async fn a_running_pod_gets_more_and_less_without_being_restarted() {
     let resources = |cpu: &str, memory: &str| json!({"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"cpu": cpu, "memory": memory}});
     let mut container = sh("main", LOOP);
     container["resources"] = resources("200m", "64Mi");
-    rig.pod("flexible", json!({"containers": [container]})).await;
+    // The first of two: what is noted of a container stays when the next one is made.
+    rig.pod("flexible", json!({"containers": [container, sh("other", LOOP)]})).await;
     let before = main_of(&rig.ready("flexible").await).unwrap();
     resize(&rig, "flexible", resources("400m", "128Mi")).await;
     let pod = rig
@@ -54,8 +55,7 @@ async fn a_running_pod_gets_more_and_less_without_being_restarted() {
         .await;
     let after = main_of(&pod).unwrap();
     assert_eq!((after.container_id.as_ref(), after.restart_count), (before.container_id.as_ref(), 0));
-    let quota = || rig.cgroup_number(&pod, "cpu", "cpu.cfs_quota_us", "cpu.max");
-    assert_eq!(quota(), 40_000);
+    assert_eq!(rig.container_number(&pod, "main", "cpu", "cpu.cfs_quota_us", "cpu.max"), 40_000);
     rig.event("flexible", "ResizeStarted: Pod resize started: {\"containers\":[{\"name\":\"main\"").await;
     rig.event("flexible", "ResizeCompleted: Pod resize completed: ").await;
     // A kubelet that starts anew does not take a wish for a grant: what is in force is on its disk.
@@ -65,7 +65,7 @@ async fn a_running_pod_gets_more_and_less_without_being_restarted() {
     let pod = rig.until("flexible", "resized again", |pod| cpu_limit(pod).as_deref() == Some("100m")).await;
     let after = main_of(&pod).unwrap();
     assert_eq!((after.container_id, after.restart_count), (before.container_id, 0));
-    assert_eq!(rig.cgroup_number(&pod, "cpu", "cpu.cfs_quota_us", "cpu.max"), 10_000);
+    assert_eq!(rig.container_number(&pod, "main", "cpu", "cpu.cfs_quota_us", "cpu.max"), 10_000);
     rig.stop().await;
 }
 

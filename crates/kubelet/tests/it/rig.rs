@@ -266,11 +266,13 @@ impl Rig {
         }
     }
 
-    /// A number in a file of the pod's cgroup, by the file's name on either version.
-    pub fn cgroup_number(&self, pod: &Pod, controller: &str, v1: &str, v2: &str) -> i64 {
+    /// A number in a file of a container's cgroup, by the file's name on either version.
+    pub fn container_number(&self, pod: &Pod, container: &str, controller: &str, v1: &str, v2: &str) -> i64 {
+        let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref()).unwrap();
+        let id = statuses.iter().find(|one| one.name == container).and_then(|one| one.container_id.as_ref()).unwrap();
         let root = std::path::Path::new("/sys/fs/cgroup");
         let name = self.cgroup.child("burstable").child(&format!("pod{}", pod.metadata.uid.as_ref().unwrap()));
-        let path = name.path(Driver::Cgroupfs);
+        let path = name.path(Driver::Cgroupfs).join(id.trim_start_matches("containerd://"));
         let old = root.join(controller).join(&path).join(v1);
         let text =
             std::fs::read_to_string(&old).or_else(|_| std::fs::read_to_string(root.join(&path).join(v2))).unwrap();
