@@ -240,7 +240,7 @@ pub fn bytes(status: StatusCode, content: &str, body: Bytes) -> Response {
 
 /// A document of discovery in the form that the client wants.
 fn document(parts: &http::request::Parts, query: &Query, body: Bytes) -> Result<Response, ApiError> {
-    let accepted = negotiate::accepted(&parts.headers)?;
+    let accepted = negotiate::accepted(&parts.headers, false)?;
     if accepted.shape != Shape::Whole {
         return Err(negotiate::unacceptable());
     }

@@ -52,9 +52,9 @@ pub async fn read_value(headers: &HeaderMap, body: Body) -> Result<(Value, Vec<S
 }
 
 /// Reads what should be an object of a kind: at least it must be possible to ask it for its kind.
-pub async fn read_of_kind(headers: &HeaderMap, body: Body, kind: &str) -> Result<(Value, Vec<String>), ApiError> {
+pub async fn read_of_kind(headers: &HeaderMap, body: Body, kind: &str) -> Result<(Value, Text), ApiError> {
     if let Body::Value(value) = body {
-        return Ok((value, Vec::new()));
+        return Ok((value, Text::default()));
     }
     let media = media_type(headers).to_ascii_lowercase();
     let bytes = read_bytes(body).await?;
@@ -63,7 +63,10 @@ pub async fn read_of_kind(headers: &HeaderMap, body: Body, kind: &str) -> Result
     let value = if value.is_null() { Value::Object(Default::default()) } else { value };
     match unreadable_kind(&value) {
         Some(why) => Err(unrecognized(ApiError::bad_request(why), kind, "", &bytes)),
-        None => Ok((value, duplicates)),
+        None => {
+            let json = matches!(&*media, "" | JSON).then_some(bytes);
+            Ok((value, Text { duplicates, json }))
+        }
     }
 }
 
@@ -75,12 +78,13 @@ pub async fn read_request(
     (group, version, kind): (&str, &str, &str),
 ) -> Result<Value, ApiError> {
     let options = WriteOptions::parse(query, "CreateOptions")?;
-    let (mut object, mut problems) = read_of_kind(headers, body, kind).await?;
+    let (mut object, text) = read_of_kind(headers, body, kind).await?;
     check_kind(&mut object, group, version, kind)?;
     let failed = |why: String| codec::cannot_be_handled(kind, version, kind, &why);
-    if let Some(ty) = facts::type_of(group, version, kind) {
-        problems.extend(schema::conform(&mut object, ty.def()).map_err(failed)?);
-    }
+    let problems = match facts::type_of(group, version, kind) {
+        Some(ty) => text.problems(schema::conform(&mut object, ty.def()).map_err(failed)?, ty.def()),
+        None => text.duplicates,
+    };
     strictness(problems, &options).map_err(failed)?;
     Ok(object)
 }
@@ -127,10 +131,36 @@ pub async fn read_optional(headers: &HeaderMap, body: Body) -> Result<Option<Val
     if bytes.is_empty() { Ok(None) } else { decode(&media, &bytes).map(|(value, _)| Some(value)) }
 }
 
+const JSON: &str = "application/json";
+
+/// The text that an object was read from, for what a strict reader has to say about it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Text {
+    /// The fields that it gives twice.
+    duplicates: Vec<String>,
+    /// The text itself, if it is JSON.
+    json: Option<Bytes>,
+}
+
+impl Text {
+    /// A text of which only this is known.
+    pub(super) fn with_problems(duplicates: Vec<String>) -> Self {
+        Self { duplicates, json: None }
+    }
+
+    /// What a strict reader objects to in an object with these unknown fields: in the order of the text, if it is JSON.
+    pub(super) fn problems(self, unknown: Vec<String>, of: &facts::Type) -> Vec<String> {
+        let mut problems = self.duplicates;
+        problems.extend(unknown);
+        let json = self.json.filter(|_| !problems.is_empty());
+        json.and_then(|json| schema::complaints(&json, of)).unwrap_or(problems)
+    }
+}
+
 /// Decodes bytes of a media type.
 pub fn decode(media: &str, bytes: &[u8]) -> Result<(Value, Vec<String>), ApiError> {
     let decoded = match media.to_ascii_lowercase().as_str() {
-        "" | "application/json" => codec::json::decode(bytes, codec::Limits::default()),
+        "" | JSON => codec::json::decode(bytes, codec::Limits::default()),
         "application/yaml" => codec::yaml::decode(bytes, codec::Limits::default()),
         "application/cbor" => {
             let value = codec::cbor::decode(bytes, codec::Limits::default())
@@ -158,10 +188,10 @@ impl Api {
     ) -> Result<Value, ApiError> {
         let facts = call.served.facts;
         if let Body::Value(value) = body {
-            return self.to_storage(call, value, Vec::new(), options);
+            return self.to_storage(call, value, Text::default(), options);
         }
-        let (value, duplicates) = read_of_kind(call.headers, body, &facts.kind).await?;
-        self.to_storage(call, value, duplicates, options)
+        let (value, text) = read_of_kind(call.headers, body, &facts.kind).await?;
+        self.to_storage(call, value, text, options)
     }
 
     /// A decoded object of the version asked for, in storage form: kind checked, unknown fields handled, defaults filled in.
@@ -169,13 +199,12 @@ impl Api {
         &self,
         call: &Call<'_>,
         mut object: Value,
-        duplicates: Vec<String>,
+        text: Text,
         options: &WriteOptions,
     ) -> Result<Value, ApiError> {
         let facts = call.served.facts;
         check_kind(&mut object, &facts.group, &facts.version, &facts.kind)?;
-        let mut object =
-            self.stored_form(call, object, duplicates, options).map_err(|why| decode_error(facts, &why))?;
+        let mut object = self.stored_form(call, object, text, options).map_err(|why| decode_error(facts, &why))?;
         if let Some(warning) = dedup_owners(&mut object, "") {
             context::warn(warning);
         }
@@ -187,15 +216,15 @@ impl Api {
         &self,
         call: &Call<'_>,
         mut object: Value,
-        duplicates: Vec<String>,
+        text: Text,
         options: &WriteOptions,
     ) -> Result<Value, String> {
         let hop = hops::start(Hop::Decode, call.info.verb);
         let facts = call.served.facts;
-        let mut problems = duplicates;
-        if let Some(ty) = facts.ty {
-            problems.extend(schema::conform(&mut object, ty.def())?);
-        }
+        let problems = match facts.ty {
+            Some(ty) => text.problems(schema::conform(&mut object, ty.def())?, ty.def()),
+            None => text.duplicates,
+        };
         strictness(problems, options)?;
         if let Some(ty) = facts.ty {
             schema::default(&mut object, ty.def());

@@ -117,7 +117,8 @@ impl Api {
         }
     }
 
-    fn check_preconditions(
+    /// Whether the object is the one that is to go.
+    pub(super) fn check_preconditions(
         &self,
         resource: &Resource,
         object: &Object,

@@ -24,7 +24,7 @@ pub async fn evict(api: &Api, call: &Call<'_>, body: Body) -> Result<Response, A
     if !name.is_empty() && name != call.info.name {
         return Err(ApiError::bad_request("name in URL does not match name in Eviction object"));
     }
-    let options = DeleteOptions::parse(call.query, eviction.get("deleteOptions"))?;
+    let mut options = DeleteOptions::parse(call.query, eviction.get("deleteOptions"))?;
     let pod = api.read(call.resource, &call.key()).await?.ok_or_else(|| call.not_found())?;
     api.admit_request(call, &mut eviction, options.dry_run).await?;
     let tree = pod.to_value();
@@ -33,9 +33,45 @@ pub async fn evict(api: &Api, call: &Call<'_>, body: Body) -> Result<Response, A
     if !ignores_budgets {
         spend(api, call, &tree, options.dry_run).await?;
     }
+    if !options.dry_run {
+        mark(api, call, &mut options).await?;
+    }
     api.delete_admitted(call, &options).await?;
     let success = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
     Ok(value_response(StatusCode::CREATED, success))
+}
+
+/// Writes on the pod why it goes. Its owner reads that from what is left of it: a Job may be told not to count such an end.
+async fn mark(api: &Api, call: &Call<'_>, options: &mut DeleteOptions) -> Result<(), ApiError> {
+    let (key, now) = (call.key(), api.now());
+    let marked = api.change(call.resource, &key, false, |old, object| {
+        api.check_preconditions(call.resource, object, options)?;
+        let mut new = old.clone();
+        disrupted(&mut new, &now);
+        Ok(Change::Put(new))
+    });
+    let marked = marked.await?.ok_or_else(|| call.not_found())?.object();
+    // Whoever wants only a certain version gone means the one before this mark.
+    if options.resource_version.is_some() {
+        options.resource_version = Some(marked.revision().to_string());
+    }
+    Ok(())
+}
+
+fn disrupted(pod: &mut Value, now: &str) {
+    let status = value::object_mut(pod, "status");
+    let Some(conditions) = status.entry("conditions").or_insert_with(|| json!([])).as_array_mut() else { return };
+    let known = conditions.iter().position(|condition| condition["type"] == "DisruptionTarget");
+    let since = known.map(|at| &conditions[at]).filter(|condition| condition["status"] == "True");
+    let since = since.map_or_else(|| json!(now), |condition| condition["lastTransitionTime"].clone());
+    let condition = json!({
+        "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting", "lastProbeTime": null, "lastTransitionTime": since,
+    });
+    match known {
+        Some(at) => conditions[at] = condition,
+        None => conditions.push(condition),
+    }
 }
 
 /// Takes one disruption from the pod's budget.

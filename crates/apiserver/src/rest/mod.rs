@@ -138,7 +138,7 @@ impl Api {
         match call.info.verb {
             _ if call.connects() => {}
             "watch" => drop(negotiate::accepted_stream(call.headers)?),
-            _ => drop(negotiate::accepted(call.headers)?),
+            _ => drop(negotiate::accepted(call.headers, true)?),
         }
         let wrong = match call.info.verb {
             "get" | "delete" | "patch" => names::is_path_segment_name(&call.info.name),

@@ -8,7 +8,7 @@ use machinery::rest::{Body, Response};
 use machinery::status::{ApiError, FieldError, Reason};
 use machinery::{Value, codec, schema, value};
 
-use super::body::{check_kind, is_strict, media_type, other_kind, read_bytes, strictness, unreadable_kind};
+use super::body::{Text, check_kind, is_strict, media_type, other_kind, read_bytes, strictness, unreadable_kind};
 use super::options::{FieldValidation, WriteOptions};
 use super::update::{Part, Produced, nameless};
 use super::{Api, Call, object_response};
@@ -278,12 +278,12 @@ impl Api {
                 }
                 let make = || self.apply(call, None, configuration, &options, *force).map(|applied| applied.object);
                 let unfit = |why: String| patch.unfit(|| Value::Null, None, &why);
-                let new = match self.stored_form(call, make()?, Vec::new(), &options) {
+                let new = match self.stored_form(call, make()?, Text::default(), &options) {
                     Ok(new) => new,
                     Err(why) if !is_strict(&why) => {
                         let mut new = make()?;
                         to.ty.map_or(Ok(()), |of| schema::from_unstructured(&mut new, of.def())).map_err(unfit)?;
-                        self.stored_form(call, new, Vec::new(), &options).map_err(unfit)?
+                        self.stored_form(call, new, Text::default(), &options).map_err(unfit)?
                     }
                     Err(why) => return Err(unfit(why)),
                 };
@@ -322,13 +322,13 @@ impl Api {
         }
         patch.check_kind(&mut new, kind, of, &versioned)?;
         let unfit = |why: String| patch.unfit(&versioned, of, &why);
-        let new = match self.stored_form(call, new, problems, options) {
+        let new = match self.stored_form(call, new, Text::with_problems(problems), options) {
             Ok(new) => new,
             Err(why) if patch.converts() && !is_strict(&why) => {
                 let (mut new, problems) = make()?;
                 patch.check_kind(&mut new, kind, of, &versioned)?;
                 of.map_or(Ok(()), |of| schema::from_unstructured(&mut new, of)).map_err(unfit)?;
-                self.stored_form(call, new, problems, options).map_err(unfit)?
+                self.stored_form(call, new, Text::with_problems(problems), options).map_err(unfit)?
             }
             Err(why) => return Err(unfit(why)),
         };

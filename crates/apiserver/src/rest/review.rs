@@ -23,11 +23,11 @@ pub async fn read_review(
     now: &str,
 ) -> Result<Value, ApiError> {
     let options = WriteOptions::parse(query, "CreateOptions")?;
-    let (mut review, duplicates) = read_of_kind(headers, body, &facts.kind).await?;
+    let (mut review, text) = read_of_kind(headers, body, &facts.kind).await?;
     check_kind(&mut review, &facts.group, &facts.version, &facts.kind)?;
     let Some(of) = facts.ty.map(|ty| ty.def()) else { return Ok(review) };
     schema::conform(&mut review, of)
-        .and_then(|unknown| strictness(duplicates.into_iter().chain(unknown).collect(), &options))
+        .and_then(|unknown| strictness(text.problems(unknown, of), &options))
         .map_err(|why| codec::cannot_be_handled(&facts.kind, &facts.version, &facts.kind, &why))?;
     schema::default(&mut review, of);
     schema::complete(&mut review, of);

@@ -13,7 +13,7 @@ use machinery::status::{ApiError, FieldError};
 use machinery::{Value, objectmeta, schema, value};
 use serde_json::json;
 
-use super::body::{check_kind, read_of_kind, strictness};
+use super::body::{Text, check_kind, read_of_kind, strictness};
 use super::managed::manager;
 use super::options::WriteOptions;
 use super::patch::{Form, Patch};
@@ -25,7 +25,7 @@ const REPLICAS: &str = "spec.replicas";
 
 /// What a request wants a scale to be.
 enum Wish {
-    Replace { scale: Value, duplicates: Vec<String> },
+    Replace { scale: Value, text: Text },
     Patch(Patch),
 }
 
@@ -44,10 +44,10 @@ impl Api {
         let wish = if patches {
             Wish::Patch(Patch::read(call, body).await?)
         } else {
-            let (mut scale, duplicates) = read_of_kind(call.headers, body, "Scale").await?;
+            let (mut scale, text) = read_of_kind(call.headers, body, "Scale").await?;
             check_kind(&mut scale, "autoscaling", "v1", "Scale")?;
             self.check_name(call, &scale)?;
-            Wish::Replace { scale, duplicates }
+            Wish::Replace { scale, text }
         };
         let changed = self
             .replace(call, Part::Main, &options, |old, _| {
@@ -77,15 +77,18 @@ impl Api {
             versions: &OneVersion,
         };
         let mut applied = false;
-        let (mut scale, duplicates) = match wish {
-            Wish::Replace { scale, duplicates } => (scale.clone(), duplicates.clone()),
+        let (mut scale, text) = match wish {
+            Wish::Replace { scale, text } => (scale.clone(), text.clone()),
             Wish::Patch(patch) => match &patch.form {
                 Form::Apply { configuration, force } => {
                     applied = true;
                     let merged = keeper.apply(&live, configuration, &options.field_manager, *force, &self.now())?;
-                    (merged.object, Vec::new())
+                    (merged.object, Text::default())
                 }
-                _ => patch.patched(live.clone(), Some(of), options.field_validation)?,
+                _ => {
+                    let (scale, problems) = patch.patched(live.clone(), Some(of), options.field_validation)?;
+                    (scale, Text::with_problems(problems))
+                }
             },
         };
         match wish {
@@ -93,7 +96,7 @@ impl Api {
             Wish::Patch(patch) => {
                 let unfit = |why: String| patch.unfit(|| live.clone(), Some(of), &why);
                 if let Some(unknown) = patch.versionless(&scale) {
-                    strictness(duplicates.into_iter().chain(unknown).collect(), options).map_err(unfit)?;
+                    strictness(text.problems(unknown, of), options).map_err(unfit)?;
                     return Err(nameless(call));
                 }
                 patch.check_kind(&mut scale, ("autoscaling", "v1", "Scale"), Some(of), || live.clone())?;
@@ -102,12 +105,12 @@ impl Api {
                 }
             }
         }
-        schema::conform(&mut scale, of)
-            .and_then(|unknown| strictness(duplicates.into_iter().chain(unknown).collect(), options))
-            .map_err(|why| match wish {
+        schema::conform(&mut scale, of).and_then(|unknown| strictness(text.problems(unknown, of), options)).map_err(
+            |why| match wish {
                 Wish::Replace { .. } => machinery::codec::cannot_be_handled("Scale", "v1", "Scale", &why),
                 Wish::Patch(patch) => patch.unfit(|| live.clone(), Some(of), &why),
-            })?;
+            },
+        )?;
         self.check_namespace(call, &mut scale)?;
         self.check_name(call, &scale)?;
         schema::complete(&mut scale, of);

@@ -37,7 +37,8 @@ pub fn encode(headers: &HeaderMap, query: &Query, response: Response, clock: &Cl
         Payload::Empty | Payload::Bytes(_) | Payload::Stream(_) => Ok(Some(PLAIN)),
         // What went wrong is told even to those who take none of our forms.
         Payload::Value(_) if failed => Ok(negotiate::of_errors(headers).map(|media| Accepted { media, ..PLAIN })),
-        _ => accepted(headers).map(Some),
+        Payload::Value(tree) => accepted(headers, !is_answer(tree)).map(Some),
+        _ => accepted(headers, true).map(Some),
     };
     let mut pretty = negotiate::pretty(headers, query);
     let (accepted, payload) = match accepted {
@@ -123,6 +124,12 @@ fn several(shape: Shape, api_version: &str, kind: &str) -> Result<(), ApiError> 
 fn go_pointer(api_version: &str, kind: &str) -> String {
     let group = GroupVersion::parse(api_version).map(|version| version.group).unwrap_or_default();
     format!("*{}.{kind}", package(&group))
+}
+
+/// Whether a tree is the answer to a question that nothing is kept of: there are no tables of those.
+fn is_answer(tree: &Value) -> bool {
+    let kind = value::text(tree, "kind");
+    kind.ends_with("Review") || kind == "TokenRequest"
 }
 
 /// Whether a tree is an object, or a list of them, and not a word about what happened.

@@ -99,7 +99,7 @@ impl Clause<'_> {
         self.parameters.iter().find(|(key, _)| *key == name).map_or("", |(_, value)| value)
     }
 
-    fn accepted(&self) -> Option<Accepted> {
+    fn accepted(&self, tables: bool) -> Option<Accepted> {
         let media = self.encoding()?;
         let known = self.parameter("g") == "meta.k8s.io" && matches!(self.parameter("v"), "v1" | "v1beta1");
         let shape = match self.parameter("as") {
@@ -109,9 +109,10 @@ impl Clause<'_> {
             "PartialObjectMetadataList" if known => Shape::MetadataList,
             _ => return None,
         };
-        // A Table has no protobuf form.
+        // A Table is for people, and has no binary form.
+        let table = tables && matches!(media, Media::Json | Media::Yaml);
         let beta = shape != Shape::Whole && self.parameter("v") == "v1beta1";
-        (media != Media::Protobuf || shape != Shape::Table).then_some(Accepted { media, shape, beta })
+        (table || shape != Shape::Table).then_some(Accepted { media, shape, beta })
     }
 
     fn encoding(&self) -> Option<Media> {
@@ -125,18 +126,18 @@ impl Clause<'_> {
     }
 }
 
-/// The best form that both sides know, or 406.
-pub fn accepted(headers: &HeaderMap) -> Result<Accepted, ApiError> {
+/// The best form that both sides know, or 406. `tables` says whether the answer can be one.
+pub fn accepted(headers: &HeaderMap, tables: bool) -> Result<Accepted, ApiError> {
     let accept = accept(headers);
     if accept.trim().is_empty() {
         return Ok(PLAIN);
     }
-    clauses(accept).iter().find_map(Clause::accepted).ok_or_else(unacceptable)
+    clauses(accept).iter().find_map(|clause| clause.accepted(tables)).ok_or_else(unacceptable)
 }
 
 /// As [`accepted`], of a stream of events, which YAML has no form for.
 pub fn accepted_stream(headers: &HeaderMap) -> Result<Accepted, ApiError> {
-    let accepted = accepted(headers)?;
+    let accepted = accepted(headers, true)?;
     if accepted.media == Media::Yaml {
         let streams = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
         let message = format!("only the following media types are accepted: {streams}");
@@ -158,7 +159,7 @@ pub fn of_errors(headers: &HeaderMap) -> Option<Media> {
         return Some(Media::Json);
     }
     let whole = |accepted: &Accepted| accepted.shape == Shape::Whole;
-    clauses(accept).iter().find_map(|clause| clause.accepted().filter(whole)).map(|accepted| accepted.media)
+    clauses(accept).iter().find_map(|clause| clause.accepted(false).filter(whole)).map(|accepted| accepted.media)
 }
 
 fn accept(headers: &HeaderMap) -> &str {
@@ -198,7 +199,7 @@ pub fn pretty(headers: &HeaderMap, query: &Query) -> bool {
     if accept.contains("pretty=")
         && clauses(accept)
             .iter()
-            .find(|clause| clause.accepted().is_some())
+            .find(|clause| clause.accepted(true).is_some())
             .is_some_and(|clause| clause.parameter("pretty") == "1")
     {
         return true;
@@ -235,7 +236,7 @@ mod tests {
     fn check(accept: &'static str, expect: Option<(Media, Shape)>) {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static(accept));
-        let got = accepted(&headers).ok().map(|accepted| (accepted.media, accepted.shape));
+        let got = accepted(&headers, true).ok().map(|accepted| (accepted.media, accepted.shape));
         assert_eq!(got, expect, "{accept}");
     }
 
@@ -252,6 +253,7 @@ mod tests {
             "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io,application/json",
             Some((Media::Json, Shape::Whole)),
         );
+        check("application/cbor;as=Table;v=v1;g=meta.k8s.io,application/json", Some((Media::Json, Shape::Whole)));
         check("text/html", None);
         check("application/cbor-seq", None);
         check("application/json;v=v1", None);

@@ -2,7 +2,7 @@
 //! answers that there are not. Codes and texts are upstream's.
 
 use http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::server::Server;
 
@@ -139,7 +139,7 @@ async fn one_object_has_no_shape_of_a_list_and_the_other_way_round() {
     };
     let one = format!("{MAPS}/a");
     let reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-    let review = r#"{"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}}"#;
+    let asked = r#"{"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}}"#;
     let no_list = "you requested PartialObjectMetadataList, but the requested object is not a list";
     for (method, path, kind, body, message) in [
         (
@@ -154,7 +154,7 @@ async fn one_object_has_no_shape_of_a_list_and_the_other_way_round() {
             Method::POST,
             reviews,
             "PartialObjectMetadataList",
-            review,
+            asked,
             format!("{no_list} (*authorization.SelfSubjectAccessReview)"),
         ),
     ] {
@@ -165,12 +165,58 @@ async fn one_object_has_no_shape_of_a_list_and_the_other_way_round() {
     }
     let list = ask(Method::GET, MAPS, "PartialObjectMetadataList", "").await.json();
     assert_eq!(list["items"][0]["kind"], "PartialObjectMetadata");
-    let review = ask(Method::POST, reviews, "PartialObjectMetadata", review).await.json();
+    let review = ask(Method::POST, reviews, "PartialObjectMetadata", asked).await.json();
     assert_eq!(review["kind"], "PartialObjectMetadata");
+    // Nothing is kept of a review, so it has no table; those who would rather have that take what else they named.
+    assert_eq!(ask(Method::POST, reviews, "Table", asked).await.json()["kind"], "SelfSubjectAccessReview");
+    let only = [("accept", "application/json;as=Table;g=meta.k8s.io;v=v1"), ("content-type", "application/json")];
+    assert_eq!(server.send(Method::POST, reviews, &only, asked).await.status, 406);
     let components = ask(Method::GET, "/api/v1/componentstatuses", "PartialObjectMetadataList", "").await.json();
     assert_eq!(components["items"][0]["kind"], "PartialObjectMetadata", "{components}");
     let table = ask(Method::GET, "/api/v1/componentstatuses", "Table", "").await.json();
     assert_eq!((&table["kind"], &table["columnDefinitions"][0]["name"]), (&json!("Table"), &json!("Name")), "{table}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_evicted_pod_says_so() {
+    let server = Server::default().await;
+    let pods = "/api/v1/namespaces/default/pods";
+    for name in ["a", "b"] {
+        // Pods on a node are gone when its kubelet says so.
+        let pod =
+            json!({"metadata": {"name": name}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}});
+        assert_eq!(server.post(pods, &pod).await.status, 201);
+    }
+    let evict = async |name: &str, options: Value| {
+        let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}, "deleteOptions": options});
+        server.post(&format!("{pods}/{name}/eviction"), &eviction).await
+    };
+    let get = async |name: &str| server.get(&format!("{pods}/{name}")).await.json();
+    let before = get("a").await;
+    assert_eq!(evict("a", json!({"dryRun": ["All"]})).await.status, 201);
+    assert_eq!(get("a").await, before);
+    let refused = evict("a", json!({"preconditions": {"resourceVersion": "1"}})).await;
+    let version = before["metadata"]["resourceVersion"].as_str().expect("a version");
+    let why = format!(
+        "Operation cannot be fulfilled on Pod \"a\": the ResourceVersion in the precondition (1) does not match the ResourceVersion in record ({version}). The object might have been modified"
+    );
+    assert_eq!((refused.status, refused.message()), (409, why));
+    assert_eq!(get("a").await, before);
+    // The mark that it sets itself is no reason to refuse.
+    for (name, options) in
+        [("a", json!({"preconditions": {"resourceVersion": version}})), ("b", json!({})), ("b", json!({}))]
+    {
+        let evicted = evict(name, options).await;
+        assert_eq!(evicted.status, 201, "{}", evicted.text());
+        let pod = get(name).await;
+        assert!(pod["metadata"]["deletionTimestamp"].is_string());
+        let conditions: Vec<Value> = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let marks: Vec<_> = conditions.iter().filter(|condition| condition["type"] == "DisruptionTarget").collect();
+        let [mark] = *marks else { panic!("one mark: {pod}") };
+        assert_eq!((&mark["status"], &mark["reason"]), (&json!("True"), &json!("EvictionByEvictionAPI")));
+        assert_eq!(mark["message"], "Eviction API: evicting");
+    }
     server.stop().await;
 }
 

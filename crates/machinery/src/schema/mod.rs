@@ -3,6 +3,7 @@
 //! The walks, in the order in which a request meets them:
 //! - [`conform`] brings what a client sent into the form upstream's decoder would have kept: types are checked, unknown
 //!   fields are dropped and named, nulls and zeros that mean "not set" are dropped, scalars get their canonical form.
+//!   Where anything was unknown or given twice, [`complaints`] reads the text again, for the words alone.
 //! - [`default`] sets the defaults that are data; those that need code come after it.
 //! - [`complete`] adds the fields that upstream writes even when they are zero (`resources: {}`).
 //! - [`settle`] forgets the empty lists and maps that only rules tell from absent ones, last of all.
@@ -14,9 +15,11 @@ mod conform;
 mod defaults;
 mod presence;
 mod scalar;
+mod strict;
 mod unstructured;
 
 pub use conform::{check_types, conform, prune_unknown};
 pub use defaults::{complete, default};
 pub use presence::{Form, settle};
+pub use strict::complaints;
 pub use unstructured::from_unstructured;

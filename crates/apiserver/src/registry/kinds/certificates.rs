@@ -78,16 +78,16 @@ impl Strategy for SigningRequests {
         keep(new, old, "status");
     }
 
-    /// The signer may not touch what the approver said.
+    /// The signer may not touch what the approver said. Where it adds or removes such conditions, validation refuses that.
     fn prepare_for_status_update(&self, new: &mut Value, old: &Value) {
-        let approves = |condition: &&Value| matches!(value::text(condition, "type"), "Approved" | "Denied");
-        let mut conditions: Vec<Value> =
-            value::list(new, "status.conditions").iter().filter(|condition| !approves(condition)).cloned().collect();
-        conditions.extend(value::list(old, "status.conditions").iter().filter(approves).cloned());
-        if conditions.is_empty() {
-            value::remove(new, "status.conditions");
-        } else {
-            value::set(new, "status.conditions", conditions);
+        for kind in ["Approved", "Denied"] {
+            let is_kind = |condition: &Value| value::text(condition, "type") == kind;
+            let before: Vec<&Value> = value::list(old, "status.conditions").iter().filter(|one| is_kind(one)).collect();
+            let now = value::list_mut(new, "status.conditions").iter_mut().filter(|one| is_kind(one));
+            let now: Vec<&mut Value> = now.collect();
+            if now.len() == before.len() {
+                now.into_iter().zip(before).for_each(|(now, before)| now.clone_from(before));
+            }
         }
     }
 
@@ -269,6 +269,21 @@ mod tests {
             &pem.replace("CERTIFICATE-----\nM", "CERTIFICATE-----\na: b\n\nM"),
             Some("no PEM block headers are permitted"),
         );
+    }
+
+    #[test]
+    fn a_signer_leaves_what_the_approver_said_where_it_is() {
+        let condition = |kind: &str, reason: &str| json!({"type": kind, "status": "True", "reason": reason});
+        let status = |conditions: Value| json!({"status": {"conditions": conditions}});
+        let old = status(json!([condition("Approved", "ok"), condition("Other", "a")]));
+        let mut new =
+            status(json!([condition("Other", "b"), condition("Approved", "changed"), condition("Last", "c")]));
+        SigningRequests.prepare_for_status_update(&mut new, &old);
+        let kept = status(json!([condition("Other", "b"), condition("Approved", "ok"), condition("Last", "c")]));
+        assert_eq!(new, kept);
+        let mut removed = status(json!([condition("Other", "a")]));
+        SigningRequests.prepare_for_status_update(&mut removed, &old);
+        assert_eq!(removed, status(json!([condition("Other", "a")])));
     }
 
     #[test]
