@@ -240,34 +240,13 @@ impl Api {
 fn wanted(call: &Call<'_>, continued: bool, limit: usize) -> Result<Wanted, ApiError> {
     let version = call.query.get("resourceVersion");
     let matching = call.query.get("resourceVersionMatch");
-    let refuse = |errors: &[FieldError]| Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", errors));
     call.query.int("timeoutSeconds")?;
-    if call.query.has("sendInitialEvents") {
-        let why = "sendInitialEvents is forbidden for list";
-        return refuse(&[FieldError::forbidden("sendInitialEvents", why)]);
+    let errors = refusals(version, matching, continued, call.query.has("sendInitialEvents"));
+    if !errors.is_empty() {
+        return Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &errors));
     }
     if continued && !version.is_empty() && version != "0" {
         return Err(ApiError::bad_request("specifying resource version is not allowed when using continue"));
-    }
-    if !matching.is_empty() {
-        let path = "resourceVersionMatch";
-        if version.is_empty() {
-            let why = "resourceVersionMatch is forbidden unless resourceVersion is provided";
-            return refuse(&[FieldError::forbidden(path, why)]);
-        }
-        if continued {
-            return refuse(&[FieldError::forbidden(
-                path,
-                "resourceVersionMatch is forbidden when continue is provided",
-            )]);
-        }
-        if !matches!(matching, "Exact" | "NotOlderThan") {
-            return refuse(&[FieldError::not_supported(path, matching, ["Exact", "NotOlderThan", ""])]);
-        }
-        if matching == "Exact" && version == "0" {
-            let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
-            return refuse(&[FieldError::forbidden(path, why)]);
-        }
     }
     let number = |version: &str| {
         parse_version(version).map_err(|mut error| {
@@ -283,6 +262,32 @@ fn wanted(call: &Call<'_>, continued: bool, limit: usize) -> Result<Wanted, ApiE
         (version, "") if limit > 0 => Wanted::Exact(number(version)?),
         (version, _) => Wanted::NotOlderThan(number(version)?),
     })
+}
+
+/// The options of a list that do not go together.
+fn refusals(version: &str, matching: &str, continued: bool, sends_initial_events: bool) -> Vec<FieldError> {
+    const MATCH: &str = "resourceVersionMatch";
+    let mut errors = Vec::new();
+    if !matching.is_empty() {
+        if version.is_empty() {
+            let why = "resourceVersionMatch is forbidden unless resourceVersion is provided";
+            errors.push(FieldError::forbidden(MATCH, why));
+        }
+        if continued {
+            errors.push(FieldError::forbidden(MATCH, "resourceVersionMatch is forbidden when continue is provided"));
+        }
+        if !matches!(matching, "Exact" | "NotOlderThan") {
+            errors.push(FieldError::not_supported(MATCH, matching, ["Exact", "NotOlderThan", ""]));
+        }
+        if matching == "Exact" && version == "0" {
+            let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+            errors.push(FieldError::forbidden(MATCH, why));
+        }
+    }
+    if sends_initial_events {
+        errors.push(FieldError::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+    }
+    errors
 }
 
 /// The snapshot of a list is gone. A continued list may go on at the latest state, and gets a token for that.
@@ -306,6 +311,24 @@ fn inconsistent(after: &str) -> ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_that_does_not_go_together_is_said() {
+        let told = |version, matching, continued, initial| {
+            refusals(version, matching, continued, initial)
+                .iter()
+                .map(|error| error.path.clone())
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        assert_eq!(told("5", "Exact", false, false), "");
+        assert_eq!(
+            told("", "Odd", true, true),
+            "resourceVersionMatch resourceVersionMatch resourceVersionMatch sendInitialEvents"
+        );
+        assert_eq!(told("0", "Exact", false, false), "resourceVersionMatch");
+        assert_eq!(told("", "", true, true), "sendInitialEvents");
+    }
 
     #[test]
     fn tokens_survive_the_client() {

@@ -96,6 +96,10 @@ impl Api {
         if !matches!(matching, "" | "NotOlderThan") {
             errors.push(FieldError::not_supported("resourceVersionMatch", matching, ["NotOlderThan"]));
         }
+        if !matching.is_empty() && !call.query.get("continue").is_empty() {
+            let why = "resourceVersionMatch is forbidden when continue is provided";
+            errors.push(FieldError::forbidden("resourceVersionMatch", why));
+        }
         if errors.is_empty() {
             Ok(given.then(|| call.query.flag("sendInitialEvents")))
         } else {

@@ -114,6 +114,37 @@ async fn events_of_the_newer_group_are_stricter() {
 }
 
 #[tokio::test]
+async fn options_that_do_not_go_together_are_all_named() {
+    let server = Server::default().await;
+    let path = "/api/v1/configmaps";
+    let unless =
+        "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided";
+    let with_continue = "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided";
+    let odd = "resourceVersionMatch: Unsupported value: \"Odd\": supported values: ";
+    for (query, expected) in [
+        (
+            "resourceVersionMatch=Odd&continue=x&sendInitialEvents=true",
+            vec![unless, with_continue, odd, "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list"],
+        ),
+        (
+            "watch=1&resourceVersionMatch=Odd&continue=x",
+            vec![
+                "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+                odd,
+                with_continue,
+            ],
+        ),
+    ] {
+        let refused = server.get(&format!("{path}?{query}")).await;
+        assert_eq!(refused.status, 422, "{query}");
+        for cause in expected {
+            assert!(refused.message().contains(cause), "{cause}: {}", refused.message());
+        }
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn pages_show_the_state_of_the_first_one_for_five_minutes() {
     let later = Arc::new(AtomicI64::new(0));
     let server = Server::start({
