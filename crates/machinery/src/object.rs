@@ -533,9 +533,13 @@ impl<'de> Visitor<'de> for Key {
 
 impl Level<'_> {
     fn value(self, text: impl FnOnce() -> String) {
-        if let Some(at) = self.fields.split.iter().position(|path| path == self.path.keys()) {
-            self.found.values[at] = Some(text());
-        }
+        // More than one field may be found at a place.
+        let split = &self.fields.split;
+        let mut places = (0..split.len()).filter(|at| split[*at] == self.path.keys());
+        let Some(first) = places.next() else { return };
+        let text = text();
+        places.for_each(|at| self.found.values[at] = Some(text.clone()));
+        self.found.values[first] = Some(text);
     }
 
     /// Takes one field of `metadata`; false if it is not one that [`Meta`] keeps.

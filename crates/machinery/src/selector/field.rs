@@ -214,7 +214,8 @@ mod tests {
 
     #[test]
     fn a_field_that_is_not_set_has_its_types_empty_value() {
-        const FIELDS: [Field; 4] = [
+        const FIELDS: [Field; 5] = [
+            Field::text("reportingComponent"),
             Field::flag("spec.unschedulable"),
             Field::count("status.successful").found_at(&["status.succeeded"]),
             Field::text("source").found_at(&["source.component", "reportingComponent"]),
@@ -239,7 +240,7 @@ mod tests {
             ("source=", &bare, true),
             ("source=kubelet,spec.nodeName=n", &full, true),
             ("source=other", &full, false),
-            ("source=other", &reported, true),
+            ("source=other,reportingComponent=other", &reported, true),
             ("spec.nodeName=,metadata.name=a", &bare, true),
         ] {
             assert_eq!(selects(text, object), selected, "{text} {object}");
