@@ -248,7 +248,11 @@ fn connections_outlive_every_rewrite_of_the_rules() {
 
 #[test]
 fn no_connection_fails_while_endpoints_come_and_go() {
-    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc::{SyncSender, sync_channel};
+    /// So many connections a client makes per change: over all changes fewer than it has ports, because one that is taken again too soon meets
+    /// what the kernel remembers of the connection before, whatever the rules say.
+    const EACH: usize = 50;
     let net = three_pods();
     let mut cluster = Cluster::new(&net);
     let lists: [&[&str]; 4] = [
@@ -258,32 +262,41 @@ fn no_connection_fails_while_endpoints_come_and_go() {
         &["10.1.0.2@node"],
     ];
     cluster.set("web", tcp("10.96.0.1"), lists[0]);
-    let (done, asked, refused) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
+    let (asked, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
-        for from in ["pod0", "node"] {
-            let (net, done, asked, refused) = (&net, &done, &asked, &refused);
-            scope.spawn(move || {
-                net.inside(from, || {
-                    while !done.load(Ordering::Relaxed) {
-                        let connect = || std::net::TcpStream::connect("10.96.0.1:80");
-                        let mut stream = connect()
-                            .or_else(|_| {
-                                refused.fetch_add(1, Ordering::Relaxed);
-                                connect()
-                            })
-                            .expect("a connection");
-                        let mut answer = String::new();
-                        std::io::Read::read_to_string(&mut stream, &mut answer).expect("an answer");
-                        assert!(answer.starts_with("pod"), "{answer}");
-                        asked.fetch_add(1, Ordering::Relaxed);
-                    }
+        let clients: Vec<SyncSender<()>> = ["pod0", "node"]
+            .into_iter()
+            .map(|from| {
+                let (orders, ordered) = sync_channel(1);
+                let (net, asked, refused) = (&net, &asked, &refused);
+                scope.spawn(move || {
+                    net.inside(from, move || {
+                        for _ in ordered.iter().flat_map(|()| 0..EACH) {
+                            let connect = || std::net::TcpStream::connect("10.96.0.1:80");
+                            let mut stream = connect()
+                                .or_else(|_| {
+                                    refused.fetch_add(1, Ordering::Relaxed);
+                                    connect()
+                                })
+                                .expect("a connection");
+                            let mut answer = String::new();
+                            std::io::Read::read_to_string(&mut stream, &mut answer).expect("an answer");
+                            assert!(answer.starts_with("pod"), "{answer}");
+                            asked.fetch_add(1, Ordering::Relaxed);
+                        }
+                    });
                 });
-            });
-        }
+                orders
+            })
+            .collect();
         for round in 1..=400 {
+            // A client that is still busy with an earlier order needs no other.
+            for client in &clients {
+                let _ = client.try_send(());
+            }
             cluster.set("web", tcp("10.96.0.1"), lists[round % lists.len()]);
         }
-        done.store(true, Ordering::Relaxed);
+        drop(clients);
     });
     assert!(asked.load(Ordering::Relaxed) > 200, "{asked:?}");
     assert_eq!(refused.load(Ordering::Relaxed), 0, "of {asked:?} connections");
