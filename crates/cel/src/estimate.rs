@@ -396,25 +396,16 @@ fn is_scalar(ty: &Type) -> bool {
 
 /// How long a text is in which one part was replaced by another.
 fn replaced(text: Size, part: Size, with: Size) -> Size {
-    let (mut times, mut rest) = (Size::exactly(0), Size::exactly(0));
-    if part.min == 0 {
+    // How often the part is replaced, and what stays of the text, where replacing either pays or leaves the text as it is.
+    let bound = |text: u64, part: u64, stays: bool| match part {
         // Nothing is between any two characters.
-        times.max = text.max.saturating_add(1);
-        rest.max = text.max;
-    } else if with.max <= part.min {
-        rest.max = text.max;
-    } else {
-        times.max = text.max.div_ceil(part.min);
-    }
-    if part.max == 0 {
-        times.min = text.min.saturating_add(1);
-        rest.min = text.min;
-    } else if part.max <= with.min {
-        rest.min = text.min;
-    } else {
-        times.min = text.min.div_ceil(part.max);
-    }
-    times.times(with).plus(rest)
+        0 => (text.saturating_add(1), text),
+        _ if stays => (0, text),
+        _ => (text.div_ceil(part), 0),
+    };
+    let (least, shortest) = bound(text.min, part.max, part.max <= with.min);
+    let (most, longest) = bound(text.max, part.min, with.max <= part.min);
+    Size { min: least, max: most }.times(with).plus(Size { min: shortest, max: longest })
 }
 
 /// How long a text is that was put together from the elements of a list.

@@ -80,7 +80,7 @@ pub trait Strategy: Send + Sync {
     fn default(&self, _object: &mut Value) {}
 
     /// Fills in the times that the user left out.
-    fn stamp(&self, _object: &mut Value, _now: &str) {}
+    fn stamp(&self, _object: &mut Value, _now: &dyn Fn() -> String) {}
 
     /// Gives a new object without labels those of something it holds; whether it did. Who wrote the object wrote them.
     fn take_labels(&self, _new: &mut Value) -> bool {
@@ -103,7 +103,7 @@ pub trait Strategy: Send + Sync {
     fn prepare_for_status_update(&self, _new: &mut Value, _old: &Value) {}
 
     /// Fills in the times of a change of the status.
-    fn stamp_status(&self, _new: &mut Value, _old: &Value, _now: &str) {}
+    fn stamp_status(&self, _new: &mut Value, _old: &Value, _now: &dyn Fn() -> String) {}
 
     /// Everything wrong with a new object.
     fn validate(&self, _new: &Value) -> Vec<FieldError> {

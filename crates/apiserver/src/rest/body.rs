@@ -41,16 +41,6 @@ pub async fn read_bytes(body: Body) -> Result<Bytes, ApiError> {
     }
 }
 
-/// Reads a tree in the body's media type, with the keys that occurred twice.
-pub async fn read_value(headers: &HeaderMap, body: Body) -> Result<(Value, Vec<String>), ApiError> {
-    if let Body::Value(value) = body {
-        return Ok((value, Vec::new()));
-    }
-    let media = media_type(headers).to_owned();
-    let bytes = read_bytes(body).await?;
-    decode(&media, &bytes)
-}
-
 /// Reads what should be an object of a kind: at least it must be possible to ask it for its kind.
 pub async fn read_of_kind(headers: &HeaderMap, body: Body, kind: &str) -> Result<(Value, Text), ApiError> {
     if let Body::Value(value) = body {
@@ -98,9 +88,7 @@ pub async fn read_options(headers: &HeaderMap, body: Body, kind: &str) -> Result
     }
     let (value, _) = decode(&media, &bytes).map_err(|error| match media.as_str() {
         _ if error.reason != Some(Reason::BadRequest) => error,
-        "" | "application/json" => {
-            ApiError::bad_request(format!("couldn't get version/kind; json parse error: {}", error.message))
-        }
+        "" | JSON => ApiError::bad_request(format!("couldn't get version/kind; json parse error: {}", error.message)),
         _ => ApiError::bad_request(error.message.trim_start_matches("error converting YAML to JSON: ")),
     })?;
     let mut options = if value.is_null() { Value::Object(Default::default()) } else { value };
@@ -231,7 +219,7 @@ impl Api {
         }
         let mut object = convert::between(facts, call.resource.storage, object);
         call.resource.strategy.default(&mut object);
-        call.resource.strategy.stamp(&mut object, &self.now());
+        call.resource.strategy.stamp(&mut object, &|| self.now());
         if let Some(ty) = call.resource.storage.ty {
             schema::complete(&mut object, ty.def());
         }

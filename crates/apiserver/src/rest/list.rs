@@ -35,14 +35,6 @@ struct Token {
     since: Option<i64>,
 }
 
-/// What a token says.
-#[derive(Debug, PartialEq, Eq)]
-struct Continued {
-    revision: i64,
-    after: String,
-    since: Option<i64>,
-}
-
 impl Token {
     fn encode(revision: i64, after: &str, since: Option<i64>) -> String {
         // Upstream names the first key of the next page: the last one of this page and a NUL.
@@ -50,7 +42,7 @@ impl Token {
         BASE64.encode(serde_json::to_vec(&token).expect("plain fields always encode"))
     }
 
-    fn decode(text: &str) -> Result<Continued, ApiError> {
+    fn decode(text: &str) -> Result<Self, ApiError> {
         let bad =
             |why: &str| ApiError::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
         let bytes = BASE64.decode(text).map_err(|error| bad(&illegal(&error, text)))?;
@@ -62,8 +54,12 @@ impl Token {
         if token.start.is_empty() {
             return Err(bad("encoded start key empty (version meta.k8s.io/v1)"));
         }
-        let after = token.start.trim_end_matches('\0').to_owned();
-        Ok(Continued { revision: token.rv, after, since: token.since })
+        Ok(token)
+    }
+
+    /// The last key of the page before.
+    fn after(&self) -> &str {
+        self.start.trim_end_matches('\0')
     }
 }
 
@@ -111,15 +107,15 @@ impl Api {
         if !token.is_empty() {
             let token = Token::decode(token)?;
             // A token that lost its snapshot goes on at the latest state.
-            wanted = match u64::try_from(token.revision) {
+            wanted = match u64::try_from(token.rv) {
                 Ok(revision) if revision > 0 => Wanted::Exact(revision),
                 _ => Wanted::Latest,
             };
             since = token.since.filter(|_| wanted != Wanted::Latest).unwrap_or(now);
             if now.saturating_sub(since) > CONSISTENT {
-                return Err(inconsistent(&token.after));
+                return Err(inconsistent(token.after()));
             }
-            after = Some(token.after);
+            after = Some(token.after().to_owned());
         }
         let (items, remaining, revision) = match wanted {
             Wanted::Exact(revision) => self.list_at(call, &filter, after.as_deref(), limit, revision).await?,
@@ -333,10 +329,10 @@ mod tests {
     #[test]
     fn tokens_survive_the_client() {
         let text = Token::encode(7, "default/web", Some(9));
-        let expected = Continued { revision: 7, after: "default/web".to_owned(), since: Some(9) };
-        assert_eq!(Token::decode(&text).expect("a token"), expected);
+        let token = Token::decode(&text).expect("a token");
+        assert_eq!((token.rv, token.after(), token.since), (7, "default/web", Some(9)));
         let others = BASE64.encode(r#"{"v":"meta.k8s.io/v1","rv":7,"start":"default/web\u0000"}"#);
-        assert_eq!(Token::decode(&others).expect("a token"), Continued { since: None, ..expected });
+        assert_eq!(Token::decode(&others).expect("a token"), Token { since: None, ..token });
         for bad in ["", "%%%", "e30", "bm9uc2Vuc2U"] {
             assert!(Token::decode(bad).is_err(), "{bad}");
         }

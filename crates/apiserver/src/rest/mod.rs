@@ -43,7 +43,7 @@ use crate::serve::negotiate;
 
 pub use allocation::{Allocator, Cidr};
 pub(crate) use body::unreadable_kind;
-pub use body::{MAX_BODY, check_kind, decode, package, read_bytes, read_value};
+pub use body::{MAX_BODY, check_kind, decode, package, read_bytes};
 pub use patch::is_apply;
 pub use review::read_review;
 pub use scale::scale_of;

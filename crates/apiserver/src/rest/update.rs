@@ -199,7 +199,7 @@ impl Api {
                     }
                 }
                 strategy.prepare_for_status_update(new, old);
-                strategy.stamp_status(new, old, &self.now());
+                strategy.stamp_status(new, old, &|| self.now());
             }
             Part::Direct => {}
         }

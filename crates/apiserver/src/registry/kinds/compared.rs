@@ -344,7 +344,7 @@ fn addresses_of_a_pod_that_cannot_be_read_cannot_be_compared() {
 fn a_volume_says_since_when_it_is_in_its_phase() {
     let volume = |phase: &str, time: Value| json!({"status": {"phase": phase, "lastPhaseTransitionTime": time}});
     let stamped = |mut new: Value, old: &Value| {
-        strategy("", "PersistentVolume").stamp_status(&mut new, old, "now");
+        strategy("", "PersistentVolume").stamp_status(&mut new, old, &|| "now".to_owned());
         new["status"]["lastPhaseTransitionTime"].take()
     };
     let old = volume("Pending", json!("then"));

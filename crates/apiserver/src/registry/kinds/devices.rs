@@ -600,8 +600,8 @@ impl Strategy for DeviceTaintRules {
         true
     }
 
-    fn stamp(&self, rule: &mut Value, now: &str) {
-        value::set_default(rule, "spec.taint.timeAdded", now);
+    fn stamp(&self, rule: &mut Value, now: &dyn Fn() -> String) {
+        value::set_default(rule, "spec.taint.timeAdded", now());
     }
 
     fn validate(&self, rule: &Value) -> Vec<FieldError> {

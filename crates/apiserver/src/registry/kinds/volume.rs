@@ -65,7 +65,7 @@ impl Strategy for PersistentVolumes {
     }
 
     /// A phase has the time of its beginning, unless whoever writes it knows better.
-    fn stamp_status(&self, new: &mut Value, old: &Value, now: &str) {
+    fn stamp_status(&self, new: &mut Value, old: &Value, now: &dyn Fn() -> String) {
         const SINCE: &str = "status.lastPhaseTransitionTime";
         let (said, before) = (value::text(new, SINCE), value::text(old, SINCE));
         if value::text(new, "status.phase") == value::text(old, "status.phase") {
@@ -73,7 +73,7 @@ impl Strategy for PersistentVolumes {
                 value::set(new, SINCE, before);
             }
         } else if said.is_empty() || said == before {
-            value::set(new, SINCE, now);
+            value::set(new, SINCE, now());
         }
     }
 
