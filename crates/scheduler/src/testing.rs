@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference, Time};
 
-use crate::pod::PodInfo;
+use crate::model::pod::PodInfo;
 
 /// Builds a container.
 #[derive(Debug, Clone)]

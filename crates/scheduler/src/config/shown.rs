@@ -126,7 +126,7 @@ impl Plugins {
             .map(|(point, plugins)| (point.to_owned(), list(&plugins.enabled, &plugins.disabled)))
             .into_iter()
             .collect();
-        let all = crate::registry::multi_point(&self.multi_point);
+        let all = crate::config::registry::multi_point(&self.multi_point);
         shown.insert("multiPoint".to_owned(), list(&all, &self.multi_point.disabled));
         Value::Object(shown)
     }
@@ -134,7 +134,7 @@ impl Plugins {
     fn enabled_names(&self) -> Vec<&str> {
         let own = self.points().into_iter().flat_map(|(_, list)| &list.enabled).chain(&self.multi_point.enabled);
         let mut names: Vec<&str> = own.map(|plugin| plugin.name.as_str()).collect();
-        for name in crate::registry::default_names().filter(|name| !self.multi_point.disables(name)) {
+        for name in crate::config::registry::default_names().filter(|name| !self.multi_point.disables(name)) {
             names.push(name);
         }
         names

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 
-use crate::objects::Object;
-use crate::pod::PodInfo;
-use crate::resources::Resources;
+use crate::model::objects::Object;
+use crate::model::pod::PodInfo;
+use crate::model::resources::Resources;
 
 /// What kind of object changed. Pods are told apart by what they are to the pod in question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

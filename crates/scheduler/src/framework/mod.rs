@@ -4,7 +4,9 @@
 //! Filters and scores are synchronous and pure: they see the frozen model of the cluster and the state that the plugin's
 //! own PreFilter or PreScore computed. What needs the API (PreBind, Bind) is handed out as work and done elsewhere.
 
+pub mod api;
 mod event;
+pub mod extender;
 mod profile;
 mod state;
 mod verdict;
@@ -19,10 +21,10 @@ pub use profile::{At, PreFiltered, Profile, ProfileError, Weighted};
 pub use state::{CycleState, StateData};
 pub use verdict::{Code, Diagnosis, Reason, Rejection, Verdict};
 
-use crate::api::{Api, ApiFailure};
-use crate::cluster::{Cluster, NodeList};
-use crate::node::NodeInfo;
-use crate::pod::PodInfo;
+use crate::framework::api::{Api, ApiFailure};
+use crate::model::cluster::{Cluster, NodeList};
+use crate::model::node::NodeInfo;
+use crate::model::pod::PodInfo;
 use crate::queue::QueuedPod;
 
 /// The highest score a plugin may give a node after normalization.
@@ -192,7 +194,7 @@ pub struct PostFilterResult {
 /// Makes room when no node was found.
 pub trait PostFilter: Send + Sync {
     /// Looks for a way to make the pod schedulable. The message is told to users in both cases.
-    fn post_filter(&self, attempt: &mut crate::schedule::Attempt<'_>) -> PostFilterOutcome;
+    fn post_filter(&self, attempt: &mut crate::scheduling::cycle::Attempt<'_>) -> PostFilterOutcome;
 }
 
 /// The answer of PostFilter.

@@ -7,10 +7,10 @@ use super::{
     PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreFilterOutcome, PreScore, QueueSort, Rejection, Reserve,
     Score, Verdict,
 };
-use crate::cluster::{Cluster, NodeList};
 use crate::metrics::{Cycle, Point, Status};
-use crate::node::NodeInfo;
-use crate::pod::PodInfo;
+use crate::model::cluster::{Cluster, NodeList};
+use crate::model::node::NodeInfo;
+use crate::model::pod::PodInfo;
 
 /// A plugin at one extension point.
 pub struct At<T: ?Sized> {

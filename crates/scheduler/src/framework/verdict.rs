@@ -6,7 +6,7 @@ use std::sync::Arc;
 use smallvec::{SmallVec, smallvec};
 
 use super::{PluginId, PluginSet};
-use crate::node::NodeIdx;
+use crate::model::node::NodeIdx;
 
 /// How final a rejection is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -11,8 +11,8 @@ use k8s_openapi::api::core::v1::{Binding, ObjectReference, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Status};
 
 use super::failure;
-use crate::api::ApiFailure;
-use crate::pod::PodInfo;
+use crate::framework::api::ApiFailure;
+use crate::model::pod::PodInfo;
 
 /// The pauses before a binding is sent again grow from the first to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use informer::Informer;
 use parking_lot::Mutex;
 
-use crate::pod::PodInfo;
+use crate::model::pod::PodInfo;
 
 /// The pods that a running scheduler knows.
 pub struct Known(Informer<PodInfo>);

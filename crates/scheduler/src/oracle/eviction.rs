@@ -9,9 +9,9 @@ use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec,
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::World;
-use crate::objects::Object;
-use crate::pod::PodInfo;
-use crate::selector::NodeFacts;
+use crate::model::objects::Object;
+use crate::model::pod::PodInfo;
+use crate::model::selector::NodeFacts;
 use crate::testing::selector;
 
 /// A disruption budget for the pods of an app in a namespace.

@@ -13,10 +13,10 @@ use rand::{Rng, SeedableRng};
 use super::World;
 use super::random::{ZONE, check_eviction, one, surroundings};
 use crate::config::Configuration;
-use crate::objects::Object;
-use crate::pod::PodInfo;
-use crate::registry::Registry;
-use crate::scheduler::{Effect, PreemptJob, Scheduler};
+use crate::config::registry::Registry;
+use crate::model::objects::Object;
+use crate::model::pod::PodInfo;
+use crate::scheduling::{Effect, PreemptJob, Scheduler};
 use crate::testing::{container, node, pod};
 
 /// A scheduler, the cluster as the slow way sees it, and the evictions under way.

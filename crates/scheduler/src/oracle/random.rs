@@ -16,11 +16,11 @@ use rand::{Rng, SeedableRng};
 use super::eviction::Budget;
 use super::{Claim, World};
 use crate::config::Configuration;
-use crate::objects::Object;
-use crate::pod::PodInfo;
-use crate::registry::Registry;
-use crate::scheduler::{Effect, PreemptJob, Scheduler};
-use crate::selector::Labels;
+use crate::config::registry::Registry;
+use crate::model::objects::Object;
+use crate::model::pod::PodInfo;
+use crate::model::selector::Labels;
+use crate::scheduling::{Effect, PreemptJob, Scheduler};
 use crate::testing::{container, node, pod, selector};
 
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";

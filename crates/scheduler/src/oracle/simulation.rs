@@ -12,12 +12,12 @@ use rand::{Rng, SeedableRng};
 
 use super::World;
 use super::random::random_pod;
-use crate::api::ApiFailure;
 use crate::config::Configuration;
-use crate::objects::Object;
-use crate::pod::PodInfo;
-use crate::registry::Registry;
-use crate::scheduler::{BindJob, Effect, Scheduler};
+use crate::config::registry::Registry;
+use crate::framework::api::ApiFailure;
+use crate::model::objects::Object;
+use crate::model::pod::PodInfo;
+use crate::scheduling::{BindJob, Effect, Scheduler};
 use crate::testing::node;
 
 /// The API server and everything between it and the scheduler.

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::resource_score::{ResourceScorer, ScoredResource, Strategy, default_resources};
-use crate::cluster::{Cluster, NodeList};
 use crate::framework::{CycleState, Interest, Plugin, Points, PreScore, Score};
-use crate::node::NodeInfo;
-use crate::pod::PodInfo;
+use crate::model::cluster::{Cluster, NodeList};
+use crate::model::node::NodeInfo;
+use crate::model::pod::PodInfo;
 
 /// Ranks nodes by how evenly their resources would be used.
 pub struct BalancedAllocation {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::framework::{Bind, Interest, Plugin, Points, Work};
-use crate::pod::PodInfo;
+use crate::model::pod::PodInfo;
 
 /// Binds every pod that comes to it.
 pub struct DefaultBinder;

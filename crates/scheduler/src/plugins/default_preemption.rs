@@ -11,18 +11,18 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use parking_lot::Mutex;
 use rand::Rng;
 
-use crate::cluster::Cluster;
 use crate::config::DefaultPreemptionArgs;
-use crate::extender::{Extender, VictimsByNode};
+use crate::framework::extender::{Extender, VictimsByNode};
 use crate::framework::{
     Action, ClusterEvent, Code, CycleState, Diagnosis, Hint, Interest, Plugin, Points, PostFilter, PostFilterOutcome,
     PostFilterResult, PreEnqueue, Rejection, Resource, Verdict,
 };
-use crate::node::{NodeIdx, NodeInfo};
-use crate::pod::PodInfo;
-use crate::preemption::Preempting;
-use crate::schedule::{Attempt, World, count, filter_with_nominated};
-use crate::selector::LabelSelector;
+use crate::model::cluster::Cluster;
+use crate::model::node::{NodeIdx, NodeInfo};
+use crate::model::pod::PodInfo;
+use crate::model::selector::LabelSelector;
+use crate::scheduling::cycle::{Attempt, World, count, filter_with_nominated};
+use crate::scheduling::preemption::Preempting;
 use memory::{Memory, Outcome};
 
 mod memory;

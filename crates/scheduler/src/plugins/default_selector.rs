@@ -1,8 +1,8 @@
 //! The selector of the pods that belong with a pod: what its services and its controller select.
 
-use crate::objects::Objects;
-use crate::pod::PodInfo;
-use crate::selector::{LabelSelector, Labels};
+use crate::model::objects::Objects;
+use crate::model::pod::PodInfo;
+use crate::model::selector::{LabelSelector, Labels};
 
 /// The conjunction of the selectors of the pod's services and its controller; empty when it has neither.
 pub fn default_selector(pod: &PodInfo, objects: &Objects) -> LabelSelector {

@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
-use crate::cluster::Cluster;
 use crate::framework::{CycleState, Interest, Plugin, Points, PreFilter, PreFilterOutcome, Rejection};
-use crate::pod::PodInfo;
+use crate::model::cluster::Cluster;
+use crate::model::pod::PodInfo;
 
 const NOT_ALLOCATED: &str = "pod has resource claims, and this scheduler does not allocate devices";
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::cluster::{Cluster, ImageState, NodeList};
 use crate::framework::{CycleState, Interest, MAX_SCORE, Plugin, Points, PreScore, Score};
-use crate::node::NodeInfo;
-use crate::pod::PodInfo;
+use crate::model::cluster::{Cluster, ImageState, NodeList};
+use crate::model::node::NodeInfo;
+use crate::model::pod::PodInfo;
 
 const MIB: i64 = 1024 * 1024;
 /// Less than this is pulled in no time.

@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 
-use crate::classes::TermKind;
-use crate::cluster::{Cluster, NodeList};
 use crate::config::InterPodAffinityArgs;
 use crate::framework::{
     Action, ClusterEvent, CycleState, Filter, Hint, Interest, MAX_SCORE, Plugin, Points, PreFilter,
     PreFilterExtensions, PreFilterOutcome, PreScore, Rejection, Resource, Score, Verdict,
 };
-use crate::node::{NodeIdx, NodeInfo};
-use crate::pod::{AffinityTerm, PodInfo};
-use crate::topology::Column;
+use crate::model::classes::TermKind;
+use crate::model::cluster::{Cluster, NodeList};
+use crate::model::node::{NodeIdx, NodeInfo};
+use crate::model::pod::{AffinityTerm, PodInfo};
+use crate::model::topology::Column;
 
 const EXISTING_REFUSE: &str = "node(s) didn't satisfy existing pods anti-affinity rules";
 const AFFINITY_UNMET: &str = "node(s) didn't match pod affinity rules";

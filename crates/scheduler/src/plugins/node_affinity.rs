@@ -5,14 +5,14 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1 as core;
 
 use super::normalize::scale_to_max;
-use crate::cluster::{Cluster, NodeList};
 use crate::framework::{
     Action, ClusterEvent, CycleState, Filter, Hint, Interest, Plugin, Points, PreFilter, PreFilterOutcome, PreScore,
     Rejection, Resource, Score, Verdict,
 };
-use crate::node::NodeInfo;
-use crate::pod::PodInfo;
-use crate::selector::{NodeFacts, NodeSelector, PreferredNodeTerm};
+use crate::model::cluster::{Cluster, NodeList};
+use crate::model::node::NodeInfo;
+use crate::model::pod::PodInfo;
+use crate::model::selector::{NodeFacts, NodeSelector, PreferredNodeTerm};
 
 /// Rejects nodes outside the required affinity; ranks by the preferred one.
 #[derive(Default)]

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::cluster::Cluster;
 use crate::framework::{
     Action, ClusterEvent, CycleState, Filter, Hint, Interest, Plugin, Points, PreFilter, PreFilterOutcome, Rejection,
     Resource, Verdict,
 };
-use crate::node::NodeInfo;
-use crate::pod::PodInfo;
+use crate::model::cluster::Cluster;
+use crate::model::node::NodeInfo;
+use crate::model::pod::PodInfo;
 
 /// Rejects nodes that do not declare the features that the pod relies on.
 pub struct NodeDeclaredFeatures;

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::cluster::Cluster;
 use crate::framework::{
     Action, CycleState, Filter, Interest, Plugin, Points, PreFilter, PreFilterOutcome, Rejection, Resource, Verdict,
 };
-use crate::node::NodeInfo;
-use crate::pod::PodInfo;
+use crate::model::cluster::Cluster;
+use crate::model::node::NodeInfo;
+use crate::model::pod::PodInfo;
 
 /// Rejects every node except the one named by the pod.
 pub struct NodeName;

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::cluster::Cluster;
 use crate::framework::{
     Action, ClusterEvent, CycleState, Filter, Hint, Interest, Plugin, Points, PreFilter, PreFilterOutcome, Rejection,
     Resource, Verdict,
 };
-use crate::node::NodeInfo;
-use crate::pod::{HostPort, PodInfo};
+use crate::model::cluster::Cluster;
+use crate::model::node::NodeInfo;
+use crate::model::pod::{HostPort, PodInfo};
 
 /// Rejects nodes where a host port of the pod is taken.
 pub struct NodePorts;

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::resource_score::ResourceScorer;
-use crate::cluster::{Cluster, NodeList};
 use crate::framework::{
     Action, ClusterEvent, Code, CycleState, Filter, Hint, Interest, Plugin, Points, PreScore, Reason, Rejection,
     Resource, Score, Verdict,
 };
-use crate::node::{NodeIdx, NodeInfo};
-use crate::pod::PodInfo;
-use crate::resources::{Resources, is_extended};
+use crate::model::cluster::{Cluster, NodeList};
+use crate::model::node::{NodeIdx, NodeInfo};
+use crate::model::pod::PodInfo;
+use crate::model::resources::{Resources, is_extended};
 
 /// Rejects nodes without room for the pod's requests; ranks by how much room is left.
 pub struct NodeResourcesFit {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Node, Taint, Toleration};
 
 use super::taints::any_tolerates;
-use crate::cluster::Cluster;
 use crate::framework::{Action, ClusterEvent, CycleState, Filter, Hint, Interest, Plugin, Points, Resource, Verdict};
-use crate::node::NodeInfo;
-use crate::pod::PodInfo;
+use crate::model::cluster::Cluster;
+use crate::model::node::NodeInfo;
+use crate::model::pod::PodInfo;
 
 /// Rejects nodes with `spec.unschedulable`.
 pub struct NodeUnschedulable {

@@ -7,14 +7,14 @@ use k8s_openapi::api::storage::v1::CSINode;
 use rustc_hash::FxHashMap;
 
 use super::volumes::{claim_class, is_for_pod, names_claim, not_found, volume_name};
-use crate::cluster::Cluster;
 use crate::framework::{
     Action, ClusterEvent, CycleState, Filter, Hint, Interest, Plugin, Points, PreFilter, PreFilterOutcome, Rejection,
     Resource, Verdict,
 };
-use crate::node::NodeInfo;
-use crate::objects::{Object, Objects};
-use crate::pod::{ClaimRef, PodInfo};
+use crate::model::cluster::Cluster;
+use crate::model::node::NodeInfo;
+use crate::model::objects::{Object, Objects};
+use crate::model::pod::{ClaimRef, PodInfo};
 
 /// Rejects nodes where the pod's volumes would exceed a driver's limit.
 pub struct NodeVolumeLimits;

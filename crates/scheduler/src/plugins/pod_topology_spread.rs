@@ -9,15 +9,15 @@ use k8s_openapi::api::core::v1::{Node, TopologySpreadConstraint};
 
 use super::default_selector::default_selector;
 use super::taints::is_repelled;
-use crate::cluster::{Cluster, NodeList};
 use crate::framework::{
     Action, ClusterEvent, CycleState, Filter, Hint, Interest, MAX_SCORE, Plugin, Points, PreFilter,
     PreFilterExtensions, PreFilterOutcome, PreScore, Rejection, Resource, Score, Verdict,
 };
-use crate::node::{NodeIdx, NodeInfo};
-use crate::pod::{PodInfo, SpreadConstraint};
-use crate::selector::Labels;
-use crate::topology::Column;
+use crate::model::cluster::{Cluster, NodeList};
+use crate::model::node::{NodeIdx, NodeInfo};
+use crate::model::pod::{PodInfo, SpreadConstraint};
+use crate::model::selector::Labels;
+use crate::model::topology::Column;
 
 const NOT_MATCHED: &str = "node(s) didn't match pod topology spread constraints";
 const LABEL_MISSING: &str = "node(s) didn't match pod topology spread constraints (missing required label)";

@@ -3,9 +3,9 @@
 use smallvec::SmallVec;
 
 use crate::framework::MAX_SCORE;
-use crate::node::NodeInfo;
-use crate::pod::PodInfo;
-use crate::resources::is_scalar;
+use crate::model::node::NodeInfo;
+use crate::model::pod::PodInfo;
+use crate::model::resources::is_scalar;
 
 /// What is worth most.
 #[derive(Debug, Clone, PartialEq, Eq)]

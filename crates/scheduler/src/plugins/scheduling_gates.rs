@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::framework::{Action, Interest, Plugin, Points, PreEnqueue, Rejection, Resource};
-use crate::pod::PodInfo;
+use crate::model::pod::PodInfo;
 
 /// Keeps pods out of the active queue until their last gate is gone.
 pub struct SchedulingGates;

@@ -6,12 +6,12 @@ use k8s_openapi::api::core::v1::{Node, Taint};
 
 use super::normalize::scale_to_max;
 use super::taints::{any_tolerates, is_repelled};
-use crate::cluster::Cluster;
 use crate::framework::{
     Action, ClusterEvent, CycleState, Filter, Hint, Interest, Plugin, Points, Resource, Score, Verdict,
 };
-use crate::node::NodeInfo;
-use crate::pod::PodInfo;
+use crate::model::cluster::Cluster;
+use crate::model::node::NodeInfo;
+use crate::model::pod::PodInfo;
 
 /// Rejects nodes with untolerated `NoSchedule` and `NoExecute` taints; ranks by untolerated `PreferNoSchedule` ones.
 pub struct TaintToleration;

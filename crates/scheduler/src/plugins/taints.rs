@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Taint, Toleration};
 
-use crate::node::repels;
+use crate::model::node::repels;
 
 /// Whether a toleration covers a taint. Effect, key and value left empty cover any.
 pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 
-use crate::cluster::Cluster;
 use crate::framework::{CycleState, Plugin, PreFilterOutcome, Verdict};
-use crate::objects::Object;
-use crate::pod::PodInfo;
+use crate::model::cluster::Cluster;
+use crate::model::objects::Object;
+use crate::model::pod::PodInfo;
 
 /// A cluster of these nodes and placed pods.
 pub fn cluster(nodes: impl IntoIterator<Item = Node>, pods: impl IntoIterator<Item = Pod>) -> Cluster {

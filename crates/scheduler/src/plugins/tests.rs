@@ -25,10 +25,10 @@ use super::taint_toleration::TaintToleration;
 use super::testing::{cluster, filter, scores, with};
 use super::volume_restrictions::VolumeRestrictions;
 use super::volume_zone::VolumeZone;
-use crate::cluster::Cluster;
 use crate::framework::{Action, ClusterEvent, Hint, Plugin, Resource};
-use crate::objects::Object;
-use crate::pod::PodInfo;
+use crate::model::cluster::Cluster;
+use crate::model::objects::Object;
+use crate::model::pod::PodInfo;
 use crate::testing::{PodBuilder, container, node, pod};
 
 /// What one plugin says of one node.

@@ -18,18 +18,18 @@ use super::volumes::{
     BOUND_BY_CONTROLLER, NO_PROVISIONER, SELECTED_NODE, capacity_bytes, claim_class, is_for_pod, names_claim,
     node_affinity, not_found, requested_bytes, volume_class, volume_name, waits_for_consumer,
 };
-use crate::api::ApiFailure;
-use crate::cluster::{Cluster, NodeList};
 use crate::config::VolumeBindingArgs;
+use crate::framework::api::ApiFailure;
 use crate::framework::{
     Action, ClusterEvent, Code, CycleState, Filter, Hint, Interest, Plugin, Points, PreBind, PreFilter,
     PreFilterOutcome, PreScore, Rejection, Reserve, Resource, Score, Verdict, Work,
 };
-use crate::node::NodeInfo;
-use crate::objects::{Object, Objects};
-use crate::pod::{ClaimRef, PodInfo};
-use crate::resources::whole;
-use crate::selector::{LabelSelector, NodeFacts, NodeSelector};
+use crate::model::cluster::{Cluster, NodeList};
+use crate::model::node::NodeInfo;
+use crate::model::objects::{Object, Objects};
+use crate::model::pod::{ClaimRef, PodInfo};
+use crate::model::resources::whole;
+use crate::model::selector::{LabelSelector, NodeFacts, NodeSelector};
 
 /// Says which in-tree volume plugins of a node are served by drivers.
 const MIGRATED_PLUGINS: &str = "storage.alpha.kubernetes.io/migrated-plugins";

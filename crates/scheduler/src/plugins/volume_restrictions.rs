@@ -5,14 +5,14 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Volume;
 
 use super::volumes::{names_claim, not_found};
-use crate::cluster::Cluster;
 use crate::framework::{
     Action, ClusterEvent, CycleState, Filter, Hint, Interest, Plugin, Points, PreFilter, PreFilterExtensions,
     PreFilterOutcome, Rejection, Resource, Verdict,
 };
-use crate::node::NodeInfo;
-use crate::objects::Object;
-use crate::pod::{PodInfo, PodVolume};
+use crate::model::cluster::Cluster;
+use crate::model::node::NodeInfo;
+use crate::model::objects::Object;
+use crate::model::pod::{PodInfo, PodVolume};
 
 /// Rejects nodes whose pods hold a disk that the pod needs, and all nodes while another pod holds its exclusive claim.
 pub struct VolumeRestrictions;

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::PersistentVolume;
 
 use super::volumes::{claim_class, names_claim, not_found, volume_name};
-use crate::cluster::Cluster;
 use crate::framework::{
     Action, ClusterEvent, CycleState, Filter, Hint, Interest, Plugin, Points, PreFilter, PreFilterOutcome, Rejection,
     Resource, Verdict,
 };
-use crate::node::NodeInfo;
-use crate::objects::Object;
-use crate::pod::PodInfo;
-use crate::selector::NodeFacts;
+use crate::model::cluster::Cluster;
+use crate::model::node::NodeInfo;
+use crate::model::objects::Object;
+use crate::model::pod::PodInfo;
+use crate::model::selector::NodeFacts;
 
 /// Rejects nodes outside the zones of the pod's volumes.
 pub struct VolumeZone;

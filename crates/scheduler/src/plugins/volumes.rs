@@ -2,10 +2,10 @@
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 
-use crate::objects::Objects;
-use crate::pod::{ClaimRef, PodInfo};
-use crate::resources::whole;
-use crate::selector::NodeSelector;
+use crate::model::objects::Objects;
+use crate::model::pod::{ClaimRef, PodInfo};
+use crate::model::resources::whole;
+use crate::model::selector::NodeSelector;
 
 /// Set by the volume controller once a claim and its volume point at each other.
 pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";

@@ -19,8 +19,8 @@ use rustc_hash::FxHashMap;
 
 use crate::framework::{Action, ClusterEvent, EventLabel, PluginId, PluginSet, QueueSort, Resource, pod_changes};
 use crate::metrics::{Metrics, Place};
-use crate::objects::Object;
-use crate::pod::PodInfo;
+use crate::model::objects::Object;
+use crate::model::pod::PodInfo;
 use heap::{Heap, Order};
 pub use nominator::{Nomination, Nominator};
 pub use pod::QueuedPod;

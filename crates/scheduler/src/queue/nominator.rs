@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::pod::PodInfo;
+use crate::model::pod::PodInfo;
 
 /// How a failed attempt changes the nomination of its pod.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::QueueConfig;
 use crate::framework::{PluginId, PluginSet};
-use crate::pod::PodInfo;
+use crate::model::pod::PodInfo;
 
 /// Backoff ends at whole seconds, so that pods which end theirs together are ordered by priority.
 pub(super) const WINDOW: Duration = Duration::from_secs(1);

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use super::{Budgets, Harm, Victims};
 use crate::framework::Rejection;
-use crate::node::NodeIdx;
-use crate::pod::PodInfo;
-use crate::schedule::{Attempt, World};
+use crate::model::node::NodeIdx;
+use crate::model::pod::PodInfo;
+use crate::scheduling::cycle::{Attempt, World};
 
 /// Kinds of pods remembered.
 const KINDS: usize = 4;

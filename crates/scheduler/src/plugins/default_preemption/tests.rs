@@ -10,9 +10,9 @@ use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec,
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::config::Configuration;
-use crate::objects::Object;
-use crate::registry::Registry;
-use crate::scheduler::{Effect, Scheduler};
+use crate::config::registry::Registry;
+use crate::model::objects::Object;
+use crate::scheduling::{Effect, Scheduler};
 use crate::testing::{node, pod, selector};
 
 /// The evicted pods in order and their node, or the message when there is no one to evict.
@@ -28,7 +28,7 @@ fn preempt(
         scheduler.observe(None, Some(object));
     }
     for pod in placed.into_iter().chain([incoming]) {
-        scheduler.observe(None, Some(Object::Pod(Arc::new(crate::pod::PodInfo::new(Arc::new(pod))))));
+        scheduler.observe(None, Some(Object::Pod(Arc::new(crate::model::pod::PodInfo::new(Arc::new(pod))))));
     }
     while scheduler.schedule_one() {}
     let mut message = String::new();

@@ -1,5 +1,5 @@
 use super::*;
-use crate::objects::Object;
+use crate::model::objects::Object;
 use crate::plugins::testing::{cluster, filter, passing, scores, with};
 use crate::testing::{node, pod, selector};
 use k8s_openapi::api::core::v1::Namespace;

@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use k8s_openapi::api::core::v1::Node;
 use scheduler::config::Configuration;
-use scheduler::objects::Object;
-use scheduler::pod::{PodInfo, Shapes};
-use scheduler::registry::Registry;
+use scheduler::config::registry::Registry;
+use scheduler::model::objects::Object;
+use scheduler::model::pod::{PodInfo, Shapes};
 use scheduler::{Effect, Scheduler};
 use serde_json::Value;
 

@@ -7,8 +7,8 @@ use informer::clock::Fake;
 use k8s_openapi::api::core::v1::{Node, Pod};
 
 use super::*;
-use crate::api::ApiFailure;
-use crate::objects::Object;
+use crate::framework::api::ApiFailure;
+use crate::model::objects::Object;
 use crate::testing::{node, pod};
 
 fn seen(pod: Pod) -> Object {
@@ -229,7 +229,7 @@ impl crate::framework::Permit for Hold {
         &self,
         _: &crate::framework::CycleState,
         _: &Arc<PodInfo>,
-        _: &crate::node::NodeInfo,
+        _: &crate::model::node::NodeInfo,
     ) -> crate::framework::PermitOutcome {
         crate::framework::PermitOutcome::Wait(Duration::from_secs(60))
     }
@@ -301,16 +301,20 @@ impl Extender for Picky {
         false
     }
 
-    fn filter(&self, _: &PodInfo, nodes: &[&crate::node::NodeInfo]) -> Result<crate::extender::Extended, ApiFailure> {
+    fn filter(
+        &self,
+        _: &PodInfo,
+        nodes: &[&crate::model::node::NodeInfo],
+    ) -> Result<crate::framework::extender::Extended, ApiFailure> {
         let (good, bad): (Vec<_>, Vec<_>) = nodes.iter().map(|n| n.name().to_owned()).partition(|n| n != "bad");
         let unresolvable = bad.into_iter().map(|n| (n, "the extender says no".to_owned())).collect();
-        Ok(crate::extender::Extended { nodes: good, failed: Vec::new(), unresolvable })
+        Ok(crate::framework::extender::Extended { nodes: good, failed: Vec::new(), unresolvable })
     }
 
     fn prioritize(
         &self,
         _: &PodInfo,
-        nodes: &[&crate::node::NodeInfo],
+        nodes: &[&crate::model::node::NodeInfo],
     ) -> Result<(Vec<(String, i64)>, i64), ApiFailure> {
         Ok((nodes.iter().map(|n| (n.name().to_owned(), if n.name() == "best" { 10 } else { 0 })).collect(), 5))
     }
@@ -318,8 +322,8 @@ impl Extender for Picky {
     fn preempt(
         &self,
         _: &PodInfo,
-        victims: crate::extender::VictimsByNode,
-    ) -> Result<crate::extender::VictimsByNode, ApiFailure> {
+        victims: crate::framework::extender::VictimsByNode,
+    ) -> Result<crate::framework::extender::VictimsByNode, ApiFailure> {
         Ok(victims)
     }
 

@@ -10,13 +10,13 @@ use rustc_hash::FxHasher;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
-use crate::api::{Api, ApiFailure, PodEvent};
-use crate::inbox::{Inbox, Message};
+use crate::framework::api::{Api, ApiFailure, PodEvent};
+use crate::live::inbox::{Inbox, Message};
 use crate::metrics::{Metrics, Status};
-use crate::pod::PodInfo;
+use crate::model::pod::PodInfo;
 use crate::queue::Nomination;
-use crate::scheduler::{BindJob, Effect, PreemptJob};
-use crate::status::{self, Condition};
+use crate::scheduling::status::{self, Condition};
+use crate::scheduling::{BindJob, Effect, PreemptJob};
 
 /// Bindings under way at the same time.
 const MAX_BINDINGS: usize = 512;

@@ -3,6 +3,7 @@
 //! Only what differs from the defaults need be given; [`Configuration::parse`] refuses what it does not understand.
 
 mod args;
+pub mod registry;
 mod shown;
 
 use std::collections::BTreeMap;

@@ -4,6 +4,10 @@
 //! sleeps until a message or a deadline comes.
 
 mod binding;
+pub mod effects;
+mod http_extender;
+pub mod inbox;
+mod source;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,17 +24,17 @@ use tokio_util::sync::CancellationToken;
 
 use binding::Bind;
 
-use crate::api::{Api, ApiFailure, PodEvent, Reply};
+use crate::config::registry::{Registry, RegistryError};
 use crate::config::{Configuration, ProfileConfig};
-use crate::effects::Doer;
-use crate::extender::Extender;
-use crate::inbox::{Inbox, Message};
+use crate::framework::api::{Api, ApiFailure, PodEvent, Reply};
+use crate::framework::extender::Extender;
+use crate::live::effects::Doer;
+use crate::live::inbox::{Inbox, Message};
+use crate::live::source::{Nodes, Pods};
 use crate::metrics::resources;
-use crate::objects::Object;
-use crate::pod::PodInfo;
-use crate::registry::{Registry, RegistryError};
-use crate::scheduler::{Effect, Scheduler};
-use crate::source::{Nodes, Pods};
+use crate::model::objects::Object;
+use crate::model::pod::PodInfo;
+use crate::scheduling::{Effect, Scheduler};
 
 /// Effects waiting to be done; scheduling waits when there are more.
 const MAX_EFFECTS: usize = 4096;
@@ -83,7 +87,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
 /// Schedules until told to stop, on informers that others share.
 pub async fn run_with(config: Config, informers: &Informers, shutdown: CancellationToken) -> Result<(), Error> {
     let clock = informers.clock().clone();
-    let extenders: Vec<Arc<dyn Extender>> = crate::http_extender::all(&config.configuration.extenders);
+    let extenders: Vec<Arc<dyn Extender>> = crate::live::http_extender::all(&config.configuration.extenders);
     let mut scheduler =
         Scheduler::new(&config.configuration, config.registry, extenders, clock.clone(), rand::random())?;
     scheduler.metrics().register();

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, TopologySpreadConstraint};
 
+use crate::model::pod::{AffinityTerm, PodInfo, SpreadConstraint};
+use crate::model::resources::Resources;
+use crate::model::selector::{Labels, NodeFacts};
 use crate::plugins::taints::{any_tolerates, is_repelled};
-use crate::pod::{AffinityTerm, PodInfo, SpreadConstraint};
-use crate::resources::Resources;
-use crate::selector::{Labels, NodeFacts};
 
 mod eviction;
 mod preemption;

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Taint};
 
-use crate::pod::{HostPort, PodInfo};
-use crate::resources::Resources;
-use crate::selector::{Labels, NodeFacts};
+use crate::model::pod::{HostPort, PodInfo};
+use crate::model::resources::Resources;
+use crate::model::selector::{Labels, NodeFacts};
 
 /// Position of a node in the cluster model's table; stable while the node, or a pod on it, is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -11,7 +11,7 @@ use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, Stor
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use rustc_hash::FxHashMap;
 
-use crate::pod::PodInfo;
+use crate::model::pod::PodInfo;
 
 /// Any object that scheduling watches.
 #[derive(Debug, Clone)]

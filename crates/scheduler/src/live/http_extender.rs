@@ -20,12 +20,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
-use crate::api::ApiFailure;
 use crate::config::ExtenderConfig;
-use crate::extender::{Extended, Extender, VictimsByNode};
 use crate::framework::Work;
-use crate::node::NodeInfo;
-use crate::pod::PodInfo;
+use crate::framework::api::ApiFailure;
+use crate::framework::extender::{Extended, Extender, VictimsByNode};
+use crate::model::node::NodeInfo;
+use crate::model::pod::PodInfo;
 
 /// The largest answer that is read.
 const MAX_ANSWER: usize = 64 << 20;

@@ -21,7 +21,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::*;
 use crate::framework::{Action, Resource};
-use crate::objects::Object;
+use crate::model::objects::Object;
 use crate::testing::{NodeBuilder, PodBuilder, container, node, pod};
 
 const ZONE: &str = "topology.kubernetes.io/zone";

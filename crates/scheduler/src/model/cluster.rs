@@ -11,12 +11,12 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Node;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::classes::{Classes, Membership, terms_of};
-use crate::node::{NodeIdx, NodeInfo};
-use crate::objects::Objects;
-use crate::pod::PodInfo;
-use crate::selector::{Labels, NodeFacts};
-use crate::topology::Topology;
+use crate::model::classes::{Classes, Membership, terms_of};
+use crate::model::node::{NodeIdx, NodeInfo};
+use crate::model::objects::Objects;
+use crate::model::pod::PodInfo;
+use crate::model::selector::{Labels, NodeFacts};
+use crate::model::topology::Topology;
 
 /// A container image as nodes report it.
 #[derive(Debug, Clone, Default)]

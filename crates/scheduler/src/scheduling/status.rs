@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::pod::PodInfo;
+use crate::model::pod::PodInfo;
 use crate::queue::Nomination;
 
 /// The longest note an event may have.

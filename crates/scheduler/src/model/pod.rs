@@ -15,8 +15,8 @@ use k8s_openapi::api::core::v1::{ObjectReference, Pod, PodCondition, Toleration,
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use rustc_hash::FxHasher;
 
-use crate::resources::{PodRequests, Resources, pod_requests};
-use crate::selector::Labels;
+use crate::model::resources::{PodRequests, Resources, pod_requests};
+use crate::model::selector::Labels;
 pub use shape::{AffinityTerm, HostPort, Owner, PodAffinity, Shape, Shapes, SpreadConstraint};
 
 /// A volume of a pod, as far as it matters where the pod runs.

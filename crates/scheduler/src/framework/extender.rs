@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use crate::api::ApiFailure;
-use crate::node::NodeInfo;
-use crate::pod::PodInfo;
+use crate::framework::api::ApiFailure;
+use crate::model::node::NodeInfo;
+use crate::model::pod::PodInfo;
 
 /// The highest score an extender may give.
 pub const MAX_EXTENDER_PRIORITY: i64 = 10;

@@ -10,7 +10,7 @@ use crate::config::{
 use crate::framework::{At, Plugin, PluginId, Points, Profile, ProfileError, Weighted};
 use crate::plugins;
 use crate::plugins::resource_score::{ResourceScorer, ScoredResource, Strategy, default_resources};
-use crate::preemption::Preempting;
+use crate::scheduling::preemption::Preempting;
 
 /// The default plugins in their order, with the weight of those that score.
 const DEFAULTS: &[(&str, i64)] = &[

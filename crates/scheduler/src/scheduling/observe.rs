@@ -6,8 +6,8 @@ use k8s_openapi::api::core::v1::Node;
 
 use super::{Profiles, Scheduler, judge, seconds};
 use crate::framework::{Action, ClusterEvent, EventLabel, Resource, node_changes, pod_changes};
-use crate::objects::Object;
-use crate::pod::PodInfo;
+use crate::model::objects::Object;
+use crate::model::pod::PodInfo;
 use crate::queue::object_event;
 
 impl Scheduler {

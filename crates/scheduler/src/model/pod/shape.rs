@@ -10,8 +10,8 @@ use k8s_openapi::api::core::v1::{self as core, Pod};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHasher};
 
-use crate::resources::{Declared, declared};
-use crate::selector::{LabelSelector, Labels, PreferredNodeTerm, RequiredNodeAffinity, SelectorError};
+use crate::model::resources::{Declared, declared};
+use crate::model::selector::{LabelSelector, Labels, PreferredNodeTerm, RequiredNodeAffinity, SelectorError};
 
 /// A port that a pod takes on its host.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -8,9 +8,9 @@ use std::hash::{Hash, Hasher};
 
 use rustc_hash::{FxHashMap, FxHasher};
 
-use crate::node::NodeIdx;
-use crate::pod::{AffinityTerm, PodInfo};
-use crate::selector::Labels;
+use crate::model::node::NodeIdx;
+use crate::model::pod::{AffinityTerm, PodInfo};
+use crate::model::selector::Labels;
 
 /// Up to this many nodes a scan finds the entry faster than an index does.
 const SCAN: usize = 16;

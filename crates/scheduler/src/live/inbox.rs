@@ -12,9 +12,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::{Condvar, Mutex};
 use rustc_hash::FxHashMap;
 
-use crate::api::ApiFailure;
-use crate::objects::Object;
-use crate::pod::PodInfo;
+use crate::framework::api::ApiFailure;
+use crate::model::objects::Object;
+use crate::model::pod::PodInfo;
 
 /// Something to be told.
 #[derive(Debug, Clone)]

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::{BindJob, Effect, PreemptJob, Profiles, Scheduler, Under, judge, seconds};
-use crate::api::ApiFailure;
+use crate::framework::api::ApiFailure;
 use crate::framework::{ClusterEvent, Code, Diagnosis, PermitOutcome, PluginId, PluginSet, Profile, Rejection, Work};
 use crate::metrics::{Attempt as AttemptResult, Point, Status};
-use crate::node::NodeIdx;
-use crate::pod::PodInfo;
+use crate::model::node::NodeIdx;
+use crate::model::pod::PodInfo;
 use crate::queue::{Nomination, QueuedPod};
-use crate::status;
+use crate::scheduling::status;
 
 impl Scheduler {
     /// Assumes the pod on its node and sets the binding in motion.

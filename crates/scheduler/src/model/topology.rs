@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::node::{NodeIdx, NodeInfo};
-use crate::selector::NodeFacts;
+use crate::model::node::{NodeIdx, NodeInfo};
+use crate::model::selector::NodeFacts;
 
 /// Columns kept for keys that no placed pod uses.
 const MAX_IDLE_COLUMNS: usize = 32;

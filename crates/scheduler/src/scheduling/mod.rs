@@ -6,7 +6,11 @@
 //! reads an injected clock and draws from a seeded generator, so any run can be replayed.
 
 mod bind;
+pub mod cycle;
+mod equivalence;
 mod observe;
+pub mod preemption;
+pub mod status;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -19,19 +23,19 @@ use informer::Clock;
 use jiff::Timestamp;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::api::PodEvent;
-use crate::cluster::Cluster;
 use crate::config::Configuration;
-use crate::extender::Extender;
+use crate::config::registry::{Registry, RegistryError};
+use crate::framework::api::PodEvent;
+use crate::framework::extender::Extender;
 use crate::framework::{ClusterEvent, Hint, Interest, Plugin, PluginId, PluginSet, Points, Profile, Rejection, Work};
 use crate::metrics::{Attempt as AttemptResult, CacheSize, Metrics, Point};
-use crate::node::NodeIdx;
-use crate::pod::PodInfo;
-use crate::preemption::Preempting;
+use crate::model::cluster::Cluster;
+use crate::model::node::NodeIdx;
+use crate::model::pod::PodInfo;
 use crate::queue::{Gate, Judge, Nomination, Pending, Queue, QueueConfig, QueuedPod};
-use crate::registry::{Registry, RegistryError};
-use crate::schedule::{Algorithm, Failure, World};
-use crate::status::{self, Condition};
+use crate::scheduling::cycle::{Algorithm, Failure, World};
+use crate::scheduling::preemption::Preempting;
+use crate::scheduling::status::Condition;
 
 /// Something to do to the API.
 pub enum Effect {

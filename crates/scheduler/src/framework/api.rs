@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 
-use crate::pod::PodInfo;
+use crate::model::pod::PodInfo;
 
 /// Why the API did not do what was asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -11,16 +11,16 @@ use jiff::Timestamp;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use crate::cluster::Cluster;
-use crate::equivalence::{Equivalence, MAX_SCORES, Sorted, Sorting};
-use crate::extender::{Extender, MAX_EXTENDER_PRIORITY};
+use crate::framework::extender::{Extender, MAX_EXTENDER_PRIORITY};
 use crate::framework::{
     Code, CycleState, Diagnosis, MAX_SCORE, PluginId, PostFilterOutcome, PreFiltered, Profile, Rejection, Verdict,
 };
 use crate::metrics::{Cycle, Point, Status};
-use crate::node::{NodeIdx, NodeInfo};
-use crate::pod::PodInfo;
+use crate::model::cluster::Cluster;
+use crate::model::node::{NodeIdx, NodeInfo};
+use crate::model::pod::PodInfo;
 use crate::queue::Nominator;
+use crate::scheduling::equivalence::{Equivalence, MAX_SCORES, Sorted, Sorting};
 
 /// Fewer nodes than this are always all considered.
 const MIN_FEASIBLE_NODES: usize = 100;
@@ -549,7 +549,7 @@ pub fn feasible_nodes_to_find(percentage: i32, all: usize) -> usize {
 mod tests {
     use super::*;
     use crate::config::Configuration;
-    use crate::registry::Registry;
+    use crate::config::registry::Registry;
     use crate::testing::{node, pod};
     use informer::clock::Fake;
 

@@ -11,10 +11,10 @@
 
 use std::sync::Arc;
 
-use crate::cluster::Cluster;
 use crate::framework::{Code, Rejection};
-use crate::node::NodeIdx;
-use crate::pod::PodInfo;
+use crate::model::cluster::Cluster;
+use crate::model::node::NodeIdx;
+use crate::model::pod::PodInfo;
 
 /// Kinds of pods remembered.
 const KINDS: usize = 8;

@@ -10,7 +10,7 @@ use futures::StreamExt;
 use informer::{Source, Stream};
 use k8s_openapi::api::core::v1::{Node, Pod};
 
-use crate::pod::{PodInfo, Shapes};
+use crate::model::pod::{PodInfo, Shapes};
 
 /// Finished pods take no room and are not watched.
 const UNFINISHED: &str = "status.phase!=Succeeded,status.phase!=Failed";
