@@ -2,7 +2,12 @@
 //!
 //! `usage` counts and is pure. Pods, services and claims are counted from the caches that everybody shares; for everything else that a quota limits
 //! (`secrets`, `count/widgets.example.com`), a cache of its metadata is begun when the first quota names it. Upstream: resource quota controller.
+//!
+//! Admission charges a quota *before* it stores the object, so a count made in between would take the charge away and let one object too many in.
+//! Therefore a count waits until the quota has not been charged for a moment (`charges`). It comes then even if nothing else happened: the object of
+//! a charge may never have been stored.
 
+mod charges;
 mod others;
 #[cfg(test)]
 mod tests;
@@ -21,6 +26,7 @@ use machinery::quantity::{Format, Quantity};
 use crate::Error;
 use crate::common::meta::MetaExt;
 use crate::context::Context;
+use charges::Charges;
 use others::Others;
 use usage::Usage;
 
@@ -37,9 +43,20 @@ pub(crate) async fn start(context: Context) {
         pods: informers.of(),
         services: informers.of(),
         claims: informers.of(),
+        charges: Arc::new(Charges::new(context.clock.clone())),
         others: Others::new(informers.clone(), informers.of(), queue.clone()),
     };
-    informer::feed(&controller.quotas, &queue, |change| [change.object().metadata.key()]);
+    let (charges, wanted) = (controller.charges.clone(), queue.clone());
+    controller.quotas.subscribe(move |change| {
+        let key = change.object().metadata.key();
+        match (change.before(), change.after()) {
+            (Some(before), Some(after)) if is_charge(before, after) => {
+                charges.add(&key);
+                wanted.add_after(key, charges::SETTLED);
+            }
+            _ => wanted.add(key),
+        }
+    });
     follow(&controller.quotas, &controller.pods, &queue, usage::pod_matters);
     follow(&controller.quotas, &controller.services, &queue, |_, _| true);
     follow(&controller.quotas, &controller.claims, &queue, |_, _| true);
@@ -58,25 +75,38 @@ struct Quotas {
     pods: Informer<Pod>,
     services: Informer<Service>,
     claims: Informer<PersistentVolumeClaim>,
+    charges: Arc<Charges>,
     others: Arc<Others>,
 }
 
-/// Looks at the quotas of a namespace when an object comes or goes, or changes in a way that matters.
+/// Whether only the amounts in use changed: admission's work, or the echo of our own.
+fn is_charge(before: &ResourceQuota, after: &ResourceQuota) -> bool {
+    let limits = |quota: &ResourceQuota| {
+        let (spec, status) = (quota.spec.clone().unwrap_or_default(), quota.status.clone().unwrap_or_default());
+        (spec.hard, status.hard)
+    };
+    limits(before) == limits(after)
+}
+
+/// Looks at the quotas of a namespace when an object goes or changes in a way that matters. One that comes was charged for by admission; it is
+/// counted a little later all the same, because the quota may be younger than the request.
 fn follow<K: Cached>(
     quotas: &Informer<ResourceQuota>,
     informer: &Informer<K>,
     queue: &WorkQueue<Key>,
     matters: fn(&K, &K) -> bool,
 ) {
-    let quotas = quotas.clone();
-    informer::feed(informer, queue, move |change| {
-        if let (Some(before), Some(after)) = (change.before(), change.after())
-            && !matters(before, after)
-        {
-            return Vec::new();
-        }
+    let (quotas, queue) = (quotas.clone(), queue.clone());
+    informer.subscribe(move |change| {
+        let delay = match (change.before(), change.after()) {
+            (Some(before), Some(after)) if !matters(before, after) => return,
+            (None, _) => charges::SETTLED,
+            _ => Duration::ZERO,
+        };
         let namespace = change.object().meta().namespace.clone().unwrap_or_default();
-        quotas.by_namespace(&namespace).iter().map(|quota| quota.metadata.key()).collect()
+        for quota in quotas.by_namespace(&namespace) {
+            queue.add_after(quota.metadata.key(), delay);
+        }
     });
 }
 
@@ -84,9 +114,18 @@ impl Reconciler for Quotas {
     type Error = Error;
 
     async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
-        let Some(quota) = self.quotas.get(key) else { return Ok(Action::Done) };
+        let Some(quota) = self.quotas.get(key) else {
+            self.charges.forget(key);
+            return Ok(Action::Done);
+        };
         let spec = quota.spec.clone().unwrap_or_default();
         let hard = spec.hard.clone().unwrap_or_default();
+        // Limits that admission does not know yet are urgent: it refuses everything until it knows them.
+        let known = quota.status.as_ref().is_some_and(|status| status.hard.as_ref() == Some(&hard));
+        if known && let Some(rest) = self.charges.unsettled(key) {
+            return Ok(Action::After(rest));
+        }
+        self.charges.forget(key);
         let mut used: Usage = hard.keys().map(|name| (name.clone(), Quantity::new(0, Format::DecimalSi))).collect();
         let namespace = key.namespace.as_str();
         for pod in self.pods.by_namespace(namespace).iter().filter(|pod| usage::in_scope(&spec, pod)) {

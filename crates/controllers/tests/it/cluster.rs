@@ -7,7 +7,7 @@ use controllers::TokenSigner;
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Node, PersistentVolume, PersistentVolumeClaim, ResourceQuota, Secret, ServiceAccount,
+    ConfigMap, Node, PersistentVolume, PersistentVolumeClaim, Pod, ResourceQuota, Secret, ServiceAccount,
 };
 use k8s_openapi::api::networking::v1::{IPAddress, ServiceCIDR};
 use serde_json::{Value, json};
@@ -168,6 +168,29 @@ async fn a_quota_counts_whatever_it_names_and_notices_when_that_goes() {
     world.delete::<Secret>("default", "one", "Background");
     world.settle().await;
     assert_eq!(used(), ["count/deployments.apps=1", "count/nothing.example.com=0", "secrets=0"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_charge_stands_until_its_object_can_have_come_and_no_longer() {
+    let world = World::with("resourcequota-controller", Faults::default());
+    world.put::<ResourceQuota>(json!({"metadata": {"name": "two"}, "spec": {"hard": {"pods": "2"}}}));
+    world.settle().await;
+    let used = || {
+        let quota = world.get::<ResourceQuota>("default", "two").expect("the quota is there");
+        quota.status.and_then(|status| status.used).unwrap_or_default()["pods"].0.clone()
+    };
+    let charge = |pods: &str| {
+        world.edit::<ResourceQuota>("default", "two", |quota| quota["status"]["used"]["pods"] = json!(pods));
+    };
+    charge("1");
+    world.pass(Duration::from_millis(500)).await;
+    assert_eq!(used(), "1", "the pod that was charged for is not stored yet");
+    world.put::<Pod>(json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}));
+    world.settle().await;
+    assert_eq!(used(), "1");
+    charge("2");
+    world.pass(Duration::from_secs(3)).await;
+    assert_eq!(used(), "1", "the second pod was never stored");
 }
 
 #[tokio::test(start_paused = true)]
