@@ -4,6 +4,7 @@
 //! look at it. So nothing below a volume's root is ever opened by its path: [`open_beneath`] lets the kernel resolve it
 //! with the promise never to leave the root, and what was opened is mounted by its descriptor.
 
+use std::io::Read as _;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
@@ -184,15 +185,42 @@ pub fn make_beneath(root: &Path, path: &Path, mode: u32) -> Result<OwnedFd, Erro
     resolve(&base, &sofar).map_err(failed("open", &full))
 }
 
+/// The content of a regular file in `root`, as somebody would see it whose root directory that is: links lead nowhere else.
+/// A file of more than `limit` bytes is an error.
+pub fn read_inside(root: &Path, path: &Path, limit: u64) -> Result<Vec<u8>, Error> {
+    let full = root.join(path);
+    let base = open_root(root)?;
+    // Not waiting for a writer matters when the file turns out to be a pipe.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let opened = open_at(&base, path, flags, ResolveFlags::IN_ROOT).map_err(failed("open", &full))?;
+    let file = std::fs::File::from(opened);
+    let read = || -> std::io::Result<Vec<u8>> {
+        let about = file.metadata()?;
+        if !about.is_file() {
+            return Err(std::io::Error::other("not a regular file"));
+        }
+        let mut content = Vec::new();
+        (&file).take(limit + 1).read_to_end(&mut content)?;
+        if content.len() as u64 > limit {
+            return Err(std::io::ErrorKind::FileTooLarge.into());
+        }
+        Ok(content)
+    };
+    read().map_err(|source| Error { operation: "read", path: full, source })
+}
+
 fn open_root(root: &Path) -> Result<OwnedFd, Error> {
     rustix::fs::openat(CWD, root, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(failed("open", root))
 }
 
 fn resolve(base: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-    let how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    open_at(base, path, OFlags::PATH | OFlags::CLOEXEC, ResolveFlags::BENEATH)
+}
+
+fn open_at(base: &OwnedFd, path: &Path, flags: OFlags, how: ResolveFlags) -> Result<OwnedFd, Errno> {
     loop {
-        match rustix::fs::openat2(base, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), how) {
+        match rustix::fs::openat2(base, path, flags, Mode::empty(), how | ResolveFlags::NO_MAGICLINKS) {
             // The tree was renamed under the kernel's feet; it says so instead of guessing.
             Err(Errno::AGAIN) => {}
             other => return other,
@@ -256,6 +284,25 @@ mod tests {
         let mode =
             std::os::unix::fs::PermissionsExt::mode(&volume.join("real/new/dir").metadata().unwrap().permissions());
         assert_eq!(mode & 0o777, 0o777);
+    }
+
+    #[test]
+    fn a_file_is_read_inside_its_volume_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let volume = dir.path().join("volume");
+        std::fs::create_dir_all(volume.join("etc")).unwrap();
+        std::fs::write(dir.path().join("secret"), "outside").unwrap();
+        std::fs::write(volume.join("etc/file"), "inside").unwrap();
+        std::os::unix::fs::symlink("../secret", volume.join("up")).unwrap();
+        std::os::unix::fs::symlink("/etc/file", volume.join("absolute")).unwrap();
+        rustix::fs::mknodat(CWD, volume.join("pipe"), rustix::fs::FileType::Fifo, Mode::RWXU, 0).unwrap();
+        let read = |path: &str, limit| read_inside(&volume, Path::new(path), limit).map_err(|error| error.to_string());
+        assert_eq!(read("etc/file", 6).unwrap(), b"inside");
+        assert_eq!(read("absolute", 6).unwrap(), b"inside");
+        assert!(read("etc/file", 5).is_err());
+        for bad in ["up", "../secret", "pipe", "etc", "none"] {
+            assert!(read(bad, 100).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -1,13 +1,17 @@
 //! A container's environment: from objects, from fields, from services, with references between variables.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Container, EnvVarSource, Pod, Service};
+use k8s_openapi::api::core::v1::{Container, EnvVarSource, FileKeySelector, Pod, Service};
 
 use super::expansion::expand;
 use super::{Error, Facts, References, fields};
 use crate::pod::spec;
+
+/// Reads a variable from a file of a volume: its value, empty when the file does not have it, and the file's path on the node.
+pub type FromFile<'a> = &'a dyn Fn(&FileKeySelector) -> Result<(String, PathBuf), Error>;
 
 /// The environment, by name.
 pub fn environment(
@@ -16,6 +20,7 @@ pub fn environment(
     ips: &[String],
     facts: &Facts,
     references: &References,
+    files: FromFile<'_>,
 ) -> Result<BTreeMap<String, String>, Error> {
     let links = pod.spec.as_ref().and_then(|s| s.enable_service_links).unwrap_or(true);
     let services = services(spec::namespace(pod), links, &references.services);
@@ -49,7 +54,7 @@ pub fn environment(
         let value = if literal.is_empty()
             && let Some(source) = &variable.value_from
         {
-            match from_source(source, pod, container, ips, facts, references)? {
+            match from_source(source, pod, container, ips, facts, references, files)? {
                 Some(value) => value,
                 None => continue,
             }
@@ -72,6 +77,7 @@ fn from_source(
     ips: &[String],
     facts: &Facts,
     references: &References,
+    files: FromFile<'_>,
 ) -> Result<Option<String>, Error> {
     if let Some(wanted) = &source.field_ref {
         return fields::field(&wanted.field_path, pod, ips, facts).map(Some);
@@ -103,6 +109,14 @@ fn from_source(
             Some(value) => Ok(Some(String::from_utf8_lossy(&value.0).into_owned())),
             None => optional(wanted.optional, no_key("Secret", &wanted.name, &wanted.key)),
         };
+    }
+    if let Some(wanted) = &source.file_key_ref {
+        let (value, file) = files(wanted)?;
+        if value.is_empty() {
+            let missing = format!("environment variable key {:?} not found in file {file:?}", wanted.key);
+            return optional(wanted.optional, Error::Other(missing));
+        }
+        return Ok(Some(value));
     }
     Ok(Some(String::new()))
 }
@@ -176,7 +190,11 @@ mod tests {
         let mut pod = Pod { spec: Some(PodSpec::default()), ..Default::default() };
         pod.metadata.namespace = Some("ns".into());
         pod.metadata.name = Some("pod".into());
-        environment(&pod, &container, &["10.0.0.1".into()], &Facts::default(), references)
+        let files = |wanted: &FileKeySelector| match wanted.path.as_str() {
+            "bad" => Err(Error::Other("couldn't parse env file".into())),
+            path => Ok((super::super::env_file::value("A='one'\nB=''", &wanted.key).unwrap(), PathBuf::from(path))),
+        };
+        environment(&pod, &container, &["10.0.0.1".into()], &Facts::default(), references, &files)
     }
 
     fn references() -> References {
@@ -217,6 +235,23 @@ mod tests {
         assert_eq!(env["MY_SVC_PORT_80_TCP"], "tcp://10.96.0.5:80");
         assert_eq!(env["MY_SVC_SERVICE_PORT_WEB_UI"], "80");
         assert!(!env.contains_key("HEADLESS_SERVICE_HOST") && !env.contains_key("X_SERVICE_HOST"));
+    }
+
+    #[test]
+    fn files_of_volumes_fill_variables() {
+        let from = |path: &str, key: &str, optional: bool| {
+            let reference = json!({"volumeName": "v", "path": path, "key": key, "optional": optional});
+            let variable = json!({"name": "X", "valueFrom": {"fileKeyRef": reference}});
+            let made = env(json!({"name": "c", "env": [variable]}), &References::default());
+            made.map(|env| env.get("X").cloned()).map_err(|error| error.to_string())
+        };
+        assert_eq!(from("f", "A", false), Ok(Some("one".to_owned())));
+        assert_eq!(from("f", "C", true), Ok(None));
+        assert_eq!(from("f", "B", true), Ok(None));
+        let missing = |key: &str| Err(format!("environment variable key {key:?} not found in file \"f\""));
+        assert_eq!(from("f", "C", false), missing("C"));
+        assert_eq!(from("f", "B", false), missing("B"));
+        assert_eq!(from("bad", "A", true), Err("couldn't parse env file".to_owned()));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 pub mod container;
 pub mod dns;
 pub mod env;
+pub mod env_file;
 pub mod expansion;
 pub mod fields;
 pub mod hosts;

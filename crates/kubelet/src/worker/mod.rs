@@ -127,6 +127,8 @@ pub struct Worker {
     writer: Option<Writer>,
     /// Where the pod's volumes are, once they were made.
     volumes: Option<volumes::Made>,
+    /// Waits after volumes could not be made or brought up to date.
+    tries: informer::Backoff,
     claims: HashMap<String, PersistentVolume>,
     /// Events that would say the same at every try.
     said: HashSet<String>,
@@ -182,6 +184,7 @@ pub fn start(shared: Arc<Shared>, order: Order, room: impl Future<Output = ()> +
         shown,
         writer,
         volumes: None,
+        tries: volumes::tries(),
         claims: HashMap::new(),
         said: HashSet::new(),
         verdict: None,

@@ -1,12 +1,13 @@
 //! Starting: the sandbox, then containers one after the other.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hops::Hop;
 use informer::EventType;
-use k8s_openapi::api::core::v1::{Container, Secret};
+use k8s_openapi::api::core::v1::{Container, FileKeySelector, Secret};
 use node::cri::v1;
 
 use super::Worker;
@@ -21,6 +22,8 @@ use crate::volumes::{Paths, mounts};
 
 /// After a failure that may go away by itself.
 const AGAIN: Duration = Duration::from_secs(10);
+/// Bytes of a file of environment variables at most; more than a process can be given.
+const ENV_FILE: u64 = 4 << 20;
 
 /// A container that was not started: why, and when to try again.
 pub(super) struct NotStarted {
@@ -268,7 +271,9 @@ impl Worker {
         let (paths, references) =
             self.volumes.as_ref().map_or((&none.0, &none.1), |made| (&made.paths, &made.references));
         let ips = self.state.ips();
-        let env = env::environment(&self.pod, &member.container, ips, &facts, references).map_err(|e| e.to_string())?;
+        let files = |wanted: &FileKeySelector| self.from_file(wanted, paths);
+        let env = env::environment(&self.pod, &member.container, ips, &facts, references, &files)
+            .map_err(|e| e.to_string())?;
         let root = &self.shared.settings.root;
         let around = mounts::Around { root, paths, images, env: &env, ips, facts: &facts, abilities: frame.abilities };
         let mounts = mounts::of_container(&self.pod, &member.container, &around);
@@ -299,6 +304,21 @@ impl Worker {
             users: frame.users.clone(),
         };
         container::config(&self.pod, member, prepared, &facts).map_err(|e| e.to_string())
+    }
+
+    /// A variable from a file of one of the pod's volumes, where any container of the pod may have put what it likes: it is read
+    /// without leaving the volume, and what is wrong with it is not for everybody who can read events.
+    fn from_file(&self, wanted: &FileKeySelector, paths: &Paths) -> Result<(String, PathBuf), config::Error> {
+        let volume = paths.get(&wanted.volume_name).ok_or_else(|| {
+            let name = &wanted.volume_name;
+            config::Error::Other(format!("cannot find the volume {name:?} referenced by FileKeyRef"))
+        })?;
+        let read = node::mounts::read_inside(volume, Path::new(&wanted.path), ENV_FILE).map_err(|e| e.to_string());
+        let value = read.and_then(|bytes| config::env_file::value(&String::from_utf8_lossy(&bytes), &wanted.key));
+        value.map(|value| (value, volume.join(&wanted.path))).map_err(|error| {
+            tracing::warn!(pod = %spec::long_name(&self.pod), error, "file of environment variables refused");
+            config::Error::Other("couldn't parse env file".to_owned())
+        })
     }
 
     /// The images that the container mounts as volumes, pulled like any other.

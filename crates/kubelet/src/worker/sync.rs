@@ -94,10 +94,10 @@ impl Worker {
         Some(informer::clock::since(deadline, self.now()))
     }
 
-    /// The earliest of what was asked for, the pod's deadline and the renewal of its tokens.
+    /// The earliest of what was asked for, the pod's deadline and the next look at its volumes.
     fn sooner(&self, delay: Option<Duration>) -> Option<Duration> {
-        let renewal = self.volumes.as_ref().and_then(|v| v.renew).map(|at| informer::clock::since(at, self.now()));
-        [delay, self.until_deadline(), renewal].into_iter().flatten().min()
+        let volumes = self.volumes.as_ref().and_then(|v| v.due).map(|at| informer::clock::since(at, self.now()));
+        [delay, self.until_deadline(), volumes].into_iter().flatten().min()
     }
 
     async fn step(&mut self, plan: Plan) -> Step {

@@ -1,29 +1,46 @@
 //! The pod's volumes: asking the API for what they hold, then making them.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use informer::EventType;
+use informer::{Backoff, EventType};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 
 use super::Worker;
 use crate::config::References;
 use crate::pod::spec;
 use crate::volumes::{self, Paths, Resolved, references};
 
-/// After a failure; objects that arrive are announced earlier.
+/// Between looks at a claim that is not bound.
 const AGAIN: Duration = Duration::from_secs(2);
+/// After a failure, doubled each time. Objects that arrive are announced earlier.
+const FIRST_TRY: Duration = Duration::from_millis(500);
+const LAST_TRY: Duration = Duration::from_secs(122);
+
+/// Waits between tries that fail.
+pub(super) fn tries() -> Backoff {
+    Backoff::new(FIRST_TRY, LAST_TRY, 0.0)
+}
 
 /// Volumes that were made.
 #[derive(Debug)]
 pub(super) struct Made {
     pub(super) paths: Paths,
     pub(super) references: References,
-    /// When the first of its tokens has to be renewed.
-    pub(super) renew: Option<Timestamp>,
+    /// When to look at them though nothing was announced: the first of their tokens has to be renewed, or an update failed.
+    pub(super) due: Option<Timestamp>,
     /// The addresses the files were made with.
     ips: Vec<String>,
+    /// The pod whose fields they show.
+    pod: Arc<Pod>,
+}
+
+/// Whether files that show fields of the one pod show the same of the other.
+fn shows_the_same(one: &Pod, other: &Pod) -> bool {
+    let (a, b) = (&one.metadata, &other.metadata);
+    a.labels == b.labels && a.annotations == b.annotations && one.spec == other.spec
 }
 
 impl Worker {
@@ -31,11 +48,13 @@ impl Worker {
     pub(super) fn volumes_due(&self) -> bool {
         let Some(made) = &self.volumes else { return true };
         self.news.references.load(Ordering::Acquire)
-            || made.renew.is_some_and(|at| self.now() >= at)
+            || made.due.is_some_and(|at| self.now() >= at)
             || made.ips != self.state.ips()
+            || !shows_the_same(&made.pod, &self.pod)
     }
 
-    /// Makes the volumes, or brings them up to date; else says when to try again.
+    /// Makes the volumes, or brings them up to date. Says when to try again where they could not be made; an update that
+    /// fails leaves what was there and keeps nobody from starting.
     pub(super) async fn make_volumes(&mut self) -> Result<(), Duration> {
         if !self.volumes_due() {
             return Ok(());
@@ -44,11 +63,14 @@ impl Worker {
         let references = self.references().await;
         let mut resolved = Resolved { references, ips: self.state.ips().to_vec(), ..Resolved::default() };
         let mut failures = Vec::new();
-        let renew = self.resolve_tokens(&mut resolved, &mut failures).await;
+        let tokens = self.resolve_tokens(&mut resolved, &mut failures).await;
+        let others = failures.len();
         self.resolve_claims(&mut resolved, &mut failures).await;
+        let unbound = failures.len() > others;
         let (root, pod, facts) = (self.shared.settings.root.clone(), self.pod.clone(), self.shared.facts());
         let (ips, references) = (resolved.ips.clone(), resolved.references.clone());
-        let work = move || volumes::setup(&root, &pod, &resolved, &facts);
+        let shown = pod.clone();
+        let work = move || volumes::setup(&root, &shown, &resolved, &facts);
         let (paths, errors) = match tokio::task::spawn_blocking(work).await {
             Ok(result) => result,
             Err(error) => {
@@ -65,10 +87,19 @@ impl Worker {
         for message in &messages {
             self.shared.event(&self.pod, EventType::Warning, "FailedMount", message.clone());
         }
-        if !messages.is_empty() {
-            return Err(AGAIN);
-        }
-        self.volumes = Some(Made { paths, references, renew, ips });
+        let due = if messages.is_empty() {
+            self.tries.reset();
+            tokens
+        } else if self.volumes.is_none() {
+            // Nobody announces that a claim was bound.
+            return Err(if unbound { AGAIN } else { self.tries.delay() });
+        } else {
+            Some(informer::clock::add(self.now(), self.tries.delay()))
+        };
+        // A volume whose update failed is where it was.
+        let mut all = self.volumes.take().map(|before| before.paths).unwrap_or_default();
+        all.extend(paths);
+        self.volumes = Some(Made { paths: all, references, due, ips, pod });
         Ok(())
     }
 

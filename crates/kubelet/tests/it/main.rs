@@ -14,3 +14,4 @@ mod registry;
 mod resize;
 mod rig;
 mod serving;
+mod volumes;
