@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
+use crate::admission::sysctls::Allowed;
 use crate::pressure::thresholds;
 use crate::run::Config;
 use crate::{pressure, shutdown, static_pods};
@@ -86,6 +87,7 @@ struct File {
     kind: String,
     max_pods: Option<u32>,
     pod_pids_limit: Option<i64>,
+    allowed_unsafe_sysctls: Option<Vec<String>>,
     #[serde(rename = "clusterDNS")]
     cluster_dns: Option<Vec<String>>,
     cluster_domain: Option<String>,
@@ -103,6 +105,7 @@ struct File {
     serialize_image_pulls: Option<bool>,
     system_reserved: Option<BTreeMap<String, String>>,
     kube_reserved: Option<BTreeMap<String, String>>,
+    enforce_node_allocatable: Option<Vec<String>>,
     container_log_max_size: Option<String>,
     container_log_max_files: Option<usize>,
     container_log_max_workers: Option<usize>,
@@ -178,6 +181,8 @@ fn apply(file: File, config: &mut Config) -> Result<(), Error> {
     }
     set(&mut config.node.max_pods, file.max_pods);
     config.pod_pids = file.pod_pids_limit.map_or(config.pod_pids, |limit| (limit > 0).then_some(limit));
+    set(&mut config.allowed_unsafe_sysctls, file.allowed_unsafe_sysctls);
+    Allowed::new("", &config.allowed_unsafe_sysctls).map_err(|why| value("allowedUnsafeSysctls", &why))?;
     set(&mut config.cluster_dns, file.cluster_dns);
     set(&mut config.cluster_domain, file.cluster_domain);
     set(&mut config.resolv_conf, file.resolv_conf);
@@ -209,9 +214,21 @@ fn apply(file: File, config: &mut Config) -> Result<(), Error> {
                 "cpu" => config.node.reserved_cpu_milli += amount.milli_value(),
                 "memory" => config.node.reserved_memory += amount.value(),
                 "ephemeral-storage" => config.node.reserved_storage += amount.value(),
+                "pid" => config.node.reserved_pids += amount.value(),
                 other => return Err(value(field, &format!("{other:?} cannot be reserved"))),
             }
         }
+    }
+    for what in file.enforce_node_allocatable.iter().flatten() {
+        config.node.enforced = match what.as_str() {
+            "pods" => true,
+            "none" if file.enforce_node_allocatable.as_ref().is_some_and(|all| all.len() > 1) => {
+                let why = "may not contain additional enforcements when \"none\" is specified";
+                return Err(value("enforceNodeAllocatable", &why));
+            }
+            "none" => false,
+            other => return Err(value("enforceNodeAllocatable", &format!("{other:?} cannot be enforced"))),
+        };
     }
     let rotation = &mut config.rotation;
     if let Some(text) = file.container_log_max_size {
@@ -288,7 +305,8 @@ mod tests {
         let config = parsed(
             "maxPods: 50\npodPidsLimit: 100\ncontainerLogMaxSize: 1Mi\ncontainerLogMonitorInterval: 1m30s\n\
              imageMinimumGCAge: 1h\nevictionHard:\n  memory.available: 200Mi\nshutdownGracePeriod: 30s\n\
-             shutdownGracePeriodCriticalPods: 10s\nsystemReserved:\n  cpu: 100m\nkubeReserved:\n  cpu: \"1\"\n",
+             shutdownGracePeriodCriticalPods: 10s\nsystemReserved:\n  cpu: 100m\n  pid: \"50\"\nkubeReserved:\n  \
+             cpu: \"1\"\n",
         )
         .unwrap();
         assert_eq!((config.node.max_pods, config.pod_pids), (50, Some(100)));
@@ -296,7 +314,13 @@ mod tests {
         assert_eq!((config.image_gc.min_age, config.image_gc.high), (Duration::from_secs(3600), 85));
         assert_eq!(config.eviction.thresholds.len(), 2);
         assert_eq!(config.shutdown.0.len(), 2);
-        assert_eq!(config.node.reserved_cpu_milli, 1100);
+        assert_eq!((config.node.reserved_cpu_milli, config.node.reserved_pids), (1100, 50));
+        assert!(config.node.enforced);
+        assert!(!parsed("enforceNodeAllocatable: [none]\n").unwrap().node.enforced);
+        for bad in ["[none, pods]", "[system-reserved]"] {
+            let refused = parsed(&format!("enforceNodeAllocatable: {bad}\n")).unwrap_err();
+            assert!(refused.starts_with("enforceNodeAllocatable: "), "{refused}");
+        }
         let config = parsed(
             "staticPodURL: http://localhost:1/pods\nstaticPodURLHeader:\n  X-Key: [a, b]\nhttpCheckFrequency: 1m\n\
              serializeImagePulls: false\n",
@@ -311,6 +335,10 @@ mod tests {
         let both = parsed("maxParallelImagePulls: 7\nserializeImagePulls: true\n").unwrap_err();
         assert!(both.starts_with("maxParallelImagePulls: cannot be larger than 1"), "{both}");
         assert!(parsed("staticPodURL: ftp://x\n").unwrap_err().starts_with("staticPodURL"));
+        let allowed = parsed("allowedUnsafeSysctls: [net.core.*]\n").unwrap();
+        assert_eq!(allowed.allowed_unsafe_sysctls, ["net.core.*"]);
+        let refused = parsed("allowedUnsafeSysctls: [kernel.sysrq]\n").unwrap_err();
+        assert_eq!(refused, "allowedUnsafeSysctls: the sysctls \"kernel.sysrq\" are not known to be namespaced");
         assert!(parsed("nonsense: 1\n").unwrap_err().contains("nonsense"));
         assert!(parsed("imageGCLowThresholdPercent: 90\n").unwrap_err().starts_with("imageGCLowThresholdPercent"));
     }

@@ -152,6 +152,9 @@ impl Pods {
         if let Some(verdict) = admission::under_pressure(pod, &self.inner.pressure.borrow()) {
             return Admission::Refused(verdict);
         }
+        if let Some(verdict) = self.inner.shared.settings.sysctls.refusal(pod) {
+            return Admission::Refused(verdict);
+        }
         let node = self.inner.shared.me.get(&informer::Key::cluster(&self.inner.shared.facts().node_name));
         admission::admit(pod, &others, node.as_deref())
     }

@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::admission::sysctls::Allowed;
 use crate::allocations::Allocations;
 use crate::config::Facts;
 use crate::figures::{Counted, Figures};
@@ -54,6 +55,8 @@ pub struct Config {
     pub cgroup_root: Name,
     /// Most processes of one pod.
     pub pod_pids: Option<i64>,
+    /// Kernel parameters that pods may set besides the safe ones; a `*` at the end stands for anything.
+    pub allowed_unsafe_sysctls: Vec<String>,
     /// Pulls at a time.
     pub parallel_pulls: usize,
     /// A directory of pods that run without the API having been asked; nothing for none.
@@ -93,6 +96,8 @@ impl Config {
                 reserved_cpu_milli: 0,
                 reserved_memory: 0,
                 reserved_storage: 0,
+                reserved_pids: 0,
+                enforced: true,
                 eviction: Vec::new(),
                 port: 10250,
                 root: dir.join("kubelet"),
@@ -104,6 +109,7 @@ impl Config {
             resolv_conf: PathBuf::from("/etc/resolv.conf"),
             cgroup_root: Name::new(["kubepods"]),
             pod_pids: None,
+            allowed_unsafe_sysctls: Vec::new(),
             parallel_pulls: 4,
             static_pods: Some(dir.join("manifests")),
             static_pods_period: Duration::from_secs(300),
@@ -136,6 +142,9 @@ pub enum Error {
     /// Its own API cannot be served.
     #[error(transparent)]
     Server(#[from] server::Error),
+    /// What pods may set cannot be read.
+    #[error("allowedUnsafeSysctls: {0}")]
+    Sysctls(String),
     /// There is nowhere to keep pods.
     #[error("make {}: {source}", root.display())]
     Root {
@@ -172,6 +181,8 @@ pub async fn run(
     // The node tells how large the disk below it is before the first pod needs it.
     let root = config.node.root.clone();
     std::fs::create_dir_all(&root).map_err(|source| Error::Root { root, source })?;
+    let machine = registration::machine::Machine::read(&config.node.root);
+    let sysctls = Allowed::new(&machine.kernel, &config.allowed_unsafe_sysctls).map_err(Error::Sysctls)?;
     // What is kept for the node itself is not promised to pods.
     config.node.eviction = config.eviction.thresholds.clone();
     // Whatever ends this function ends everything it started.
@@ -197,6 +208,7 @@ pub async fn run(
             root: config.node.root.clone(),
             pod_pids: config.pod_pids,
             cgroup_root: config.cgroup_root.clone(),
+            sysctls,
         },
         images: Images::new(
             runtime.clone(),
@@ -261,6 +273,12 @@ pub async fn run(
     };
     let mut tasks = tokio::task::JoinSet::new();
     let reference = registration.reference();
+    if let Some(cgroups) = shared.cgroups.clone() {
+        let limits = registration::enforcement::limits(&config.node, &machine);
+        let (recorder, clock) = (shared.recorder.clone(), shared.clock.clone());
+        let (root, node) = (config.cgroup_root.clone(), reference.clone());
+        tasks.spawn(registration::enforcement::enforce(cgroups, root, limits, recorder, node, clock, stop.clone()));
+    }
     let policy = config.image_gc.clone();
     let (recorder, clock) = (shared.recorder.clone(), shared.clock.clone());
     let collector = Arc::new(Collector::new(
@@ -272,7 +290,6 @@ pub async fn run(
         ledger,
     ));
     tasks.spawn(collector.clone().run(stop.clone()));
-    let machine = registration::machine::Machine::read(&config.node.root);
     let manager = pressure::Manager {
         config: config.eviction.clone(),
         root: config.node.root.clone(),
@@ -367,6 +384,8 @@ fn configz(config: &Config) -> serde_json::Value {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "maxPods": config.node.max_pods,
         "podPidsLimit": config.pod_pids.unwrap_or(-1),
+        "enforceNodeAllocatable": [if config.node.enforced { "pods" } else { "none" }],
+        "allowedUnsafeSysctls": config.allowed_unsafe_sysctls,
         "clusterDNS": config.cluster_dns,
         "clusterDomain": config.cluster_domain,
         "maxParallelImagePulls": config.parallel_pulls,

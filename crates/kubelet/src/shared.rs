@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::admission::sysctls::Allowed;
 use crate::allocations::Allocations;
 use crate::config::Facts;
 use crate::figures::Figures;
@@ -35,6 +36,8 @@ pub struct Settings {
     pub pod_pids: Option<i64>,
     /// The cgroup of all pods.
     pub cgroup_root: Name,
+    /// Kernel parameters that pods may set.
+    pub sysctls: Allowed,
 }
 
 /// Which pod a container or sandbox of the runtime belongs to, by its id.

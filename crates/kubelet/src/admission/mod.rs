@@ -2,6 +2,7 @@
 
 mod placement;
 mod preemption;
+pub mod sysctls;
 
 use std::sync::Arc;
 

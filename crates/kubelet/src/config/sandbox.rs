@@ -97,8 +97,8 @@ fn linux(pod: &Pod, cgroup_parent: &str) -> v1::LinuxPodSandboxConfig {
     }
 }
 
-/// `net/ipv4/conf/eth0.1/x` is `net.ipv4.conf.eth0/1.x`: in the form with slashes, slashes and dots change places.
-fn dotted(name: &str) -> String {
+/// A kernel parameter's name as the runtime knows it. `net/ipv4/conf/eth0.1/x` is `net.ipv4.conf.eth0/1.x`: in the form with slashes, slashes and dots change places.
+pub(crate) fn dotted(name: &str) -> String {
     let first = name.find(['.', '/']);
     if first.is_some_and(|at| name.as_bytes()[at] == b'/') {
         name.chars()

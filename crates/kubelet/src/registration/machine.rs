@@ -54,7 +54,7 @@ impl Machine {
             disk_available: signed(disk.available),
             inodes: signed(disk.inodes),
             inodes_free: signed(disk.inodes_free),
-            processes: (text("/proc/sys/kernel/pid_max").parse().unwrap_or(0), running.unwrap_or(0)),
+            processes: (most_processes(&text), running.unwrap_or(0)),
             hugepages: hugepages(),
             system_uuid: if system_uuid.is_empty() { machine_id.clone() } else { system_uuid },
             machine_id,
@@ -63,6 +63,12 @@ impl Machine {
             os_image: os_name(&text("/etc/os-release")),
         }
     }
+}
+
+/// Both of the kernel's limits hold; zero when neither can be read.
+fn most_processes(text: impl Fn(&str) -> String) -> i64 {
+    let files = ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"];
+    files.into_iter().filter_map(|file| text(file).parse().ok()).min().unwrap_or(0)
 }
 
 /// A line of `/proc/meminfo`, in bytes.
@@ -99,6 +105,8 @@ mod tests {
     fn the_kernels_files_are_read() {
         assert_eq!(meminfo("MemTotal:  2048 kB\nMemAvailable: 1 kB\n", "MemTotal"), 2 << 20);
         assert_eq!(meminfo("", "MemTotal"), 0);
+        let limits = |file: &str| if file.ends_with("threads-max") { "100" } else { "32768" }.to_owned();
+        assert_eq!(most_processes(limits), 100);
         assert_eq!(os_name("NAME=x\nPRETTY_NAME=\"Debian GNU/Linux 12\"\n"), "Debian GNU/Linux 12");
         let machine = Machine::read(Path::new("/"));
         assert!(machine.processors > 0 && machine.memory > 0 && machine.disk > 0 && !machine.kernel.is_empty());

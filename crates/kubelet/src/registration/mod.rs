@@ -2,6 +2,7 @@
 //!
 //! [`machine`] reads the machine, [`status`] makes a status of it, purely; [`run`] keeps both the object and the lease.
 
+pub mod enforcement;
 pub mod machine;
 pub mod status;
 
@@ -53,6 +54,10 @@ pub struct Config {
     pub reserved_memory: i64,
     /// Disk kept from pods, in bytes.
     pub reserved_storage: i64,
+    /// Processes kept from pods.
+    pub reserved_pids: i64,
+    /// Whether what is reserved is kept from pods by the kernel, and not only by the scheduler.
+    pub enforced: bool,
     /// What is too little, which pods cannot have either.
     pub eviction: Vec<Threshold>,
     /// The port of the kubelet's own API.
@@ -87,7 +92,13 @@ impl Registration {
         let nodes = self.informers.filtered::<Node>(Filter::fields(format!("metadata.name={name}")));
         let key = Key::cluster(&name);
         let (ranges, seen, bell) = (self.ranges.clone(), nodes.clone(), self.bell.clone());
-        nodes.subscribe(move |_| {
+        nodes.subscribe(move |change| {
+            // What others put into the capacity is to be told as allocatable at once.
+            if let (Some(old), Some(new)) = (change.before(), change.after())
+                && !status::same_resources(old.status.as_ref(), new.status.as_ref())
+            {
+                bell.notify_one();
+            }
             let node = seen.get(&Key::cluster(&name));
             let assigned = node.and_then(|n| n.spec.clone()?.pod_cidrs).unwrap_or_default();
             let news = ranges.send_if_modified(|present| {
@@ -118,13 +129,10 @@ impl Registration {
             let reading = self.read().await;
             let node = nodes.get(&key);
             let old = node.as_ref().and_then(|n| n.status.clone()).unwrap_or_else(|| known.clone());
-            let mut new = status::status(&self.config, &reading, &old, self.informers.clock().now());
+            let new = status::status(&self.config, &reading, &old, self.informers.clock().now());
             let due = self.informers.clock().monotonic() - written >= REPORT;
-            if !due && status::same(&new, &known) {
-                new.clone_from(&known);
-            }
-            if due || !status::same(&new, &known) {
-                match self.write(&known, &new).await {
+            if due || !status::same(&new, &known) || !status::same_resources(Some(&new), Some(&old)) {
+                match self.write(&[&known, &old], &new).await {
                     Ok(()) => {
                         self.tell_changes(&known, &new);
                         known = new;
@@ -266,8 +274,8 @@ impl Registration {
         Reading { machine, problems, pressure, runtime: version, images, handlers }
     }
 
-    async fn write(&self, old: &NodeStatus, new: &NodeStatus) -> Result<(), client::Error> {
-        let patch = status::patch(old, new);
+    async fn write(&self, before: &[&NodeStatus], new: &NodeStatus) -> Result<(), client::Error> {
+        let patch = status::patch(before, new);
         self.informers.client().patch_status::<Node>("", &self.config.name, &Patch::Strategic(patch)).await.map(drop)
     }
 

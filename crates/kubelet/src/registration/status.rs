@@ -99,8 +99,8 @@ pub fn status(config: &Config, reading: &Reading, old: &NodeStatus, now: Timesta
     addresses.push(NodeAddress { address: config.hostname.clone(), type_: "Hostname".to_owned() });
     NodeStatus {
         addresses: Some(addresses),
-        capacity: Some(quantities(&amounts.capacity, config, machine, false)),
-        allocatable: Some(quantities(&amounts.allocatable, config, machine, true)),
+        capacity: Some(with_others(quantities(&amounts.capacity, config, machine, false), old)),
+        allocatable: Some(with_others(quantities(&amounts.allocatable, config, machine, true), old)),
         conditions: Some(conditions(reading, old, now)),
         daemon_endpoints: Some(NodeDaemonEndpoints {
             kubelet_endpoint: Some(DaemonEndpoint { port: i32::from(config.port) }),
@@ -127,6 +127,34 @@ pub fn status(config: &Config, reading: &Reading, old: &NodeStatus, now: Timesta
         volumes_in_use: old.volumes_in_use.clone(),
         ..NodeStatus::default()
     }
+}
+
+/// Resources that somebody else put into the node's capacity stay there, and pods may have all of them. Huge pages are the
+/// kernel's: a size that it does not have is not the node's either.
+fn with_others(mut own: BTreeMap<String, Quantity>, old: &NodeStatus) -> BTreeMap<String, Quantity> {
+    for (name, amount) in old.capacity.iter().flatten() {
+        if !name.starts_with("hugepages-") && !own.contains_key(name) {
+            own.insert(name.clone(), amount.clone());
+        }
+    }
+    own
+}
+
+fn parsed(amount: &Quantity) -> Option<machinery::quantity::Quantity> {
+    amount.0.parse().ok()
+}
+
+/// Whether two statuses have the same capacity and leave the same to pods, however the amounts are written.
+pub fn same_resources(a: Option<&NodeStatus>, b: Option<&NodeStatus>) -> bool {
+    type List = Option<BTreeMap<String, Quantity>>;
+    let same = |a: Option<&List>, b: Option<&List>| {
+        let all = |list: Option<&List>| {
+            let list = list.and_then(Option::as_ref).into_iter().flatten();
+            list.map(|(name, amount)| (name.clone(), parsed(amount))).collect::<BTreeMap<_, _>>()
+        };
+        all(a) == all(b)
+    };
+    same(a.map(|a| &a.capacity), b.map(|b| &b.capacity)) && same(a.map(|a| &a.allocatable), b.map(|b| &b.allocatable))
 }
 
 fn handlers(handlers: &BTreeMap<String, Abilities>) -> Option<Vec<NodeRuntimeHandler>> {
@@ -261,17 +289,25 @@ pub fn same(a: &NodeStatus, b: &NodeStatus) -> bool {
     timeless(a) == timeless(b)
 }
 
-/// What turns one status into the other, as a strategic merge patch.
-pub fn patch(old: &NodeStatus, new: &NodeStatus) -> Value {
-    let (before, after) = (json!(old), json!(new));
+/// What makes the new status of any of those before, as a strategic merge patch: of the one written last, which the API
+/// certainly had, and of the one seen last, which others may have changed since.
+pub fn patch(before: &[&NodeStatus], new: &NodeStatus) -> Value {
+    let (before, after): (Vec<Value>, Value) = (before.iter().map(|status| json!(status)).collect(), json!(new));
     let mut status = serde_json::Map::new();
     for (field, value) in after.as_object().into_iter().flatten() {
         // Conditions are merged by type and carry the time of this report; attached volumes are the controller's.
-        if field == "conditions" || (before.get(field) != Some(value) && field != "volumesAttached") {
-            let value = match (field.as_str(), value.as_array()) {
+        let differs = before.iter().any(|before| before.get(field) != Some(value));
+        if field == "conditions" || (differs && field != "volumesAttached") {
+            let value = match (field.as_str(), value) {
                 // Addresses would be merged by type, and a node may have several of one type.
-                ("addresses", Some(list)) => {
+                ("addresses", Value::Array(list)) => {
                     Value::Array(list.iter().cloned().chain([json!({"$patch": "replace"})]).collect())
+                }
+                // A resource that is gone would stay.
+                ("capacity" | "allocatable", Value::Object(amounts)) => {
+                    let had = before.iter().filter_map(|before| before.get(field)?.as_object()).flatten();
+                    let gone = had.map(|(name, _)| (name.clone(), Value::Null));
+                    Value::Object(gone.chain(amounts.clone()).collect())
                 }
                 _ => value.clone(),
             };
@@ -312,6 +348,8 @@ mod tests {
             reserved_cpu_milli: 100,
             reserved_memory: 0,
             reserved_storage: 0,
+            reserved_pids: 0,
+            enforced: true,
             eviction: crate::pressure::Config::default().thresholds,
             port: 10250,
             root: "/".into(),
@@ -344,6 +382,50 @@ mod tests {
     }
 
     #[test]
+    fn what_others_put_into_the_capacity_is_allocatable_and_stays_until_they_take_it_away() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let made = |old: &NodeStatus| status(&config(), &reading(&[]), old, at(1));
+        let first = made(&NodeStatus::default());
+        let mut patched = first.clone();
+        let list = patched.capacity.as_mut().unwrap();
+        for (name, amount) in [("example.com/dongle", "4"), ("hugepages-1Gi", "0"), ("cpu", "64")] {
+            list.insert(name.into(), Quantity(amount.into()));
+        }
+        let second = made(&patched);
+        assert!(!same_resources(Some(&second), Some(&patched)));
+        let get = |status: &NodeStatus, name: &str| {
+            let of = |list: &Option<BTreeMap<String, Quantity>>| list.as_ref().unwrap().get(name).map(|q| q.0.clone());
+            (of(&status.capacity), of(&status.allocatable))
+        };
+        let both = |a: &str, b: &str| (Some(a.to_owned()), Some(b.to_owned()));
+        assert_eq!(get(&second, "example.com/dongle"), both("4", "4"));
+        assert_eq!(get(&second, "hugepages-1Gi"), (None, None));
+        assert_eq!(get(&second, "cpu"), both("2", "1900m"));
+        assert_eq!(get(&made(&second), "example.com/dongle"), both("4", "4"), "it stays");
+        let change = patch(&[&first, &patched], &second);
+        assert_eq!(change["status"]["capacity"]["hugepages-1Gi"], Value::Null);
+        assert_eq!(change["status"]["allocatable"]["example.com/dongle"], "4");
+
+        let mut taken = second.clone();
+        taken.capacity.as_mut().unwrap().remove("example.com/dongle");
+        let third = made(&taken);
+        assert_eq!(get(&third, "example.com/dongle"), (None, None));
+        let change = patch(&[&second, &taken], &third);
+        assert!(change["status"]["allocatable"].as_object().unwrap()["example.com/dongle"].is_null());
+    }
+
+    #[test]
+    fn the_same_amount_written_otherwise_is_no_change() {
+        let of = |memory: &str| {
+            let list = BTreeMap::from([("memory".to_owned(), Quantity(memory.to_owned()))]);
+            NodeStatus { capacity: Some(list), ..NodeStatus::default() }
+        };
+        assert!(same_resources(Some(&of("1048576Ki")), Some(&of("1Gi"))));
+        assert!(!same_resources(Some(&of("1048576Ki")), Some(&of("2Gi"))));
+        assert!(!same_resources(Some(&of("1Gi")), None));
+    }
+
+    #[test]
     fn a_condition_keeps_its_time_until_it_changes() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let first = status(&config(), &reading(&[]), &NodeStatus::default(), at(1));
@@ -354,7 +436,7 @@ mod tests {
         let ready = condition(&third, "Ready").unwrap();
         assert_eq!((ready.status.as_str(), ready.message.as_deref()), ("False", Some("container runtime is down")));
         assert_eq!(changes(&second, &third), ["NodeNotReady"]);
-        let patch = patch(&second, &third);
+        let patch = patch(&[&second], &third);
         assert_eq!(patch["status"].as_object().unwrap().keys().collect::<Vec<_>>(), ["conditions"]);
     }
 }

@@ -70,6 +70,85 @@ async fn a_pod_without_room_is_refused_and_a_critical_one_takes_it() {
     rig.stop().await;
 }
 
+#[tokio::test]
+async fn kernel_parameters_that_are_not_allowed_are_refused() {
+    let rig = Rig::start_with(|config| config.allowed_unsafe_sysctls = vec!["kernel.msg*".into()]).await;
+    let setting = |name: &str| {
+        let script = format!("cat /proc/sys/kernel/msgmax; {LOOP}");
+        json!({"securityContext": {"sysctls": [{"name": name, "value": "10007"}]}, "containers": [sh("main", &script)]})
+    };
+    rig.pod("unsafe", setting("kernel.shmmni")).await;
+    let refused = rig.until("unsafe", "refused", |pod| phase(pod) == "Failed").await.status.unwrap();
+    assert_eq!(refused.reason.as_deref(), Some("SysctlForbidden"));
+    let message = "forbidden sysctl: \"kernel.shmmni\" not allowlisted";
+    assert_eq!(refused.message, Some(format!("Pod was rejected: {message}")));
+    rig.event("unsafe", &format!("SysctlForbidden: {message}")).await;
+    rig.pod("allowed", setting("kernel.msgmax")).await;
+    let allowed = rig.ready("allowed").await;
+    assert_eq!(rig.log(&allowed, "main", 0), "10007\n");
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn what_somebody_adds_to_the_nodes_capacity_can_be_asked_for() {
+    let rig = Rig::start().await;
+    rig.eventually_node().await;
+    let set = async |amount: Value| {
+        let patch = json!({"status": {"capacity": {"example.com/dongle": amount}}});
+        rig.admin.patch_status::<Node>("", NODE, &client::Patch::Merge(patch)).await.unwrap();
+    };
+    let allocatable = |node: Option<&Node>| {
+        let list = node.and_then(|node| node.status.as_ref()?.allocatable.as_ref());
+        list.and_then(|list| list.get("example.com/dongle")).map(|amount| amount.0.clone())
+    };
+    set(json!("3")).await;
+    let three = |node: Option<&Node>| allocatable(node).as_deref() == Some("3");
+    testkit::object::<Node>(&rig.admin, "", NODE, "three dongles to be had", three).await;
+    let asking = |amount: &str| {
+        let mut container = sh("main", LOOP);
+        container["resources"] = json!({"limits": {"example.com/dongle": amount}});
+        json!({"containers": [container]})
+    };
+    rig.pod("two", asking("2")).await;
+    rig.ready("two").await;
+    rig.pod("more", asking("2")).await;
+    let refused = rig.until("more", "refused", |pod| phase(pod) == "Failed").await.status.unwrap();
+    assert_eq!(refused.reason.as_deref(), Some("OutOfexample.com/dongle"));
+    set(Value::Null).await;
+    testkit::object::<Node>(&rig.admin, "", NODE, "no dongles", |node| node.is_some() && allocatable(node).is_none())
+        .await;
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn all_pods_together_are_kept_from_what_is_reserved() {
+    let rig = Rig::start_with(|config| {
+        config.node.reserved_memory = 1 << 30;
+        config.node.reserved_cpu_milli = 500;
+        config.node.reserved_pids = 1000;
+    })
+    .await;
+    let machine = kubelet::registration::machine::Machine::read(rig.dir.path());
+    rig.eventually("limits", || {
+        let memory = rig.pods_number("memory", "memory.limit_in_bytes", "memory.max");
+        let processes = rig.pods_number("pids", "pids.max", "pids.max");
+        memory == Some(machine.memory - (1 << 30)) && processes == Some(machine.processes.0 - 1000)
+    })
+    .await;
+    if std::path::Path::new("/sys/fs/cgroup/cpu").exists() {
+        let shares = (machine.processors * 1000 - 500) * 1024 / 1000;
+        assert_eq!(rig.pods_number("cpu", "cpu.shares", ""), Some(shares));
+    }
+    testkit::objects::<k8s_openapi::api::core::v1::Event>(&rig.admin, "default", "the event", |events| {
+        events.iter().any(|event| {
+            event.reason.as_deref() == Some("NodeAllocatableEnforced")
+                && event.message.as_deref() == Some("Updated Node Allocatable limit across pods")
+        })
+    })
+    .await;
+    rig.stop().await;
+}
+
 /// Serves a document that can be changed; nothing is a server that fails.
 async fn serve(document: Arc<Mutex<Option<String>>>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

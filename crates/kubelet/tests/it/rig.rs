@@ -270,13 +270,14 @@ impl Rig {
     pub fn container_number(&self, pod: &Pod, container: &str, controller: &str, v1: &str, v2: &str) -> i64 {
         let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref()).unwrap();
         let id = statuses.iter().find(|one| one.name == container).and_then(|one| one.container_id.as_ref()).unwrap();
-        let root = std::path::Path::new("/sys/fs/cgroup");
         let name = self.cgroup.child("burstable").child(&format!("pod{}", pod.metadata.uid.as_ref().unwrap()));
         let path = name.path(Driver::Cgroupfs).join(id.trim_start_matches("containerd://"));
-        let old = root.join(controller).join(&path).join(v1);
-        let text =
-            std::fs::read_to_string(&old).or_else(|_| std::fs::read_to_string(root.join(&path).join(v2))).unwrap();
-        text.split_whitespace().next().unwrap().parse().unwrap_or(-1)
+        cgroup_number(&path, controller, v1, v2).unwrap()
+    }
+
+    /// Likewise of the cgroup that all pods are in.
+    pub fn pods_number(&self, controller: &str, v1: &str, v2: &str) -> Option<i64> {
+        cgroup_number(&self.cgroup.path(Driver::Cgroupfs), controller, v1, v2)
     }
 
     /// The log of a container, without times.
@@ -354,6 +355,13 @@ impl Drop for Rig {
         let _ = node::mounts::unmount_below(&self.dir.path().canonicalize().unwrap_or_default());
         let _ = std::process::Command::new("ip").args(["link", "del", &self.bridge]).status();
     }
+}
+
+fn cgroup_number(path: &std::path::Path, controller: &str, v1: &str, v2: &str) -> Option<i64> {
+    let root = std::path::Path::new("/sys/fs/cgroup");
+    let old = root.join(controller).join(path).join(v1);
+    let text = std::fs::read_to_string(&old).or_else(|_| std::fs::read_to_string(root.join(path).join(v2))).ok()?;
+    Some(text.split_whitespace().next()?.parse().unwrap_or(-1))
 }
 
 fn kill_all(cgroup: &std::path::Path, kill: &dyn Fn(&str)) {
