@@ -243,7 +243,7 @@ impl Admission {
     /// may refuse it.
     pub async fn delete(&self, api: &Api, request: &Request<'_>, old: &Value) -> Result<(), ApiError> {
         if self.settings.runs(Plugin::NodeRestriction) {
-            node_restriction::admit(api, request, None, Some(old))?;
+            node_restriction::admit(api, &self.authorizers, request, None, Some(old)).await?;
         }
         if self.settings.runs(Plugin::MutatingAdmissionWebhook) {
             self.webhooks.mutate(api, request, None, Some(old), &mut Rounds::default()).await?;
@@ -273,7 +273,7 @@ impl Admission {
             service_account::admit(api, request, new).await?;
         }
         if runs(Plugin::NodeRestriction) {
-            node_restriction::admit(api, request, Some(new), old)?;
+            node_restriction::admit(api, &self.authorizers, request, Some(new), old).await?;
         }
         if runs(Plugin::TaintNodesByCondition) {
             defaults::taint_new_node(request, new);

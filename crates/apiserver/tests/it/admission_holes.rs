@@ -10,7 +10,7 @@ use machinery::rest::{Body, Payload, Request, User};
 use serde_json::{Value, json};
 use testkit::build::{Build as _, config_map, node, pod};
 
-use crate::server::Server;
+use crate::server::{Server, post};
 
 fn typed<T: serde::de::DeserializeOwned>(tree: Value) -> T {
     serde_json::from_value(tree).expect("an object of that kind")
@@ -137,6 +137,133 @@ async fn a_node_gets_rid_of_nothing_by_owning_it_and_mirrors_no_claims() {
     mirror.spec.as_mut().expect("a spec").resource_claims = None;
     mirror.spec.as_mut().expect("a spec").service_account_name = Some("default".to_owned());
     assert!(n1.create(&mirror).await.is_err(), "nor does it run as an account");
+    mirror.spec.as_mut().expect("a spec").service_account_name = None;
+    let sources = [
+        json!({"flexVolume": {"driver": "example.com/d", "secretRef": {"name": "theirs"}}}),
+        json!({"rbd": {"monitors": ["m"], "image": "i", "secretRef": {"name": "theirs"}}}),
+        json!({"cephfs": {"monitors": ["m"], "secretRef": {"name": "theirs"}}}),
+        json!({"azureFile": {"shareName": "s", "secretName": "theirs"}}),
+        json!({"iscsi": {"targetPortal": "p", "iqn": "iqn.2001-04.com.example:s", "lun": 0, "secretRef": {"name": "theirs"}}}),
+        json!({"scaleIO": {"gateway": "g", "system": "s", "volumeName": "v", "secretRef": {"name": "theirs"}}}),
+        json!({"storageos": {"volumeName": "v", "volumeNamespace": "n", "secretRef": {"name": "theirs"}}}),
+    ];
+    for mut volume in sources {
+        volume["name"] = json!("v");
+        mirror.spec.as_mut().expect("a spec").volumes = Some(vec![typed(volume.clone())]);
+        let refused = n1.create(&mirror).await.expect_err("refused");
+        let why = "pods \"static\" is forbidden: node \"n1\" can not create pods that reference secrets";
+        assert_eq!((refused.code(), refused.to_string().as_str()), (Some(403), why), "{volume}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_node_gets_tokens_only_for_those_its_pods_speak_to() {
+    let server = Server::default().await;
+    let admin = server.admin();
+    admin.create(&node("n1")).await.expect("a node");
+    let driver = json!({"metadata": {"name": "csi.example.com"}, "spec": {"tokenRequests": [{"audience": "storage"}]}});
+    admin.create(&typed::<k8s_openapi::api::storage::v1::CSIDriver>(driver)).await.expect("a driver");
+    let volume = json!({"metadata": {"name": "pv"}, "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
+        "csi": {"driver": "csi.example.com", "volumeHandle": "h"}, "claimRef": {"namespace": "default", "name": "data"}}});
+    admin.create(&typed::<k8s_openapi::api::core::v1::PersistentVolume>(volume)).await.expect("a volume");
+    let claim = json!({"metadata": {"name": "data", "namespace": "default"}, "spec": {"accessModes": ["ReadWriteOnce"],
+        "volumeName": "pv", "resources": {"requests": {"storage": "1Gi"}}}});
+    admin.create(&typed::<k8s_openapi::api::core::v1::PersistentVolumeClaim>(claim)).await.expect("a claim");
+    let projected = json!({"sources": [{"serviceAccountToken": {"path": "t", "audience": "vault"}}]});
+    let with = |name: &str, volumes: Value| -> Pod {
+        typed(json!({"metadata": {"name": name, "namespace": "default"}, "spec": {"nodeName": "n1", "volumes": volumes,
+            "serviceAccountName": "default", "containers": [{"name": "c", "image": "i"}]}}))
+    };
+    let plain = admin.create(&with("plain", json!([{"name": "t", "projected": projected}]))).await.expect("a pod");
+    let mounts = json!([{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]);
+    let storage = admin.create(&with("storage", mounts)).await.expect("a pod");
+    let mounts = json!([{"name": "d", "persistentVolumeClaim": {"claimName": "missing"}}]);
+    let broken = admin.create(&with("broken", mounts)).await.expect("a pod");
+    let n1 = server.as_user(User::new("system:node:n1", ["system:nodes"]));
+    let ask = async |pod: &Pod, audiences: Value| {
+        let bound = json!({"apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name, "uid": pod.metadata.uid});
+        let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+            "spec": {"audiences": audiences, "boundObjectRef": bound}});
+        let asked = n1.create_subresource::<ServiceAccount, _, Value>("default", "default", "token", &request).await;
+        asked.map(|_| ()).map_err(|error| error.to_string())
+    };
+    let refused = |why: &str| Err(format!("serviceaccounts \"default\" is forbidden: {why}"));
+    let not_for = |audience: &str| {
+        refused(&format!("system:node:n1 is not authorized to request tokens for audience {audience:?}"))
+    };
+    assert_eq!(ask(&plain, json!(["vault"])).await, Ok(()));
+    // The server's own audience, by the token that every pod mounts.
+    assert_eq!(ask(&plain, json!([])).await, Ok(()));
+    assert_eq!(ask(&plain, json!(["storage"])).await, not_for("storage"));
+    assert_eq!(ask(&plain, json!(["vault", "storage"])).await, refused("node may only request 0 or 1 audiences"));
+    assert_eq!(ask(&storage, json!(["storage"])).await, Ok(()));
+    assert_eq!(ask(&storage, json!(["vault"])).await, not_for("vault"));
+    let why = "error validating audience \"vault\": persistentvolumeclaim \"missing\" not found";
+    assert_eq!(ask(&broken, json!(["vault"])).await, refused(why));
+    // Somebody may let it have more.
+    let rules =
+        json!([{"apiGroups": [""], "resources": ["registry"], "verbs": ["request-serviceaccounts-token-audience"]}]);
+    let role = json!({"metadata": {"name": "more"}, "rules": rules});
+    admin.create(&typed::<k8s_openapi::api::rbac::v1::ClusterRole>(role)).await.expect("a role");
+    let binding = json!({"metadata": {"name": "more"}, "subjects": [{"kind": "Group", "name": "system:nodes", "apiGroup": "rbac.authorization.k8s.io"}],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "more"}});
+    assert_eq!(ask(&plain, json!(["registry"])).await, not_for("registry"));
+    admin.create(&typed::<k8s_openapi::api::rbac::v1::ClusterRoleBinding>(binding)).await.expect("a binding");
+    assert_eq!(ask(&plain, json!(["registry"])).await, Ok(()));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_node_gets_certificates_only_for_its_own_pods() {
+    let server = Server::default().await;
+    let admin = server.admin();
+    let mut uids = Vec::new();
+    for name in ["n1", "n2"] {
+        uids.push(admin.create(&node(name)).await.expect("a node").metadata.uid);
+    }
+    let account: ServiceAccount = admin.get("default", "default").await.expect("the account");
+    let source = json!({"podCertificate": {"signerName": "example.com/signer", "keyType": "ED25519", "credentialBundlePath": "c"}});
+    let with = |name: &str, node: &str| -> Pod {
+        typed(json!({"metadata": {"name": name, "namespace": "default"}, "spec": {"nodeName": node,
+            "volumes": [{"name": "c", "projected": {"sources": [source]}}], "containers": [{"name": "c", "image": "i"}]}}))
+    };
+    let own = admin.create(&with("own", "n1")).await.expect("a pod");
+    let other = admin.create(&with("other", "n2")).await.expect("a pod");
+    let n1 = server.as_user(User::new("system:node:n1", ["system:nodes"]));
+    let ask = async |pod: &Pod, change: Value| {
+        let mut spec = json!({"signerName": "example.com/signer", "podName": pod.metadata.name, "podUID": pod.metadata.uid,
+            "serviceAccountName": "default", "serviceAccountUID": account.metadata.uid, "nodeName": "n1", "nodeUID": uids[0]});
+        spec.as_object_mut().expect("a spec").extend(change.as_object().expect("a change").clone());
+        let request = json!({"apiVersion": "certificates.k8s.io/v1", "kind": "PodCertificateRequest",
+            "metadata": {"generateName": "req-"}, "spec": spec});
+        let path = "/apis/certificates.k8s.io/v1/namespaces/default/podcertificaterequests";
+        post(&n1, path, request).await.expect_err("refused")
+    };
+    let is = |told: String, expect: &str| assert!(told.ends_with(expect), "{told}");
+    is(
+        ask(&other, json!({})).await,
+        "pod \"default/other\" is not running on node \"n1\" named in the PodCertificateRequest",
+    );
+    is(
+        ask(&other, json!({"nodeName": "n2", "nodeUID": uids[1]})).await,
+        "PodCertificateRequest.Spec.NodeName=\"n2\", which is not the requesting node \"n1\"",
+    );
+    is(
+        ask(&own, json!({"serviceAccountName": "admin"})).await,
+        "PodCertificateRequest for pod \"default/own\" contains serviceAccountName (\"admin\") that differs from running pod (\"default\")",
+    );
+    is(
+        ask(&own, json!({"signerName": "example.com/another"})).await,
+        "pod \"default/own\" does not mount a podCertificate projected volume for signer \"example.com/another\"",
+    );
+    is(
+        ask(&own, json!({"podName": "gone"})).await,
+        "while retrieving pod \"default/gone\" named in the PodCertificateRequest: pod \"gone\" not found",
+    );
+    // What is wrong with the rest is for validation to say: the key is missing.
+    let told = ask(&own, json!({})).await;
+    assert!(told.contains("is invalid") && !told.contains("forbidden"), "{told}");
     server.stop().await;
 }
 

@@ -132,6 +132,34 @@ async fn a_node_sees_what_its_pods_use() {
 }
 
 #[tokio::test]
+async fn services_are_read_by_nodes_with_a_name() {
+    use k8s_openapi::api::core::v1::{Namespace, Service};
+    use k8s_openapi::api::discovery::v1::EndpointSlice;
+    use k8s_openapi::api::networking::v1::ServiceCIDR;
+
+    let server = Server::default().await;
+    let everything = Default::default();
+    let node = server.as_user(User::new("system:node:n1", ["system:nodes"]));
+    node.list::<Service>("", &everything).await.expect("services");
+    node.list::<Namespace>("", &everything).await.expect("namespaces");
+    node.list::<Node>("", &everything).await.expect("nodes");
+    node.list::<EndpointSlice>("", &everything).await.expect("slices");
+    node.list::<ServiceCIDR>("", &everything).await.expect("ranges");
+    for name in ["jane", "system:node:"] {
+        let member = server.as_user(User::new(name, ["system:nodes"]));
+        let told = [
+            refusal(member.list::<Service>("", &everything).await),
+            refusal(member.list::<Namespace>("", &everything).await),
+            refusal(member.list::<Node>("", &everything).await),
+            refusal(member.list::<EndpointSlice>("", &everything).await),
+            refusal(member.list::<ServiceCIDR>("", &everything).await),
+        ];
+        assert!(told.iter().all(|told| told.contains("cannot list resource")), "{told:?}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn kubectl_asks_what_it_may() {
     let server = Server::default().await;
     let kubectl = server.kubectl();

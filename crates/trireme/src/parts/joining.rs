@@ -1,14 +1,13 @@
 //! What a cluster needs so that nodes can join it: whom they ask, what they may ask, and what they are told.
 //!
 //! The ways are upstream's: bootstrap tokens are Secrets, `cluster-info` says whom to trust, new nodes ask for their
-//! certificate by a CertificateSigningRequest. The names of the bindings are those of upstream's documentation. On top of
-//! that, a node's proxy and DNS speak as the node, so nodes may read what these need.
+//! certificate by a CertificateSigningRequest. The names of the bindings are those of upstream's documentation.
 
 use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use client::Client;
+use client::{Client, DeleteOptions};
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
@@ -47,18 +46,20 @@ pub async fn ensure(
             "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient",
             "system:nodes",
         ),
-        ("trireme:node-services", "trireme:node-services", "system:nodes"),
     ] {
         let subject = json!({"apiGroup": RBAC, "kind": "Group", "name": group});
         made(client.create(&binding(name, role, &subject)?).await)?;
     }
-    let read = json!(["list", "watch"]);
-    let services = json!([
-        {"apiGroups": [""], "resources": ["services", "namespaces", "nodes"], "verbs": read},
-        {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": read},
-        {"apiGroups": ["networking.k8s.io"], "resources": ["servicecidrs"], "verbs": read},
-    ]);
-    made(client.create(&role("trireme:node-services", &services)?).await)?;
+    // A cluster that an earlier version made has a role here that says more than it should: the Node authorizer gives nodes,
+    // and only nodes, what they need.
+    for gone in [
+        client.delete::<ClusterRoleBinding>("", "trireme:node-services", &DeleteOptions::default()).await.err(),
+        client.delete::<ClusterRole>("", "trireme:node-services", &DeleteOptions::default()).await.err(),
+    ] {
+        if let Some(error) = gone.filter(|error| !error.is_not_found()) {
+            return Err(error.into());
+        }
+    }
     let approver = "trireme:kubelet-serving-approver";
     let approvals = json!([
         {"apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests/approval"], "verbs": ["update"]},

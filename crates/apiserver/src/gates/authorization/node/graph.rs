@@ -19,7 +19,8 @@ pub enum Kind {
 }
 
 type Name = Box<str>;
-type Reference = (Kind, Name);
+/// What a pod refers to, in its own namespace.
+pub type Reference = (Kind, Name);
 
 /// One pod's node and references.
 #[derive(Debug, PartialEq, Eq)]
@@ -299,9 +300,11 @@ impl Pod {
 
     fn references(&self, name: &str) -> Vec<Reference> {
         // A node makes its own mirror pods: they must not open anything to it.
-        if self.is_mirror() {
-            return Vec::new();
-        }
+        if self.is_mirror() { Vec::new() } else { self.written(name) }
+    }
+
+    /// What a pod's text refers to, whoever made the pod.
+    pub fn written(&self, name: &str) -> Vec<Reference> {
         let mut found: Vec<Reference> = Vec::new();
         let mut add = |kind: Kind, name: &str| {
             let reference = (kind, Name::from(name));

@@ -10,11 +10,13 @@ use std::sync::Arc;
 use machinery::rest::User;
 use machinery::{Value, value};
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use serde::Deserialize as _;
 
 use super::{Attributes, Authorizer, Rule, Rules, Verdict};
 use crate::cache::{Cache, News, Place};
 use crate::registry::Registry;
-use graph::{Graph, Kind};
+use graph::Graph;
+pub use graph::Kind;
 
 const LEASES: &str = "kube-node-lease";
 
@@ -23,6 +25,12 @@ pub fn identity(user: &User) -> Option<&str> {
     let is_node = user.groups.iter().any(|group| group == "system:nodes");
     let name = user.name.strip_prefix("system:node:")?;
     is_node.then_some(name)
+}
+
+/// The kinds of objects that a pod refers to by name, also a pod that a node made up itself.
+pub fn kinds_in(pod: &Value) -> serde_json::Result<Vec<Kind>> {
+    let read = graph::Pod::deserialize(pod)?;
+    Ok(read.written(value::text(pod, "metadata.name")).into_iter().map(|(kind, _)| kind).collect())
 }
 
 #[derive(Default)]
@@ -39,7 +47,7 @@ pub struct Node {
     attachments: Option<Arc<Cache>>,
     slices: Option<Arc<Cache>>,
     certificate_requests: Option<Arc<Cache>>,
-    /// What every node may do: the rules of the bootstrap role `system:node`.
+    /// What every node may do: the rules of the bootstrap role `system:node`, and what its Services need.
     rules: Vec<Rule>,
     state: RwLock<State>,
 }
@@ -55,7 +63,7 @@ impl Node {
             attachments: cache("storage.k8s.io", "volumeattachments"),
             slices: cache("resource.k8s.io", "resourceslices"),
             certificate_requests: cache("certificates.k8s.io", "podcertificaterequests"),
-            rules: role.rules.iter().filter(|rule| !rule.gated).map(Rule::of_facts).collect(),
+            rules: role.rules.iter().filter(|rule| !rule.gated).map(Rule::of_facts).chain(services()).collect(),
             state: RwLock::default(),
         })
     }
@@ -227,7 +235,8 @@ impl Node {
             ("", "create" | "update" | "patch") | ("status", "update" | "patch") => Verdict::ALLOW,
             ("", "get" | "list" | "watch") => match asked.name {
                 name if name == node => Verdict::ALLOW,
-                "" => Verdict::no_opinion(format!("node '{node}' cannot read all nodes, only its own Node object")),
+                // Upstream's proxy reads them with an identity of its own.
+                "" => Verdict::ALLOW,
                 other => Verdict::no_opinion(format!("node '{node}' cannot read '{other}', only its own Node object")),
             },
             _ => Verdict::NO_OPINION,
@@ -248,6 +257,18 @@ impl Node {
             _ => Verdict::NO_OPINION,
         }
     }
+}
+
+/// A node's proxy, DNS and pod network speak as the node, so a node may read what these need, beside all Nodes. It is no
+/// role for `system:nodes`, because whoever is in that group without a node's name is no node.
+fn services() -> [Rule; 3] {
+    let rule = |group: &str, resource: &str| Rule {
+        verbs: vec!["list".to_owned(), "watch".to_owned()],
+        groups: vec![group.to_owned()],
+        resources: vec![resource.to_owned()],
+        ..Rule::default()
+    };
+    [rule("", "namespaces"), rule("discovery.k8s.io", "endpointslices"), rule("networking.k8s.io", "servicecidrs")]
 }
 
 fn set_pod(graph: &mut Graph, pod: &machinery::Object) {
