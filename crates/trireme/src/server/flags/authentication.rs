@@ -154,8 +154,15 @@ pub struct Read {
 }
 
 impl Options {
-    /// Checks the options and reads the files that they name.
-    pub fn read(&self) -> Result<Read, Error> {
+    /// Checks the options and reads the files that they name. Where everybody may do everything, whoever shows nothing stays
+    /// out, as upstream's server keeps them out, unless a file says otherwise.
+    pub fn read(&self, always_allow: bool) -> Result<Read, Error> {
+        let anonymous = self.anonymous_auth.unwrap_or(true);
+        if anonymous && always_allow {
+            tracing::warn!(
+                "AnonymousAuth is not allowed with the AlwaysAllow authorizer. Resetting AnonymousAuth to false. You should use a different authorizer"
+            );
+        }
         let service_accounts = self.service_accounts()?;
         let mut settings = Settings {
             token_file: self.token_auth_file.clone(),
@@ -164,7 +171,7 @@ impl Options {
             service_accounts,
             webhook: self.webhook.read()?,
             front_proxy: self.front_proxy.read()?,
-            anonymous: if self.anonymous_auth == Some(false) { Anonymous::Refused } else { Anonymous::Allowed },
+            anonymous: if anonymous && !always_allow { Anonymous::Allowed } else { Anonymous::Refused },
             file: None,
         };
         if let Some(path) = &self.token_auth_file {

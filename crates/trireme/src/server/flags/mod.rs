@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use apiserver::admission;
+use apiserver::gates::authorization::Mode;
 use clap::{ArgAction, Args};
 
 use super::Error;
@@ -128,9 +129,11 @@ pub struct Gates {
 impl Options {
     /// Checks the options and reads the files that they name.
     pub fn read(&self) -> Result<Gates, Error> {
+        let authorization = self.authorization.read()?;
+        let always_allow = authorization.modes.iter().any(|mode| matches!(mode, Mode::AlwaysAllow));
         Ok(Gates {
-            authentication: self.authentication.read()?,
-            authorization: self.authorization.read()?,
+            authentication: self.authentication.read(always_allow)?,
+            authorization,
             admission: self.admission.read()?,
             audit: self.audit.read()?,
             encryption: self.encryption.read()?,
@@ -201,6 +204,9 @@ mod tests {
             "authn.yaml",
             "{apiVersion: apiserver.config.k8s.io/v1, kind: AuthenticationConfiguration, anonymous: {enabled: false}}",
         );
+        let authentication = "apiVersion: apiserver.config.k8s.io/v1, kind: AuthenticationConfiguration";
+        file("anonymous.yaml", &format!("{{{authentication}, anonymous: {{enabled: true}}}}"));
+        file("silent.yaml", &format!("{{{authentication}}}"));
         file(
             "authz.yaml",
             "{apiVersion: apiserver.config.k8s.io/v1, kind: AuthorizationConfiguration, authorizers: [{type: RBAC, name: rbac}]}",
@@ -259,9 +265,24 @@ mod tests {
     }
 
     #[test]
+    fn where_everybody_may_do_everything_nobody_is_anonymous() {
+        use apiserver::gates::authentication::Anonymous;
+        for (line, expect) in [
+            ("", Anonymous::Allowed),
+            ("--authorization-mode AlwaysAllow", Anonymous::Refused),
+            ("--authorization-mode RBAC,AlwaysAllow --anonymous-auth=true", Anonymous::Refused),
+            ("--authorization-mode AlwaysDeny", Anonymous::Allowed),
+            // A file that says it is believed.
+            ("--authorization-mode AlwaysAllow --authentication-config {}/anonymous.yaml", Anonymous::Allowed),
+            ("--authorization-mode AlwaysAllow --authentication-config {}/silent.yaml", Anonymous::Refused),
+        ] {
+            assert_eq!(read(line).expect(line).authentication.settings.anonymous, expect, "{line}");
+        }
+    }
+
+    #[test]
     fn options_become_settings() {
         use apiserver::gates::authentication::{Anonymous, claims::Mapped};
-        use apiserver::gates::authorization::Mode;
         let gates = read("--anonymous-auth=false --authorization-mode RBAC --api-audiences a,b").expect("options");
         assert_eq!(gates.authentication.settings.anonymous, Anonymous::Refused);
         assert_eq!(gates.authentication.settings.service_accounts.audiences, ["a", "b"]);
