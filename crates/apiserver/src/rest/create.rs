@@ -98,8 +98,11 @@ impl Api {
         let metadata = value::object_mut(new, "metadata");
         metadata.insert("uid".to_owned(), crate::gates::new_uuid().to_string().into());
         metadata.insert("creationTimestamp".to_owned(), self.now().into());
+        // Nobody but the server counts: a number that somebody made up could be one that nothing can follow.
         if strategy.counts_generations() {
             metadata.insert("generation".to_owned(), 1.into());
+        } else {
+            metadata.remove("generation");
         }
         if call.resource.storage.subresource("status").is_some() && !strategy.keeps_status_on_create() {
             value::remove(new, "status");

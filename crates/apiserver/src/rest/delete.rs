@@ -208,7 +208,7 @@ fn marked(old: &Value, grace: i64, now: jiff::Timestamp) -> Value {
     if said.is_none()
         && let Some(generation) = value::int(old, "metadata.generation").filter(|generation| *generation > 0)
     {
-        value::set(&mut new, "metadata.generation", generation + 1);
+        value::set(&mut new, "metadata.generation", generation.saturating_add(1));
     }
     new
 }
@@ -242,4 +242,17 @@ fn deleted_status(resource: &Resource, object: &Object) -> Value {
         details["group"] = json!(resource.storage.group);
     }
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_generation_at_its_end_does_not_begin_anew() {
+        for (generation, expect) in [(1, 2), (i64::MAX, i64::MAX)] {
+            let new = marked(&json!({"metadata": {"generation": generation}}), 0, jiff::Timestamp::UNIX_EPOCH);
+            assert_eq!(new["metadata"]["generation"], expect);
+        }
+    }
 }

@@ -188,7 +188,7 @@ impl Api {
                 }
                 if strategy.wish_changed(new, old) {
                     let generation = value::int(old, "metadata.generation").unwrap_or(0);
-                    value::set(new, "metadata.generation", generation + 1);
+                    value::set(new, "metadata.generation", generation.saturating_add(1));
                 }
             }
             Part::Status => {
