@@ -17,7 +17,6 @@ mod spdy;
 mod target;
 mod translate;
 mod tunnel;
-mod websocket;
 
 use bytes::Bytes;
 use http::header::{

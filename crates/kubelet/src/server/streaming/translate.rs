@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Mutex;
 
 use super::spdy::{self, Incoming as FromRuntime, StreamId};
-use super::websocket::{self, Incoming as FromClient};
+use websocket::Incoming as FromClient;
 
 const STDIN: u8 = 0;
 const STDOUT: u8 = 1;
@@ -217,9 +217,9 @@ fn failure(error: &dyn std::fmt::Display) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::super::spdy::tests::Server;
-    use super::super::websocket::client;
     use super::*;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+    use websocket::client;
 
     const ALL: Streams = Streams { stdin: true, stdout: true, stderr: true, tty: false };
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::Mutex;
 
-use super::websocket::{Error, Incoming, Reader, Writer};
+use websocket::{Error, Incoming, Reader, Writer};
 
 /// What a subprotocol begins with when it means a tunnel.
 const PREFIX: &str = "SPDY/3.1+";
@@ -61,8 +61,8 @@ where
 
 #[cfg(test)]
 mod tests {
-    use super::super::websocket::client;
     use super::*;
+    use websocket::client;
 
     #[test]
     fn tunnels_are_known_by_their_name() {

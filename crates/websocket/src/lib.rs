@@ -1,6 +1,7 @@
 //! The server's side of WebSocket (RFC 6455): the handshake and the frames, nothing of what is in them.
 //!
-//! Messages are handed on in pieces as they arrive, so no message is ever held as a whole.
+//! Messages are handed on in pieces as they arrive, so no message is ever held as a whole. The kubelet speaks it for exec,
+//! attach and port-forward, the API server for logs and watches.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -197,6 +198,11 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
         self.frame(BINARY, first, second).await
     }
 
+    /// Sends a whole message of text.
+    pub async fn text(&mut self, text: &[u8]) -> std::io::Result<()> {
+        self.frame(TEXT, text, &[]).await
+    }
+
     /// Answers a ping.
     pub async fn pong(&mut self, data: &[u8]) -> std::io::Result<()> {
         self.frame(PONG, data, &[]).await
@@ -231,9 +237,9 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
     }
 }
 
-#[cfg(test)]
+#[doc(hidden)]
 pub mod client {
-    //! A client's frames, for tests.
+    //! A client's frames, for tests of those who serve.
 
     use super::unmask;
 
@@ -271,7 +277,7 @@ pub mod client {
             let (opcode, short) = (bytes[0] & 0x0f, bytes[1]);
             let (size, start) = match short {
                 126 => (usize::from(u16::from_be_bytes([bytes[2], bytes[3]])), 4),
-                127 => (u64::from_be_bytes(bytes[2..10].try_into().unwrap()) as usize, 10),
+                127 => (u64::from_be_bytes(bytes[2..10].try_into().expect("eight bytes")) as usize, 10),
                 size => (usize::from(size), 2),
             };
             frames.push((opcode, bytes[start..start + size].to_vec()));
