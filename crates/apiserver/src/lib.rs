@@ -14,6 +14,7 @@ pub mod encryption;
 pub mod gates;
 mod health;
 mod held;
+mod messages;
 pub mod metrics;
 pub mod openapi;
 pub mod proxy;
@@ -221,7 +222,7 @@ impl Server {
             flow_control: flow_control.clone(),
             authorizers,
             api: api.clone(),
-            proxy: Proxy::new(config.kubelet_client),
+            proxy: Proxy::new(config.kubelet_client).map_err(|error| setting(&error))?,
             documents: Documents {
                 openapi: openapi::OpenApi::new(groups.clone(), version::KUBERNETES),
                 discovery: discovery::Discovery::new(groups),

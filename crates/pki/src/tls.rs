@@ -11,6 +11,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::cluster::Pair;
 use crate::error::Error;
+use crate::trust::trusting_everybody;
 
 /// TLS 1.3 and 1.2, HTTP/2 and HTTP/1.1. A client may show a certificate, which then must verify against `client_authority`
 /// (PEM), or come without one and be told later that it is nobody. Without an authority no client is asked for one.
@@ -43,6 +44,17 @@ pub fn client_config(pair: &Pair, server_authority: &str) -> Result<Arc<ClientCo
         .with_root_certificates(roots(server_authority)?)
         .with_client_auth_cert(chain, key)
         .map_err(refused)?;
+    Ok(Arc::new(config))
+}
+
+/// A client that shows nothing, and takes whatever a server shows.
+pub fn careless_client_config() -> Result<Arc<ClientConfig>, Error> {
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(refused)?
+        .dangerous()
+        .with_custom_certificate_verifier(trusting_everybody())
+        .with_no_client_auth();
     Ok(Arc::new(config))
 }
 

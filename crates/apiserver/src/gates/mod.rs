@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use hops::Hop;
-use http::header::{CACHE_CONTROL, HeaderName, HeaderValue, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
+use http::header::{CACHE_CONTROL, HOST, HeaderName, HeaderValue, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, StatusCode};
 use hyper::upgrade::OnUpgrade;
 use machinery::gvk::GroupResource;
@@ -32,6 +32,7 @@ use machinery::status::ApiError;
 
 use crate::admission::{self, Operation};
 use crate::audit::{self, Audit};
+use crate::messages::of_watch;
 use crate::proxy::Proxy;
 use crate::query::Query;
 use crate::rest::Api;
@@ -222,12 +223,16 @@ impl Chain {
                         let options = admission::connect_options(&info.resource, &info.subresource, query.pairs());
                         Box::pin(self.api.admission.connect(&self.api, &request, options)).await?;
                     }
-                    return Box::pin(self.proxy.pass(&self.api, &call, upgrade, body)).await;
+                    let host = parts.uri.authority().map(http::uri::Authority::as_str);
+                    let host = host.or_else(|| parts.headers.get(HOST).and_then(|host| host.to_str().ok()));
+                    let client = crate::proxy::Client { peer: &peer, host: host.unwrap_or_default(), upgrade };
+                    return Box::pin(self.proxy.pass(&self.api, &call, client, body)).await;
                 }
                 if let Some(record) = &record {
                     body = record.sent(&parts.headers, body).await?;
                 }
-                self.api.serve(call, body).await
+                let answer = self.api.serve(call, body).await?;
+                Ok(if info.verb == "watch" { of_watch(&parts.method, &parts.headers, upgrade, answer) } else { answer })
             }
             None => {
                 if let Some(record) = &record {

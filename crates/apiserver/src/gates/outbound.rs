@@ -408,7 +408,7 @@ fn meaning(code: u16) -> String {
 }
 
 /// In Go's words, which users know and tools look for.
-fn dial_failure(at: &str, host: &str, error: &std::io::Error) -> Error {
+pub fn dial_failure(at: &str, host: &str, error: &std::io::Error) -> Error {
     use std::io::ErrorKind;
     let why = match error.kind() {
         ErrorKind::ConnectionRefused => "connect: connection refused".to_owned(),
@@ -423,7 +423,8 @@ fn dial_failure(at: &str, host: &str, error: &std::io::Error) -> Error {
     Error::Connection(format!("dial tcp {at}: {why}"))
 }
 
-fn tls_failure(error: &std::io::Error) -> Error {
+/// As [`dial_failure`], for what comes after.
+pub fn tls_failure(error: &std::io::Error) -> Error {
     use rustls::CertificateError as Certificate;
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let why = match inner {

@@ -1,8 +1,12 @@
 //! Requests that somebody else answers: a node's kubelet, a pod, a Service. Passed through byte by byte, upgrades included.
 //!
 //! `exec`, `attach` and `port-forward` switch protocols (WebSocket or SPDY): once the other side agrees, this is only a
-//! pair of pipes. Nothing of the stream is understood here, so nothing of it can be got wrong.
+//! pair of pipes. Nothing of the stream is understood here, so nothing of it can be got wrong. The one exception are pages
+//! that come through `proxy`, whose links are led back through it (`rewrite`).
+//!
+//! Kubelets must prove to be the node's, and are shown who asks. What runs in pods proves nothing and is shown nothing.
 
+mod rewrite;
 mod target;
 
 use std::sync::Arc;
@@ -10,7 +14,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _};
-use http::header::{CONNECTION, HOST, HeaderMap, HeaderName, HeaderValue, UPGRADE};
+use http::header::{
+    CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION,
+    SEC_WEBSOCKET_EXTENSIONS, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
+};
 use http::{Method, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
@@ -18,98 +25,263 @@ use hyper::client::conn::http1;
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use machinery::gvk::GroupResource;
-use machinery::rest::{Body, Payload, Response};
+use machinery::rest::{Body, Payload, Peer, Response};
 use machinery::status::{ApiError, Reason};
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use crate::gates::outbound::{self, dial_failure, tls_failure};
+use crate::messages::of_log;
 use crate::rest::{Api, Call};
-pub use target::Target;
+use rewrite::{Links, Page, joined};
+pub use target::{Speaks, Target};
+
+static FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+static FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
 
 /// How long the other side may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// The most bytes of a kubelet's refusal that clients are told.
+/// How long a part of the control plane may take to say how it is.
+const PROBE: Duration = Duration::from_secs(20);
+
+/// The most bytes of a kubelet's refusal, or of a part's word about itself, that clients are told.
 const REFUSAL: usize = 2048;
 
 /// Headers that are about one connection only.
 const HOP_BY_HOP: [&str; 7] =
     ["connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer", "transfer-encoding"];
 
-/// How the API server shows itself to kubelets.
+/// What an answer through the proxy does not tell: another origin's pages are for the API server to let in, not for a pod.
+const CORS: [&str; 4] = [
+    "access-control-allow-credentials",
+    "access-control-allow-headers",
+    "access-control-allow-methods",
+    "access-control-allow-origin",
+];
+
+/// How the API server speaks to others.
 pub struct Proxy {
-    tls: TlsConnector,
+    /// To kubelets, with the client certificate that they know.
+    kubelets: TlsConnector,
+    /// To everybody else who speaks TLS.
+    others: TlsConnector,
 }
+
+/// Whose request is passed on.
+pub struct Client<'a> {
+    /// Who sent it.
+    pub peer: &'a Peer,
+    /// What it calls this server.
+    pub host: &'a str,
+    /// Its connection, if it wants to use it for something else.
+    pub upgrade: Option<OnUpgrade>,
+}
+
+/// A connection to the other side.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 impl Proxy {
     /// With the client certificate that kubelets know, and the authority that signs theirs.
-    pub fn new(config: Arc<rustls::ClientConfig>) -> Self {
-        Self { tls: TlsConnector::from(config) }
+    pub fn new(kubelets: Arc<rustls::ClientConfig>) -> Result<Self, pki::Error> {
+        let others = pki::careless_client_config()?;
+        Ok(Self { kubelets: TlsConnector::from(kubelets), others: TlsConnector::from(others) })
     }
 
     /// Passes a request on, and its answer back.
-    pub async fn pass(
-        &self,
-        api: &Api,
-        call: &Call<'_>,
-        upgrade: Option<OnUpgrade>,
-        body: Body,
-    ) -> Result<Response, ApiError> {
+    pub async fn pass(&self, api: &Api, call: &Call<'_>, client: Client<'_>, body: Body) -> Result<Response, ApiError> {
         // A pod or a Service that was acknowledged before this request is found, however far behind the caches are.
         api.caches.settle().await?;
         let target = Target::of(api, call)?;
-        let away = |error: &dyn std::fmt::Display| {
-            let message =
-                format!("error trying to reach service: dial {} {}: {error}", target.authority, call.info.name);
-            ApiError::new(Reason::ServiceUnavailable, message)
-        };
-        let connected = tokio::time::timeout(CONNECT, TcpStream::connect(&target.authority)).await;
-        let stream = connected.map_err(|_| away(&"timed out"))?.map_err(|error| away(&error))?;
-        // Interactive streams are small writes; waiting to fill packets would make them sluggish.
-        stream.set_nodelay(true).map_err(|error| away(&error))?;
-        let request = self.request(call, &target, body).await?;
-        if !target.tls {
-            return exchange(stream, request, upgrade).await;
+        let subresource = call.info.subresource.as_str();
+        let links = (subresource == "proxy").then(|| Links {
+            prefix: call.info.path.trim_end_matches('/').strip_suffix(&tail_of(call)).unwrap_or_default().to_owned(),
+            backend: target.authority.clone(),
+            host: client.host.to_owned(),
+        });
+        let upgrades = call.headers.contains_key(UPGRADE);
+        if links.is_some() && !upgrades && is_nowhere(call) {
+            return Ok(to_the_root(call));
         }
-        let name = ServerName::try_from(target.host.clone()).map_err(|error| away(&error))?;
-        let stream = self.tls.connect(name, stream).await.map_err(|error| away(&error))?;
-        let answer = exchange(stream, request, upgrade).await?;
-        if call.info.resource == "pods" && call.info.subresource == "log" && !answer.status().is_success() {
-            return Err(refusal(call, answer).await);
+        let request = request(call, &target, &client, links.as_ref(), body).await?;
+        let late = std::io::Error::from(std::io::ErrorKind::TimedOut);
+        let connected = tokio::time::timeout(CONNECT, self.connect(&target)).await;
+        let connected = connected.unwrap_or_else(|_| Err(dial_failure(&target.authority, &target.host, &late)));
+        let stream = connected.map_err(unreachable)?;
+        let is_log = call.info.resource == "pods" && subresource == "log";
+        let answer = exchange(stream, request, if is_log { None } else { client.upgrade.clone() }).await?;
+        match links {
+            _ if is_log && !answer.status().is_success() => Err(refusal(call, answer).await),
+            _ if is_log => Ok(of_log(call.method, call.headers, client.upgrade, answer)),
+            Some(links) if answer.status() != StatusCode::SWITCHING_PROTOCOLS => Ok(led_back(answer, links)),
+            _ => Ok(answer),
         }
-        Ok(answer)
     }
 
-    async fn request(
-        &self,
-        call: &Call<'_>,
-        target: &Target,
-        body: Body,
-    ) -> Result<http::Request<Full<Bytes>>, ApiError> {
-        let uri: Uri = target.path.parse().map_err(|_| ApiError::bad_request("the path cannot be passed on"))?;
-        let body = match body {
-            Body::Empty => Bytes::new(),
-            body => crate::rest::read_bytes(body).await?,
+    /// What somebody at a port of this machine answers to a GET over TLS, or why nothing good came of it, as upstream's
+    /// probes say it.
+    pub async fn probe(&self, port: u16, path: &str) -> Result<String, String> {
+        let host = "127.0.0.1".to_owned();
+        let target = Target { speaks: Speaks::Tls, authority: format!("{host}:{port}"), host, path: path.to_owned() };
+        let asked = async {
+            let stream = self.connect(&target).await.map_err(|error| error.to_string())?;
+            let mut request = http::Request::new(Full::new(Bytes::new()));
+            *request.uri_mut() = Uri::try_from(path).map_err(|error| error.to_string())?;
+            request
+                .headers_mut()
+                .insert(HOST, HeaderValue::try_from(&target.authority).map_err(|error| error.to_string())?);
+            let answer = exchange(stream, request, None).await.map_err(|error| error.message)?;
+            let (parts, payload) = answer.into_parts();
+            Ok::<_, String>((parts.status, beginning(payload).await))
         };
-        let mut request = http::Request::new(Full::new(body));
-        *request.method_mut() = call.method.clone();
-        *request.uri_mut() = uri;
-        let headers = request.headers_mut();
-        copy_headers(call.headers, headers);
-        // Our own credentials are in TLS; the client's are for us and go no further.
-        for name in ["authorization", "impersonate-user", "impersonate-group", "impersonate-uid"] {
-            headers.remove(name);
+        let failed = |why: &str| format!("Get \"https://{}{path}\": {why}", target.authority);
+        let timed = tokio::time::timeout(PROBE, asked).await;
+        let late = || failed("context deadline exceeded (Client.Timeout exceeded while awaiting headers)");
+        match timed.map_err(|_| late())? {
+            Ok((status, said)) if status.is_success() => Ok(said),
+            Ok((status, _)) => Err(format!("HTTP probe failed with statuscode: {}", status.as_u16())),
+            Err(why) => Err(failed(&why)),
         }
-        if let Some(protocol) = call.headers.get(UPGRADE) {
+    }
+
+    async fn connect(&self, target: &Target) -> Result<Box<dyn Stream>, outbound::Error> {
+        let failed = |error| dial_failure(&target.authority, &target.host, &error);
+        let stream = TcpStream::connect(&target.authority).await.map_err(failed)?;
+        // Interactive streams are small writes; waiting to fill packets would make them sluggish.
+        stream.set_nodelay(true).map_err(failed)?;
+        let tls = match target.speaks {
+            Speaks::Plain => return Ok(Box::new(stream)),
+            Speaks::Tls => &self.others,
+            Speaks::Kubelet => &self.kubelets,
+        };
+        let name = ServerName::try_from(target.host.clone()).map_err(|error| failed(std::io::Error::other(error)))?;
+        Ok(Box::new(tls.connect(name, stream).await.map_err(|error| tls_failure(&error))?))
+    }
+}
+
+/// What follows `/proxy` in the path, without a slash at its end.
+fn tail_of(call: &Call<'_>) -> String {
+    call.info.tail.iter().map(|segment| format!("/{segment}")).collect()
+}
+
+/// Whether a page is asked for at a path that has not even a slash: its links would lead astray.
+fn is_nowhere(call: &Call<'_>) -> bool {
+    call.info.tail.is_empty() && !call.info.path.ends_with('/') && matches!(*call.method, Method::GET | Method::HEAD)
+}
+
+/// Sends the client to the path with a slash at its end.
+fn to_the_root(call: &Call<'_>) -> Response {
+    let query = call.query.to_text();
+    let mark = if query.is_empty() { "" } else { "?" };
+    let path = percent_encoding::utf8_percent_encode(&call.info.path, target::WHOLE_PATH);
+    let mut answer = Response::new(Payload::Empty);
+    *answer.status_mut() = StatusCode::MOVED_PERMANENTLY;
+    if let Ok(location) = HeaderValue::try_from(format!("{path}/{mark}{query}")) {
+        answer.headers_mut().insert(LOCATION, location);
+    }
+    answer
+}
+
+fn unreachable(why: impl std::fmt::Display) -> ApiError {
+    ApiError::new(Reason::ServiceUnavailable, format!("error trying to reach service: {why}"))
+}
+
+async fn request(
+    call: &Call<'_>,
+    target: &Target,
+    client: &Client<'_>,
+    links: Option<&Links>,
+    body: Body,
+) -> Result<http::Request<Full<Bytes>>, ApiError> {
+    let uri: Uri = target.path.parse().map_err(|_| ApiError::bad_request("the path cannot be passed on"))?;
+    let body = match body {
+        Body::Empty => Bytes::new(),
+        body => crate::rest::read_bytes(body).await?,
+    };
+    let mut request = http::Request::new(Full::new(body));
+    *request.method_mut() = call.method.clone();
+    *request.uri_mut() = uri;
+    let headers = request.headers_mut();
+    copy_headers(call.headers, headers);
+    // Our own credentials are in TLS; the client's are for us and go no further.
+    for name in ["authorization", "impersonate-user", "impersonate-group", "impersonate-uid"] {
+        headers.remove(name);
+    }
+    let mut host = target.authority.as_str();
+    if let Some(links) = links {
+        if !client.host.is_empty() {
+            host = client.host;
+        }
+        let text = |text: String| HeaderValue::try_from(text).map_err(|_| ApiError::bad_request("odd path"));
+        let path = target.path_only();
+        let slash = if path.ends_with('/') { "/" } else { "" };
+        headers.insert(&FORWARDED_URI, text(format!("{}{slash}", joined(&links.prefix, path)))?);
+        if let Peer::Remote { address, .. } = client.peer {
+            let mut through: Vec<String> =
+                headers.get_all(&FORWARDED_FOR).iter().filter_map(|by| by.to_str().ok()).map(str::to_owned).collect();
+            through.push(address.ip().to_string());
+            headers.insert(&FORWARDED_FOR, text(through.join(", "))?);
+        }
+    }
+    match call.headers.get(UPGRADE) {
+        // A kubelet shows a log as it is, whatever the client wants to be shown it as.
+        _ if call.info.subresource == "log" => {
+            for name in [SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_EXTENSIONS] {
+                headers.remove(name);
+            }
+        }
+        Some(protocol) => {
             headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
             headers.insert(UPGRADE, protocol.clone());
         }
-        let host = HeaderValue::from_str(&target.authority).map_err(ApiError::internal)?;
-        headers.insert(HOST, host);
-        Ok(request)
+        None => {}
     }
+    headers.insert(HOST, HeaderValue::from_str(host).map_err(ApiError::internal)?);
+    Ok(request)
+}
+
+/// An answer whose links lead back through the proxy.
+fn led_back(answer: Response, links: Links) -> Response {
+    let (mut parts, payload) = answer.into_parts();
+    for name in CORS {
+        parts.headers.remove(name);
+    }
+    let header = |name| parts.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or_default();
+    let location = header(LOCATION);
+    if !location.is_empty() {
+        if let Some(link) = links.rewrite(location).and_then(|link| HeaderValue::try_from(link).ok()) {
+            parts.headers.insert(LOCATION, link);
+        }
+        return Response::from_parts(parts, payload);
+    }
+    let is_page = header(CONTENT_TYPE).split(';').next().unwrap_or_default().trim() == "text/html";
+    let page = Page::new(links, header(CONTENT_ENCODING)).filter(|_| is_page);
+    let payload = match (payload, page) {
+        (Payload::Stream(pieces), Some(page)) => {
+            parts.headers.remove(CONTENT_ENCODING);
+            Payload::Stream(rewritten(pieces, page))
+        }
+        (payload, _) => payload,
+    };
+    Response::from_parts(parts, payload)
+}
+
+type Pieces = futures::stream::BoxStream<'static, Result<Bytes, std::io::Error>>;
+
+fn rewritten(pieces: Pieces, page: Page) -> Pieces {
+    let written = futures::stream::unfold(Some((pieces, page)), |state| async move {
+        let (mut pieces, mut page) = state?;
+        match pieces.next().await {
+            Some(Ok(piece)) => Some((page.push(&piece), Some((pieces, page)))),
+            Some(Err(error)) => Some((Err(error), None)),
+            None => Some((page.finish(), None)),
+        }
+    });
+    written.boxed()
 }
 
 fn copy_headers(from: &HeaderMap, to: &mut HeaderMap) {
@@ -120,17 +292,12 @@ fn copy_headers(from: &HeaderMap, to: &mut HeaderMap) {
     }
 }
 
-async fn exchange<S>(
-    stream: S,
+async fn exchange(
+    stream: Box<dyn Stream>,
     request: http::Request<Full<Bytes>>,
     upgrade: Option<OnUpgrade>,
-) -> Result<Response, ApiError>
-where
-    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
-    let broken = |error: hyper::Error| {
-        ApiError::new(Reason::ServiceUnavailable, format!("error trying to reach service: {error}"))
-    };
+) -> Result<Response, ApiError> {
+    let broken = |error: hyper::Error| unreachable(error);
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
     tokio::spawn(async move {
         if let Err(error) = connection.with_upgrades().await {
@@ -172,9 +339,8 @@ where
     Ok(answer)
 }
 
-/// A kubelet says in plain text why it shows no log; clients are told so in a `Status`.
-async fn refusal(call: &Call<'_>, answer: Response) -> ApiError {
-    let (parts, payload) = answer.into_parts();
+/// The first lines of a text.
+async fn beginning(payload: Payload) -> String {
     let mut text = Vec::new();
     if let Payload::Stream(mut pieces) = payload {
         while let Some(Ok(piece)) = pieces.next().await {
@@ -185,7 +351,13 @@ async fn refusal(call: &Call<'_>, answer: Response) -> ApiError {
         }
     }
     text.truncate(REFUSAL);
-    let text = String::from_utf8_lossy(&text).trim_end().to_owned();
+    String::from_utf8_lossy(&text).trim_end().to_owned()
+}
+
+/// A kubelet says in plain text why it shows no log; clients are told so in a `Status`.
+async fn refusal(call: &Call<'_>, answer: Response) -> ApiError {
+    let (parts, payload) = answer.into_parts();
+    let text = beginning(payload).await;
     match parts.status {
         StatusCode::BAD_REQUEST => ApiError::bad_request(text),
         StatusCode::NOT_FOUND => ApiError::not_found(&GroupResource::new("", "pods"), &call.info.name),
@@ -195,10 +367,7 @@ async fn refusal(call: &Call<'_>, answer: Response) -> ApiError {
 }
 
 /// The body as it comes. The sender is kept, for dropping it would end the connection.
-fn pieces(
-    incoming: Incoming,
-    sender: http1::SendRequest<Full<Bytes>>,
-) -> futures::stream::BoxStream<'static, Result<Bytes, std::io::Error>> {
+fn pieces(incoming: Incoming, sender: http1::SendRequest<Full<Bytes>>) -> Pieces {
     let data = incoming.into_data_stream().map_err(std::io::Error::other);
     data.map(move |piece| {
         let _ = &sender;
@@ -219,5 +388,22 @@ async fn pipe(near: OnUpgrade, far: OnUpgrade) {
     let (mut near, mut far) = (TokioIo::new(near), TokioIo::new(far));
     if let Err(error) = tokio::io::copy_bidirectional(&mut near, &mut far).await {
         tracing::debug!(%error, "a proxied stream ended");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn who_does_not_answer_is_told_in_gos_words() {
+        let proxy = Proxy::new(pki::careless_client_config().expect("TLS")).expect("a proxy");
+        let port = |listener: &std::net::TcpListener| listener.local_addr().expect("an address").port();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let closed = port(&listener);
+        drop(listener);
+        let why = proxy.probe(closed, "/healthz").await.expect_err("nobody is there");
+        let at = format!("127.0.0.1:{closed}");
+        assert_eq!(why, format!("Get \"https://{at}/healthz\": dial tcp {at}: connect: connection refused"));
     }
 }

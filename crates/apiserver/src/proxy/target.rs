@@ -7,11 +7,22 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use crate::query::Query;
 use crate::rest::{Api, Call};
 
+/// How the other side is spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Speaks {
+    /// As it is.
+    Plain,
+    /// Encrypted, with whoever answers: nobody vouches for what runs in pods.
+    Tls,
+    /// As to a kubelet, which has to be the node's, and is shown who asks.
+    Kubelet,
+}
+
 /// The other side of a proxied request.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Whether it speaks TLS.
-    pub tls: bool,
+    /// How it is spoken to.
+    pub speaks: Speaks,
     /// Its name for TLS.
     pub host: String,
     /// `address:port`.
@@ -27,17 +38,24 @@ impl Target {
             ("pods", "proxy") => Self::pod(api, call),
             ("pods", _) => Self::kubelet_of_pod(api, call),
             ("nodes", "proxy") => {
-                let (scheme_name, port) = name_and_port(&call.info.name);
-                let node = object(api, "nodes", "", scheme_name)?;
-                let mut target = Self::kubelet(&node, tail(call))?;
-                if let Some(port) = port.and_then(|port| port.parse::<u16>().ok()) {
-                    target.authority = authority(&target.host, port);
+                let place = Place::of(&call.info.name, "node")?;
+                let node = object(api, "nodes", "", place.name)?;
+                let kubelet = Self::kubelet(&node, tail(call))?;
+                if place.port.is_empty() || kubelet.authority == authority(&kubelet.host, place.port) {
+                    return Ok(kubelet);
                 }
-                Ok(target)
+                // Whatever else listens there is no kubelet, and is not shown what only kubelets are.
+                let authority = authority(&kubelet.host, place.port);
+                Ok(Self { speaks: place.speaks, authority, ..kubelet })
             }
             ("services", "proxy") => Self::service(api, call),
             _ => Err(ApiError::no_such_path()),
         }
+    }
+
+    /// The path there, without the query, and with a slash at its end if it has one.
+    pub fn path_only(&self) -> &str {
+        self.path.split('?').next().unwrap_or_default()
     }
 
     fn kubelet(node: &Value, path: String) -> Result<Self, ApiError> {
@@ -51,8 +69,8 @@ impl Target {
             ApiError::internal(format!("no preferred addresses found; known addresses of node {name:?}: []"))
         })?;
         let port = value::int(node, "status.daemonEndpoints.kubeletEndpoint.Port").unwrap_or(10250);
-        let authority = authority(&host, u16::try_from(port).unwrap_or(10250));
-        Ok(Self { tls: true, host, authority, path })
+        let authority = authority(&host, &port.to_string());
+        Ok(Self { speaks: Speaks::Kubelet, host, authority, path })
     }
 
     /// Logs, exec, attach and port-forward are the kubelet's.
@@ -68,39 +86,31 @@ impl Target {
     }
 
     fn pod(api: &Api, call: &Call<'_>) -> Result<Self, ApiError> {
-        let (name, port) = name_and_port(&call.info.name);
-        let pod = object(api, "pods", &call.info.namespace, name)?;
+        let place = Place::of(&call.info.name, "pod")?;
+        let pod = object(api, "pods", &call.info.namespace, place.name)?;
         let host = value::text(&pod, "status.podIP").to_owned();
         if !is_proxyable(&host) {
             return Err(ApiError::bad_request("address not allowed"));
         }
-        let declared =
-            value::list(&pod, "spec.containers").iter().flat_map(|container| value::list(container, "ports"));
-        let port = match port {
-            Some(port) => port.parse().unwrap_or_else(|_| {
-                let named = declared.clone().find(|candidate| value::text(candidate, "name") == port);
-                named.and_then(|port| value::int(port, "containerPort")).unwrap_or(0)
-            }),
-            None => declared.clone().find_map(|port| value::int(port, "containerPort")).unwrap_or(80),
-        };
-        let authority = authority(&host, u16::try_from(port).unwrap_or(80));
-        Ok(Self { tls: false, host, authority, path: tail(call) })
+        let authority = authority(&host, &place.port_of_pod(&pod));
+        Ok(Self { speaks: place.speaks, host, authority, path: tail(call) })
     }
 
     /// Any ready endpoint of the Service's port.
     fn service(api: &Api, call: &Call<'_>) -> Result<Self, ApiError> {
-        let (name, port) = name_and_port(&call.info.name);
-        let service = object(api, "services", &call.info.namespace, name)?;
-        let ports = value::list(&service, "spec.ports");
-        let chosen = match port {
-            Some(port) => ports.iter().find(|candidate| {
-                value::text(candidate, "name") == port
-                    || value::int(candidate, "port").map(|port| port.to_string()).as_deref() == Some(port)
-            }),
-            None => ports.first(),
+        let place = Place::of(&call.info.name, "service")?;
+        let name = place.name;
+        let unavailable = || ApiError::unavailable(format!("no endpoints available for service {name:?}"));
+        let port_name = match place.port.parse::<i64>() {
+            Err(_) => place.port.to_owned(),
+            Ok(number) => {
+                let service = object(api, "services", &call.info.namespace, name)?;
+                let ports = value::list(&service, "spec.ports");
+                let port = ports.iter().find(|port| value::int(port, "port") == Some(number));
+                let missing = || ApiError::unavailable(format!("no service port {number} found for service {name:?}"));
+                value::text(port.ok_or_else(missing)?, "name").to_owned()
+            }
         };
-        let unavailable = || ApiError::unavailable(format!("no endpoints available for service {:?}", call.info.name));
-        let port_name = value::text(chosen.ok_or_else(unavailable)?, "name");
         let slices = api.registry.stored("discovery.k8s.io", "endpointslices").ok_or_else(unavailable)?;
         let (slices, _) = slices.cache.list(&crate::cache::Filter::namespace(&call.info.namespace), None, 0);
         let mut candidates = Vec::new();
@@ -122,17 +132,55 @@ impl Target {
             return Err(unavailable());
         }
         let (host, port) = candidates.swap_remove(rand::random_range(0..candidates.len()));
-        let authority = authority(&host, u16::try_from(port).unwrap_or(80));
-        Ok(Self { tls: call.info.name.starts_with("https:"), host, authority, path: tail(call) })
+        let authority = authority(&host, &port.to_string());
+        Ok(Self { speaks: place.speaks, host, authority, path: tail(call) })
     }
 }
 
-/// `scheme:name:port`, of which scheme and port may be absent.
-fn name_and_port(text: &str) -> (&str, Option<&str>) {
-    let text = text.strip_prefix("https:").or_else(|| text.strip_prefix("http:")).unwrap_or(text);
-    match text.split_once(':') {
-        Some((name, port)) => (name, Some(port).filter(|port| !port.is_empty())),
-        None => (text, None),
+/// A name in the path of a proxied request: `name`, `name:port` or `scheme:name:port`.
+#[derive(Debug, PartialEq, Eq)]
+struct Place<'a> {
+    speaks: Speaks,
+    name: &'a str,
+    /// By number or name, or empty.
+    port: &'a str,
+}
+
+impl<'a> Place<'a> {
+    fn of(text: &'a str, kind: &str) -> Result<Self, ApiError> {
+        let parts: Vec<&str> = text.split(':').collect();
+        let (scheme, name, port) = match parts[..] {
+            [name] => ("", name, ""),
+            [name, port] => ("", name, port),
+            [scheme, name, port] => (scheme, name, port),
+            _ => ("", "", ""),
+        };
+        let speaks = match scheme {
+            "" | "http" => Speaks::Plain,
+            "https" => Speaks::Tls,
+            _ => return Err(ApiError::bad_request(format!("invalid {kind} request {text:?}"))),
+        };
+        if name.is_empty() {
+            return Err(ApiError::bad_request(format!("invalid {kind} request {text:?}")));
+        }
+        Ok(Self { speaks, name, port })
+    }
+
+    /// The port of a pod that is meant: the one that is said, the first that the pod declares, or the scheme's own.
+    fn port_of_pod(&self, pod: &Value) -> String {
+        let mut declared =
+            value::list(pod, "spec.containers").iter().flat_map(|container| value::list(container, "ports"));
+        let number = |port: &Value| value::int(port, "containerPort").map(|port| port.to_string());
+        let found = match self.port {
+            "" => declared.find_map(number),
+            port => declared.find(|candidate| value::text(candidate, "name") == port).and_then(number),
+        };
+        match (found, self.port, self.speaks) {
+            (Some(found), _, _) => found,
+            (None, "", Speaks::Plain) => "80".to_owned(),
+            (None, "", _) => "443".to_owned(),
+            (None, port, _) => port.to_owned(),
+        }
     }
 }
 
@@ -164,7 +212,7 @@ fn is_of_pod(api: &Api, namespace: &str, endpoint: &Value, address: &str) -> boo
     listed || value::text(&pod, "status.podIP") == address
 }
 
-fn authority(host: &str, port: u16) -> String {
+fn authority(host: &str, port: &str) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
@@ -181,6 +229,9 @@ fn tail(call: &Call<'_>) -> String {
     let slash = if call.info.path.ends_with('/') && !segments.is_empty() { "/" } else { "" };
     format!("/{}{slash}{}", segments.join("/"), query_text(call.query))
 }
+
+/// What may stand in a whole path as it is.
+pub const WHOLE_PATH: &percent_encoding::AsciiSet = &PATH.remove(b'/');
 
 /// What may stand in a path segment as it is.
 const PATH: &percent_encoding::AsciiSet = &NON_ALPHANUMERIC
@@ -291,10 +342,35 @@ mod tests {
 
     #[test]
     fn names_may_carry_scheme_and_port() {
-        assert_eq!(name_and_port("web"), ("web", None));
-        assert_eq!(name_and_port("https:web:443"), ("web", Some("443")));
-        assert_eq!(name_and_port("web:http"), ("web", Some("http")));
-        assert_eq!(name_and_port("http:web:"), ("web", None));
+        for (text, expect) in [
+            ("web", Some((Speaks::Plain, "web", ""))),
+            ("web:http", Some((Speaks::Plain, "web", "http"))),
+            ("https:web", Some((Speaks::Plain, "https", "web"))),
+            ("https:web:443", Some((Speaks::Tls, "web", "443"))),
+            ("https:web:", Some((Speaks::Tls, "web", ""))),
+            ("http:web:", Some((Speaks::Plain, "web", ""))),
+            (":web:80", Some((Speaks::Plain, "web", "80"))),
+            ("ftp:web:80", None),
+            ("a:b:c:d", None),
+            (":80", None),
+        ] {
+            let place = Place::of(text, "pod");
+            let expect = expect.map(|(speaks, name, port)| Place { speaks, name, port });
+            let refusal = ApiError::bad_request(format!("invalid pod request {text:?}"));
+            assert_eq!(place, expect.ok_or(refusal), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_pods_port_is_said_or_declared_or_the_schemes() {
+        let pod = json!({"spec": {"containers": [{"name": "a"}, {"name": "b", "ports": [
+            {"containerPort": 8080}, {"name": "admin", "containerPort": 9090}]}]}});
+        let port = |text: &str, pod: &Value| Place::of(text, "pod").expect("a place").port_of_pod(pod);
+        assert_eq!(port("web", &pod), "8080");
+        assert_eq!(port("web:admin", &pod), "9090");
+        assert_eq!(port("web:443", &pod), "443");
+        assert_eq!(port("web", &json!({})), "80");
+        assert_eq!(port("https:web:", &json!({})), "443");
     }
 
     #[test]

@@ -19,6 +19,7 @@ use super::body::Answer;
 use super::frames;
 use super::gzip;
 use super::negotiate::{self, Accepted, Media, PLAIN, Shape, accepted};
+use crate::messages::Switch;
 use crate::query::Query;
 use crate::rest::{Clock, Watched, package};
 use crate::table::Tables;
@@ -27,6 +28,8 @@ use crate::table::Tables;
 const PIECE: usize = 256 * 1024;
 /// How many events that are ready at once go into one piece.
 const EVENTS: usize = 64;
+/// The bytes that say how long an event in protobuf is.
+const LENGTH: usize = 4;
 
 /// Encodes an answer for the client with these headers.
 pub fn encode(headers: &HeaderMap, query: &Query, response: Response, clock: &Clock) -> http::Response<Answer> {
@@ -58,7 +61,13 @@ pub fn encode(headers: &HeaderMap, query: &Query, response: Response, clock: &Cl
     let (body, content): (Answer, Option<&'static str>) = match payload {
         Payload::Empty => (Answer::Full(None), None),
         Payload::Bytes(bytes) => (bytes.into(), None),
-        Payload::Stream(stream) => (Answer::Stream(stream), None),
+        Payload::Stream(stream) => match parts.extensions.remove::<Switch>() {
+            Some(switch) => {
+                switch.begin(false, stream);
+                (Answer::Full(None), None)
+            }
+            None => (Answer::Stream(stream), None),
+        },
         Payload::Value(tree) if accepted.shape != Shape::Whole && has_shapes(&tree) => {
             match shaped(accepted, tree, query, pretty, clock) {
                 Ok(answer) => answer,
@@ -79,7 +88,14 @@ pub fn encode(headers: &HeaderMap, query: &Query, response: Response, clock: &Cl
         },
         Payload::Watch(events) => {
             let watched = parts.extensions.remove::<Watched>();
-            (watch_answer(accepted, events, query, watched, clock.clone()), Some(accepted.media.stream_name()))
+            let watch = Watch::new(accepted, query, watched, clock.clone());
+            match parts.extensions.remove::<Switch>() {
+                Some(switch) => {
+                    switch.begin(accepted.media == Media::Json, watch.messages(events));
+                    (Answer::Full(None), None)
+                }
+                None => (watch.answer(events), Some(accepted.media.stream_name())),
+            }
         }
     };
     if let Some(content) = content {
@@ -406,28 +422,47 @@ fn partial(object: &Arc<Object>) -> Value {
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": value::remove(&mut tree, "metadata")})
 }
 
-/// Events as they come, one JSON document a line; what is ready at once goes out at once.
-fn watch_answer(
+/// How the events of one watch are written.
+struct Watch {
     accepted: Accepted,
-    events: BoxStream<'static, WatchEvent>,
-    query: &Query,
     watched: Option<Watched>,
-    clock: Clock,
-) -> Answer {
-    let mut rows =
-        Rows { query: Query::parse(&format!("includeObject={}", query.get("includeObject"))), tables: None, clock };
-    let pieces = events.ready_chunks(EVENTS).map(move |events| {
-        let mut frames = events.iter().map(|event| frame(accepted, event, watched.as_ref(), &mut rows));
-        match (frames.next(), frames.next()) {
-            (Some(only), None) => Ok(only),
-            (first, second) => {
-                let mut out = BytesMut::new();
-                first.into_iter().chain(second).chain(frames).for_each(|frame| out.put_slice(&frame));
-                Ok(out.freeze())
+    rows: Rows,
+}
+
+impl Watch {
+    fn new(accepted: Accepted, query: &Query, watched: Option<Watched>, clock: Clock) -> Self {
+        let query = Query::parse(&format!("includeObject={}", query.get("includeObject")));
+        Self { accepted, watched, rows: Rows { query, tables: None, clock } }
+    }
+
+    fn frame(&mut self, event: &WatchEvent) -> Bytes {
+        frame(self.accepted, event, self.watched.as_ref(), &mut self.rows)
+    }
+
+    /// Events as they come, one JSON document a line; what is ready at once goes out at once.
+    fn answer(mut self, events: BoxStream<'static, WatchEvent>) -> Answer {
+        let pieces = events.ready_chunks(EVENTS).map(move |events| {
+            let mut frames = events.iter().map(|event| self.frame(event));
+            match (frames.next(), frames.next()) {
+                (Some(only), None) => Ok(only),
+                (first, second) => {
+                    let mut out = BytesMut::new();
+                    first.into_iter().chain(second).chain(frames).for_each(|frame| out.put_slice(&frame));
+                    Ok(out.freeze())
+                }
             }
-        }
-    });
-    Answer::Stream(pieces.boxed())
+        });
+        Answer::Stream(pieces.boxed())
+    }
+
+    /// One message for each event. A message needs no length in front.
+    fn messages(mut self, events: BoxStream<'static, WatchEvent>) -> BoxStream<'static, Result<Bytes, std::io::Error>> {
+        let messages = events.map(move |event| {
+            let frame = self.frame(&event);
+            Ok(if self.accepted.media == Media::Protobuf { frame.slice(LENGTH..) } else { frame })
+        });
+        messages.boxed()
+    }
 }
 
 /// What the rows of one watch have in common.
@@ -500,7 +535,7 @@ fn tree_frame(media: Media, name: &str, tree: &Value) -> Bytes {
 
 fn protobuf_frame(name: &str, object: &[u8]) -> Bytes {
     let event = protobuf::encode_event(name, object);
-    let mut frame = BytesMut::with_capacity(event.len() + 4);
+    let mut frame = BytesMut::with_capacity(event.len() + LENGTH);
     frame.put_u32(u32::try_from(event.len()).unwrap_or(u32::MAX));
     frame.put_slice(&event);
     frame.freeze()

@@ -17,12 +17,12 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::server::Server;
 
-fn typed<T: serde::de::DeserializeOwned>(tree: Value) -> T {
+pub fn typed<T: serde::de::DeserializeOwned>(tree: Value) -> T {
     serde_json::from_value(tree).expect("an object of that kind")
 }
 
 /// The administrator's connection, byte by byte.
-async fn connect(server: &Server, protocol: &[u8]) -> TlsStream<TcpStream> {
+pub async fn connect(server: &Server, protocol: &[u8]) -> TlsStream<TcpStream> {
     let config = pki::client_config(&server.keys.admin, &server.keys.authority_pem()).expect("TLS");
     let mut config = (*config).clone();
     config.alpn_protocols = vec![protocol.to_vec()];
@@ -33,7 +33,7 @@ async fn connect(server: &Server, protocol: &[u8]) -> TlsStream<TcpStream> {
 }
 
 /// The head of an answer.
-async fn head<S: tokio::io::AsyncRead + Unpin>(stream: &mut BufReader<S>) -> String {
+pub async fn head<S: tokio::io::AsyncRead + Unpin>(stream: &mut BufReader<S>) -> String {
     let mut head = String::new();
     loop {
         let mut line = String::new();

@@ -20,6 +20,7 @@ mod patch_texts;
 mod patches;
 mod plugins;
 mod policies;
+mod proxied;
 mod python;
 mod server;
 mod services;
