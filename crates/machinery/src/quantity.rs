@@ -1,8 +1,8 @@
 //! Amounts of resources, `100m` and `1.5Gi`: exact decimal numbers with a preferred way of being written.
 //!
-//! A quantity is `mantissa × 10^exponent`. Upstream holds any precision; here a number has at most 38 significant digits,
-//! and one with more is refused. Fractions finer than a billionth are rounded up, away from zero: who asks for something
-//! gets something.
+//! A quantity is `mantissa × 10^exponent`. Upstream holds any precision; here one with more than 38 significant digits is
+//! kept and written as it is, and reckoned with as if all digits after those were zero. Fractions finer than a billionth are
+//! rounded up, away from zero: who asks for something gets something.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -12,6 +12,10 @@ use serde_json::Value;
 
 /// The finest scale there is: a billionth.
 const NANO: i32 = -9;
+/// The most digits of a text. A number of that size says nothing of anything.
+const MAX_DIGITS: usize = 10_000;
+/// The digits that a mantissa can have, whatever they are.
+const SIGNIFICANT: usize = 38;
 
 /// Why a text is no quantity, in upstream's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -119,6 +123,16 @@ impl Quantity {
         }
     }
 
+    /// The same, without anything finer than a power of ten: what is finer is rounded up, away from zero.
+    #[must_use]
+    pub fn round_up(&self, scale: i32) -> Self {
+        if self.exponent >= scale {
+            return self.clone();
+        }
+        let mantissa = divide_up(self.mantissa, i64::from(scale) - i64::from(self.exponent));
+        Self::scaled(mantissa, scale, self.format)
+    }
+
     /// The nearest floating-point number.
     pub fn as_f64(&self) -> f64 {
         self.mantissa as f64 * 10f64.powi(self.exponent)
@@ -143,6 +157,21 @@ impl Quantity {
     /// Takes another away, as [`Quantity::add`] adds it.
     pub fn sub(&mut self, other: &Self) {
         self.add(&Self { mantissa: other.mantissa.saturating_neg(), text: None, ..other.clone() });
+    }
+
+    /// What is written in powers of two ends at the largest whole number, and is decimal where it is less than one.
+    fn bounded(mut self) -> Self {
+        if self.format != Format::BinarySi {
+            return self;
+        }
+        let most = Self::new(i64::MAX, self.format);
+        if self > most {
+            return most;
+        }
+        if self < Self::new(1, self.format) && !self.is_zero() {
+            self.format = Format::DecimalSi;
+        }
+        self
     }
 
     /// Moves all factors of ten into the exponent, so that equal numbers look alike.
@@ -239,10 +268,9 @@ impl FromStr for Quantity {
         let digits = parts.whole.len() + parts.fraction.len();
         let mut mantissa: i128 = 0;
         for digit in parts.whole.bytes().chain(parts.fraction.bytes()) {
-            mantissa = mantissa
-                .checked_mul(10)
-                .and_then(|shifted| shifted.checked_add(i128::from(digit - b'0')))
-                .ok_or(Error::Numeric)?;
+            let next = mantissa.checked_mul(10).and_then(|shifted| shifted.checked_add(i128::from(digit - b'0')));
+            let Some(next) = next else { return long(&parts, &suffix) };
+            mantissa = next;
         }
         let fraction = i32::try_from(parts.fraction.len()).map_err(|_| Error::Numeric)?;
         let (format, mut exponent, again) = match suffix {
@@ -257,7 +285,8 @@ impl FromStr for Quantity {
                 // Beyond some fifteen decimal digits upstream takes its slow path, which always writes the number anew.
                 let fast = fraction == 0 && 14 - digits as i32 - (shift as i32 * 3 / 10) >= 0;
                 let again = fast && mantissa & 7 != 0;
-                mantissa = mantissa.checked_mul(1i128 << shift).ok_or(Error::Numeric)?;
+                let Some(shifted) = mantissa.checked_mul(1i128 << shift) else { return long(&parts, &suffix) };
+                mantissa = shifted;
                 (Format::BinarySi, -fraction, again)
             }
         };
@@ -265,22 +294,78 @@ impl FromStr for Quantity {
             mantissa = divide_up(mantissa, i64::from(NANO) - i64::from(exponent));
             exponent = NANO;
         }
-        let mut quantity = Self::scaled(mantissa, exponent, format);
-        if format == Format::BinarySi {
-            let most = Self::new(i64::MAX, format);
-            if quantity > most {
-                quantity = most;
-            }
-            if quantity < Self::new(1, format) && !quantity.is_zero() {
-                quantity.format = Format::DecimalSi;
-            }
-        }
+        let mut quantity = Self::scaled(mantissa, exponent, format).bounded();
         if parts.negative {
             quantity.mantissa = -quantity.mantissa;
         }
         quantity.text = again.then(|| text.into());
         Ok(quantity)
     }
+}
+
+/// Reads what has more digits than a mantissa, digit by digit.
+fn long(parts: &Parts<'_>, suffix: &Suffix) -> Result<Quantity, Error> {
+    if parts.whole.len() + parts.fraction.len() > MAX_DIGITS {
+        return Err(Error::Numeric);
+    }
+    let mut digits: Vec<u8> = parts.whole.bytes().chain(parts.fraction.bytes()).map(|digit| digit - b'0').collect();
+    let fraction = i32::try_from(parts.fraction.len()).map_err(|_| Error::Numeric)?;
+    let (mut exponent, format) = match *suffix {
+        Suffix::Decimal(exponent, format) => (exponent.saturating_sub(fraction), format),
+        Suffix::Binary(shift) => {
+            (0..shift).for_each(|_| double(&mut digits));
+            (-fraction, Format::BinarySi)
+        }
+    };
+    let fine = usize::try_from(i64::from(NANO) - i64::from(exponent)).unwrap_or(0);
+    if fine > 0 {
+        cut(&mut digits, fine);
+        exponent = NANO;
+    }
+    let begin = digits.iter().position(|digit| *digit != 0).unwrap_or(digits.len());
+    digits.drain(..begin);
+    while digits.pop_if(|last| *last == 0).is_some() {
+        exponent = exponent.saturating_add(1);
+    }
+    let written = Written { negative: parts.negative, digits: &digits, exponent, format }.to_string();
+    let (kept, rest) = digits.split_at(digits.len().min(SIGNIFICANT));
+    let mantissa = kept.iter().fold(0i128, |number, digit| number * 10 + i128::from(*digit));
+    let exponent = exponent.saturating_add(i32::try_from(rest.len()).map_err(|_| Error::Numeric)?);
+    let mut quantity = Quantity::scaled(mantissa, exponent, format).bounded();
+    if parts.negative {
+        quantity.mantissa = -quantity.mantissa;
+    }
+    // What is bounded has digits enough.
+    quantity.text = (!rest.is_empty() && format != Format::BinarySi).then(|| written.into());
+    Ok(quantity)
+}
+
+/// Twice a number.
+fn double(digits: &mut Vec<u8>) {
+    let mut carry = 0;
+    for digit in digits.iter_mut().rev() {
+        let twice = *digit * 2 + carry;
+        (*digit, carry) = (twice % 10, twice / 10);
+    }
+    if carry > 0 {
+        digits.insert(0, carry);
+    }
+}
+
+/// Takes digits away at the end, and rounds up for them.
+fn cut(digits: &mut Vec<u8>, count: usize) {
+    let rest = digits.split_off(digits.len().saturating_sub(count));
+    if rest.iter().all(|digit| *digit == 0) {
+        return;
+    }
+    for digit in digits.iter_mut().rev() {
+        if *digit < 9 {
+            *digit += 1;
+            return;
+        }
+        *digit = 0;
+    }
+    digits.insert(0, 1);
 }
 
 struct Parts<'a> {
@@ -367,10 +452,30 @@ impl fmt::Display for Quantity {
             }
             return write!(f, "{number}{suffix}");
         }
+        let digits: Vec<u8> = self.mantissa.unsigned_abs().to_string().bytes().map(|digit| digit - b'0').collect();
+        let negative = self.mantissa < 0;
+        Written { negative, digits: &digits, exponent: self.exponent, format: self.format }.fmt(f)
+    }
+}
+
+/// A decimal number, as it is written.
+struct Written<'a> {
+    negative: bool,
+    digits: &'a [u8],
+    exponent: i32,
+    format: Format,
+}
+
+impl fmt::Display for Written<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.negative {
+            f.write_str("-")?;
+        }
         // Zeros are appended until the exponent is one that has a suffix.
         let lift = self.exponent.rem_euclid(3);
         let exponent = self.exponent - lift;
-        write!(f, "{}{:0>width$}", self.mantissa, "", width = lift as usize)?;
+        let digits: String = self.digits.iter().map(|digit| char::from(b'0' + digit)).collect();
+        write!(f, "{digits}{:0>width$}", "", width = lift as usize)?;
         let suffix = match exponent {
             0 => "",
             _ if self.format == Format::DecimalExponent => return write!(f, "e{exponent}"),
@@ -467,10 +572,10 @@ mod tests {
             ("1Gi5", Error::Suffix),
             ("1mm", Error::Suffix),
             ("1Ee3", Error::Suffix),
-            ("123456789012345678901234567890123456789012345678901234567890", Error::Numeric),
         ] {
             assert_eq!(text.parse::<Quantity>(), Err(error), "{text}");
         }
+        assert_eq!("9".repeat(MAX_DIGITS + 1).parse::<Quantity>(), Err(Error::Numeric));
     }
 
     #[test]
@@ -486,6 +591,50 @@ mod tests {
             ("1e2000000000", i64::MAX, i64::MAX),
         ] {
             assert_eq!((parse(text).value(), parse(text).milli_value()), (value, milli), "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_of_any_length_are_kept() {
+        let sixty = "123456789012345678901234567890123456789012345678901234567890";
+        for (text, canonical, value) in [
+            (sixty.to_owned(), sixty.to_owned(), i64::MAX),
+            (format!("-{sixty}"), format!("-{sixty}"), i64::MIN),
+            (format!("{sixty}000"), format!("{sixty}k"), i64::MAX),
+            (format!("{sixty}e-50"), "1234567890123456790e-9".to_owned(), 1_234_567_891),
+            (format!("1.{}1", "0".repeat(50)), "1000000001n".to_owned(), 2),
+            (format!("0.{}", "9".repeat(50)), "1".to_owned(), 1),
+            (format!("{sixty}Ki"), i64::MAX.to_string(), i64::MAX),
+            (format!("-{sixty}Ki"), format!("-{}", i64::MAX), -i64::MAX),
+            (format!("1.5{}Gi", "0".repeat(50)), "1536Mi".to_owned(), 1536 << 20),
+            (format!("0.{}1Ei", "0".repeat(50)), "1n".to_owned(), 1),
+            ("0.123456789012345678901234567890123456789Ki".to_owned(), "126419751949n".to_owned(), 127),
+        ] {
+            assert_eq!((parse(&text).to_string(), parse(&text).value()), (canonical, value), "{text}");
+        }
+        let (less, more) = (parse(&format!("1{}", "0".repeat(60))), parse(&format!("2{}", "0".repeat(60))));
+        assert!(less < more && parse(sixty) < less);
+        let mut sum = parse(sixty);
+        sum.add(&parse("1"));
+        assert_eq!(sum.value(), i64::MAX);
+    }
+
+    #[test]
+    fn rounding_changes_only_what_is_finer() {
+        for (text, rounded) in [
+            ("9223372036854775807Ei", "9223372036854775807"),
+            ("-9223372036854775807Ei", "-9223372036854775807"),
+            ("1e1000", "10e999"),
+            ("12345678901234567890123456789012345678", "12345678901234567890123456789012345678"),
+            ("1.5Gi", "1536Mi"),
+            ("+5", "+5"),
+            ("100m", "100m"),
+            ("100u", "1m"),
+            ("1000001u", "1001m"),
+            ("-1n", "-1m"),
+            ("1e-1000", "1e-3"),
+        ] {
+            assert_eq!(parse(text).round_up(-3).to_string(), rounded, "{text}");
         }
     }
 

@@ -191,7 +191,7 @@ fn marked(old: &Value, grace: i64, now: jiff::Timestamp) -> Value {
     let said = value::at(old, "metadata.deletionTimestamp").and_then(Value::as_str);
     let pending = value::int(old, "metadata.deletionGracePeriodSeconds");
     let begun = said
-        .and_then(time::parse)
+        .and_then(time::parse_clamped)
         .zip(pending)
         .and_then(|(at, pending)| at.checked_sub(jiff::SignedDuration::from_secs(pending)).ok())
         .unwrap_or(now);

@@ -73,7 +73,7 @@ fn completions(job: &Value) -> String {
 }
 
 fn duration(job: &Value, now: Timestamp) -> String {
-    let at = |path| time::parse(value::text(job, path));
+    let at = |path| time::parse_clamped(value::text(job, path));
     match (at("status.startTime"), at("status.completionTime")) {
         (None, _) => String::new(),
         (Some(start), end) => between(start, end.unwrap_or(now)),

@@ -19,7 +19,7 @@ pub fn age(object: &Value, now: Timestamp) -> Value {
 
 /// How long ago the time at a path was.
 pub fn since(object: &Value, path: &str, now: Timestamp) -> String {
-    time::parse(value::text(object, path)).map_or_else(|| "<unknown>".to_owned(), |then| between(then, now))
+    time::parse_clamped(value::text(object, path)).map_or_else(|| "<unknown>".to_owned(), |then| between(then, now))
 }
 
 /// How long it is from one time to another.

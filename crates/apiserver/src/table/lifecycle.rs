@@ -125,7 +125,7 @@ fn responding(active: &Value, report: &Value, now: Timestamp) -> (String, String
     let mut finish = "<unknown>".to_owned();
     let progress = match state.as_str() {
         "Active" if is_set(report, "startTime") => {
-            if let Some(expected) = time::parse(value::text(report, "expectedCompletionTime")) {
+            if let Some(expected) = time::parse_clamped(value::text(report, "expectedCompletionTime")) {
                 finish = if expected > now {
                     format!("in {}", between(now, expected))
                 } else {

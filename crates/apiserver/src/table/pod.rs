@@ -68,7 +68,7 @@ struct Story {
 impl Story {
     fn count_restarts(&mut self, container: &Value) {
         self.restarts += number(container, "restartCount");
-        let ended = time::parse(value::text(container, "lastState.terminated.finishedAt"));
+        let ended = time::parse_clamped(value::text(container, "lastState.terminated.finishedAt"));
         self.restarted = self.restarted.max(ended);
     }
 }

@@ -375,3 +375,32 @@ async fn bodies_that_are_no_objects_are_refused_alike_everywhere() {
     assert_eq!(watched.status, 406);
     server.stop().await;
 }
+
+/// As upstream stores them, whatever a machine could ever have.
+#[tokio::test]
+async fn amounts_and_times_beyond_all_bounds_are_kept() {
+    let server = Server::default().await;
+    for (number, (said, stored)) in [
+        ("9223372036854775807Ei", "9223372036854775807"),
+        ("9Ei", "9223372036854775807"),
+        ("9223372036854775807", "9223372036854775807"),
+        ("1e1000", "10e999"),
+        ("1e-1000", "1e-3"),
+        ("1n", "1m"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("pod-{number}");
+        let resources = json!({"requests": {"memory": said}, "limits": {"memory": said}});
+        let pod = json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i", "resources": resources}]}});
+        let made = server.post("/api/v1/namespaces/default/pods", &pod).await;
+        assert_eq!(made.status, 201, "{said}: {}", made.text());
+        assert_eq!(made.json()["spec"]["containers"][0]["resources"]["requests"]["memory"], stored, "{said}");
+    }
+    let lease = json!({"metadata": {"name": "late"}, "spec": {"renewTime": "9999-12-31T23:59:59.999999Z"}});
+    let made = server.post("/apis/coordination.k8s.io/v1/namespaces/default/leases", &lease).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    assert_eq!(made.json()["spec"]["renewTime"], "9999-12-31T23:59:59.999999Z");
+    server.stop().await;
+}

@@ -3,7 +3,8 @@
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
-use jiff::Timestamp;
+use jiff::SignedDuration;
+use jiff::civil::DateTime;
 use serde_json::Value;
 
 use crate::quantity::Quantity;
@@ -97,20 +98,20 @@ fn illegal(text: &str) -> String {
 pub(super) fn timestamp(text: &str, precision: Precision) -> Result<Verdict, String> {
     let at = parse_time(text, precision)?;
     // The zero of Go's time is "not set".
-    if at.as_second() == -62_135_596_800 && at.subsec_nanosecond() == 0 {
+    if at == jiff::civil::date(1, 1, 1).at(0, 0, 0, 0) {
         return Ok(Verdict::Unset);
     }
     let canonical = match precision {
         Precision::Seconds if text.len() == 20 => return Ok(Verdict::Keep),
         Precision::Micros if text.len() == 27 => return Ok(Verdict::Keep),
-        Precision::Seconds => time::format(at),
-        Precision::Micros => time::format_micro(at),
+        Precision::Seconds => at.strftime(time::SECONDS),
+        Precision::Micros => at.strftime(time::MICROS),
     };
-    Ok(Verdict::Replace(Value::String(canonical)))
+    Ok(Verdict::Replace(Value::String(canonical.to_string())))
 }
 
-/// Reads a time as Go's layout says, complaining about the first part that does not fit.
-fn parse_time(text: &str, precision: Precision) -> Result<Timestamp, String> {
+/// Reads a time, in UTC, as Go's layout says, complaining about the first part that does not fit.
+fn parse_time(text: &str, precision: Precision) -> Result<DateTime, String> {
     let layout = match precision {
         Precision::Seconds => "2006-01-02T15:04:05Z07:00",
         Precision::Micros => "2006-01-02T15:04:05.000000Z07:00",
@@ -163,11 +164,14 @@ fn parse_time(text: &str, precision: Precision) -> Result<Timestamp, String> {
     if rest.len() > length {
         return Err(format!("parsing time {text:?}: extra text: {:?}", &rest[length..]));
     }
-    let civil =
-        jiff::civil::DateTime::new(year as i16, month as i8, day as i8, hour as i8, minute as i8, second as i8, nanos)
-            .map_err(|_| range("day"))?;
-    let offset = jiff::tz::Offset::from_seconds(offset).map_err(|_| range("time zone offset"))?;
-    offset.to_timestamp(civil).map_err(|_| range("year"))
+    let civil = DateTime::new(year as i16, month as i8, day as i8, hour as i8, minute as i8, second as i8, nanos)
+        .map_err(|_| range("day"))?;
+    // A year of five digits could be written, and never read again.
+    civil
+        .checked_sub(SignedDuration::from_secs(i64::from(offset)))
+        .ok()
+        .filter(|utc| utc.year() >= 0)
+        .ok_or_else(|| range("year"))
 }
 
 /// `Z`, or hours and minutes from it, in seconds.
@@ -204,6 +208,11 @@ mod tests {
             ("2026-02-03T04:05:06Z", Ok("keep")),
             ("2026-02-03T04:05:06.789+01:00", Ok("2026-02-03T03:05:06Z")),
             ("0001-01-01T00:00:00Z", Ok("unset")),
+            ("0001-01-01T01:00:00+01:00", Ok("unset")),
+            ("0000-01-01T00:00:00Z", Ok("keep")),
+            ("9999-12-31T23:59:59Z", Ok("keep")),
+            ("9999-12-31T23:59:59.9+01:00", Ok("9999-12-31T22:59:59Z")),
+            ("9999-12-31T23:59:59-01:00", Err("parsing time \"9999-12-31T23:59:59-01:00\": year out of range")),
             ("x", Err("parsing time \"x\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"x\" as \"2006\"")),
             ("2026-02", Err("parsing time \"2026-02\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"\" as \"-\"")),
             ("2026-02-03T04:05:06Z-y", Err("parsing time \"2026-02-03T04:05:06Z-y\": extra text: \"-y\"")),

@@ -218,7 +218,7 @@ fn is_charged(pod: &Value, now: jiff::Timestamp) -> bool {
         return false;
     }
     // The deletion time is when the grace ends.
-    machinery::time::parse(value::text(pod, "metadata.deletionTimestamp")).is_none_or(|due| now <= due)
+    machinery::time::parse_clamped(value::text(pod, "metadata.deletionTimestamp")).is_none_or(|due| now <= due)
 }
 
 fn computed(requests: &Amounts, limits: &Amounts) -> Amounts {

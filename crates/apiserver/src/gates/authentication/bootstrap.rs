@@ -41,7 +41,7 @@ fn user(secret: &Value, id: &str, shown: &str, now: jiff::Timestamp) -> Option<U
         && data("token-id") == id
         && data("usage-bootstrap-authentication") == "true";
     let expiration = data("expiration");
-    let expired = !expiration.is_empty() && time::parse(&expiration).is_none_or(|at| at <= now);
+    let expired = !expiration.is_empty() && time::parse_clamped(&expiration).is_none_or(|at| at <= now);
     if !holds || expired {
         return None;
     }
@@ -93,6 +93,7 @@ mod tests {
             ["system:bootstrappers", "system:bootstrappers:kubeadm:default-node-token", "system:authenticated"]
         );
         assert!(check(&[("expiration", "2026-01-01T00:00:01Z")]).is_some());
+        assert!(check(&[("expiration", "9999-12-31T23:59:59Z")]).is_some());
         for wrong in [
             ("expiration", "2025-12-31T23:59:59Z"),
             ("expiration", "nonsense"),

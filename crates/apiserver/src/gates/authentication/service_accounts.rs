@@ -372,7 +372,7 @@ fn live(api: &Api, bound: &Bound, now: i64) -> Result<(), String> {
     }
     if object.meta().deleting {
         let tree = object.to_value();
-        let at = time::parse(value::text(&tree, "metadata.deletionTimestamp"));
+        let at = time::parse_clamped(value::text(&tree, "metadata.deletionTimestamp"));
         if at.is_none_or(|at| at.as_second() < now - LEEWAY) {
             return Err(match account {
                 true => format!("service account {namespace}/{name} has been deleted"),

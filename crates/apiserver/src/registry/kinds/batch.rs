@@ -615,7 +615,7 @@ fn job_status(job: &At<'_, '_>, errors: &mut Errors) {
     if !end.is_set() && complete {
         errors.required(&end, "completionTime is required for Complete jobs");
     }
-    if let (Some(began), Some(ended)) = (time::parse(start.text()), time::parse(end.text()))
+    if let (Some(began), Some(ended)) = (time::parse_clamped(start.text()), time::parse_clamped(end.text()))
         && ended < began
     {
         errors.invalid(&end, "must be equal to or after `startTime`");

@@ -3,7 +3,6 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use facts::{Opaque, Shape, Type};
-use jiff::Timestamp;
 use serde_json::Value;
 
 use super::wire::{Piece, Reader, put_bytes, put_number};
@@ -23,8 +22,10 @@ pub fn decode(bytes: &[u8], of: &Type, depth: usize) -> Result<Value, Error> {
         Shape::Object => messages::message(bytes, of, depth)?,
         Shape::Time | Shape::MicroTime if bytes.is_empty() => Value::Null,
         Shape::Time | Shape::MicroTime => {
-            let at = Timestamp::new(number(1) as i64, number(2) as i32).unwrap_or(Timestamp::UNIX_EPOCH);
-            Value::String(if of.shape == Shape::Time { time::format(at) } else { time::format_micro(at) })
+            let form = if of.shape == Shape::Time { time::SECONDS } else { time::MICROS };
+            let at = time::from_unix(number(1) as i64, number(2) as i32, form);
+            // What cannot be written is no time that anybody meant.
+            Value::String(at.unwrap_or_else(|| time::format(jiff::Timestamp::UNIX_EPOCH)))
         }
         Shape::Quantity => Value::String(match text(1)? {
             empty if empty.is_empty() => "0".to_owned(),
@@ -68,11 +69,10 @@ pub fn encode(value: &Value, of: &Type, out: &mut Vec<u8>) {
     match of.shape {
         Shape::Object => writing::message(value, of, out),
         Shape::Time | Shape::MicroTime => {
-            if let Some(at) = value.as_str().and_then(time::parse) {
-                put_number(out, 1, at.as_second() as u64);
+            if let Some((seconds, nanos)) = value.as_str().and_then(time::to_unix) {
+                put_number(out, 1, seconds as u64);
                 // Whole seconds are all that a Time keeps.
-                let nanos = if of.shape == Shape::Time { 0 } else { at.subsec_nanosecond() };
-                put_number(out, 2, nanos as u64);
+                put_number(out, 2, if of.shape == Shape::Time { 0 } else { nanos as u64 });
             }
         }
         Shape::Quantity => put_bytes(out, 1, text_of(value).as_bytes()),

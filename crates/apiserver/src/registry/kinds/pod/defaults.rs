@@ -85,7 +85,7 @@ fn default_addresses(pod: &mut Value) {
 pub fn round_up(list: &mut Value) {
     for amount in list.as_object_mut().into_iter().flat_map(|list| list.values_mut()) {
         let Some(Ok(quantity)) = Quantity::from_value(amount) else { continue };
-        let rounded = Quantity::milli(quantity.milli_value(), quantity.format());
+        let rounded = quantity.round_up(-3);
         if rounded != quantity {
             *amount = rounded.to_string().into();
         }
