@@ -239,8 +239,9 @@ impl Server {
         chain.authenticator.follow(holder, |chain| &chain.authenticator).map_err(|error| setting(&error))?;
         let (stop, stopped) = watch::channel(false);
         let serving = tokio::spawn(listener.serve(chain.clone(), config.clock, stopped));
-        bootstrap::run(&api, config.advertise, address.port()).await.map_err(Error::Bootstrap)?;
-        let keeper = bootstrap::keeper::start(&api);
+        let place = bootstrap::Place { advertise: config.advertise, port: address.port() };
+        bootstrap::run(&api, place).await.map_err(Error::Bootstrap)?;
+        let keeper = bootstrap::keeper::start(&api, place);
         let server = Self { address, chain, health, stop, serving, keeper };
         server.health.set_bootstrapped();
         Ok(server)

@@ -1,9 +1,13 @@
-//! Keeps priority and fairness in order while the server runs: mandatory objects that were deleted or changed come back,
-//! suggested ones follow their annotation, and every FlowSchema says whether its priority level exists.
+//! Keeps in order while the server runs what must not be otherwise: what the cluster stands on ([`mainstays`]), and priority
+//! and fairness, whose mandatory objects come back when they were deleted or changed, whose suggested ones follow their
+//! annotation, and whose every FlowSchema says whether its priority level exists.
 //!
-//! Woken by changes of the two kinds, never by a timer. Each round looks at everything, decides, and writes what differs.
+//! Woken by changes of just these objects, never by a timer. Each round looks at everything, decides, and writes what
+//! differs. Only a round that failed is tried again after a while: the store may have been away.
 
 use std::sync::{Arc, Weak};
+use std::task::Poll;
+use std::time::Duration;
 
 use machinery::status::ApiError;
 use machinery::{Value, value};
@@ -11,51 +15,115 @@ use serde_json::json;
 use tokio::task::JoinHandle;
 
 use super::flow_control::{self, GROUP};
+use super::mainstays::{self, Place};
 use crate::cache::{Filter, Start, Subscription};
 use crate::registry::Resource;
 use crate::rest::Api;
 use crate::rest::storage::Change;
 
+/// When a round that failed is tried again: soon, and then less and less soon.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+const LAST_RETRY: Duration = Duration::from_secs(30);
+
+/// What is kept in order together.
+#[derive(Debug, Clone, Copy)]
+enum Kept {
+    FlowControl,
+    Mainstays(Place),
+}
+
+impl Kept {
+    /// What wakes its task.
+    fn watched(self, api: &Api) -> Vec<(&'static str, &'static str, Filter)> {
+        match self {
+            Self::FlowControl => ["flowschemas", "prioritylevelconfigurations"]
+                .map(|plural| (GROUP, plural, Filter::everything()))
+                .to_vec(),
+            Self::Mainstays(place) => mainstays::watched(api, place),
+        }
+    }
+
+    async fn mend(self, api: &Api) -> Result<(), ApiError> {
+        // What woke this round may be older than what the caches have come to.
+        api.caches.settle().await?;
+        match self {
+            Self::FlowControl => mend_flow_control(api).await,
+            Self::Mainstays(place) => mainstays::mend(api, place).await,
+        }
+    }
+}
+
 /// Starts the task; it ends with the server's caches.
-pub fn start(api: &Arc<Api>) -> JoinHandle<()> {
+pub fn start(api: &Arc<Api>, place: Place) -> JoinHandle<()> {
     let api = Arc::downgrade(api);
     tokio::spawn(async move {
-        while let Some((mut schemas, mut levels)) = follow(&api).await {
-            loop {
-                // Seen together is mended together: whatever is queued already belongs to this round.
-                while schemas.live.try_recv().is_ok() || levels.live.try_recv().is_ok() {}
-                let Some(api) = api.upgrade() else { return };
-                if let Err(error) = mend(&api).await {
-                    tracing::warn!(%error, "flow schemas and priority levels cannot be put in order");
-                }
-                drop(api);
-                let changed = tokio::select! {
-                    change = schemas.live.recv() => change,
-                    change = levels.live.recv() => change,
-                };
-                if changed.is_none() {
-                    break;
-                }
-            }
-        }
+        tokio::join!(keep(&api, Kept::FlowControl), keep(&api, Kept::Mainstays(place)));
     })
 }
 
-/// Changes of both kinds from now on; nothing when the server is gone or stops.
-async fn follow(api: &Weak<Api>) -> Option<(Subscription, Subscription)> {
-    let api = api.upgrade()?;
-    let subscribe = async |plural| {
-        let cache = &api.registry.stored(GROUP, plural)?.cache;
-        cache.subscribe(&*api.store, &Filter::everything(), Start::Now, api.caches.revision()).await.ok()
-    };
-    let both = (subscribe("flowschemas").await?, subscribe("prioritylevelconfigurations").await?);
-    // The caches of a server that stops are closed, and so is everything that they gave out.
-    (!both.0.live.is_closed() && !both.1.live.is_closed()).then_some(both)
+/// Mends now and after every change of what is watched, until the server is gone or stops.
+async fn keep(api: &Weak<Api>, kept: Kept) {
+    while let Some(mut changes) = follow(api, kept).await {
+        let mut retry = FIRST_RETRY;
+        loop {
+            // Seen together is mended together: whatever is queued already belongs to this round.
+            for one in &mut changes {
+                while one.live.try_recv().is_ok() {}
+            }
+            let Some(api) = api.upgrade() else { return };
+            let mended = kept.mend(&api).await;
+            drop(api);
+            let next = next_change(&mut changes);
+            let goes_on = match mended {
+                Ok(()) => {
+                    retry = FIRST_RETRY;
+                    next.await
+                }
+                Err(error) => {
+                    tracing::warn!(%error, ?kept, "the server's own objects cannot be put in order");
+                    let changed = tokio::time::timeout(retry, next).await;
+                    retry = LAST_RETRY.min(retry * 2);
+                    changed.unwrap_or(true)
+                }
+            };
+            if !goes_on {
+                break;
+            }
+        }
+    }
 }
 
-async fn mend(api: &Api) -> Result<(), ApiError> {
-    // What woke this round may be older than what the caches have come to.
-    api.caches.settle().await?;
+/// Waits for a change; false when there will be none, because somebody was too slow or the server stops.
+async fn next_change(changes: &mut [Subscription]) -> bool {
+    std::future::poll_fn(|context| {
+        for one in &mut *changes {
+            if let Poll::Ready(change) = one.live.poll_recv(context) {
+                return Poll::Ready(change.is_some());
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// Changes from now on; nothing when the server is gone or stops.
+async fn follow(api: &Weak<Api>, kept: Kept) -> Option<Vec<Subscription>> {
+    let api = api.upgrade()?;
+    let mut all = Vec::new();
+    for (group, plural, filter) in kept.watched(&api) {
+        let Some(resource) = api.registry.stored(group, plural) else { continue };
+        let subscribed =
+            resource.cache.subscribe(&*api.store, &filter, Start::Now, api.caches.revision()).await.ok()?;
+        // The caches of a server that stops are closed, and so is everything that they gave out.
+        if subscribed.live.is_closed() {
+            return None;
+        }
+        all.push(subscribed);
+    }
+    (!all.is_empty()).then_some(all)
+}
+
+async fn mend_flow_control(api: &Api) -> Result<(), ApiError> {
     let (Some(schemas), Some(levels)) =
         (api.registry.stored(GROUP, "flowschemas"), api.registry.stored(GROUP, "prioritylevelconfigurations"))
     else {

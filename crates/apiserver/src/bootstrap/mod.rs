@@ -1,9 +1,11 @@
 //! What every cluster has from the beginning: namespaces, roles, priority classes, priority levels, the `kubernetes` Service.
 //!
-//! Made at every start where it is missing, repaired where upstream repairs it, and left alone otherwise.
+//! Made at every start where it is missing, repaired where upstream repairs it, and left alone otherwise. What must be there
+//! all the time is looked after while the server runs, too (`keeper`).
 
 pub(crate) mod flow_control;
 pub(crate) mod keeper;
+mod mainstays;
 mod objects;
 
 use std::net::IpAddr;
@@ -13,6 +15,7 @@ use machinery::{Value, value};
 
 use crate::rest::Api;
 use crate::rest::storage::Change;
+pub use mainstays::Place;
 
 /// How a present object is treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +26,8 @@ enum Repair {
     Rules,
     /// Its content is put right.
     Always,
+    /// This server's address is among its endpoints.
+    Present(IpAddr),
     /// Its ranges get a second family, if the cluster got one.
     Ranges,
     /// Its spec is put right, unless somebody said by annotation, or by a change, that it is theirs.
@@ -40,22 +45,13 @@ struct Wanted {
 }
 
 /// Makes everything that is missing.
-pub async fn run(api: &Api, advertise: IpAddr, port: u16) -> Result<(), ApiError> {
+pub async fn run(api: &Api, place: Place) -> Result<(), ApiError> {
     // Writes wait for each other's fsync only if they are one after the other; together they share it.
-    let namespaces = objects::namespaces();
+    let (namespaces, mut rest) = mainstays::wanted(api, place);
     all(api, namespaces).await?;
-    let mut rest = objects::rbac();
+    rest.extend(objects::rbac());
     rest.extend(objects::priority_classes());
-    rest.push(objects::token_tracking(&api.now()));
     rest.extend(flow_control::objects(&api.now()));
-    rest.push(objects::service_cidr(&api.allocator.service_ranges, &api.now()));
-    rest.extend(
-        api.allocator
-            .service_ranges
-            .first()
-            .into_iter()
-            .flat_map(|range| objects::kubernetes_service(range.at(1), advertise, port)),
-    );
     all(api, rest).await?;
     api.caches.settle().await?;
     Ok(())
@@ -100,6 +96,9 @@ async fn ensure(api: &Api, mut wanted: Wanted) -> Result<(), ApiError> {
         }
         if matches!(wanted.repair, Repair::Suggested | Repair::Mandatory) {
             return Ok(Change::Put(flow_control_repaired(old, &wanted)));
+        }
+        if let Repair::Present(advertise) = wanted.repair {
+            return Ok(mainstays::joined(old, &wanted.object, advertise).map_or(Change::Keep, Change::Put));
         }
         let mut new = old.clone();
         if wanted.repair == Repair::Ranges {

@@ -1,7 +1,10 @@
 //! Addresses and ports of Services: one and two IP families, ranges that users add, and what is given back when.
 
-use client::{DeleteOptions, Patch};
-use k8s_openapi::api::core::v1::Service;
+use std::sync::Arc;
+
+use client::{Client, DeleteOptions, Patch};
+use k8s_openapi::api::core::v1::{ConfigMap, Endpoints, Namespace, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::{IPAddress, ServiceCIDR};
 use serde_json::{Value, json};
 
@@ -197,5 +200,43 @@ async fn a_dry_run_takes_nothing() {
     let shown = kubectl.run(&["create", "--dry-run=server", "-o", wanted, "-f", &path.to_string_lossy()]).await;
     assert_eq!(shown.trim(), "[\"10.96.0.0\",\"fd96::\"] 32769");
     assert_eq!(taken(&server).await, Vec::<String>::new());
+    server.stop().await;
+}
+
+/// Deletes an object, and waits for the one that takes its place.
+async fn comes_back<K: client::Kind>(admin: &Client, namespace: &str, name: &str) -> Arc<K> {
+    let old = admin.get::<K>(namespace, name).await.expect("the object").metadata().uid.clone();
+    admin.delete::<K>(namespace, name, &DeleteOptions::default()).await.expect("deleted");
+    let is_new = |now: Option<&K>| now.is_some_and(|now| now.metadata().uid != old);
+    testkit::object::<K>(admin, namespace, name, name, is_new).await.expect("another one")
+}
+
+/// Whatever of what the cluster stands on somebody deletes: it comes back, and nobody restarted anything.
+#[tokio::test]
+async fn what_the_cluster_stands_on_comes_back() {
+    let server = Server::start(|config, _| config.advertise = [192, 0, 2, 1].into()).await;
+    let admin = server.admin();
+    let before: Service = admin.get("default", "kubernetes").await.expect("the Service");
+    let after = comes_back::<Service>(&admin, "default", "kubernetes").await;
+    assert_eq!(after.spec, before.spec);
+    testkit::object::<IPAddress>(&admin, "", "10.96.0.1", "its address", |address| address.is_some()).await;
+    comes_back::<Endpoints>(&admin, "default", "kubernetes").await;
+    comes_back::<EndpointSlice>(&admin, "default", "kubernetes").await;
+    comes_back::<ConfigMap>(&admin, "kube-system", "kube-apiserver-legacy-service-account-token-tracking").await;
+    // A namespace goes when its finalizer is taken away, which is a controller's to do.
+    let at = "/api/v1/namespaces/kube-node-lease";
+    let mut last = server.send(http::Method::DELETE, at, &[], "").await.json();
+    let uid = last["metadata"]["uid"].as_str().map(str::to_owned);
+    last["spec"]["finalizers"] = json!([]);
+    assert_eq!(server.put(&format!("{at}/finalize"), &last).await.status, 200);
+    let is_new = |now: Option<&Namespace>| now.is_some_and(|now| now.metadata.uid != uid);
+    testkit::object::<Namespace>(&admin, "", "kube-node-lease", "the namespace", is_new).await;
+    // Endpoints that do not name this server are none of its Service's.
+    let empty = Patch::Merge(json!({"endpoints": []}));
+    admin.patch::<EndpointSlice>("default", "kubernetes", &empty).await.expect("emptied");
+    let named = |slice: Option<&EndpointSlice>| {
+        slice.is_some_and(|slice| slice.endpoints.iter().flatten().any(|endpoint| endpoint.addresses == ["192.0.2.1"]))
+    };
+    testkit::object::<EndpointSlice>(&admin, "default", "kubernetes", "the endpoint", named).await;
     server.stop().await;
 }

@@ -3,7 +3,8 @@
 
 use std::net::IpAddr;
 
-use client::{Client, Patch};
+use client::{Client, Event, Kind, Patch, WatchParams};
+use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use serde_json::json;
@@ -11,19 +12,53 @@ use serde_json::json;
 use super::agent::DNS_METRICS_PORT;
 use crate::component::Failure;
 
+const SYSTEM: &str = "kube-system";
+const DNS: &str = "kube-dns";
+const AUTHENTICATION: &str = "extension-apiserver-authentication";
+
+/// Makes what nobody else would make again: the word whose certificates are believed, and the Service of cluster DNS. What
+/// comes back ends when some of it is changed or gone.
+pub async fn ensure_kept(
+    client: &Client,
+    clients: &str,
+    front_proxy: &str,
+    dns: IpAddr,
+) -> Result<impl Future<Output = ()> + Send + use<>, Failure> {
+    // Watched before it is looked at: what goes in between is not overlooked.
+    let service = changed::<Service>(client, DNS).await?;
+    let map = changed::<ConfigMap>(client, AUTHENTICATION).await?;
+    ensure_authentication(client, clients, front_proxy).await?;
+    ensure_dns(client, dns).await?;
+    Ok(async move {
+        tokio::select! {
+            () = service => {}
+            () = map => {}
+        }
+    })
+}
+
+async fn changed<K: Kind>(
+    client: &Client,
+    name: &str,
+) -> Result<impl Future<Output = ()> + Send + use<K>, client::Error> {
+    let params = WatchParams { field_selector: format!("metadata.name={name}"), ..WatchParams::default() };
+    let mut events = client.watch::<K>(SYSTEM, &params).await?;
+    Ok(async move { while let Some(Ok(Event::Added(_) | Event::Bookmark { .. })) = events.next().await {} })
+}
+
 /// Makes the class of volumes in directories of the nodes, the default one until somebody chooses another.
 pub async fn ensure_storage_class(client: &Client) -> Result<(), Failure> {
     made(client.create(&controllers::default_storage_class()).await)
 }
 
 /// Makes the `kube-dns` Service where it is missing. It has no selector: every node answers at its address itself.
-pub async fn ensure_dns(client: &Client, address: IpAddr) -> Result<(), Failure> {
+async fn ensure_dns(client: &Client, address: IpAddr) -> Result<(), Failure> {
     let port = |name: &str, protocol: &str| json!({"name": name, "protocol": protocol, "port": 53, "targetPort": 53});
     let metrics = DNS_METRICS_PORT;
     let metrics = json!({"name": "metrics", "protocol": "TCP", "port": metrics, "targetPort": metrics});
     let service: Service = serde_json::from_value(json!({
         "metadata": {
-            "name": "kube-dns", "namespace": "kube-system",
+            "name": DNS, "namespace": SYSTEM,
             "labels": {"k8s-app": "kube-dns", "kubernetes.io/name": "CoreDNS", "kubernetes.io/cluster-service": "true"},
         },
         "spec": {"clusterIP": address, "ports": [port("dns", "UDP"), port("dns-tcp", "TCP"), metrics]},
@@ -54,8 +89,7 @@ pub async fn ensure_dns(client: &Client, address: IpAddr) -> Result<(), Failure>
 
 /// Says whose certificates the API server believes, for other servers that are to believe the same: those of aggregated APIs,
 /// and parts of the control plane in processes of their own.
-pub async fn ensure_authentication(client: &Client, clients: &str, front_proxy: &str) -> Result<(), Failure> {
-    const NAME: &str = "extension-apiserver-authentication";
+async fn ensure_authentication(client: &Client, clients: &str, front_proxy: &str) -> Result<(), Failure> {
     let data = json!({
         "client-ca-file": clients,
         "requestheader-allowed-names": r#"["front-proxy-client"]"#,
@@ -66,11 +100,11 @@ pub async fn ensure_authentication(client: &Client, clients: &str, front_proxy: 
         "requestheader-username-headers": r#"["X-Remote-User"]"#,
     });
     let map: ConfigMap =
-        serde_json::from_value(json!({"metadata": {"name": NAME, "namespace": "kube-system"}, "data": data}))?;
+        serde_json::from_value(json!({"metadata": {"name": AUTHENTICATION, "namespace": SYSTEM}, "data": data}))?;
     match client.create(&map).await {
         Err(error) if error.is_already_exists() => {
             let patch = Patch::Merge(json!({"data": data}));
-            Ok(client.patch::<ConfigMap>("kube-system", NAME, &patch).await.map(drop)?)
+            Ok(client.patch::<ConfigMap>(SYSTEM, AUTHENTICATION, &patch).await.map(drop)?)
         }
         outcome => Ok(outcome.map(drop)?),
     }

@@ -261,12 +261,17 @@ fn start_addons(
         let (client, cluster, token) = (client.clone(), cluster.clone(), token.clone());
         let (server, authority, front_proxy) = (server.clone(), authority.clone(), front_proxy.clone());
         async move {
-            parts::addons::ensure_authentication(&client, &authority, &front_proxy).await?;
-            parts::addons::ensure_dns(&client, cluster.dns).await?;
+            let mut changed = parts::addons::ensure_kept(&client, &authority, &front_proxy, cluster.dns).await?;
             parts::addons::ensure_storage_class(&client).await?;
             parts::joining::ensure(&client, &server, &authority, &cluster, &token).await?;
-            stop.cancelled().await;
-            Ok(())
+            loop {
+                tokio::select! {
+                    () = changed => {
+                        changed = parts::addons::ensure_kept(&client, &authority, &front_proxy, cluster.dns).await?;
+                    }
+                    () = stop.cancelled() => return Ok(()),
+                }
+            }
         }
     });
     Ok(())

@@ -1,5 +1,6 @@
 //! Tests of the real binary as a user starts it.
 
+mod addons;
 mod audit;
 mod auth;
 mod balancer;
