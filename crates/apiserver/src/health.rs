@@ -83,7 +83,7 @@ impl Health {
     }
 
     /// Why a check fails, if it does.
-    fn passes(&self, check: &str) -> Option<String> {
+    pub fn passes(&self, check: &str) -> Option<String> {
         let why = match check {
             KMS => return self.encryption.as_ref().and_then(|encryption| encryption.health()?.err()),
             "etcd" if !self.caches.store_is_well() => "the store does not answer",

@@ -8,6 +8,7 @@ pub mod admission;
 pub mod audit;
 pub mod bootstrap;
 pub mod cache;
+pub mod components;
 mod convert;
 pub mod discovery;
 pub mod encryption;
@@ -111,6 +112,8 @@ pub struct Config {
     pub clock: Clock,
     /// Write the figures of the other parts in this process, for `/metrics`.
     pub figures: Vec<fn(&mut String)>,
+    /// How those parts are.
+    pub parts: Arc<components::Parts>,
 }
 
 impl Config {
@@ -140,6 +143,7 @@ impl Config {
             event_ttl: 3600,
             clock: Arc::new(Timestamp::now),
             figures: Vec::new(),
+            parts: Arc::default(),
         }
     }
 }
@@ -223,6 +227,7 @@ impl Server {
             authorizers,
             api: api.clone(),
             proxy: Proxy::new(config.kubelet_client).map_err(|error| setting(&error))?,
+            parts: config.parts,
             documents: Documents {
                 openapi: openapi::OpenApi::new(groups.clone(), version::KUBERNETES),
                 discovery: discovery::Discovery::new(groups),

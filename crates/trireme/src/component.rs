@@ -5,7 +5,10 @@
 
 use std::error::Error;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
+
+use apiserver::components::Parts;
 
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -23,9 +26,16 @@ pub type Failure = Box<dyn Error + Send + Sync>;
 pub struct Components {
     tasks: JoinSet<()>,
     stop: CancellationToken,
+    /// Is told how they are.
+    parts: Arc<Parts>,
 }
 
 impl Components {
+    /// None yet. The API server is told how they are.
+    pub fn reporting(parts: Arc<Parts>) -> Self {
+        Self { parts, ..Self::default() }
+    }
+
     /// Starts a part and keeps it running.
     pub fn start<F, R>(&mut self, name: &'static str, run: F)
     where
@@ -33,7 +43,7 @@ impl Components {
         R: Future<Output = Result<(), Failure>> + Send + 'static,
     {
         tracing::debug!("starting {name}");
-        self.tasks.spawn(keep(name, run, self.stop.clone()));
+        self.tasks.spawn(keep(name, run, self.stop.clone(), self.parts.clone()));
     }
 
     /// Tells all parts to stop and waits until they have, for so long at most.
@@ -46,7 +56,7 @@ impl Components {
     }
 }
 
-async fn keep<F, R>(name: &'static str, run: F, stop: CancellationToken)
+async fn keep<F, R>(name: &'static str, run: F, stop: CancellationToken, parts: Arc<Parts>)
 where
     F: Fn(CancellationToken) -> R,
     R: Future<Output = Result<(), Failure>> + Send + 'static,
@@ -54,6 +64,7 @@ where
     let mut delay = FIRST_DELAY;
     loop {
         let started = tokio::time::Instant::now();
+        parts.runs(name);
         // A task of its own: a panic in it ends here.
         let outcome = tokio::spawn(run(stop.clone())).await;
         if stop.is_cancelled() {
@@ -62,11 +73,13 @@ where
         if started.elapsed() > SETTLED {
             delay = FIRST_DELAY;
         }
-        match outcome {
-            Ok(Ok(())) => tracing::error!("{name} ended by itself; starting it again in {delay:?}"),
-            Ok(Err(error)) => tracing::error!("{name} failed: {error}; starting it again in {delay:?}"),
-            Err(_) => tracing::error!("{name} panicked (see above); starting it again in {delay:?}"),
-        }
+        let why = match outcome {
+            Ok(Ok(())) => format!("{name} ended by itself"),
+            Ok(Err(error)) => format!("{name} failed: {error}"),
+            Err(_) => format!("{name} panicked (see the log)"),
+        };
+        tracing::error!("{why}; starting it again in {delay:?}");
+        parts.failed(name, why);
         tokio::select! {
             () = tokio::time::sleep(delay) => delay = (delay * 2).min(LONGEST_DELAY),
             () = stop.cancelled() => return,

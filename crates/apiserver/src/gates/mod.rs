@@ -32,6 +32,7 @@ use machinery::status::ApiError;
 
 use crate::admission::{self, Operation};
 use crate::audit::{self, Audit};
+use crate::components::Parts;
 use crate::messages::of_watch;
 use crate::proxy::Proxy;
 use crate::query::Query;
@@ -61,6 +62,8 @@ pub struct Chain {
     pub api: Arc<Api>,
     /// Requests that a kubelet, a pod or a Service answers.
     pub proxy: Proxy,
+    /// How the other parts of this process are.
+    pub parts: Arc<Parts>,
     /// Everything else: discovery, health, metrics, version.
     pub documents: Documents,
 }

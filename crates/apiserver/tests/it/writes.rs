@@ -471,3 +471,28 @@ async fn component_statuses_are_spoken_of_as_upstream_does() {
     assert_eq!((refused.status, refused.warnings().len()), (405, 0), "there is nothing to be warned of");
     server.stop().await;
 }
+
+#[tokio::test]
+async fn a_part_that_does_not_run_is_unhealthy() {
+    let parts = std::sync::Arc::<apiserver::components::Parts>::default();
+    let server = Server::start(|config, _| config.parts = parts.clone()).await;
+    let told =
+        async |name: &str| server.get(&format!("/api/v1/componentstatuses/{name}")).await.json()["conditions"].clone();
+    let healthy = json!([{"type": "Healthy", "status": "True", "message": "ok"}]);
+    parts.runs("kube-scheduler");
+    parts.failed("kube-controller-manager", "kube-controller-manager failed: on purpose");
+    assert_eq!(told("scheduler").await, healthy);
+    assert_eq!(told("etcd-0").await, healthy);
+    let failed =
+        json!([{"type": "Healthy", "status": "False", "message": "kube-controller-manager failed: on purpose"}]);
+    assert_eq!(told("controller-manager").await, failed);
+    let listed = server.kubectl().run(&["get", "cs", "--no-headers"]).await;
+    assert!(
+        listed.lines().any(|line| line.starts_with("controller-manager") && line.contains("Unhealthy")),
+        "{listed}"
+    );
+    assert!(listed.lines().any(|line| line.starts_with("scheduler") && line.contains("Healthy")), "{listed}");
+    parts.runs("kube-controller-manager");
+    assert_eq!(told("controller-manager").await, healthy);
+    server.stop().await;
+}

@@ -97,6 +97,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
     if options.https_port != 0 {
         write_kubeconfig(&data_dir, address, &keys)?;
     }
+    let parts = Arc::<apiserver::components::Parts>::default();
     let start = async || {
         let mut config = base_config(Arc::clone(&opened.store), &keys)?;
         gates.configure(&mut config, &keys)?;
@@ -106,6 +107,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
         config.service_ranges = options.service_cluster_ip_range.iter().map(ToString::to_string).collect();
         config.node_ports = options.service_node_port_range.0..=options.service_node_port_range.1;
         config.event_ttl = options.event_ttl;
+        config.parts = Arc::clone(&parts);
         config.figures = vec![
             scheduler::metrics::write,
             controllers::metrics::write,
@@ -131,7 +133,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
         kubeconfig_file(&data_dir).display()
     );
 
-    let mut components = Components::default();
+    let mut components = Components::reporting(parts);
     let identities = Identities::InProcess(server.handler());
     start_parts(&mut components, &options, &identities, &keys);
     if !options.disable_service_lb {
