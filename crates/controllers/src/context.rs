@@ -28,7 +28,12 @@ pub(crate) struct Context {
 impl Context {
     /// An empty queue.
     pub(crate) fn queue(&self) -> WorkQueue<Key> {
-        WorkQueue::new(queue_name(self.name), self.clock.clone())
+        self.queue_named(queue_name(self.name))
+    }
+
+    /// An empty queue of another name, for controllers that have several.
+    pub(crate) fn queue_named(&self, name: &'static str) -> WorkQueue<Key> {
+        WorkQueue::new(name, self.clock.clone())
     }
 
     /// Creates and deletes pods in the controller's name.

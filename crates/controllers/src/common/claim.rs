@@ -81,61 +81,92 @@ pub(crate) async fn claim<K: Kind, O: Kind>(
     selector: &LabelSelector,
     candidates: Vec<Arc<K>>,
 ) -> Result<Vec<Arc<K>>, Error> {
-    let mut owned = Vec::with_capacity(candidates.len());
-    let (mut orphans, mut strangers) = (Vec::new(), Vec::new());
-    for object in candidates {
-        let matching = selector::matches(selector, &object.metadata().labels);
-        match verdict(owner, matching, &*object) {
-            Verdict::Keep => owned.push(object),
-            Verdict::Ignore => {}
-            Verdict::Adopt => orphans.push(object),
-            Verdict::Release => strangers.push(object),
+    Claims::new(client, owner, selector).claim(candidates).await
+}
+
+/// How an owner comes to its objects.
+pub(crate) struct Claims<'a, O> {
+    client: &'a Client,
+    owner: &'a O,
+    selector: &'a LabelSelector,
+    finalizer: Option<&'static str>,
+}
+
+impl<'a, O: Kind> Claims<'a, O> {
+    pub(crate) fn new(client: &'a Client, owner: &'a O, selector: &'a LabelSelector) -> Self {
+        Self { client, owner, selector, finalizer: None }
+    }
+
+    /// With a finalizer that comes with adoption and goes with release.
+    pub(crate) fn with_finalizer(self, finalizer: &'static str) -> Self {
+        Self { finalizer: Some(finalizer), ..self }
+    }
+
+    /// The objects the owner owns, after adopting and releasing what must be.
+    pub(crate) async fn claim<K: Kind>(&self, candidates: Vec<Arc<K>>) -> Result<Vec<Arc<K>>, Error> {
+        let mut owned = Vec::with_capacity(candidates.len());
+        let (mut orphans, mut strangers) = (Vec::new(), Vec::new());
+        for object in candidates {
+            let matching = selector::matches(self.selector, &object.metadata().labels);
+            match verdict(self.owner, matching, &*object) {
+                Verdict::Keep => owned.push(object),
+                Verdict::Ignore => {}
+                Verdict::Adopt => orphans.push(object),
+                Verdict::Release => strangers.push(object),
+            }
+        }
+        if !orphans.is_empty() {
+            self.recheck().await?;
+        }
+        let adopted = join_all(orphans.iter().map(|orphan| self.adopt(&**orphan))).await;
+        let released = join_all(strangers.iter().map(|stranger| self.release(&**stranger))).await;
+        for object in adopted {
+            owned.extend(object?);
+        }
+        released.into_iter().collect::<Result<(), _>>()?;
+        Ok(owned)
+    }
+
+    /// The cache may not know yet that the owner is going. Whoever adopts must ask the API itself.
+    async fn recheck(&self) -> Result<(), Error> {
+        let meta = self.owner.metadata();
+        let fresh = self.client.get::<O>(meta.namespace(), meta.name()).await?;
+        if fresh.metadata().uid() != meta.uid() {
+            return Err(Error::OwnerGone { kind: O::KIND, key: meta.key() });
+        }
+        if fresh.metadata().is_deleting() {
+            return Err(Error::OwnerDeleting { kind: O::KIND, key: meta.key() });
+        }
+        Ok(())
+    }
+
+    /// The object as it is once it has its owner.
+    async fn adopt<K: Kind>(&self, orphan: &K) -> Result<Option<Arc<K>>, Error> {
+        let meta = orphan.metadata();
+        let mut patch = json!({"metadata": {"ownerReferences": [controller_reference(self.owner)], "uid": meta.uid()}});
+        if let Some(finalizer) = self.finalizer {
+            patch["metadata"]["finalizers"] = json!([finalizer]);
+        }
+        match self.client.patch::<K>(meta.namespace(), meta.name(), &Patch::Strategic(patch)).await {
+            Ok(adopted) => Ok(Some(Arc::new(adopted))),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error.into()),
         }
     }
-    if !orphans.is_empty() {
-        recheck(client, owner).await?;
-    }
-    let adopted = join_all(orphans.into_iter().map(|orphan| adopt(client, owner, orphan))).await;
-    let released = join_all(strangers.iter().map(|stranger| release(client, owner, &**stranger))).await;
-    for object in adopted {
-        owned.extend(object?);
-    }
-    released.into_iter().collect::<Result<(), _>>()?;
-    Ok(owned)
-}
 
-/// The cache may not know yet that the owner is going. Whoever adopts must ask the API itself.
-async fn recheck<O: Kind>(client: &Client, owner: &O) -> Result<(), Error> {
-    let meta = owner.metadata();
-    let fresh = client.get::<O>(meta.namespace(), meta.name()).await?;
-    if fresh.metadata().uid() != meta.uid() {
-        return Err(Error::OwnerGone { kind: O::KIND, key: meta.key() });
-    }
-    if fresh.metadata().is_deleting() {
-        return Err(Error::OwnerDeleting { kind: O::KIND, key: meta.key() });
-    }
-    Ok(())
-}
-
-async fn adopt<K: Kind, O: Kind>(client: &Client, owner: &O, orphan: Arc<K>) -> Result<Option<Arc<K>>, Error> {
-    let meta = orphan.metadata();
-    let patch = json!({"metadata": {"ownerReferences": [controller_reference(owner)], "uid": meta.uid()}});
-    match client.patch::<K>(meta.namespace(), meta.name(), &Patch::Strategic(patch)).await {
-        Ok(_) => Ok(Some(orphan)),
-        Err(error) if error.is_not_found() => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
-async fn release<K: Kind, O: Kind>(client: &Client, owner: &O, object: &K) -> Result<(), Error> {
-    let meta = object.metadata();
-    let reference = json!({"$patch": "delete", "uid": owner.metadata().uid()});
-    let patch = json!({"metadata": {"ownerReferences": [reference], "uid": meta.uid()}});
-    match client.patch::<K>(meta.namespace(), meta.name(), &Patch::Strategic(patch)).await {
-        Ok(_) => Ok(()),
-        // Gone, or another object of the same name: either way no longer ours.
-        Err(error) if error.is_not_found() || error.is_invalid() => Ok(()),
-        Err(error) => Err(error.into()),
+    async fn release<K: Kind>(&self, object: &K) -> Result<(), Error> {
+        let meta = object.metadata();
+        let reference = json!({"$patch": "delete", "uid": self.owner.metadata().uid()});
+        let mut patch = json!({"metadata": {"ownerReferences": [reference], "uid": meta.uid()}});
+        if let Some(finalizer) = self.finalizer {
+            patch["metadata"]["$deleteFromPrimitiveList/finalizers"] = json!([finalizer]);
+        }
+        match self.client.patch::<K>(meta.namespace(), meta.name(), &Patch::Strategic(patch)).await {
+            Ok(_) => Ok(()),
+            // Gone, or another object of the same name: either way no longer ours.
+            Err(error) if error.is_not_found() || error.is_invalid() => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 

@@ -24,6 +24,8 @@ impl Resource {
 pub(crate) struct Discovered {
     pub(crate) resources: Vec<Resource>,
     pub(crate) failures: Vec<String>,
+    /// Names of group versions that cannot be ones.
+    pub(crate) malformed: Vec<String>,
 }
 
 /// All resources, each once, in the version its group prefers.
@@ -39,6 +41,10 @@ pub(crate) async fn discover(client: &Client) -> Result<Discovered, client::Erro
         versions.extend(others.filter(|version| Some(version) != preferred.as_ref()));
     }
     for version in versions {
+        if version.matches('/').count() > 1 {
+            found.malformed.push(version);
+            continue;
+        }
         let path = if version.contains('/') { format!("/apis/{version}") } else { format!("/api/{version}") };
         match read::<APIResourceList>(client, &path).await {
             Ok(list) => add(&mut found.resources, &version, list),

@@ -6,6 +6,7 @@
 mod failure_policy;
 mod figures;
 mod indexes;
+mod orphans;
 mod plan;
 mod pod;
 mod status;
@@ -25,12 +26,14 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
 use crate::Error;
-use crate::common::meta::{MetaExt, controller_key};
+use crate::common::claim::{self, Claims};
+use crate::common::meta::MetaExt;
 use crate::common::pod_control::{self, Expected, PodControl};
-use crate::common::{batch, claim, selector};
+use crate::common::{batch, selector};
 use crate::context::Context;
 use crate::metrics;
 use failure_policy::Verdict;
+use orphans::Orphans;
 use plan::Plan;
 use status::Seen;
 use tally::{Tally, tally};
@@ -40,6 +43,8 @@ const WORKERS: usize = 5;
 const UNMET: Duration = Duration::from_secs(60);
 /// Jobs that somebody else runs say so.
 const MANAGER: &str = "kubernetes.io/job-controller";
+/// What the queue of orphans is called in metrics.
+const ORPHAN_QUEUE: &str = "job_orphan_pod";
 
 /// Runs the controller.
 pub(crate) async fn start(context: Context) {
@@ -54,11 +59,14 @@ pub(crate) async fn start(context: Context) {
         jobs,
         pods,
     };
+    let orphans =
+        Orphans { client: context.client.clone(), jobs: controller.jobs.clone(), pods: controller.pods.clone() };
     claim::index_orphans(&controller.pods);
-    let queue = context.queue();
+    let (queue, orphan_queue) = (context.queue(), context.queue_named(ORPHAN_QUEUE));
     controller.listen(&queue);
+    orphans.listen(&orphan_queue);
     futures::join!(controller.jobs.synced(), controller.pods.synced());
-    context.run(controller, queue, WORKERS).await;
+    futures::join!(context.run(controller, queue, WORKERS), context.run(orphans, orphan_queue, WORKERS));
 }
 
 struct Jobs {
@@ -103,7 +111,7 @@ impl Reconciler for Jobs {
     async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let Some(job) = self.jobs.get(key) else {
             self.expectations.forget(key);
-            return self.let_orphans_go(key).await;
+            return Ok(Action::Done);
         };
         let Some(spec) = job.spec.clone() else { return Ok(Action::Done) };
         if foreign_manager(&job).is_some() {
@@ -135,7 +143,9 @@ impl Jobs {
         }
         let known = job.status.clone().unwrap_or_default();
         let selector = selector::parse_optional(spec.selector.as_ref());
-        let own = claim::claim(&self.client, job, &selector, claim::candidates(&self.pods, job)).await?;
+        // A pod that comes has to be counted; one that is released goes without the finalizer, for nobody will look at it again.
+        let claims = Claims::new(&self.client, job, &selector).with_finalizer(pod::FINALIZER);
+        let own = claims.claim(claim::candidates(&self.pods, job)).await?;
         if tally::is_finished(&known) {
             self.let_go(job, own.iter().filter(|pod| pod::is_tracked(pod))).await?;
             return Ok(Action::Done);
@@ -248,16 +258,6 @@ impl Jobs {
             Err(error) if error.is_not_found() || error.is_conflict() || error.is_invalid() => Ok(()),
             Err(error) => Err(error.into()),
         }
-    }
-
-    /// Pods whose Job is gone are nobody's to count.
-    async fn let_orphans_go(&self, key: &Key) -> Result<Action, Error> {
-        let pods = self.pods.by_namespace(&key.namespace);
-        let orphans = pods
-            .iter()
-            .filter(|pod| pod::is_tracked(pod) && controller_key::<Job>(&pod.metadata).as_ref() == Some(key));
-        batch::all(orphans, |pod| async { self.release(key, pod).await }).await?;
-        Ok(Action::Done)
     }
 
     fn tell(&self, job: &Job, before: &JobStatus, after: &JobStatus) {

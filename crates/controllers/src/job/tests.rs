@@ -90,3 +90,51 @@ fn sets_of_indexes_are_written_as_intervals() {
         assert_eq!(indexes::format(&indexes::parse(text, 10)), canonical, "{text}");
     }
 }
+
+mod orphans {
+    use std::sync::Arc;
+
+    use k8s_openapi::api::batch::v1::Job;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+    use serde_json::json;
+
+    use super::super::orphans::{Standing, standing};
+    use crate::testing::pod;
+
+    fn job(uid: &str, spec: serde_json::Value, condition: &str) -> Arc<Job> {
+        let job = json!({
+            "metadata": {"name": "j", "namespace": "ns", "uid": uid},
+            "spec": spec, "status": {"conditions": [{"type": condition, "status": "True"}]},
+        });
+        Arc::new(serde_json::from_value(job).expect("a job"))
+    }
+
+    #[test]
+    fn a_pod_is_an_orphan_once_no_job_will_count_it() {
+        let owned = |kind: &str, api: &str| {
+            let owner = OwnerReference {
+                api_version: api.into(),
+                kind: kind.into(),
+                name: "j".into(),
+                uid: "1".into(),
+                controller: Some(true),
+                ..OwnerReference::default()
+            };
+            pod("p").with(|pod| pod.metadata.owner_references = Some(vec![owner])).build()
+        };
+        let own = owned("Job", "batch/v1");
+        let spec = || json!({"template": {}});
+        let running = || Some(job("1", spec(), "Suspended"));
+        assert_eq!(standing(&pod("p").build(), |_| running()), Standing::Orphan, "it was released");
+        assert_eq!(standing(&own, |_| running()), Standing::Kept);
+        assert_eq!(standing(&own, |_| None), Standing::Missing(informer::Key::new("ns", "j")));
+        let another = job("2", spec(), "Suspended");
+        assert_eq!(standing(&own, |_| Some(another)), Standing::Missing(informer::Key::new("ns", "j")), "of its name");
+        assert_eq!(standing(&own, |_| Some(job("1", spec(), "Complete"))), Standing::Orphan);
+        assert_eq!(standing(&own, |_| Some(job("1", spec(), "Failed"))), Standing::Orphan);
+        let foreign = json!({"template": {}, "managedBy": "example.com/queue"});
+        assert_eq!(standing(&own, |_| Some(job("1", foreign, "Complete"))), Standing::Kept, "somebody else's to count");
+        assert_eq!(standing(&owned("ReplicaSet", "apps/v1"), |_| None), Standing::Kept);
+        assert_eq!(standing(&owned("Job", "example.com/v1"), |_| None), Standing::Kept);
+    }
+}

@@ -16,7 +16,7 @@ use informer::{Action, Clock, Informer, Key, Reconciler, clock};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 
 use crate::Error;
-use crate::common::discovery::{Resource, discover};
+use crate::common::discovery::{Discovered, Resource, discover};
 use crate::common::meta::MetaExt;
 use crate::common::pods;
 use crate::context::Context;
@@ -89,7 +89,7 @@ impl Reconciler for Namespaces {
         {
             return Ok(Action::Done);
         }
-        let findings = self.empty(&namespace).await?;
+        let findings = self.empty(&namespace).await;
         let known = namespace.status.clone().unwrap_or_default();
         if let Some(status) = status::updated(&known, &findings, self.clock.now()) {
             namespace.status = Some(status);
@@ -99,7 +99,7 @@ impl Reconciler for Namespaces {
                 Err(error) => tracing::debug!(%key, %error, "the namespace's conditions could not be written"),
             }
         }
-        if let Some(failure) = findings.failures.first() {
+        if let Some(failure) = findings.first_failure() {
             return Err(Error::Waiting(format!("failed to delete all content of namespace {key}: {failure}")));
         }
         if findings.estimate > 0 {
@@ -111,18 +111,22 @@ impl Reconciler for Namespaces {
 }
 
 impl Namespaces {
-    /// Deletes everything; answers what is left.
-    async fn empty(&self, namespace: &Namespace) -> Result<Findings, Error> {
+    /// Deletes everything that can be found; answers what is left.
+    async fn empty(&self, namespace: &Namespace) -> Findings {
         let mut findings = Findings::default();
-        let discovered = discover(&self.client).await?;
+        let mut discovered = discover(&self.client).await.unwrap_or_else(|error| {
+            findings.discovery = Some(error.to_string());
+            Discovered::default()
+        });
         if !discovered.failures.is_empty() {
+            discovered.failures.sort();
             findings.discovery = Some(format!(
-                "Discovery failed for some groups, {} failing: {}",
+                "Discovery failed for some groups, {} failing: unable to retrieve the complete list of server APIs: {}",
                 discovered.failures.len(),
                 discovered.failures.join(", ")
             ));
-            findings.failures.extend(discovered.failures);
         }
+        findings.parsing = discovered.malformed.first().map(|one| format!("unexpected GroupVersion string: {one}"));
         let deletable =
             discovered.resources.into_iter().filter(|resource| resource.namespaced && resource.can(&["delete"]));
         let (pods, others): (Vec<Resource>, Vec<Resource>) =
@@ -131,7 +135,7 @@ impl Namespaces {
             self.empty_resource(namespace, &resource, &mut findings).await;
         }
         if !findings.remaining.is_empty() {
-            return Ok(findings);
+            return findings;
         }
         let each = others.iter().map(|resource| async move {
             let mut own = Findings::default();
@@ -141,8 +145,7 @@ impl Namespaces {
         for own in join_all(each).await {
             findings.merge(own);
         }
-        findings.totals = true;
-        Ok(findings)
+        findings
     }
 
     async fn empty_resource(&self, namespace: &Namespace, resource: &Resource, findings: &mut Findings) {

@@ -17,12 +17,14 @@ pub(super) struct Remaining {
 /// What one attempt to empty a namespace found.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
-    /// By resource and group.
+    /// By resource and group. While pods remain, nothing else was looked at.
     pub(super) remaining: BTreeMap<(String, String), Remaining>,
-    /// Whether every resource was looked at, so that totals can be told.
-    pub(super) totals: bool,
+    /// Why content could not be deleted.
     pub(super) failures: Vec<String>,
+    /// Why not all resources are known.
     pub(super) discovery: Option<String>,
+    /// Why the version of some resources is not understood.
+    pub(super) parsing: Option<String>,
     /// In how many seconds more may be gone.
     pub(super) estimate: i64,
 }
@@ -32,6 +34,11 @@ impl Findings {
         self.remaining.extend(other.remaining);
         self.failures.extend(other.failures);
         self.estimate = self.estimate.max(other.estimate);
+    }
+
+    /// Why the namespace cannot be let go, whatever remains in it: there may be content that was not found.
+    pub(super) fn first_failure(&self) -> Option<&String> {
+        self.failures.first().or(self.discovery.as_ref()).or(self.parsing.as_ref())
     }
 }
 
@@ -82,31 +89,37 @@ pub(super) fn updated(known: &NamespaceStatus, findings: &Findings, now: Timesta
 fn problem(type_: &str, findings: &Findings) -> Option<(&'static str, String)> {
     match type_ {
         "NamespaceDeletionDiscoveryFailure" => findings.discovery.clone().map(|message| ("DiscoveryFailed", message)),
+        "NamespaceDeletionGroupVersionParsingFailure" => {
+            findings.parsing.clone().map(|message| ("GroupVersionParsingFailed", message))
+        }
         "NamespaceDeletionContentFailure" if !findings.failures.is_empty() => {
-            let mut failures = findings.failures.clone();
-            failures.sort();
-            let message =
-                format!("Failed to delete all resource types, {} remaining: {}", failures.len(), failures.join(", "));
+            let (count, list) = (findings.failures.len(), sorted(findings.failures.iter().cloned()));
+            let message = format!("Failed to delete all resource types, {count} remaining: {list}");
             Some(("ContentDeletionFailed", message))
         }
-        "NamespaceContentRemaining" if findings.totals && !findings.remaining.is_empty() => {
-            let list = findings
-                .remaining
-                .iter()
+        // Upstream is silent on what remains as long as that is pods. But those are what a namespace is most often stuck on.
+        "NamespaceContentRemaining" if !findings.remaining.is_empty() => {
+            let left = findings.remaining.iter();
+            let list = left
                 .map(|((resource, group), left)| format!("{resource}.{group} has {} resource instances", left.count));
-            let list: Vec<String> = list.collect();
-            Some(("SomeResourcesRemain", format!("Some resources are remaining: {}", list.join(", "))))
+            Some(("SomeResourcesRemain", format!("Some resources are remaining: {}", sorted(list))))
         }
-        "NamespaceFinalizersRemaining" if findings.totals => {
+        "NamespaceFinalizersRemaining" => {
             let mut finalizers: BTreeMap<&str, usize> = BTreeMap::new();
             for (finalizer, count) in findings.remaining.values().flat_map(|left| &left.finalizers) {
                 *finalizers.entry(finalizer).or_default() += count;
             }
             let list = finalizers.iter().map(|(finalizer, count)| format!("{finalizer} in {count} resource instances"));
-            let list: Vec<String> = list.collect();
-            let message = format!("Some content in the namespace has finalizers remaining: {}", list.join(", "));
-            (!list.is_empty()).then_some(("SomeFinalizersRemain", message))
+            let message = format!("Some content in the namespace has finalizers remaining: {}", sorted(list));
+            (!finalizers.is_empty()).then_some(("SomeFinalizersRemain", message))
         }
         _ => None,
     }
+}
+
+/// The texts as one, in an order that does not change from look to look.
+fn sorted(texts: impl Iterator<Item = String>) -> String {
+    let mut texts: Vec<String> = texts.collect();
+    texts.sort();
+    texts.join(", ")
 }
