@@ -10,7 +10,6 @@ use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
 use serde_json::{Value, json};
 
 use super::meta::{MetaExt, controller_reference};
-use super::selector::Labels;
 use crate::Error;
 
 /// The label of pods and revisions that names a revision.
@@ -57,14 +56,13 @@ pub(crate) async fn present<O: Kind>(
     client: &Client,
     owner: &O,
     template: &PodTemplateSpec,
-    labels: &Labels,
     hash: &str,
     revisions: &[Arc<ControllerRevision>],
 ) -> Result<Present, Error> {
     let mut sorted = revisions.to_vec();
     sort(&mut sorted);
     let wanted = data(template);
-    let next = sorted.last().and_then(|last| last.revision).unwrap_or_default() + 1;
+    let next = sorted.last().and_then(|last| last.revision).unwrap_or_default().saturating_add(1);
     let same = sorted.iter().rfind(|revision| revision.data.0 == wanted);
     if let Some(known) = same {
         if sorted.last().is_some_and(|last| last.metadata.name == known.metadata.name) {
@@ -74,28 +72,35 @@ pub(crate) async fn present<O: Kind>(
         let changed = ControllerRevision { revision: Some(next), ..ControllerRevision::clone(known) };
         return Ok(Present::Revision(Arc::new(client.update(&changed).await?)));
     }
-    let mut labels = labels.clone().unwrap_or_default();
-    labels.insert(HASH_LABEL.to_owned(), hash.to_owned());
-    let name = format!("{}-{hash}", owner.metadata().name().get(..223).unwrap_or(owner.metadata().name()));
-    let revision = ControllerRevision {
-        metadata: ObjectMeta {
-            name: Some(name.clone()),
-            namespace: owner.metadata().namespace.clone(),
-            labels: Some(labels),
-            owner_references: Some(vec![controller_reference(owner)]),
-            ..ObjectMeta::default()
-        },
-        data: RawExtension(wanted.clone()),
-        revision: Some(next),
-    };
+    let revision = snapshot(owner, template, hash, next);
     match client.create(&revision).await {
         Ok(created) => Ok(Present::Revision(Arc::new(created))),
         Err(error) if error.is_already_exists() => {
-            let live = client.get::<ControllerRevision>(owner.metadata().namespace(), &name).await?;
+            let live = client.get::<ControllerRevision>(owner.metadata().namespace(), revision.metadata.name()).await?;
             let owned = live.metadata.controller().is_some_and(|controller| controller.uid == owner.metadata().uid());
             if owned && live.data.0 == wanted { Ok(Present::Revision(Arc::new(live))) } else { Ok(Present::Collision) }
         }
         Err(error) => Err(error.into()),
+    }
+}
+
+/// A revision of the template. It has the annotations that its owner has at this moment, so that `kubectl rollout history` can tell why the
+/// template changed, and the labels of the template, which the owner's selector always selects.
+fn snapshot<O: Kind>(owner: &O, template: &PodTemplateSpec, hash: &str, revision: i64) -> ControllerRevision {
+    let meta = owner.metadata();
+    let mut labels = template.metadata.as_ref().and_then(|meta| meta.labels.clone()).unwrap_or_default();
+    labels.insert(HASH_LABEL.to_owned(), hash.to_owned());
+    ControllerRevision {
+        metadata: ObjectMeta {
+            name: Some(format!("{}-{hash}", meta.name().get(..223).unwrap_or(meta.name()))),
+            namespace: meta.namespace.clone(),
+            labels: Some(labels),
+            annotations: meta.annotations.clone(),
+            owner_references: Some(vec![controller_reference(owner)]),
+            ..ObjectMeta::default()
+        },
+        data: RawExtension(data(template)),
+        revision: Some(revision),
     }
 }
 

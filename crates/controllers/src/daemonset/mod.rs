@@ -113,8 +113,7 @@ impl Reconciler for DaemonSets {
         let known = claim::claim(&self.client, &*set, &selector, claim::candidates(&self.revisions, &*set)).await?;
         let collisions = set.status.as_ref().and_then(|status| status.collision_count);
         let hash = template_hash(&set.spec.template, collisions);
-        let labels = set.spec.template.metadata.as_ref().and_then(|meta| meta.labels.clone());
-        let present = history::present(&self.client, &*set, &set.spec.template, &labels, &hash, &known).await?;
+        let present = history::present(&self.client, &*set, &set.spec.template, &hash, &known).await?;
         let Present::Revision(revision) = present else { return self.note_collision(&set).await };
         let hash = revision.metadata.label(history::HASH_LABEL).unwrap_or_default().to_owned();
         let pods = claim::claim(&self.client, &*set, &selector, claim::candidates(&self.pods, &*set)).await?;

@@ -95,8 +95,7 @@ impl Reconciler for StatefulSets {
         let own = claim::claim(&self.client, &*set, &selector, candidates).await?;
         let collisions = set.status.as_ref().and_then(|status| status.collision_count);
         let hash = template_hash(&set.spec.template, collisions);
-        let labels = set.spec.selector.match_labels.clone();
-        let present = history::present(&self.client, &*set, &set.spec.template, &labels, &hash, &known).await?;
+        let present = history::present(&self.client, &*set, &set.spec.template, &hash, &known).await?;
         let Present::Revision(update) = present else { return self.note_collision(&set).await };
         let current_name = set.status.as_ref().and_then(|status| status.current_revision.clone());
         let current = known.iter().find(|revision| revision.metadata.name == current_name).unwrap_or(&update).clone();

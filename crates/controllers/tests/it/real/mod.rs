@@ -1,6 +1,7 @@
 //! Controllers against a real API server, each with its own identity and nothing but its own rights.
 
 mod jobs;
+mod revisions;
 
 use std::sync::Arc;
 
