@@ -134,6 +134,20 @@ families! {
         "[ALPHA] Latency, in seconds, between the time when a taint effect has been activated for the Pod and its deletion via TaintEvictionController.",
         &[], Buckets::At(&[0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 240.0])
     );
+    DEVICE_TAINT_DELETIONS: Counter = (
+        "device_taint_eviction_controller_pod_deletions_total",
+        "[ALPHA] Total number of Pods deleted by DeviceTaintEvictionController since its start.", &[]
+    );
+    DEVICE_TAINT_DELETION_SECONDS: Histogram = (
+        "device_taint_eviction_controller_pod_deletion_duration_seconds",
+        "[ALPHA] Latency, in seconds, between the time when a device taint effect has been activated and a Pod's deletion via DeviceTaintEvictionController.",
+        &[], Buckets::At(&[0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 240.0])
+    );
+    RESOURCE_CLAIMS_CREATED: Counter = (
+        "dynamic_resource_allocation_resourceclaim_creates_total",
+        "[ALPHA] Number of ResourceClaims creation requests, categorized by creation status, admin access, and owning API group and kind (either Pod or scheduling.k8s.io/PodGroup)",
+        &["status", "admin_access", "owner_api_group", "owner_api_kind"]
+    );
     NODE_EVICTIONS: Counter = (
         "node_collector_evictions_total", "[STABLE] Number of Node evictions that happened since current instance of NodeController started.", &["zone"]
     );
@@ -152,6 +166,12 @@ families! {
     ROOT_CA_SYNCS: Counter = ("root_ca_cert_publisher_sync_total", "[ALPHA] Number of namespace syncs happened in root ca cert publisher.", &["code"]);
     ROOT_CA_SECONDS: Histogram = (
         "root_ca_cert_publisher_sync_duration_seconds", "[ALPHA] Number of namespace syncs happened in root ca cert publisher.", &["code"], MILLISECONDS
+    );
+    TRUST_BUNDLE_SYNCS: Counter = (
+        "clustertrustbundle_publisher_sync_total", "[ALPHA] Number of syncs that occurred in cluster trust bundle publisher.", &["code"]
+    );
+    TRUST_BUNDLE_SECONDS: Histogram = (
+        "clustertrustbundle_publisher_sync_duration_seconds", "[ALPHA] The time it took to sync a cluster trust bundle.", &["code"], MILLISECONDS
     );
     EPHEMERAL_CREATED: Counter = ("ephemeral_volume_controller_create_total", "[ALPHA] Number of PersistentVolumeClaim creation requests", &[]);
     EPHEMERAL_FAILED: Counter = ("ephemeral_volume_controller_create_failures_total", "[ALPHA] Number of PersistentVolumeClaim creation requests", &[]);

@@ -3,6 +3,7 @@
 pub(crate) mod batch;
 pub(crate) mod claim;
 pub(crate) mod discovery;
+pub(crate) mod eviction;
 pub(crate) mod hash;
 pub(crate) mod history;
 pub(crate) mod intstr;
@@ -10,6 +11,8 @@ pub(crate) mod meta;
 pub(crate) mod nodes;
 pub(crate) mod pod_control;
 pub(crate) mod pods;
+pub(crate) mod protection;
+pub(crate) mod resource_claims;
 pub(crate) mod selector;
 pub(crate) mod services;
 pub(crate) mod slices;

@@ -8,12 +8,12 @@ mod tests;
 
 use std::sync::Arc;
 
-use client::{Client, DeleteOptions};
+use client::Client;
 use informer::{Action, Clock, EventType, Informer, Key, Reconciler, Recorder};
 use k8s_openapi::api::core::v1::{Node, Pod};
-use serde_json::json;
 
 use crate::Error;
+use crate::common::eviction::evict;
 use crate::common::meta::MetaExt;
 use crate::common::pods;
 use crate::context::Context;
@@ -88,24 +88,7 @@ impl TaintEviction {
             "TaintManagerEviction",
             format!("Marking for deletion Pod {namespace}/{name}"),
         );
-        let condition = json!({
-            "type": "DisruptionTarget",
-            "status": "True",
-            "reason": "DeletionByTaintManager",
-            "message": "Taint manager: deleting due to NoExecute taint",
-            "lastTransitionTime": machinery::time::format(self.clock.now()),
-        });
-        let patch = client::Patch::Strategic(
-            json!({"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}}),
-        );
-        match self.client.patch_status::<Pod>(namespace, name, &patch).await {
-            Err(error) if error.is_not_found() => return Ok(()),
-            answer => answer.map(drop)?,
-        }
-        let options = DeleteOptions { uid: pod.metadata.uid.clone(), ..DeleteOptions::default() };
-        match self.client.delete::<Pod>(namespace, name, &options).await {
-            Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error.into()),
-            _ => Ok(()),
-        }
+        let (reason, message) = ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint");
+        Ok(evict(&self.client, pod, reason, message, self.clock.now()).await?)
     }
 }

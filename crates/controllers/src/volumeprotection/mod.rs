@@ -5,13 +5,14 @@
 
 use std::sync::Arc;
 
-use client::{Client, Kind};
+use client::Client;
 use informer::{Action, Informer, Key, Reconciler};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 
 use crate::Error;
 use crate::common::meta::MetaExt;
 use crate::common::pods;
+use crate::common::protection::protect;
 use crate::context::Context;
 
 const WORKERS: usize = 2;
@@ -53,24 +54,6 @@ fn claims_of(pod: &Pod) -> Vec<Key> {
         (None, None) => None,
     });
     names.map(|name| Key::new(pod.metadata.namespace(), name)).collect()
-}
-
-/// Adds a finalizer to what lives, takes it from what goes and is not used.
-async fn protect<K: Kind>(client: &Client, object: &K, finalizer: &str, used: bool) -> Result<(), Error> {
-    let meta = object.metadata();
-    let has = meta.has_finalizer(finalizer);
-    let known = meta.finalizers.clone().unwrap_or_default();
-    let finalizers: Vec<String> = match (meta.is_deleting(), has, used) {
-        (false, false, _) => known.into_iter().chain([finalizer.to_owned()]).collect(),
-        (true, true, false) => known.into_iter().filter(|name| name != finalizer).collect(),
-        _ => return Ok(()),
-    };
-    let mut changed = object.clone();
-    changed.metadata_mut().finalizers = Some(finalizers);
-    match client.update(&changed).await {
-        Err(error) if !error.is_not_found() => Err(error.into()),
-        _ => Ok(()),
-    }
 }
 
 struct Claims {

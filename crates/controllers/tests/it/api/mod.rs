@@ -140,7 +140,7 @@ fn ok() -> Value {
 
 /// The fields that selectors of the controllers name.
 pub fn fields() -> FieldPaths {
-    FieldPaths::new(&[Field::text("spec.nodeName"), Field::text("type")])
+    FieldPaths::new(&[Field::text("spec.nodeName"), Field::text("spec.signerName"), Field::text("type")])
 }
 
 fn object(value: &Value) -> Arc<Object> {

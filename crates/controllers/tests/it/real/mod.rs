@@ -1,6 +1,9 @@
 //! Controllers against a real API server, each with its own identity and nothing but its own rights.
 
+mod certificates;
+mod devices;
 mod jobs;
+mod protection;
 mod revisions;
 
 use std::sync::Arc;

@@ -1,0 +1,17 @@
+//! When requests expire.
+
+use k8s_openapi::api::certificates::v1::PodCertificateRequest;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::plan::expires;
+use crate::testing::at;
+
+#[test]
+fn a_request_expires_a_quarter_of_an_hour_after_it_was_made() {
+    let mut request = PodCertificateRequest::default();
+    assert_eq!(expires(&request), None, "what has no age does not age");
+    request.metadata.creation_timestamp = Some(Time(at(100)));
+    assert_eq!(expires(&request), Some(at(1000)));
+    request.metadata.deletion_timestamp = Some(Time(at(200)));
+    assert_eq!(expires(&request), None);
+}
