@@ -2,7 +2,8 @@
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto");
-    let files = protox::compile(["proto/cri.proto", "proto/containerd.proto", "proto/content.proto"], ["proto"])?;
+    let contracts = ["proto/cri.proto", "proto/containerd.proto", "proto/content.proto", "proto/snapshots.proto"];
+    let files = protox::compile(contracts, ["proto"])?;
     tonic_prost_build::configure()
         .build_server(false)
         .btree_map(".")

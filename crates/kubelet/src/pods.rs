@@ -284,6 +284,9 @@ impl Pods {
         }
         for uid in volumes::pods_on_disk(&shared.settings.root) {
             if !known.contains(&uid) && !seen.contains(&uid) {
+                if let Err(error) = shared.release_views(&uid).await {
+                    tracing::warn!(error, uid, "leftover views of images not released");
+                }
                 if let Err(error) = volumes::remove(&shared.settings.root, &uid) {
                     tracing::warn!(%error, uid, "leftover volumes not removed");
                 }

@@ -26,6 +26,7 @@ use crate::pod::resources;
 use crate::pod::spec::{self, Kind};
 use crate::tokens::Tokens;
 use crate::users::Users;
+use crate::volumes;
 
 /// Settings that do not change while the kubelet runs.
 #[derive(Debug, Clone)]
@@ -120,6 +121,17 @@ impl Shared {
             }
         }
         Ok(())
+    }
+
+    /// Gives back the images that were shown to a pod; no error when none were.
+    pub(crate) async fn release_views(&self, uid: &str) -> Result<(), String> {
+        let dir = volumes::images_dir(&self.settings.root, uid);
+        if !dir.exists() {
+            return Ok(());
+        }
+        let unmounted = tokio::task::spawn_blocking(move || node::mounts::unmount_below(&dir)).await;
+        unmounted.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+        self.runtime.release_views(uid).await.map_err(|error| error.to_string())
     }
 
     /// Records an event about a pod.

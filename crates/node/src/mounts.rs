@@ -99,6 +99,52 @@ pub fn bind_fd(source: impl AsFd, target: &Path) -> Result<(), Error> {
     rustix::mount::mount_bind_recursive(name.as_str(), target).map_err(failed("bind to", target))
 }
 
+/// The files of an image, as a runtime keeps them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum View {
+    /// It has none.
+    Empty,
+    /// In directories that lie over each other.
+    Layers {
+        /// The topmost first.
+        lowest_last: Vec<PathBuf>,
+        /// Further options of the file system that puts them together.
+        options: Vec<String>,
+    },
+}
+
+/// Shows the files of an image at `target`, for reading only. Shown already is fine.
+pub fn show(view: &View, target: &Path) -> Result<(), Error> {
+    let io = |source| Error { operation: "prepare", path: target.to_owned(), source };
+    std::fs::create_dir_all(target).map_err(io)?;
+    let View::Layers { lowest_last, options } = view else { return Ok(()) };
+    if is_mounted(target).map_err(io)? {
+        return Ok(());
+    }
+    if let [only] = &lowest_last[..] {
+        bind(only, target)?;
+        return rustix::mount::mount_remount(target, MountFlags::BIND | MountFlags::RDONLY, "").map_err(|errno| {
+            let _ = unmount(target);
+            failed("make read-only", target)(errno)
+        });
+    }
+    // The kernel takes a page of options and images have more layers than fit into it by their full names.
+    let common = lowest_last.iter().skip(1).fold(lowest_last.first().cloned().unwrap_or_default(), |sofar, path| {
+        sofar.components().zip(path.components()).take_while(|(a, b)| a == b).map(|(a, _)| a).collect()
+    });
+    let base = open_root(&common)?;
+    let short = |path: &PathBuf| {
+        let rest = path.strip_prefix(&common).unwrap_or(path);
+        format!("/proc/self/fd/{}/{}", base.as_raw_fd(), rest.display())
+    };
+    let lower: Vec<String> = lowest_last.iter().map(short).collect();
+    let all: Vec<String> =
+        [format!("lowerdir={}", lower.join(":"))].into_iter().chain(options.iter().cloned()).collect();
+    let all = std::ffi::CString::new(all.join(",")).map_err(|error| io(std::io::Error::other(error)))?;
+    rustix::mount::mount("overlay", target, "overlay", MountFlags::RDONLY, Some(all.as_c_str()))
+        .map_err(failed("show an image at", target))
+}
+
 /// Makes mounts at and below `target` visible in both directions.
 pub fn make_shared(target: &Path) -> Result<(), Error> {
     rustix::mount::mount_change(
@@ -284,6 +330,33 @@ mod tests {
         let mode =
             std::os::unix::fs::PermissionsExt::mode(&volume.join("real/new/dir").metadata().unwrap().permissions());
         assert_eq!(mode & 0o777, 0o777);
+    }
+
+    #[test]
+    fn an_image_is_shown_with_its_layers_over_each_other_and_cannot_be_changed() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        // More layers than their full names would leave room for.
+        let layers: Vec<PathBuf> =
+            (0..100).rev().map(|n| dir.join(format!("a-rather-long-name-of-layers/{n}/fs"))).collect();
+        for (index, layer) in layers.iter().enumerate() {
+            std::fs::create_dir_all(layer).unwrap();
+            std::fs::write(layer.join("top"), index.to_string()).unwrap();
+        }
+        std::fs::write(layers[99].join("lowest"), "x").unwrap();
+        let view = |paths: &[PathBuf]| View::Layers { lowest_last: paths.to_vec(), options: vec![] };
+        for (name, view, lowest) in [("all", view(&layers), true), ("one", view(&layers[..1]), false)] {
+            let target = dir.join(name);
+            show(&view, &target).unwrap();
+            show(&view, &target).unwrap();
+            assert_eq!(std::fs::read_to_string(target.join("top")).unwrap(), "0", "{name}");
+            assert_eq!(target.join("lowest").exists(), lowest, "{name}");
+            let refused = std::fs::write(target.join("new"), "").unwrap_err();
+            assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem, "{name}");
+        }
+        show(&View::Empty, &dir.join("empty")).unwrap();
+        assert_eq!(std::fs::read_dir(dir.join("empty")).unwrap().count(), 0);
+        unmount_below(&dir).unwrap();
     }
 
     #[test]

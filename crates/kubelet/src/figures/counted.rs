@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use node::cri::{Error, Event, Runtime, v1};
+use node::mounts::View;
 
 use super::Figures;
 
@@ -156,6 +157,14 @@ impl Runtime for Counted {
 
     async fn remove_image(&self, image: v1::ImageSpec) -> Result<(), Error> {
         counted!(self, "remove_image", self.inner.remove_image(image))
+    }
+
+    async fn view_image(&self, image: &str, pod: &str, volume: &str) -> Result<Option<View>, Error> {
+        counted!(self, "view_image", self.inner.view_image(image, pod, volume))
+    }
+
+    async fn release_views(&self, pod: &str) -> Result<(), Error> {
+        counted!(self, "release_views", self.inner.release_views(pod))
     }
 
     async fn image_fs_info(&self) -> Result<v1::ImageFsInfoResponse, Error> {

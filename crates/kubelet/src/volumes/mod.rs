@@ -63,6 +63,11 @@ pub fn pod_dir(root: &Path, uid: &str) -> PathBuf {
     root.join("pods").join(uid)
 }
 
+/// Where images are shown that are volumes of a pod.
+pub fn images_dir(root: &Path, uid: &str) -> PathBuf {
+    pod_dir(root, uid).join("volumes/kubernetes.io~image")
+}
+
 /// Makes every volume of a pod, or brings it up to date. The others are made even if one fails.
 pub fn setup(root: &Path, pod: &Pod, resolved: &Resolved, facts: &Facts) -> (Paths, Vec<Error>) {
     let dir = pod_dir(root, spec::uid(pod));
@@ -72,7 +77,7 @@ pub fn setup(root: &Path, pod: &Pod, resolved: &Resolved, facts: &Facts) -> (Pat
         return (paths, errors);
     }
     for volume in pod.spec.iter().flat_map(|s| s.volumes.iter().flatten()) {
-        // The runtime mounts images itself.
+        // Images are there once they were pulled, for the first container that wants them.
         if volume.image.is_some() {
             continue;
         }

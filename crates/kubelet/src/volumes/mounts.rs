@@ -13,8 +13,17 @@ use crate::pod::spec;
 
 const HOSTS: &str = "/etc/hosts";
 
+/// An image that is a volume.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Image {
+    /// The runtime mounts it.
+    ByRuntime(v1::ImageSpec),
+    /// Its files are shown here.
+    At(PathBuf),
+}
+
 /// Images that are mounted, by the volume's name.
-pub type Images = HashMap<String, v1::ImageSpec>;
+pub type Images = HashMap<String, Image>;
 
 /// What mounts are made from besides the specification.
 #[derive(Debug)]
@@ -47,7 +56,8 @@ pub fn of_container(pod: &Pod, container: &Container, around: &Around<'_>) -> Re
             if mount.mount_path.starts_with('/') { mount.mount_path.clone() } else { format!("/{}", mount.mount_path) };
         let recursive_read_only = recursive_read_only(mount, around.abilities.recursive_read_only)
             .map_err(|why| Error::Other(format!("failed to resolve recursive read-only mode: {why}")))?;
-        if let Some(image) = around.images.get(&mount.name) {
+        let image = around.images.get(&mount.name);
+        if let Some(Image::ByRuntime(image)) = image {
             let sub = sub_path(mount, env)?.unwrap_or_default();
             mounts.push(v1::Mount {
                 container_path: inside,
@@ -59,7 +69,8 @@ pub fn of_container(pod: &Pod, container: &Container, around: &Around<'_>) -> Re
             });
             continue;
         }
-        let volume = paths.get(&mount.name).ok_or_else(|| {
+        let shown = if let Some(Image::At(path)) = image { Some(path) } else { None };
+        let volume = shown.or_else(|| paths.get(&mount.name)).ok_or_else(|| {
             Error::Other(format!("cannot find volume {:?} to mount into container {:?}", mount.name, container.name))
         })?;
         let host_path = match sub_path(mount, env)? {
@@ -69,7 +80,7 @@ pub fn of_container(pod: &Pod, container: &Container, around: &Around<'_>) -> Re
         mounts.push(v1::Mount {
             container_path: inside,
             host_path: host_path.to_string_lossy().into_owned(),
-            readonly: mount.read_only == Some(true),
+            readonly: mount.read_only == Some(true) || shown.is_some(),
             propagation: propagation(mount).into(),
             recursive_read_only,
             ..Default::default()

@@ -174,13 +174,17 @@ impl Worker {
         self.shared.figures.forget(&uid);
         self.shared.users.release(&uid);
         loop {
+            let views = self.shared.release_views(&uid).await;
             let (root, pod) = (self.shared.settings.root.clone(), uid.clone());
-            let removed = tokio::task::spawn_blocking(move || volumes::remove(&root, &pod)).await;
+            // Once its directory is gone nobody would know that a pod had views.
+            let work =
+                move || if views.is_ok() { volumes::remove(&root, &pod).map_err(|e| e.to_string()) } else { views };
+            let removed = tokio::task::spawn_blocking(work).await;
             let cgroups = self.remove_cgroups(&uid).await;
             match (removed, cgroups) {
                 (Ok(Ok(())), Ok(())) => return,
                 (removed, cgroups) => {
-                    let volumes = removed.map(|r| r.err().map(|e| e.to_string()));
+                    let volumes = removed.map(Result::err);
                     tracing::warn!(uid, ?volumes, cgroups = ?cgroups.err(), "pod's resources not given back yet");
                     tokio::time::sleep(AGAIN).await;
                 }

@@ -130,6 +130,8 @@ pub struct Worker {
     /// Waits after volumes could not be made or brought up to date.
     tries: informer::Backoff,
     claims: HashMap<String, PersistentVolume>,
+    /// Images that are shown to the pod by us and not by the runtime.
+    viewed: HashSet<String>,
     /// Events that would say the same at every try.
     said: HashSet<String>,
     verdict: Option<Verdict>,
@@ -186,6 +188,7 @@ pub fn start(shared: Arc<Shared>, order: Order, room: impl Future<Output = ()> +
         volumes: None,
         tries: volumes::tries(),
         claims: HashMap::new(),
+        viewed: HashSet::new(),
         said: HashSet::new(),
         verdict: None,
         allocation: None,
@@ -300,7 +303,7 @@ impl Worker {
         }
         drop(owners);
         let mounted = state.containers.iter().flat_map(|container| &container.images);
-        self.shared.images.hold(self.uid(), mounted);
+        self.shared.images.hold(self.uid(), mounted.chain(&self.viewed));
         if let Some(allocation) = &mut self.allocation {
             allocation.keep(|id| state.containers.iter().any(|container| container.id == id));
         }

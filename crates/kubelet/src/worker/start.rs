@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use hops::Hop;
 use informer::EventType;
-use k8s_openapi::api::core::v1::{Container, FileKeySelector, Secret};
+use k8s_openapi::api::core::v1::{Container, FileKeySelector, ImageVolumeSource, Secret};
 use node::cri::v1;
 
 use super::Worker;
@@ -18,7 +18,8 @@ use crate::pod::plan::{Cause, Start};
 use crate::pod::spec::{self, Kind, Member};
 use crate::pod::state::{Life, time};
 use crate::status::Waiting;
-use crate::volumes::{Paths, mounts};
+use crate::volumes::mounts::{self, Image};
+use crate::volumes::{self, Paths};
 
 /// After a failure that may go away by itself.
 const AGAIN: Duration = Duration::from_secs(10);
@@ -323,13 +324,13 @@ impl Worker {
 
     /// The images that the container mounts as volumes, pulled like any other.
     async fn image_volumes(
-        &self,
+        &mut self,
         member: &Member<'_>,
         sandbox: &v1::PodSandboxConfig,
     ) -> Result<mounts::Images, NotStarted> {
         let mut images = mounts::Images::new();
-        let volumes = self.pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-        for volume in volumes {
+        let pod = self.pod.clone();
+        for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
             let Some(source) = &volume.image else { continue };
             if !member.container.volume_mounts.iter().flatten().any(|mount| mount.name == volume.name) {
                 continue;
@@ -341,19 +342,37 @@ impl Worker {
             };
             // An image volume is the pod's, whichever of its containers mount it.
             let record = |kind: EventType, reason: &str, message: String| {
-                self.shared.event(&self.pod, kind, reason, message);
+                self.shared.event(&pod, kind, reason, message);
             };
             let secrets = self.pull_secrets();
-            let ensured = self.shared.images.ensure(&self.pod, &wanted, &secrets, sandbox, &record).await;
+            let ensured = self.shared.images.ensure(&pod, &wanted, &secrets, sandbox, &record).await;
             let present = ensured.map_err(|Absent { waiting, again }| NotStarted { waiting, again })?;
-            let spec = v1::ImageSpec {
-                image: present.reference,
-                user_specified_image: source.reference.clone().unwrap_or_default(),
-                ..Default::default()
-            };
-            images.insert(volume.name.clone(), spec);
+            let image = self.image_volume(&present.reference, source, &volume.name).await;
+            let image = image.map_err(|error| not_started("CreateContainerError", error))?;
+            images.insert(volume.name.clone(), image);
         }
         Ok(images)
+    }
+
+    /// An image for the runtime to mount, or where its files are shown when it does not mount images.
+    async fn image_volume(&mut self, image: &str, source: &ImageVolumeSource, name: &str) -> Result<Image, String> {
+        let uid = self.uid().to_owned();
+        let viewed = self.shared.runtime.view_image(image, &uid, name).await;
+        let Some(view) = viewed.map_err(|error| error.message().to_owned())? else {
+            return Ok(Image::ByRuntime(v1::ImageSpec {
+                image: image.to_owned(),
+                user_specified_image: source.reference.clone().unwrap_or_default(),
+                ..Default::default()
+            }));
+        };
+        // A later start may get another image, while other containers still have this one.
+        let id = image.trim_start_matches("sha256:");
+        let target = volumes::images_dir(&self.shared.settings.root, &uid).join(name).join(id);
+        let shown = target.clone();
+        let work = move || node::mounts::show(&view, &shown).map_err(|error| error.to_string());
+        tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())??;
+        self.viewed.insert(image.to_owned());
+        Ok(Image::At(target))
     }
 
     fn pull_secrets(&self) -> Vec<Arc<Secret>> {

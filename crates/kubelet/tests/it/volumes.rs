@@ -7,7 +7,7 @@ use client::Patch;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use serde_json::json;
 
-use crate::rig::{Rig, phase, sh};
+use crate::rig::{BUSYBOX, Rig, phase, sh};
 
 const LOOP: &str = "trap 'exit 0' TERM; while :; do sleep 0.1; done";
 /// What is to be seen at once is seen long before anybody who looks once a minute would have seen it.
@@ -103,5 +103,41 @@ async fn variables_are_read_from_a_file_that_an_earlier_container_wrote() {
     let message = waiting(&must).unwrap().message.unwrap();
     assert!(message.starts_with("environment variable key \"NONE\" not found in file \"/"), "{message}");
     rig.event("must", &format!("Failed: Error: {message}")).await;
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn an_image_is_a_volume_that_can_be_read_and_not_written() {
+    let rig = Rig::start().await;
+    let mut main = sh("main", "ls /image/bin/sh /tools/cat; touch /image/new || echo refused; sleep 3600 & wait");
+    main["volumeMounts"] = json!([
+        {"name": "image", "mountPath": "/image"}, {"name": "image", "mountPath": "/tools", "subPath": "bin"},
+    ]);
+    let volumes = |reference: &str, policy: &str| json!([{"name": "image", "image": {"reference": reference, "pullPolicy": policy}}]);
+    rig.pod("image", json!({"containers": [main.clone()], "volumes": volumes(BUSYBOX, "IfNotPresent")})).await;
+    rig.pod("none", json!({"containers": [main], "volumes": volumes("registry.trireme.local/none:1", "Never")})).await;
+    let pod = rig.ready("image").await;
+    rig.eventually("what it sees", || rig.log(&pod, "main", 0).contains("refused")).await;
+    let log = rig.log(&pod, "main", 0);
+    assert!(log.starts_with("/image/bin/sh\n/tools/cat\n") && log.ends_with("refused\n"), "{log}");
+    let waiting = |pod: &Pod| {
+        let status = pod.status.as_ref()?.container_statuses.as_ref()?.first()?.state.clone()?;
+        status.waiting?.reason
+    };
+    rig.until("none", "without its image", |pod| waiting(pod).as_deref() == Some("ErrImageNeverPull")).await;
+    let views = || {
+        let socket = rig.dir.path().join("containerd/containerd.sock");
+        let listed = std::process::Command::new("ctr")
+            .args(["--address", &socket.to_string_lossy(), "--namespace", "k8s.io", "snapshots", "list"])
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&listed.stdout).into_owned();
+        text.lines().filter(|line| line.starts_with("trireme-")).count()
+    };
+    // containerd that mounts images itself needs no view.
+    let shown = rig.dir.path().join(format!("kubelet/pods/{}/volumes", pod.metadata.uid.clone().unwrap()));
+    assert_eq!(views(), usize::from(shown.join("kubernetes.io~image").exists()));
+    rig.delete("image").await;
+    rig.eventually("the view is released", || views() == 0).await;
     rig.stop().await;
 }

@@ -12,7 +12,8 @@ use tonic::{Request, Status};
 
 use super::v1::image_service_client::ImageServiceClient;
 use super::v1::runtime_service_client::RuntimeServiceClient;
-use super::{Error, Event, Runtime, events, progress, v1};
+use super::{Error, Event, Runtime, events, progress, v1, views};
+use crate::mounts::View;
 
 /// What a call is given beyond the time its own argument asks for.
 const DEADLINE: Duration = Duration::from_secs(120);
@@ -73,6 +74,14 @@ fn gone<T>(result: Result<T, Error>) -> Result<(), Error> {
     match result {
         Err(e) if e.is_not_found() => Ok(()),
         other => other.map(drop),
+    }
+}
+
+impl Client {
+    /// Where the runtime may keep the files of images.
+    async fn snapshotters(&self) -> Result<Vec<String>, Error> {
+        let told = call!(self.runtime(), status, "Status", v1::StatusRequest { verbose: true })?;
+        Ok(views::snapshotters(&told.info))
     }
 }
 
@@ -240,6 +249,24 @@ impl Runtime for Client {
     async fn remove_image(&self, image: v1::ImageSpec) -> Result<(), Error> {
         let request = v1::RemoveImageRequest { image: Some(image) };
         gone(call!(self.images(), remove_image, "RemoveImage", request))
+    }
+
+    async fn view_image(&self, image: &str, pod: &str, volume: &str) -> Result<Option<View>, Error> {
+        if views::mounts_itself(&self.version().await?) {
+            return Ok(None);
+        }
+        let wanted = v1::ImageSpec { image: image.to_owned(), ..Default::default() };
+        let request = v1::ImageStatusRequest { image: Some(wanted), verbose: true };
+        let told = call!(self.images(), image_status, "ImageStatus", request)?;
+        let chain = views::chain(&told.info).ok_or_else(|| empty("ImageStatus"))?;
+        views::view(self.channel.clone(), &self.snapshotters().await?, &chain, pod, volume).await.map(Some)
+    }
+
+    async fn release_views(&self, pod: &str) -> Result<(), Error> {
+        if views::mounts_itself(&self.version().await?) {
+            return Ok(());
+        }
+        views::release(self.channel.clone(), &self.snapshotters().await?, pod).await
     }
 
     async fn image_fs_info(&self) -> Result<v1::ImageFsInfoResponse, Error> {

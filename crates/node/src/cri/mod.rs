@@ -7,6 +7,7 @@ mod client;
 mod error;
 mod events;
 mod progress;
+mod views;
 
 use std::time::Duration;
 
@@ -16,6 +17,8 @@ use futures::stream::BoxStream;
 pub use client::Client;
 pub use error::Error;
 pub use events::{Event, EventKind};
+
+use crate::mounts::View;
 
 /// The messages of the wire contract, generated from `proto/cri.proto`.
 #[allow(missing_docs, clippy::all, clippy::unwrap_used)]
@@ -106,6 +109,11 @@ pub trait Runtime: Send + Sync {
     ) -> Result<String, Error>;
     /// Removes an image; no error when it is gone already.
     async fn remove_image(&self, image: v1::ImageSpec) -> Result<(), Error>;
+    /// The files of an image, for a volume of a pod; nothing where the runtime mounts images into containers by itself. They stay
+    /// until the pod's views are released.
+    async fn view_image(&self, image: &str, pod: &str, volume: &str) -> Result<Option<View>, Error>;
+    /// Gives back what was made to view images for a pod. Nothing of it may be mounted any more.
+    async fn release_views(&self, pod: &str) -> Result<(), Error>;
     /// Usage of the file systems images live on.
     async fn image_fs_info(&self) -> Result<v1::ImageFsInfoResponse, Error>;
 }
