@@ -1,6 +1,7 @@
 //! What is right in `metadata`, for every kind alike.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use serde_json::Value;
 
@@ -97,15 +98,15 @@ pub fn dedup_owner_references(object: &mut Value) -> Vec<String> {
     let Some(owners) = object.pointer_mut("/metadata/ownerReferences").and_then(Value::as_array_mut) else {
         return Vec::new();
     };
-    let (mut kept, mut twice): (Vec<Value>, Vec<String>) = (Vec::with_capacity(owners.len()), Vec::new());
-    for owner in owners.drain(..) {
-        if kept.contains(&owner) {
-            twice.push(text(&owner, "uid").to_owned());
-        } else {
-            kept.push(owner);
+    let mut twice = Vec::new();
+    let mut seen = HashSet::with_capacity(owners.len());
+    owners.retain(|owner| {
+        let is_new = seen.insert(owner.clone());
+        if !is_new {
+            twice.push(text(owner, "uid").to_owned());
         }
-    }
-    *owners = kept;
+        is_new
+    });
     twice
 }
 
@@ -210,10 +211,11 @@ pub fn field_manager<'a>(manager: &'a str, user_agent: &'a str) -> Cow<'a, str> 
 
 /// Checks a list of `metav1.Condition`.
 pub fn validate_conditions(conditions: &[Value], path: &str, errors: &mut Vec<FieldError>) {
+    let mut seen = HashSet::new();
     for (at, condition) in conditions.iter().enumerate() {
         let path = format!("{path}[{at}]");
         let kind = text(condition, "type");
-        if conditions[..at].iter().any(|earlier| text(earlier, "type") == kind) {
+        if !seen.insert(kind) {
             errors.push(FieldError::duplicate(path.as_str(), kind));
         }
         if kind.is_empty() {

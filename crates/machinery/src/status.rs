@@ -584,14 +584,10 @@ impl Cause {
 }
 
 /// Several messages in one, each once: alone it stands as it is, more stand in brackets.
-fn aggregate(errors: &[FieldError]) -> String {
-    let mut messages: Vec<String> = Vec::new();
-    for error in errors {
-        let message = error.to_string();
-        if !messages.contains(&message) {
-            messages.push(message);
-        }
-    }
+pub(crate) fn aggregate(errors: &[FieldError]) -> String {
+    let mut seen = std::collections::HashSet::new();
+    let messages: Vec<String> =
+        errors.iter().map(FieldError::to_string).filter(|message| seen.insert(message.clone())).collect();
     match messages.as_slice() {
         [one] => one.clone(),
         _ => format!("[{}]", messages.join(", ")),

@@ -25,11 +25,19 @@ tokio::task_local! {
 /// Of one request.
 #[derive(Default)]
 pub struct Context {
-    warnings: RefCell<Vec<String>>,
+    warnings: RefCell<Warnings>,
     annotations: RefCell<BTreeMap<String, String>>,
     record: RefCell<Option<Arc<Record>>>,
     measure: RefCell<Option<Measure>>,
     flow: RefCell<Option<(HeaderValue, HeaderValue)>>,
+}
+
+/// What the client is told besides the answer.
+#[derive(Default)]
+struct Warnings {
+    texts: Vec<String>,
+    /// How long they are, each shortened to [`MAX_WARNING`].
+    bytes: usize,
 }
 
 /// Runs a request in a context of its own.
@@ -42,8 +50,10 @@ pub fn warn(text: impl Into<String>) {
     let text = text.into();
     with(|context| {
         let mut warnings = context.warnings.borrow_mut();
-        if !warnings.contains(&text) {
-            warnings.push(text);
+        // Once there are more than an answer carries, shortened as they would be, nobody would hear of another.
+        if warnings.bytes <= MAX_WARNINGS && !warnings.texts.contains(&text) {
+            warnings.bytes += text.len().min(MAX_WARNING);
+            warnings.texts.push(text);
         }
     });
 }
@@ -104,7 +114,7 @@ pub fn take_measure() -> Option<Measure> {
 /// Writes the warnings as RFC 7234 `Warning: 299 - "..."` headers, shortened where they would be too many.
 pub fn write_warnings(headers: &mut HeaderMap) {
     let mut warnings = Vec::new();
-    with(|context| warnings = context.warnings.take());
+    with(|context| warnings = context.warnings.take().texts);
     let whole: usize = warnings.iter().map(String::len).sum();
     let mut left = MAX_WARNINGS;
     for text in warnings {

@@ -1,5 +1,6 @@
 //! `metadata.managedFields`: who owns what, since when.
 
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use serde_json::Value;
@@ -12,7 +13,7 @@ use crate::value::{Object, list, text};
 const MAX_UPDATE_MANAGERS: usize = 10;
 
 /// How a manager wrote.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Operation {
     /// By server-side apply.
     Apply,
@@ -21,7 +22,7 @@ pub(super) enum Operation {
 }
 
 /// What tells managers apart.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Id {
     pub(super) manager: String,
     pub(super) operation: Operation,
@@ -74,7 +75,8 @@ pub(super) struct Managed {
 impl Managed {
     /// Reads `managedFields`. The error is upstream's message.
     pub(super) fn decode(entries: &[Value]) -> Result<Self, String> {
-        let mut managed = Self::default();
+        let mut owners: Vec<Option<Owner>> = Vec::with_capacity(entries.len());
+        let mut places: HashMap<Id, usize> = HashMap::new();
         for (at, entry) in entries.iter().enumerate() {
             let operation = match text(entry, "operation") {
                 "Apply" => Operation::Apply,
@@ -97,10 +99,12 @@ impl Managed {
                 ..Id::new("", operation, version, text(entry, "subresource"))
             };
             let time = entry["time"].as_str().map(str::to_owned);
-            managed.owners.retain(|owner| owner.id != id);
-            managed.owners.push(Owner { id, version: version.to_owned(), fields, time });
+            if let Some(earlier) = places.insert(id.clone(), owners.len()) {
+                owners[earlier] = None;
+            }
+            owners.push(Some(Owner { id, version: version.to_owned(), fields, time }));
         }
-        Ok(managed)
+        Ok(Self { owners: owners.into_iter().flatten().collect() })
     }
 
     /// Whether nobody owns anything.
@@ -119,43 +123,50 @@ impl Managed {
 
     /// Lumps the oldest managers together, per version, until few enough are left.
     pub(super) fn cap(&mut self) {
-        let updates =
-            |managed: &Self| managed.owners.iter().filter(|owner| owner.id.operation == Operation::Update).count();
-        if updates(self) <= MAX_UPDATE_MANAGERS {
+        let is_update = |owner: &Owner| owner.id.operation == Operation::Update;
+        if self.owners.iter().filter(|owner| is_update(owner)).count() <= MAX_UPDATE_MANAGERS {
             return;
         }
-        let mut oldest: Vec<(Option<String>, Id)> = self
-            .owners
-            .iter()
-            .filter(|owner| owner.id.operation == Operation::Update)
-            .map(|owner| (owner.time.clone(), owner.id.clone()))
-            .collect();
+        let (updates, applies): (Vec<Owner>, Vec<Owner>) =
+            std::mem::take(&mut self.owners).into_iter().partition(is_update);
+        self.owners = applies;
+        let mut oldest: Vec<(Option<String>, Id)> =
+            updates.iter().map(|owner| (owner.time.clone(), owner.id.clone())).collect();
         oldest.sort();
-        let mut firsts: Vec<(String, Id)> = Vec::new();
+        let mut updates: BTreeMap<Id, Owner> = updates.into_iter().map(|owner| (owner.id.clone(), owner)).collect();
+        let mut firsts: BTreeMap<String, Id> = BTreeMap::new();
+        let mut lumped: BTreeMap<Id, Vec<Set>> = BTreeMap::new();
         for (time, id) in oldest {
-            if updates(self) <= MAX_UPDATE_MANAGERS {
-                return;
+            if updates.len() <= MAX_UPDATE_MANAGERS {
+                break;
             }
             let bucket = Id::new("ancient-changes", Operation::Update, &id.api_version, "");
-            let Some((_, first)) = firsts.iter().find(|(version, _)| *version == id.api_version) else {
-                firsts.push((id.api_version.clone(), id));
+            let Some(first) = firsts.get(&id.api_version) else {
+                firsts.insert(id.api_version.clone(), id);
                 continue;
             };
-            if self.find(&bucket).is_none()
-                && let Some(owner) = self.take(first)
+            if !updates.contains_key(&bucket)
+                && let Some(owner) = updates.remove(first)
             {
-                self.owners.push(Owner { id: bucket.clone(), ..owner });
+                updates.insert(bucket.clone(), Owner { id: bucket.clone(), ..owner });
             }
             if bucket == id {
                 continue;
             }
-            if let Some(owner) = self.take(&id)
-                && let Some(ancient) = self.find(&bucket)
+            if let Some(owner) = updates.remove(&id)
+                && let Some(ancient) = updates.get_mut(&bucket)
             {
-                ancient.fields = std::mem::take(&mut ancient.fields).union(owner.fields);
+                lumped.entry(bucket).or_default().push(owner.fields);
                 ancient.time = time;
             }
         }
+        for (bucket, mut sets) in lumped {
+            if let Some(ancient) = updates.get_mut(&bucket) {
+                sets.push(std::mem::take(&mut ancient.fields));
+                ancient.fields = Set::union_of(sets);
+            }
+        }
+        self.owners.extend(updates.into_values());
     }
 
     /// As `managedFields`, applies first, then the oldest first. `None` if nobody owns anything.
@@ -164,9 +175,8 @@ impl Managed {
             return None;
         }
         self.owners.sort_by(|a, b| {
-            let key = |owner: &'_ Owner| (owner.id.operation, owner.time.clone());
-            key(a)
-                .cmp(&key(b))
+            (a.id.operation, &a.time)
+                .cmp(&(b.id.operation, &b.time))
                 .then_with(|| a.id.manager.cmp(&b.id.manager))
                 .then_with(|| a.version.cmp(&b.version))
                 .then_with(|| a.id.subresource.cmp(&b.id.subresource))

@@ -25,6 +25,7 @@ pub use path::Element;
 pub use scale::Scale;
 pub use set::{Filter, Set};
 
+use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use facts::Type;
@@ -234,7 +235,11 @@ impl FieldManager<'_> {
         now: &str,
     ) -> Result<(Option<Value>, Managed), Error> {
         let kind = Kind::Struct(self.of);
-        managed.owners.retain(|owner| self.knows(live, &owner.version));
+        let mut known: HashMap<String, bool> = HashMap::new();
+        managed.owners.retain(|owner| match known.get(&owner.version) {
+            Some(known) => *known,
+            None => *known.entry(owner.version.clone()).or_insert(self.knows(live, &owner.version)),
+        });
         let merged = merge::merge(live, patch, kind)
             .map_err(|error| Error::Malformed(format!("failed to merge config: {error}")))?;
         let last = managed.take(id);
@@ -310,7 +315,7 @@ impl FieldManager<'_> {
         }
         for version in versions {
             let owned = managed.owners.iter().filter(|owner| owner.version == version);
-            let owned = owned.fold(Set::default(), |all, owner| all.union(owner.fields.clone()));
+            let owned = Set::union_of(owned.map(|owner| owner.fields.clone()).collect());
             if owned.is_empty() {
                 continue;
             }
@@ -355,13 +360,13 @@ struct Compared<'a> {
     old: &'a Value,
     new: &'a Value,
     own: Comparison,
-    others: Vec<(String, Option<Comparison>)>,
+    others: HashMap<String, Option<Comparison>>,
 }
 
 impl<'a> Compared<'a> {
     fn new(manager: &'a FieldManager<'a>, old: &'a Value, new: &'a Value) -> Result<Self, String> {
         let own = filtered(compare::compare(old, new, Kind::Struct(manager.of))?, manager.filter);
-        Ok(Self { manager, old, new, own, others: Vec::new() })
+        Ok(Self { manager, old, new, own, others: HashMap::new() })
     }
 
     /// In another version; `None` if there is no such version.
@@ -369,19 +374,14 @@ impl<'a> Compared<'a> {
         if version == self.manager.api_version {
             return Some(&self.own);
         }
-        let at = match self.others.iter().position(|(known, _)| known == version) {
-            Some(at) => at,
-            None => {
-                let versions = self.manager.versions;
-                let both = versions.convert(self.old, version).zip(versions.convert(self.new, version));
-                let comparison =
-                    both.and_then(|((old, of), (new, _))| compare::compare(&old, &new, Kind::Struct(of)).ok());
-                self.others
-                    .push((version.to_owned(), comparison.map(|changes| filtered(changes, self.manager.filter))));
-                self.others.len() - 1
-            }
-        };
-        self.others[at].1.as_ref()
+        if !self.others.contains_key(version) {
+            let versions = self.manager.versions;
+            let both = versions.convert(self.old, version).zip(versions.convert(self.new, version));
+            let comparison = both.and_then(|((old, of), (new, _))| compare::compare(&old, &new, Kind::Struct(of)).ok());
+            let comparison = comparison.map(|changes| filtered(changes, self.manager.filter));
+            self.others.insert(version.to_owned(), comparison);
+        }
+        self.others.get(version)?.as_ref()
     }
 
     fn own(self) -> Comparison {

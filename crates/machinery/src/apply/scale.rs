@@ -1,8 +1,10 @@
 //! The record of owners across the scale subresource: `spec.replicas` of a `Scale` is a field of the object it scales.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
-use super::managed::{Managed, Operation, Owner, entries, set_entries};
+use super::managed::{Id, Managed, Operation, Owner, entries, set_entries};
 use super::path::Element;
 use super::set::Set;
 
@@ -40,26 +42,24 @@ impl Scale<'_> {
         let mut replicas = Set::default();
         replicas.insert(&path);
         let mut managed = Managed::decode(entries(object)).unwrap_or_default();
-        let mut scaled = Managed::decode(entries(scale)).unwrap_or_default();
         let scaled_path = steps("spec.replicas");
-        scaled.owners.retain(|owner| owner.fields.has(&scaled_path));
+        let scaled = Managed::decode(entries(scale)).unwrap_or_default().owners.into_iter();
+        let scaled = scaled.filter(|owner| owner.fields.has(&scaled_path));
+        let mut scaled: BTreeMap<Id, Owner> = scaled.map(|owner| (owner.id.clone(), owner)).collect();
         managed.owners.retain_mut(|owner| {
             if !owner.fields.has(&path) {
                 return true;
             }
             // Who updates is somebody else in another version, and a `Scale` is always in another: upstream then parts its record in two.
-            match scaled.owners.iter().position(|candidate| candidate.id == owner.id) {
-                Some(at) => {
-                    scaled.owners.swap_remove(at);
-                    true
-                }
+            match scaled.remove(&owner.id) {
+                Some(_) => true,
                 None => {
                     owner.fields = std::mem::take(&mut owner.fields).difference(&replicas);
                     !owner.fields.is_empty()
                 }
             }
         });
-        for mut owner in scaled.owners {
+        for mut owner in scaled.into_values() {
             self.api_version.clone_into(&mut owner.version);
             if owner.id.operation == Operation::Update {
                 self.api_version.clone_into(&mut owner.id.api_version);

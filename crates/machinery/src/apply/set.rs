@@ -107,6 +107,19 @@ impl Set {
         &self.entries
     }
 
+    /// The members of any. Pairs are united, then pairs of pairs: one after the other, the first set would be copied for each.
+    pub(super) fn union_of(mut sets: Vec<Self>) -> Self {
+        while sets.len() > 1 {
+            let mut rest = sets.into_iter();
+            let mut pairs = Vec::with_capacity(rest.len().div_ceil(2));
+            while let Some(set) = rest.next() {
+                pairs.push(set.union(rest.next().unwrap_or_default()));
+            }
+            sets = pairs;
+        }
+        sets.pop().unwrap_or_default()
+    }
+
     /// The members of either.
     pub fn union(self, other: Self) -> Self {
         if self.is_empty() {
@@ -147,10 +160,9 @@ impl Set {
         if other.is_empty() {
             return self;
         }
-        let mut others = other.entries.iter().peekable();
+        let mut others = Walk::over(other);
         self.entries.retain_mut(|entry| {
-            while others.next_if(|other| other.element < entry.element).is_some() {}
-            let Some(found) = others.peek().filter(|other| other.element == entry.element) else { return true };
+            let Some(found) = others.find(&entry.element) else { return true };
             if found.node.member {
                 if recursive {
                     return false;
@@ -166,10 +178,9 @@ impl Set {
     /// The members of both.
     pub fn intersection(&self, other: &Self) -> Self {
         let mut entries = Vec::new();
-        let mut others = other.entries.iter().peekable();
+        let mut others = Walk::over(other);
         for entry in &self.entries {
-            while others.next_if(|other| other.element < entry.element).is_some() {}
-            let Some(found) = others.peek().filter(|other| other.element == entry.element) else { continue };
+            let Some(found) = others.find(&entry.element) else { continue };
             let node = Node {
                 member: entry.node.member && found.node.member,
                 children: entry.node.children.intersection(&found.node.children),
@@ -221,14 +232,48 @@ impl Set {
     }
 }
 
+/// Looks steps up in a set, each beyond the last one. Few steps skip over many entries, so that many small sets can be compared with
+/// one large one.
+struct Walk<'a> {
+    left: &'a [Entry],
+}
+
+impl<'a> Walk<'a> {
+    fn over(set: &'a Set) -> Self {
+        Self { left: &set.entries }
+    }
+
+    fn find(&mut self, element: &Element) -> Option<&'a Entry> {
+        let mut reach = 1;
+        while self.left.get(reach - 1).is_some_and(|entry| entry.element < *element) {
+            self.left = &self.left[reach..];
+            reach *= 2;
+            reach = reach.min(self.left.len().max(1));
+        }
+        let beyond = self.left[..reach.min(self.left.len())].partition_point(|entry| entry.element < *element);
+        self.left = &self.left[beyond..];
+        self.left.first().filter(|entry| entry.element == *element)
+    }
+}
+
 fn read_set(fields: &Object) -> Result<Set, String> {
-    let mut set = Set { entries: Vec::with_capacity(fields.len()) };
+    let mut entries = Vec::with_capacity(fields.len());
     for (key, value) in fields.iter().filter(|(key, _)| *key != ".") {
         if let Some(element) = Element::decode(key)? {
-            set.push(element, read_node(value)?);
+            entries.push(Entry { element, node: read_node(value)? });
         }
     }
-    Ok(set)
+    entries.retain(|entry: &Entry| !entry.node.is_empty());
+    // The texts of steps are in another order than the steps: as a text, port 10 comes before port 9.
+    entries.sort_by(|a, b| a.element.cmp(&b.element));
+    entries.dedup_by(|later, earlier| {
+        let same = later.element == earlier.element;
+        if same {
+            earlier.node = std::mem::take(&mut earlier.node).combine(std::mem::take(&mut later.node));
+        }
+        same
+    });
+    Ok(Set { entries })
 }
 
 fn read_node(value: &Value) -> Result<Node, String> {
@@ -309,6 +354,35 @@ mod tests {
         let owned = set(json!({"f:spec": {"f:a": {}}, "f:status": {".": {}, "f:b": {}}}));
         assert_eq!(Filter::exclude(["status"]).apply(owned.clone()).encode(), json!({"f:spec": {"f:a": {}}}));
         assert_eq!(Filter::All.apply(owned.clone()), owned);
+    }
+
+    #[test]
+    fn steps_are_sorted_whatever_order_their_texts_have() {
+        let fields = json!({"k:{\"port\":10}": {}, "k:{\"port\":9}": {}, "k:{\"port\":9.0}": {"f:a": {}}});
+        let read = set(fields);
+        let mut paths = Vec::new();
+        read.for_each(&mut |path| paths.push(path.iter().map(Element::to_string).collect::<String>()));
+        assert_eq!(paths, ["[port=9]", "[port=10]", "[port=9].a"], "one number in two ways is one step");
+    }
+
+    #[test]
+    fn few_are_found_among_many() {
+        let of = |numbers: &mut dyn Iterator<Item = i64>| {
+            let mut set = Set::default();
+            numbers.for_each(|number| set.insert(&[Element::Value(number.into())]));
+            set
+        };
+        let many = of(&mut (0..1_000).filter(|number| number % 3 == 0));
+        for few in [vec![0, 1, 2], vec![3, 500, 501, 999], vec![998, 999, 1_000], vec![-1, 2_000], vec![]] {
+            let shared = of(&mut few.iter().copied().filter(|number| (0..1_000).contains(number) && number % 3 == 0));
+            let few = of(&mut few.into_iter());
+            assert_eq!(few.intersection(&many), shared);
+            assert_eq!(many.intersection(&few), shared);
+            assert_eq!(few.clone().difference(&many).union(shared.clone()), few);
+            assert_eq!(many.clone().difference(&few).union(shared), many);
+        }
+        let each: Vec<Set> = (0..100).map(|number| of(&mut std::iter::once(number))).collect();
+        assert_eq!(Set::union_of(each), of(&mut (0..100)));
     }
 
     fn sets() -> impl Strategy<Value = Set> {

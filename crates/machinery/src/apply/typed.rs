@@ -1,6 +1,8 @@
 //! Walks over one object: what an applied configuration owns, whether it fits its schema, and what is left of an object
 //! without some of its paths.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::kind::{Kind, Scalar, field_element, item_element};
@@ -156,7 +158,7 @@ fn check(value: &Value, kind: Kind<'_>, path: &mut String, errors: &mut Vec<Stri
             let Value::Array(items) = value else {
                 return complain(path, &format!("expected list, got {}", go_value(value)), errors);
             };
-            let mut seen: Vec<Element> = Vec::new();
+            let mut seen: BTreeSet<Element> = BTreeSet::new();
             for (at, item) in items.iter().enumerate() {
                 let element = match kind {
                     Kind::AtomicList(_) => Element::Index(at as i64),
@@ -165,13 +167,11 @@ fn check(value: &Value, kind: Kind<'_>, path: &mut String, errors: &mut Vec<Stri
                         Err(error) => return complain(path, &format!("element {at}: {error}"), errors),
                     },
                 };
-                if !matches!(kind, Kind::AtomicList(_)) {
-                    match seen.binary_search(&element) {
-                        Ok(_) => complain(path, &format!("duplicate entries for key {element}"), errors),
-                        Err(at) => seen.insert(at, element.clone()),
-                    }
+                let shown = element.to_string();
+                if !matches!(kind, Kind::AtomicList(_)) && !seen.insert(element) {
+                    complain(path, &format!("duplicate entries for key {shown}"), errors);
                 }
-                path.push_str(&element.to_string());
+                path.push_str(&shown);
                 check(item, kind.item(), path, errors);
                 path.truncate(length);
             }

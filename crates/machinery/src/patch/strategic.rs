@@ -9,16 +9,18 @@
 //! | `$retainKeys: [..]` | in an object | removes every field that it does not name |
 
 mod leftover;
+mod places;
 
 pub use leftover::leftover;
 
-use std::cmp::Ordering;
+use std::collections::HashSet;
 
 use facts::{Field, Opaque, Schema, Type};
 use serde_json::Value;
 
 use super::{PatchError, go_print, go_type, json_type};
 use crate::value::Object;
+use places::{Places, Seen};
 
 const PATCH: &str = "$patch";
 const DELETE_FROM: &str = "$deleteFromPrimitiveList";
@@ -224,7 +226,8 @@ fn plain(mut value: Value, drop_nulls: bool) -> Option<Value> {
 fn retain_keys(original: &mut Object, patch: &mut Object) -> Result<(), PatchError> {
     let Some(keys) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
     let keys = keys.as_array().ok_or_else(bad_retain_keys)?;
-    let named = |key: &str| keys.iter().any(|named| named.as_str() == Some(key));
+    let names: HashSet<&str> = keys.iter().filter_map(Value::as_str).collect();
+    let named = |key: &str| names.contains(key);
     let stray = patch.iter().any(|(key, value)| {
         !value.is_null() && !key.starts_with(DELETE_FROM) && !key.starts_with(SET_ORDER) && !named(key)
     });
@@ -313,7 +316,10 @@ fn delete_from_list(original: &mut Object, key: &str, change: Value, shape: Shap
             // Upstream knows how to delete scalars. With objects it goes on as if it were told to merge them.
             match check_elements(current, &change)? {
                 Elements::None => {}
-                Elements::Scalars => current.retain(|item| !change.contains(item)),
+                Elements::Scalars => {
+                    let unwanted = Seen::of(&change);
+                    current.retain(|item| !unwanted.has(item));
+                }
                 Elements::Objects => {
                     *current = merge_list(std::mem::take(current), change, &ListRules { merge: true, ..rules })?;
                 }
@@ -353,12 +359,8 @@ fn merge_list(current: Vec<Value>, change: Vec<Value>, rules: &ListRules<'_>) ->
     let (merged, order) = match check_elements(&current, &change)? {
         Elements::None => return Ok(current),
         Elements::Scalars => {
-            let mut merged = Vec::with_capacity(current.len() + change.len());
-            for item in current.into_iter().chain(change.iter().cloned()) {
-                if !merged.contains(&item) {
-                    merged.push(item);
-                }
-            }
+            let mut seen = Seen::default();
+            let merged = current.iter().chain(&change).filter(|item| seen.add(item)).cloned().collect();
             (merged, change)
         }
         Elements::Objects if rules.key.is_empty() => {
@@ -368,9 +370,7 @@ fn merge_list(current: Vec<Value>, change: Vec<Value>, rules: &ListRules<'_>) ->
             let (mut merged, change) = apply_directives(current, change, rules.key)?;
             server_order.clone_from(&merged);
             let order = change.clone();
-            for item in change {
-                merge_item(&mut merged, item, rules)?;
-            }
+            merge_items(&mut merged, change, rules)?;
             (merged, order)
         }
     };
@@ -383,39 +383,38 @@ fn apply_directives(
     change: Vec<Value>,
     key: &str,
 ) -> Result<(Vec<Value>, Vec<Value>), PatchError> {
-    let mut rest = Vec::with_capacity(change.len());
+    let (directives, rest): (Vec<Value>, Vec<Value>) = change.into_iter().partition(|item| item.get(PATCH).is_some());
     let mut replace = false;
-    for item in change {
-        let Some(directive) = item.get(PATCH) else {
-            rest.push(item);
-            continue;
-        };
+    let mut deleted = Seen::default();
+    for item in &directives {
+        let directive = &item[PATCH];
         match directive.as_str() {
             Some("delete") => {
-                let fields = item.as_object().ok_or_else(|| bad_type("map[string]interface {}", &item))?;
-                let target = fields.get(key).ok_or_else(|| no_merge_key(fields, key))?;
-                current.retain(|candidate| candidate.get(key) != Some(target));
+                let fields = item.as_object().ok_or_else(|| bad_type("map[string]interface {}", item))?;
+                deleted.add(fields.get(key).ok_or_else(|| no_merge_key(fields, key))?);
             }
             Some("replace") => replace = true,
             Some("merge") => return Err(malformed("merging lists cannot yet be specified in the patch")),
             _ => {
-                return Err(unknown_directive(directive, &item));
+                return Err(unknown_directive(directive, item));
             }
         }
     }
+    current.retain(|candidate| !candidate.get(key).is_some_and(|identity| deleted.has(identity)));
     Ok(if replace { (rest, Vec::new()) } else { (current, rest) })
 }
 
-fn merge_item(merged: &mut Vec<Value>, item: Value, rules: &ListRules<'_>) -> Result<(), PatchError> {
-    let Value::Object(fields) = item else { return Err(bad_type("map[string]interface {}", &item)) };
-    let Some(wanted) = fields.get(rules.key) else { return Err(no_merge_key(&fields, rules.key)) };
-    match merged.iter_mut().find(|candidate| candidate.get(rules.key) == Some(wanted)) {
-        Some(Value::Object(found)) => merge_object(found, fields, rules.items),
-        _ => {
-            merged.push(Value::Object(fields));
-            Ok(())
+fn merge_items(merged: &mut Vec<Value>, change: Vec<Value>, rules: &ListRules<'_>) -> Result<(), PatchError> {
+    let mut targets = Places::of(merged, rules.key).targets(merged.len(), &change).into_iter();
+    for item in change {
+        let Value::Object(fields) = item else { return Err(bad_type("map[string]interface {}", &item)) };
+        let Some(target) = targets.next() else { return Err(no_merge_key(&fields, rules.key)) };
+        match merged.get_mut(target) {
+            Some(Value::Object(found)) => merge_object(found, fields, rules.items)?,
+            _ => merged.push(Value::Object(fields)),
         }
     }
+    Ok(())
 }
 
 /// The merged list with the elements of the patch in the patch's order, and between them those that only the server has,
@@ -429,24 +428,29 @@ fn in_order(merged: Vec<Value>, order: &[Value], server: &[Value], key: &str) ->
             }
         }
     }
-    let position = |list: &[Value], item: &Value| list.iter().position(|candidate| same(candidate, item, key));
-    let by = |list: &[Value], a: &Value, b: &Value| match (position(list, a), position(list, b)) {
-        (Some(a), Some(b)) => a.cmp(&b),
-        _ => Ordering::Equal,
-    };
-    let (mut patched, mut others): (Vec<Value>, Vec<Value>) =
-        merged.into_iter().partition(|item| position(order, item).is_some());
-    patched.sort_by(|a, b| by(order, a, b));
-    others.sort_by(|a, b| by(server, a, b));
+    let (in_patch, on_server) = (Places::of(order, key), Places::of(server, key));
+    let (mut patched, mut others) = (Vec::new(), Vec::new());
+    for item in merged {
+        match in_patch.find(&item) {
+            Some(at) => patched.push((at, item)),
+            None => others.push((on_server.find(&item), item)),
+        }
+    }
+    patched.sort_by_key(|(at, _)| *at);
+    // What the server has never seen has no place among the others: it stays where it is, and they are sorted on either side of it.
+    for known in others.split_mut(|(at, _)| at.is_none()) {
+        known.sort_by_key(|(at, _)| *at);
+    }
     let mut ordered = Vec::with_capacity(patched.len() + others.len());
     let mut others = others.into_iter().peekable();
-    for item in patched {
-        while let Some(other) = others.next_if(|other| by(server, other, &item) == Ordering::Less) {
+    for (_, item) in patched {
+        let here = on_server.find(&item);
+        while let Some((_, other)) = others.next_if(|(at, _)| at.is_some() && here.is_some() && *at < here) {
             ordered.push(other);
         }
         ordered.push(item);
     }
-    ordered.extend(others);
+    ordered.extend(others.map(|(_, other)| other));
     Ok(ordered)
 }
 

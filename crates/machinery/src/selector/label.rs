@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::names;
 use crate::object::Meta;
-use crate::status::FieldError;
+use crate::status::{FieldError, aggregate};
 
 /// How a label is compared with the values of a requirement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -254,16 +254,6 @@ fn wrong_key(path: &str, key: &str) -> Option<FieldError> {
 
 fn invalid_values(values: &[String], detail: &str) -> FieldError {
     FieldError::invalid("values", values.to_vec(), detail)
-}
-
-fn aggregate(errors: &[FieldError]) -> String {
-    let mut messages: Vec<String> = Vec::new();
-    for message in errors.iter().map(FieldError::to_string) {
-        if !messages.contains(&message) {
-            messages.push(message);
-        }
-    }
-    if messages.len() == 1 { messages.remove(0) } else { format!("[{}]", messages.join(", ")) }
 }
 
 /// A token and how it was written. `in` and `notin` are operators or names, depending on where they stand.

@@ -2,6 +2,8 @@
 //!
 //! What the expressions of policies are is checked in [`expressions`]; what is around them here.
 
+use std::collections::HashSet;
+
 use machinery::names;
 use machinery::status::FieldError;
 use machinery::{Value, value};
@@ -53,7 +55,7 @@ impl Strategy for Webhooks {
     fn validate(&self, configuration: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
         let root = At::root(configuration);
-        let mut seen: Vec<&str> = Vec::new();
+        let mut seen: HashSet<&str> = HashSet::new();
         for webhook in root.at("webhooks").items() {
             self.validate_webhook(&webhook, &mut errors);
             review_versions(&webhook.at("admissionReviewVersions"), "must specify one of v1, v1beta1", &mut errors);
@@ -61,7 +63,7 @@ impl Strategy for Webhooks {
             if !name.text().is_empty() && seen.contains(&name.text()) {
                 errors.duplicate(&name, name.text());
             }
-            seen.push(name.text());
+            seen.insert(name.text());
         }
         errors.into_vec()
     }
@@ -117,13 +119,13 @@ pub fn review_versions(list: &At<'_, '_>, needed: &str, errors: &mut Errors) {
     if list.is_empty() {
         return errors.required(list, needed);
     }
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     for version in list.items() {
         if seen.contains(&version.text()) {
             errors.invalid(&version, "duplicate version");
             continue;
         }
-        seen.push(version.text());
+        seen.insert(version.text());
         errors.problems(&version, names::is_dns1035_label(version.text()));
     }
     if !seen.iter().any(|version| matches!(*version, "v1" | "v1beta1")) {
@@ -236,7 +238,7 @@ fn validate_resources(list: &At<'_, '_>, errors: &mut Errors) {
     if list.is_empty() {
         errors.required(list, "");
     }
-    let (mut all_of, mut of_all): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
+    let (mut all_of, mut of_all): (HashSet<&str>, HashSet<&str>) = (HashSet::new(), HashSet::new());
     for item in list.items() {
         if item.text().is_empty() {
             errors.required(&item, "");
@@ -249,10 +251,10 @@ fn validate_resources(list: &At<'_, '_>, errors: &mut Errors) {
             errors.invalid(&item, format!("if '*/{subresource}' is present, must not specify {}", item.text()));
         }
         if subresource == "*" {
-            all_of.push(resource);
+            all_of.insert(resource);
         }
         if resource == "*" {
-            of_all.push(subresource);
+            of_all.insert(subresource);
         }
     }
     let has = |wanted: &str| list.items().any(|item| item.text() == wanted);
@@ -271,7 +273,7 @@ fn match_conditions(list: &At<'_, '_>, compile: impl Fn(&At<'_, '_>, &mut Errors
     if list.len() > MOST {
         errors.too_many(list, MOST);
     }
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     for condition in list.items() {
         let expression = condition.at("expression");
         if expression.text().trim().is_empty() {
@@ -284,7 +286,7 @@ fn match_conditions(list: &At<'_, '_>, compile: impl Fn(&At<'_, '_>, &mut Errors
             if seen.contains(&name.text()) {
                 errors.duplicate(&name, name.text());
             }
-            seen.push(name.text());
+            seen.insert(name.text());
         }
     }
 }
@@ -530,7 +532,7 @@ fn validations(policy: &At<'_, '_>, spec: &At<'_, '_>, errors: &mut Errors) {
         errors.invalid(&annotations, format!("must not have more than {MOST_ANNOTATIONS} auditAnnotations"));
     }
     let name = policy.text_at("metadata.name");
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     for annotation in annotations.items() {
         let key = annotation.at("key");
         for problem in names::is_qualified_name(&format!("{name}/{}", key.text())) {
@@ -546,7 +548,7 @@ fn validations(policy: &At<'_, '_>, spec: &At<'_, '_>, errors: &mut Errors) {
         if seen.contains(&key.text()) {
             errors.duplicate(&key, key.text());
         }
-        seen.push(key.text());
+        seen.insert(key.text());
     }
 }
 

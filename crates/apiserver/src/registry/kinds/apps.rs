@@ -1,5 +1,7 @@
 //! Deployments, ReplicaSets, StatefulSets, DaemonSets, their revisions, and ReplicationControllers.
 
+use std::collections::HashSet;
+
 use machinery::object::Field;
 use machinery::selector::label::LabelSelector;
 use machinery::status::FieldError;
@@ -381,18 +383,15 @@ fn stateful_template(spec: &At<'_, '_>) -> Value {
     let mut template = spec.at("template").value().clone();
     value::remove(&mut template, "spec.subdomain");
     value::remove(&mut template, "spec.hostname");
-    let mut claims: Vec<&str> = Vec::new();
-    for claim in value::list(spec.value(), "volumeClaimTemplates") {
-        let name = value::text(claim, "metadata.name");
-        if !claims.contains(&name) {
-            claims.push(name);
-        }
-    }
+    let mut seen: HashSet<&str> = HashSet::new();
+    let claims = value::list(spec.value(), "volumeClaimTemplates").iter();
+    let claims: Vec<&str> =
+        claims.map(|claim| value::text(claim, "metadata.name")).filter(|name| seen.insert(name)).collect();
     if !claims.is_empty() {
         let made = claims.iter().map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
         let own = value::list(&template, "spec.volumes")
             .iter()
-            .filter(|volume| !claims.contains(&value::text(volume, "name")))
+            .filter(|volume| !seen.contains(value::text(volume, "name")))
             .cloned();
         let volumes: Vec<Value> = made.chain(own).collect();
         value::set(&mut template, "spec.volumes", volumes);

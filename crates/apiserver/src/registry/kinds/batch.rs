@@ -1,5 +1,7 @@
 //! Jobs and CronJobs.
 
+use std::collections::HashSet;
+
 use machinery::object::Field;
 use machinery::selector::label::LabelSelector;
 use machinery::status::FieldError;
@@ -575,7 +577,7 @@ fn job_status(job: &At<'_, '_>, errors: &mut Errors) {
     for field in ["active", "succeeded", "failed", "ready", "terminating"] {
         errors.not_negative(&status.at(field));
     }
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     for list in ["succeeded", "failed"] {
         let uncounted = status.at("uncountedTerminatedPods");
         for uid in uncounted.at(list).items() {
@@ -584,7 +586,7 @@ fn job_status(job: &At<'_, '_>, errors: &mut Errors) {
             } else if seen.contains(&uid.text()) {
                 errors.duplicate(&uid, uid.text());
             } else {
-                seen.push(uid.text());
+                seen.insert(uid.text());
             }
         }
     }

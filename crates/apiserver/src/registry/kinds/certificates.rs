@@ -1,5 +1,7 @@
 //! CertificateSigningRequests: their spec is what was asked for, by whom, and never changes.
 
+use std::collections::HashSet;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use machinery::object::Field;
@@ -159,7 +161,7 @@ fn validate(request: &At<'_, '_>, old: Option<&At<'_, '_>>, errors: &mut Errors)
 }
 
 fn conditions(list: &At<'_, '_>, errors: &mut Errors) {
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     for condition in list.items() {
         let (kind, status) = (condition.at("type"), condition.at("status"));
         errors.required_text(&kind);
@@ -169,7 +171,7 @@ fn conditions(list: &At<'_, '_>, errors: &mut Errors) {
         if seen.contains(&kind.text()) {
             errors.duplicate(&kind, kind.text());
         }
-        seen.push(kind.text());
+        seen.insert(kind.text());
     }
     if seen.contains(&"Approved") && seen.contains(&"Denied") {
         const BOTH: [&str; 2] = [r#"conditions[{"type": "Approved"}]"#, r#"conditions[{"type": "Denied"}]"#];

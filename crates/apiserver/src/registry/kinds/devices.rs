@@ -1,5 +1,7 @@
 //! Devices that are asked for: claims, their templates, and classes of devices.
 
+use std::collections::HashSet;
+
 use machinery::status::FieldError;
 use machinery::{Value, names, value};
 
@@ -175,13 +177,13 @@ pub fn set<'v>(
         return errors.too_many(list, most);
     }
     slice(list, most, errors, item);
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     for at in list.items() {
         let name = key(&at);
         if seen.contains(&name) {
             errors.duplicate(&at, name);
         }
-        seen.push(name);
+        seen.insert(name);
     }
 }
 
@@ -528,12 +530,12 @@ pub fn binding_conditions(at: &At<'_, '_>, errors: &mut Errors) {
         slice(list, MOST_BINDING_CONDITIONS, errors, |name, errors| errors.label_name(name));
     }
     for list in [&wanted, &failures] {
-        let mut seen: Vec<&str> = Vec::new();
+        let mut seen: HashSet<&str> = HashSet::new();
         for name in list.items() {
             if seen.contains(&name.text()) {
                 errors.duplicate(&name, name.text());
             }
-            seen.push(name.text());
+            seen.insert(name.text());
         }
     }
     for name in failures.items().filter(|name| wanted.items().any(|other| other.text() == name.text())) {

@@ -1,5 +1,6 @@
 //! Endpoints and EndpointSlices.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 use machinery::names::{self, ip};
@@ -174,7 +175,7 @@ fn validate_slice(slice: &At<'_, '_>, errors: &mut Errors) {
     if ports.len() > MOST_PORTS {
         errors.too_many(&ports, MOST_PORTS);
     }
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     for port in ports.items() {
         let name = port.at("name");
         if !name.text().is_empty() {
@@ -183,7 +184,7 @@ fn validate_slice(slice: &At<'_, '_>, errors: &mut Errors) {
         if seen.contains(&name.text()) {
             errors.duplicate(&name, name.text());
         } else {
-            seen.push(name.text());
+            seen.insert(name.text());
         }
         let protocol = port.at("protocol");
         match protocol.is_set() {
@@ -254,13 +255,13 @@ fn hints(at: &At<'_, '_>, errors: &mut Errors) {
         if hints.len() > MOST {
             errors.too_many(&hints, MOST);
         }
-        let mut seen: Vec<&str> = Vec::new();
+        let mut seen: HashSet<&str> = HashSet::new();
         for hint in hints.items() {
             let name = hint.at("name");
             if seen.contains(&name.text()) {
                 errors.duplicate(&name, name.text());
             } else {
-                seen.push(name.text());
+                seen.insert(name.text());
             }
             errors.problems(&name, check(name.text()));
         }

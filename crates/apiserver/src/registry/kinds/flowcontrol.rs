@@ -1,5 +1,6 @@
 //! FlowSchemas and PriorityLevelConfigurations.
 
+use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use machinery::names;
@@ -97,13 +98,13 @@ impl Strategy for FlowSchemas {
 fn status(object: &Value) -> Vec<FieldError> {
     let mut errors = Errors::new();
     let root = At::root(object);
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     for condition in root.at("status.conditions").items() {
         let kind = condition.at("type");
         if seen.contains(&kind.text()) {
             errors.duplicate(&kind, kind.text());
         }
-        seen.push(kind.text());
+        seen.insert(kind.text());
         errors.required_text(&kind);
     }
     errors.into_vec()

@@ -1,5 +1,7 @@
 //! PodGroups and Workloads: pods that are scheduled together, and the templates they are made from.
 
+use std::collections::HashSet;
+
 use machinery::status::FieldError;
 use machinery::{Value, names};
 
@@ -145,13 +147,13 @@ fn templates(at: &At<'_, '_>, errors: &mut Errors) {
     let name = |template: &At<'_, '_>| -> String { template.text_at("name").to_owned() };
     for (field, composite) in [("podGroupTemplates", false), ("compositePodGroupTemplates", true)] {
         let list = at.at(field);
-        let mut seen: Vec<String> = Vec::new();
+        let mut seen: HashSet<String> = HashSet::new();
         slice(&list, MOST_TEMPLATES, errors, |template, errors| {
             label(&template.at("name"), errors);
             if seen.contains(&name(template)) {
                 errors.duplicate(template, name(template));
             }
-            seen.push(name(template));
+            seen.insert(name(template));
             scheduled(template, errors);
             if composite {
                 let children = ["podGroupTemplates", "compositePodGroupTemplates"];

@@ -1,5 +1,7 @@
 //! Nodes.
 
+use std::collections::HashSet;
+
 use machinery::names::{self, ip};
 use machinery::object::Field;
 use machinery::status::FieldError;
@@ -156,7 +158,7 @@ fn taints(node: &At<'_, '_>, errors: &mut Errors) {
     let metadata = node.at("metadata");
     let list = At::root(node.value());
     let list = list.at("spec.taints");
-    let mut seen: Vec<(&str, &str)> = Vec::new();
+    let mut seen: HashSet<(&str, &str)> = HashSet::new();
     for (index, taint) in list.items().enumerate() {
         let path = format!("{metadata}.taints[{index}]");
         let shown = At::part(&path, taint.value());
@@ -176,7 +178,7 @@ fn taints(node: &At<'_, '_>, errors: &mut Errors) {
             error.detail = "taints must be unique by key and effect pair".to_owned();
             errors.push(error);
         } else {
-            seen.push(key);
+            seen.insert(key);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! ResourceQuotas and LimitRanges.
 
+use std::collections::HashSet;
+
 use machinery::quantity::{Format, Quantity};
 use machinery::status::FieldError;
 use machinery::{Value, names, value};
@@ -206,7 +208,7 @@ impl Strategy for LimitRanges {
     fn validate(&self, range: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
         let root = At::root(range);
-        let mut seen: Vec<&str> = Vec::new();
+        let mut seen: HashSet<&str> = HashSet::new();
         for limit in root.at("spec.limits").items() {
             let kind = limit.at("type");
             let problems = names::is_qualified_name(kind.text());
@@ -221,7 +223,7 @@ impl Strategy for LimitRanges {
             if seen.contains(&kind.text()) {
                 errors.duplicate(&kind, kind.text());
             }
-            seen.push(kind.text());
+            seen.insert(kind.text());
             validate_limit(&limit, kind.text(), &mut errors);
         }
         errors.into_vec()

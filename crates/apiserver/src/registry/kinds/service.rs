@@ -1,5 +1,7 @@
 //! Services.
 
+use std::collections::{HashMap, HashSet};
+
 use machinery::names::{self, ip};
 use machinery::object::Field;
 use machinery::status::FieldError;
@@ -266,16 +268,18 @@ fn keep_allocated(new: &mut Value, old: &Value) {
         }
     }
     if has_node_ports(new) && has_node_ports(old) {
-        let ports = |service: &Value| -> Vec<(String, i64)> {
+        fn ports(service: &Value) -> impl Iterator<Item = (&str, i64)> {
             let each = value::list(service, "spec.ports").iter();
-            each.map(|port| (value::text(port, "name").to_owned(), value::int(port, "nodePort").unwrap_or(0))).collect()
-        };
-        let (before, used) = (ports(old), ports(new));
+            each.map(|port| (value::text(port, "name"), value::int(port, "nodePort").unwrap_or(0)))
+        }
+        // Of ports with one name the last one counts.
+        let before: HashMap<&str, i64> = ports(old).collect();
+        let used: HashSet<i64> = ports(new).map(|(_, number)| number).collect();
         // A port is known by its name: whatever else of it changed, its number stays, unless another port has it now.
         for port in value::list_mut(new, "spec.ports") {
             let unset = value::int(port, "nodePort").unwrap_or(0) == 0;
-            let known = before.iter().rfind(|(name, _)| unset && *name == value::text(port, "name"));
-            if let Some((_, number)) = known.filter(|(_, number)| !used.iter().any(|(_, taken)| taken == number)) {
+            let known = before.get(value::text(port, "name")).filter(|number| unset && !used.contains(number));
+            if let Some(number) = known {
                 value::set(port, "nodePort", *number);
             }
         }
@@ -393,7 +397,7 @@ fn validate(service: &At<'_, '_>, old: Option<&At<'_, '_>>, errors: &mut Errors)
 }
 
 fn ports(list: &At<'_, '_>, errors: &mut Errors) {
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     for port in list.items() {
         let name = port.at("name");
         if name.text().is_empty() && list.len() > 1 {
@@ -403,7 +407,7 @@ fn ports(list: &At<'_, '_>, errors: &mut Errors) {
             if seen.contains(&name.text()) {
                 errors.duplicate(&name, name.text());
             } else {
-                seen.push(name.text());
+                seen.insert(name.text());
             }
         }
         let number = port.at("port");
@@ -452,13 +456,13 @@ fn addresses(spec: &At<'_, '_>, known: &[&str], headless: bool, errors: &mut Err
     } else if all.index(0).text() != single.text() {
         errors.invalid(&all, "first value must match `clusterIP`");
     }
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     for family in families.items() {
         errors.one_of(&family, &FAMILIES);
         if seen.contains(&family.text()) {
             errors.duplicate(&family, family.text());
         }
-        seen.push(family.text());
+        seen.insert(family.text());
     }
     errors.one_of_if_set(&spec.at("ipFamilyPolicy"), &POLICIES);
     let before = errors.len();
@@ -494,8 +498,8 @@ fn addresses(spec: &At<'_, '_>, known: &[&str], headless: bool, errors: &mut Err
 
 fn unique_ports(spec: &At<'_, '_>, kind: &str, errors: &mut Errors) {
     let list = spec.at("ports");
-    let mut node_ports: Vec<(&str, i64)> = Vec::new();
-    let mut numbers: Vec<(&str, i64)> = Vec::new();
+    let mut node_ports: HashSet<(&str, i64)> = HashSet::new();
+    let mut numbers: HashSet<(&str, i64)> = HashSet::new();
     if kind == "ClusterIP" {
         for port in list.items().filter(|port| port.at("nodePort").int().unwrap_or(0) != 0) {
             errors.forbidden(&port.at("nodePort"), "may not be used when `type` is 'ClusterIP'");
@@ -507,14 +511,14 @@ fn unique_ports(spec: &At<'_, '_>, kind: &str, errors: &mut Errors) {
         if number != 0 && node_ports.contains(&key) {
             errors.duplicate(&port.at("nodePort"), number);
         }
-        node_ports.push(key);
+        node_ports.insert(key);
     }
     for port in list.items() {
         let key = (port.text_at("protocol"), port.at("port").int().unwrap_or(0));
         if numbers.contains(&key) {
             errors.duplicate(&port, json!({"protocol": key.0, "port": key.1, "targetPort": 0}));
         }
-        numbers.push(key);
+        numbers.insert(key);
     }
 }
 

@@ -1,5 +1,7 @@
 //! storage.k8s.io: classes, attachments and what CSI drivers say about themselves.
 
+use std::collections::HashSet;
+
 use machinery::names;
 use machinery::status::FieldError;
 use machinery::{Value, value};
@@ -82,7 +84,7 @@ fn parameters(at: &At<'_, '_>, errors: &mut Errors) {
 fn topologies(list: &At<'_, '_>, errors: &mut Errors) {
     for (index, term) in list.items().enumerate() {
         let expressions = term.at("matchLabelExpressions");
-        let mut keys: Vec<&str> = Vec::new();
+        let mut keys: HashSet<&str> = HashSet::new();
         for expression in expressions.items() {
             let values = expression.at("values");
             if values.is_empty() {
@@ -98,7 +100,7 @@ fn topologies(list: &At<'_, '_>, errors: &mut Errors) {
             if keys.contains(&key) {
                 errors.duplicate(&expression.at("key"), key);
             }
-            keys.push(key);
+            keys.insert(key);
         }
         // Upstream compares with as many empty terms as there are terms, besides those before.
         let empty = if expressions.is_empty() { list.len() } else { 0 };
@@ -244,7 +246,7 @@ impl Strategy for CsiNodes {
         const MOST_ID: usize = 256;
         let mut errors = Errors::new();
         let root = At::root(node);
-        let mut seen: Vec<&str> = Vec::new();
+        let mut seen: HashSet<&str> = HashSet::new();
         for driver in root.at("spec.drivers").items() {
             let name = driver.at("name");
             csi_driver_name(&name, &mut errors);
@@ -257,7 +259,7 @@ impl Strategy for CsiNodes {
             if seen.contains(&name.text()) {
                 errors.duplicate(&name, name.text());
             }
-            seen.push(name.text());
+            seen.insert(name.text());
             let keys = driver.at("topologyKeys");
             for (index, key) in keys.items().enumerate() {
                 if key.text().is_empty() {
@@ -341,13 +343,13 @@ impl Strategy for CsiDrivers {
         let spec = root.at("spec");
         errors.one_of_if_set(&spec.at("fsGroupPolicy"), &["File", "None", "ReadWriteOnceWithFSType"]);
         let requests = spec.at("tokenRequests");
-        let mut seen: Vec<&str> = Vec::new();
+        let mut seen: HashSet<&str> = HashSet::new();
         for request in requests.items() {
             let audience = request.at("audience");
             if seen.contains(&audience.text()) {
                 errors.duplicate(&audience, audience.text());
             } else {
-                seen.push(audience.text());
+                seen.insert(audience.text());
             }
             let expiration = request.at("expirationSeconds");
             if expiration.int().is_some_and(|seconds| seconds < 600) {

@@ -1,5 +1,7 @@
 //! Node ports of Services: which numbers a Service needs, and the bitmap that says which are taken.
 
+use std::collections::{HashMap, HashSet};
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use machinery::object::encode;
@@ -58,14 +60,18 @@ impl Allocator {
                 .iter()
                 .map(|port| (value::int(port, "port").unwrap_or(0), value::int(port, "nodePort").unwrap_or(0)))
                 .collect();
-            let mut given: Vec<(i64, u16)> = Vec::new();
+            let mut named: HashMap<i64, i64> = HashMap::new();
+            for (number, wish) in wishes.iter().filter(|(_, wish)| *wish != 0) {
+                named.entry(*number).or_insert(*wish);
+            }
+            let (mut given, mut taken): (HashMap<i64, u16>, HashSet<u16>) = (HashMap::new(), HashSet::new());
             for (index, (number, wish)) in wishes.iter().copied().enumerate() {
                 if wish == 0 && !allocates {
                     continue;
                 }
-                let known = given.iter().find(|(other, _)| *other == number && old.is_none()).map(|(_, port)| *port);
-                let later = || wishes.iter().find(|(other, wish)| *other == number && *wish != 0 && old.is_none());
-                let wish = if wish == 0 && known.is_none() { later().map_or(0, |(_, wish)| *wish) } else { wish };
+                let known = given.get(&number).copied().filter(|_| old.is_none());
+                let later = || named.get(&number).copied().filter(|_| old.is_none());
+                let wish = if wish == 0 && known.is_none() { later().unwrap_or(0) } else { wish };
                 let port = match (wish, known) {
                     (0, Some(port)) => port,
                     (0, None) => {
@@ -75,9 +81,7 @@ impl Allocator {
                     (wish, known) => {
                         let wished = u16::try_from(wish).ok();
                         let is_ours = wished.is_some_and(|port| {
-                            known == Some(port)
-                                || held.contains(&port)
-                                || old.is_some() && given.iter().any(|(_, p)| *p == port)
+                            known == Some(port) || held.contains(&port) || old.is_some() && taken.contains(&port)
                         });
                         if !is_ours {
                             let taken = self.take_port(api, wish, reservation).await?;
@@ -89,7 +93,8 @@ impl Allocator {
                         wished
                     }
                 };
-                given.push((number, port));
+                given.entry(number).or_insert(port);
+                taken.insert(port);
                 if let Some(entry) = value::list_mut(new, "spec.ports").get_mut(index) {
                     value::set(entry, "nodePort", port);
                 }

@@ -6,6 +6,7 @@
 use facts::Type;
 use serde_json::Value;
 
+use super::places::Places;
 use super::{DELETE_FROM, ListRules, PATCH, RETAIN_KEYS, SET_ORDER, Shape};
 use crate::value::Object;
 
@@ -45,9 +46,12 @@ fn use_up(original: &Object, patch: &mut Object, shape: Shape<'_>) {
             }
             (Some(Value::Array(original)), Value::Array(changes)) => {
                 let Ok(rules) = ListRules::of(shape, key) else { continue };
-                for change in changes.iter_mut().filter(|_| rules.merge && !rules.key.is_empty()) {
-                    let wanted = change.get(rules.key).cloned();
-                    let found = original.iter().find(|item| wanted.is_some() && item.get(rules.key) == wanted.as_ref());
+                if !rules.merge || rules.key.is_empty() {
+                    continue;
+                }
+                let places = Places::of(original, rules.key);
+                for change in changes {
+                    let found = places.find(change).map(|at| &original[at]);
                     if let (Some(Value::Object(found)), Value::Object(change)) = (found, change)
                         && !change.contains_key(PATCH)
                     {

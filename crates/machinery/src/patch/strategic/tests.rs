@@ -152,3 +152,143 @@ proptest! {
         let _ = patched(&doc, &patch, pod());
     }
 }
+
+/// The rules for lists as they are said, looking through the whole list for every element.
+mod by_the_letter {
+    use std::cmp::Ordering;
+
+    use super::super::same;
+    use super::*;
+
+    fn position(list: &[Value], item: &Value, key: &str) -> Option<usize> {
+        list.iter().position(|candidate| same(candidate, item, key))
+    }
+
+    pub fn in_order(merged: Vec<Value>, order: &[Value], server: &[Value], key: &str) -> Vec<Value> {
+        let by = |list: &[Value], a: &Value, b: &Value| match (position(list, a, key), position(list, b, key)) {
+            (Some(a), Some(b)) => a.cmp(&b),
+            _ => Ordering::Equal,
+        };
+        let (mut patched, mut others): (Vec<Value>, Vec<Value>) =
+            merged.into_iter().partition(|item| position(order, item, key).is_some());
+        patched.sort_by(|a, b| by(order, a, b));
+        others.sort_by(|a, b| by(server, a, b));
+        let mut ordered = Vec::new();
+        let mut others = others.into_iter().peekable();
+        for item in patched {
+            while let Some(other) = others.next_if(|other| by(server, other, &item) == Ordering::Less) {
+                ordered.push(other);
+            }
+            ordered.push(item);
+        }
+        ordered.extend(others);
+        ordered
+    }
+
+    /// Elements are `{"name": ..., "image": ...}`.
+    pub fn merge_objects(mut current: Vec<Value>, change: &[Value]) -> Vec<Value> {
+        let deletes = |item: &&Value| item.get("$patch").is_some();
+        for item in change.iter().filter(deletes) {
+            current.retain(|candidate| candidate["name"] != item["name"]);
+        }
+        let server = current.clone();
+        let change: Vec<Value> = change.iter().filter(|item| !deletes(item)).cloned().collect();
+        for item in &change {
+            match current.iter_mut().find(|candidate| candidate["name"] == item["name"]) {
+                Some(found) => found["image"] = item["image"].clone(),
+                None => current.push(item.clone()),
+            }
+        }
+        in_order(current, &change, &server, "name")
+    }
+
+    pub fn merge_scalars(current: &[Value], change: &[Value]) -> Vec<Value> {
+        let mut merged: Vec<Value> = Vec::new();
+        for item in current.iter().chain(change) {
+            if !merged.contains(item) {
+                merged.push(item.clone());
+            }
+        }
+        in_order(merged, change, current, "")
+    }
+}
+
+fn scalars() -> impl Strategy<Value = Vec<Value>> {
+    prop::collection::vec((0..7i64).prop_map(|name| json!(format!("f/{name}"))), 0..9)
+}
+
+fn elements() -> impl Strategy<Value = Vec<Value>> {
+    let element = (0..7i64, 0..3i64).prop_map(|(name, image)| json!({"name": name.to_string(), "image": image}));
+    prop::collection::vec(element, 0..9)
+}
+
+fn changes() -> impl Strategy<Value = Vec<Value>> {
+    let change = (0..7i64, 0..4i64).prop_map(|(name, image)| match image {
+        3 => json!({"name": name.to_string(), "$patch": "delete"}),
+        _ => json!({"name": name.to_string(), "image": image}),
+    });
+    prop::collection::vec(change, 0..9)
+}
+
+proptest! {
+    #[test]
+    fn lists_merge_as_the_rules_say(current in scalars(), change in scalars(), order in scalars(), unwanted in scalars()) {
+        let doc = json!({"metadata": {"finalizers": current}});
+        let merged = by_the_letter::merge_scalars(&current, &change);
+        let patch = json!({"metadata": {"finalizers": change}});
+        prop_assert_eq!(patched(&doc, &patch, pod()).map(|new| new["metadata"]["finalizers"].clone()), Ok(json!(merged)));
+        let ordered = by_the_letter::in_order(current.clone(), &order, &current, "");
+        let left: Vec<&Value> = ordered.iter().filter(|item| !unwanted.contains(item)).collect();
+        let patch = json!({"metadata": {
+            "$setElementOrder/finalizers": order, "$deleteFromPrimitiveList/finalizers": unwanted,
+        }});
+        prop_assert_eq!(patched(&doc, &patch, pod()).map(|new| new["metadata"]["finalizers"].clone()), Ok(json!(left)));
+        // An empty order lets any change through, also what nobody has a place for.
+        let patch = json!({"metadata": {"$setElementOrder/finalizers": [], "finalizers": change}});
+        let ordered = by_the_letter::in_order(merged, &[], &current, "");
+        prop_assert_eq!(patched(&doc, &patch, pod()).map(|new| new["metadata"]["finalizers"].clone()), Ok(json!(ordered)));
+    }
+
+    #[test]
+    fn lists_of_objects_merge_as_the_rules_say(current in elements(), change in changes()) {
+        let doc = json!({"spec": {"containers": current}});
+        let patch = json!({"spec": {"containers": change}});
+        let merged = by_the_letter::merge_objects(current, &change);
+        prop_assert_eq!(patched(&doc, &patch, pod()).map(|new| new["spec"]["containers"].clone()), Ok(json!(merged)));
+    }
+}
+
+#[test]
+fn four_times_as_many_elements_are_four_times_the_work() {
+    let compared = |doc: &Value, patch: &Value| {
+        let before = places::COMPARED.get();
+        patched(doc, patch, pod()).expect("it applies");
+        places::COMPARED.get() - before
+    };
+    let scalars = |n: usize| {
+        let (old, new): (Vec<String>, Vec<String>) = (0..n).map(|at| (format!("a/{at}"), format!("b/{at}"))).unzip();
+        let order: Vec<&String> = new.iter().rev().chain(&old).collect();
+        let change: Vec<&String> = new.iter().rev().collect();
+        let doc = json!({"metadata": {"finalizers": old}});
+        let patch = json!({"metadata": {
+            "finalizers": change, "$setElementOrder/finalizers": order, "$deleteFromPrimitiveList/finalizers": old,
+        }});
+        compared(&doc, &patch)
+    };
+    let objects = |n: usize| {
+        let containers: Vec<Value> = (0..n).map(|at| json!({"name": at.to_string(), "image": "a"})).collect();
+        let change: Vec<Value> = (0..n)
+            .rev()
+            .map(|at| match at % 3 {
+                0 => json!({"name": at.to_string(), "$patch": "delete"}),
+                1 => json!({"name": at.to_string(), "image": "b"}),
+                _ => json!({"name": format!("new-{at}"), "image": "c"}),
+            })
+            .collect();
+        compared(&json!({"spec": {"containers": containers}}), &json!({"spec": {"containers": change}}))
+    };
+    for work in [&scalars as &dyn Fn(usize) -> usize, &objects] {
+        let (few, many) = (work(1_000), work(4_000));
+        assert!(few >= 1_000 && many < 5 * few, "{few} comparisons grew to {many}");
+    }
+}

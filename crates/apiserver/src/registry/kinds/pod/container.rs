@@ -1,9 +1,11 @@
 //! The containers of a pod, of all three kinds.
 
+use std::collections::HashSet;
+
 use machinery::{Value, names};
 
 use super::super::common::{At, Errors, Rules};
-use super::volumes::{self, Volumes, descending, no_backsteps};
+use super::volumes::{Volumes, descending, no_backsteps};
 use super::{resources, security};
 
 /// What containers are checked against.
@@ -25,14 +27,14 @@ pub fn containers(around: &Surroundings<'_, '_>, errors: &mut Errors) {
     if list.is_empty() {
         return errors.required(&list, "");
     }
-    let mut names: Vec<&str> = Vec::new();
+    let mut names: HashSet<&str> = HashSet::new();
     for container in list.items() {
         common(&container, around, errors);
         let name = container.text_at("name");
         if names.contains(&name) {
             errors.duplicate(&container.at("name"), name);
         } else {
-            names.push(name);
+            names.insert(name);
         }
         lifecycle(&container, around.spec, errors);
         probes(&container, errors);
@@ -45,7 +47,7 @@ pub fn containers(around: &Surroundings<'_, '_>, errors: &mut Errors) {
 pub fn init_containers(around: &Surroundings<'_, '_>, errors: &mut Errors) {
     let list = around.spec.at("initContainers");
     let main = around.spec.at("containers");
-    let mut names: Vec<&str> = main.items().map(|container| container.text_at("name")).collect();
+    let mut names: HashSet<&str> = main.items().map(|container| container.text_at("name")).collect();
     for container in list.items() {
         common(&container, around, errors);
         let stays = container.text_at("restartPolicy") == "Always";
@@ -54,7 +56,7 @@ pub fn init_containers(around: &Surroundings<'_, '_>, errors: &mut Errors) {
         if names.contains(&name) {
             errors.duplicate(&container.at("name"), name);
         } else if !name.is_empty() {
-            names.push(name);
+            names.insert(name);
         }
         host_ports(std::iter::once(container), errors);
         if stays {
@@ -87,7 +89,7 @@ pub fn ephemeral_containers(around: &Surroundings<'_, '_>, errors: &mut Errors) 
         "resizePolicy",
     ];
     let lists = [around.spec.at("containers"), around.spec.at("initContainers")];
-    let others: Vec<&str> = lists.iter().flat_map(At::items).map(|container| container.text_at("name")).collect();
+    let others: HashSet<&str> = lists.iter().flat_map(At::items).map(|container| container.text_at("name")).collect();
     let mut names = others.clone();
     for container in around.spec.at("ephemeralContainers").items() {
         common(&container, around, errors);
@@ -96,7 +98,7 @@ pub fn ephemeral_containers(around: &Surroundings<'_, '_>, errors: &mut Errors) 
         if names.contains(&name) {
             errors.duplicate(&container.at("name"), name);
         } else {
-            names.push(name);
+            names.insert(name);
         }
         let target = container.at("targetContainerName");
         if !target.text().is_empty() && !others.contains(&target.text()) {
@@ -175,7 +177,7 @@ fn ports(list: &At<'_, '_>, errors: &mut Errors) {
 
 /// No two containers can have one port of the host.
 fn host_ports<'q, 'v: 'q>(containers: impl Iterator<Item = At<'q, 'v>>, errors: &mut Errors) {
-    let mut taken: Vec<String> = Vec::new();
+    let mut taken: HashSet<String> = HashSet::new();
     for container in containers {
         for port in container.at("ports").items() {
             let number = port.at("hostPort").int().unwrap_or(0);
@@ -186,7 +188,7 @@ fn host_ports<'q, 'v: 'q>(containers: impl Iterator<Item = At<'q, 'v>>, errors: 
             if taken.contains(&shown) {
                 errors.duplicate(&port.at("hostPort"), shown);
             } else {
-                taken.push(shown);
+                taken.insert(shown);
             }
         }
     }
@@ -390,11 +392,11 @@ fn env_from(list: &At<'_, '_>, errors: &mut Errors) {
 fn mounts(container: &At<'_, '_>, volumes: &Volumes<'_>, errors: &mut Errors) {
     let list = container.at("volumeMounts");
     let devices = container.at("volumeDevices");
-    let mut points: Vec<&str> = Vec::new();
+    let mut points: HashSet<&str> = HashSet::new();
     for mount in list.items() {
         let (name, path) = (mount.at("name"), mount.at("mountPath"));
         errors.required_text(&name);
-        let volume = volumes::find(volumes, name.text());
+        let volume = volumes.get(name.text()).copied();
         if volume.is_none() {
             errors.not_found(&name, name.text());
         }
@@ -402,7 +404,7 @@ fn mounts(container: &At<'_, '_>, volumes: &Volumes<'_>, errors: &mut Errors) {
         if points.contains(&path.text()) {
             errors.invalid_text(&path, "must be unique");
         }
-        points.push(path.text());
+        points.insert(path.text());
         if devices.items().any(|device| device.text_at("name") == name.text()) {
             errors.invalid_text(&name, "must not already exist in volumeDevices");
         }
@@ -454,13 +456,13 @@ fn recursive_read_only(mount: &At<'_, '_>, errors: &mut Errors) {
 
 fn bind_options(mount: &At<'_, '_>, volume: Option<&Value>, errors: &mut Errors) {
     let options = mount.at("bindMountOptions");
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     for option in options.items() {
         errors.one_of(&option, &["nodev", "noexec", "nosuid"]);
         if seen.contains(&option.text()) {
             errors.duplicate(&option, option.text());
         }
-        seen.push(option.text());
+        seen.insert(option.text());
     }
     if !options.is_empty() && volume.is_some_and(|volume| volume.get("image").is_some()) {
         errors.invalid(&options, "bindMountOptions may not be used with image volumes");
@@ -469,14 +471,14 @@ fn bind_options(mount: &At<'_, '_>, volume: Option<&Value>, errors: &mut Errors)
 
 fn devices(container: &At<'_, '_>, volumes: &Volumes<'_>, errors: &mut Errors) {
     let mounts = container.at("volumeMounts");
-    let (mut names, mut paths): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
+    let (mut names, mut paths): (HashSet<&str>, HashSet<&str>) = (HashSet::new(), HashSet::new());
     for device in container.at("volumeDevices").items() {
         let (name, path) = (device.at("name"), device.at("devicePath"));
         errors.required_text(&name);
         if names.contains(&name.text()) {
             errors.invalid_text(&name, "must be unique");
         }
-        match volumes::find(volumes, name.text()) {
+        match volumes.get(name.text()) {
             None => errors.not_found(&name, name.text()),
             Some(volume) if volume.get("persistentVolumeClaim").is_none() && volume.get("ephemeral").is_none() => {
                 let detail = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
@@ -491,7 +493,7 @@ fn devices(container: &At<'_, '_>, volumes: &Volumes<'_>, errors: &mut Errors) {
         if path.text().split('/').any(|step| step == "..") {
             errors.invalid_text(&path, "can not contain backsteps ('..')");
         } else {
-            paths.push(path.text());
+            paths.insert(path.text());
         }
         if mounts.items().any(|mount| mount.text_at("name") == name.text()) {
             errors.invalid_text(&name, "must not already exist in volumeMounts");
@@ -500,7 +502,7 @@ fn devices(container: &At<'_, '_>, volumes: &Volumes<'_>, errors: &mut Errors) {
             errors.invalid_text(&path, "must not already exist as a path in volumeMounts");
         }
         if !name.text().is_empty() {
-            names.push(name.text());
+            names.insert(name.text());
         }
     }
 }
@@ -511,13 +513,13 @@ pub fn pull_policy(at: &At<'_, '_>, errors: &mut Errors) {
 }
 
 fn resize_policies(list: &At<'_, '_>, restart_policy: &str, errors: &mut Errors) {
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     for policy in list.items() {
         let (resource, restart) = (policy.text_at("resourceName"), policy.text_at("restartPolicy"));
         if seen.contains(&resource) {
             errors.duplicate(&policy, resource);
         }
-        seen.push(resource);
+        seen.insert(resource);
         // Upstream names the list, whichever entry is meant.
         let path = list.to_string();
         errors.required_one_of(&At::part(&path, &policy.value()["resourceName"]), &["cpu", "memory"]);

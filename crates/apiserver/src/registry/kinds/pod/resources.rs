@@ -1,6 +1,6 @@
 //! Requests and limits, of containers and of whole pods, and the names of resources wherever they are written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use machinery::quantity::Quantity;
 use machinery::{Value, names, value};
@@ -194,7 +194,8 @@ fn huge_page_amount(resource: &str, at: &At<'_, '_>, errors: &mut Errors) {
 
 /// The claims of a container must be claims of its pod, each whole or by its requests, not both.
 fn claim_names(list: &At<'_, '_>, known: &[&str], errors: &mut Errors) {
-    let mut seen: Vec<(&str, &str)> = Vec::new();
+    let mut seen: HashSet<(&str, &str)> = HashSet::new();
+    let mut claimed: HashSet<&str> = HashSet::new();
     for claim in list.items() {
         let (name, request) = (claim.text_at("name"), claim.text_at("request"));
         if name.is_empty() {
@@ -209,10 +210,11 @@ fn claim_names(list: &At<'_, '_>, known: &[&str], errors: &mut Errors) {
             }
             if seen.contains(&(name, request)) {
                 errors.duplicate(&claim, format!("{name}/{request}"));
-            } else if request.is_empty() && seen.iter().any(|(other, _)| *other == name) {
+            } else if request.is_empty() && claimed.contains(name) {
                 errors.duplicate(&claim, name);
             }
-            seen.push((name, request));
+            seen.insert((name, request));
+            claimed.insert(name);
         }
         if !known.contains(&name) {
             let mut sorted = known.to_vec();

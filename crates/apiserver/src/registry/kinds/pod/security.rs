@@ -1,5 +1,7 @@
 //! Security contexts, of pods and of containers.
 
+use std::collections::HashSet;
+
 use machinery::{Value, names, value};
 use serde_json::json;
 
@@ -62,7 +64,7 @@ pub fn pod(spec: &At<'_, '_>, errors: &mut Errors) {
 
 fn sysctls(spec: &At<'_, '_>, list: &At<'_, '_>, errors: &mut Errors) {
     const PATTERN: &str = "^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     for sysctl in list.items() {
         let name = sysctl.at("name");
         if name.text().is_empty() {
@@ -78,7 +80,7 @@ fn sysctls(spec: &At<'_, '_>, list: &At<'_, '_>, errors: &mut Errors) {
         } else if spec.at("hostIPC").flag() && is_ipc(&dotted) {
             errors.invalid_text(&name, "may not be specified when 'hostIPC' is true");
         }
-        seen.push(name.text());
+        seen.insert(name.text());
     }
 }
 

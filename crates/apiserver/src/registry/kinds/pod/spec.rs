@@ -1,5 +1,7 @@
 //! The spec of a pod, wherever one is written: what must be right in pods and in every template.
 
+use std::collections::HashSet;
+
 use machinery::names::{self, ip};
 use machinery::{Value, value};
 
@@ -150,7 +152,7 @@ fn resource_claims(list: &At<'_, '_>, metadata: Option<&Value>, errors: &mut Err
     let mirrors = metadata.is_some_and(|metadata| {
         value::at(metadata, "annotations").is_some_and(|annotations| annotations.get(MIRROR).is_some())
     });
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     for claim in list.items() {
         if mirrors {
             errors.push(machinery::status::FieldError::forbidden("", "static pods do not support resource claims"));
@@ -163,7 +165,7 @@ fn resource_claims(list: &At<'_, '_>, metadata: Option<&Value>, errors: &mut Err
             errors.duplicate(&name, name.text());
         } else {
             errors.problems(&name, names::is_dns1123_label(name.text()));
-            seen.push(name.text());
+            seen.insert(name.text());
         }
         let (by_name, by_template) = (claim.at("resourceClaimName"), claim.at("resourceClaimTemplateName"));
         match (by_name.is_set(), by_template.is_set()) {
@@ -249,7 +251,7 @@ fn gates(spec: &At<'_, '_>, errors: &mut Errors) {
     for gate in spec.at("readinessGates").items() {
         errors.label_name(&gate.at("conditionType"));
     }
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     for gate in spec.at("schedulingGates").items() {
         let name = gate.text_at("name");
         for problem in names::is_qualified_name(name) {
@@ -258,7 +260,7 @@ fn gates(spec: &At<'_, '_>, errors: &mut Errors) {
         if seen.contains(&name) {
             errors.duplicate(&gate, name);
         }
-        seen.push(name);
+        seen.insert(name);
     }
 }
 

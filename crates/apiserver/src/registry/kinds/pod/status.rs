@@ -1,5 +1,7 @@
 //! What a kubelet or a scheduler may say about a pod.
 
+use std::collections::HashSet;
+
 use machinery::names::{self, ip};
 use machinery::status::FieldError;
 use machinery::{Value, value};
@@ -120,7 +122,7 @@ fn may_restart(container: &Value, spec: &At<'_, '_>, list: &str, code: i64) -> b
 }
 
 fn claims(list: &At<'_, '_>, known: &At<'_, '_>, errors: &mut Errors) {
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     for status in list.items() {
         let name = status.at("name");
         if !known.items().any(|claim| claim.text_at("name") == name.text()) {
@@ -129,7 +131,7 @@ fn claims(list: &At<'_, '_>, known: &At<'_, '_>, errors: &mut Errors) {
         if seen.contains(&name.text()) {
             errors.duplicate(&name, name.text());
         } else {
-            seen.push(name.text());
+            seen.insert(name.text());
         }
         let claim = status.at("resourceClaimName");
         if claim.is_set() {
@@ -190,7 +192,7 @@ fn health(list: &At<'_, '_>, containers: &[Value], pod: &At<'_, '_>, errors: &mu
             if let Some(why) = container.and_then(|container| is_foreign(resource.text(), container, pod)) {
                 errors.invalid_text(&resource, why);
             }
-            let mut seen: Vec<&str> = Vec::new();
+            let mut seen: HashSet<&str> = HashSet::new();
             for device in given.at("resources").items() {
                 errors.one_of(&device.at("health"), &["Healthy", "Unhealthy", "Unknown"]);
                 let message = device.at("message");
@@ -203,7 +205,7 @@ fn health(list: &At<'_, '_>, containers: &[Value], pod: &At<'_, '_>, errors: &mu
                 if seen.contains(&id.text()) {
                     errors.duplicate(&id, id.text());
                 }
-                seen.push(id.text());
+                seen.insert(id.text());
             }
         }
     }

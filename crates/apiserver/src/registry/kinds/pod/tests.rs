@@ -265,6 +265,18 @@ fn oddities_are_told() {
 }
 
 #[test]
+fn what_all_lies_upon_each_other_is_not_said_of_every_pair() {
+    let ports: Vec<Value> = (0..2_000).map(|_| json!({"containerPort": 80})).collect();
+    let items: Vec<Value> = (0..2_000).map(|at| json!({"key": "k", "path": format!("a{}", "/a".repeat(at % 50))})).collect();
+    let crowded = pod(json!({
+        "containers": [{"name": "c", "image": "i", "ports": ports}],
+        "volumes": [{"name": "v", "configMap": {"name": "m", "items": items}}],
+    }));
+    let told = Pods.warnings(&crowded, None).len();
+    assert!((1_000..3_000).contains(&told), "{told} warnings, of which an answer carries a few dozen");
+}
+
+#[test]
 fn templates_are_not_filled_in_like_pods() {
     let mut template = json!({"template": {"spec": {"hostNetwork": true, "containers": [{"name": "c", "image": "i:1", "ports": [{"containerPort": 80}],
         "resources": {"limits": {"cpu": "1"}}}]}}});

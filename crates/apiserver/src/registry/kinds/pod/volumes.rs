@@ -1,5 +1,7 @@
 //! The volumes of a pod: each of one type, and each type in order.
 
+use std::collections::{HashMap, HashSet};
+
 use machinery::names;
 use machinery::{Value, objectmeta, value};
 
@@ -12,12 +14,7 @@ const FILE_MODE: &str = "must be a number between 0 and 0777 (octal), both inclu
 const TOO_MANY: &str = "may not specify more than 1 volume type";
 
 /// The volumes that are in order, by name: what mounts may refer to.
-pub type Volumes<'v> = Vec<(&'v str, &'v Value)>;
-
-/// The volume of a name.
-pub fn find<'v>(volumes: &Volumes<'v>, name: &str) -> Option<&'v Value> {
-    volumes.iter().find(|(known, _)| *known == name).map(|(_, volume)| *volume)
-}
+pub type Volumes<'v> = HashMap<&'v str, &'v Value>;
 
 /// A volume type: its field, what it is called when it is one too many, what it is called in its own errors, and its rules.
 type Source = (&'static str, &'static str, &'static str, Rules);
@@ -62,8 +59,8 @@ const SOURCES: [Source; 30] = [
 
 /// Checks the volumes, and gives those that are in order. `pod` is the name of the pod, where there is one.
 pub fn validate<'v>(list: &At<'_, 'v>, pod: &str, errors: &mut Errors) -> Volumes<'v> {
-    let mut volumes: Volumes<'v> = Vec::with_capacity(list.len());
-    let made: Vec<String> = list
+    let mut volumes: Volumes<'v> = HashMap::with_capacity(list.len());
+    let made: HashSet<String> = list
         .items()
         .filter(|volume| volume.has("ephemeral") && !pod.is_empty())
         .map(|volume| format!("{pod}-{}", volume.text_at("name")))
@@ -75,14 +72,14 @@ pub fn validate<'v>(list: &At<'_, 'v>, pod: &str, errors: &mut Errors) -> Volume
         if errors.required_text(&name) {
             errors.problems(&name, names::is_dns1123_label(name.text()));
         }
-        if find(&volumes, name.text()).is_some() {
+        if volumes.contains_key(name.text()) {
             errors.duplicate(&name, name.text());
         }
         if errors.len() == before {
-            volumes.push((name.text(), volume.value()));
+            volumes.insert(name.text(), volume.value());
         }
         let claim = volume.at("persistentVolumeClaim.claimName");
-        if made.iter().any(|made| made == claim.text()) {
+        if made.contains(claim.text()) {
             errors.invalid_text(&claim, "must not reference a PVC that gets created for an ephemeral volume");
         }
     }
@@ -490,7 +487,7 @@ fn image(at: &At<'_, '_>, errors: &mut Errors) {
 fn projected(at: &At<'_, '_>, errors: &mut Errors) {
     file_mode(&at.at("defaultMode"), errors);
     errors.user_id_if_set(&at.at("defaultUser"));
-    let mut paths: Vec<&str> = Vec::new();
+    let mut paths: HashSet<&str> = HashSet::new();
     for source in at.at("sources").items() {
         let mut kinds = 0;
         for (kind, rules) in PROJECTIONS {
@@ -506,7 +503,7 @@ fn projected(at: &At<'_, '_>, errors: &mut Errors) {
 }
 
 /// A kind of projection and its rules: the whole volume, the source, the paths taken so far.
-type Projection = (&'static str, for<'v> fn(&At<'_, 'v>, &At<'_, 'v>, &mut Vec<&'v str>, &mut Errors));
+type Projection = (&'static str, for<'v> fn(&At<'_, 'v>, &At<'_, 'v>, &mut HashSet<&'v str>, &mut Errors));
 
 const PROJECTIONS: [Projection; 6] = [
     ("secret", project_items),
@@ -518,15 +515,13 @@ const PROJECTIONS: [Projection; 6] = [
 ];
 
 /// Two files cannot have one path.
-fn take<'v>(volume: &At<'_, 'v>, path: &'v str, shown: &str, paths: &mut Vec<&'v str>, errors: &mut Errors) {
-    if paths.contains(&path) {
+fn take<'v>(volume: &At<'_, 'v>, path: &'v str, shown: &str, paths: &mut HashSet<&'v str>, errors: &mut Errors) {
+    if !paths.insert(path) {
         errors.invalid_value(volume, shown, "conflicting duplicate paths");
-    } else {
-        paths.push(path);
     }
 }
 
-fn project_items<'v>(volume: &At<'_, 'v>, at: &At<'_, 'v>, paths: &mut Vec<&'v str>, errors: &mut Errors) {
+fn project_items<'v>(volume: &At<'_, 'v>, at: &At<'_, 'v>, paths: &mut HashSet<&'v str>, errors: &mut Errors) {
     errors.required_text(&at.at("name"));
     for item in at.at("items").items() {
         key_to_path(&item, errors);
@@ -536,7 +531,7 @@ fn project_items<'v>(volume: &At<'_, 'v>, at: &At<'_, 'v>, paths: &mut Vec<&'v s
     }
 }
 
-fn project_downward<'v>(volume: &At<'_, 'v>, at: &At<'_, 'v>, paths: &mut Vec<&'v str>, errors: &mut Errors) {
+fn project_downward<'v>(volume: &At<'_, 'v>, at: &At<'_, 'v>, paths: &mut HashSet<&'v str>, errors: &mut Errors) {
     for file in value::list(at.value(), "items") {
         downward_file(at, file, errors);
         let path = value::text(file, "path");
@@ -546,7 +541,7 @@ fn project_downward<'v>(volume: &At<'_, 'v>, at: &At<'_, 'v>, paths: &mut Vec<&'
     }
 }
 
-fn project_token<'v>(volume: &At<'_, 'v>, at: &At<'_, 'v>, _: &mut Vec<&'v str>, errors: &mut Errors) {
+fn project_token<'v>(volume: &At<'_, 'v>, at: &At<'_, 'v>, _: &mut HashSet<&'v str>, errors: &mut Errors) {
     let expiration = at.at("expirationSeconds");
     match expiration.int() {
         None => errors.required(&expiration, ""),
@@ -566,7 +561,7 @@ fn project_token<'v>(volume: &At<'_, 'v>, at: &At<'_, 'v>, _: &mut Vec<&'v str>,
     errors.user_id_if_set(&at.at("user"));
 }
 
-fn project_bundle<'v>(volume: &At<'_, 'v>, at: &At<'_, 'v>, paths: &mut Vec<&'v str>, errors: &mut Errors) {
+fn project_bundle<'v>(volume: &At<'_, 'v>, at: &At<'_, 'v>, paths: &mut HashSet<&'v str>, errors: &mut Errors) {
     match (at.has("name"), at.has("signerName")) {
         (true, true) => errors.invalid(at, "only one of name and signerName may be used"),
         (true, false) => {
@@ -597,7 +592,7 @@ fn project_bundle<'v>(volume: &At<'_, 'v>, at: &At<'_, 'v>, paths: &mut Vec<&'v 
     take(volume, at.text_at("path"), at.text_at("path"), paths, errors);
 }
 
-fn project_certificate<'v>(volume: &At<'_, 'v>, at: &At<'_, 'v>, paths: &mut Vec<&'v str>, errors: &mut Errors) {
+fn project_certificate<'v>(volume: &At<'_, 'v>, at: &At<'_, 'v>, paths: &mut HashSet<&'v str>, errors: &mut Errors) {
     const KEY_TYPES: [&str; 6] = ["RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"];
     signer_name(&at.at("signerName"), errors);
     user_annotations(&at.at("userAnnotations"), errors);

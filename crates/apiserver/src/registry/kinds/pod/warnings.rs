@@ -1,11 +1,17 @@
 //! What is allowed in a pod and still a mistake more often than not.
 
+use std::collections::{BTreeMap, HashMap, HashSet};
+
 use machinery::quantity::Quantity;
 use machinery::{Value, names, value};
 
 use super::super::common::At;
 use super::security::{APP_ARMOR, SECCOMP_CONTAINER, SECCOMP_POD, app_armor_field};
 use super::spec::each_container;
+
+/// The most warnings about what lies upon each other: in a list of any length each may lie upon all others, and an answer carries far
+/// fewer.
+const MOST: usize = 1_000;
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
@@ -244,9 +250,9 @@ fn overlaps(volume: &At<'_, '_>, warnings: &mut Vec<String>) {
         ("downwardAPI", "DownwardAPI".to_owned()),
     ];
     for (field, kind) in sources {
-        Files { name, kind: &kind, seen: Vec::new() }.add(items(&volume.at(field), ""), warnings);
+        Files::new(name, &kind).add(items(&volume.at(field), ""), warnings);
     }
-    let mut files = Files { name, kind: "Projected", seen: Vec::new() };
+    let mut files = Files::new(name, "Projected");
     for source in volume.at("projected.sources").items() {
         match source.is_empty() {
             true => warnings.push(format!("volume {name:?} (Projected) has no sources provided")),
@@ -263,18 +269,44 @@ struct Files<'a> {
     name: &'a str,
     kind: &'a str,
     seen: Vec<File>,
+    /// The places in `seen` of a path.
+    by_path: BTreeMap<String, Vec<usize>>,
 }
 
-impl Files<'_> {
+impl<'a> Files<'a> {
+    fn new(name: &'a str, kind: &'a str) -> Self {
+        Self { name, kind, seen: Vec::new(), by_path: BTreeMap::new() }
+    }
+
     fn add(&mut self, files: Vec<File>, warnings: &mut Vec<String>) {
         for (path, source) in files {
             let path = path.trim_end_matches('/').to_owned();
-            for other in self.seen.iter().filter(|(other, _)| overlap(other, &path)) {
+            for at in self.overlapping(&path) {
+                if warnings.len() >= MOST {
+                    break;
+                }
+                let other = &self.seen[at];
                 let body = format!("{} with {}", shown(&path, &source), shown(&other.0, &other.1));
                 warnings.push(format!("volume {:?} ({}): overlapping paths: {body}", self.name, self.kind));
             }
+            self.by_path.entry(path.clone()).or_default().push(self.seen.len());
             self.seen.push((path, source));
         }
+    }
+
+    /// The places of files that are this one, or lie above or below it, in their order.
+    fn overlapping(&self, path: &str) -> Vec<usize> {
+        if path.is_empty() {
+            return Vec::new();
+        }
+        let above = path.match_indices('/').filter_map(|(at, _)| self.by_path.get(&path[..at]));
+        let prefix = format!("{path}/");
+        let below = self.by_path.range(prefix.clone()..).take_while(|(other, _)| other.starts_with(&prefix));
+        let same = self.by_path.get(path);
+        let mut places: Vec<usize> =
+            above.chain(same).chain(below.map(|(_, places)| places)).flatten().copied().take(MOST).collect();
+        places.sort_unstable();
+        places
     }
 }
 
@@ -310,21 +342,15 @@ fn shown(path: &str, source: &str) -> String {
     if source.is_empty() { format!("{path:?}") } else { format!("{path:?} ({source})") }
 }
 
-/// Whether two paths are the same, or one lies below the other.
-fn overlap(a: &str, b: &str) -> bool {
-    let below = |inner: &str, outer: &str| inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('/'));
-    !b.is_empty() && (a == b || below(a, b) || below(b, a))
-}
-
 fn duplicates(spec: &At<'_, '_>, warnings: &mut Vec<String>) {
     for (list, field, what) in [("hostAliases", "ip", "ip"), ("imagePullSecrets", "name", "name")] {
-        let mut seen: Vec<&str> = Vec::new();
+        let mut seen: HashSet<&str> = HashSet::new();
         for item in spec.at(list).items() {
             let key = item.at(field);
             if seen.contains(&key.text()) {
                 warnings.push(format!("{key}: duplicate {what} {:?}", key.text()));
             } else {
-                seen.push(key.text());
+                seen.insert(key.text());
             }
         }
     }
@@ -338,11 +364,11 @@ fn duplicates(spec: &At<'_, '_>, warnings: &mut Vec<String>) {
 
 /// A variable that is given twice, the second time without the first.
 fn hidden_variables(list: &At<'_, '_>, warnings: &mut Vec<String>) {
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     for variable in list.items() {
         let name = variable.text_at("name");
         if !seen.contains(&name) {
-            seen.push(name);
+            seen.insert(name);
             continue;
         }
         let reference = format!("$({name})");
@@ -358,11 +384,10 @@ fn hidden_variables(list: &At<'_, '_>, warnings: &mut Vec<String>) {
 fn ports(spec: &At<'_, '_>, warnings: &mut Vec<String>) {
     struct Known {
         at: String,
-        key: (i64, String),
         host: (i64, String),
     }
-    let mut all: Vec<Known> = Vec::new();
-    let mut named: Vec<(String, String)> = Vec::new();
+    let mut all: HashMap<(i64, String), Vec<Known>> = HashMap::new();
+    let mut named: HashMap<String, String> = HashMap::new();
     let mut by_name = Vec::new();
     each_container(spec, |container| {
         for port in container.at("ports").items() {
@@ -375,7 +400,11 @@ fn ports(spec: &At<'_, '_>, warnings: &mut Vec<String>) {
                     "{port}: hostIP set without hostPort: {{Name:{name} HostPort:0 ContainerPort:{inside} Protocol:{protocol} HostIP:{ip}}}"
                 ));
             }
-            for other in all.iter().filter(|other| other.key == key) {
+            let others = all.entry(key).or_default();
+            for other in others.iter() {
+                if warnings.len() >= MOST {
+                    break;
+                }
                 if host == other.host {
                     warnings.push(format!("{port}: duplicate port definition with {}", other.at));
                 } else if host.0 == 0 || other.host.0 == 0 {
@@ -384,16 +413,19 @@ fn ports(spec: &At<'_, '_>, warnings: &mut Vec<String>) {
                     warnings.push(format!("{port}: dangerously ambiguous port definition with {}", other.at));
                 }
             }
-            all.push(Known { at: port.to_string(), key, host });
+            // Beyond so many of one number, what they have in common has been said.
+            if others.len() < MOST {
+                others.push(Known { at: port.to_string(), host });
+            }
             let name = port.text_at("name");
             if name.is_empty() {
                 continue;
             }
-            match named.iter().find(|(known, _)| known == name) {
-                Some((_, first)) => by_name.push(format!(
+            match named.get(name) {
+                Some(first) => by_name.push(format!(
                     "{port}: duplicate port name {name:?} with {first}, services and probes that select ports by name will use {first}"
                 )),
-                None => named.push((name.to_owned(), port.to_string())),
+                None => drop(named.insert(name.to_owned(), port.to_string())),
             }
         }
     });
