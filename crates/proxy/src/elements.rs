@@ -1,5 +1,6 @@
 //! Changes of elements as the kernel takes them: the same as the text of [`crate::render`], without a program that reads it.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use node::nft::{self, Data};
@@ -11,19 +12,22 @@ use crate::table::Changes;
 
 /// Adds the changes, unless there are others than of elements.
 pub fn change(out: &mut nft::Elements, family: Family, changes: &Changes) -> bool {
-    let Changes { remove, add, new_picks: _, dead_picks: _, new_clients, dead_clients, chains, dead_chains } = changes;
+    let Changes {
+        remove,
+        add,
+        remove_last: _,
+        new_picks: _,
+        dead_picks: _,
+        new_clients,
+        dead_clients,
+        chains,
+        dead_chains,
+    } = changes;
     if !(new_clients.is_empty() && dead_clients.is_empty() && chains.is_empty() && dead_chains.is_empty()) {
         return false;
     }
-    let ip = match family {
-        Family::V4 => nft::Family::Ip,
-        Family::V6 => nft::Family::Ip6,
-    };
-    let removed: Vec<&Key> = remove.iter().collect();
-    for keys in removed.chunk_by(|a, b| set_of(a) == set_of(b)) {
-        let elements: Vec<Vec<u8>> = keys.iter().map(|key| key_bytes(key)).collect();
-        out.delete(ip, TABLE, &set_of(keys[0]), &elements);
-    }
+    self::remove(out, family, remove);
+    let ip = word(family);
     let added: Vec<(&Key, &Value)> = add.iter().collect();
     for elements in added.chunk_by(|(a, _), (b, _)| set_of(a) == set_of(b)) {
         let bytes: Vec<(Vec<u8>, Data)> =
@@ -31,6 +35,22 @@ pub fn change(out: &mut nft::Elements, family: Family, changes: &Changes) -> boo
         out.add(ip, TABLE, &set_of(elements[0].0), &bytes);
     }
     true
+}
+
+/// Adds the removal of these elements.
+pub fn remove(out: &mut nft::Elements, family: Family, keys: &BTreeSet<Key>) {
+    let removed: Vec<&Key> = keys.iter().collect();
+    for keys in removed.chunk_by(|a, b| set_of(a) == set_of(b)) {
+        let elements: Vec<Vec<u8>> = keys.iter().map(|key| key_bytes(key)).collect();
+        out.delete(word(family), TABLE, &set_of(keys[0]), &elements);
+    }
+}
+
+fn word(family: Family) -> nft::Family {
+    match family {
+        Family::V4 => nft::Family::Ip,
+        Family::V6 => nft::Family::Ip6,
+    }
 }
 
 /// Each part of a key fills up whole registers, of four bytes.

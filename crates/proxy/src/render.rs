@@ -113,6 +113,15 @@ pub fn update(family: Family, changes: &Changes) -> String {
     out
 }
 
+/// Takes out the elements that go when [`update`] is done; empty if there are none.
+#[cfg(test)]
+pub fn last(family: Family, changes: &Changes) -> String {
+    let mut out = String::new();
+    let keys = changes.remove_last.iter().map(|key| (set_of(key), key_text(key)));
+    elements(&mut out, "delete", family_word(family), keys);
+    out
+}
+
 /// Deletes the chains [`update`] left empty; empty if there are none.
 pub fn sweep(family: Family, changes: &Changes) -> String {
     let ip = family_word(family);

@@ -19,7 +19,7 @@ pub struct Rules {
     tables: [Table; 2],
 }
 
-/// What an update changes, in up to three steps that each are applied as a whole.
+/// What an update changes, in up to four steps that each are applied as a whole.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Transaction {
     changes: Vec<(Family, Changes)>,
@@ -45,6 +45,19 @@ impl Transaction {
     /// The change itself, as a script.
     pub fn update(&self) -> String {
         self.script(render::update)
+    }
+
+    /// Elements that go when the change is done; empty if there are none.
+    pub fn last(&self) -> nft::Elements {
+        let mut out = nft::Elements::default();
+        self.changes.iter().for_each(|(family, changes)| elements::remove(&mut out, *family, &changes.remove_last));
+        out
+    }
+
+    /// The same as a script.
+    #[cfg(test)]
+    pub(crate) fn last_script(&self) -> String {
+        self.script(render::last)
     }
 
     /// Deletes what the change left unused; may fail and be tried again later without harm. Empty if there is nothing.

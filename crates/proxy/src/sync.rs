@@ -343,9 +343,10 @@ async fn write(transaction: &Transaction) -> Result<(), nft::Error> {
         nft::apply(&prepare).await?;
     }
     match transaction.elements() {
-        Some(elements) => nft::change(elements).await,
-        None => nft::apply(&transaction.update()).await,
+        Some(elements) => nft::change(elements).await?,
+        None => nft::apply(&transaction.update()).await?,
     }
+    nft::change(transaction.last()).await
 }
 
 /// Notes whenever somebody else changes our tables: deletes one, flushes a chain, takes an element out.

@@ -49,6 +49,11 @@ pub struct Changes {
     pub remove: BTreeSet<Key>,
     /// Elements that come.
     pub add: BTreeMap<Key, Value>,
+    /// Elements that must go after all the rest, in a transaction of their own: those by which an endpoint's packets to itself get
+    /// another source. They are looked up when a packet leaves, so one whose endpoint was chosen just before the change needs
+    /// them just after it. Without them it goes to its own sender, who drops it in silence, and the kernel sends every
+    /// repetition the same way, for two minutes.
+    pub remove_last: BTreeSet<Key>,
     /// Picking chains that come.
     pub new_picks: BTreeSet<Pick>,
     /// Picking chains that nothing leads to any more.
@@ -175,7 +180,10 @@ impl Table {
                 if let Some(pick) = pick_of(&key, &before) {
                     *picks.entry(pick).or_default() -= 1;
                 }
-                changes.remove.insert(key);
+                match key {
+                    Key::Hairpin(_) if after.is_none() => changes.remove_last.insert(key),
+                    _ => changes.remove.insert(key),
+                };
             }
             if let Some(after) = after {
                 if let Some(pick) = pick_of(&key, &after) {

@@ -118,6 +118,7 @@ proptest! {
             let transaction = rules.update(&batch);
             kernel.apply(&transaction.prepare());
             kernel.apply(&transaction.update());
+            kernel.apply(&transaction.last_script());
             kernel.apply(&transaction.sweep());
 
             let services = cluster.values().map(|(service, _)| service);

@@ -122,15 +122,25 @@ impl Net {
 
     /// Applies a change of the proxy's rules on the node, as the proxy does.
     pub fn apply(&self, transaction: &Transaction) {
-        self.nft(&transaction.prepare());
-        match transaction.elements() {
-            Some(elements) => self.inside("node", move || {
+        // Nobody starts a program that has nothing to do: a test of changes wants many of them.
+        let nft = |script: String| {
+            if !script.is_empty() {
+                self.nft(&script)
+            }
+        };
+        let change = |elements: node::nft::Elements| {
+            self.inside("node", move || {
                 let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
                 runtime.block_on(node::nft::change(elements)).unwrap();
-            }),
-            None => self.nft(&transaction.update()),
+            });
+        };
+        nft(transaction.prepare());
+        match transaction.elements() {
+            Some(elements) => change(elements),
+            None => nft(transaction.update()),
         }
-        self.nft(&transaction.sweep());
+        change(transaction.last());
+        nft(transaction.sweep());
     }
 
     /// Applies an nftables script in a namespace.
