@@ -86,7 +86,7 @@ impl Health {
     pub fn passes(&self, check: &str) -> Option<String> {
         let why = match check {
             KMS => return self.encryption.as_ref().and_then(|encryption| encryption.health()?.err()),
-            "etcd" if !self.caches.store_is_well() => "the store does not answer",
+            "etcd" => return self.caches.store_failure(),
             "informer-sync" | "poststarthook/bootstrap-controller" if !self.bootstrapped.load(Ordering::Acquire) => {
                 "not finished"
             }

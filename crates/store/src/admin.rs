@@ -52,7 +52,7 @@ pub fn backup(dir: &Path, file: &Path) -> Result<Summary, Error> {
 /// Makes a new store in `dir`, which must be empty or not exist, from a backup, all of which is verified first.
 pub fn restore(file: &Path, dir: &Path) -> Result<Summary, Error> {
     let (bytes, summary) = embedded::verify(file)?;
-    fs::create_dir_all(dir).map_err(|e| unavailable(dir, &e))?;
+    embedded::private_directory(dir).map_err(|e| unavailable(dir, &e))?;
     if fs::read_dir(dir).map_err(|e| unavailable(dir, &e))?.next().is_some() {
         return Err(Error::Unavailable(format!("{} is not empty; restore into a new directory", dir.display())));
     }

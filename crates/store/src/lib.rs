@@ -166,6 +166,10 @@ pub trait Store: Send + Sync + 'static {
     async fn history(&self, prefix: &str, after: Revision, until: Revision, limit: usize) -> Result<Vec<Event>, Error>;
     /// Forgets history up to and including `revision`, except what is needed for the latest state. Never blocks writers.
     async fn compact(&self, revision: Revision) -> Result<(), Error>;
+    /// Why writes cannot be done at present, as far as the engine knows without being asked to do one: a full disk, for example.
+    fn write_failure(&self) -> Option<String> {
+        None
+    }
     /// Whether a write of the same value would put other bytes into the store: it was sealed with a key that is not used
     /// any more. An engine stores what it is given, so for it this is never so.
     async fn stale(&self, _key: &str) -> Result<bool, Error> {

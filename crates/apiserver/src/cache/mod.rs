@@ -433,9 +433,12 @@ impl Caches {
         *self.applied.borrow()
     }
 
-    /// Whether the store answered when last asked.
-    pub fn store_is_well(&self) -> bool {
-        self.well.load(Ordering::Relaxed)
+    /// Why the store is not well, if it is not: it did not answer when last asked, or cannot write.
+    pub fn store_failure(&self) -> Option<String> {
+        if self.well.load(Ordering::Relaxed) {
+            return self.store.write_failure();
+        }
+        Some("the store does not answer".to_owned())
     }
 
     /// Told each time the caches have come further.

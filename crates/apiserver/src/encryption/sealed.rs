@@ -120,6 +120,10 @@ impl Store for Encrypted {
         self.inner.compact(revision).await
     }
 
+    fn write_failure(&self) -> Option<String> {
+        self.inner.write_failure()
+    }
+
     async fn stale(&self, key: &str) -> Result<bool, store::Error> {
         let rules = self.encryption.rules();
         let Some(rule) = rules.of(key) else { return Ok(false) };

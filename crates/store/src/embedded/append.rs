@@ -1,15 +1,18 @@
 //! The writing end of the log: groups of entries, each durable with one write and one sync.
 
-use std::fs::OpenOptions;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::disk::{Disk, sync_directory};
+use super::acknowledged::Acknowledged;
+use super::disk::{Disk, private_file, sync_directory};
 use super::frame::{Builder, Entry, Stamp};
 use super::log::{self, Log};
 use super::segment::{self, Extent, Head, Segment};
 use crate::{Error, Revision};
+
+/// What a disk has room for at the least before it is called well again.
+const PROBE: usize = 64 << 10;
 
 /// Appends to the newest segment, and starts another when it is large enough. There is one per log.
 pub(super) struct Appender {
@@ -18,8 +21,11 @@ pub(super) struct Appender {
     active: Option<Arc<Segment>>,
     builder: Builder,
     segment_bytes: u64,
+    acknowledged: Acknowledged,
     /// Set for good when a sync failed: what the disk holds is unknown from then on.
     poison: Option<Error>,
+    /// How many bytes the disk had no room for, last time it had none.
+    refused: usize,
 }
 
 /// A group on its way to the disk.
@@ -39,8 +45,16 @@ pub(super) struct Synced {
 }
 
 impl Appender {
-    pub(super) fn new(log: Arc<Log>, disk: Arc<dyn Disk>, segment_bytes: u64) -> Self {
-        Self { log, disk, active: None, builder: Builder::default(), segment_bytes, poison: None }
+    /// One for a log that was found to end at `revision`.
+    pub(super) fn new(
+        log: Arc<Log>,
+        disk: Arc<dyn Disk>,
+        segment_bytes: u64,
+        revision: Revision,
+    ) -> Result<Self, Error> {
+        let acknowledged = Acknowledged::open(&log.dir, &*disk, revision)?;
+        let builder = Builder::default();
+        Ok(Self { log, disk, active: None, builder, segment_bytes, acknowledged, poison: None, refused: 0 })
     }
 
     /// Begins a group whose first new revision is `next`.
@@ -68,10 +82,35 @@ impl Appender {
 
     /// Finishes the segment, for a clean end.
     pub(super) fn finish(&mut self, next: Revision, compacted: Revision) -> Result<(), Error> {
-        if self.active.is_none() {
-            return Ok(());
+        if self.active.is_some() {
+            self.group(next, compacted)?.write(true)?;
         }
-        self.group(next, compacted)?.write(true).map(drop)
+        self.acknowledged.sync(&*self.disk).map_err(|e| segment::failed(&self.log.dir, &e))
+    }
+
+    /// Whether only a restart can help.
+    pub(super) fn is_poisoned(&self) -> bool {
+        self.poison.is_some()
+    }
+
+    /// Whether the disk has room for what it refused. Nothing is left of the attempt.
+    pub(super) fn probe(&self) -> Result<(), Error> {
+        let zeros = vec![0; self.refused.max(PROBE)];
+        let (path, written) = match &self.active {
+            // Zeros after the last group are a torn tail, should the process end here.
+            Some(segment) => {
+                let end = segment.extent.lock().end;
+                let written = self.disk.write(&segment.file, &zeros, end);
+                (segment.path.clone(), written.and(segment.file.set_len(end)))
+            }
+            None => {
+                let path = self.log.dir.join("probe.tmp");
+                let file = private_file().create(true).truncate(true).open(&path);
+                let written = file.and_then(|file| self.disk.write(&file, &zeros, 0));
+                (path.clone(), written.and(std::fs::remove_file(&path)))
+            }
+        };
+        written.map_err(|e| segment::failed(&path, &e))
     }
 }
 
@@ -112,6 +151,7 @@ impl Group<'_> {
         }
         if let Err(error) = appender.disk.write(&segment.file, &appender.builder.bytes, start) {
             let what = format!("{}: {error}", segment.path.display());
+            appender.refused = appender.builder.bytes.len();
             // Nothing of it was synced: once the file is cut back, the store is as it was, and a full disk may empty.
             let undone = match head {
                 Some(_) => std::fs::remove_file(&segment.path),
@@ -134,6 +174,9 @@ impl Group<'_> {
             return Err(poison);
         }
         *segment.extent.lock() = extent;
+        if records > 0 {
+            appender.acknowledged.set(&*appender.disk, last);
+        }
         if head.is_some() {
             appender.log.segments.write().insert(segment.head.first, Arc::clone(&segment));
         }
@@ -144,7 +187,7 @@ impl Group<'_> {
 
 fn create(log: &Log, head: Head) -> Result<Arc<Segment>, Error> {
     let path = log.dir.join(segment::name(head.first, head.salt));
-    let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
+    let file = private_file().create_new(true).open(&path);
     let file = file.map_err(|e| segment::failed(&path, &e))?;
     let extent = Mutex::new(Extent::upto(head.first - 1));
     Ok(Arc::new(Segment { path, file, head, extent }))

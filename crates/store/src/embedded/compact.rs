@@ -7,7 +7,7 @@
 //! A tombstone may go as soon as no older record of its key is left on disk. Therefore runs are rewritten oldest first, and a
 //! segment is left alone only when nothing in it is garbage.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
@@ -18,7 +18,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::Shared;
-use super::disk::{Disk, Os, sync_directory};
+use super::disk::{Disk, Os, private_file, sync_directory};
 use super::frame::{Builder, Change, Entry, Stamp};
 use super::log::{self, Log};
 use super::segment::{Extent, Head, Segment, failed};
@@ -191,7 +191,7 @@ fn replace(log: &Log, run: &[Arc<Segment>], needed: &[Revision], compacted: Revi
     // The salt stays, as it is part of the name that this takes over.
     let head = Head { compacted, last: Some(last_revision), ..first.head };
     let path = first.path.with_extension("tmp");
-    let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path);
+    let file = private_file().create(true).truncate(true).open(&path);
     let mut out = Output::new(file.map_err(|e| failed(&path, &e))?, &head, time);
     let mut wanted = needed.iter().copied().peekable();
     for segment in run {
@@ -262,7 +262,7 @@ impl Output {
 
 /// Writes a whole sealed segment of these entries, ascending by revision; answers its length.
 pub(super) fn write<'a>(path: &Path, head: Head, entries: impl Iterator<Item = Entry<'a>>) -> Result<u64, Error> {
-    let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(|e| failed(path, &e))?;
+    let file = private_file().create_new(true).open(path).map_err(|e| failed(path, &e))?;
     let mut out = Output::new(file, &head, log::now());
     for entry in entries {
         out.push(&entry).map_err(|e| failed(path, &e))?;

@@ -15,7 +15,8 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashSet;
 
-use super::disk::{Disk, sync_directory};
+use super::acknowledged;
+use super::disk::{Disk, private_file, sync_directory};
 use super::frame::{Builder, Change, Entry, Stamp};
 use super::memory::{Live, Memory, ORIGIN};
 use super::segment::{self, Extent, HEAD, Head, Scan, Segment, damaged, failed};
@@ -52,8 +53,7 @@ pub(super) enum Mode {
 /// Takes the directory for this process, or says who cannot have it.
 pub(super) fn lock(dir: &Path) -> Result<File, Error> {
     let path = dir.join("LOCK");
-    let file =
-        OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(|e| failed(&path, &e))?;
+    let file = private_file().create(true).truncate(false).open(&path).map_err(|e| failed(&path, &e))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(fs::TryLockError::WouldBlock) => {
@@ -92,6 +92,16 @@ pub(super) fn load(dir: &Path, mode: Mode) -> Result<Loaded, Error> {
     })?;
     if let Some((path, first, _)) = files.first().filter(|(_, first, _)| *first != ORIGIN + 1) {
         return Err(damaged(path, 0, &format!("the segments before revision {first} are missing")));
+    }
+    let end = merge.revision.unwrap_or(ORIGIN);
+    if let Some(acknowledged) = acknowledged::read(dir)?.filter(|acknowledged| *acknowledged > end) {
+        let (path, offset) = merge.end.unwrap_or_else(|| (dir.to_owned(), 0));
+        let what = format!(
+            "revisions {} to {acknowledged} were acknowledged and cannot be read (to go on without them, remove {})",
+            end + 1,
+            acknowledged::path(dir).display()
+        );
+        return Err(damaged(&path, offset, &what));
     }
     if merge.empty_newest {
         let (path, ..) = files.pop().expect("the newest file was there to be read");
@@ -170,6 +180,8 @@ struct Merge {
     /// The first revision of the segment before this one in the walk, so after it in time.
     next: Option<Revision>,
     empty_newest: bool,
+    /// Where the newest segment ends, as far as it is readable.
+    end: Option<(PathBuf, u64)>,
     torn: u64,
 }
 
@@ -177,6 +189,7 @@ impl Merge {
     fn add(&mut self, path: &Path, first: Revision, scan: Option<Scan>) -> Result<(), Error> {
         let Some(scan) = scan else {
             self.empty_newest = true;
+            self.end = Some((path.to_owned(), 0));
             return Ok(());
         };
         if scan.head.first != first {
@@ -188,6 +201,7 @@ impl Merge {
         }
         self.next = Some(first);
         self.revision.get_or_insert(scan.extent.last);
+        self.end.get_or_insert_with(|| (path.to_owned(), scan.extent.end));
         self.compacted = self.compacted.max(scan.compacted);
         self.torn += scan.torn;
         for place in scan.places.iter().rev() {

@@ -6,16 +6,20 @@
 //!                               compactor: rewrites old segments ─► log
 //! ```
 //! The directory holds numbered segments, append-only files of checksummed frames (see `frame`, `segment`). There is no
-//! second copy of anything on disk, no cache and no manifest: the segments' names and heads say what they cover.
+//! second copy of anything on disk, no cache and no manifest: the segments' names and heads say what they cover. One small
+//! file beside them says how far writers were answered (see `acknowledged`).
 //!
 //! Why not an LSM engine (fjall was measured): it writes each record to its journal and again to its tables, twice over
 //! for the two key spaces this use needs; it holds memtables and block caches although all current values are in memory
 //! here anyway; and reading 100,000 records back through it costs more than reading the log. What is needed is a log,
-//! replayed at start. Writing it for the purpose also lets start-up tell a torn tail, which was never acknowledged, from damage.
+//! replayed at start. Writing it for the purpose also lets start-up tell a torn tail, which was never acknowledged, from damage:
+//! within the log by later groups, which name what had been synced before them, and at its end by that small file.
 //!
 //! Durability: an answer follows the sync, and nothing is visible to readers or watchers before it. After a failed sync
-//! nothing is acknowledged any more until a restart has found out what the disk really holds.
+//! nothing is acknowledged any more until a restart has found out what the disk really holds. After a failed write, as on a full
+//! disk, the store is as it was before: it refuses writes, says so, and looks every second whether there is room again.
 
+mod acknowledged;
 mod append;
 mod compact;
 mod disk;
@@ -53,6 +57,7 @@ use self::queue::{Command, Queue};
 use self::writer::Writer;
 use crate::{Error, Event, Op, Outcome, Page, Range, Record, Revision, Store, Txn, Watch};
 
+pub(crate) use self::disk::private_directory;
 pub(crate) use self::memory::ORIGIN;
 pub(crate) use self::snapshot::{Snapshot, inspect, install, verify, write_snapshot};
 
@@ -112,6 +117,8 @@ struct Shared {
     hub: Arc<Hub>,
     queue: Queue,
     closing: AtomicBool,
+    /// Why the last write failed, until one would go well.
+    failure: Mutex<Option<String>>,
 }
 
 impl Shared {
@@ -139,7 +146,7 @@ impl Embedded {
     }
 
     fn open_on(dir: &Path, options: Options, disk: Arc<dyn Disk>) -> Result<Arc<Self>, Error> {
-        std::fs::create_dir_all(dir).map_err(|e| segment::failed(dir, &e))?;
+        disk::private_directory(dir).map_err(|e| segment::failed(dir, &e))?;
         let Loaded { log, memory, lock, torn } = log::load(dir, Mode::Repair)?;
         if torn > 0 {
             tracing::warn!(bytes = torn, "dropped an unfinished, never acknowledged write at the end of the log");
@@ -148,13 +155,15 @@ impl Embedded {
         let hub = Arc::new(Hub::new(memory.revision, options.watch_queue.max(1)));
         let queue = Queue::new(options.queue.max(1));
         let memory = RwLock::new(memory);
-        let shared = Arc::new(Shared { memory, log: Arc::clone(&log), hub, queue, closing: AtomicBool::new(false) });
+        let appender = Appender::new(Arc::clone(&log), disk, options.segment_bytes, memory.read().revision)?;
+        let (closing, failure) = (AtomicBool::new(false), Mutex::new(None));
+        let shared = Arc::new(Shared { memory, log, hub, queue, closing, failure });
         let policy =
             Policy { time: options.history_time, revisions: options.history_revisions, bytes: options.history_bytes };
         let (wake, woken) = sync_channel(1);
         // An earlier process may not have got round to rewriting what it gave up.
         let _ = wake.try_send(());
-        let writer = Writer::new(Arc::clone(&shared), Appender::new(log, disk, options.segment_bytes), policy, wake);
+        let writer = Writer::new(Arc::clone(&shared), appender, policy, wake);
         let stop = Stop(Arc::clone(&shared));
         let write = move || {
             let _stop = stop;
@@ -294,6 +303,10 @@ impl Store for Embedded {
         let (answer, answered) = oneshot::channel();
         self.shared.queue.push(Command::Compact(revision, answer)).await?;
         answered.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    fn write_failure(&self) -> Option<String> {
+        self.shared.failure.lock().clone()
     }
 }
 

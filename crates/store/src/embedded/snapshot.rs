@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::compact;
-use super::disk::{Disk, Os, sync_directory};
+use super::disk::{Disk, Os, private_file, sync_directory};
 use super::frame::{Change, Entry};
 use super::log::{self, Loaded, Mode};
 use super::memory::{Memory, ORIGIN};
@@ -80,7 +80,7 @@ pub(crate) fn install(dir: &Path, bytes: &[u8]) -> Result<(), Error> {
     let path = dir.join(segment::name(head.first, head.salt));
     let partial = path.with_extension("tmp");
     let write = || {
-        let file = fs::File::create(&partial)?;
+        let file = private_file().create(true).truncate(true).open(&partial)?;
         Os.write(&file, bytes, 0)?;
         file.sync_all()?;
         fs::rename(&partial, &path)?;

@@ -2,7 +2,8 @@
 //! group durable with one sync, publishes to memory, then to watchers, and only then answers.
 //!
 //! It also removes keys whose time has come, by the same way, and decides when history is given up. It sleeps until there
-//! is a command or a key expires, so an idle store does nothing.
+//! is a command or a key expires, so an idle store does nothing. Only while the disk refuses writes it looks every second whether
+//! that is over.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -25,8 +26,13 @@ use crate::{Error, Event, Expect, Op, Outcome, Record, Revision, Txn};
 const GROUP: usize = 1024;
 /// Bytes of keys and values in one group, give or take one command.
 const GROUP_BYTES: usize = 4 << 20;
+/// How often a disk without room is asked whether it has some.
+const AGAIN: Duration = Duration::from_secs(1);
 /// No key and value together may be larger.
 pub(super) const MAX_TXN: usize = 8 << 20;
+
+/// When a key that was written at a revision is to go.
+type Expiry = Reverse<(u64, Arc<str>, Revision)>;
 
 /// The writer's own state; everything it shares is in [`Shared`].
 pub(super) struct Writer {
@@ -34,7 +40,7 @@ pub(super) struct Writer {
     appender: Appender,
     policy: Policy,
     /// When keys expire, soonest first; entries of keys written again since are passed over.
-    expiries: BinaryHeap<Reverse<(u64, Arc<str>, Revision)>>,
+    expiries: BinaryHeap<Expiry>,
     compactor: SyncSender<()>,
     /// History the policy gave up, to be written with the next group.
     give_up: Option<Revision>,
@@ -49,8 +55,9 @@ impl Writer {
     /// Runs until the queue is closed and empty.
     pub(super) fn run(mut self) {
         loop {
-            let drained = self.shared.queue.drain(self.next_expiry(), GROUP, GROUP_BYTES);
+            let drained = self.shared.queue.drain(self.next_turn(), GROUP, GROUP_BYTES);
             self.turn(drained.commands);
+            self.look_for_room();
             if drained.closed {
                 break;
             }
@@ -65,9 +72,35 @@ impl Writer {
         self.shared.hub.close();
     }
 
-    fn next_expiry(&self) -> Option<Instant> {
-        let Reverse((when, ..)) = self.expiries.peek()?;
-        Some(Instant::now() + Duration::from_millis(when.saturating_sub(log::now())))
+    /// When there is something to do without a command.
+    fn next_turn(&self) -> Option<Instant> {
+        let until = |Reverse((when, ..)): &Expiry| Duration::from_millis(when.saturating_sub(log::now()));
+        let expiry = self.expiries.peek().map(until);
+        let refused = self.shared.failure.lock().is_some();
+        match (refused, expiry) {
+            // While nothing can be written a key that has expired waits, too.
+            (true, _) => (!self.appender.is_poisoned()).then_some(AGAIN),
+            (false, expiry) => expiry,
+        }
+        .map(|wait| Instant::now() + wait)
+    }
+
+    /// Takes note that a write failed, and says so unless it has been said.
+    fn refuse(&self, error: &Error) {
+        let mut failure = self.shared.failure.lock();
+        if failure.is_none() {
+            tracing::error!(%error, "the store cannot write: clients are told to come back (503), and the server is not ready");
+        }
+        *failure = Some(error.to_string());
+    }
+
+    /// Ends a time without writes as soon as the one that failed would go well. A smaller one that goes well proves nothing.
+    fn look_for_room(&self) {
+        let refused = self.shared.failure.lock().is_some();
+        if refused && !self.appender.is_poisoned() && self.appender.probe().is_ok() {
+            *self.shared.failure.lock() = None;
+            tracing::warn!("the store can write again");
+        }
     }
 
     /// One group, from decision to answers.
@@ -90,27 +123,32 @@ impl Writer {
             // The policy looks only at what is sealed, so this cannot be a future revision.
             let _ = group.compact(revision);
         }
-        self.expire(&mut group);
+        let expired = self.expire(&mut group);
         let written = self.write(&group);
-        if written.is_ok() {
-            self.publish(&group);
+        match &written {
+            Ok(()) => self.publish(&group),
+            Err(error) => {
+                self.refuse(error);
+                self.expiries.extend(expired);
+            }
         }
         for answer in group.answers {
             answer.send(written.as_ref().err());
         }
     }
 
-    /// Adds a delete for every key whose time has come, as far as the group has room.
-    fn expire(&mut self, group: &mut Group<'_>) {
-        let now = log::now();
+    /// Adds a delete for every key whose time has come, as far as the group has room; answers them, should the group fail.
+    fn expire(&mut self, group: &mut Group<'_>) -> Vec<Expiry> {
+        let (now, mut expired) = (log::now(), Vec::new());
         while group.changes.len() < GROUP {
-            let Some(Reverse((when, ..))) = self.expiries.peek() else { return };
-            if *when > now {
-                return;
+            if self.expiries.peek().is_none_or(|Reverse((when, ..))| *when > now) {
+                break;
             }
-            let Some(Reverse((_, key, revision))) = self.expiries.pop() else { return };
-            let _ = group.decide(Txn { key, expect: Expect::At(revision), op: Op::Delete });
+            let Some(Reverse((when, key, revision))) = self.expiries.pop() else { break };
+            let _ = group.decide(Txn { key: Arc::clone(&key), expect: Expect::At(revision), op: Op::Delete });
+            expired.push(Reverse((when, key, revision)));
         }
+        expired
     }
 
     fn write(&mut self, group: &Group<'_>) -> Result<(), Error> {

@@ -9,6 +9,7 @@ mod command;
 mod controllers;
 mod endpoint;
 mod etcd;
+mod full_disk;
 mod idle;
 mod kill;
 mod load;
