@@ -15,7 +15,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use node::process::{Process, spawn_detached};
-use node::{nft, run};
+use node::{nft, private, run};
 
 pub use layout::{Error as LayoutError, Layout, MOST, Machine};
 
@@ -176,8 +176,9 @@ impl Program {
             return Ok(());
         }
         let failed = |source| self.failed("start", machine, source);
-        std::fs::create_dir_all(&self.directory).map_err(failed)?;
-        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.log()).map_err(failed)?;
+        // A node's containers are below it.
+        private::passage(&self.directory).map_err(failed)?;
+        let log = private::append(&self.log()).map_err(failed)?;
         let mut command = tokio::process::Command::new("nsenter");
         // `nsenter` becomes the program, so its process id is the program's. Only the network is the machine's own: with mounts
         // of its own, as `ip netns exec` would give it, a program started again would not find those of its predecessor.

@@ -5,6 +5,7 @@
 //!
 //! - [`cri`] speaks to a container runtime; [`containerd`] keeps one of our own; [`oci`], [`tar`] and [`elf`] make images;
 //! - [`cgroups`], [`mounts`], [`files`] and [`process`] are the kernel's objects a pod is made of;
+//! - [`private`] keeps what is on disk from the machine's other users;
 //! - [`logind`] tells that the machine is about to be shut down;
 //! - [`cni`], [`net`] and [`nft`] are its network; [`run`] runs other programs.
 
@@ -19,6 +20,7 @@ pub mod mounts;
 pub mod net;
 pub mod nft;
 pub mod oci;
+pub mod private;
 pub mod process;
 pub mod run;
 pub mod tar;

@@ -48,7 +48,7 @@ impl Process {
     /// Writes a pid file by which [`Process::from_pid_file`] finds it again.
     pub fn write_pid_file(&self, path: &Path) -> std::io::Result<()> {
         let started = start_time(self.pid).ok_or(std::io::ErrorKind::NotFound)?;
-        std::fs::write(path, format!("{} {started}\n", self.pid))
+        crate::private::write(path, format!("{} {started}\n", self.pid))
     }
 
     /// Waits until it has ended.

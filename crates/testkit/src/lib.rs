@@ -18,5 +18,5 @@ pub use hollow_nodes::HollowNodes;
 pub use https::Https;
 pub use issuer::Issuer;
 pub use kubectl::{Kubectl, Output};
-pub use process::{Server, ServerOptions};
+pub use process::{Place, Server, ServerOptions};
 pub use wait::{eventually, object, objects};

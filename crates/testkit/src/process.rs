@@ -1,5 +1,7 @@
 //! The real binary as a process of its own, that tests may kill at any moment and start again.
 
+use std::ffi::OsStr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -20,9 +22,19 @@ pub struct ServerOptions {
     pub arguments: Vec<String>,
 }
 
+/// Where in the network a server runs, if not beside the test.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// The network namespace, by its name in `/run/netns`.
+    pub namespace: String,
+    /// The server's address there, which the test can reach.
+    pub address: IpAddr,
+}
+
 /// `trireme server` with its own data directory and port, which stay the same over restarts.
 pub struct Server {
     options: ServerOptions,
+    place: Option<Place>,
     child: Option<Child>,
     port: u16,
     directory: TempDir,
@@ -31,8 +43,17 @@ pub struct Server {
 impl Server {
     /// Starts it and waits until it is ready.
     pub async fn start(options: ServerOptions) -> Self {
+        Self::start_at(options, None).await
+    }
+
+    /// The same in a network of its own.
+    pub async fn start_in(options: ServerOptions, place: Place) -> Self {
+        Self::start_at(options, Some(place)).await
+    }
+
+    async fn start_at(options: ServerOptions, place: Option<Place>) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let mut server = Self { options, child: None, port: free_port(), directory };
+        let mut server = Self { options, place, child: None, port: free_port(), directory };
         server.spawn();
         server.ready().await;
         server
@@ -48,18 +69,27 @@ impl Server {
     /// Starts the process without waiting for anything.
     pub fn spawn(&mut self) {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.log()).expect("a log file");
-        let mut command = Command::new(&self.options.binary);
+        let address = self.place.as_ref().map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |place| place.address);
+        let mut command = self.command(&self.options.binary);
         command
             .arg("server")
             .arg("--data-dir")
             .arg(self.data_dir())
-            .args(["--bind-address", "127.0.0.1", "--https-port", &self.port.to_string()])
+            .args(["--bind-address", &address.to_string(), "--https-port", &self.port.to_string()])
             .args(&self.options.arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)
             .kill_on_drop(true);
         self.child = Some(command.spawn().expect("the binary"));
+    }
+
+    /// A program that runs in the server's network. It becomes the program, so its process id is the program's.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let Some(place) = &self.place else { return Command::new(program) };
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/run/netns/{}", place.namespace)).arg(program);
+        command
     }
 
     /// Waits until `/readyz` says so, and says how long it took.

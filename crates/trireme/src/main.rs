@@ -4,6 +4,7 @@ mod agent;
 mod cli;
 mod cluster;
 mod component;
+mod data_dir;
 mod hollow;
 mod image;
 mod logging;

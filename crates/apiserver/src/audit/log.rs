@@ -6,6 +6,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -165,7 +166,6 @@ impl Rotated {
     }
 
     fn reopen(&mut self) -> std::io::Result<()> {
-        use std::os::unix::fs::OpenOptionsExt as _;
         if let Some(parent) = self.settings.path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             std::fs::create_dir_all(parent)?;
         }
@@ -270,7 +270,8 @@ fn mend(file: &mut File) -> std::io::Result<()> {
 fn pack(path: &Path) -> std::io::Result<()> {
     let mut packed = path.as_os_str().to_owned();
     packed.push(".gz");
-    let mut out = GzEncoder::new(File::create(&packed)?, flate2::Compression::default());
+    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&packed)?;
+    let mut out = GzEncoder::new(file, flate2::Compression::default());
     std::io::copy(&mut File::open(path)?, &mut out)?;
     out.finish()?.sync_all()?;
     std::fs::remove_file(path)
@@ -332,6 +333,11 @@ mod tests {
         file.write(b"young\n", true).expect("written");
         file.rotate(at("2026-01-03T00:00:00Z")).expect("rotated");
         assert_eq!(files(directory.path()), ["audit-2026-01-03T00-00-00.000.log.gz", "audit-notes.log", "audit.log"]);
+        for name in ["audit-2026-01-03T00-00-00.000.log.gz", "audit.log"] {
+            use std::os::unix::fs::PermissionsExt as _;
+            let mode = directory.path().join(name).metadata().expect("a file").permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{name}");
+        }
     }
 
     #[test]

@@ -55,6 +55,16 @@ impl Config {
         self.dir.join("containerd.log")
     }
 
+    /// What it logged before the log was set aside.
+    pub(super) fn old_log_file(&self) -> PathBuf {
+        self.dir.join("containerd.log.1")
+    }
+
+    /// Which archives were imported.
+    pub(super) fn imported_dir(&self) -> PathBuf {
+        self.dir.join("imported")
+    }
+
     /// The text of `config.toml`, version 2: read by containerd 1.3 to 2.x.
     pub fn toml(&self) -> String {
         let mut out = String::from("# Written by trireme at every start.\nversion = 2\n");

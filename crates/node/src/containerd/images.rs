@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Containerd;
 use crate::cri::{self, Runtime, v1};
-use crate::run;
+use crate::{private, run};
 
 /// Unpacking gigabytes on a slow disk takes minutes.
 const LIMIT: Duration = Duration::from_secs(1800);
@@ -121,7 +121,7 @@ impl Containerd {
 
     /// Names of the images that came from archives. Nobody else may have them.
     pub fn imported_images(&self) -> Vec<String> {
-        let records = std::fs::read_dir(self.config.dir.join("imported")).into_iter().flatten().flatten();
+        let records = std::fs::read_dir(self.config.imported_dir()).into_iter().flatten().flatten();
         let read =
             records.filter_map(|entry| serde_json::from_slice::<Record>(&std::fs::read(entry.path()).ok()?).ok());
         read.flat_map(|record| record.images).collect()
@@ -133,7 +133,7 @@ impl Containerd {
             return Ok(Import::Unchanged);
         }
         let path = self.config.dir.join(format!("import-{}.tar", std::process::id()));
-        let written = std::fs::write(&path, archive());
+        let written = private::write(&path, archive());
         let result = match written {
             Ok(()) => self.run_import(&path).await.map(Import::Imported),
             Err(source) => Err(ImportError::File { path: path.clone(), source }),
@@ -193,7 +193,7 @@ impl Containerd {
     fn record_path(&self, archive: &Path) -> PathBuf {
         let name = archive.to_string_lossy();
         let digest = crate::oci::sha256(name.as_bytes());
-        self.config.dir.join("imported").join(digest.trim_start_matches("sha256:"))
+        self.config.imported_dir().join(digest.trim_start_matches("sha256:"))
     }
 }
 
@@ -208,9 +208,9 @@ fn imported(output: &str) -> Vec<String> {
 
 fn write_record(path: &Path, text: &[u8]) -> std::io::Result<()> {
     if let Some(dir) = path.parent() {
-        std::fs::create_dir_all(dir)?;
+        private::directory(dir)?;
     }
-    std::fs::write(path, text)
+    private::write(path, text)
 }
 
 /// The digest of a file of any size.

@@ -25,12 +25,15 @@ pub use config::Config;
 pub use images::{Import, ImportError};
 
 use crate::cri::{self, Runtime};
+use crate::private;
 use crate::process::{Process, spawn_detached};
 
 /// How long containerd may take from its start to its first answer.
 const READY: Duration = Duration::from_secs(60);
 /// How long it may take to end when asked to.
 const GRACE: Duration = Duration::from_secs(10);
+/// What of its state no container's process has to go through.
+const PRIVATE_STATE: [&str; 2] = ["io.containerd.grpc.v1.cri", "io.containerd.sandbox.controller.v1.shim"];
 /// Its log is set aside at a start when it is larger than this.
 const LOG: u64 = 16 << 20;
 
@@ -74,8 +77,22 @@ pub struct Containerd {
 impl Containerd {
     /// Makes sure that a containerd with this configuration runs and answers, and keeps it running from then on.
     pub async fn start(config: Config) -> Result<Self, Error> {
-        for dir in [&config.dir, &config.cni_conf_dir, &config.registry_dir] {
-            std::fs::create_dir_all(dir).map_err(|source| Error::Prepare { path: dir.clone(), source })?;
+        let prepare = |path: &Path| {
+            let path = path.to_owned();
+            move |source| Error::Prepare { path, source }
+        };
+        // Mounted file systems of containers are below `state`; everything else is nobody's business. Older versions of
+        // containerd leave more open than need be (CVE-2024-25621), but take directories as they find them.
+        for dir in [config.dir.clone(), config.state()] {
+            private::passage(&dir).map_err(prepare(&dir))?;
+        }
+        let state = PRIVATE_STATE.map(|plugin| config.state().join(plugin));
+        for dir in [config.cni_conf_dir.clone(), config.registry_dir.clone(), config.root()].into_iter().chain(state) {
+            private::directory(&dir).map_err(prepare(&dir))?;
+        }
+        for path in [config.file(), config.log_file(), config.old_log_file(), config.pid_file(), config.imported_dir()]
+        {
+            private::close(&path).map_err(prepare(&path))?;
         }
         let client = cri::Client::new(&config.socket().to_string_lossy())
             .map_err(|source| Error::Silent { socket: config.socket(), source })?;
@@ -179,12 +196,12 @@ async fn launch(config: &Config, client: &cri::Client) -> Result<Process, Error>
         let path = path.to_owned();
         move |source| Error::Prepare { path, source }
     };
-    std::fs::write(config.file(), config.toml()).map_err(prepare(&config.file()))?;
+    private::write(&config.file(), config.toml()).map_err(prepare(&config.file()))?;
     let log_path = config.log_file();
     if std::fs::metadata(&log_path).is_ok_and(|m| m.len() > LOG) {
-        std::fs::rename(&log_path, log_path.with_extension("log.1")).map_err(prepare(&log_path))?;
+        std::fs::rename(&log_path, config.old_log_file()).map_err(prepare(&log_path))?;
     }
-    let log = std::fs::File::options().create(true).append(true).open(&log_path).map_err(prepare(&log_path))?;
+    let log = private::append(&log_path).map_err(prepare(&log_path))?;
     let errors = log.try_clone().map_err(Error::Start)?;
     let mut command = Command::new("containerd");
     command.arg("--config").arg(config.file()).stdin(Stdio::null()).stdout(log).stderr(errors);

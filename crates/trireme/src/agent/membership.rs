@@ -137,7 +137,7 @@ impl Membership {
             requests::Error::Api(error) if matches!(error.code(), Some(401 | 403)) => Error::Token(error),
             other => other.into(),
         })?;
-        std::fs::create_dir_all(directory).map_err(|source| Error::File { path: directory.to_owned(), source })?;
+        ::node::private::directory(directory).map_err(|source| Error::File { path: directory.to_owned(), source })?;
         pki::write_private(&directory.join("ca.crt"), &authority)?;
         pki::write_private(&client_file(directory), &pair)?;
         Self::of(directory, node, authority, &invitation.server)

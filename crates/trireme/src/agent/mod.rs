@@ -76,6 +76,9 @@ pub async fn run(options: Agent) -> Result<(), Failure> {
     let start = async {
         let name = options.node.name();
         let member = Membership::ensure(directory.join("pki"), &name, &invitation).await?;
+        // Not before: a machine that is no member has nothing to keep.
+        crate::data_dir::prepare(&options.data_dir, true)
+            .map_err(|error| format!("cannot use the data directory {}: {error}", options.data_dir.display()))?;
         let cluster = networks(&member, &directory.join("cluster.json")).await?;
         Ok::<_, Failure>((member, cluster))
     };
@@ -139,7 +142,7 @@ async fn networks(member: &Membership, file: &Path) -> Result<Cluster, Failure> 
     let kept = std::fs::read(file).ok().and_then(|bytes| serde_json::from_slice::<ConfigMap>(&bytes).ok());
     let map = match (joining::read_networks(&member.client).await, kept) {
         (Ok(map), _) => {
-            std::fs::write(file, serde_json::to_vec(&map)?)?;
+            ::node::private::write(file, serde_json::to_vec(&map)?)?;
             map
         }
         (Err(error), Some(kept)) if error.code().is_none() => {

@@ -8,6 +8,7 @@ use devnet::{Layout, Machine, Program};
 use futures::future::join_all;
 use node::cgroups::{Cgroups, Driver, Name};
 use node::cri::Runtime as _;
+use node::private;
 use node::process::Process;
 
 use super::Made;
@@ -47,10 +48,10 @@ impl Host {
     pub(super) fn new(directory: &Path, made: Made) -> Result<Self, Failure> {
         let layout = made.layout()?;
         let directory = directory.join(&made.name);
-        std::fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+        private::passage(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
         let directory = directory.canonicalize()?;
-        std::fs::write(directory.join(KUBELET_FILE), KUBELET)?;
-        std::fs::write(directory.join(FILE), serde_json::to_vec_pretty(&made)?)?;
+        private::write(&directory.join(KUBELET_FILE), KUBELET)?;
+        private::write(&directory.join(FILE), serde_json::to_vec_pretty(&made)?)?;
         Ok(Self { directory, layout, made })
     }
 
@@ -119,7 +120,8 @@ impl Host {
     pub(super) async fn prepare(&self, images: &[PathBuf]) -> Result<(), Failure> {
         for machine in &self.layout.machines {
             let folder = self.data(machine).join("images");
-            std::fs::create_dir_all(&folder)?;
+            private::passage(&self.data(machine))?;
+            private::directory(&folder)?;
             for image in images {
                 let name = image.file_name().ok_or_else(|| format!("{} is not an archive", image.display()))?;
                 std::fs::copy(image, folder.join(name)).map_err(|error| format!("{}: {error}", image.display()))?;

@@ -13,6 +13,7 @@ use informer::Informers;
 use ipnet::IpNet;
 use node::cgroups::{Cgroups, Driver, Name};
 use node::containerd::{self, Containerd};
+use node::private;
 use tokio_util::sync::CancellationToken;
 
 use super::host_name;
@@ -152,8 +153,6 @@ pub async fn run(
     let address = *addresses.first().ok_or("a node needs an address")?;
     let dir = data_dir.join("agent");
     let conf_dir = dir.join("cni");
-    std::fs::create_dir_all(&conf_dir)?;
-    std::fs::create_dir_all(dir.join("manifests"))?;
     let (runtime, supervised) = runtime(&options, &dir, &conf_dir, &data_dir.join("images")).await?;
     let cgroups = Cgroups::detect(Driver::detect())
         .inspect_err(|error| tracing::warn!("pods run without limits of their own: {error}"))
@@ -263,7 +262,7 @@ async fn runtime(
     let containerd = Containerd::start(containerd_config(dir, conf_dir)?).await?;
     let pause = || node::oci::pause(PAUSE).unwrap_or_default();
     containerd.import_bytes("pause", pause).await?;
-    std::fs::create_dir_all(images)?;
+    private::directory(images)?;
     containerd.import_directory(images).await?;
     Ok((Arc::new(containerd.client()), Some(containerd)))
 }
@@ -271,7 +270,7 @@ async fn runtime(
 /// A containerd of our own, below the node's directory.
 pub fn containerd_config(dir: &Path, conf_dir: &Path) -> Result<containerd::Config, Failure> {
     let own = dir.join("containerd");
-    std::fs::create_dir_all(&own)?;
+    private::passage(&own)?;
     let plugins = node::cni::plugin_dir().ok_or(
         "no CNI plugins on this machine: install Debian's containernetworking-plugins, or put them into /opt/cni/bin",
     )?;

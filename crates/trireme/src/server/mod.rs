@@ -71,7 +71,8 @@ pub async fn run(options: Options) -> Result<(), Error> {
     let started = Instant::now();
     let mut signals = Signals::listen().map_err(Error::Signals)?;
     let data_dir = options.data_dir.clone();
-    std::fs::create_dir_all(&data_dir).map_err(|source| Error::DataDirectory { path: data_dir.clone(), source })?;
+    crate::data_dir::prepare(&data_dir, !options.disable_agent)
+        .map_err(|source| Error::DataDirectory { path: data_dir.clone(), source })?;
     let service_address = address::first_service_address(&options.service_cluster_ip_range)
         .map_err(|message| Error::Option { option: "service-cluster-ip-range", message })?;
     address::one_of_each_family(&options.controllers.cluster_cidr)

@@ -1,5 +1,8 @@
 //! A real node: many pods at once, churn that leaves nothing behind, and kills of everything that can be killed.
 //! Short as a test, long as `make soak`.
+//!
+//! The node has a network namespace, cgroups and a container runtime of its own: whatever else runs on the machine, another node
+//! perhaps, with the same ports, bridge and tables, neither disturbs it nor is disturbed.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -7,22 +10,57 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client::{Client, DeleteOptions};
+use devnet::Layout;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use serde_json::json;
-use testkit::{Server, ServerOptions, eventually, objects};
+use testkit::{Place, Server, ServerOptions, eventually, objects};
 use tokio::process::Command;
 use tokio::sync::{Mutex, MutexGuard};
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_trireme");
 const IMAGE: &str = "trireme.local/node:1";
 
-/// Only one node at a time has the machine's bridge and ranges.
+/// One node at a time, so that each has the processors to itself.
 static MACHINE: Mutex<()> = Mutex::const_new(());
 
 /// A cluster with a node on this machine, and an image for its pods.
 pub struct Machine {
     pub server: Server,
+    _network: Network,
     _alone: MutexGuard<'static, ()>,
+}
+
+/// The node's network: a namespace that only the host's end of one link leads to. Gone with the test.
+struct Network(Layout);
+
+impl Network {
+    async fn make() -> Self {
+        let id = std::process::id();
+        let range = format!("198.19.{}.0/24", (id + 125) % 250).parse().expect("a range");
+        let layout = Layout::new(&format!("n{}", id % 1_000_000), 1, range, false).expect("a layout");
+        let network = Self(layout);
+        devnet::make(&network.0).await.expect("a network");
+        network
+    }
+
+    fn place(&self) -> Place {
+        let machine = &self.0.machines[0];
+        Place { namespace: machine.namespace.clone(), address: machine.address.into() }
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        let machine = &self.0.machines[0];
+        for arguments in [["link", "del", &self.0.bridge], ["netns", "del", &machine.namespace]] {
+            let _ = std::process::Command::new("ip").args(arguments).output();
+        }
+    }
+}
+
+/// Where the pods' cgroups are: not where another node on this machine has its own.
+fn cgroup_root() -> String {
+    format!("trireme-test-{}", std::process::id())
 }
 
 fn soak() -> bool {
@@ -37,9 +75,10 @@ impl Machine {
     /// With further options of the server.
     pub async fn start_with(name: &str, image: &str, options: &[&str]) -> Self {
         let alone = MACHINE.lock().await;
-        let named = format!("--node-name={name}");
-        let arguments = [named.as_str()].iter().chain(options).map(|option| (*option).to_owned()).collect();
-        let mut server = Server::start(ServerOptions { binary: BINARY.into(), arguments }).await;
+        let network = Network::make().await;
+        let own = [format!("--node-name={name}"), format!("--cgroup-root=/{}", cgroup_root())];
+        let arguments = own.into_iter().chain(options.iter().map(|option| (*option).to_owned())).collect();
+        let mut server = Server::start_in(ServerOptions { binary: BINARY.into(), arguments }, network.place()).await;
         let archive = server.data_dir().join("images/image.tar");
         let made = Command::new(BINARY).args(["image", "busybox", "--name", image]).arg(&archive).status().await;
         assert!(made.is_ok_and(|status| status.success()), "the image is made");
@@ -47,7 +86,7 @@ impl Machine {
         assert!(server.stop().await, "it stops cleanly:\n{}", server.log_text());
         server.spawn();
         server.ready().await;
-        let machine = Self { server, _alone: alone };
+        let machine = Self { server, _network: network, _alone: alone };
         machine.node_ready(name).await;
         machine
     }
@@ -64,12 +103,26 @@ impl Machine {
     pub async fn clean(mut self) {
         assert!(self.server.stop().await, "it stops cleanly:\n{}", self.server.log_text());
         let agent = self.agent().canonicalize().expect("the node's directory");
-        let clean =
-            Command::new(BINARY).args(["node", "clean", "--data-dir"]).arg(self.server.data_dir()).output().await;
-        let output = clean.expect("the binary");
+        let mut clean = self.server.command(BINARY);
+        clean.args(["node", "clean", "--cgroup-root", &format!("/{}", cgroup_root()), "--data-dir"]);
+        let output = clean.arg(self.server.data_dir()).output().await.expect("the binary");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let cgroups = node::cgroups::Cgroups::detect(node::cgroups::Driver::detect()).expect("cgroups");
+        cgroups.remove(&node::cgroups::Name::new([cgroup_root()])).await.expect("the node's own cgroup");
         assert_eq!(mounts_below(&agent), [] as [PathBuf; 0]);
         assert_eq!(processes_with(&agent.to_string_lossy()), [] as [u32; 0]);
+    }
+
+    /// The names of the links in the node's network that pods have one end of.
+    async fn pod_links(&self) -> Vec<String> {
+        let listed = self.server.command("ip").args(["-j", "link", "show", "type", "veth"]).output().await;
+        let listed = listed.expect("ip").stdout;
+        // Without any it says nothing at all.
+        let links: Vec<serde_json::Value> =
+            if listed.is_empty() { Vec::new() } else { serde_json::from_slice(&listed).expect("links") };
+        let names = links.iter().filter_map(|link| Some(link["ifname"].as_str()?.to_owned()));
+        // The one by which the test reaches the node is not a pod's.
+        names.filter(|name| name != "eth0").collect()
     }
 
     fn create(&self, name: &str) -> Pod {
@@ -96,7 +149,7 @@ pub fn is_ready(node: Option<&Node>) -> bool {
     conditions.into_iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-fn pod_ready(pod: &Pod) -> bool {
+pub fn pod_ready(pod: &Pod) -> bool {
     let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
     conditions.into_iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
@@ -181,8 +234,7 @@ async fn leftovers(machine: &Machine, uids: &HashSet<String>) -> Vec<String> {
     }
     left.extend(files(agent.join("kubelet/pods")).map(|entry| format!("directory {}", entry.path().display())));
     left.extend(files(agent.join("logs")).map(|entry| format!("log {}", entry.path().display())));
-    let links = node::net::Net::open().expect("netlink").links().await.expect("links");
-    left.extend(links.iter().filter(|link| link.name.starts_with("veth")).map(|link| format!("link {}", link.name)));
+    left.extend(machine.pod_links().await.into_iter().map(|name| format!("link {name}")));
     left.extend(cgroups_of(uids).iter().map(|path| format!("cgroup {}", path.display())));
     left
 }

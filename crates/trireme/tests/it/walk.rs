@@ -1,7 +1,5 @@
 //! The whole way, as a user goes it: `kubectl apply` to a page that a Service serves, from real containers on a real node.
 
-use tokio::process::Command;
-
 use crate::node::Machine;
 
 const IMAGE: &str = "trireme.local/walk:1";
@@ -19,7 +17,7 @@ async fn apply_ends_with_a_page_behind_a_service() {
     kubectl.run(&["rollout", "status", "deployment/hello", "--timeout=120s"]).await;
 
     let address = kubectl.run(&["get", "service", "hello", "-o", "jsonpath={.spec.clusterIP}"]).await;
-    let page = page(&address).await;
+    let page = page(&machine, &address).await;
     assert!(page.starts_with("Hello from hello-"), "{page}");
 
     // What a user does next.
@@ -102,7 +100,7 @@ async fn pods_and_services_have_an_address_of_each_family() {
 }
 
 /// The page, once the Service's rules are in the kernel: they follow the endpoints by milliseconds.
-async fn page(address: &str) -> String {
+async fn page(machine: &Machine, address: &str) -> String {
     let url = format!("http://{address}/");
     let arguments = [
         "--silent",
@@ -117,7 +115,7 @@ async fn page(address: &str) -> String {
         "1",
         &url,
     ];
-    let output = Command::new("curl").args(arguments).output().await.expect("curl");
+    let output = machine.server.command("curl").args(arguments).output().await.expect("curl");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }

@@ -1,0 +1,37 @@
+//! The data directory of a server or an agent: what lies in it, and who may enter what.
+//!
+//! ```text
+//! DIR/                     0711 where containers are below it, otherwise 0700
+//!   store/ pki/ images/    0700, and their files 0600
+//!   admin.kubeconfig token 0600, as is what `make up` writes beside them: log, pid
+//!   agent/                 0711, the node
+//!     containerd/          0711, as is `state` in it, where containers' file systems are mounted; the rest is 0700 and 0600
+//!     everything else      0700: keys, static pods, volumes, logs of pods, leases, registry credentials
+//! ```
+//! Every start makes it so, whatever an earlier version or a careless hand left.
+
+use std::path::Path;
+
+use node::private;
+
+const SERVER: [&str; 7] = ["store", "pki", "images", "admin.kubeconfig", "token", "log", "pid"];
+const NODE: [&str; 9] = ["pki", "cni", "manifests", "registries", "kubelet", "logs", "ipam", "seccomp", "images"];
+
+/// Makes a data directory, or closes the one that is there for other users.
+pub fn prepare(dir: &Path, with_node: bool) -> std::io::Result<()> {
+    if with_node { private::passage(dir) } else { private::directory(dir) }?;
+    for name in SERVER {
+        private::close(&dir.join(name))?;
+    }
+    if !with_node {
+        return Ok(());
+    }
+    let node = dir.join("agent");
+    private::passage(&node)?;
+    // What is below these is not looked at: it belongs to pods, and nobody gets there.
+    for name in NODE {
+        private::directory(&node.join(name))?;
+    }
+    private::close(&node.join("cluster.json"))?;
+    private::close(&node.join("pki"))
+}
