@@ -23,7 +23,8 @@ pub fn samples() -> Vec<Sample> {
     documents.map(|text| sample(yaml::decode(text.as_bytes(), Limits::default()).expect("YAML").value)).collect()
 }
 
-fn facts_of(object: &Value) -> &'static facts::Resource {
+/// What is known of its kind.
+pub fn facts_of(object: &Value) -> &'static facts::Resource {
     let (group, version) = value::text(object, "apiVersion").rsplit_once('/').unwrap_or(("", "v1"));
     facts::kind(group, version, value::text(object, "kind")).expect("a built-in kind")
 }

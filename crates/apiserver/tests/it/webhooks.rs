@@ -22,7 +22,7 @@ use crate::server::Server;
 
 /// What a webhook server does with a question.
 #[derive(Clone, Copy)]
-enum Temper {
+pub enum Temper {
     Inject,
     /// Appends a letter to the annotation `seen`, if the object has not that letter yet.
     Mark(&'static str),
@@ -36,7 +36,7 @@ enum Temper {
 }
 
 /// A running webhook server.
-struct Hook {
+pub struct Hook {
     url: String,
     port: u16,
     authority: String,
@@ -44,12 +44,12 @@ struct Hook {
     questions: Arc<Mutex<Vec<Value>>>,
 }
 
-fn typed<T: serde::de::DeserializeOwned>(tree: Value) -> T {
+pub fn typed<T: serde::de::DeserializeOwned>(tree: Value) -> T {
     serde_json::from_value(tree).expect("an object of that kind")
 }
 
 impl Hook {
-    async fn start(temper: Temper) -> Self {
+    pub async fn start(temper: Temper) -> Self {
         let now = jiff::Timestamp::now();
         let year = std::time::Duration::from_secs(365 * 86_400);
         let key = pki::PrivateKey::generate().expect("a key");
@@ -85,7 +85,7 @@ impl Hook {
     }
 
     /// The webhook of a configuration, for creations of pods unless said otherwise.
-    fn webhook(&self, changes: Value) -> Value {
+    pub fn webhook(&self, changes: Value) -> Value {
         let mut tree = json!({
             "name": "hook.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None",
             "clientConfig": {"url": self.url, "caBundle": STANDARD.encode(&self.authority)},
@@ -97,7 +97,7 @@ impl Hook {
         tree
     }
 
-    fn asked(&self) -> usize {
+    pub fn asked(&self) -> usize {
         self.questions.lock().expect("questions").len()
     }
 
@@ -164,20 +164,20 @@ async fn answer(
     })
 }
 
-async fn mutating(server: &Server, webhook: Value) {
+pub async fn mutating(server: &Server, webhook: Value) {
     let tree = json!({"metadata": {"name": "m"}, "webhooks": [webhook]});
     server.admin().create(&typed::<MutatingWebhookConfiguration>(tree)).await.expect("a configuration");
     settle(server).await;
 }
 
-async fn validating(server: &Server, name: &str, webhook: Value) {
+pub async fn validating(server: &Server, name: &str, webhook: Value) {
     let tree = json!({"metadata": {"name": name}, "webhooks": [webhook]});
     server.admin().create(&typed::<ValidatingWebhookConfiguration>(tree)).await.expect("a configuration");
     settle(server).await;
 }
 
 /// A list sees everything that was acknowledged before it, and so does what is admitted after it.
-async fn settle(server: &Server) {
+pub async fn settle(server: &Server) {
     server.admin().list::<ConfigMap>("default", &Default::default()).await.expect("a list");
 }
 

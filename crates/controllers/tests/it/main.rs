@@ -7,6 +7,7 @@ mod cascade;
 mod cluster;
 mod more_workloads;
 mod real;
+mod promises;
 mod seeds;
 mod workloads;
 mod world;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::api::Faults;
 use crate::world::World;
 
-fn template(name: &str, image: &str) -> Value {
+pub fn template(name: &str, image: &str) -> Value {
     json!({"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "c", "image": image}]}})
 }
 
@@ -45,7 +45,7 @@ fn bind_daemons(world: &World) {
     }
 }
 
-async fn settle_daemons(world: &mut World) {
+pub async fn settle_daemons(world: &mut World) {
     for _ in 0..40 {
         world.kubelets = false;
         world.settle().await;
