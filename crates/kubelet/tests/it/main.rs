@@ -8,8 +8,12 @@
 
 mod admission;
 mod bad;
+mod contents;
+mod hooks;
+mod inside;
 mod lifecycle;
 mod pressure;
+mod reach;
 mod registry;
 mod resize;
 mod rig;

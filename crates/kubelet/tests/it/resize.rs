@@ -16,9 +16,16 @@ fn cpu_limit(pod: &Pod) -> Option<String> {
 }
 
 async fn resize(rig: &Rig, name: &str, resources: Value) {
+    resize_all(rig, name, &[resources]).await;
+}
+
+/// Asks for other resources of the first containers.
+async fn resize_all(rig: &Rig, name: &str, resources: &[Value]) {
     loop {
         let mut pod: Pod = rig.admin.get("default", name).await.unwrap();
-        pod.spec.as_mut().unwrap().containers[0].resources = Some(serde_json::from_value(resources.clone()).unwrap());
+        for (container, resources) in pod.spec.as_mut().unwrap().containers.iter_mut().zip(resources) {
+            container.resources = Some(serde_json::from_value(resources.clone()).unwrap());
+        }
         match rig.admin.update_subresource::<Pod, _, Pod>("default", name, "resize", &pod).await {
             // The kubelet writes the pod's status meanwhile.
             Err(error) if error.is_conflict() => {}
@@ -100,5 +107,76 @@ async fn a_resize_can_ask_for_a_restart_and_may_have_to_wait() {
         condition(pod, "PodResizePending").is_none() && given.is_some_and(|cpu| cpu.0 == "500m")
     })
     .await;
+    rig.stop().await;
+}
+
+/// What each container has in force, as the status says it.
+fn in_force(pod: &Pod) -> Vec<Value> {
+    let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.clone()).unwrap_or_default();
+    statuses.iter().map(|status| serde_json::to_value(&status.resources).unwrap()).collect()
+}
+
+/// Several containers at once, some of which get more and some less; one that asks for the same in other words gets nothing new.
+#[tokio::test]
+async fn containers_of_a_pod_trade_what_they_have() {
+    let rig = Rig::start().await;
+    let both = |cpu: &str, memory: &str| {
+        let amounts = json!({"cpu": cpu, "memory": memory});
+        json!({"requests": amounts, "limits": amounts})
+    };
+    let spec = |all: &[Value]| {
+        let containers = ["c1", "c2", "c3"].iter().zip(all).map(|(name, resources)| {
+            let mut container = sh(name, LOOP);
+            container["resources"] = resources.clone();
+            container
+        });
+        json!({"containers": containers.collect::<Vec<_>>()})
+    };
+    let begin = [both("100m", "64Mi"), both("100m", "64Mi"), both("100m", "64Mi")];
+    rig.pod("guaranteed", spec(&begin)).await;
+    let few = [json!({"requests": {"cpu": "10m", "memory": "16Mi"}}), json!({}), json!({"limits": {"cpu": "50m"}})];
+    rig.pod("burstable", spec(&few)).await;
+    let lives = |pod: &Pod| -> Vec<(Option<String>, i32)> {
+        let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.clone()).unwrap();
+        statuses.into_iter().map(|status| (status.container_id, status.restart_count)).collect()
+    };
+    let before = [lives(&rig.ready("guaranteed").await), lives(&rig.ready("burstable").await)];
+    for wanted in [
+        // More in all, less in all, and each its own way.
+        [both("200m", "96Mi"), both("150m", "96Mi"), both("50m", "48Mi")],
+        [both("210m", "100Mi"), both("60m", "48Mi"), both("40m", "40Mi")],
+        [both("220m", "100Mi"), both("50m", "64Mi"), both("60m", "64Mi")],
+    ] {
+        resize_all(&rig, "guaranteed", &wanted).await;
+        let pod = rig.until("guaranteed", "resized", |pod| in_force(pod) == wanted).await;
+        for (name, wanted) in ["c1", "c2", "c3"].iter().zip(&wanted) {
+            let milli: i64 = wanted["limits"]["cpu"].as_str().unwrap().trim_end_matches('m').parse().unwrap();
+            assert_eq!(rig.container_number(&pod, name, "cpu", "cpu.cfs_quota_us", "cpu.max"), milli * 100, "{name}");
+        }
+        assert_eq!(lives(&pod), before[0], "none was started again");
+    }
+    // Limits and requests that were not there before.
+    let more = [
+        json!({"requests": {"cpu": "20m", "memory": "16Mi"}, "limits": {"cpu": "200m", "memory": "64Mi"}}),
+        json!({"requests": {"cpu": "15m"}, "limits": {"cpu": "100m"}}),
+        json!({"requests": {"cpu": "50m"}, "limits": {"cpu": "50m"}}),
+    ];
+    resize_all(&rig, "burstable", &more).await;
+    let pod = rig.until("burstable", "resized", |pod| in_force(pod) == more).await;
+    assert_eq!(rig.container_number(&pod, "c2", "cpu", "cpu.cfs_quota_us", "cpu.max"), 10_000);
+    assert_eq!(lives(&pod), before[1]);
+    // The same in other words.
+    let generation = pod.metadata.generation;
+    let words =
+        json!({"requests": {"cpu": "0.02", "memory": "16384Ki"}, "limits": {"cpu": "0.2", "memory": "65536Ki"}});
+    resize(&rig, "burstable", words).await;
+    let pod = rig
+        .until("burstable", "observed", |pod| {
+            pod.status.as_ref().is_some_and(|status| status.observed_generation >= generation)
+        })
+        .await;
+    assert_eq!(rig.container_number(&pod, "c1", "cpu", "cpu.cfs_quota_us", "cpu.max"), 20_000);
+    assert_eq!((condition(&pod, "PodResizeInProgress"), condition(&pod, "PodResizePending")), (None, None));
+    assert_eq!(lives(&pod), before[1]);
     rig.stop().await;
 }

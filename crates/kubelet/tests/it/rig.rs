@@ -270,7 +270,11 @@ impl Rig {
     pub fn container_number(&self, pod: &Pod, container: &str, controller: &str, v1: &str, v2: &str) -> i64 {
         let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref()).unwrap();
         let id = statuses.iter().find(|one| one.name == container).and_then(|one| one.container_id.as_ref()).unwrap();
-        let name = self.cgroup.child("burstable").child(&format!("pod{}", pod.metadata.uid.as_ref().unwrap()));
+        let class = match pod.status.as_ref().and_then(|status| status.qos_class.as_deref()) {
+            Some("Guaranteed") => self.cgroup.clone(),
+            _ => self.cgroup.child("burstable"),
+        };
+        let name = class.child(&format!("pod{}", pod.metadata.uid.as_ref().unwrap()));
         let path = name.path(Driver::Cgroupfs).join(id.trim_start_matches("containerd://"));
         cgroup_number(&path, controller, v1, v2).unwrap()
     }
