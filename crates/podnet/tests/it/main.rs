@@ -11,7 +11,7 @@
 mod agent;
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -159,6 +159,27 @@ impl Net {
     }
 }
 
+impl Net {
+    /// Sends a datagram from one namespace to another and back; whom the receiver sees, or nobody.
+    fn heard(&self, from: &str, to: &str, address: &str) -> Option<IpAddr> {
+        let wait = Some(Duration::from_secs(5));
+        let receiver = self.inside(to, || UdpSocket::bind(address).unwrap());
+        receiver.set_read_timeout(wait).unwrap();
+        let sender = self.inside(from, || {
+            let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+            socket.connect(address).unwrap();
+            socket
+        });
+        sender.set_read_timeout(wait).unwrap();
+        sender.send(b"?").unwrap();
+        let mut byte = [0];
+        let (_, peer) = receiver.recv_from(&mut byte).ok()?;
+        receiver.send_to(b"!", peer).unwrap();
+        sender.recv(&mut byte).ok()?;
+        Some(peer.ip())
+    }
+}
+
 /// Moves the calling thread into a namespace.
 fn enter(path: &str) {
     let file = std::fs::File::open(path).unwrap();
@@ -198,6 +219,10 @@ fn pods_reach_pods_on_every_node_as_themselves() {
     assert_eq!(net.seen("pod-c", "pod-b", "10.1.1.2:80"), ip("10.1.2.2"), "and back");
     assert!(net.seen("a", "pod-c", "10.1.2.2:80").is_some(), "nodes reach pods");
     assert_eq!(net.seen("pod-a", "c", "203.0.113.3:80"), ip("10.1.0.2"), "pods reach nodes");
+    assert_eq!(net.heard("pod-a", "pod-b", "10.1.1.2:53"), ip("10.1.0.2"), "with datagrams, on one link");
+    assert_eq!(net.heard("pod-a", "pod-c", "10.1.2.2:53"), ip("10.1.0.2"), "with datagrams, through the tunnel");
+    assert!(net.heard("a", "pod-a", "10.1.0.2:53").is_some(), "nodes send datagrams to their pods");
+    assert!(net.heard("a", "pod-c", "10.1.2.2:53").is_some(), "and to those of others");
     assert_eq!(net.seen("pod-a", "pod-b", "[fd01:1::2]:80"), ip("fd01:0::2"), "on one link, in the second family");
     assert_eq!(
         net.seen("pod-a", "pod-c", "[fd01:2::2]:80"),

@@ -8,4 +8,5 @@ mod reach;
 mod rules;
 mod scale;
 mod sctp;
+mod slices;
 mod traffic;

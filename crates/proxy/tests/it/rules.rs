@@ -48,6 +48,17 @@ impl<'n> Cluster<'n> {
         self.sync(&[name]);
     }
 
+    /// Adds a slice with ports of its own and one endpoint on this node.
+    pub fn add_slice(&mut self, name: &str, slice: &str, ports: &Value, address: &str) {
+        let slice = serde_json::from_value(json!({
+            "metadata": {"namespace": "ns", "name": format!("{name}-{slice}"), "labels": {"kubernetes.io/service-name": name}},
+            "addressType": "IPv4", "ports": ports,
+            "endpoints": [{"addresses": [address], "nodeName": "node", "conditions": {"ready": true}}],
+        }));
+        self.objects.get_mut(name).unwrap().1.push(slice.unwrap());
+        self.sync(&[name]);
+    }
+
     pub fn remove(&mut self, name: &str) {
         self.objects.remove(name);
         self.sync(&[name]);
