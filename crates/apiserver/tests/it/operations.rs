@@ -132,7 +132,8 @@ impl Life {
         self.patch("", Patch::Json(json!([{"op": "add", "path": "/metadata/labels/json", "value": "yes"}]))).await;
         self.update("", |object| object["metadata"]["labels"]["updated"] = json!("yes")).await;
         let metadata = self.get().await["metadata"].take();
-        let changed = json!({"labels": {"merged": "yes", "json": "yes", "updated": "yes"}, "annotations": {"strategic": "yes"}});
+        let changed =
+            json!({"labels": {"merged": "yes", "json": "yes", "updated": "yes"}, "annotations": {"strategic": "yes"}});
         assert!(holds(&metadata, &changed), "{who}: {metadata}");
 
         if self.facts.subresource("status").is_some() {

@@ -26,7 +26,8 @@ async fn a_budget_holds_an_eviction_until_it_allows_one() {
     let ready = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
     assert_eq!(server.patch(&format!("{pods}/web/status"), MERGE, &ready.to_string()).await.status, 200);
     let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
-    let budget = json!({"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}});
+    let budget =
+        json!({"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}});
     assert_eq!(server.post(budgets, &budget).await.status, 201);
     let counted = async |allowed: i32| {
         let status = json!({"status": {"observedGeneration": 1, "currentHealthy": 1, "desiredHealthy": 1,
@@ -105,13 +106,15 @@ async fn webhooks_keep_people_out_of_pods_and_conditions_must_compile() {
     let admin = server.admin();
     admin.create(&pod("web")).await.expect("a pod");
     let hook = Hook::start(Temper::Deny).await;
-    let rules = json!([{"operations": ["CONNECT"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/attach"]}]);
+    let rules =
+        json!([{"operations": ["CONNECT"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/attach"]}]);
     validating(&server, "v", hook.webhook(json!({"rules": rules}))).await;
     let refused = server.kubectl().fail(&["attach", "web", "-i"]).await;
     assert!(refused.contains("denied the request: not today"), "{refused}");
     let odd = hook.webhook(json!({"matchConditions": [{"name": "odd", "expression": "... [] bad expression"}]}));
     let both = json!({"metadata": {"name": "odd"}, "webhooks": [odd]});
-    let why = "webhooks[0].matchConditions[0].expression: Invalid value: \"... [] bad expression\": compilation failed: ";
+    let why =
+        "webhooks[0].matchConditions[0].expression: Invalid value: \"... [] bad expression\": compilation failed: ";
     let refused = admin.create(&typed::<ValidatingWebhookConfiguration>(both.clone())).await.expect_err("refused");
     assert!(refused.code() == Some(422) && refused.to_string().contains(why), "{refused}");
     let refused = admin.create(&typed::<MutatingWebhookConfiguration>(both)).await.expect_err("refused");
@@ -123,7 +126,8 @@ async fn webhooks_keep_people_out_of_pods_and_conditions_must_compile() {
 async fn policies_may_name_what_they_compute() {
     let server = Server::default().await;
     let admin = server.admin();
-    let rules = json!([{"operations": ["CREATE"], "apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"]}]);
+    let rules =
+        json!([{"operations": ["CREATE"], "apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"]}]);
     let policy = json!({"metadata": {"name": "p"}, "spec": {
         "matchConstraints": {"resourceRules": rules},
         "variables": [{"name": "replicas", "expression": "object.spec.replicas"},
@@ -191,7 +195,8 @@ async fn pods_and_accounts_may_do_without_a_token() {
             spec.automount_service_account_token = own;
             let made: Pod = admin.create(&pod).await.expect("a pod");
             let mounts = made.spec.expect("a spec").containers[0].volume_mounts.clone().unwrap_or_default();
-            let mounted = mounts.iter().any(|mount| mount.mount_path == "/var/run/secrets/kubernetes.io/serviceaccount");
+            let mounted =
+                mounts.iter().any(|mount| mount.mount_path == "/var/run/secrets/kubernetes.io/serviceaccount");
             assert_eq!(mounted, own.or(says).unwrap_or(true), "{account} {name}");
         }
     }
@@ -206,7 +211,12 @@ async fn a_service_changes_its_type_and_what_comes_with_it() {
     let service = json!({"metadata": {"name": "s", "namespace": "default"}, "spec": spec});
     admin.create(&typed::<Service>(service)).await.expect("a Service");
     let ports = json!([{"name": "http", "port": 80, "protocol": "TCP"}]);
-    for (kind, name) in [("ClusterIP", None), ("ExternalName", Some("example.com")), ("NodePort", None), ("ExternalName", Some("example.com"))] {
+    for (kind, name) in [
+        ("ClusterIP", None),
+        ("ExternalName", Some("example.com")),
+        ("NodePort", None),
+        ("ExternalName", Some("example.com")),
+    ] {
         let patch = json!({"spec": {"type": kind, "externalName": name, "ports": ports}});
         let made: Service = admin.patch("default", "s", &Patch::Merge(patch)).await.expect("another type");
         let spec = made.spec.expect("a spec");
@@ -227,6 +237,30 @@ async fn what_must_not_be_written_is_refused() {
         assert_eq!(refused.status, 422, "{}", refused.text());
         assert!(refused.message().contains("data[]: Invalid value: \"\""), "{}", refused.message());
     }
+    for (resource, name) in [("configmaps", "m"), ("secrets", "s")] {
+        let path = format!("/api/v1/namespaces/default/{resource}");
+        let fixed = json!({"metadata": {"name": name}, "immutable": true, "data": {"key": "dmFsdWU="}});
+        assert_eq!(server.post(&path, &fixed).await.status, 201);
+        for change in [r#"{"data": {"key": "b3RoZXI="}}"#, r#"{"immutable": false}"#] {
+            let refused = server.patch(&format!("{path}/{name}"), MERGE, change).await;
+            assert_eq!(refused.status, 422, "{resource} {change}: {}", refused.text());
+            assert!(refused.message().contains("field is immutable when `immutable` is set"), "{}", refused.message());
+        }
+        assert_eq!(server.send(http::Method::DELETE, &format!("{path}/{name}"), &[], "").await.status, 200);
+    }
+    // A certificate of a pod lives for an hour at least and 91 days at most.
+    for (seconds, why) in [
+        (3599, "if provided, maxExpirationSeconds must be >= 3600"),
+        (7_862_401, "if provided, maxExpirationSeconds must be <= 7862400"),
+    ] {
+        let source = json!({"podCertificate": {"signerName": "example.com/signer", "keyType": "ED25519",
+            "credentialBundlePath": "bundle.pem", "maxExpirationSeconds": seconds}});
+        let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}],
+            "volumes": [{"name": "v", "projected": {"sources": [source]}}]}});
+        let refused = server.post("/api/v1/namespaces/default/pods", &pod).await;
+        assert_eq!(refused.status, 422, "{}", refused.text());
+        assert!(refused.message().contains(why), "{}", refused.message());
+    }
     let classes = "/apis/scheduling.k8s.io/v1/priorityclasses";
     let class = json!({"metadata": {"name": "high"}, "value": 5});
     assert_eq!(server.post(classes, &class).await.status, 201);
@@ -239,7 +273,8 @@ async fn what_must_not_be_written_is_refused() {
 #[tokio::test]
 async fn requests_are_approved_and_containers_added_by_their_own_doors() {
     let server = Server::default().await;
-    let sample = crate::kinds::samples().into_iter().find(|sample| sample.path.ends_with("/certificatesigningrequests"));
+    let sample =
+        crate::kinds::samples().into_iter().find(|sample| sample.path.ends_with("/certificatesigningrequests"));
     let sample = sample.expect("a sample");
     assert_eq!(server.post(&sample.path, &sample.object).await.status, 201);
     let door = format!("{}/{}/approval", sample.path, sample.name);
@@ -251,8 +286,12 @@ async fn requests_are_approved_and_containers_added_by_their_own_doors() {
     whole["status"]["conditions"].as_array_mut().expect("conditions").push(condition("Approved"));
     let updated = server.put(&door, &whole).await;
     assert_eq!(updated.status, 200, "{}", updated.text());
-    let kinds: Vec<Value> =
-        updated.json()["status"]["conditions"].as_array().into_iter().flatten().map(|one| one["type"].clone()).collect();
+    let kinds: Vec<Value> = updated.json()["status"]["conditions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|one| one["type"].clone())
+        .collect();
     assert_eq!(kinds, ["ApprovalPatch", "Approved"]);
 
     let pods = "/api/v1/namespaces/default/pods";
@@ -263,7 +302,10 @@ async fn requests_are_approved_and_containers_added_by_their_own_doors() {
         let door = format!("{pods}/web/ephemeralcontainers");
         let added = server.patch(&door, "application/strategic-merge-patch+json", &patch.to_string()).await;
         assert_eq!(added.status, 200, "{}", added.text());
-        assert_eq!(server.get(&door).await.json()["spec"]["ephemeralContainers"].as_array().map(Vec::len), Some(number + 1));
+        assert_eq!(
+            server.get(&door).await.json()["spec"]["ephemeralContainers"].as_array().map(Vec::len),
+            Some(number + 1)
+        );
     }
     server.stop().await;
 }
@@ -282,5 +324,37 @@ async fn the_api_server_is_found_as_a_service() {
     let slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?labelSelector=kubernetes.io/service-name%3Dkubernetes";
     let slice = &get(slices).await["items"][0];
     assert_eq!((&slice["endpoints"][0]["addresses"][0], &slice["ports"][0]["port"]), (&json!("192.0.2.9"), port));
+    server.stop().await;
+}
+
+/// What somebody else may do, asked for the whole cluster and in one namespace.
+#[tokio::test]
+async fn reviews_answer_for_others() {
+    let server = Server::default().await;
+    let binding = json!({"metadata": {"name": "jane", "namespace": "default"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:node-proxier"},
+        "subjects": [{"kind": "User", "name": "jane", "apiGroup": "rbac.authorization.k8s.io"}]});
+    let bindings = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings";
+    assert_eq!(server.post(bindings, &binding).await.status, 201);
+    settle(&server).await;
+    let ask = async |kind: &str, path: &str, namespace: &str, verb: &str| {
+        let attributes = json!({"namespace": namespace, "verb": verb, "resource": "services"});
+        let mut review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": kind,
+            "spec": {"user": "jane", "resourceAttributes": attributes}});
+        if kind.starts_with("Local") {
+            review["metadata"]["namespace"] = json!(namespace);
+        }
+        let answer = server.post(&format!("/apis/authorization.k8s.io/v1/{path}"), &review).await;
+        assert_eq!(answer.status, 201, "{}", answer.text());
+        answer.json()["status"]["allowed"].as_bool()
+    };
+    for (kind, path) in [
+        ("SubjectAccessReview", "subjectaccessreviews"),
+        ("LocalSubjectAccessReview", "namespaces/default/localsubjectaccessreviews"),
+    ] {
+        assert_eq!(ask(kind, path, "default", "list").await, Some(true), "{kind}");
+        assert_eq!(ask(kind, path, "default", "delete").await, Some(false), "{kind}");
+    }
+    assert_eq!(ask("SubjectAccessReview", "subjectaccessreviews", "kube-system", "list").await, Some(false));
     server.stop().await;
 }

@@ -173,3 +173,97 @@ async fn failures_read_as_kubectl_users_know_them() {
     }
     cluster.stop().await;
 }
+
+const CONTROLLER: &str = "
+apiVersion: v1
+kind: ReplicationController
+metadata: {name: web, labels: {app: web}}
+spec:
+  replicas: 2
+  selector: {app: web}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: 'web:1', ports: [{containerPort: 80}]}]}
+";
+
+/// The commands of upstream's guides, on an API server alone.
+#[tokio::test]
+async fn what_guides_tell_users_to_type() {
+    let cluster = Cluster::start().await;
+    let kubectl = cluster.kubectl();
+    kubectl.run_with(&["create", "-f", "-"], CONTROLLER).await;
+    // Columns are as wide as their widest line.
+    let describe = async |kind: &str, name: &str, lines: &[&str]| {
+        let described = kubectl.run(&["describe", kind, name]).await;
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        for line in lines {
+            assert!(described.lines().any(|found| words(found) == *line), "{line:?} in:\n{described}");
+        }
+    };
+    let lines = ["Name: web", "Selector: app=web", "Replicas: 0 current / 2 desired", "Image: web:1"];
+    describe("rc", "web", &lines).await;
+    kubectl.run(&["expose", "rc", "web", "--name=front", "--port=1234", "--target-port=80"]).await;
+    let ports = kubectl
+        .run(&["get", "service", "front", "-o", "jsonpath={.spec.ports[0].port}-{.spec.ports[0].targetPort}"])
+        .await;
+    assert_eq!(ports, "1234-80");
+    assert!(kubectl.run(&["scale", "rc", "web", "--current-replicas=2", "--replicas=3"]).await.ends_with(" scaled\n"));
+
+    kubectl.run(&["run", "one", "--image=web:1", "--restart=Never", "--labels=app=one"]).await;
+    assert_eq!(kubectl.run(&["get", "pod", "one", "-o", "jsonpath={.spec.restartPolicy}"]).await, "Never");
+    let image = ["get", "pod", "one", "-o", "jsonpath={.spec.containers[0].image}"];
+    let other = r#"{"spec":{"containers":[{"name":"one","image":"web:2"}]}}"#;
+    kubectl.run(&["patch", "pod", "one", "-p", other, "--dry-run=server"]).await;
+    assert_eq!(kubectl.run(&image).await, "web:1", "only a dry run");
+    let whole = kubectl.run(&["get", "pod", "one", "-o", "json"]).await;
+    kubectl.run_with(&["replace", "-f", "-"], &whole.replace("web:1", "web:3")).await;
+    assert_eq!(kubectl.run(&image).await, "web:3");
+    kubectl.run(&["patch", "pod", "one", "-p", r#"{"metadata":{"annotations":{"x":"y"}}}"#]).await;
+    kubectl.run(&["label", "pods", "-l", "app=one", "tier=front"]).await;
+    assert_eq!(
+        kubectl.run(&["get", "pod", "one", "-o", "jsonpath={.metadata.annotations.x}{.metadata.labels.tier}"]).await,
+        "yfront"
+    );
+    describe("pod", "one", &["Name: one", "Status: Pending", "Annotations: x: y", "Image: web:3"]).await;
+    describe("namespace", "default", &["Status: Active"]).await;
+    let info = kubectl.run(&["cluster-info"]).await;
+    assert!(
+        info.contains("Kubernetes control plane") && info.contains(&cluster.address().port().to_string()),
+        "{info}"
+    );
+    kubectl.run(&["delete", "rc,service,pod", "--all", "--wait=false"]).await;
+    assert_eq!(kubectl.run(&["get", "rc,pods", "-o", "name"]).await, "");
+    cluster.stop().await;
+}
+
+/// What a plain HTTP client gets for `/api/`.
+async fn api(mut stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin) -> String {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    stream.write_all(b"GET /api/ HTTP/1.0\r\nHost: localhost\r\n\r\n").await.expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.expect("an answer");
+    answer
+}
+
+#[tokio::test]
+async fn kubectl_serves_the_api_on_a_port_and_on_a_socket() {
+    let cluster = Cluster::start().await;
+    let kubectl = cluster.kubectl();
+    let mut serving = kubectl.spawn(&["proxy", "--port=0"]);
+    let mut lines = BufReader::new(serving.stdout.take().expect("piped")).lines();
+    let line = testkit::eventually("a line", lines.next_line()).await.expect("output").expect("no end");
+    let address = line.rsplit(' ').next().expect("an address").to_owned();
+    let answer = api(tokio::net::TcpStream::connect(&address).await.expect("it listens")).await;
+    assert!(answer.contains("\"APIVersions\""), "{answer}");
+    serving.kill().await.expect("kubectl was running");
+
+    let directory = tempfile::tempdir().expect("a directory");
+    let socket = directory.path().join("api.sock");
+    let mut serving = kubectl.spawn(&["proxy", &format!("--unix-socket={}", socket.display())]);
+    let mut lines = BufReader::new(serving.stdout.take().expect("piped")).lines();
+    testkit::eventually("a line", lines.next_line()).await.expect("output").expect("no end");
+    let answer = api(tokio::net::UnixStream::connect(&socket).await.expect("it listens")).await;
+    assert!(answer.contains("\"APIVersions\""), "{answer}");
+    serving.kill().await.expect("kubectl was running");
+    cluster.stop().await;
+}

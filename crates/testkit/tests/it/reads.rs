@@ -147,6 +147,53 @@ async fn watchers_resume_after_a_restart_without_a_relist() {
     cluster.stop().await;
 }
 
+/// Whenever a watcher begins, what it sees is what all others see from there on.
+#[tokio::test(flavor = "multi_thread")]
+async fn watchers_that_begin_at_any_time_see_one_order() {
+    let cluster = Cluster::start().await;
+    let client = cluster.client();
+    let mut begun = vec![make(&client, "first", "x").await];
+    let mut changes = tokio::task::JoinSet::new();
+    for writer in 0..4 {
+        let client = client.clone();
+        changes.spawn(async move {
+            for number in 0..5 {
+                let name = format!("w{writer}-{number}");
+                make(&client, &name, "x").await;
+                merge(&client, &format!("{MAPS}/{name}"), json!({"data": {"k": "v"}})).await;
+                delete(&client, &format!("{MAPS}/{name}"), None).await;
+            }
+        });
+    }
+    let follow = async |revision: String| {
+        let params = WatchParams {
+            label_selector: "tier".to_owned(),
+            resource_version: Some(revision),
+            ..WatchParams::default()
+        };
+        let mut events = client.watch::<ConfigMap>("default", &params).await.expect("a watch");
+        let mut seen = Vec::new();
+        while seen.last().is_none_or(|last| last != "ADDED last") {
+            seen.push(next(&mut events).await);
+        }
+        seen
+    };
+    for _ in 0..8 {
+        let list = client.list::<ConfigMap>("default", &ListParams::default()).await.expect("a list");
+        begun.push(list.revision);
+    }
+    while let Some(done) = changes.join_next().await {
+        done.expect("a writer");
+    }
+    make(&client, "last", "x").await;
+    let seen = futures::future::join_all(begun.into_iter().map(follow)).await;
+    assert_eq!(seen[0].len(), 4 * 5 * 3 + 1);
+    for other in &seen {
+        assert!(seen[0].ends_with(other), "{other:?} is no end of {:?}", seen[0]);
+    }
+    cluster.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_watch_ends_after_its_timeout() {
     let cluster = Cluster::start().await;
