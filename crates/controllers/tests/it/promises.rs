@@ -33,7 +33,8 @@ async fn sets_adopt_orphans_and_release_strangers() {
     for kind in ["ReplicaSet", "ReplicationController", "Job"] {
         let world = World::start();
         world.nodes(1);
-        let orphan = json!({"metadata": {"name": "orphan", "labels": {"app": "j"}}, "spec": template("j", "v1")["spec"]});
+        let orphan =
+            json!({"metadata": {"name": "orphan", "labels": {"app": "j"}}, "spec": template("j", "v1")["spec"]});
         world.put::<Pod>(orphan);
         world.settle().await;
         let set = json!({"replicas": 1, "selector": {"matchLabels": {"app": "j"}}, "template": template("j", "v1")});
@@ -113,7 +114,8 @@ async fn indexed(spec: Value, ends: [Option<i32>; 3]) -> (String, String, String
         world.pass(Duration::from_secs(60)).await;
         for pod in world.list::<Pod>("default") {
             let name = pod.metadata.name.clone().unwrap_or_default();
-            let index = pod.metadata.annotations.unwrap_or_default()["batch.kubernetes.io/job-completion-index"].clone();
+            let index =
+                pod.metadata.annotations.unwrap_or_default()["batch.kubernetes.io/job-completion-index"].clone();
             let host = pod.spec.and_then(|spec| spec.hostname).unwrap_or_default();
             assert_eq!(host, format!("j-{index}"), "the name that others find it by");
             let running = pod.status.and_then(|status| status.phase).as_deref() == Some("Running");
@@ -139,7 +141,11 @@ async fn indexes_succeed_and_fail_as_policies_say() {
     let success = |rule: Value| json!({"successPolicy": {"rules": [rule]}});
     for (spec, ends, expected) in [
         // Each index fails by itself; the others are done all the same.
-        (json!({"backoffLimitPerIndex": 1, "backoffLimit": 100}), [Some(1), Some(0), Some(0)], ("Failed FailedIndexes", "1,2", "0")),
+        (
+            json!({"backoffLimitPerIndex": 1, "backoffLimit": 100}),
+            [Some(1), Some(0), Some(0)],
+            ("Failed FailedIndexes", "1,2", "0"),
+        ),
         // One attempt is enough for an index that a rule gives up.
         (
             json!({"backoffLimitPerIndex": 5, "backoffLimit": 100, "podFailurePolicy": fail_index}),
@@ -152,7 +158,11 @@ async fn indexes_succeed_and_fail_as_policies_say() {
             [Some(1), Some(0), Some(0)],
             ("Failed MaxFailedIndexesExceeded", "", "0"),
         ),
-        (success(json!({"succeededIndexes": "0-2"})), [Some(0), Some(0), Some(0)], ("Complete SuccessPolicy", "0-2", "")),
+        (
+            success(json!({"succeededIndexes": "0-2"})),
+            [Some(0), Some(0), Some(0)],
+            ("Complete SuccessPolicy", "0-2", ""),
+        ),
         (success(json!({"succeededIndexes": "1"})), [None, Some(0), None], ("Complete SuccessPolicy", "1", "")),
         (success(json!({"succeededCount": 1})), [None, None, Some(0)], ("Complete SuccessPolicy", "2", "")),
     ] {
@@ -180,8 +190,7 @@ async fn a_deployment_rolls_over_and_forgets() {
     world.settle().await;
     let images = || -> Vec<String> {
         let pods = world.list::<Pod>("default").into_iter();
-        let mut images: Vec<String> =
-            pods.filter_map(|pod| pod.spec?.containers.into_iter().next()?.image).collect();
+        let mut images: Vec<String> = pods.filter_map(|pod| pod.spec?.containers.into_iter().next()?.image).collect();
         images.sort();
         images
     };
@@ -212,9 +221,8 @@ async fn a_daemon_set_rolls_back_without_needless_restarts() {
     };
     let uids = |world: &World, image: &str| -> Vec<String> {
         let pods = world.list::<Pod>("default").into_iter();
-        let of_image = pods.filter(|pod| {
-            pod.spec.as_ref().is_some_and(|spec| spec.containers[0].image.as_deref() == Some(image))
-        });
+        let of_image =
+            pods.filter(|pod| pod.spec.as_ref().is_some_and(|spec| spec.containers[0].image.as_deref() == Some(image)));
         of_image.filter_map(|pod| pod.metadata.uid).collect()
     };
     change(&world, "v2", json!({"test/stuck": "yes"}));
@@ -263,7 +271,9 @@ async fn a_namespace_loses_its_pods_first() {
     world.put::<Namespace>(json!({"metadata": {"name": "work"}}));
     world.settle().await;
     world.put::<ConfigMap>(json!({"metadata": {"name": "needed", "namespace": "work"}}));
-    world.put::<Service>(json!({"metadata": {"name": "reached", "namespace": "work"}, "spec": {"ports": [{"port": 80}]}}));
+    world.put::<Service>(
+        json!({"metadata": {"name": "reached", "namespace": "work"}, "spec": {"ports": [{"port": 80}]}}),
+    );
     let mut pod = json!({"metadata": {"name": "held", "namespace": "work", "finalizers": ["example.com/hold"]}});
     pod["spec"] = template("p", "v1")["spec"].clone();
     world.put::<Pod>(pod);
@@ -301,7 +311,8 @@ async fn a_taint_ends_pods_in_their_time_and_may_be_taken_back() {
     let tolerant = |name: &str, seconds: i64| {
         let mut spec = template("p", "v1")["spec"].clone();
         spec["nodeName"] = json!("n0");
-        spec["tolerations"] = json!([{"key": "evict", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}]);
+        spec["tolerations"] =
+            json!([{"key": "evict", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}]);
         world.put::<Pod>(json!({"metadata": {"name": name}, "spec": spec}));
     };
     tolerant("soon", 20);
@@ -324,7 +335,8 @@ async fn endpoints_made_by_hand_are_mirrored() {
     let world = World::start();
     let spec = json!({"clusterIP": "10.96.0.10", "ipFamilies": ["IPv4"], "ports": [{"name": "http", "port": 80}]});
     world.put::<Service>(json!({"metadata": {"name": "hand"}, "spec": spec}));
-    let subset = |ip: &str| json!([{"addresses": [{"ip": ip}], "ports": [{"name": "http", "port": 80, "protocol": "TCP"}]}]);
+    let subset =
+        |ip: &str| json!([{"addresses": [{"ip": ip}], "ports": [{"name": "http", "port": 80, "protocol": "TCP"}]}]);
     world.put::<Endpoints>(json!({"metadata": {"name": "hand"}, "subsets": subset("10.1.2.3")}));
     world.settle().await;
     let addresses = |world: &World| -> Vec<String> {
