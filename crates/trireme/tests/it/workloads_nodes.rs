@@ -1,4 +1,10 @@
-//! What administrators do to nodes: cordon, drain, taint.
+//! What administrators do to nodes: cordon, drain, taint; and how soon a cluster follows.
+
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use serde_json::json;
 
 use crate::workloads::Hollow;
 
@@ -36,5 +42,28 @@ async fn nodes_are_cordoned_drained_and_tainted() {
     cluster.k("delete node hollow-0 --timeout=50s").await;
     cluster.k("wait --for=condition=Ready node/hollow-0 --timeout=50s").await;
     cluster.k("rollout status deployment/web --timeout=50s").await;
+    cluster.end().await;
+}
+
+/// Upstream allows for twenty seconds until half of two hundred new Services have their endpoints.
+#[tokio::test(flavor = "multi_thread")]
+async fn new_services_have_their_endpoints_at_once() {
+    let cluster = Hollow::start(1).await;
+    cluster.k("create deployment web --image=img:1 --replicas=1").await;
+    cluster.k("rollout status deployment/web --timeout=50s").await;
+    let client = cluster.server.client();
+    let started = Instant::now();
+    for number in 0..200 {
+        let service = json!({"metadata": {"name": format!("s{number}"), "namespace": "default"},
+            "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}});
+        let service: Service = serde_json::from_value(service).expect("a Service");
+        client.create(&service).await.expect("created");
+    }
+    testkit::objects::<EndpointSlice>(&client, "default", "an endpoint for every Service", |slices| {
+        let served = slices.iter().filter(|slice| slice.endpoints.as_ref().is_some_and(|all| !all.is_empty()));
+        served.count() >= 200
+    })
+    .await;
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
     cluster.end().await;
 }

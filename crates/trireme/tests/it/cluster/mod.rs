@@ -101,6 +101,13 @@ async fn deploy(dev: &Dev) {
     (echo["spec"]["hostname"], echo["spec"]["subdomain"]) = (json!("one"), json!("peers"));
     let mut hosted = deployment["spec"]["template"]["spec"]["containers"][0].clone();
     hosted.as_object_mut().expect("a map").remove("lifecycle");
+    // One port of a node is several, by address and by protocol.
+    let at = |ip: &str, protocol: &str| {
+        let mut own = hosted.clone();
+        own["ports"] = json!([{"containerPort": 8080, "hostPort": 18080, "hostIP": ip, "protocol": protocol}]);
+        own
+    };
+    let address = dev.address(2);
     let items = [
         without,
         service("web", json!({"type": "NodePort", "selector": labels, "ports": port})),
@@ -109,7 +116,9 @@ async fn deploy(dev: &Dev) {
         service("udp", json!({"ports": [{"port": 53, "protocol": "UDP", "targetPort": 5353}]})),
         pod("client-1", 1, container("while sleep 1; do :; done", &json!({}))),
         pod("client-2", 2, container("while sleep 1; do :; done", &json!({}))),
-        pod("hosted", 2, hosted),
+        pod("hosted", 2, at(&address, "TCP")),
+        pod("hosted-near", 2, at("127.0.0.1", "TCP")),
+        pod("hosted-datagrams", 2, at(&address, "UDP")),
         echo,
         service("peers", json!({"clusterIP": "None", "selector": {"app": "echo"}, "ports": [{"port": 7}]})),
         service("elsewhere", json!({"type": "ExternalName", "externalName": "web.default.svc.cluster.local"})),
@@ -117,7 +126,7 @@ async fn deploy(dev: &Dev) {
     let list = json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
     dev.kubectl.run_with(&["apply", "-f", "-"], &list).await;
     dev.patiently(&["rollout", "status", "deployment/web", "--timeout=30s"]).await;
-    for pod in ["client-1", "client-2", "hosted", "echo"] {
+    for pod in ["client-1", "client-2", "hosted", "hosted-near", "hosted-datagrams", "echo"] {
         dev.patiently(&["wait", "--for=condition=Ready", "pod", pod, "--timeout=30s"]).await;
     }
 }
@@ -188,6 +197,8 @@ async fn from_outside(dev: &Dev) {
         assert!(pods.contains(&page), "{page} at node {node}");
     }
     assert_eq!(dev.page(&format!("{}:18080", dev.address(2))), "hosted");
+    let near = "until busybox timeout 2 wget -q -O - http://127.0.0.1:18080/; do sleep 0.1; done";
+    assert_eq!(dev.on(2, &["busybox", "timeout", "60", "sh", "-c", near]).trim(), "hosted-near");
     let all: Vec<String> = (1..=3).map(|node| dev.address(node)).collect();
     dev.object::<Service>("default", "balanced", "a load balancer with all nodes' addresses", |service| {
         let ingress = service.status.as_ref().and_then(|status| status.load_balancer.as_ref()?.ingress.as_ref());
