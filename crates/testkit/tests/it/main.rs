@@ -3,6 +3,7 @@
 mod bad_input;
 mod bad_transport;
 mod client_contract;
+mod conformance;
 mod deletion;
 mod http;
 mod kubectl;
