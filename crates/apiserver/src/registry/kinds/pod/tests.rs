@@ -267,7 +267,8 @@ fn oddities_are_told() {
 #[test]
 fn what_all_lies_upon_each_other_is_not_said_of_every_pair() {
     let ports: Vec<Value> = (0..2_000).map(|_| json!({"containerPort": 80})).collect();
-    let items: Vec<Value> = (0..2_000).map(|at| json!({"key": "k", "path": format!("a{}", "/a".repeat(at % 50))})).collect();
+    let items: Vec<Value> =
+        (0..2_000).map(|at| json!({"key": "k", "path": format!("a{}", "/a".repeat(at % 50))})).collect();
     let crowded = pod(json!({
         "containers": [{"name": "c", "image": "i", "ports": ports}],
         "volumes": [{"name": "v", "configMap": {"name": "m", "items": items}}],
