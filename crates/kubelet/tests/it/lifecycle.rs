@@ -31,7 +31,7 @@ async fn a_pod_runs_is_reported_and_goes() {
     let status = pod.status.clone().unwrap();
     assert_eq!(phase(&pod), "Running");
     let ip = status.pod_ip.clone().unwrap();
-    assert!(ip.starts_with("10.89."), "{ip}");
+    assert!(ip.starts_with("198.19."), "{ip}");
     assert_eq!(status.host_ip.as_deref(), Some("127.0.0.1"));
     let container = &status.container_statuses.as_ref().unwrap()[0];
     assert!(container.container_id.as_ref().unwrap().starts_with("containerd://"));

@@ -48,7 +48,7 @@ impl Rig {
             .try_init();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let third = (std::process::id().wrapping_mul(16) + number) % 256;
-        let range: net::Network = format!("10.89.{third}.0/24").parse().unwrap();
+        let range: net::Network = format!("198.19.{third}.0/24").parse().unwrap();
         let net = net::Net::open().unwrap();
         net.refuse(range).await.unwrap();
         let dir = tempfile::tempdir().unwrap();

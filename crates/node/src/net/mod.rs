@@ -295,12 +295,12 @@ mod tests {
     #[tokio::test]
     async fn a_refused_network_is_unreachable_until_it_is_accepted() {
         let net = Net::open().unwrap();
-        let network: Network = "10.88.255.240/28".parse().unwrap();
+        let network: Network = "198.19.255.240/28".parse().unwrap();
         net.refuse(network).await.unwrap();
         net.refuse(network).await.unwrap();
         let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
         // Connecting a datagram socket looks the route up and sends nothing.
-        let refused = socket.connect("10.88.255.241:9").unwrap_err();
+        let refused = socket.connect("198.19.255.241:9").unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(libc::EHOSTUNREACH));
         net.accept(network).await.unwrap();
         net.accept(network).await.unwrap();

@@ -27,9 +27,9 @@ impl Rig {
     pub async fn start() -> Self {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let dir = tempfile::tempdir().unwrap();
-        // Of 10.88.0.0/16 a /24 per test and process, as far as 256 of them last.
+        // Of a range for measurements, which no network has, a /24 per test and process, as far as 256 of them last.
         let third = (std::process::id().wrapping_mul(8) + number) % 256;
-        let range: net::Network = format!("10.88.{third}.0/24").parse().unwrap();
+        let range: net::Network = format!("198.19.{third}.0/24").parse().unwrap();
         let net = net::Net::open().unwrap();
         net.refuse(range).await.unwrap();
         let config = config(dir.path());
@@ -63,7 +63,7 @@ impl Rig {
             .flatten()
             .flatten()
             .map(|e| e.file_name().to_string_lossy().into_owned())
-            .filter(|name| name.starts_with("10."))
+            .filter(|name| name.starts_with("198."))
             .collect();
         assert_eq!(leases, [] as [String; 0], "addresses still leased");
         let left: Vec<_> = node::mounts::list().unwrap().into_iter().filter(|m| m.target.starts_with(&dir)).collect();

@@ -297,17 +297,20 @@ fn soak_no_connection_fails_while_endpoints_come_and_go() {
 }
 
 /// A packet that was sent to its own sender just before that one ceased to be an endpoint still needs another source just after it.
-/// Changes follow each other so quickly here that they meet many packets on their way.
+/// Its way through the node is made long here, so that many changes meet a packet that is on it.
 #[test]
 fn an_endpoint_that_goes_while_it_speaks_to_itself_is_answered() {
     use std::sync::atomic::{AtomicBool, Ordering};
     let net = three_pods();
     let mut cluster = Cluster::new(&net);
     cluster.set("web", tcp("10.96.0.1"), &["10.1.0.2@node"]);
+    let long = "tcp dport 1\n".repeat(20_000);
+    let forward = "type filter hook forward priority 10; ct state new jump long";
+    net.nft(&format!("table ip slow {{\nchain long {{\n{long}}}\nchain forward {{\n{forward}\n}}\n}}\n"));
     let done = AtomicBool::new(false);
     let failed = std::thread::scope(|scope| {
         let client = scope.spawn(|| {
-            let failed = net.inside("pod0", || (0..4_000).filter_map(|_| connect().err()).take(3).collect::<Vec<_>>());
+            let failed = net.inside("pod0", || (0..3_000).filter_map(|_| connect().err()).take(3).collect::<Vec<_>>());
             done.store(true, Ordering::Relaxed);
             failed
         });

@@ -258,8 +258,38 @@ async fn nothing_left(machine: &Machine, uids: &HashSet<String>) {
     }
 }
 
+/// What another container runtime and another node have on the machine: a link like a pod's, and the usual ports.
+struct Others {
+    link: String,
+    _ports: Vec<std::net::TcpListener>,
+}
+
+impl Others {
+    fn come() -> Self {
+        let link = format!("vetho{}", std::process::id() % 1_000_000);
+        let (kind, peer) = (["type", "veth", "peer", "name"], format!("{link}p"));
+        let made = std::process::Command::new("ip").args(["link", "add", &link]).args(kind).arg(peer).status();
+        assert!(made.is_ok_and(|status| status.success()), "a link");
+        // Where somebody has a port already, that is as good.
+        let ports = [6443, 9153, 10249, 10250, 10256, 10257, 10259];
+        let listen = |port| std::net::TcpListener::bind(("0.0.0.0", port)).ok();
+        Self { link, _ports: ports.into_iter().filter_map(listen).collect() }
+    }
+
+    fn are_here(&self) -> bool {
+        Path::new("/sys/class/net").join(&self.link).exists()
+    }
+}
+
+impl Drop for Others {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("ip").args(["link", "del", &self.link]).output();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn soak_churn_leaves_nothing_behind() {
+    let others = Others::come();
     let machine = Machine::start("churner", IMAGE).await;
     let client = machine.server.client();
     let (total, at_once) = if soak() { (500, 40) } else { (12, 6) };
@@ -278,6 +308,7 @@ async fn soak_churn_leaves_nothing_behind() {
     assert_eq!(uids.len(), total);
     nothing_left(&machine, &uids).await;
     machine.clean().await;
+    assert!(others.are_here(), "what is not ours stays");
 }
 
 #[tokio::test(flavor = "multi_thread")]

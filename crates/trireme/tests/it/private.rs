@@ -17,7 +17,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 /// What somebody else can list, read or write below a directory, whose names they can guess.
-fn open_to_others(root: &Path) -> Vec<(PathBuf, u32)> {
+pub fn open_to_others(root: &Path) -> Vec<(PathBuf, u32)> {
     let (mut open, mut pending) = (Vec::new(), vec![root.to_owned()]);
     while let Some(path) = pending.pop() {
         // A link has no rights of its own, and things go while a node lives.

@@ -67,7 +67,12 @@ async fn the_proxy_runs_alone() {
     let kubeconfig = home.path().join("admin.kubeconfig");
     let parts = ["--disable-agent", "--disable-controller-manager", "--disable-scheduler", "--disable-service-lb"];
     let mut server = Command::new(BINARY);
-    server.args(["server", "--bind-address", &host]).args(parts).arg("--data-dir").arg(home.path());
+    // Any port: the usual one may be somebody else's on all addresses.
+    server
+        .args(["server", "--bind-address", &host, "--https-port", "0"])
+        .args(parts)
+        .arg("--data-dir")
+        .arg(home.path());
     alone.running.push(server.stderr(Stdio::null()).spawn().expect("a server"));
     let client = connected(&kubeconfig).await;
 

@@ -89,9 +89,14 @@ impl Dev {
         format!("198.18.{}.{}", self.octet, 10 + number)
     }
 
+    /// The directory of the whole cluster.
+    pub fn directory(&self) -> PathBuf {
+        self.home.path().join(&self.name)
+    }
+
     /// A node's data directory.
     pub fn data(&self, number: u8) -> PathBuf {
-        self.home.path().join(format!("{}/{}/data", self.name, self.node(number)))
+        self.directory().join(format!("{}/data", self.node(number)))
     }
 
     /// The process id of a node's Trireme.

@@ -29,6 +29,8 @@ async fn services_on_three_nodes() {
     let listed = dev.trireme(&["list"]);
     assert_eq!(listed.matches(" running ").count(), 3, "{listed}");
     deploy(&dev).await;
+    // Agents and their logs, too, are no business of the machine's other users.
+    assert_eq!(crate::private::open_to_others(&dev.directory()), []);
     by_name_across_nodes(&dev).await;
     names_of_pods(&dev).await;
     from_outside(&dev).await;
