@@ -1,7 +1,7 @@
 //! ResourceClaims as pods use them: what they are called, whose they are, and for whom they are reserved.
 
 use k8s_openapi::api::core::v1::{Pod, PodResourceClaim};
-use k8s_openapi::api::resource::v1::ResourceClaim;
+use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimConsumerReference};
 
 use super::meta::MetaExt;
 use super::pods;
@@ -63,4 +63,9 @@ pub(crate) fn is_for_pod(claim: &ResourceClaim, pod: &Pod) -> bool {
 pub(crate) fn is_reserved_for(claim: &ResourceClaim, pod: &Pod) -> bool {
     let reserved = claim.status.iter().flat_map(|status| status.reserved_for.iter().flatten());
     reserved.into_iter().any(|consumer| consumer.uid == pod.metadata.uid())
+}
+
+/// Whether a consumer of a claim is a pod.
+pub(crate) fn is_pod(consumer: &ResourceClaimConsumerReference) -> bool {
+    consumer.api_group.as_deref().unwrap_or_default().is_empty() && consumer.resource == "pods"
 }

@@ -87,8 +87,7 @@ pub(super) fn pools(claim: &ResourceClaim) -> BTreeSet<PoolId> {
 /// The pods that a claim is reserved for.
 pub(super) fn consumers(claim: &ResourceClaim) -> Vec<Key> {
     let reserved = claim.status.iter().flat_map(|status| status.reserved_for.iter().flatten());
-    let pods = reserved
-        .filter(|consumer| consumer.api_group.as_deref().unwrap_or_default().is_empty() && consumer.resource == "pods");
+    let pods = reserved.filter(|consumer| resource_claims::is_pod(consumer));
     pods.map(|consumer| Key::new(claim.metadata.namespace(), &consumer.name)).collect()
 }
 

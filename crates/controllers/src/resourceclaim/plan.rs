@@ -10,6 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 
 use crate::common::meta::MetaExt;
 use crate::common::pods;
+use crate::common::resource_claims::is_pod;
 
 /// Keeps a claim as long as it is allocated.
 pub(super) const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
@@ -106,10 +107,6 @@ pub(super) fn need(consumer: &ResourceClaimConsumerReference, pod: Option<&Pod>)
         Some(pod) if pod.metadata.uid() != consumer.uid || is_done(pod) => Need::Gone,
         Some(_) => Need::Keeps,
     }
-}
-
-pub(super) fn is_pod(consumer: &ResourceClaimConsumerReference) -> bool {
-    consumer.api_group.as_deref().unwrap_or_default().is_empty() && consumer.resource == "pods"
 }
 
 /// What to do to a claim, one write after the other.
