@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use machinery::quantity::Quantity;
-use machinery::{Value, value};
+use crate::quantity::Quantity;
+use crate::{Value, value};
 
 /// Quantities by resource.
 pub type Amounts = BTreeMap<String, Quantity>;
@@ -102,6 +102,12 @@ pub fn charged(pod: &Value, side: Side) -> Amounts {
     total
 }
 
+/// Whether a resource is somebody's device: it has a domain that is not the project's own.
+pub fn is_extended(name: &str) -> bool {
+    let native = !name.contains('/') || name.contains("kubernetes.io/");
+    !native && !name.starts_with("requests.")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,5 +134,16 @@ mod tests {
             "cpu=150m,memory=1Mi",
         );
         check(json!({"spec": {"containers": [container("100m")], "resources": {"requests": {"cpu": "2"}}}}), "cpu=2");
+    }
+    #[test]
+    fn devices_are_resources_with_a_domain_of_their_own() {
+        for (name, expect) in [
+            ("example.com/gpu", true),
+            ("cpu", false),
+            ("requests.example.com/gpu", false),
+            ("a.kubernetes.io/x", false),
+        ] {
+            assert_eq!(is_extended(name), expect, "{name}");
+        }
     }
 }

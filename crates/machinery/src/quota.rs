@@ -1,13 +1,16 @@
-//! What an object uses of a quota, and which quotas count it. Pure.
+//! What an object uses of a quota, and which quotas count it.
+//!
+//! Admission charges by it before an object is stored, the quota controller counts by it afterwards. Two answers to one question would let
+//! `status.used` contradict what was charged, so there is one.
 
 use std::collections::BTreeMap;
 
-use machinery::quantity::{Format, Quantity};
-use machinery::selector::label::{LabelSelector, Operator, Requirement};
-use machinery::{Value, value};
+use jiff::{SignedDuration, Timestamp};
 
-use super::super::defaults::is_extended;
-use super::super::resources::{Amounts, Side, charged, of};
+use crate::pod_resources::{Amounts, Side, charged, is_extended, of};
+use crate::quantity::{Format, Quantity};
+use crate::selector::label::{LabelSelector, Operator, Requirement};
+use crate::{Value, time, value};
 
 const BY_CLASS: &str = ".storageclass.storage.k8s.io/";
 
@@ -95,7 +98,7 @@ impl<'a> Counted<'a> {
     }
 
     /// What an object uses.
-    pub fn usage(self, object: &Value, now: jiff::Timestamp) -> Amounts {
+    pub fn usage(self, object: &Value, now: Timestamp) -> Amounts {
         let one = || Quantity::new(1, Format::DecimalSi);
         let mut used = BTreeMap::from([(self.count_name(), one())]);
         if let Some(alias) = self.alias() {
@@ -183,6 +186,7 @@ fn by_name(expression: Option<&Value>, name: &str) -> bool {
     LabelSelector::new(vec![requirement]).matches(|_| Some(name).filter(|name| !name.is_empty()))
 }
 
+/// Whether a pod has a deadline.
 pub fn is_terminating(pod: &Value) -> bool {
     value::int(pod, "spec.activeDeadlineSeconds").is_some_and(|seconds| seconds >= 0)
 }
@@ -213,12 +217,17 @@ fn crosses_namespaces(pod: &Value) -> bool {
 }
 
 /// Whether a pod counts still: it has not ended, and is not gone but for its record.
-fn is_charged(pod: &Value, now: jiff::Timestamp) -> bool {
-    if matches!(value::text(pod, "status.phase"), "Succeeded" | "Failed") {
-        return false;
-    }
-    // The deletion time is when the grace ends.
-    machinery::time::parse_clamped(value::text(pod, "metadata.deletionTimestamp")).is_none_or(|due| now <= due)
+fn is_charged(pod: &Value, now: Timestamp) -> bool {
+    !matches!(value::text(pod, "status.phase"), "Succeeded" | "Failed")
+        && charged_until(pod).is_none_or(|due| now <= due)
+}
+
+/// When a pod that is being deleted stops to count, even if nobody confirms its end: its node may be lost, and it must not keep others from
+/// taking its place. `None` if it is not being deleted.
+pub fn charged_until(pod: &Value) -> Option<Timestamp> {
+    let deleted = time::parse_clamped(value::text(pod, "metadata.deletionTimestamp"))?;
+    let grace = value::int(pod, "metadata.deletionGracePeriodSeconds")?;
+    Some(deleted.checked_add(SignedDuration::from_secs(grace)).unwrap_or(Timestamp::MAX))
 }
 
 fn computed(requests: &Amounts, limits: &Amounts) -> Amounts {
@@ -294,7 +303,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn now() -> jiff::Timestamp {
+    fn now() -> Timestamp {
         "2026-01-01T00:00:00Z".parse().expect("a time")
     }
 
@@ -325,6 +334,15 @@ mod tests {
             claim,
             "count/persistentvolumeclaims=1,fast.storageclass.storage.k8s.io/persistentvolumeclaims=1,fast.storageclass.storage.k8s.io/requests.storage=1Gi,persistentvolumeclaims=1,requests.storage=1Gi",
         );
+    }
+
+    #[test]
+    fn a_pod_that_is_deleted_counts_until_its_grace_is_over() {
+        let pod = |deleted: &str, grace: Value| json!({"metadata": {"deletionTimestamp": deleted, "deletionGracePeriodSeconds": grace}, "spec": {"containers": [{}]}});
+        check(Counted::Pods, pod("2025-12-31T23:59:30Z", json!(30)), "count/pods=1,pods=1");
+        check(Counted::Pods, pod("2025-12-31T23:59:29Z", json!(30)), "count/pods=1");
+        check(Counted::Pods, pod("2025-12-31T23:59:29Z", json!(i64::MAX)), "count/pods=1,pods=1");
+        check(Counted::Pods, pod("2025-12-31T23:00:00Z", Value::Null), "count/pods=1,pods=1");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use machinery::pod_resources::is_extended;
 use machinery::status::{ApiError, FieldError};
 use machinery::{Value, value};
 use serde_json::json;
@@ -91,12 +92,6 @@ pub fn tolerate_devices(request: &Request<'_>, pod: &mut Value) {
             value::set(pod, "spec.tolerations", tolerations.clone());
         }
     }
-}
-
-/// Whether a resource is somebody's device: it has a domain that is not the project's own.
-pub fn is_extended(name: &str) -> bool {
-    let native = !name.contains('/') || name.contains("kubernetes.io/");
-    !native && !name.starts_with("requests.")
 }
 
 fn images(pod: &Value) -> BTreeSet<&str> {
@@ -228,21 +223,4 @@ pub fn deny_external_ips(request: &Request<'_>, new: Option<&Value>, old: Option
         return Ok(());
     }
     Err(request.forbid(service, "Use of external IPs is denied by admission control"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn devices_are_resources_with_a_domain_of_their_own() {
-        for (name, expect) in [
-            ("example.com/gpu", true),
-            ("cpu", false),
-            ("requests.example.com/gpu", false),
-            ("a.kubernetes.io/x", false),
-        ] {
-            assert_eq!(is_extended(name), expect, "{name}");
-        }
-    }
 }

@@ -1,12 +1,12 @@
 //! LimitRanger: defaults and bounds for what containers, pods and claims of a namespace ask for.
 
+use machinery::pod_resources::{Amounts, Side, amounts, of, of_pod};
 use machinery::quantity::Quantity;
 use machinery::status::ApiError;
 use machinery::{Value, value};
 use serde_json::json;
 
 use super::pods::{List, placed, spec};
-use super::resources::{Amounts, Side, amounts, of, of_pod};
 use super::{Operation, Request};
 use crate::cache::Filter;
 use crate::rest::Api;

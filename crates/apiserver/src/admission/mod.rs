@@ -25,7 +25,6 @@ mod quota;
 mod rbac_escalation;
 mod reinvocation;
 mod resize;
-mod resources;
 mod runtime_class;
 mod service_account;
 pub mod settings;

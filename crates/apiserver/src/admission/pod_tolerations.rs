@@ -2,13 +2,13 @@
 //! namespace says both in annotations; where it says nothing, the cluster does in the plug-in's settings.
 
 use machinery::object::Object;
+use machinery::pod_resources::{Side, of};
 use machinery::quantity::Quantity;
 use machinery::status::ApiError;
 use machinery::{Value, value};
 use serde_json::json;
 
 use super::pods::{List, placed, spec};
-use super::resources::{Side, of};
 use super::runtime_class::{covers, merge};
 use super::{Operation, Request};
 use crate::rest::Api;

@@ -2,11 +2,11 @@
 //! cannot hold, or its kubelet does not say that it can do, is refused here instead of being put off there for ever.
 
 use machinery::object::Object;
+use machinery::pod_resources::{Amounts, Side, amounts, charged};
 use machinery::quantity::Quantity;
 use machinery::status::{ApiError, Cause};
 use machinery::{Value, value};
 
-use super::resources::{Amounts, Side, amounts, charged};
 use super::{Operation, Request};
 use crate::rest::Api;
 

@@ -1,10 +1,10 @@
 //! RuntimeClass: what a pod's runtime costs beside its containers, and where it can run.
 
+use machinery::pod_resources::amounts;
 use machinery::status::ApiError;
 use machinery::{Value, value};
 use serde_json::json;
 
-use super::resources::amounts;
 use super::{Operation, Request};
 use crate::rest::Api;
 

@@ -1,6 +1,7 @@
 //! ResourceQuota: keeps `status.used`, by which admission decides.
 //!
-//! `usage` counts and is pure. Pods, services and claims are counted from the caches that everybody shares; for everything else that a quota limits
+//! `usage` counts and is pure, with the evaluator that admission charges by ([`machinery::quota`]). Pods, services and claims are counted
+//! from the caches that everybody shares; for everything else that a quota limits
 //! (`secrets`, `count/widgets.example.com`), a cache of its metadata is begun when the first quota names it. Upstream: resource quota controller.
 //!
 //! Admission charges a quota *before* it stores the object, so a count made in between would take the charge away and let one object too many in.
@@ -13,22 +14,19 @@ mod others;
 mod tests;
 mod usage;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use client::Client;
-use informer::{Action, Cached, Informer, Key, Reconciler, WorkQueue};
+use informer::{Action, Cached, Clock, Informer, Key, Reconciler, WorkQueue, clock};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, ResourceQuota, ResourceQuotaStatus, Service};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Wire;
-use machinery::quantity::{Format, Quantity};
 
 use crate::Error;
 use crate::common::meta::MetaExt;
 use crate::context::Context;
 use charges::Charges;
 use others::Others;
-use usage::Usage;
+use usage::Count;
 
 const WORKERS: usize = 5;
 /// A quota of something that does not exist (yet) is looked at again this often: that a resource comes, nobody tells.
@@ -43,6 +41,7 @@ pub(crate) async fn start(context: Context) {
         pods: informers.of(),
         services: informers.of(),
         claims: informers.of(),
+        clock: context.clock.clone(),
         charges: Arc::new(Charges::new(context.clock.clone())),
         others: Others::new(informers.clone(), informers.of(), queue.clone()),
     };
@@ -75,6 +74,7 @@ struct Quotas {
     pods: Informer<Pod>,
     services: Informer<Service>,
     claims: Informer<PersistentVolumeClaim>,
+    clock: Arc<dyn Clock>,
     charges: Arc<Charges>,
     others: Arc<Others>,
 }
@@ -98,13 +98,17 @@ fn follow<K: Cached>(
 ) {
     let (quotas, queue) = (quotas.clone(), queue.clone());
     informer.subscribe(move |change| {
+        let namespace = change.object().meta().namespace.clone().unwrap_or_default();
+        let concerned = quotas.by_namespace(&namespace);
+        if concerned.is_empty() {
+            return;
+        }
         let delay = match (change.before(), change.after()) {
             (Some(before), Some(after)) if !matters(before, after) => return,
             (None, _) => charges::SETTLED,
             _ => Duration::ZERO,
         };
-        let namespace = change.object().meta().namespace.clone().unwrap_or_default();
-        for quota in quotas.by_namespace(&namespace) {
+        for quota in concerned {
             queue.add_after(quota.metadata.key(), delay);
         }
     });
@@ -118,37 +122,32 @@ impl Reconciler for Quotas {
             self.charges.forget(key);
             return Ok(Action::Done);
         };
-        let spec = quota.spec.clone().unwrap_or_default();
-        let hard = spec.hard.clone().unwrap_or_default();
+        let hard = quota.spec.as_ref().and_then(|spec| spec.hard.clone()).unwrap_or_default();
         // Limits that admission does not know yet are urgent: it refuses everything until it knows them.
         let known = quota.status.as_ref().is_some_and(|status| status.hard.as_ref() == Some(&hard));
         if known && let Some(rest) = self.charges.unsettled(key) {
             return Ok(Action::After(rest));
         }
         self.charges.forget(key);
-        let mut used: Usage = hard.keys().map(|name| (name.clone(), Quantity::new(0, Format::DecimalSi))).collect();
         let namespace = key.namespace.as_str();
-        for pod in self.pods.by_namespace(namespace).iter().filter(|pod| usage::in_scope(&spec, pod)) {
-            usage::add_pod(&mut used, pod);
-        }
-        // A quota with scopes is about pods alone.
+        let now = self.clock.now();
+        let mut count = Count::new(&quota, now);
+        self.pods.by_namespace(namespace).iter().for_each(|pod| count.add_pod(pod));
+        self.services.by_namespace(namespace).iter().for_each(|service| count.add_service(service));
+        self.claims.by_namespace(namespace).iter().for_each(|claim| count.add_claim(claim));
         let mut unknown = false;
-        if !usage::has_scopes(&spec) {
-            self.services.by_namespace(namespace).iter().for_each(|service| usage::add_service(&mut used, service));
-            self.claims.by_namespace(namespace).iter().for_each(|claim| usage::add_claim(&mut used, claim));
-            for (name, plural, group) in usage::counted(&hard) {
-                match self.others.count(&self.client, plural, group, namespace).await? {
-                    Some(count) => usage::set_count(&mut used, name, count),
-                    None => unknown = true,
-                }
+        for (name, plural, group) in count.others() {
+            match self.others.count(&self.client, &plural, &group, namespace).await? {
+                Some(number) => count.set_count(&name, number),
+                None => unknown = true,
             }
         }
-        let wire: BTreeMap<String, Wire> =
-            used.into_iter().map(|(name, amount)| (name, Wire(amount.to_string()))).collect();
-        let status = ResourceQuotaStatus { hard: Some(hard), used: Some(wire) };
+        // A moment later than it still counts.
+        let due = count.due.map(|due| clock::since(due, now) + Duration::from_millis(1));
+        let status = ResourceQuotaStatus { hard: Some(hard), used: Some(count.wire()) };
         if quota.status.as_ref() != Some(&status) {
             self.client.update_status(&ResourceQuota { status: Some(status), ..ResourceQuota::clone(&quota) }).await?;
         }
-        Ok(if unknown { Action::After(RESYNC) } else { Action::Done })
+        Ok(Action::after(due.into_iter().chain(unknown.then_some(RESYNC)).min()))
     }
 }

@@ -3,24 +3,22 @@
 //! Taking room is a compare-and-swap on the quota's status, so the sum is exact however many servers and clients there
 //! are. Within one server the writers of a namespace take turns, or they would spend their time losing races.
 
-mod usage;
-
 use std::hash::{BuildHasher as _, BuildHasherDefault};
 
+use machinery::pod_resources::{Amounts, amounts};
 use machinery::quantity::Quantity;
+use machinery::quota::{Counted, is_terminating};
 use machinery::status::ApiError;
 use machinery::{Value, value};
 use rustc_hash::FxHasher;
 use serde_json::json;
 use tokio::sync::Mutex;
 
-use super::resources::{Amounts, amounts};
 use super::{Operation, Request};
 use crate::cache::Filter;
 use crate::registry::Resource;
 use crate::rest::Api;
 use crate::rest::storage::Change;
-use usage::{Counted, is_terminating};
 
 /// How many namespaces can take room at once without waiting for each other.
 const TURNS: usize = 64;

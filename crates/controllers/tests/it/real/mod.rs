@@ -4,6 +4,7 @@ mod certificates;
 mod devices;
 mod jobs;
 mod protection;
+mod quotas;
 mod revisions;
 
 use std::sync::Arc;
