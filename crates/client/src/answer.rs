@@ -10,6 +10,7 @@ use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
+use machinery::codec::typed;
 use machinery::object::Object;
 use machinery::rest::{Payload, Response, WatchEvent};
 use machinery::{ApiError, Value};
@@ -19,6 +20,7 @@ use serde_json::value::RawValue;
 
 use crate::error::Error;
 use crate::frames::Frames;
+use crate::undecodable::Undecodable;
 
 /// The largest answer that is collected: some 400,000 pods.
 const MAX_ANSWER: usize = 1 << 30;
@@ -34,6 +36,18 @@ pub struct List<K> {
     pub next: Option<String>,
     /// How many objects follow this page, where the server says so.
     pub remaining: Option<u64>,
+    /// Those among them that cannot be read.
+    pub undecodable: Vec<Undecodable>,
+}
+
+impl<K> List<K> {
+    /// The same page of objects in another form. Those that cannot be brought into it join the undecodable ones.
+    pub fn map<B>(self, form: impl Fn(Arc<K>) -> Result<Arc<B>, Undecodable>) -> List<B> {
+        let mut undecodable = self.undecodable;
+        let formed = self.items.into_iter().filter_map(|item| form(item).map_err(|odd| undecodable.push(odd)).ok());
+        let items = formed.collect();
+        List { items, revision: self.revision, next: self.next, remaining: self.remaining, undecodable }
+    }
 }
 
 /// One event of a watch.
@@ -52,6 +66,27 @@ pub enum Event<K> {
         /// Whether the initial events of a streaming list end here.
         initial_events_end: bool,
     },
+    /// Something became of an object that cannot be read. The watch goes on.
+    Undecodable {
+        /// Which object it is.
+        object: Undecodable,
+        /// Whether it went; otherwise it came to be or changed.
+        deleted: bool,
+    },
+}
+
+impl<K> Event<K> {
+    /// The same event about another form of the object, or about one that cannot be brought into it.
+    pub fn map<B>(self, form: impl FnOnce(Arc<K>) -> Result<Arc<B>, Undecodable>) -> Event<B> {
+        let (formed, of, deleted): (_, fn(Arc<B>) -> Event<B>, _) = match self {
+            Self::Added(object) => (form(object), Event::Added, false),
+            Self::Modified(object) => (form(object), Event::Modified, false),
+            Self::Deleted(object) => (form(object), Event::Deleted, true),
+            Self::Bookmark { revision, initial_events_end } => return Event::Bookmark { revision, initial_events_end },
+            Self::Undecodable { object, deleted } => return Event::Undecodable { object, deleted },
+        };
+        formed.map_or_else(|object| Event::Undecodable { object, deleted }, of)
+    }
 }
 
 impl<K> Clone for Event<K> {
@@ -63,6 +98,7 @@ impl<K> Clone for Event<K> {
             Self::Bookmark { revision, initial_events_end } => {
                 Self::Bookmark { revision: revision.clone(), initial_events_end: *initial_events_end }
             }
+            Self::Undecodable { object, deleted } => Self::Undecodable { object: object.clone(), deleted: *deleted },
         }
     }
 }
@@ -74,6 +110,8 @@ pub(crate) type Watch<T> = BoxStream<'static, Result<Event<T>, Error>>;
 pub(crate) struct Reader<T> {
     /// For messages, such as `Pod`.
     pub(crate) what: &'static str,
+    /// That of the kind; empty where it is not one kind that is read.
+    pub(crate) api_version: &'static str,
     /// From a shared object. Bytes from the wire are read by `T`'s own `Deserialize`.
     pub(crate) shared: fn(&Object) -> Result<T, serde_json::Error>,
 }
@@ -87,12 +125,8 @@ impl<T> Clone for Reader<T> {
 impl<T> Copy for Reader<T> {}
 
 impl<T: DeserializeOwned + Send + Sync + 'static> Reader<T> {
-    fn shared(&self, object: &Object) -> Result<T, Error> {
-        (self.shared)(object).map_err(|source| self.wrong(source))
-    }
-
-    fn bytes(&self, bytes: &[u8]) -> Result<T, Error> {
-        serde_json::from_slice(bytes).map_err(|source| self.wrong(source))
+    fn bytes(&self, bytes: &[u8]) -> Result<T, serde_json::Error> {
+        typed::from_slice(bytes, (self.api_version, self.what))
     }
 
     fn wrong(&self, source: serde_json::Error) -> Error {
@@ -102,37 +136,50 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Reader<T> {
     /// One object.
     pub(crate) async fn one(&self, response: Response) -> Result<T, Error> {
         match ok(response).await? {
-            Payload::Object(object) => self.shared(&object),
-            Payload::Value(value) => serde_json::from_value(value).map_err(|source| self.wrong(source)),
+            Payload::Object(object) => (self.shared)(&object),
             payload => self.bytes(&collect(payload).await?),
         }
+        .map_err(|source| self.wrong(source))
     }
 
     /// A page of objects.
     pub(crate) async fn list(&self, response: Response) -> Result<List<T>, Error> {
-        let wire: WireList<T> = match ok(response).await? {
+        let bytes = match ok(response).await? {
             Payload::List(list) => {
-                let items: Result<_, Error> =
-                    list.items.iter().map(|object| self.shared(object).map(Arc::new)).collect();
-                return Ok(List {
-                    items: items?,
-                    revision: list.revision.to_string(),
-                    next: list.next,
-                    remaining: list.remaining,
-                });
+                let (items, undecodable) = split(
+                    list.items
+                        .iter()
+                        .map(|object| (self.shared)(object).map_err(|error| Undecodable::shared(object, &error))),
+                );
+                let revision = list.revision.to_string();
+                return Ok(List { items, revision, next: list.next, remaining: list.remaining, undecodable });
             }
-            Payload::Value(value) => serde_json::from_value(value).map_err(|source| self.wrong(source))?,
-            payload => {
-                let bytes = collect(payload).await?;
-                serde_json::from_slice(&bytes).map_err(|source| self.wrong(source))?
-            }
+            payload => collect(payload).await?,
+        };
+        let (metadata, items, undecodable) = match serde_json::from_slice::<WireList<T>>(&bytes) {
+            Ok(list) => (list.metadata, list.items.into_iter().flatten().map(Arc::new).collect(), Vec::new()),
+            Err(_) => self.one_by_one(&bytes)?,
         };
         Ok(List {
-            items: wire.items.unwrap_or_default().into_iter().map(Arc::new).collect(),
-            revision: wire.metadata.resource_version.unwrap_or_default(),
-            next: wire.metadata.continue_.filter(|token| !token.is_empty()),
-            remaining: wire.metadata.remaining_item_count.and_then(|count| u64::try_from(count).ok()),
+            items,
+            revision: metadata.resource_version.unwrap_or_default(),
+            next: metadata.continue_.filter(|token| !token.is_empty()),
+            remaining: metadata.remaining_item_count.and_then(|count| u64::try_from(count).ok()),
+            undecodable,
         })
+    }
+
+    /// A list that cannot be read as a whole.
+    fn one_by_one(&self, bytes: &[u8]) -> Result<(ListMeta, Vec<Arc<T>>, Vec<Undecodable>), Error> {
+        let list: WireList<&RawValue> = serde_json::from_slice(bytes).map_err(|source| self.wrong(source))?;
+        let items = list.items.into_iter().flatten().map(|item| self.item(item.get().as_bytes()));
+        let (items, undecodable) = split(items);
+        Ok((list.metadata, items, undecodable))
+    }
+
+    /// One object among others.
+    fn item(&self, bytes: &[u8]) -> Result<T, Undecodable> {
+        self.bytes(bytes).map_err(|error| Undecodable::wire(bytes, self.api_version, self.what, &error))
     }
 
     /// A stream of events.
@@ -145,15 +192,16 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Reader<T> {
     }
 
     fn event(&self, event: WatchEvent) -> Result<Event<T>, Error> {
-        Ok(match event {
-            WatchEvent::Added(object) => Event::Added(Arc::new(self.shared(&object)?)),
-            WatchEvent::Modified(object) => Event::Modified(Arc::new(self.shared(&object)?)),
-            WatchEvent::Deleted(object) => Event::Deleted(Arc::new(self.shared(&object)?)),
+        let raw = match event {
+            WatchEvent::Added(object) => Event::Added(object),
+            WatchEvent::Modified(object) => Event::Modified(object),
+            WatchEvent::Deleted(object) => Event::Deleted(object),
             WatchEvent::Bookmark { revision, initial_events_end } => {
                 Event::Bookmark { revision: revision.to_string(), initial_events_end }
             }
             WatchEvent::Error(error) => return Err(Error::Api(error)),
-        })
+        };
+        Ok(raw.map(|object| (self.shared)(&object).map(Arc::new).map_err(|error| Undecodable::shared(&object, &error))))
     }
 
     fn frames(self, chunks: BoxStream<'static, Result<Bytes, std::io::Error>>) -> Watch<T> {
@@ -185,10 +233,13 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Reader<T> {
         let frame: Frame<'_> =
             serde_json::from_slice(frame).map_err(|source| Error::Decode { what: "a watch event", source })?;
         let object = frame.object.get().as_bytes();
+        let item = |of: fn(Arc<T>) -> Event<T>, deleted| {
+            self.item(object).map_or_else(|object| Event::Undecodable { object, deleted }, |item| of(Arc::new(item)))
+        };
         Ok(match &*frame.kind {
-            "ADDED" => Event::Added(Arc::new(self.bytes(object)?)),
-            "MODIFIED" => Event::Modified(Arc::new(self.bytes(object)?)),
-            "DELETED" => Event::Deleted(Arc::new(self.bytes(object)?)),
+            "ADDED" => item(Event::Added, false),
+            "MODIFIED" => item(Event::Modified, false),
+            "DELETED" => item(Event::Deleted, true),
             "BOOKMARK" => {
                 let bookmark: Bookmark =
                     serde_json::from_slice(object).map_err(|source| Error::Decode { what: "a bookmark", source })?;
@@ -219,10 +270,19 @@ fn end_after_error<T: Send + Sync + 'static>(watch: Watch<T>) -> Watch<T> {
         .boxed()
 }
 
+/// What could be read, and what could not.
+fn split<T>(all: impl Iterator<Item = Result<T, Undecodable>>) -> (Vec<Arc<T>>, Vec<Undecodable>) {
+    let mut undecodable = Vec::new();
+    let items = all.filter_map(|one| one.map(Arc::new).map_err(|odd| undecodable.push(odd)).ok()).collect();
+    (items, undecodable)
+}
+
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "T: Deserialize<'de>"))]
 struct WireList<T> {
     #[serde(default)]
     metadata: ListMeta,
+    #[serde(default = "Option::default")]
     items: Option<Vec<T>>,
 }
 
@@ -315,7 +375,7 @@ mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
 
     fn reader() -> Reader<ConfigMap> {
-        Reader { what: "ConfigMap", shared: |object| object.decode() }
+        Reader { what: "ConfigMap", api_version: "v1", shared: |object| object.decode() }
     }
 
     fn stream(text: &'static str, size: usize) -> Payload {
@@ -381,5 +441,68 @@ mod tests {
         assert_eq!((error.code(), error.to_string().as_str()), (Some(502), "bad gateway"));
         let error = reader().one(status(503, Payload::Empty)).await.expect_err("nothing said");
         assert_eq!(error.to_string(), "503 Service Unavailable");
+    }
+
+    const ODD: &str = r#"{"metadata":{"name":"odd","uid":"u","resourceVersion":"4"},"data":"no map"}"#;
+    const GOOD: &str = r#"{"metadata":{"name":"good","resourceVersion":"5"},"data":{"a":null}}"#;
+
+    fn shared(item: &str, revision: u64) -> Arc<Object> {
+        let stored = Bytes::from(item.replacen('{', r#"{"apiVersion":"v1","kind":"ConfigMap","#, 1));
+        let object = Object::from_stored(stored, revision, &machinery::object::FieldPaths::default());
+        Arc::new(object.expect("an object"))
+    }
+
+    fn named(odd: &Undecodable) -> String {
+        let text = |part: &Option<String>| part.clone().unwrap_or_default();
+        let object = &odd.object;
+        [&object.api_version, &object.kind, &object.name, &object.uid, &object.resource_version].map(text).join(" ")
+    }
+
+    #[tokio::test]
+    async fn an_object_that_cannot_be_read_does_not_hide_the_others_of_its_list() {
+        let text = format!(r#"{{"metadata":{{"resourceVersion":"9"}},"items":[{ODD},{GOOD}]}}"#);
+        let wire = status(200, Payload::Bytes(Bytes::from(text)));
+        let list = machinery::rest::List {
+            api_version: "v1".to_owned(),
+            kind: "ConfigMapList".to_owned(),
+            revision: 9,
+            next: None,
+            remaining: None,
+            items: vec![shared(ODD, 4), shared(GOOD, 5)],
+        };
+        for response in [wire, status(200, Payload::List(list))] {
+            let list = reader().list(response).await.expect("a list");
+            assert_eq!(list.revision, "9");
+            assert_eq!(list.items.len(), 1);
+            let data = list.items[0].data.as_ref().expect("data");
+            assert_eq!(data.get("a").map(String::as_str), Some(""), "a null is read as Go reads it");
+            assert_eq!(list.undecodable.iter().map(named).collect::<Vec<_>>(), ["v1 ConfigMap odd u 4"]);
+        }
+    }
+
+    #[tokio::test]
+    async fn an_object_that_cannot_be_read_does_not_end_the_watch() {
+        let text: String = [("ADDED", ODD), ("ADDED", GOOD), ("DELETED", ODD)]
+            .map(|(kind, object)| format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n"))
+            .concat();
+        let events = [
+            WatchEvent::Added(shared(ODD, 4)),
+            WatchEvent::Added(shared(GOOD, 5)),
+            WatchEvent::Deleted(shared(ODD, 4)),
+        ];
+        for payload in [
+            Payload::Stream(stream::iter([Ok(Bytes::from(text))]).boxed()),
+            Payload::Watch(stream::iter(events).boxed()),
+        ] {
+            let events: Vec<_> = reader().watch(status(200, payload)).await.expect("a watch").collect().await;
+            let [Ok(first), Ok(second), Ok(third)] = &events[..] else { panic!("three events: {events:?}") };
+            assert!(
+                matches!(first, Event::Undecodable { object, deleted: false } if named(object) == "v1 ConfigMap odd u 4")
+            );
+            assert!(matches!(second, Event::Added(map) if map.metadata.name.as_deref() == Some("good")));
+            assert!(
+                matches!(third, Event::Undecodable { object, deleted: true } if named(object) == "v1 ConfigMap odd u 4")
+            );
+        }
     }
 }

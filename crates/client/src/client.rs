@@ -10,6 +10,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderValue, Method};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use machinery::codec::typed;
 use machinery::object::Object;
 use machinery::rest::{Body, Handler, Request, Response, User};
 use serde::Serialize;
@@ -326,8 +327,9 @@ pub(crate) fn with_query(path: String, query: &Query) -> String {
 fn reader<K: Kind>() -> Reader<K> {
     Reader {
         what: K::KIND,
+        api_version: K::API_VERSION,
         shared: |object: &Object| {
-            let mut typed: K = serde_json::from_slice(object.stored())?;
+            let mut typed: K = typed::from_slice(object.stored(), (K::API_VERSION, K::KIND))?;
             typed.metadata_mut().resource_version = Some(object.revision().to_string());
             Ok(typed)
         },
@@ -335,10 +337,10 @@ fn reader<K: Kind>() -> Reader<K> {
 }
 
 fn any_reader<T: DeserializeOwned>() -> Reader<T> {
-    Reader { what: "the subresource", shared: |object| object.decode() }
+    Reader { what: "the subresource", api_version: "", shared: |object| object.decode() }
 }
 
 /// A tree, `resourceVersion` included.
 pub(crate) fn value_reader() -> Reader<Value> {
-    Reader { what: "an object", shared: |object| Ok(object.to_value()) }
+    Reader { what: "an object", api_version: "", shared: |object| Ok(object.to_value()) }
 }

@@ -3,6 +3,7 @@
 use futures::stream::BoxStream;
 use http::Method;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use machinery::codec::typed;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -167,8 +168,9 @@ impl Dynamic {
 fn partial_reader() -> Reader<Partial> {
     Reader {
         what: "an object's metadata",
+        api_version: "",
         shared: |object| {
-            let mut partial: Partial = serde_json::from_slice(object.stored())?;
+            let mut partial: Partial = typed::from_slice(object.stored(), ("", ""))?;
             partial.metadata.resource_version = Some(object.revision().to_string());
             Ok(partial)
         },

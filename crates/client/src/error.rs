@@ -104,6 +104,11 @@ impl Error {
         self.is(Reason::TooManyRequests) || self.code() == Some(429)
     }
 
+    /// Nobody answered, or somebody who could not reach the server or is about to stop. What was asked is not at fault.
+    pub fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Transport(_) | Self::Timeout(_)) || matches!(self.code(), Some(502..=504))
+    }
+
     /// The HTTP status code, where the server answered.
     pub fn code(&self) -> Option<u16> {
         match self {

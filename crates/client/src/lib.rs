@@ -16,6 +16,7 @@ pub mod metrics;
 mod params;
 mod path;
 mod transport;
+mod undecodable;
 
 pub use answer::{Event, List};
 pub use client::{Client, Kind};
@@ -24,3 +25,4 @@ pub use dynamic::{Dynamic, Gvr, Partial};
 pub use error::Error;
 pub use guard::{Guard, LEASE_HEADER};
 pub use params::{DeleteOptions, ListParams, Patch, Propagation, VersionMatch, WatchParams};
+pub use undecodable::Undecodable;

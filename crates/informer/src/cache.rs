@@ -2,6 +2,8 @@
 //!
 //! One task (the reflector) writes; everybody reads. A change is first made in the cache, then told to the handlers, one after the other, in the
 //! order of the changes. So a handler that looks something up never finds less than it was told.
+//!
+//! Handlers and indexes are code of others. What panics in them stays with the one object: the handler misses that change, the index that object.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -9,11 +11,13 @@ use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use client::Undecodable;
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::{FxBuildHasher, FxHashSet};
 use tokio::sync::watch;
 
-use crate::{Cached, Key};
+use crate::aside::{self, Aside};
+use crate::{Cached, Key, metrics};
 
 type FxMap<A, B> = HashMap<A, B, FxBuildHasher>;
 
@@ -101,6 +105,7 @@ pub(crate) struct Shared<K> {
     handlers: Mutex<Vec<Handler<K>>>,
     synced: watch::Sender<bool>,
     phase: Mutex<Phase>,
+    aside: Aside,
 }
 
 struct Objects<K> {
@@ -120,8 +125,8 @@ const OWNER: &str = "owner";
 const NAMESPACE: &str = "namespace";
 
 impl<K: Cached> Informer<K> {
-    /// An empty one. The reflector fills it.
-    pub(crate) fn empty() -> Self {
+    /// An empty one for the objects of a resource. The reflector fills it.
+    pub(crate) fn empty(resource: impl Into<String>) -> Self {
         let owner: IndexFn<K> = Box::new(|object| {
             let owners = object.meta().owner_references.iter().flatten();
             owners.filter(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone()).collect()
@@ -137,6 +142,7 @@ impl<K: Cached> Informer<K> {
                 handlers: Mutex::default(),
                 synced: watch::Sender::new(false),
                 phase: Mutex::new(Phase::Listing),
+                aside: Aside::new(resource.into()),
             }),
         }
     }
@@ -236,6 +242,12 @@ impl<K: Cached> Informer<K> {
         *self.shared.synced.borrow()
     }
 
+    /// The objects that are there and cannot be read. The cache has the last version of them that could be, or none: who acts on the absence of
+    /// an object looks here first.
+    pub fn set_aside(&self) -> Vec<Undecodable> {
+        self.shared.aside.list()
+    }
+
     /// Where it stands.
     pub fn phase(&self) -> Phase {
         self.shared.phase.lock().clone()
@@ -266,6 +278,7 @@ impl<K: Cached> Shared<K> {
     /// Takes over an object as the watch tells of it.
     pub(crate) fn apply(&self, object: Arc<K>) {
         let handlers = self.handlers.lock();
+        self.aside.heal(&Key::of(object.meta()));
         let changes = self.objects.write().put(object);
         tell(&handlers, &changes);
     }
@@ -273,33 +286,58 @@ impl<K: Cached> Shared<K> {
     /// Takes an object out.
     pub(crate) fn remove(&self, object: Arc<K>) {
         let handlers = self.handlers.lock();
-        let gone = self.objects.write().remove(&Key::of(object.meta()));
+        let key = Key::of(object.meta());
+        self.aside.heal(&key);
+        let gone = self.objects.write().remove(&key);
         // The event carries the last state of all; whoever never knew the object needs no word of its end.
         if gone.is_some() {
             tell(&handlers, &[Change::Deleted(object)]);
         }
     }
 
-    /// Makes the cache hold exactly these objects, telling only of the differences.
-    pub(crate) fn replace(&self, all: Vec<Arc<K>>) {
+    /// Sets an object aside that cannot be read. True if that is news in this process.
+    pub(crate) fn set_aside(&self, object: Undecodable) -> bool {
         let handlers = self.handlers.lock();
-        let keep: FxHashSet<Key> = all.iter().map(|object| Key::of(object.meta())).collect();
+        let replaced = self.objects.write().remove_replaced(&object);
+        tell(&handlers, &replaced.map(Change::Deleted).into_iter().collect::<Vec<_>>());
+        self.aside.put(object)
+    }
+
+    /// An object that cannot be read is gone: the last state known is the last one that could be read.
+    pub(crate) fn remove_unread(&self, object: &Undecodable) {
+        let handlers = self.handlers.lock();
+        let key = aside::key(object);
+        self.aside.heal(&key);
+        let gone = self.objects.write().remove(&key);
+        tell(&handlers, &gone.map(Change::Deleted).into_iter().collect::<Vec<_>>());
+    }
+
+    /// Makes the cache hold exactly these objects, telling only of the differences. What is there and cannot be read stays as it was known; those
+    /// of them that are news are answered.
+    pub(crate) fn replace(&self, all: Vec<Arc<K>>, undecodable: Vec<Undecodable>) -> Vec<Undecodable> {
+        let handlers = self.handlers.lock();
+        let mut keep: FxHashSet<Key> = all.iter().map(|object| Key::of(object.meta())).collect();
+        keep.extend(undecodable.iter().map(aside::key));
+        self.aside.keep_only(&undecodable);
         let changes = {
             let mut objects = self.objects.write();
             let gone: Vec<Key> = objects.by_key.keys().filter(|key| !keep.contains(*key)).cloned().collect();
-            let mut changes: Vec<Change<K>> =
-                gone.iter().filter_map(|key| objects.remove(key).map(Change::Deleted)).collect();
+            let gone = gone.iter().filter_map(|key| objects.remove(key)).collect::<Vec<_>>();
+            let replaced = undecodable.iter().filter_map(|object| objects.remove_replaced(object)).collect::<Vec<_>>();
+            let mut changes: Vec<Change<K>> = gone.into_iter().chain(replaced).map(Change::Deleted).collect();
             for object in all {
                 changes.extend(objects.put(object));
             }
             changes
         };
         tell(&handlers, &changes);
+        let news = undecodable.into_iter().filter(|object| self.aside.put(object.clone())).collect();
         self.synced.send_replace(true);
+        news
     }
 }
 
-fn tell<K>(handlers: &[Handler<K>], changes: &[Change<K>]) {
+fn tell<K: Cached>(handlers: &[Handler<K>], changes: &[Change<K>]) {
     for change in changes {
         for handler in handlers {
             call(handler, change);
@@ -308,9 +346,10 @@ fn tell<K>(handlers: &[Handler<K>], changes: &[Change<K>]) {
 }
 
 /// A handler that panics must not take the cache of everybody else with it.
-fn call<K>(handler: impl Fn(&Change<K>), change: &Change<K>) {
+fn call<K: Cached>(handler: impl Fn(&Change<K>), change: &Change<K>) {
     if std::panic::catch_unwind(AssertUnwindSafe(|| handler(change))).is_err() {
-        tracing::error!("an informer's handler panicked; it goes on with the next change");
+        // The handler does not say whose it is, the message of the panic does.
+        metrics::panicked("an informer's handler", &Key::of(change.object().meta()));
     }
 }
 
@@ -339,6 +378,14 @@ impl<K: Cached> Objects<K> {
         }
     }
 
+    /// Takes out what has the name of an object that cannot be read and is another one: it is gone for certain.
+    fn remove_replaced(&mut self, object: &Undecodable) -> Option<Arc<K>> {
+        let uid = object.object.uid.as_ref().filter(|uid| !uid.is_empty())?;
+        let key = aside::key(object);
+        let other = self.by_key.get(&key)?.meta().uid.as_ref().is_some_and(|known| known != uid);
+        if other { self.remove(&key) } else { None }
+    }
+
     fn remove(&mut self, key: &Key) -> Option<Arc<K>> {
         let old = self.by_key.remove(key)?;
         self.indexes.iter_mut().for_each(|index| index.remove(key, &old));
@@ -347,20 +394,28 @@ impl<K: Cached> Objects<K> {
 }
 
 impl<K> Index<K> {
+    /// The values of an object; none if the function fails on it.
+    fn values(&self, key: &Key, object: &K) -> Vec<String> {
+        std::panic::catch_unwind(AssertUnwindSafe(|| (self.values)(object))).unwrap_or_else(|_| {
+            metrics::panicked(self.name, key);
+            Vec::new()
+        })
+    }
+
     fn insert(&mut self, key: &Key, object: &K) {
-        for value in (self.values)(object) {
+        for value in self.values(key, object) {
             self.keys.entry(value).or_default().insert(key.clone());
         }
     }
 
     fn remove(&mut self, key: &Key, object: &K) {
-        for value in (self.values)(object) {
+        for value in self.values(key, object) {
             self.drop_value(key, value);
         }
     }
 
     fn replace(&mut self, key: &Key, old: &K, new: &K) {
-        let (before, after) = ((self.values)(old), (self.values)(new));
+        let (before, after) = (self.values(key, old), self.values(key, new));
         for value in before.iter().filter(|value| !after.contains(value)) {
             self.drop_value(key, value.clone());
         }
@@ -401,7 +456,7 @@ mod tests {
 
     /// An informer, and what its one handler was told.
     fn observed() -> (Informer<Pod>, Arc<Mutex<Vec<String>>>) {
-        let informer = Informer::<Pod>::empty();
+        let informer = Informer::<Pod>::empty("pods");
         let told: Arc<Mutex<Vec<String>>> = Arc::default();
         let (log, cache) = (told.clone(), informer.clone());
         informer.subscribe(move |change| {
@@ -431,9 +486,11 @@ mod tests {
     #[test]
     fn a_relist_tells_of_the_differences_alone() {
         let (informer, told) = observed();
-        informer.shared().replace(vec![pod("a", "1", "1", "n"), pod("b", "2", "2", "n"), pod("c", "3", "3", "n")]);
+        informer
+            .shared()
+            .replace(vec![pod("a", "1", "1", "n"), pod("b", "2", "2", "n"), pod("c", "3", "3", "n")], vec![]);
         told.lock().clear();
-        informer.shared().replace(vec![pod("a", "1", "1", "n"), pod("b", "9", "7", "n")]);
+        informer.shared().replace(vec![pod("a", "1", "1", "n"), pod("b", "9", "7", "n")], vec![]);
         assert_eq!(
             *told.lock(),
             ["deleted 3 cached=false", "deleted 2 cached=true", "added 9 cached=true"],
@@ -469,12 +526,30 @@ mod tests {
 
     #[test]
     fn a_panicking_handler_does_not_stop_the_others() {
-        let informer = Informer::<Pod>::empty();
+        let informer = Informer::<Pod>::empty("pods");
         informer.subscribe(|_| panic!("a handler's own mistake"));
         let count = Arc::new(Mutex::new(0));
         let counter = count.clone();
         informer.subscribe(move |_| *counter.lock() += 1);
         informer.shared().apply(pod("a", "1", "1", "n1"));
         assert_eq!(*count.lock(), 1);
+    }
+
+    #[test]
+    fn an_index_that_fails_on_one_object_finds_the_others() {
+        let informer = Informer::<Pod>::empty("pods");
+        informer.add_index("node", |pod| {
+            let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).expect("a node");
+            vec![node]
+        });
+        let odd = Arc::new(Pod { spec: None, ..Pod::clone(&pod("odd", "1", "1", "")) });
+        informer.shared().apply(odd.clone());
+        informer.shared().apply(pod("a", "2", "2", "n1"));
+        assert_eq!(informer.by_index("node", "n1").len(), 1);
+        assert_eq!(informer.len(), 2, "it is in the cache all the same");
+        informer.shared().apply(pod("odd", "1", "3", "n1"));
+        assert_eq!(informer.by_index("node", "n1").len(), 2, "a better version is found");
+        informer.shared().remove(odd);
+        assert_eq!(informer.len(), 1);
     }
 }

@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn a_write_is_heard_when_the_cache_is_as_new_or_the_object_is_gone() {
         let clock = Fake::at(jiff::Timestamp::UNIX_EPOCH);
-        let informer = Informer::empty();
+        let informer = Informer::empty("pods");
         let echoes = Echoes::new(&informer, clock.clone());
         let owner = Key::cluster("owner");
         assert!(echoes.heard(&owner));

@@ -2,15 +2,32 @@
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use client::{Client, Kind};
+use client::{Client, Kind, Undecodable};
 use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::reflector::Reflector;
 use crate::source::Objects;
-use crate::{Clock, Informer, Source};
+use crate::{Clock, EventType, Informer, Recorder, Source};
+
+/// Writes Events about objects that cannot be read. Most processes never have one to write.
+#[derive(Default)]
+pub(crate) struct Witness {
+    /// Through what they are written; nowhere without.
+    api: Option<(Client, Arc<dyn Clock>)>,
+    recorder: OnceLock<Recorder>,
+}
+
+impl Witness {
+    pub(crate) fn tell(&self, odd: &Undecodable) {
+        let Some((client, clock)) = &self.api else { return };
+        let recorder = self.recorder.get_or_init(|| Recorder::new(client.clone(), "trireme", None, clock.clone()));
+        let message = format!("The object cannot be decoded and is set aside: {}", odd.error);
+        recorder.event_about(odd.object.clone(), EventType::Warning, "FailedDecode", message);
+    }
+}
 
 /// Which objects of a kind an informer holds. Empty parts do not restrict.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -49,6 +66,7 @@ pub struct Informers {
 struct Inner {
     client: Client,
     clock: Arc<dyn Clock>,
+    witness: Arc<Witness>,
     running: Mutex<HashMap<(TypeId, Filter), Box<dyn Any + Send>>>,
     stop: DropGuard,
 }
@@ -62,7 +80,8 @@ impl Informers {
     /// Informers that wait by this clock.
     pub fn with_clock(client: Client, clock: Arc<dyn Clock>) -> Self {
         let stop = CancellationToken::new().drop_guard();
-        Self { inner: Arc::new(Inner { client, clock, running: Mutex::default(), stop }) }
+        let witness = Witness { recorder: OnceLock::new(), api: Some((client.clone(), clock.clone())) };
+        Self { inner: Arc::new(Inner { client, clock, witness: Arc::new(witness), running: Mutex::default(), stop }) }
     }
 
     /// The informer of all objects of a kind. Its watch starts with the first call.
@@ -89,8 +108,9 @@ impl Informers {
 
     /// As [`Informers::spawn`], for sources that may go while the process lives on, such as the objects of a custom resource.
     pub fn spawn_until<S: Source>(&self, source: S, until: &CancellationToken) -> Informer<S::Object> {
-        let informer = Informer::empty();
-        let reflector = Reflector::new(source, informer.shared().clone(), self.inner.clock.clone());
+        let informer = Informer::empty(source.name());
+        let (shared, inner) = (informer.shared().clone(), &self.inner);
+        let reflector = Reflector::new(source, shared, inner.clock.clone(), inner.witness.clone());
         let (stop, until) = (self.stopped().clone(), until.clone());
         tokio::spawn(async move {
             tokio::select! {

@@ -7,6 +7,7 @@
 //!
 //! Deliberately absent: any knowledge of what a kind means, and any loop that wakes up to look for work.
 
+mod aside;
 mod backoff;
 mod cache;
 pub mod clock;

@@ -1,4 +1,4 @@
-//! Figures of queues and elections, under the names that upstream's dashboards use.
+//! Figures of queues and elections, under the names that upstream's dashboards use, and of what informers cannot read or get past.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -27,7 +27,35 @@ pub(crate) static SLOW_RENEWALS: Counter = Counter::new(
     &["name"],
 );
 
-const ELECTIONS: &[&dyn Family] = &[&LEADING, &SLOW_RENEWALS];
+/// Objects that informers cannot read.
+pub(crate) static SET_ASIDE: Gauge = Gauge::new(
+    "trireme_informer_undecodable_objects",
+    "[ALPHA] Objects that cannot be decoded now and are left out, by resource. The last version that could be decoded is used meanwhile.",
+    &["resource"],
+);
+
+/// How often an object was met that cannot be read.
+pub(crate) static SET_ASIDE_TOTAL: Counter = Counter::new(
+    "trireme_informer_undecodable_objects_total",
+    "[ALPHA] Versions of objects that could not be decoded, by resource.",
+    &["resource"],
+);
+
+/// Watches that did not get past a revision.
+pub(crate) static STUCK: Counter = Counter::new(
+    "trireme_informer_relists_total",
+    "[ALPHA] How often everything was read again because a watch could not get past a revision, by resource.",
+    &["resource"],
+);
+
+/// Mistakes in our own code that one key or one object brought to light.
+pub(crate) static PANICS: Counter = Counter::new(
+    "trireme_panics_total",
+    "[ALPHA] Panics that were caught, by what panicked. Only the key or object in hand was affected; it is tried again.",
+    &["in"],
+);
+
+const ALWAYS: &[&dyn Family] = &[&LEADING, &SLOW_RENEWALS, &SET_ASIDE, &SET_ASIDE_TOTAL, &STUCK, &PANICS];
 
 /// The figures of one work queue.
 #[derive(Debug)]
@@ -162,9 +190,15 @@ const FAMILIES: [(&str, &str, &str, Lines); 7] = [
     ),
 ];
 
-/// Appends the figures of every election and queue of this process.
+/// Counts a panic that somebody caught, and says so with a log line that names the key.
+pub fn panicked(part: &str, key: &dyn std::fmt::Display) {
+    PANICS.increment(&[part]);
+    tracing::error!(part, %key, "panicked; this key alone is affected");
+}
+
+/// Appends the figures of every election, informer and queue of this process.
 pub fn write(text: &mut String) {
-    figures::write(ELECTIONS, text);
+    figures::write(ALWAYS, text);
     let queues: Vec<Arc<QueueMetrics>> = registry().lock().iter().filter_map(Weak::upgrade).collect();
     let mut totals: BTreeMap<&str, Total> = BTreeMap::new();
     for queue in &queues {

@@ -10,7 +10,7 @@ use futures::FutureExt;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Cached, Change, Informer, Key, WorkQueue};
+use crate::{Cached, Change, Informer, Key, WorkQueue, metrics};
 
 /// When to look at a key again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +66,7 @@ pub async fn run<R: Reconciler>(
     while working.join_next().await.is_some() {}
 }
 
+/// One turn of one key. An error or a panic costs the key a delay that grows, and no other key anything.
 async fn turn<R: Reconciler>(name: &str, reconciler: &R, queue: &WorkQueue<Key>, key: &Key) {
     let hop = hops::start(hops::Hop::Reconcile, "reconcile");
     match AssertUnwindSafe(reconciler.reconcile(key)).catch_unwind().await {
@@ -79,7 +80,7 @@ async fn turn<R: Reconciler>(name: &str, reconciler: &R, queue: &WorkQueue<Key>,
             queue.add_rate_limited(key.clone());
         }
         Err(_) => {
-            tracing::error!(controller = name, %key, "reconciling panicked; trying again");
+            metrics::panicked(name, key);
             queue.add_rate_limited(key.clone());
         }
     }
@@ -150,5 +151,43 @@ mod tests {
         assert_eq!(*reconciler.calls.lock(), 4);
         assert!(clock.now() >= Timestamp::from_second(30).expect("in range"));
         assert_eq!(queue.failures(&Key::new("a", "b")), 0);
+    }
+
+    /// Panics on one key, fails on another, and works on all others.
+    struct Picky(Mutex<Vec<String>>, CancellationToken);
+
+    impl Reconciler for Picky {
+        type Error = String;
+
+        async fn reconcile(&self, key: &Key) -> Result<Action, String> {
+            match key.name.as_str() {
+                "poison" => panic!("a mistake"),
+                "broken" => Err("an error".to_owned()),
+                name => {
+                    let mut done = self.0.lock();
+                    done.push(name.to_owned());
+                    if done.len() == 100 {
+                        self.1.cancel();
+                    }
+                    Ok(Action::Done)
+                }
+            }
+        }
+    }
+
+    /// With a single worker, which a bad key must not keep, and without a clock that moves, so that nobody waits for one.
+    #[tokio::test]
+    async fn a_key_that_panics_or_fails_delays_no_other_key() {
+        let clock = Fake::at(Timestamp::UNIX_EPOCH);
+        let queue = WorkQueue::new("picky", clock);
+        let stop = CancellationToken::new();
+        let reconciler = Arc::new(Picky(Mutex::default(), stop.clone()));
+        let (poison, broken) = (Key::new("a", "poison"), Key::new("a", "broken"));
+        [poison.clone(), broken.clone()].into_iter().for_each(|key| queue.add(key));
+        (0..100).for_each(|number| queue.add(Key::new("a", number.to_string())));
+        run("picky", reconciler.clone(), queue.clone(), 1, stop).await;
+        assert_eq!(reconciler.0.lock().len(), 100);
+        assert_eq!((queue.failures(&poison), queue.failures(&broken)), (1, 1), "both are tried again, later");
+        assert_eq!(metrics::PANICS.value(&["picky"]) as u32, 1);
     }
 }

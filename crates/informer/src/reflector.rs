@@ -2,19 +2,27 @@
 //!
 //! The way through the states: `Unread` reads everything, by a streaming list where the server knows it and by pages where it does not, and becomes
 //! `Watching`, or `Read` when the watch still has to be opened. A watch that ends or breaks leaves `Read` at the last revision seen (bookmarks
-//! included), from which the next watch goes on. Only `410 Gone` leads back to `Unread`; the cache keeps answering meanwhile.
+//! included), from which the next watch goes on. `410 Gone` leads back to `Unread`, and so does a watch that fails [`STUCK_AFTER`] times without
+//! getting past a revision: whatever is wrong with what comes next, it is not passed by asking for it again. A server that is down or busy does not
+//! count, since reading everything would only be more work for it. The cache keeps answering meanwhile.
+//!
+//! An object that cannot be read is no failure of the watch: it is set aside (`aside.rs`) and the watch goes on. A panic on the way counts as
+//! a failure of the watch.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::{Event, ListParams, WatchParams};
-use futures::StreamExt;
+use client::{Event, ListParams, Undecodable, WatchParams};
+use futures::{FutureExt, StreamExt};
 use rustc_hash::FxBuildHasher;
 use tokio_util::sync::CancellationToken;
 
+use crate::aside;
 use crate::cache::Shared;
-use crate::{Backoff, Cached, Clock, Key, Phase, Source, Stream};
+use crate::informers::Witness;
+use crate::{Backoff, Cached, Clock, Key, Phase, Source, Stream, metrics};
 
 /// Objects per page of a list.
 const PAGE: u32 = 500;
@@ -22,6 +30,8 @@ const PAGE: u32 = 500;
 const WATCH_SECONDS: u32 = 300;
 /// A watch that lives longer than this was no failure, whatever ended it.
 const HEALTHY: Duration = Duration::from_secs(10);
+/// So many failures in a row at one revision, and everything is read again.
+const STUCK_AFTER: u32 = 3;
 
 pub(crate) struct Reflector<S: Source> {
     source: S,
@@ -30,6 +40,9 @@ pub(crate) struct Reflector<S: Source> {
     backoff: Backoff,
     /// Whether the server is thought to know streaming lists.
     streaming: bool,
+    /// Where the watch failed last, and how often in a row.
+    stuck: (String, u32),
+    witness: Arc<Witness>,
 }
 
 enum State<K> {
@@ -42,17 +55,33 @@ enum State<K> {
 }
 
 impl<S: Source> Reflector<S> {
-    pub(crate) fn new(source: S, cache: Arc<Shared<S::Object>>, clock: Arc<dyn Clock>) -> Self {
-        Self { source, cache, clock, backoff: Backoff::reflector(), streaming: true }
+    pub(crate) fn new(source: S, cache: Arc<Shared<S::Object>>, clock: Arc<dyn Clock>, witness: Arc<Witness>) -> Self {
+        let stuck = (String::new(), 0);
+        Self { source, cache, clock, backoff: Backoff::reflector(), streaming: true, stuck, witness }
     }
 
     /// Goes on until stopped.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         let mut state = State::Unread;
-        while let Some(next) = stop.run_until_cancelled(self.step(state)).await {
+        while let Some(next) = stop.run_until_cancelled(self.guarded(state)).await {
             state = next;
         }
         self.cache.set_phase(Phase::Stopped);
+    }
+
+    /// One step, which a mistake of ours in reading one object must not end for all others.
+    async fn guarded(&mut self, state: State<S::Object>) -> State<S::Object> {
+        let revision = match &state {
+            State::Unread => None,
+            State::Read { revision } | State::Watching { revision, .. } => Some(revision.clone()),
+        };
+        if let Ok(next) = AssertUnwindSafe(self.step(state)).catch_unwind().await {
+            return next;
+        }
+        metrics::panicked("an informer", &self.source.name());
+        self.cache.set_phase(Phase::BackingOff);
+        self.clock.sleep(self.backoff.delay()).await;
+        revision.map_or(State::Unread, |revision| self.failed_at(revision))
     }
 
     async fn step(&mut self, state: State<S::Object>) -> State<S::Object> {
@@ -71,7 +100,10 @@ impl<S: Source> Reflector<S> {
                 let params = watch_params(Some(revision.clone()));
                 match self.source.watch(params).await {
                     Ok(stream) => self.watching(revision, stream),
-                    Err(error) => self.after_error(revision, &error).await,
+                    Err(error) => {
+                        let at_fault = !error.is_unreachable() && !error.is_too_many_requests();
+                        self.after_error(revision, &error, at_fault).await
+                    }
                 }
             }
             State::Watching { revision, mut stream, since } => match stream.next().await {
@@ -79,19 +111,24 @@ impl<S: Source> Reflector<S> {
                     let revision = self.take(event).unwrap_or(revision);
                     State::Watching { revision, stream, since }
                 }
-                Some(Err(error)) => self.after_error(revision, &error).await,
-                None => {
-                    // The server ends a watch when its time is up, which is no error; one that ends at once, again and again, is.
-                    if self.clock.monotonic().saturating_sub(since) < HEALTHY {
-                        self.cache.set_phase(Phase::BackingOff);
-                        self.clock.sleep(self.backoff.delay()).await;
-                    } else {
-                        self.backoff.reset();
-                    }
+                // Whatever ends a watch that lived for long is no sign of what comes next.
+                Some(Err(error)) => self.after_error(revision, &error, !self.healthy(since)).await,
+                // The server ends a watch when its time is up, which is no error; one that ends at once, again and again, is.
+                None if self.healthy(since) => {
+                    self.backoff.reset();
                     State::Read { revision }
+                }
+                None => {
+                    self.cache.set_phase(Phase::BackingOff);
+                    self.clock.sleep(self.backoff.delay()).await;
+                    self.failed_at(revision)
                 }
             },
         }
+    }
+
+    fn healthy(&self, since: Duration) -> bool {
+        self.clock.monotonic().saturating_sub(since) >= HEALTHY
     }
 
     fn watching(&mut self, revision: String, stream: Stream<S::Object>) -> State<S::Object> {
@@ -117,10 +154,27 @@ impl<S: Source> Reflector<S> {
                 self.cache.set_phase(Phase::Watching { revision: revision.clone() });
                 Some(revision)
             }
+            Event::Undecodable { object, deleted } => {
+                let revision = object.object.resource_version.clone();
+                if deleted {
+                    self.cache.remove_unread(&object);
+                } else if self.cache.set_aside(object.clone()) {
+                    self.tell(&object);
+                }
+                revision
+            }
         }
     }
 
-    async fn after_error(&mut self, revision: String, error: &client::Error) -> State<S::Object> {
+    /// Says once that an object cannot be read.
+    fn tell(&self, odd: &Undecodable) {
+        let (source, object) = (self.source.name(), aside::key(odd));
+        let (revision, error) = (odd.object.resource_version.as_deref().unwrap_or_default(), &odd.error);
+        tracing::error!(source, %object, revision, error, "cannot be decoded; it is set aside until it can be");
+        self.witness.tell(odd);
+    }
+
+    async fn after_error(&mut self, revision: String, error: &client::Error, at_fault: bool) -> State<S::Object> {
         if error.is_gone() {
             tracing::debug!(
                 source = self.source.name(),
@@ -130,7 +184,24 @@ impl<S: Source> Reflector<S> {
             return State::Unread;
         }
         self.back_off("watch", error).await;
-        State::Read { revision }
+        if at_fault { self.failed_at(revision) } else { State::Read { revision } }
+    }
+
+    /// The watch failed after a revision: it is tried again from there, unless that was of no use too often.
+    fn failed_at(&mut self, revision: String) -> State<S::Object> {
+        let (at, times) = &mut self.stuck;
+        if *at != revision {
+            (*at, *times) = (revision.clone(), 0);
+        }
+        *times += 1;
+        if *times < STUCK_AFTER {
+            return State::Read { revision };
+        }
+        *times = 0;
+        let source = self.source.name();
+        metrics::STUCK.increment(&[&source]);
+        tracing::warn!(source, revision, "the watch cannot get past a revision: reading everything again");
+        State::Unread
     }
 
     async fn back_off(&mut self, what: &str, error: &client::Error) {
@@ -158,16 +229,29 @@ impl<S: Source> Reflector<S> {
         let params = WatchParams { send_initial_events: true, ..watch_params(None) };
         let mut stream = self.source.watch(params).await?;
         let mut objects: HashMap<Key, Arc<S::Object>, FxBuildHasher> = HashMap::default();
+        let mut undecodable: HashMap<Key, Undecodable, FxBuildHasher> = HashMap::default();
         while let Some(event) = stream.next().await {
             match event? {
                 Event::Added(object) | Event::Modified(object) => {
-                    objects.insert(Key::of(object.meta()), object);
+                    let key = Key::of(object.meta());
+                    undecodable.remove(&key);
+                    objects.insert(key, object);
                 }
                 Event::Deleted(object) => {
-                    objects.remove(&Key::of(object.meta()));
+                    let key = Key::of(object.meta());
+                    undecodable.remove(&key);
+                    objects.remove(&key);
+                }
+                Event::Undecodable { object, deleted } => {
+                    let key = aside::key(&object);
+                    objects.remove(&key);
+                    undecodable.remove(&key);
+                    if !deleted {
+                        undecodable.insert(key, object);
+                    }
                 }
                 Event::Bookmark { revision, initial_events_end: true } => {
-                    self.cache.replace(objects.into_values().collect());
+                    self.replace(objects.into_values().collect(), undecodable.into_values().collect());
                     return Ok(self.watching(revision, stream));
                 }
                 Event::Bookmark { .. } => {}
@@ -179,24 +263,31 @@ impl<S: Source> Reflector<S> {
 
     async fn read_by_pages(&mut self) -> Result<State<S::Object>, client::Error> {
         let mut params = ListParams { limit: Some(PAGE), ..ListParams::default() };
-        let mut objects = Vec::new();
+        let (mut objects, mut undecodable) = (Vec::new(), Vec::new());
         loop {
             let list = match self.source.list(params.clone()).await {
                 // The pages' revision was compacted on the way: one large answer instead.
                 Err(error) if error.is_gone() && params.next.is_some() => {
                     objects.clear();
+                    undecodable.clear();
                     params = ListParams::default();
                     continue;
                 }
                 answer => answer?,
             };
             objects.extend(list.items);
+            undecodable.extend(list.undecodable);
             if list.next.is_none() {
-                self.cache.replace(objects);
+                self.replace(objects, undecodable);
                 return Ok(State::Read { revision: list.revision });
             }
             params.next = list.next;
         }
+    }
+
+    /// The cache holds this from now on, and what cannot be read is told of.
+    fn replace(&self, objects: Vec<Arc<S::Object>>, undecodable: Vec<Undecodable>) {
+        self.cache.replace(objects, undecodable).iter().for_each(|odd| self.tell(odd));
     }
 }
 
@@ -238,9 +329,13 @@ mod tests {
     /// What the API answers to the next call, in order. After the last answer it never answers again.
     enum Answer {
         List(Vec<Arc<ConfigMap>>, u64, Option<&'static str>),
+        /// As `List`, the only page, with some that cannot be read.
+        Page(Vec<Arc<ConfigMap>>, Vec<Undecodable>, u64),
         /// Ends after these, or stays open.
         Watch(Vec<Result<Event<ConfigMap>, ApiError>>, bool),
         Refuse(ApiError),
+        /// A stream in which somebody made a mistake.
+        Panic,
     }
 
     #[derive(Clone)]
@@ -274,9 +369,14 @@ mod tests {
                     revision: revision.to_string(),
                     next: next.map(str::to_owned),
                     remaining: None,
+                    undecodable: vec![],
                 }),
+                Answer::Page(items, undecodable, revision) => {
+                    let revision = revision.to_string();
+                    Ok(client::List { items, revision, next: None, remaining: None, undecodable })
+                }
                 Answer::Refuse(error) => Err(error.into()),
-                Answer::Watch(..) => panic!("a watch was expected"),
+                Answer::Watch(..) | Answer::Panic => panic!("a watch was expected"),
             }
         }
 
@@ -288,7 +388,8 @@ mod tests {
                     Ok(if stays { events.chain(stream::pending()).boxed() } else { events.boxed() })
                 }
                 Answer::Refuse(error) => Err(error.into()),
-                Answer::List(..) => panic!("a list was expected"),
+                Answer::Panic => Ok(stream::once(async { panic!("a mistake") }).boxed()),
+                Answer::List(..) | Answer::Page(..) => panic!("a list was expected"),
             }
         }
     }
@@ -301,8 +402,8 @@ mod tests {
     async fn play(answers: Vec<Answer>) -> (Vec<String>, Vec<String>, Phase) {
         let clock = Fake::at(jiff::Timestamp::UNIX_EPOCH);
         let script = Script { answers: Arc::new(Mutex::new(answers.into())), calls: Arc::default() };
-        let informer = Informer::empty();
-        let reflector = Reflector::new(script.clone(), informer.shared().clone(), clock.clone());
+        let informer = Informer::empty("configmaps");
+        let reflector = Reflector::new(script.clone(), informer.shared().clone(), clock.clone(), Arc::default());
         let stop = CancellationToken::new();
         let running = tokio::spawn(reflector.run(stop.clone()));
         loop {
@@ -425,5 +526,115 @@ mod tests {
         .await;
         assert_eq!(calls, ["watch from nothing", "list after ", "list after page2", "list after ", "watch from 7"]);
         assert_eq!(cached, ["b@2"]);
+    }
+
+    fn odd(name: &str, uid: &str, revision: u64, deleted: bool) -> Result<Event<ConfigMap>, ApiError> {
+        Ok(Event::Undecodable { object: undecodable(name, uid, revision), deleted })
+    }
+
+    fn undecodable(name: &str, uid: &str, revision: u64) -> Undecodable {
+        let mut map = ConfigMap::clone(&object(name, revision));
+        map.metadata.uid = Some(uid.to_owned());
+        Undecodable::of(&map, "odd")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_object_that_cannot_be_read_stays_as_it_was_known_and_the_watch_goes_on() {
+        let (calls, cached, phase) = play(vec![Answer::Watch(
+            vec![
+                Ok(Event::Added(object("a", 1))),
+                Ok(Event::Added(object("b", 2))),
+                odd("never read", "7", 3, false),
+                bookmark(4, true),
+                odd("a", "a", 5, false),
+                Ok(Event::Modified(object("b", 6))),
+                bookmark(9, false),
+            ],
+            true,
+        )])
+        .await;
+        assert_eq!(calls, ["watch from nothing"]);
+        assert_eq!(cached, ["a@1", "b@6"]);
+        assert_eq!(phase, Phase::Watching { revision: "9".to_owned() });
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_set_aside_is_healed_by_a_good_version_and_ends_with_its_object() {
+        let start = vec![
+            Ok(Event::Added(object("a", 1))),
+            Ok(Event::Added(object("b", 2))),
+            Ok(Event::Added(object("c", 3))),
+            bookmark(4, true),
+            odd("a", "a", 5, false),
+            odd("b", "b", 6, false),
+            odd("c", "another", 7, false),
+        ];
+        let (_, cached, _) = play(vec![Answer::Watch(start.clone(), true)]).await;
+        assert_eq!(cached, ["a@1", "b@2"], "c is gone for certain: another object has its name");
+        let mut healed = start;
+        healed.extend([
+            Ok(Event::Modified(object("a", 8))),
+            odd("b", "b", 9, true),
+            Ok(Event::Modified(object("c", 10))),
+        ]);
+        let (_, cached, _) = play(vec![Answer::Watch(healed, true)]).await;
+        assert_eq!(cached, ["a@8", "c@10"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lists_set_aside_what_they_cannot_read_and_forget_what_is_no_longer_there() {
+        let (calls, cached, _) = play(vec![
+            Answer::Watch(
+                vec![
+                    Ok(Event::Added(object("a", 1))),
+                    Ok(Event::Added(object("b", 2))),
+                    bookmark(3, true),
+                    odd("b", "b", 4, false),
+                    Err(ApiError::expired("too old resource version")),
+                ],
+                true,
+            ),
+            Answer::Refuse(ApiError::bad_request("sendInitialEvents is unknown")),
+            Answer::Page(vec![object("c", 5)], vec![undecodable("a", "a", 6)], 7),
+            Answer::Watch(vec![], true),
+        ])
+        .await;
+        assert_eq!(calls, ["watch from nothing", "watch from nothing", "list after ", "watch from 7"]);
+        assert_eq!(cached, ["a@1", "c@5"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_cannot_get_past_a_revision_reads_everything_again() {
+        let stuck = || Answer::Watch(vec![Err(ApiError::internal("this cannot be sent"))], true);
+        let (calls, cached, _) = play(vec![
+            Answer::Watch(vec![Ok(Event::Added(object("a", 1))), bookmark(3, true)], false),
+            stuck(),
+            // Getting further starts the count anew.
+            Answer::Watch(vec![bookmark(4, false), Err(ApiError::internal("this cannot be sent"))], true),
+            stuck(),
+            // A server that is away is not at fault.
+            Answer::Refuse(ApiError::unavailable("restarting")),
+            Answer::Refuse(ApiError::unavailable("restarting")),
+            stuck(),
+            Answer::Watch(vec![Ok(Event::Added(object("b", 8))), bookmark(9, true)], true),
+        ])
+        .await;
+        let again = ["watch from 3", "watch from 3", "watch from 4", "watch from 4", "watch from 4", "watch from 4"];
+        assert_eq!(calls[0], "watch from nothing");
+        assert_eq!(calls[1..7], again);
+        assert_eq!(calls[7..], ["watch from nothing"]);
+        assert_eq!(cached, ["b@8"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_on_the_way_does_not_end_the_informer() {
+        let (calls, cached, _) = play(vec![
+            Answer::Watch(vec![Ok(Event::Added(object("a", 1))), bookmark(3, true)], false),
+            Answer::Panic,
+            Answer::Watch(vec![Ok(Event::Modified(object("a", 4)))], true),
+        ])
+        .await;
+        assert_eq!(calls, ["watch from nothing", "watch from 3", "watch from 3"]);
+        assert_eq!(cached, ["a@4"]);
     }
 }

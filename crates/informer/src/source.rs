@@ -136,22 +136,12 @@ impl Source for AllMetadata {
     }
 
     async fn list(&self, params: ListParams) -> Result<List<Metadata>, client::Error> {
-        let list = self.0.list_metadata("", &params).await?;
-        let items = list.items.into_iter().map(Metadata::shared).collect();
-        Ok(List { items, revision: list.revision, next: list.next, remaining: list.remaining })
+        Ok(self.0.list_metadata("", &params).await?.map(|object| Ok(Metadata::shared(object))))
     }
 
     async fn watch(&self, params: WatchParams) -> Result<Stream<Metadata>, client::Error> {
         let stream = self.0.watch_metadata("", &params).await?;
-        let mapped = stream.map(|event| {
-            event.map(|event| match event {
-                Event::Added(object) => Event::Added(Metadata::shared(object)),
-                Event::Modified(object) => Event::Modified(Metadata::shared(object)),
-                Event::Deleted(object) => Event::Deleted(Metadata::shared(object)),
-                Event::Bookmark { revision, initial_events_end } => Event::Bookmark { revision, initial_events_end },
-            })
-        });
-        Ok(mapped.boxed())
+        Ok(stream.map(|event| event.map(|event| event.map(|object| Ok(Metadata::shared(object))))).boxed())
     }
 }
 

@@ -249,8 +249,8 @@ impl Pods {
     }
 
     /// Ends and removes what the runtime or the disk still has of pods that the API does not know. Only after the API's
-    /// pods were read.
-    pub async fn sweep(&self) {
+    /// pods were read. What the API has and nobody can read is not unknown: it stays.
+    pub async fn sweep(&self, assigned: &Informer<Pod>) {
         let shared = &self.inner.shared;
         let sandboxes = match shared.runtime.list_sandboxes(v1::PodSandboxFilter::default()).await {
             Ok(sandboxes) => sandboxes,
@@ -259,7 +259,8 @@ impl Pods {
                 return;
             }
         };
-        let known: HashSet<String> = self.inner.workers.lock().keys().cloned().collect();
+        let mut known: HashSet<String> = self.inner.workers.lock().keys().cloned().collect();
+        known.extend(assigned.set_aside().into_iter().filter_map(|unread| unread.object.uid));
         let mut seen = HashSet::new();
         for sandbox in sandboxes {
             let label = |key: &str| sandbox.labels.get(key).cloned().unwrap_or_default();

@@ -342,7 +342,7 @@ pub async fn run(
     // What nobody wants is known only once everybody was asked.
     tokio::select! {
         _ = async { tokio::join!(assigned.synced(), read) } => {
-            pods.sweep().await;
+            pods.sweep(&assigned).await;
             static_pods::sweep(&shared, &pods, &assigned).await;
         }
         () = stop.cancelled() => {}

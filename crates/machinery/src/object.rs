@@ -13,7 +13,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use crate::codec::{Limits, json, protobuf};
+use crate::codec::{Limits, json, protobuf, typed};
 
 /// The deepest path of a field selector, `spec.template...` included.
 const MAX_DEPTH: usize = 8;
@@ -252,7 +252,7 @@ impl Object {
 
     /// Reads it into a typed struct.
     pub fn decode<T: serde::de::DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
-        json::decode_own(&self.json())
+        typed::from_slice(&self.json(), ("", ""))
     }
 }
 

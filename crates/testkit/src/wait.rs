@@ -45,6 +45,7 @@ pub async fn objects<K: Kind>(
                 }
                 Event::Deleted(object) => present.retain(|other| !same(&object, other)),
                 Event::Bookmark { .. } => {}
+                Event::Undecodable { object, .. } => panic!("cannot be read: {object:?}"),
             }
             if met(&present) {
                 return present;

@@ -1,10 +1,12 @@
-//! The way of a request's body up to the store, without a server: for the fuzz target and for objects made at random.
+//! The way of a request's body up to the store, and from there to clients, without a server: for the fuzz target and for objects made at random.
 
 use apiserver::registry::strategy;
 use apiserver::rest;
 use machinery::codec::{cbor, protobuf, yaml};
 use machinery::gvk::GroupVersion;
 use machinery::{Value, schema, value};
+
+use crate::typed;
 
 /// The media types that bodies come in.
 pub const MEDIA: [&str; 4] =
@@ -34,6 +36,9 @@ pub fn swallow(media: &str, bytes: &[u8]) {
     let rules = strategy(&facts.group, &facts.kind);
     rules.default(&mut object);
     schema::complete(&mut object, of);
+    if let Some(Err(error)) = typed::decode(facts, &object) {
+        panic!("clients cannot read {object}: {error}");
+    }
     let before = object.clone();
     rules.prepare_for_create(&mut object);
     rules.validate(&object);

@@ -19,7 +19,7 @@ struct Maker {
     wrong: f64,
 }
 
-/// Objects of each kind.
+/// Objects of each kind; a hundred times as many in `make soak`.
 const OBJECTS: usize = 60;
 /// How deep made-up objects are.
 const DEPTH: usize = 9;
@@ -28,10 +28,11 @@ const DEPTH: usize = 9;
 fn objects_made_at_random_are_understood_or_refused() {
     let seed = std::env::var("TRIREME_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(rand::random);
     println!("seed {seed}");
+    let objects = if std::env::var_os("TRIREME_SOAK").is_some() { OBJECTS * 100 } else { OBJECTS };
     let mut maker = Maker { random: StdRng::seed_from_u64(seed), wrong: 0.0 };
     for facts in facts::resources() {
         let Some(of) = facts.ty else { continue };
-        for number in 0..OBJECTS {
+        for number in 0..objects {
             maker.wrong = if number % 4 == 0 { 0.02 } else { 0.0 };
             let mut object = of_type(&mut maker, of.def(), DEPTH);
             object["apiVersion"] = json!(facts.api_version());

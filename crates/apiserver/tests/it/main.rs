@@ -27,5 +27,6 @@ mod python;
 mod server;
 mod services;
 mod transcript;
+mod typed;
 mod webhooks;
 mod writes;

@@ -72,7 +72,9 @@ impl Reconciler for Claims {
         if !used && claim.metadata.is_deleting() && claim.metadata.has_finalizer(CLAIM_FINALIZER) {
             // The cache may not show a pod that was bound a moment ago; data is at stake, so the API server is asked.
             let live = self.client.list::<Pod>(&key.namespace, &client::ListParams::default()).await?;
-            used = live.items.iter().any(|pod| uses(pod) && claims_of(pod).contains(key));
+            // A pod that cannot be read may use anything.
+            used =
+                !live.undecodable.is_empty() || live.items.iter().any(|pod| uses(pod) && claims_of(pod).contains(key));
         }
         protect(&self.client, &*claim, CLAIM_FINALIZER, used).await.map(|()| Action::Done)
     }

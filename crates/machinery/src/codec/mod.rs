@@ -6,6 +6,7 @@
 pub mod cbor;
 pub mod json;
 pub mod protobuf;
+pub mod typed;
 pub mod yaml;
 
 use serde_json::Value;

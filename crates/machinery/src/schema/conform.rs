@@ -1,6 +1,6 @@
 //! The form in which upstream's decoder keeps an object.
 
-use facts::{Field, Schema, Type};
+use facts::{Field, Opaque, Schema, Type};
 use serde_json::Value;
 
 use super::scalar::{self, Precision, Verdict};
@@ -116,9 +116,11 @@ impl Walk<'_> {
     /// Checks one value that is not null; false if it means "not set".
     fn value(&mut self, value: &mut Value, schema: &Schema, at: Path<'_>) -> Result<bool, String> {
         let verdict = match (schema, &mut *value) {
-            (Schema::String | Schema::Duration, Value::String(_))
-            | (Schema::Bool, Value::Bool(_))
-            | (Schema::Any(_), _) => {
+            (Schema::String | Schema::Duration, Value::String(_)) | (Schema::Bool, Value::Bool(_)) => {
+                return Ok(true);
+            }
+            (Schema::Any(kind), other) => {
+                self.opaque(*kind, other, at)?;
                 return Ok(true);
             }
             (Schema::Int32, Value::Number(number)) => match number.as_i64().map(i32::try_from) {
@@ -166,6 +168,33 @@ impl Walk<'_> {
                 Ok(true)
             }
         }
+    }
+
+    /// Most opaque values are whatever they are. Those of a schema may be a schema again, or something else that is not null.
+    fn opaque(&mut self, kind: Opaque, value: &mut Value, at: Path<'_>) -> Result<(), String> {
+        if !matches!(kind, Opaque::SchemaOrArray | Opaque::SchemaOrBool | Opaque::SchemaOrStrings) {
+            return Ok(());
+        }
+        match (kind, &mut *value) {
+            (_, Value::Object(fields)) => match json_schema() {
+                Some(of) => self.object(fields, of.def(), at)?,
+                None => return Ok(()),
+            },
+            (Opaque::SchemaOrBool, Value::Bool(_)) => {}
+            (Opaque::SchemaOrBool, _) => return Err("boolean or JSON schema expected".to_owned()),
+            (_, Value::Array(items)) if !items.is_empty() => {
+                let strings = kind == Opaque::SchemaOrStrings;
+                let schema = if strings { Some(Schema::String) } else { json_schema().map(Schema::Ref) };
+                for (index, item) in items.iter_mut().enumerate() {
+                    if let Some(schema) = &schema {
+                        self.element(item, schema, Path::Index(&at, index))?;
+                    }
+                }
+            }
+            // Go reads anything else as nothing.
+            _ => *value = Value::Null,
+        }
+        Ok(())
     }
 
     /// Go's complaint about a value of a wrong type. It names the innermost struct, the fields on the way there, and the type.
@@ -225,6 +254,11 @@ impl Walk<'_> {
         }
         Ok(())
     }
+}
+
+/// The schema of a schema.
+pub(crate) fn json_schema() -> Option<facts::TypeId> {
+    facts::type_named("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps")
 }
 
 /// Whether a value is what Go does not tell from an absent one. Those that upstream always writes come back with

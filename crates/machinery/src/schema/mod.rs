@@ -18,6 +18,7 @@ mod scalar;
 mod strict;
 mod unstructured;
 
+pub(crate) use conform::json_schema;
 pub use conform::{check_types, conform, prune_unknown};
 pub use defaults::{complete, default};
 pub use presence::{Form, settle};

@@ -3,9 +3,10 @@
 //! A pod becomes what scheduling needs of it, and its replicas share what they have in common; a node loses what no plugin
 //! reads. So a cluster of many pods fits into little memory, and the scheduling thread finds everything parsed.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use client::{Client, Event, List, ListParams, WatchParams};
+use client::{Client, List, ListParams, Undecodable, WatchParams};
 use futures::StreamExt;
 use informer::{Source, Stream};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -15,14 +16,10 @@ use crate::model::pod::{PodInfo, Shapes};
 /// Finished pods take no room and are not watched.
 const UNFINISHED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
-/// An event about another form of the object.
-fn mapped<A, B>(event: Event<A>, form: impl Fn(Arc<A>) -> Arc<B>) -> Event<B> {
-    match event {
-        Event::Added(object) => Event::Added(form(object)),
-        Event::Modified(object) => Event::Modified(form(object)),
-        Event::Deleted(object) => Event::Deleted(form(object)),
-        Event::Bookmark { revision, initial_events_end } => Event::Bookmark { revision, initial_events_end },
-    }
+/// What scheduling needs of a pod. One that cannot be made small is set aside, not the others with it.
+fn small(pod: &Arc<Pod>, shapes: &Shapes, whole: bool) -> Result<Arc<PodInfo>, Undecodable> {
+    std::panic::catch_unwind(AssertUnwindSafe(|| Arc::new(PodInfo::shared(pod, shapes, whole))))
+        .map_err(|_| Undecodable::of(&**pod, "the scheduler panicked while reading it"))
 }
 
 /// The pods that may take room.
@@ -49,17 +46,14 @@ impl Source for Pods {
     async fn list(&self, params: ListParams) -> Result<List<PodInfo>, client::Error> {
         let params = ListParams { field_selector: UNFINISHED.to_owned(), ..params };
         let list = self.client.list::<Pod>("", &params).await?;
-        let read = |pod| Arc::new(PodInfo::shared(&pod, &self.shapes, self.whole));
-        let items = list.items.into_iter().map(read).collect();
-        Ok(List { items, revision: list.revision, next: list.next, remaining: list.remaining })
+        Ok(list.map(|pod| small(&pod, &self.shapes, self.whole)))
     }
 
     async fn watch(&self, params: WatchParams) -> Result<Stream<PodInfo>, client::Error> {
         let params = WatchParams { field_selector: UNFINISHED.to_owned(), ..params };
         let stream = self.client.watch::<Pod>("", &params).await?;
         let (shapes, whole) = (self.shapes.clone(), self.whole);
-        let read = move |pod: Arc<Pod>| Arc::new(PodInfo::shared(&pod, &shapes, whole));
-        Ok(stream.map(move |event| event.map(|event| mapped(event, &read))).boxed())
+        Ok(stream.map(move |event| event.map(|event| event.map(|pod| small(&pod, &shapes, whole)))).boxed())
     }
 }
 
@@ -93,10 +87,10 @@ impl Source for Nodes {
         let whole = self.whole;
         let trimmed = move |mut node: Arc<Node>| {
             trim(&mut node, whole);
-            node
+            Ok(node)
         };
         let stream = self.client.watch::<Node>("", &params).await?;
-        Ok(stream.map(move |event| event.map(|event| mapped(event, trimmed))).boxed())
+        Ok(stream.map(move |event| event.map(|event| event.map(trimmed))).boxed())
     }
 }
 

@@ -8,4 +8,5 @@ mod deletion;
 mod http;
 mod kubectl;
 mod reads;
+mod set_aside;
 mod writes;

@@ -21,6 +21,7 @@ async fn next(events: &mut Events) -> String {
         Event::Modified(map) => format!("MODIFIED {}", name(&map)),
         Event::Deleted(map) => format!("DELETED {}", name(&map)),
         Event::Bookmark { initial_events_end, .. } => format!("BOOKMARK {initial_events_end}"),
+        Event::Undecodable { object, .. } => panic!("cannot be read: {object:?}"),
     }
 }
 

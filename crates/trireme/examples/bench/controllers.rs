@@ -161,6 +161,7 @@ async fn follow(client: &Client, space: &str, prefix: &str, count: usize, at_lea
             }
             Event::Deleted(pod) => drop(present.remove(pod.metadata.name.as_deref().unwrap_or_default())),
             Event::Bookmark { initial_events_end, .. } => complete |= initial_events_end,
+            Event::Undecodable { object, .. } => return Err(object.error.into()),
         }
         let met = if at_least { present.len() >= count } else { complete && present.len() <= count };
         if met {

@@ -236,6 +236,7 @@ pub async fn watch(client: Client, sequence: Arc<Sequence>, mut from: String, la
                     from = revision;
                     continue;
                 }
+                Ok(Event::Undecodable { object, .. }) => panic!("cannot be read: {object:?}"),
                 Err(error) => {
                     note_relist(&sequence, &error);
                     break;
