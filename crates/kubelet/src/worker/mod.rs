@@ -17,10 +17,12 @@ mod sync;
 mod volumes;
 
 use std::collections::{HashMap, HashSet};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use futures::FutureExt as _;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolume, Pod, PodStatus};
 use parking_lot::Mutex;
@@ -36,6 +38,9 @@ use crate::shared::Shared;
 use crate::status::{Resize, Verdict, View, Waiting};
 use crate::writer::Writer;
 use probing::Probes;
+
+/// How long a pod waits on which we made a mistake, if there is no news of it before.
+const AFTER_PANIC: Duration = Duration::from_secs(10);
 
 /// Why a pod must end though nobody deleted it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -222,6 +227,15 @@ enum Turn {
     Finished,
 }
 
+/// A turn in which a mistake of ours is no end of the pod's life: nothing that a turn holds is more than what can be read again, so the
+/// next one starts from there.
+async fn guarded(uid: String, turn: impl Future<Output = Turn>) -> Turn {
+    AssertUnwindSafe(turn).catch_unwind().await.unwrap_or_else(|_| {
+        informer::metrics::panicked("pod worker", &uid);
+        Turn::Wait(Some(AFTER_PANIC))
+    })
+}
+
 /// Waits for an order of some kind. When nobody is left to give orders, none comes: that alone ends nothing.
 async fn told(mut orders: watch::Receiver<Order>, wanted: impl FnMut(&Order) -> bool) {
     if orders.wait_for(wanted).await.is_err() {
@@ -245,7 +259,7 @@ impl Worker {
             let turn = tokio::select! {
                 biased;
                 () = ending => continue,
-                turn = self.sync() => turn,
+                turn = guarded(self.uid().to_owned(), self.sync()) => turn,
             };
             let kind = if self.birth.turned { "sync" } else { "create" };
             self.birth.turned = true;
@@ -370,5 +384,17 @@ impl Worker {
     /// Says something once until it changes.
     fn say_once(&mut self, text: &str) -> bool {
         self.said.insert(text.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_turn_that_panics_is_followed_by_another() {
+        let failed = guarded("uid".to_owned(), async { panic!("a mistake") }).await;
+        assert!(matches!(failed, Turn::Wait(Some(delay)) if delay == AFTER_PANIC));
+        assert!(matches!(guarded("uid".to_owned(), async { Turn::Finished }).await, Turn::Finished));
     }
 }

@@ -350,7 +350,9 @@ impl Scheduler {
             now,
         };
         let timer = hops::start(hops::Hop::Schedule, "schedule");
-        let outcome = self.algorithm.schedule(world, &info);
+        let algorithm = &mut self.algorithm;
+        let outcome = guarded(&info, || algorithm.schedule(world, &info))
+            .unwrap_or_else(|| Err(Failure::Error(Rejection::error(PANICKED))));
         timer.end(info.uid(), "", 0);
         let took = seconds(now, self.now());
         match outcome {
@@ -384,7 +386,8 @@ impl Scheduler {
                     now,
                 };
                 let began = self.now();
-                let outcome = self.algorithm.post_filter(world, &info);
+                let algorithm = &mut self.algorithm;
+                let outcome = guarded(&info, || algorithm.post_filter(world, &info)).flatten();
                 if let Some(outcome) = &outcome {
                     self.metrics.preemption_attempt();
                     self.metrics.evaluation(outcome.success, seconds(began, self.now()));
@@ -469,6 +472,19 @@ impl Scheduler {
         }
         Ok(())
     }
+}
+
+/// What a pod is told on which a plugin panicked.
+const PANICKED: &str = "a plugin panicked while looking at this pod";
+
+/// Plugins only look at the cluster, and what a cycle finds out is cleared by the next. So one that panics harms nothing but the
+/// cycle of its pod, which is tried again later, as after any other error.
+fn guarded<T>(pod: &PodInfo, cycle: impl FnOnce() -> T) -> Option<T> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(cycle))
+        .map_err(|_| {
+            informer::metrics::panicked("scheduler", &format_args!("{}/{}", pod.namespace(), pod.name()));
+        })
+        .ok()
 }
 
 fn seconds(from: Timestamp, to: Timestamp) -> f64 {

@@ -273,6 +273,53 @@ fn permission_that_does_not_come_in_time_is_refused() {
     );
 }
 
+/// A Filter plugin that panics on one pod.
+struct Faulty;
+
+impl crate::framework::Plugin for Faulty {
+    fn name(&self) -> &'static str {
+        "Faulty"
+    }
+
+    fn points(self: Arc<Self>) -> crate::framework::Points {
+        crate::framework::Points { filter: Some(self), ..Default::default() }
+    }
+}
+
+impl crate::framework::Filter for Faulty {
+    fn filter(
+        &self,
+        _: &crate::framework::CycleState,
+        pod: &PodInfo,
+        _: &crate::node::NodeInfo,
+        _: &crate::cluster::Cluster,
+    ) -> crate::framework::Verdict {
+        assert_ne!(pod.name(), "poison", "a mistake");
+        crate::framework::Verdict::Pass
+    }
+}
+
+#[test]
+fn a_pod_on_which_a_plugin_panics_keeps_no_other_pod_from_its_node() {
+    let mut registry = Registry::default();
+    registry.add("Faulty", Box::new(|_| Ok(Arc::new(Faulty))));
+    let mut configuration = Configuration::default();
+    let enabled = crate::config::PluginRef { name: "Faulty".into(), weight: 0 };
+    configuration.profiles[0].plugins.filter.enabled.push(enabled);
+    let clock = Fake::at(Timestamp::UNIX_EPOCH);
+    let scheduler = Scheduler::new(&configuration, registry, Vec::new(), clock.clone(), 1).unwrap();
+    let mut rig = Rig { scheduler, clock };
+    rig.node(node("n").cpu("4").build());
+    rig.pod(pod("poison").cpu("1").build()).pod(pod("a").cpu("1").build()).pod(pod("b").cpu("1").build());
+    let told = format!("FailedScheduling poison: {PANICKED}");
+    let mut done = rig.run();
+    done.sort();
+    assert_eq!(done, [&told, "bind a to n", "bind b to n", "patch poison: SchedulerError"]);
+    rig.clock.advance(Duration::from_secs(60));
+    rig.scheduler.tick();
+    assert_eq!(rig.run()[0], told, "it is tried again");
+}
+
 /// An extender that knows one good node.
 struct Picky;
 
