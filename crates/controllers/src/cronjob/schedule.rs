@@ -82,7 +82,7 @@ impl Schedule {
     /// The first time after this one.
     pub(super) fn next(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         if let Some(every) = self.every {
-            return Timestamp::from_second(after.as_second() + every).ok();
+            return Timestamp::from_second(after.as_second().saturating_add(every)).ok();
         }
         let start = after.to_zoned(zone.clone()).datetime();
         let mut date = start.date();

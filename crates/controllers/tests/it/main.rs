@@ -8,6 +8,7 @@ mod cluster;
 mod more_workloads;
 mod promises;
 mod real;
+mod poison;
 mod seeds;
 mod workloads;
 mod world;

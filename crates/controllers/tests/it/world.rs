@@ -31,6 +31,12 @@ pub struct World {
     running: Mutex<BTreeMap<String, String>>,
 }
 
+/// What the client makes of a stored object.
+fn typed<K: Kind>(value: &Value) -> K {
+    machinery::codec::typed::from_slice(value.to_string().as_bytes(), (K::API_VERSION, K::KIND))
+        .expect("stored objects decode")
+}
+
 /// The resource of a kind.
 pub fn resource<K: Kind>() -> &'static Resource {
     facts::resource(K::GROUP, K::VERSION, K::URL_PATH_SEGMENT).expect("the table of facts knows every built-in kind")
@@ -132,12 +138,12 @@ impl World {
 
     pub fn get<K: Kind>(&self, namespace: &str, name: &str) -> Option<K> {
         let value = self.api.with(|store| store.get(resource::<K>(), namespace, name)).ok()?;
-        Some(serde_json::from_value(value).expect("stored objects decode"))
+        Some(typed(&value))
     }
 
     pub fn list<K: Kind>(&self, namespace: &str) -> Vec<K> {
         let values = self.api.with(|store| store.list(resource::<K>(), namespace));
-        values.into_iter().map(|value| serde_json::from_value(value).expect("stored objects decode")).collect()
+        values.iter().map(typed).collect()
     }
 
     pub fn delete<K: Kind>(&self, namespace: &str, name: &str, policy: &str) {
