@@ -98,9 +98,7 @@ async fn probes_ask_in_every_way() {
     let probed = "echo probed > /proc/1/fd/1";
     let answering = format!("printf '#!/bin/sh\\n{probed}\\n' > /p; busybox chmod +x /p; nc -ll -p 8080 -e /p");
     // Two in a row: one slow answer on a busy machine ends nobody.
-    let probe = |kind: &str, question: Value| {
-        json!({kind: question, "periodSeconds": 1, "timeoutSeconds": 10, "failureThreshold": 2, "terminationGracePeriodSeconds": 1})
-    };
+    let probe = |kind: &str, question: Value| json!({kind: question, "periodSeconds": 1, "timeoutSeconds": 10, "failureThreshold": 2, "terminationGracePeriodSeconds": 1});
     let shell = |script: &str| json!({"command": ["sh", "-c", script]});
     let grpc = |service: &str| json!({"port": port, "service": service});
     // Those that pass are asked again and again and never restarted.
