@@ -133,8 +133,8 @@ pub struct Page {
 
 enum Unpacker {
     None,
-    Gzip(GzDecoder<Vec<u8>>),
-    Deflate(DeflateDecoder<Vec<u8>>),
+    Gzip(Box<GzDecoder<Vec<u8>>>),
+    Deflate(Box<DeflateDecoder<Vec<u8>>>),
 }
 
 impl Page {
@@ -143,8 +143,8 @@ impl Page {
     pub fn new(links: Links, encoding: &str) -> Option<Self> {
         let unpacker = match encoding {
             "" => Unpacker::None,
-            "gzip" => Unpacker::Gzip(GzDecoder::new(Vec::new())),
-            "deflate" => Unpacker::Deflate(DeflateDecoder::new(Vec::new())),
+            "gzip" => Unpacker::Gzip(Box::new(GzDecoder::new(Vec::new()))),
+            "deflate" => Unpacker::Deflate(Box::new(DeflateDecoder::new(Vec::new()))),
             _ => return None,
         };
         Some(Self { links, unpacker, state: State::Text, pending: Vec::new() })
