@@ -15,6 +15,7 @@
 pub mod admission;
 mod allocations;
 mod backoff;
+mod certificates;
 pub mod config;
 pub mod configuration;
 mod figures;

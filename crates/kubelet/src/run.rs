@@ -35,6 +35,7 @@ use crate::shutdown;
 use crate::static_pods;
 use crate::tokens::Tokens;
 use crate::users::Users;
+use crate::worker::certificates::Requests;
 
 /// What the kubelet is told by its administrator.
 #[derive(Debug, Clone)]
@@ -226,7 +227,8 @@ pub async fn run(
         cgroups,
         config_maps: Objects::new(informers.clone(), told.clone()),
         secrets: Objects::new(informers.clone(), told.clone()),
-        trust_bundles: Objects::new(informers.clone(), told),
+        trust_bundles: Objects::new(informers.clone(), told.clone()),
+        requests: Requests::new(informers.clone(), &config.node.name, told),
         services: informers.of::<Service>(),
         tokens: Tokens::new(client.clone(), clock),
         facts: facts_seen,

@@ -27,6 +27,7 @@ use crate::pod::spec::{self, Kind};
 use crate::tokens::Tokens;
 use crate::users::Users;
 use crate::volumes;
+use crate::worker::certificates::Requests;
 
 /// Settings that do not change while the kubelet runs.
 #[derive(Debug, Clone)]
@@ -60,6 +61,8 @@ pub struct Shared {
     pub(crate) trust_bundles: Objects<ClusterTrustBundle>,
     pub(crate) services: Informer<Service>,
     pub(crate) tokens: Tokens,
+    /// Requests for certificates of this node's pods.
+    pub(crate) requests: Requests,
     pub(crate) facts: watch::Receiver<Arc<Facts>>,
     /// Why pods cannot have a network yet; nothing when they can.
     pub(crate) network: watch::Receiver<Option<String>>,

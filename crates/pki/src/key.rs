@@ -22,13 +22,15 @@ use crate::error::Error;
 const EC_PUBLIC_KEY: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
 const P256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7");
 const P384: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.34");
-const ECDSA_SHA256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.4.3.2");
-const ECDSA_SHA384: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.4.3.3");
+const P521: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.35");
+pub(crate) const ECDSA_SHA256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.4.3.2");
+pub(crate) const ECDSA_SHA384: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.4.3.3");
+pub(crate) const ECDSA_SHA512: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.4.3.4");
 const RSA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
-const RSA_SHA256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.11");
+pub(crate) const RSA_SHA256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.11");
 const RSA_SHA384: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.12");
 const RSA_SHA512: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.13");
-const ED25519: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.101.112");
+pub(crate) const ED25519: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.101.112");
 
 /// A private key that can sign certificates and tokens.
 pub struct PrivateKey {
@@ -237,6 +239,14 @@ impl PublicKey {
         message: &[u8],
         made: &[u8],
     ) -> Result<(), Error> {
+        let wrong = Error::Signature(what);
+        if algorithm.oid == ECDSA_SHA512 && self.is_curve(P521) {
+            let key = aws_lc_rs::signature::UnparsedPublicKey::new(
+                &aws_lc_rs::signature::ECDSA_P521_SHA512_ASN1,
+                self.bits(),
+            );
+            return key.verify(message, made).map_err(|_| wrong);
+        }
         let verifier: &dyn VerificationAlgorithm = match algorithm.oid {
             ECDSA_SHA256 if self.is_curve(P256) => &signature::ECDSA_P256_SHA256_ASN1,
             ECDSA_SHA384 if self.is_curve(P256) => &signature::ECDSA_P256_SHA384_ASN1,
@@ -248,7 +258,7 @@ impl PublicKey {
             ED25519 if self.0.algorithm.oid == ED25519 => &signature::ED25519,
             other => return Err(Error::Algorithm(other.to_string())),
         };
-        UnparsedPublicKey::new(verifier, self.bits()).verify(message, made).map_err(|_| Error::Signature(what))
+        UnparsedPublicKey::new(verifier, self.bits()).verify(message, made).map_err(|_| wrong)
     }
 
     fn is_curve(&self, curve: ObjectIdentifier) -> bool {

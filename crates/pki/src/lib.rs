@@ -4,7 +4,8 @@
 //! rest. Below it, [`Authority`] signs, [`Certificate`] reads, [`Request`] is a certificate signing request and
 //! [`PrivateKey`] is a key. Nothing here verifies a chain: rustls does that on every connection.
 //!
-//! Groups are repeated `O` attributes of a subject, in the order they were given; every signature is made by ring.
+//! Groups are repeated `O` attributes of a subject, in the order they were given; every signature is made by ring, but
+//! those of keys that pods ask for ([`PodKey`]).
 
 mod authority;
 mod certificate;
@@ -13,6 +14,7 @@ mod disk;
 mod error;
 mod key;
 mod kubeconfig;
+mod pod_key;
 mod request;
 mod subject;
 mod tls;
@@ -26,6 +28,7 @@ pub use disk::write_private;
 pub use error::Error;
 pub use key::{PrivateKey, PublicKey};
 pub use kubeconfig::kubeconfig;
+pub use pod_key::{KeyType, PodKey};
 pub use request::Request;
 pub use subject::{San, Subject};
 pub use tls::{careless_client_config, client_config, server_config, system_roots};

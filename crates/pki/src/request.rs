@@ -57,15 +57,8 @@ impl Request {
             let attribute = Attribute::try_from(ExtensionReq(vec![extension])).map_err(Error::der(WHAT))?;
             attributes.insert(attribute).map_err(Error::der(WHAT))?;
         }
-        let content =
-            Content { version: Version::V1, subject: subject.encode()?, public_key: key.public().0, attributes };
-        let bytes = content.to_der().map_err(Error::der(WHAT))?;
-        let signed = Signed {
-            content: Any::from_der(&bytes).map_err(Error::der(WHAT))?,
-            algorithm: key.algorithm(),
-            signature: key.sign(&bytes)?,
-        };
-        Self::from_der(&signed.to_der().map_err(Error::der(WHAT))?)
+        let sign = |message: &[u8]| key.sign(message);
+        Self::from_der(&signed(subject.encode()?, attributes, key.public().0, key.algorithm(), sign)?)
     }
 
     /// Reads a request in PEM and verifies that its maker holds the key.
@@ -92,6 +85,20 @@ impl Request {
     pub fn to_pem(&self) -> String {
         pem("CERTIFICATE REQUEST", &self.der)
     }
+}
+
+/// A request in DER.
+pub(crate) fn signed(
+    subject: RdnSequence,
+    attributes: Attributes,
+    public_key: SubjectPublicKeyInfo,
+    algorithm: AlgorithmIdentifier,
+    sign: impl FnOnce(&[u8]) -> Result<BitString, Error>,
+) -> Result<Vec<u8>, Error> {
+    let content = Content { version: Version::V1, subject, public_key, attributes };
+    let bytes = content.to_der().map_err(Error::der(WHAT))?;
+    let content = Any::from_der(&bytes).map_err(Error::der(WHAT))?;
+    Signed { content, algorithm, signature: sign(&bytes)? }.to_der().map_err(Error::der(WHAT))
 }
 
 fn sans(attributes: &SetOfVec<Attribute>) -> Result<Vec<San>, Error> {

@@ -15,9 +15,11 @@ mod trust;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{PersistentVolume, Pod, Volume};
 
+use crate::certificates::Credential;
 use crate::config::{Facts, References};
 use crate::pod::spec;
 
@@ -51,6 +53,8 @@ pub struct Resolved {
     pub claims: HashMap<String, PersistentVolume>,
     /// Tokens, by volume name and place in its sources.
     pub tokens: HashMap<(String, usize), String>,
+    /// Certificates, likewise.
+    pub certificates: HashMap<(String, usize), Arc<Credential>>,
     /// The pod's addresses, for downward API files.
     pub ips: Vec<String>,
 }

@@ -78,6 +78,20 @@ pub fn of_volume(pod: &Pod, volume: &Volume, resolved: &Resolved, facts: &Facts)
         } else if let Some(part) = &part.cluster_trust_bundle {
             let anchors = super::trust::anchors(part, references.trust_bundles.as_deref())?;
             files.insert(part.path.clone(), private(pod, default, anchors.into_bytes()));
+        } else if let Some(part) = &part.pod_certificate {
+            let issued = resolved.certificates.get(&(volume.name.clone(), index));
+            let issued = issued.ok_or("credential bundle is not issued yet")?;
+            let bundle = || format!("{}{}", issued.key, issued.chain);
+            let parts: [(&Option<String>, &dyn Fn() -> String); 3] = [
+                (&part.credential_bundle_path, &bundle),
+                (&part.key_path, &|| issued.key.clone()),
+                (&part.certificate_chain_path, &|| issued.chain.clone()),
+            ];
+            for (path, text) in parts {
+                if let Some(path) = path.as_ref().filter(|path| !path.is_empty()) {
+                    files.insert(path.clone(), private(pod, default, text().into_bytes()));
+                }
+            }
         } else {
             return Err("unsupported projection source".to_owned());
         }

@@ -9,6 +9,7 @@
 //! comes back. The worker holds nothing that cannot be read again from the API and the runtime: killed between any two
 //! instructions, its successor goes on from there.
 
+pub(crate) mod certificates;
 mod end;
 mod probing;
 mod resize;
@@ -135,6 +136,7 @@ pub struct Worker {
     /// Waits after volumes could not be made or brought up to date.
     tries: informer::Backoff,
     claims: HashMap<String, PersistentVolume>,
+    certificates: certificates::Certificates,
     /// Images that are shown to the pod by us and not by the runtime.
     viewed: HashSet<String>,
     /// Events that would say the same at every try.
@@ -193,6 +195,7 @@ pub fn start(shared: Arc<Shared>, order: Order, room: impl Future<Output = ()> +
         volumes: None,
         tries: volumes::tries(),
         claims: HashMap::new(),
+        certificates: HashMap::new(),
         viewed: HashSet::new(),
         said: HashSet::new(),
         verdict: None,

@@ -64,6 +64,7 @@ impl Worker {
         let mut resolved = Resolved { references, ips: self.state.ips().to_vec(), ..Resolved::default() };
         let mut failures = Vec::new();
         let tokens = self.resolve_tokens(&mut resolved, &mut failures).await;
+        let certificates = self.resolve_certificates(&mut resolved, &mut failures).await;
         let others = failures.len();
         self.resolve_claims(&mut resolved, &mut failures).await;
         let unbound = failures.len() > others;
@@ -89,7 +90,7 @@ impl Worker {
         }
         let due = if messages.is_empty() {
             self.tries.reset();
-            tokens
+            tokens.into_iter().chain(certificates).min()
         } else if self.volumes.is_none() {
             // Nobody announces that a claim was bound.
             return Err(if unbound { AGAIN } else { self.tries.delay() });

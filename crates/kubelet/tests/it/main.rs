@@ -8,6 +8,7 @@
 
 mod admission;
 mod bad;
+mod certificates;
 mod contents;
 mod hooks;
 mod inside;
