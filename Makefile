@@ -38,8 +38,10 @@ bench: build ## Measure, as JSON lines; PEER_KUBECONFIG=file measures another se
 	@scripts/packages run
 	@$(CARGO) run --release --locked -q -p trireme --example bench
 
-soak: ## The long runs: 100 kills under load on each store, a node with 110 pods, 500 pods that come and go, 60 kills, 64,000 connections, 20,000 seeds
+soak: ## The long runs: 100 kills under load on each store, a node with 110 pods, 500 pods that come and go, 60 kills, 64,000 connections, every odd value in every field, 20,000 seeds
 	@scripts/packages build run test
 	@TRIREME_SOAK=1 $(CARGO) test --release --locked -p trireme --test it soak -- --nocapture --test-threads 1
+	@TRIREME_SOAK=1 $(CARGO) test --release --locked -p trireme --test it poison -- --nocapture
 	@TRIREME_SOAK=1 $(CARGO) test --release --locked -p proxy --test it soak -- --nocapture
 	@TRIREME_SOAK=1 $(CARGO) test --release --locked -p controllers --test it seeds -- --nocapture
+	@TRIREME_SOAK=1 $(CARGO) test --release --locked -p apiserver --test it decode -- --nocapture

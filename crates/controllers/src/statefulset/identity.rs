@@ -93,7 +93,7 @@ pub(super) fn claim_owners(set: &StatefulSet, pod: &Pod, claim: &PersistentVolum
     let when_scaled = deletes(policy.and_then(|policy| policy.when_scaled.as_ref()));
     let start = set.spec.ordinals.as_ref().and_then(|ordinals| ordinals.start).unwrap_or_default();
     let number = ordinal(pod);
-    let condemned = number < start || number >= start + set.spec.replicas.unwrap_or(1);
+    let condemned = number < start || number >= start.saturating_add(set.spec.replicas.unwrap_or(1));
     let known = claim.metadata.owner_references.clone().unwrap_or_default();
     let mut owners: Vec<OwnerReference> = known
         .iter()

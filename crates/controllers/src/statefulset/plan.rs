@@ -136,9 +136,9 @@ pub(super) fn plan(set: &StatefulSet, own: &[Arc<Pod>], templates: &Templates, n
     let is_up = |pod: &Pod| is_running(pod) && pods::is_available(pod, min_ready, now) && !pod.metadata.is_deleting();
     let find = |number: i32| own.iter().find(|pod| ordinal(pod) == number);
     let mut condemned: Vec<&Arc<Pod>> =
-        own.iter().filter(|pod| ordinal(pod) >= 0 && !(start..start + count).contains(&ordinal(pod))).collect();
+        own.iter().filter(|pod| ordinal(pod) >= 0 && !(start..start.saturating_add(count)).contains(&ordinal(pod))).collect();
     condemned.sort_by_key(|pod| std::cmp::Reverse(ordinal(pod)));
-    let first_down = (start..start + count)
+    let first_down = (start..start.saturating_add(count))
         .filter_map(find)
         .chain(condemned.iter().rev().copied())
         .find(|pod| !is_up(pod))
@@ -152,7 +152,7 @@ pub(super) fn plan(set: &StatefulSet, own: &[Arc<Pod>], templates: &Templates, n
             return alive.map(|pod| Step::Delete(pod.clone())).collect();
         }
     }
-    for number in start..start + count {
+    for number in start..start.saturating_add(count) {
         match find(number) {
             None => {
                 steps.push(Step::Create(number));
@@ -220,13 +220,13 @@ fn update(
     ordered: bool,
 ) -> Vec<Step> {
     let (start, count) = (start(set), replicas(set));
-    let mut pods: Vec<&Arc<Pod>> = own.iter().filter(|pod| (start..start + count).contains(&ordinal(pod))).collect();
+    let mut pods: Vec<&Arc<Pod>> = own.iter().filter(|pod| (start..start.saturating_add(count)).contains(&ordinal(pod))).collect();
     pods.sort_by_key(|pod| std::cmp::Reverse(ordinal(pod)));
     let missing = usize::try_from(count).unwrap_or_default().saturating_sub(pods.len());
     let down = missing + pods.iter().filter(|pod| !is_up(pod)).count();
     let mut room = max_unavailable(set).saturating_sub(down);
     let outdated = pods.into_iter().filter(|pod| {
-        ordinal(pod) >= start + partition(set) && revision(pod) != templates.update_name && !pod.metadata.is_deleting()
+        ordinal(pod) >= start.saturating_add(partition(set)) && revision(pod) != templates.update_name && !pod.metadata.is_deleting()
     });
     let mut steps = Vec::new();
     for pod in outdated {

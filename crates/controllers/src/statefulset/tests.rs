@@ -76,6 +76,14 @@ fn scaling_down_takes_the_highest_first() {
 }
 
 #[test]
+fn ordinals_end_with_their_type() {
+    let mut last = set(2, "Parallel", i32::MAX);
+    last.spec.ordinals.get_or_insert_default().start = Some(i32::MAX - 1);
+    check(&last, "r1", &[], &["create 2147483646"]);
+    check(&last, "r1", &[member(0, "r1").build()], &["create 2147483646", "delete db-0"]);
+}
+
+#[test]
 fn updates_go_from_the_end_to_the_partition() {
     let ready = |number, revision| member(number, revision).ready().build();
     check(&set(3, "OrderedReady", 0), "r2", &[ready(0, "r1"), ready(1, "r1"), ready(2, "r1")], &["delete db-2"]);

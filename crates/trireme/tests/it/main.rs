@@ -14,6 +14,7 @@ mod idle;
 mod kill;
 mod load;
 mod node;
+mod poison;
 mod private;
 mod scheduler;
 mod tokens;
