@@ -362,7 +362,7 @@ mod tests {
         let read = set(fields);
         let mut paths = Vec::new();
         read.for_each(&mut |path| paths.push(path.iter().map(Element::to_string).collect::<String>()));
-        assert_eq!(paths, ["[port=9]", "[port=10]", "[port=9].a"], "one number in two ways is one step");
+        assert_eq!(paths, ["[port=9.0]", "[port=10]", "[port=9.0].a"], "one number in two ways is one step");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use facts::{Schema, Type};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::pieces::Pieces;
 use crate::codec::json::html_safe;
 
 /// The object with a JSON patch applied. `None` if the texts cannot be read, which only trees beyond every limit cannot.
@@ -40,7 +41,7 @@ pub fn merge(object: &Value, of: Option<&Type>, patch: &str) -> Option<String> {
 enum Node {
     Text(String),
     Object(BTreeMap<String, Node>),
-    List(Vec<Node>),
+    List(Pieces<Node>),
 }
 
 impl Node {

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
+use super::tree::Tree;
 use super::{MAX_COPIED, MAX_OPERATIONS, PatchError, depth, json_type};
 use crate::codec::MAX_DEPTH;
 use crate::value::Object;
@@ -12,14 +13,16 @@ use crate::value::Object;
 /// Applies the operations of a patch, in their order.
 pub fn apply(doc: &mut Value, patch: &Value) -> Result<(), PatchError> {
     let operations = operations(patch)?;
-    let mut copied = 0;
+    let mut so_far = SoFar { copied: 0, deepest: depth(doc) };
+    let mut tree = Tree::from(std::mem::take(doc));
     for operation in operations {
         let done = match operation {
-            Some(operation) => step(doc, operation, &mut copied),
+            Some(operation) => step(&mut tree, operation, &mut so_far),
             None => Err("Unexpected kind: unknown".to_owned()),
         };
         done.map_err(PatchError::Inapplicable)?;
     }
+    *doc = tree.into_value();
     Ok(())
 }
 
@@ -73,7 +76,44 @@ fn operations(patch: &Value) -> Result<impl Iterator<Item = Option<&Object>>, Pa
     Ok(operations.iter().map(Value::as_object))
 }
 
-fn step(doc: &mut Value, operation: &Object, copied: &mut usize) -> Result<(), String> {
+/// What the operations have come to.
+struct SoFar {
+    /// Bytes that were copied.
+    copied: usize,
+    /// The document nests no deeper than this. Operations can dig it deeper than any decoder would accept; a limit keeps every walk over it
+    /// safe, and that it is known keeps it from being measured anew for every operation.
+    deepest: usize,
+}
+
+impl SoFar {
+    /// Whether a value may stand there.
+    fn admit(&mut self, path: &str, value: &Value) -> Result<(), String> {
+        let depth = level(path) + depth(value);
+        if depth > MAX_DEPTH {
+            return Err(TOO_DEEP.to_owned());
+        }
+        self.deepest = self.deepest.max(depth);
+        Ok(())
+    }
+
+    /// Whether the document is still in order, now that something in it stands elsewhere.
+    fn moved(&mut self, from: &str, path: &str, doc: &Tree) -> Result<(), String> {
+        self.deepest = self.deepest.max((level(path) + self.deepest).saturating_sub(level(from)));
+        if self.deepest > MAX_DEPTH {
+            self.deepest = doc.depth();
+        }
+        if self.deepest > MAX_DEPTH { Err(TOO_DEEP.to_owned()) } else { Ok(()) }
+    }
+}
+
+const TOO_DEEP: &str = "exceeded max depth";
+
+/// How deep a path leads.
+fn level(path: &str) -> usize {
+    path.matches('/').count()
+}
+
+fn step(doc: &mut Tree, operation: &Object, so_far: &mut SoFar) -> Result<(), String> {
     match operation.get("op").and_then(Value::as_str).unwrap_or("unknown") {
         "add" => {
             let path = pointer(operation, "path", "operation missing path field")
@@ -81,7 +121,10 @@ fn step(doc: &mut Value, operation: &Object, copied: &mut usize) -> Result<(), S
             let (parent, key) = find(doc, path).ok_or_else(|| {
                 format!("add operation does not apply: doc is missing path: \"{path}\": missing value")
             })?;
-            add(parent, &key, value_of(operation), path)
+            let value = value_of(operation);
+            so_far
+                .admit(path, &value)
+                .and_then(|()| add(parent, &key, value.into()))
                 .map_err(|error| format!("error in add for path: '{path}': {error}"))
         }
         "remove" => {
@@ -93,7 +136,7 @@ fn step(doc: &mut Value, operation: &Object, copied: &mut usize) -> Result<(), S
             remove(parent, &key).map_err(|error| format!("error in remove for path: '{path}': {error}"))?;
             Ok(())
         }
-        "replace" => replace(doc, operation),
+        "replace" => replace(doc, operation, so_far),
         "move" => {
             let from = pointer(operation, "from", "operation, missing from field")
                 .map_err(|error| format!("move operation failed to decode from: {error}"))?;
@@ -106,21 +149,24 @@ fn step(doc: &mut Value, operation: &Object, copied: &mut usize) -> Result<(), S
             let (parent, key) = find(doc, path).ok_or_else(|| {
                 format!("move operation does not apply: doc is missing destination path: {path}: missing value")
             })?;
-            add(parent, &key, value, path).map_err(|error| format!("error in move for path: '{path}': {error}"))
+            add(parent, &key, value)
+                .and_then(|()| so_far.moved(from, path, doc))
+                .map_err(|error| format!("error in move for path: '{path}': {error}"))
         }
         "test" => test(doc, operation),
-        "copy" => copy(doc, operation, copied),
+        "copy" => copy(doc, operation, so_far),
         other => Err(format!("Unexpected kind: {other}")),
     }
 }
 
-fn replace(doc: &mut Value, operation: &Object) -> Result<(), String> {
+fn replace(doc: &mut Tree, operation: &Object, so_far: &mut SoFar) -> Result<(), String> {
     let path = pointer(operation, "path", "operation missing path field")
         .map_err(|error| format!("replace operation failed to decode path: {error}"))?;
     if path.is_empty() {
         return match value_of(operation) {
             value @ (Value::Object(_) | Value::Array(_)) => {
-                *doc = value;
+                so_far.deepest = depth(&value);
+                *doc = value.into();
                 Ok(())
             }
             _ => Err("replace operation value must be object or array: %!w(<nil>)".to_owned()),
@@ -131,47 +177,48 @@ fn replace(doc: &mut Value, operation: &Object) -> Result<(), String> {
     get(parent, &key)
         .map_err(|_| format!("replace operation does not apply: doc is missing key: {path}: missing value"))?;
     let value = value_of(operation);
-    check_depth(path, &value)?;
+    so_far.admit(path, &value)?;
     match parent {
-        Value::Object(fields) => {
-            fields.insert(key.into_owned(), value);
+        Tree::Object(fields) => {
+            fields.insert(key.into_owned(), value.into());
         }
-        Value::Array(items) => {
-            let at = index(items, &key, items.len())?;
-            items[at] = value;
+        Tree::List(items) => {
+            let at = index(&key, items.len())?;
+            *items.get_mut(at).expect("it is below the length") = value.into();
         }
-        _ => return Err("invalid state detected".to_owned()),
+        Tree::Whole(_) => return Err("invalid state detected".to_owned()),
     }
     Ok(())
 }
 
-fn test(doc: &mut Value, operation: &Object) -> Result<(), String> {
+fn test(doc: &mut Tree, operation: &Object) -> Result<(), String> {
     let path = pointer(operation, "path", "operation missing path field")
         .map_err(|error| format!("test operation failed to decode path: {error}"))?;
     let expected = operation.get("value").unwrap_or(&Value::Null);
-    let found = if path.is_empty() {
-        &*doc
+    let same = if path.is_empty() {
+        doc.is(expected)
     } else {
         let (parent, key) = find(doc, path)
             .ok_or_else(|| format!("test operation does not apply: is missing path: {path}: missing value"))?;
-        get(parent, &key).map_err(|error| format!("error in test for path: '{path}': {error}"))?.unwrap_or(&Value::Null)
+        let found = get(parent, &key).map_err(|error| format!("error in test for path: '{path}': {error}"))?;
+        found.map_or(expected.is_null(), |found| found.is(expected))
     };
-    if found == expected { Ok(()) } else { Err(format!("testing value {path} failed: test failed")) }
+    if same { Ok(()) } else { Err(format!("testing value {path} failed: test failed")) }
 }
 
-fn copy(doc: &mut Value, operation: &Object, copied: &mut usize) -> Result<(), String> {
+fn copy(doc: &mut Tree, operation: &Object, so_far: &mut SoFar) -> Result<(), String> {
     let from = pointer(operation, "from", "operation, missing from field")
         .map_err(|error| format!("copy operation failed to decode from: {error}"))?;
     let (parent, key) = find(doc, from)
         .ok_or_else(|| format!("copy operation does not apply: doc is missing from path: {from}: missing value"))?;
     let value = get(parent, &key)
         .map_err(|error| format!("error in copy for from: '{from}': {error}"))?
-        .cloned()
-        .unwrap_or(Value::Null);
+        .map_or(Value::Null, |value| value.clone().into_value());
     let path = pointer(operation, "path", "operation missing path field")
         .map_err(|_| "copy operation failed to decode path: missing value")?;
-    *copied += value.to_string().len();
-    if *copied > MAX_COPIED {
+    so_far.copied += value.to_string().len();
+    let copied = so_far.copied;
+    if copied > MAX_COPIED {
         return Err(format!(
             "Unable to complete the copy, the accumulated size increase of copy is {copied}, exceeding the limit {MAX_COPIED}"
         ));
@@ -179,7 +226,10 @@ fn copy(doc: &mut Value, operation: &Object, copied: &mut usize) -> Result<(), S
     let (parent, key) = find(doc, path).ok_or_else(|| {
         format!("copy operation does not apply: doc is missing destination path: {path}: missing value")
     })?;
-    add(parent, &key, value, path).map_err(|error| format!("error while adding value during copy: {error}"))
+    so_far
+        .admit(path, &value)
+        .and_then(|()| add(parent, &key, value.into()))
+        .map_err(|error| format!("error while adding value during copy: {error}"))
 }
 
 fn pointer<'a>(operation: &'a Object, name: &str, missing: &str) -> Result<&'a str, String> {
@@ -194,27 +244,28 @@ fn value_of(operation: &Object) -> Value {
     operation.get("value").cloned().unwrap_or(Value::Null)
 }
 
-/// The object or list that a pointer leads into, and the last key of the pointer. What stands before the first slash does
+/// The object or list that a pointer leads into, opened, and the last key of the pointer. What stands before the first slash does
 /// not count.
-fn find<'d, 'p>(doc: &'d mut Value, path: &'p str) -> Option<(&'d mut Value, Cow<'p, str>)> {
+fn find<'d, 'p>(doc: &'d mut Tree, path: &'p str) -> Option<(&'d mut Tree, Cow<'p, str>)> {
     let (parents, key) = path
         .split_once('/')?
         .1
         .rsplit_once('/')
         .map_or_else(|| (None, path.split_once('/').map_or("", |(_, key)| key)), |(parents, key)| (Some(parents), key));
-    let mut at = doc;
+    let mut at = doc.open();
     for part in parents.into_iter().flat_map(|parents| parents.split('/')) {
         let part = unescape(part);
-        at = match at {
-            Value::Object(fields) => fields.get_mut(&*part)?,
-            Value::Array(items) => {
-                let at = index(items, &part, items.len()).ok()?;
-                &mut items[at]
+        let below = match at {
+            Tree::Object(fields) => fields.get_mut(&*part)?,
+            Tree::List(items) => {
+                let at = index(&part, items.len()).ok()?;
+                items.get_mut(at)?
             }
-            _ => return None,
+            Tree::Whole(_) => return None,
         };
+        at = below.open();
     }
-    (at.is_object() || at.is_array()).then(|| (at, unescape(key)))
+    (!matches!(at, Tree::Whole(_))).then(|| (at, unescape(key)))
 }
 
 pub(super) fn unescape(key: &str) -> Cow<'_, str> {
@@ -222,8 +273,7 @@ pub(super) fn unescape(key: &str) -> Cow<'_, str> {
 }
 
 /// A position below `end`; negative ones count from there.
-fn index(items: &[Value], key: &str, end: usize) -> Result<usize, String> {
-    debug_assert!(end <= items.len() + 1);
+fn index(key: &str, end: usize) -> Result<usize, String> {
     let at = number(key)?;
     let invalid = || format!("Unable to access invalid index: {at}: invalid index referenced");
     let resolved = if at < 0 { at + end as i64 } else { at };
@@ -239,47 +289,41 @@ fn number(key: &str) -> Result<i64, String> {
 }
 
 /// What is there; nothing in an object is not an error.
-fn get<'d>(parent: &'d Value, key: &str) -> Result<Option<&'d Value>, String> {
+fn get<'d>(parent: &'d Tree, key: &str) -> Result<Option<&'d Tree>, String> {
     match parent {
-        Value::Object(fields) => Ok(fields.get(key)),
-        Value::Array(items) => Ok(Some(&items[index(items, key, items.len())?])),
-        _ => Err("invalid state detected".to_owned()),
+        Tree::Object(fields) => Ok(fields.get(key)),
+        Tree::List(items) => Ok(items.get(index(key, items.len())?)),
+        Tree::Whole(_) => Err("invalid state detected".to_owned()),
     }
 }
 
-fn add(parent: &mut Value, key: &str, value: Value, path: &str) -> Result<(), String> {
-    check_depth(path, &value)?;
+fn add(parent: &mut Tree, key: &str, value: Tree) -> Result<(), String> {
     match parent {
-        Value::Object(fields) => {
+        Tree::Object(fields) => {
             fields.insert(key.to_owned(), value);
         }
-        Value::Array(items) if key == "-" => items.push(value),
-        Value::Array(items) => {
+        Tree::List(items) if key == "-" => items.insert(items.len(), value),
+        Tree::List(items) => {
             number(key).map_err(|error| format!("value was not a proper array index: '{key}': {error}"))?;
-            let at = index(items, key, items.len() + 1)?;
+            let at = index(key, items.len() + 1)?;
             items.insert(at, value);
         }
-        _ => return Err("invalid state detected".to_owned()),
+        Tree::Whole(_) => return Err("invalid state detected".to_owned()),
     }
     Ok(())
 }
 
-fn remove(parent: &mut Value, key: &str) -> Result<Value, String> {
+fn remove(parent: &mut Tree, key: &str) -> Result<Tree, String> {
     match parent {
-        Value::Object(fields) => {
+        Tree::Object(fields) => {
             fields.remove(key).ok_or_else(|| format!("Unable to remove nonexistent key: {key}: missing value"))
         }
-        Value::Array(items) => {
-            let at = index(items, key, items.len())?;
+        Tree::List(items) => {
+            let at = index(key, items.len())?;
             Ok(items.remove(at))
         }
-        _ => Err("invalid state detected".to_owned()),
+        Tree::Whole(_) => Err("invalid state detected".to_owned()),
     }
-}
-
-/// Operations can dig a document deeper than any decoder would accept; this keeps every walk over it safe.
-fn check_depth(path: &str, value: &Value) -> Result<(), String> {
-    if path.matches('/').count() + depth(value) > MAX_DEPTH { Err("exceeded max depth".to_owned()) } else { Ok(()) }
 }
 
 #[cfg(test)]

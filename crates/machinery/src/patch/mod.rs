@@ -5,7 +5,9 @@
 pub mod echo;
 pub mod json;
 pub mod merge;
+mod pieces;
 pub mod strategic;
+mod tree;
 
 use serde_json::Value;
 
