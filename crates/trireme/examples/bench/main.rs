@@ -11,6 +11,7 @@ mod pods;
 mod report;
 mod scheduler;
 mod services;
+mod stalls;
 mod watches;
 mod wire;
 
@@ -20,7 +21,7 @@ use client::{Client, Config, DeleteOptions};
 use k8s_openapi::api::core::v1::Namespace;
 use testkit::{Server, ServerOptions};
 
-use report::{Line, resident_megabytes};
+use report::{Line, private_megabytes, resident_megabytes};
 
 /// As the program itself has it: what is measured in this process is to cost what it costs there.
 #[global_allocator]
@@ -84,6 +85,9 @@ async fn main() -> Result<(), Failure> {
     if only.as_deref().is_none_or(|part| part == "node") {
         node::run().await?;
     }
+    if only.as_deref().is_none_or(|part| part == "stalls") {
+        stalls::run().await?;
+    }
     if only.as_deref().is_none_or(|part| part == "services") {
         services::measure().await?;
     }
@@ -116,10 +120,14 @@ async fn whole_control_plane() -> Result<(), Failure> {
     let mut server = Server::start(start(&["--disable-agent"])).await;
     Line::new("ready_empty").figure("ms", begun.elapsed().as_secs_f64() * 1e3).at_most("ms", 200.0).print();
     wire::openapi(&server.client()).await?;
-    // Idle is what is left after what only the start needed went back to the system.
+    // Freed pages go back to the system within seconds.
     tokio::time::sleep(Duration::from_secs(15)).await;
     let id = server.id().ok_or("the server is gone")?;
-    Line::new("idle_memory").figure("megabytes", resident_megabytes(id)?).at_most("megabytes", 40.0).print();
+    Line::new("idle_memory")
+        .figure("megabytes", resident_megabytes(id)?)
+        .figure("private_megabytes", private_megabytes(id)?)
+        .at_most("megabytes", 40.0)
+        .print();
     server.stop().await;
     Ok(())
 }

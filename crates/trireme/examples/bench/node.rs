@@ -17,7 +17,7 @@ use serde_json::json;
 use testkit::Server;
 use tokio::process::Command;
 
-use crate::report::{Line, resident_megabytes};
+use crate::report::{Line, private_megabytes, resident_megabytes};
 use crate::{Failure, binary, start};
 
 const NODE: &str = "bench";
@@ -27,8 +27,8 @@ const AT_ONCE: usize = 40;
 const RESIDENT: usize = 30;
 const IDLE: usize = 100;
 
-/// All figures of a node.
-pub async fn run() -> Result<(), Failure> {
+/// A server, not running, that has the image.
+async fn with_image() -> Result<Server, Failure> {
     let mut server = Server::start(start(&["--disable-agent"])).await;
     let made = Command::new(binary())
         .args(["image", "busybox", "--name", IMAGE])
@@ -39,8 +39,51 @@ pub async fn run() -> Result<(), Failure> {
         return Err("the image is not made".into());
     }
     server.stop().await;
+    Ok(server)
+}
+
+/// Objects that change while pods start.
+const CHANGED: usize = 1_000;
+
+/// How late the threads of the whole cluster are while many pods start and many objects change.
+pub async fn stalls() -> Result<(), Failure> {
+    let mut server = with_image().await?.with_arguments(&[&format!("--node-name={NODE}")]);
+    server.spawn();
+    server.ready().await;
+    let client = server.client();
+    node_ready(&client).await?;
+    one(&client, "warm", false).await?;
+    delete_all(&client).await?;
+    let before = crate::stalls::figures(&server.kubeconfig()).await?;
+    let changes = async {
+        for number in 0..CHANGED {
+            let map = testkit::build::config_map(&format!("changed-{}", number % 100), "at", &number.to_string());
+            let written = if number < 100 { client.create(&map).await } else { client.update(&map).await };
+            written?;
+        }
+        Ok::<_, Failure>(())
+    };
+    let pods = async {
+        create(&client, "many", AT_ONCE, false).await?;
+        running(&client, AT_ONCE).await
+    };
+    tokio::try_join!(changes, pods)?;
+    let after = crate::stalls::figures(&server.kubeconfig()).await?;
+    let mut line = Line::new("runtime_stall").figure("pods", AT_ONCE as f64).figure("changes", CHANGED as f64);
+    for runtime in ["workers", "promises", "feed"] {
+        let name = format!("{runtime}_below_ms");
+        line = line.figure(&name, crate::stalls::bound(&before, &after, runtime) * 1e3).at_most(&name, 20.0);
+    }
+    line.print();
+    delete_all(&client).await?;
+    server.stop().await;
+    clean(&server.data_dir()).await
+}
+
+/// All figures of a node.
+pub async fn run() -> Result<(), Failure> {
     let arguments = [format!("--node-name={NODE}")];
-    let mut server = server.with_arguments(&[&arguments[0]]);
+    let mut server = with_image().await?.with_arguments(&[&arguments[0]]);
     // The first start starts the runtime and imports images; the last finds both, and a cluster that does not know the node.
     server.spawn();
     server.ready().await;
@@ -78,11 +121,12 @@ pub async fn run() -> Result<(), Failure> {
     let before = resident_megabytes(id)?;
     create(&client, "resident", RESIDENT, false).await?;
     running(&client, RESIDENT).await?;
-    // The memory of their start is given back when nothing has started for ten seconds.
+    // The memory of their start is given back within seconds.
     tokio::time::sleep(Duration::from_secs(15)).await;
     Line::new("node_memory")
         .figure("pods", RESIDENT as f64)
         .figure("whole_process_megabytes", resident_megabytes(id)?)
+        .figure("private_megabytes", private_megabytes(id)?)
         .figure("before_pods_megabytes", before)
         .print();
     create(&client, "idle", IDLE - RESIDENT, false).await?;
@@ -138,9 +182,9 @@ async fn agent(mut server: Server) -> Result<(), Failure> {
     let before = resident_megabytes(id)?;
     create(&client, "resident", RESIDENT, false).await?;
     running(&client, RESIDENT).await?;
-    // The memory of their start is given back when nothing has started for ten seconds.
+    // The memory of their start is given back within seconds.
     tokio::time::sleep(Duration::from_secs(15)).await;
-    let with_pods = resident_megabytes(id)?;
+    let (with_pods, private) = (resident_megabytes(id)?, private_megabytes(id)?);
     create(&client, "idle", IDLE - RESIDENT, false).await?;
     running(&client, IDLE).await?;
     tokio::time::sleep(Duration::from_secs(20)).await;
@@ -152,6 +196,7 @@ async fn agent(mut server: Server) -> Result<(), Failure> {
         .figure("empty_megabytes", before)
         .figure("pods", RESIDENT as f64)
         .figure("megabytes", with_pods)
+        .figure("private_megabytes", private)
         .figure("idle_pods", IDLE as f64)
         .figure("idle_percent", percent)
         .at_most("ready_ms", 500.0)

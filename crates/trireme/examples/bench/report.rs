@@ -56,10 +56,19 @@ impl Line {
     }
 }
 
-/// What a process keeps in memory.
+/// What a process keeps in memory: all that is mapped, its own code as well.
 pub fn resident_megabytes(process: u32) -> Result<f64, Failure> {
+    megabytes(process, "VmRSS:")
+}
+
+/// What of it is nobody else's and in no file: its data.
+pub fn private_megabytes(process: u32) -> Result<f64, Failure> {
+    megabytes(process, "RssAnon:")
+}
+
+fn megabytes(process: u32, what: &str) -> Result<f64, Failure> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).ok_or("no VmRSS")?;
+    let line = status.lines().find(|line| line.starts_with(what)).ok_or("no such figure")?;
     let kilobytes: f64 = line.split_whitespace().nth(1).ok_or("no figure")?.parse()?;
     Ok(kilobytes / 1024.0)
 }
