@@ -15,7 +15,9 @@ use client::{Client, Guard};
 use http::HeaderValue;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use threads::prompt::{self, Lane};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::Clock;
 use crate::metrics::{LEADING, SLOW_RENEWALS};
@@ -139,20 +141,25 @@ where
     tracing::info!(lease = name, identity = candidate.election.identity, "leading");
     let over = stop.child_token();
     let leadership = Leadership { fence: candidate.fence.clone(), over: over.clone() };
-    let keep = async {
-        let lost = stop.run_until_cancelled(candidate.keep()).await.is_some();
-        candidate.fence.drop_now();
-        LEADING.set(&[&name], 0.0);
-        over.cancel();
-        lost
-    };
-    let (lost, ()) = futures::future::join(keep, work(leadership)).await;
+    // Not beside the work in one task: whatever it computes, the lease is renewed meanwhile.
+    let keep = AbortOnDropHandle::new(prompt::spawn(Lane::Promises, keep(candidate, stop, over)));
+    work(leadership).await;
+    let Ok((mut candidate, lost)) = keep.await else { return Outcome::Lost };
     if lost {
-        tracing::error!(lease = candidate.election.name, "leadership was lost");
+        tracing::error!(lease = name, "leadership was lost");
         return Outcome::Lost;
     }
     candidate.release().await;
     Outcome::Stopped
+}
+
+/// Renews until the process stops or leadership is lost, and then ends it. However this ends, the work is told to.
+async fn keep(mut candidate: Candidate, stop: CancellationToken, over: CancellationToken) -> (Candidate, bool) {
+    let _over = over.drop_guard();
+    let lost = stop.run_until_cancelled(candidate.keep()).await.is_some();
+    candidate.fence.drop_now();
+    LEADING.set(&[&candidate.election.name], 0.0);
+    (candidate, lost)
 }
 
 struct Candidate {

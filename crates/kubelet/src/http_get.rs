@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::{Container, HTTPGetAction};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use threads::patience::within;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
@@ -127,9 +128,9 @@ pub async fn get(
         let raw = follow(target, headers, agent, reach, |next| next.host == target.host).await?;
         Ok::<_, String>(Answer { status: raw.status, body: String::from_utf8_lossy(&raw.body).into_owned() })
     };
-    match tokio::time::timeout(limit, work).await {
-        Ok(result) => result.map_err(|why| failed(&why)),
-        Err(_) => Err(failed("context deadline exceeded (Client.Timeout exceeded while awaiting headers)")),
+    match within(limit, work).await {
+        Some(result) => result.map_err(|why| failed(&why)),
+        None => Err(failed("context deadline exceeded (Client.Timeout exceeded while awaiting headers)")),
     }
 }
 

@@ -332,6 +332,7 @@ impl crate::server::Pods for Pods {
 
     fn metrics(&self, out: &mut String) {
         self.inner.shared.figures.render(out);
+        threads::write(out);
     }
 
     fn probe_metrics(&self, out: &mut String) {

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::io::unix::AsyncFd;
-use tokio::sync::Notify;
 
 /// A running process.
 #[derive(Debug)]
@@ -115,48 +114,6 @@ pub fn spawn_detached(command: &mut tokio::process::Command) -> std::io::Result<
     command.spawn()
 }
 
-/// Heard by [`burst`].
-static BURST: Notify = Notify::const_new();
-
-/// Says that much is done at once: a pod starts. Whoever waits for quiet begins anew.
-pub fn note_burst() {
-    BURST.notify_one();
-}
-
-/// Waits for the next [`note_burst`], or does not if there was one since the last wait.
-pub async fn burst() {
-    BURST.notified().await;
-}
-
-/// Gives back the pages of this program's code and constants that are mapped: most of them were used at the start, or while pods
-/// started, and never again. What is still used is mapped again when it is, out of the page cache, where all of it stays.
-pub fn release_code() -> std::io::Result<()> {
-    let program = std::fs::read_link("/proc/self/exe")?;
-    for mapping in std::fs::read_to_string("/proc/self/maps")?.lines() {
-        let Some((from, to)) = code(mapping, &program) else { continue };
-        // SAFETY: the range is mapped from a file and never written to, so what is dropped is read from the file again,
-        // unchanged, at its next use.
-        #[allow(unsafe_code)]
-        let outcome = unsafe { libc::madvise(from as *mut libc::c_void, to - from, libc::MADV_DONTNEED) };
-        if outcome != 0 {
-            return Err(std::io::Error::last_os_error());
-        }
-    }
-    Ok(())
-}
-
-/// The range of a line of `maps` that is code of this program, or its constants: they lie at the file's beginning. Further on in
-/// the file there are constants which the loader wrote addresses into; those are not in the file.
-fn code(mapping: &str, program: &Path) -> Option<(usize, usize)> {
-    let mut words = mapping.split_whitespace();
-    let (range, rights, offset) = (words.next()?, words.next()?, words.next()?);
-    let file = words.nth(2)?;
-    let (from, to) = range.split_once('-')?;
-    let address = |text| usize::from_str_radix(text, 16).ok();
-    let is_constant = rights == "r-xp" || rights == "r--p" && address(offset) == Some(0);
-    (is_constant && Path::new(file) == program).then_some((address(from)?, address(to)?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,39 +140,5 @@ mod tests {
         let file = dir.path().join("pid");
         std::fs::write(&file, format!("{} 1\n", std::process::id())).unwrap();
         assert!(Process::from_pid_file(&file).is_none());
-    }
-
-    #[test]
-    fn only_code_and_constants_of_this_program_are_given_back() {
-        let check = |line: &str| code(line, Path::new("/bin/t"));
-        assert_eq!(check("1000-3000 r-xp 00001000 fe:01 77 /bin/t"), Some((0x1000, 0x3000)));
-        assert_eq!(check("1000-3000 r--p 00000000 fe:01 77 /bin/t"), Some((0x1000, 0x3000)));
-        for other in [
-            "1000-3000 r--p 00001000 fe:01 77 /bin/t",
-            "1000-3000 rw-p 00000000 fe:01 77 /bin/t",
-            "1000-3000 r-xp 00000000 fe:01 77 /lib/libc.so.6",
-            "1000-3000 rw-p 00000000 00:00 0",
-            "1000-3000 r-xp 00000000 00:00 0 [vdso]",
-            "",
-        ] {
-            assert_eq!(check(other), None, "{other}");
-        }
-    }
-
-    #[tokio::test]
-    async fn a_burst_is_heard_once() {
-        note_burst();
-        note_burst();
-        burst().await;
-        assert!(futures::poll!(std::pin::pin!(burst())).is_pending());
-    }
-
-    #[test]
-    fn code_that_was_given_back_still_runs() {
-        for _ in 0..3 {
-            release_code().unwrap();
-            let sorted: std::collections::BTreeMap<u32, String> = (0..100).map(|n| (n, n.to_string())).collect();
-            assert_eq!(sorted.len(), 100);
-        }
     }
 }

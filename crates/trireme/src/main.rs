@@ -18,7 +18,6 @@ mod store;
 mod token;
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::Parser as _;
 
@@ -28,9 +27,6 @@ use component::Failure;
 /// glibc's arenas bloat under many small, short-lived allocations from several threads.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
-
-/// After so long without news a start is over, the program's or a pod's.
-const QUIET: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -65,28 +61,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// As many workers as cores, but at least two, so that one that is busy never holds up the other's timers and sockets.
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(cores.max(2))
-        .max_blocking_threads(32)
-        .thread_name("trireme")
-        .enable_all()
-        .build();
-    let runtime = runtime.map_err(|error| format!("cannot start the runtime: {error}"))?;
-    runtime.spawn(settle());
-    Ok(runtime)
-}
-
-/// What only a start needed goes, once it is over: the program's own, and later those of pods. A command that ends before never
-/// comes here, and where nothing starts nothing is waited for.
-async fn settle() {
-    loop {
-        while tokio::time::timeout(QUIET, ::node::process::burst()).await.is_ok() {}
-        if let Err(error) = ::node::process::release_code() {
-            tracing::debug!("memory of the start is kept: {error}");
-        }
-        ::node::process::burst().await;
-    }
+    Ok(threads::start().map_err(|error| format!("cannot start the runtime: {error}"))?)
 }

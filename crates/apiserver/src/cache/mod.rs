@@ -23,6 +23,7 @@ use machinery::rest::WatchEvent;
 use machinery::status::{ApiError, Reason};
 use parking_lot::{Mutex, RwLock};
 use store::{Event, Range, Revision, Store};
+use threads::prompt::{self, Lane};
 use tokio::sync::{mpsc, watch};
 
 pub use changes::{Change, Ring};
@@ -386,7 +387,7 @@ impl Caches {
         });
         let revision = caches.load().await?;
         caches.applied.send_replace(revision);
-        let reader = tokio::spawn(caches.clone().follow(revision));
+        let reader = prompt::spawn(Lane::Feed, caches.clone().follow(revision));
         *caches.reader.lock() = Some(reader);
         Ok(caches)
     }

@@ -109,7 +109,7 @@ impl Chain {
     /// Requests that are not meant to stay open end after a minute, whatever holds them up: a slow body, a store that is away.
     async fn pass_in_time(&self, request: Request, audit_id: &HeaderValue) -> Result<Response, ApiError> {
         let limit = time_limit(request.uri().query().unwrap_or_default())?;
-        match tokio::time::timeout(limit, self.pass(request, audit_id)).await {
+        match tokio::time::timeout(limit, threads::heavy::scope(self.pass(request, audit_id))).await {
             Ok(outcome) => outcome,
             Err(_) => Err(ApiError::timeout("request did not complete within the allotted timeout")),
         }

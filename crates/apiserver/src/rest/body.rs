@@ -12,6 +12,7 @@ use machinery::patch::json_type;
 use machinery::rest::Body;
 use machinery::status::{ApiError, FieldError, Reason};
 use machinery::{Value, apply, codec, names, objectmeta, schema, value};
+use threads::heavy;
 
 use super::options::{FieldValidation, WriteOptions};
 use super::{Api, Call};
@@ -30,15 +31,17 @@ pub fn media_type(headers: &HeaderMap) -> &str {
     text.split(';').next().unwrap_or_default().trim()
 }
 
-/// Reads what is still on the wire.
+/// Reads what is still on the wire. A large body makes the request a heavy one: all that is done with it takes long.
 pub async fn read_bytes(body: Body) -> Result<Bytes, ApiError> {
-    match body {
-        Body::Empty => Ok(Bytes::new()),
-        Body::Bytes(bytes) if bytes.len() > MAX_BODY => Err(ApiError::too_large(MAX_BODY)),
-        Body::Bytes(bytes) => Ok(bytes),
-        Body::Value(value) => Ok(Bytes::from(value.to_string())),
-        Body::Incoming(read) => read(MAX_BODY).await,
-    }
+    let bytes = match body {
+        Body::Empty => Bytes::new(),
+        Body::Bytes(bytes) if bytes.len() > MAX_BODY => return Err(ApiError::too_large(MAX_BODY)),
+        Body::Bytes(bytes) => bytes,
+        Body::Value(value) => Bytes::from(value.to_string()),
+        Body::Incoming(read) => read(MAX_BODY).await?,
+    };
+    heavy::weigh(bytes.len()).await;
+    Ok(bytes)
 }
 
 /// Reads what should be an object of a kind: at least it must be possible to ask it for its kind.

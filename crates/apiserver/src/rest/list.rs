@@ -13,6 +13,7 @@ use machinery::selector::label::LabelSelector;
 use machinery::status::{ApiError, FieldError};
 use serde::{Deserialize, Serialize};
 use store::Range;
+use threads::heavy;
 
 use super::read::parse_version;
 use super::{Api, Call, response};
@@ -23,6 +24,9 @@ const TOKEN_VERSION: &str = "meta.k8s.io/v1";
 /// So many seconds pages show the state of the first one, whatever the store still remembers: with upstream's it is the time between two
 /// compactions, and a client that needs longer shall not learn that from a cluster that is busier than its author's.
 const CONSISTENT: i64 = 300;
+
+/// How much of the work on a byte that is read it is to look at an object of a list.
+const PER_OBJECT: usize = 64;
 
 /// Where a list goes on: after a key, at a revision. The form is upstream's, but for the time.
 #[derive(Debug, Serialize, Deserialize, PartialEq, Eq)]
@@ -125,6 +129,8 @@ impl Api {
                     Wanted::Any => self.caches.revision(),
                     _ => self.caches.settle().await?,
                 };
+                let looked_at = if limit > 0 && !filter.selects() { limit } else { call.resource.cache.len() };
+                heavy::weigh(looked_at.saturating_mul(PER_OBJECT)).await;
                 let (items, remaining) = call.resource.cache.list(&filter, after.as_deref(), limit);
                 (items, remaining, reached)
             }

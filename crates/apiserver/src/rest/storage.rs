@@ -9,6 +9,7 @@ use machinery::Value;
 use machinery::object::{Draft, Object};
 use machinery::status::ApiError;
 use store::{Expect, Op, Outcome, Txn};
+use threads::heavy;
 
 use super::Api;
 use crate::registry::Resource;
@@ -96,6 +97,7 @@ impl Api {
         let mut current = self.read(resource, key).await?;
         loop {
             let Some(old) = current else { return Ok(None) };
+            heavy::weigh(old.stored().len()).await;
             let tree = old.to_value();
             match self.swap(resource, key, &old, &tree, change(&tree, &old)?, dry_run).await? {
                 Swapped::Done(changed) => return Ok(Some(changed)),

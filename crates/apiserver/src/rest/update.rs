@@ -9,6 +9,7 @@ use machinery::rest::{Body, Response};
 use machinery::schema::Form;
 use machinery::status::{ApiError, FieldError};
 use machinery::{Value, value};
+use threads::heavy;
 
 use super::body::settle;
 use super::managed::RESETS_METADATA;
@@ -77,8 +78,12 @@ impl Api {
         // candidate counts only for the version of the object it was made from.
         loop {
             let Some(old_object) = self.read(call.resource, &call.key()).await? else { return Ok(None) };
+            // A small patch of a large object is large work.
+            heavy::weigh(old_object.stored().len()).await;
             let old = old_object.to_value();
             let Produced { mut new, applied } = produce(&old, &old_object)?;
+            // What was made may take long to judge: not for a client that has gone.
+            heavy::weigh(old_object.stored().len()).await;
             self.check_version(call, &mut new, &old_object)?;
             let request = self.admission_request(call, Operation::Update, options.dry_run);
             // What admission adds belongs to nobody: the record is of what the client wrote.

@@ -31,6 +31,20 @@ const EVENTS: usize = 64;
 /// The bytes that say how long an event in protobuf is.
 const LENGTH: usize = 4;
 
+/// How many bytes have to be worked on to encode an answer. What is copied as it is, or sent piece by piece, is no work.
+pub fn weight(headers: &HeaderMap, query: &Query, response: &Response) -> usize {
+    let copied = || {
+        let Ok(accepted) = accepted(headers, true) else { return true };
+        let plain = accepted.media == Media::Json && !negotiate::pretty(headers, query);
+        accepted.shape == Shape::Whole && plain
+    };
+    match response.body() {
+        Payload::List(list) if !copied() => list.items.iter().map(|item| item.json_len()).sum(),
+        Payload::Object(object) if gzip::wanted(headers) || !copied() => object.json_len(),
+        _ => 0,
+    }
+}
+
 /// Encodes an answer for the client with these headers.
 pub fn encode(headers: &HeaderMap, query: &Query, response: Response, clock: &Clock) -> http::Response<Answer> {
     let (mut parts, payload) = response.into_parts();

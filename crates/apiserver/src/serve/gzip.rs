@@ -9,6 +9,7 @@ use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use http::HeaderMap;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderValue, VARY};
+use threads::heavy;
 
 use super::body::Answer;
 
@@ -54,7 +55,8 @@ fn piecewise(pieces: Pieces) -> Pieces {
         loop {
             match pieces.next().await {
                 Some(Ok(piece)) => {
-                    if let Err(error) = encoder.write_all(&piece) {
+                    let packed = heavy::run(piece.len(), || encoder.write_all(&piece)).await;
+                    if let Err(error) = packed {
                         return Some((Err(error), None));
                     }
                     // What the encoder still holds back comes with a later piece.

@@ -13,6 +13,7 @@ use hyper_util::server::conn::auto;
 use machinery::rest::{Body, Handler, Peer, Request};
 use machinery::status::ApiError;
 use rustls::ServerConfig;
+use threads::heavy;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
@@ -20,7 +21,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::body::Answer;
 use super::cork::Cork;
-use super::encode::encode;
+use super::encode::{encode, weight};
 use crate::query::Query;
 use crate::rest::Clock;
 
@@ -158,7 +159,7 @@ async fn exchange(
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     let body = if hyper::body::Body::is_end_stream(&incoming) { Body::Empty } else { later(incoming) };
     let response = handler.handle(Request::from_parts(parts, body)).await;
-    encode(&headers, &query, response, &clock)
+    heavy::run(weight(&headers, &query, &response), || encode(&headers, &query, response, &clock)).await
 }
 
 /// A body that is read when somebody asks for it, and not beyond the limit.

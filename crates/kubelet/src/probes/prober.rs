@@ -7,6 +7,7 @@ use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use k8s_openapi::api::core::v1::{Container, Probe};
 use node::cri::Runtime;
+use threads::patience::within;
 
 use crate::http_get::{self, Target};
 
@@ -55,19 +56,19 @@ pub async fn probe(runtime: &dyn Runtime, id: &str, container: &Container, ip: &
             Err(why) => return Outcome::Error(why),
         };
         let host = action.host.as_deref().filter(|host| !host.is_empty()).unwrap_or(ip);
-        return match tokio::time::timeout(limit, http_get::connect(host, port, None)).await {
-            Ok(Ok(_)) => Outcome::Success,
-            Ok(Err(why)) => Outcome::Failure(why),
-            Err(_) => Outcome::Failure(http_get::dial_error(host, port, &std::io::ErrorKind::TimedOut.into())),
+        return match within(limit, http_get::connect(host, port, None)).await {
+            Some(Ok(_)) => Outcome::Success,
+            Some(Err(why)) => Outcome::Failure(why),
+            None => Outcome::Failure(http_get::dial_error(host, port, &std::io::ErrorKind::TimedOut.into())),
         };
     }
     if let Some(action) = &probe.grpc {
         let Ok(port) = u16::try_from(action.port) else { return Outcome::Error("invalid port number".into()) };
         let service = action.service.as_deref().unwrap_or_default();
-        return match tokio::time::timeout(limit, health(ip, port, service)).await {
-            Ok(Ok(())) => Outcome::Success,
-            Ok(Err(why)) => Outcome::Failure(why),
-            Err(_) => Outcome::Failure(format!("timeout: health rpc did not complete within {seconds}s")),
+        return match within(limit, health(ip, port, service)).await {
+            Some(Ok(())) => Outcome::Success,
+            Some(Err(why)) => Outcome::Failure(why),
+            None => Outcome::Failure(format!("timeout: health rpc did not complete within {seconds}s")),
         };
     }
     Outcome::Error("missing probe handler".to_owned())

@@ -16,6 +16,7 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::{Node, NodeSpec, NodeStatus, ObjectReference, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
 use node::cri::Runtime;
+use threads::prompt::{self, Lane};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -114,7 +115,7 @@ impl Registration {
         });
         let me = self.register_until_done().await;
         self.recorder.event_about(self.reference(), EventType::Normal, "Starting", "Starting kubelet.");
-        tokio::spawn({
+        prompt::spawn(Lane::Promises, {
             let (lease, stop) = (keep_lease(self.informers.clone(), me.clone()), stop.clone());
             async move {
                 tokio::select! {

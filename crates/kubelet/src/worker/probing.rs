@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use informer::EventType;
 use k8s_openapi::api::core::v1::Probe;
+use threads::prompt::{self, Lane};
 use tokio::task::JoinHandle;
 
 use super::Worker;
@@ -127,6 +128,6 @@ impl Worker {
         };
         let ask =
             Ask { ask: Box::new(ask), started: Box::new(started), tell: Box::new(tell), report: Box::new(report) };
-        Task(tokio::spawn(task::run(kind, probe, age, shared.clock.clone(), ask)))
+        Task(prompt::spawn(Lane::Promises, task::run(kind, probe, age, shared.clock.clone(), ask)))
     }
 }

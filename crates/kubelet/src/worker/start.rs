@@ -52,7 +52,6 @@ impl Worker {
             self.shared.event(&self.pod, EventType::Warning, "DNSConfigForming", warning);
         }
         std::fs::create_dir_all(&config.log_directory).map_err(|e| format!("create pod log directory: {e}"))?;
-        node::process::note_burst();
         let hop = hops::start(Hop::Sandbox, "run");
         let begun = Instant::now();
         let (runtime, class) = (self.shared.runtime.clone(), handler.clone());

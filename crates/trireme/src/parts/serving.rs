@@ -122,5 +122,6 @@ impl Vitals {
 pub fn figures(text: &mut String) {
     informer::metrics::write(text);
     client::metrics::write(text);
+    threads::write(text);
     apiserver::metrics::process::write(text);
 }

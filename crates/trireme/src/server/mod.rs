@@ -114,6 +114,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
             controllers::metrics::write,
             informer::metrics::write,
             client::metrics::write,
+            threads::write,
         ];
         Ok(apiserver::Server::start(config).await?)
     };

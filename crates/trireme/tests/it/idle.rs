@@ -11,6 +11,19 @@ use testkit::{Server, ServerOptions};
 /// Longer than any lease is renewed, any queue retries and any upstream loop looks for work.
 const IDLE: Duration = Duration::from_secs(20);
 
+/// How often threads of this name of the server were put to sleep or set aside.
+fn switches(server: &Server, name: &str) -> u64 {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", server.id().expect("it runs"))).expect("its threads");
+    let status = threads
+        .map(|thread| std::fs::read_to_string(thread.expect("a thread").path().join("status")).unwrap_or_default());
+    let ours = status.filter(|status| status.lines().next() == Some(&format!("Name:\t{name}")));
+    let counts = ours.map(|status| -> u64 {
+        let lines = status.lines().filter(|line| line.contains("ctxt_switches"));
+        lines.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).sum()
+    });
+    counts.sum()
+}
+
 /// The revision of the store.
 async fn revision(server: &Server) -> String {
     let params = ListParams { limit: Some(1), ..ListParams::default() };
@@ -46,7 +59,11 @@ async fn a_whole_control_plane_writes_nothing_while_nothing_happens() {
     })
     .await;
     let before = settled(&server).await;
+    let watched = switches(&server, "watchdog");
+    assert!(watched > 0, "the watchdog has had something to watch");
     tokio::time::sleep(IDLE).await;
+    let watched = switches(&server, "watchdog") - watched;
+    assert!(watched < 100, "the watchdog of an idle process was awake {watched} times");
     assert_eq!(revision(&server).await, before, "somebody wrote without a reason");
     let leases = client.list::<Lease>("kube-system", &ListParams::default()).await.expect("a list").items;
     let names: Vec<_> = leases.iter().filter_map(|lease| lease.metadata.name.clone()).collect();

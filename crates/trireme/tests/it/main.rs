@@ -17,6 +17,7 @@ mod node;
 mod poison;
 mod private;
 mod scheduler;
+mod stalls;
 mod tokens;
 mod walk;
 mod workloads;
