@@ -140,7 +140,7 @@ fn a_rule_taints_the_devices_that_it_selects() {
         let rules: Vec<String> =
             decided.iter().flat_map(Eviction::rules).map(|(name, uid)| format!("{name} {uid}")).collect();
         assert_eq!(rules, if expected { vec!["r rule".to_owned()] } else { Vec::new() });
-        let devices = selected(&rule(selector.clone(), evicting()), &clean, &[own.clone()]);
+        let devices = selected(&rule(selector.clone(), evicting()), &clean, std::slice::from_ref(&own));
         assert_eq!(devices, if expected { (1, 1) } else { (0, 0) }, "{selector}");
     }
     // A device that its driver no longer publishes may still be in use.
