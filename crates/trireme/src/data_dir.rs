@@ -15,7 +15,7 @@ use std::path::Path;
 use node::private;
 
 const SERVER: [&str; 7] = ["store", "pki", "images", "admin.kubeconfig", "token", "log", "pid"];
-const NODE: [&str; 9] = ["pki", "cni", "manifests", "registries", "kubelet", "logs", "ipam", "seccomp", "images"];
+const NODE: [&str; 8] = ["pki", "cni", "manifests", "registries", "kubelet", "logs", "ipam", "seccomp"];
 
 /// Makes a data directory, or closes the one that is there for other users.
 pub fn prepare(dir: &Path, with_node: bool) -> std::io::Result<()> {
