@@ -147,11 +147,9 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Reader<T> {
         let bytes = match ok(response).await? {
             Payload::List(list) => {
                 let bytes = list.items.iter().map(|object| object.stored().len()).sum();
-                let read = |object: &Arc<Object>| {
-                    (self.shared)(object).map_err(|error| Undecodable::shared(object, &error))
-                };
-                let (items, undecodable) =
-                    threads::heavy::run(bytes, || split(list.items.iter().map(read))).await;
+                let read =
+                    |object: &Arc<Object>| (self.shared)(object).map_err(|error| Undecodable::shared(object, &error));
+                let (items, undecodable) = threads::heavy::run(bytes, || split(list.items.iter().map(read))).await;
                 let revision = list.revision.to_string();
                 return Ok(List { items, revision, next: list.next, remaining: list.remaining, undecodable });
             }

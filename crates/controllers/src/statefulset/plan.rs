@@ -135,8 +135,10 @@ pub(super) fn plan(set: &StatefulSet, own: &[Arc<Pod>], templates: &Templates, n
     let min_ready = set.spec.min_ready_seconds.unwrap_or_default();
     let is_up = |pod: &Pod| is_running(pod) && pods::is_available(pod, min_ready, now) && !pod.metadata.is_deleting();
     let find = |number: i32| own.iter().find(|pod| ordinal(pod) == number);
-    let mut condemned: Vec<&Arc<Pod>> =
-        own.iter().filter(|pod| ordinal(pod) >= 0 && !(start..start.saturating_add(count)).contains(&ordinal(pod))).collect();
+    let mut condemned: Vec<&Arc<Pod>> = own
+        .iter()
+        .filter(|pod| ordinal(pod) >= 0 && !(start..start.saturating_add(count)).contains(&ordinal(pod)))
+        .collect();
     condemned.sort_by_key(|pod| std::cmp::Reverse(ordinal(pod)));
     let first_down = (start..start.saturating_add(count))
         .filter_map(find)
@@ -220,13 +222,16 @@ fn update(
     ordered: bool,
 ) -> Vec<Step> {
     let (start, count) = (start(set), replicas(set));
-    let mut pods: Vec<&Arc<Pod>> = own.iter().filter(|pod| (start..start.saturating_add(count)).contains(&ordinal(pod))).collect();
+    let mut pods: Vec<&Arc<Pod>> =
+        own.iter().filter(|pod| (start..start.saturating_add(count)).contains(&ordinal(pod))).collect();
     pods.sort_by_key(|pod| std::cmp::Reverse(ordinal(pod)));
     let missing = usize::try_from(count).unwrap_or_default().saturating_sub(pods.len());
     let down = missing + pods.iter().filter(|pod| !is_up(pod)).count();
     let mut room = max_unavailable(set).saturating_sub(down);
     let outdated = pods.into_iter().filter(|pod| {
-        ordinal(pod) >= start.saturating_add(partition(set)) && revision(pod) != templates.update_name && !pod.metadata.is_deleting()
+        ordinal(pod) >= start.saturating_add(partition(set))
+            && revision(pod) != templates.update_name
+            && !pod.metadata.is_deleting()
     });
     let mut steps = Vec::new();
     for pod in outdated {
