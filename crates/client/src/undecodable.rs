@@ -12,8 +12,8 @@ use crate::client::Kind;
 /// instead of failing as a whole, so that one object never stands in the way of others.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Undecodable {
-    /// Which object at which revision it is.
-    pub object: ObjectReference,
+    /// Which object at which revision it is. Boxed, because it is rare and travels where others do.
+    pub object: Box<ObjectReference>,
     /// What is wrong with it, without any of its values.
     pub error: String,
 }
@@ -31,7 +31,7 @@ impl Undecodable {
             resource_version: meta.resource_version.clone(),
             ..ObjectReference::default()
         };
-        Self { object, error: error.into() }
+        Self { object: Box::new(object), error: error.into() }
     }
 
     /// A shared object of this process.
@@ -47,7 +47,7 @@ impl Undecodable {
             resource_version: Some(object.revision().to_string()),
             ..ObjectReference::default()
         };
-        Self { object, error: without_values(error) }
+        Self { object: Box::new(object), error: without_values(error) }
     }
 
     /// From the wire. Where not even its name can be read, nothing of it is named but its kind.
@@ -63,7 +63,7 @@ impl Undecodable {
             resource_version: metadata.resource_version,
             ..ObjectReference::default()
         };
-        Self { object, error: without_values(error) }
+        Self { object: Box::new(object), error: without_values(error) }
     }
 }
 

@@ -144,7 +144,7 @@ mod tests {
             resource_version: Some(revision.to_owned()),
             ..ObjectReference::default()
         };
-        Undecodable { object, error: "odd".to_owned() }
+        Undecodable { object: Box::new(object), error: "odd".to_owned() }
     }
 
     #[test]

@@ -25,7 +25,7 @@ impl Witness {
         let Some((client, clock)) = &self.api else { return };
         let recorder = self.recorder.get_or_init(|| Recorder::new(client.clone(), "trireme", None, clock.clone()));
         let message = format!("The object cannot be decoded and is set aside: {}", odd.error);
-        recorder.event_about(odd.object.clone(), EventType::Warning, "FailedDecode", message);
+        recorder.event_about(*odd.object.clone(), EventType::Warning, "FailedDecode", message);
     }
 }
 
