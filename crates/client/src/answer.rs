@@ -78,14 +78,14 @@ pub enum Event<K> {
 impl<K> Event<K> {
     /// The same event about another form of the object, or about one that cannot be brought into it.
     pub fn map<B>(self, form: impl FnOnce(Arc<K>) -> Result<Arc<B>, Undecodable>) -> Event<B> {
-        let (formed, of, deleted): (_, fn(Arc<B>) -> Event<B>, _) = match self {
-            Self::Added(object) => (form(object), Event::Added, false),
-            Self::Modified(object) => (form(object), Event::Modified, false),
-            Self::Deleted(object) => (form(object), Event::Deleted, true),
-            Self::Bookmark { revision, initial_events_end } => return Event::Bookmark { revision, initial_events_end },
-            Self::Undecodable { object, deleted } => return Event::Undecodable { object, deleted },
-        };
-        formed.map_or_else(|object| Event::Undecodable { object, deleted }, of)
+        let unread = |deleted| move |object| Event::Undecodable { object, deleted };
+        match self {
+            Self::Added(object) => form(object).map_or_else(unread(false), Event::Added),
+            Self::Modified(object) => form(object).map_or_else(unread(false), Event::Modified),
+            Self::Deleted(object) => form(object).map_or_else(unread(true), Event::Deleted),
+            Self::Bookmark { revision, initial_events_end } => Event::Bookmark { revision, initial_events_end },
+            Self::Undecodable { object, deleted } => Event::Undecodable { object, deleted },
+        }
     }
 }
 
@@ -155,9 +155,14 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Reader<T> {
             }
             payload => collect(payload).await?,
         };
-        let (metadata, items, undecodable) = match serde_json::from_slice::<WireList<T>>(&bytes) {
-            Ok(list) => (list.metadata, list.items.into_iter().flatten().map(Arc::new).collect(), Vec::new()),
-            Err(_) => self.one_by_one(&bytes)?,
+        let (metadata, (items, undecodable)) = match serde_json::from_slice::<WireList<T>>(&bytes) {
+            Ok(list) => (list.metadata, split(list.items.into_iter().flatten().map(Ok))),
+            // As a whole it cannot be read; perhaps only some of it cannot.
+            Err(_) => {
+                let list: WireList<&RawValue> = serde_json::from_slice(&bytes).map_err(|source| self.wrong(source))?;
+                let items = list.items.into_iter().flatten().map(|item| self.item(item.get().as_bytes()));
+                (list.metadata, split(items))
+            }
         };
         Ok(List {
             items,
@@ -166,14 +171,6 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Reader<T> {
             remaining: metadata.remaining_item_count.and_then(|count| u64::try_from(count).ok()),
             undecodable,
         })
-    }
-
-    /// A list that cannot be read as a whole.
-    fn one_by_one(&self, bytes: &[u8]) -> Result<(ListMeta, Vec<Arc<T>>, Vec<Undecodable>), Error> {
-        let list: WireList<&RawValue> = serde_json::from_slice(bytes).map_err(|source| self.wrong(source))?;
-        let items = list.items.into_iter().flatten().map(|item| self.item(item.get().as_bytes()));
-        let (items, undecodable) = split(items);
-        Ok((list.metadata, items, undecodable))
     }
 
     /// One object among others.

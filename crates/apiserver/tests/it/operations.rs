@@ -240,6 +240,7 @@ impl Life {
                     Event::Modified(_) => seen.push("MODIFIED"),
                     Event::Deleted(_) => seen.push("DELETED"),
                     Event::Bookmark { .. } => {}
+                    Event::Undecodable { object, .. } => panic!("cannot be read: {object:?}"),
                 }
             }
         };

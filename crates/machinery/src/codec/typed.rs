@@ -72,11 +72,8 @@ fn fit_object(fields: &mut Object, of: &Type) {
 
 fn fit(value: &mut Value, schema: &Schema) {
     match (schema, value) {
-        (Schema::Time | Schema::MicroTime, Value::String(text)) => {
-            // Go's years end a day after those of `jiff`, which leaves room for offsets.
-            if text.starts_with("9999-12-3") && time::parse(text).is_none() {
-                *text = time::format(jiff::Timestamp::MAX);
-            }
+        (Schema::Time | Schema::MicroTime, Value::String(text)) if is_beyond(text) => {
+            *text = time::format(jiff::Timestamp::MAX);
         }
         (Schema::Array(list), Value::Array(items)) => {
             items.iter_mut().for_each(|item| fit_element(item, &list.items));
@@ -101,6 +98,11 @@ fn fit(value: &mut Value, schema: &Schema) {
         }
         _ => {}
     }
+}
+
+/// Go's years end a day after those of `jiff`, which leaves room for offsets.
+fn is_beyond(text: &str) -> bool {
+    text.starts_with("9999-12-3") && time::parse(text).is_none()
 }
 
 /// Whether a value that facts do not describe further is, or may hold, a schema.
