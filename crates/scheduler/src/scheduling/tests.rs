@@ -291,8 +291,8 @@ impl crate::framework::Filter for Faulty {
         &self,
         _: &crate::framework::CycleState,
         pod: &PodInfo,
-        _: &crate::node::NodeInfo,
-        _: &crate::cluster::Cluster,
+        _: &crate::model::node::NodeInfo,
+        _: &crate::model::cluster::Cluster,
     ) -> crate::framework::Verdict {
         assert_ne!(pod.name(), "poison", "a mistake");
         crate::framework::Verdict::Pass
