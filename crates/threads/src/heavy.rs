@@ -4,8 +4,10 @@
 //! each of its turns is taken as `tokio::task::block_in_place` has it: the worker hands its other tasks to another thread, computes, and
 //! comes back. So nothing of a request has to be owned or sent anywhere, and the small ones, nearly all, pay one comparison.
 //!
-//! At most as many turns as there are cores are taken at once; others wait in line, without a thread. Between two turns a request whose client
-//! has gone is dropped, as any other future is: every [`weigh`] is such a place.
+//! As many turns are taken at once as there are cores but one, which is left to everybody else; others wait in line, without a thread. Between
+//! two turns a request whose client has gone is dropped, as any other future is: every [`weigh`] is such a place.
+//!
+//! Calls into the system that wait for others, for the kernel's lock on cgroups or for a disk, leave the workers the same way ([`blocking`]).
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -19,7 +21,15 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// From so many bytes on, work is heavy: it takes a few milliseconds, and handing tasks over some microseconds.
 pub const HEAVY: usize = 64 * 1024;
 
-static PLACES: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(super::cores())));
+/// How many turns of heavy work are taken at once.
+fn places() -> usize {
+    super::cores().saturating_sub(1).max(1)
+}
+
+static PLACES: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(places())));
+
+/// How many calls may wait at once: what they wait for is mostly one and the same.
+static CALLS: Semaphore = Semaphore::const_new(8);
 
 thread_local! {
     /// Set when the future that is polled on this thread turns out to be heavy.
@@ -71,6 +81,12 @@ pub async fn run<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
     off(work)
 }
 
+/// Makes a call into the system that may wait for others.
+pub async fn blocking<T>(call: impl FnOnce() -> T) -> T {
+    let _place = CALLS.acquire().await.expect("nobody closes it");
+    hand_over(call)
+}
+
 async fn place() -> OwnedSemaphorePermit {
     PLACES.clone().acquire_owned().await.expect("nobody closes it")
 }
@@ -83,11 +99,15 @@ fn off<T>(work: impl FnOnce() -> T) -> T {
             WORKING.set(false);
         }
     }
-    let work = || {
+    hand_over(|| {
         WORKING.set(true);
         let _working = Working;
         work()
-    };
+    })
+}
+
+/// Does something while another thread goes on with the tasks of this one.
+fn hand_over<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|handle| handle.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
         // There is nobody to hand anything to.
@@ -108,7 +128,7 @@ mod tests {
 
     /// Holds every place with work that ends when the barrier is reached from outside.
     fn hold_all_places(runtime: &tokio::runtime::Runtime) -> (Vec<tokio::task::JoinHandle<()>>, Arc<Barrier>) {
-        let places = super::super::cores();
+        let places = places();
         let (begun, has_begun) = mpsc::channel();
         let release = Arc::new(Barrier::new(places + 1));
         let held = (0..places).map(|_| {
@@ -149,7 +169,7 @@ mod tests {
         held.into_iter().for_each(|held| runtime.block_on(held).expect("it ends"));
         runtime.block_on(piece).expect("its turn came");
         assert!(!begun.load(std::sync::atomic::Ordering::SeqCst));
-        assert_eq!(PLACES.available_permits(), super::super::cores());
+        assert_eq!(PLACES.available_permits(), places());
 
         // Heavy work within heavy work needs no second place, and a panic gives the place back.
         let nested = || async {
@@ -164,8 +184,20 @@ mod tests {
             panic!("on purpose");
         }));
         assert!(runtime.block_on(panicked).expect_err("it panics").is_panic());
-        assert_eq!(PLACES.available_permits(), super::super::cores());
+        assert_eq!(PLACES.available_permits(), places());
         assert!(!runtime.block_on(async { WORKING.get() }));
+    }
+
+    #[test]
+    fn a_call_that_waits_holds_up_nobody() {
+        let runtime = workers(1);
+        let met = Arc::new(Barrier::new(2));
+        let meeting = met.clone();
+        let waiting = runtime.spawn(blocking(move || meeting.wait().is_leader()));
+        // On the one worker: only if the call has left it can this come to the meeting.
+        let other = runtime.spawn(async move { met.wait().is_leader() });
+        let leaders = runtime.block_on(async { [waiting.await.expect("it ends"), other.await.expect("it ends")] });
+        assert!(leaders[0] != leaders[1]);
     }
 
     #[tokio::test]

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 pub use details::{Details, Disk};
+use threads::heavy::blocking;
 
 /// Who makes cgroups on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -204,10 +205,12 @@ impl Cgroups {
             }
             return systemd::ensure(name, limits, &self.hierarchy).await;
         }
-        match &self.hierarchy {
+        // While runtimes make and end containers, the kernel's lock on cgroups is waited for, tens of milliseconds at times.
+        blocking(|| match &self.hierarchy {
             Hierarchy::V1(trees) => v1::create(trees, &name.path(self.driver)),
             Hierarchy::V2(root) => v2::create(root, &name.path(self.driver)),
-        }?;
+        })
+        .await?;
         self.update(name, limits).await
     }
 
@@ -216,10 +219,11 @@ impl Cgroups {
         if self.driver == Driver::Systemd {
             return systemd::update(name, limits, &self.hierarchy).await;
         }
-        match &self.hierarchy {
+        blocking(|| match &self.hierarchy {
             Hierarchy::V1(trees) => v1::limit(trees, &name.path(self.driver), limits),
             Hierarchy::V2(root) => v2::limit(&root.join(name.path(self.driver)), limits),
-        }
+        })
+        .await
     }
 
     /// Removes a cgroup and those below it, killing what is still in them. Not there is no error.
@@ -234,7 +238,7 @@ impl Cgroups {
             return systemd::stop(name).await;
         }
         for dir in self.directories(&path) {
-            remove_tree(&dir).map_err(failed("remove", &dir))?;
+            blocking(|| remove_tree(&dir)).await.map_err(failed("remove", &dir))?;
         }
         Ok(())
     }
