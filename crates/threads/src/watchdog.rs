@@ -141,7 +141,8 @@ pub(super) fn start(mut all: Vec<Watched>) -> std::io::Result<()> {
             return;
         }
         loop {
-            let busy = all.iter_mut().fold(false, |busy, watched| watched.look() || busy);
+            // All of them are looked at, whoever is busy.
+            let busy = all.iter_mut().map(Watched::look).filter(|busy| *busy).count() > 0;
             if busy {
                 std::thread::sleep(TICK);
                 continue;
