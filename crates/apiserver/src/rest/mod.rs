@@ -159,17 +159,19 @@ impl Api {
             return Err(ApiError::no_such_path());
         }
         if !call.info.subresource.is_empty() {
-            return self.serve_subresource(&call, body).await;
+            return Box::pin(self.serve_subresource(&call, body)).await;
         }
+        // What changes something is long to tell and lies on the heap: on the stack every gate around it would hold room for all of it, and
+        // a deeply nested body needs that room.
         match call.info.verb {
             "get" => self.get(&call).await,
             "list" => self.list(&call).await,
             "watch" => self.watch(&call).await,
-            "create" => self.create(&call, body).await,
-            "update" => self.update(&call, body).await,
-            "patch" => self.patch(&call, body).await,
-            "delete" => self.delete(&call, body).await,
-            "deletecollection" => self.delete_collection(&call, body).await,
+            "create" => Box::pin(self.create(&call, body)).await,
+            "update" => Box::pin(self.update(&call, body)).await,
+            "patch" => Box::pin(self.patch(&call, body)).await,
+            "delete" => Box::pin(self.delete(&call, body)).await,
+            "deletecollection" => Box::pin(self.delete_collection(&call, body)).await,
             _ => Err(ApiError::method_not_allowed()),
         }
     }

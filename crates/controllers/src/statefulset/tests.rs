@@ -80,7 +80,9 @@ fn ordinals_end_with_their_type() {
     let mut last = set(2, "Parallel", i32::MAX);
     last.spec.ordinals.get_or_insert_default().start = Some(i32::MAX - 1);
     check(&last, "r1", &[], &["create 2147483646"]);
-    check(&last, "r1", &[member(0, "r1").build()], &["create 2147483646", "delete db-0"]);
+    check(&last, "r1", &[member(0, "r1").build()], &["create 2147483646"]);
+    let created = member(i32::MAX - 1, "r1").ready().build();
+    check(&last, "r1", &[member(0, "r1").build(), created], &["delete db-0"]);
 }
 
 #[test]
