@@ -98,6 +98,8 @@ impl Config {
         line(format_args!("restrict_oom_score_adj = {}", self.restrict_oom_score_adj));
         line(format_args!("stream_server_address = \"127.0.0.1\"\nstream_server_port = \"0\""));
         line(format_args!("tolerate_missing_hugetlb_controller = true"));
+        // As containerd 2 has it by default: a pod without any capability may listen at port 443 of its own network, and ping.
+        line(format_args!("enable_unprivileged_ports = true\nenable_unprivileged_icmp = true"));
         // Network namespaces lie with everything else of ours, and not among those of the whole machine.
         line(format_args!("netns_mounts_under_state_dir = true"));
         line(format_args!("[plugins.\"io.containerd.grpc.v1.cri\".cni]"));
@@ -143,6 +145,8 @@ mod tests {
             "address = \"/d/containerd.sock\"",
             "sandbox_image = \"pause:1\"",
             "restrict_oom_score_adj = true",
+            "enable_unprivileged_ports = true",
+            "enable_unprivileged_icmp = true",
             "SystemdCgroup = true",
             "snapshotter = \"native\"",
             "conf_dir = \"/c\"",
