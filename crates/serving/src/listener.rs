@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use crate::answer::Answer;
+use crate::answer::{self, Answer};
 
 /// How long a client may take over its TLS handshake and over a request's headers.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -96,7 +96,11 @@ async fn connection<S: Service>(
         certificates.iter().map(|one| one.clone().into_owned()).collect();
     let service = service_fn(move |request: Request<Incoming>| {
         let (service, certificates) = (service.clone(), certificates.clone());
-        async move { Ok::<_, Infallible>(service.answer(&certificates, request).await) }
+        async move {
+            let only_head = request.method() == http::Method::HEAD;
+            let answer = service.answer(&certificates, request).await;
+            Ok::<_, Infallible>(if only_head { answer::without_body(answer) } else { answer })
+        }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(MAX_HEADERS as usize);

@@ -156,10 +156,22 @@ async fn exchange(
     let (mut parts, incoming) = request.into_parts();
     parts.extensions.insert(peer);
     let headers = parts.headers.clone();
+    let only_head = parts.method == http::Method::HEAD;
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     let body = if hyper::body::Body::is_end_stream(&incoming) { Body::Empty } else { later(incoming) };
     let response = handler.handle(Request::from_parts(parts, body)).await;
-    heavy::run(weight(&headers, &query, &response), || encode(&headers, &query, response, &clock)).await
+    let answer = heavy::run(weight(&headers, &query, &response), || encode(&headers, &query, response, &clock)).await;
+    if only_head { without_body(answer) } else { answer }
+}
+
+/// The answer to a HEAD: everything but the body, and how long that would be. HTTP/1 leaves the body out by itself, HTTP/2 does not.
+fn without_body(answer: http::Response<Answer>) -> http::Response<Answer> {
+    let (mut parts, body) = answer.into_parts();
+    if let Answer::Full(body) = &body {
+        let length = body.as_ref().map_or(0, bytes::Bytes::len);
+        parts.headers.entry(http::header::CONTENT_LENGTH).or_insert(length.into());
+    }
+    http::Response::from_parts(parts, Answer::Full(None))
 }
 
 /// A body that is read when somebody asks for it, and not beyond the limit.

@@ -9,6 +9,22 @@ use serde_json::{Value, json};
 
 use crate::server::Server;
 
+/// The client speaks HTTP/2, which takes a body after a HEAD for an error.
+#[tokio::test]
+async fn a_head_tells_everything_but_the_body() {
+    let server = Server::default().await;
+    for (path, status) in [("/livez", 200), ("/nowhere", 404)] {
+        let whole = server.get(path).await;
+        let head = server.send(Method::HEAD, path, &[], "").await;
+        assert_eq!((head.status, whole.status), (status, status), "{path}");
+        assert!(head.body.is_empty() && !whole.body.is_empty(), "{path}");
+        assert_eq!(head.headers["content-length"], whole.body.len().to_string().as_str(), "{path}");
+        assert_eq!(head.headers["content-type"], whole.headers["content-type"], "{path}");
+    }
+    let refused = server.send(Method::HEAD, "/version", &[], "").await;
+    assert_eq!((refused.status, refused.body.len()), (405, 0), "upstream's routes know no HEAD");
+}
+
 #[tokio::test]
 async fn large_answers_are_compressed_for_those_who_ask() {
     let server = Server::default().await;
