@@ -55,6 +55,8 @@ struct Entry {
     /// Whether it has to be on disk, not only in the system's hands.
     durable: bool,
     done: Option<oneshot::Sender<bool>>,
+    /// Whether nothing is written after it.
+    last: bool,
 }
 
 /// The backend.
@@ -84,7 +86,7 @@ impl Log {
             return self.offer(line);
         }
         let (done, written) = oneshot::channel();
-        let entry = Entry { line, durable: wait == Wait::Durable, done: Some(done) };
+        let entry = Entry { line, durable: wait == Wait::Durable, done: Some(done), last: false };
         if self.queue.send(entry).await.is_err() {
             return false;
         }
@@ -93,7 +95,7 @@ impl Log {
 
     /// Takes a line without waiting for anything; a line that finds the queue full is lost, and counted.
     pub fn offer(&self, line: Bytes) -> bool {
-        let taken = self.queue.try_send(Entry { line, durable: false, done: None }).is_ok();
+        let taken = self.queue.try_send(Entry { line, durable: false, done: None, last: false }).is_ok();
         if !taken {
             self.errors.fetch_add(1, Ordering::Relaxed);
         }
@@ -105,10 +107,11 @@ impl Log {
         self.mode
     }
 
-    /// Writes what waits, and ends.
+    /// Writes what waits, and ends: a line that came later could be cut in two by the end of the process.
     pub async fn close(&self) {
         let (done, written) = oneshot::channel();
-        if self.queue.send(Entry { line: Bytes::new(), durable: true, done: Some(done) }).await.is_ok() {
+        let last = Entry { line: Bytes::new(), durable: true, done: Some(done), last: true };
+        if self.queue.send(last).await.is_ok() {
             // A writer that is gone has nothing left to write.
             let _ = written.await;
         }
@@ -129,6 +132,7 @@ fn write_all(mut file: Rotated, mut entries: mpsc::Receiver<Entry>, errors: &Ato
             batch.push(next);
         }
         let durable = batch.iter().any(|entry| entry.durable);
+        let last = batch.iter().any(|entry| entry.last);
         let written = match file.write(&bytes, durable) {
             Ok(()) => true,
             Err(error) => {
@@ -144,6 +148,9 @@ fn write_all(mut file: Rotated, mut entries: mpsc::Receiver<Entry>, errors: &Ato
         bytes.clear();
         // One very large event must not hold its memory for ever.
         bytes.shrink_to(MAX_WRITE);
+        if last {
+            return;
+        }
     }
 }
 
@@ -363,9 +370,11 @@ mod tests {
         let log = Log::open(settings(directory.path()), Arc::default()).expect("a log");
         assert!(log.offer(Bytes::from_static(b"one\n")));
         assert!(log.submit(Bytes::from_static(b"two\n"), Wait::Durable).await);
-        let text = std::fs::read_to_string(directory.path().join("audit.log")).expect("a file");
-        assert_eq!(text, "one\ntwo\n", "in order");
+        let text = || std::fs::read_to_string(directory.path().join("audit.log")).expect("a file");
+        assert_eq!(text(), "one\ntwo\n", "in order");
         log.close().await;
+        assert!(!log.submit(Bytes::from_static(b"late\n"), Wait::Durable).await);
+        assert_eq!(text(), "one\ntwo\n", "nothing is written after the end");
         assert!(
             Log::open(Settings { path: directory.path().to_owned(), ..settings(directory.path()) }, Arc::default())
                 .is_err()
