@@ -9,8 +9,7 @@ use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::TokioIo;
 use k8s_openapi::api::core::v1::{Container, HTTPGetAction};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::ServerName;
 use threads::patience::within;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -251,7 +250,9 @@ pub async fn connect(host: &str, port: u16, tls: Option<(&[&[u8]], Trust)>) -> R
         .with_safe_default_protocol_versions()
         .map_err(|e| e.to_string())?;
     let mut config = match trust {
-        Trust::Anyone => builder.dangerous().with_custom_certificate_verifier(Arc::new(Anyone)).with_no_client_auth(),
+        Trust::Anyone => {
+            builder.dangerous().with_custom_certificate_verifier(pki::trusting_everybody()).with_no_client_auth()
+        }
         Trust::System => builder.with_root_certificates(pki::system_roots()).with_no_client_auth(),
     };
     config.alpn_protocols = protocols.iter().map(|p| p.to_vec()).collect();
@@ -274,45 +275,6 @@ pub fn dial_error(host: &str, port: u16, error: &std::io::Error) -> String {
     };
     let address = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
     format!("dial tcp {address}: {why}")
-}
-
-/// Accepts every certificate.
-#[derive(Debug)]
-struct Anyone;
-
-impl ServerCertVerifier for Anyone {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &rustls::DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &rustls::DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
-        rustls::crypto::ring::default_provider().signature_verification_algorithms.supported_schemes()
-    }
 }
 
 #[cfg(test)]
