@@ -198,7 +198,7 @@ fn is_isbn10(text: &str) -> bool {
         },
     };
     let sum: u32 = (1..).zip(digits(start)).map(|(weight, digit)| weight * digit).sum();
-    (sum + 10 * check) % 11 == 0
+    (sum + 10 * check).is_multiple_of(11)
 }
 
 fn is_isbn13(text: &str) -> bool {
@@ -207,7 +207,7 @@ fn is_isbn13(text: &str) -> bool {
         return false;
     }
     let sum: u32 = digits(&plain).iter().zip([1, 3].into_iter().cycle()).map(|(digit, weight)| digit * weight).sum();
-    sum % 10 == 0
+    sum.is_multiple_of(10)
 }
 
 /// Whatever stands between the digits, they must be those of a card and add up.
@@ -219,7 +219,7 @@ fn is_credit_card(text: &str) -> bool {
         (_, twice) => twice,
     };
     let sum: u32 = digits(&plain).into_iter().rev().enumerate().map(doubled).sum();
-    CARD.is_match(&plain) && sum % 10 == 0
+    CARD.is_match(&plain) && sum.is_multiple_of(10)
 }
 
 fn is_base64(text: &str) -> bool {

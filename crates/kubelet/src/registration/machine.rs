@@ -54,7 +54,7 @@ impl Machine {
             disk_available: signed(disk.available),
             inodes: signed(disk.inodes),
             inodes_free: signed(disk.inodes_free),
-            processes: (most_processes(&text), running.unwrap_or(0)),
+            processes: (most_processes(text), running.unwrap_or(0)),
             hugepages: hugepages(),
             system_uuid: if system_uuid.is_empty() { machine_id.clone() } else { system_uuid },
             machine_id,

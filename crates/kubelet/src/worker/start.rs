@@ -271,7 +271,7 @@ impl Worker {
         let (paths, references) =
             self.volumes.as_ref().map_or((&none.0, &none.1), |made| (&made.paths, &made.references));
         let ips = self.state.ips();
-        let files = |wanted: &FileKeySelector| self.from_file(wanted, paths);
+        let files = |wanted: &FileKeySelector| self.variable_in_file(wanted, paths);
         let env = env::environment(&self.pod, &member.container, ips, &facts, references, &files)
             .map_err(|e| e.to_string())?;
         let root = &self.shared.settings.root;
@@ -308,7 +308,7 @@ impl Worker {
 
     /// A variable from a file of one of the pod's volumes, where any container of the pod may have put what it likes: it is read
     /// without leaving the volume, and what is wrong with it is not for everybody who can read events.
-    fn from_file(&self, wanted: &FileKeySelector, paths: &Paths) -> Result<(String, PathBuf), config::Error> {
+    fn variable_in_file(&self, wanted: &FileKeySelector, paths: &Paths) -> Result<(String, PathBuf), config::Error> {
         let volume = paths.get(&wanted.volume_name).ok_or_else(|| {
             let name = &wanted.volume_name;
             config::Error::Other(format!("cannot find the volume {name:?} referenced by FileKeyRef"))

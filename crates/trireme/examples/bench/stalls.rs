@@ -124,7 +124,7 @@ pub async fn run() -> Result<(), Failure> {
 
 /// Small requests beside large ones.
 async fn beside(server: &Server) -> Result<(), Failure> {
-    let config = Config::from_kubeconfig(&server.kubeconfig())?;
+    let config = Config::from_kubeconfig(server.kubeconfig())?;
     let client = Client::https(config.clone())?;
     let body = |tree: Value| Some(Bytes::from(tree.to_string()));
     let big = json!({"metadata": {"name": "big", "finalizers": finalizers('a', ELEMENTS / 2)}});

@@ -65,7 +65,7 @@ fn large() -> Vec<(Method, &'static str, &'static str, String)> {
 async fn small_requests_do_not_take_turns_with_large_ones() {
     let arguments = vec!["--disable-agent".to_owned()];
     let server = Server::start(ServerOptions { binary: env!("CARGO_BIN_EXE_trireme").into(), arguments }).await;
-    let config = Config::from_kubeconfig(&server.kubeconfig()).expect("a kubeconfig");
+    let config = Config::from_kubeconfig(server.kubeconfig()).expect("a kubeconfig");
     let connect = || Client::https(config.clone()).expect("a client");
     let client = connect();
     let finalizers: Vec<String> = (0..ELEMENTS).map(|number| format!("example.com/a{number}")).collect();
