@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build up down test lint bench soak packages
+.PHONY: help build up down test clients lint doc bench soak fuzz packages
 
 DATA ?= $(CURDIR)/.run
 CARGO ?= cargo
@@ -27,21 +27,34 @@ down: ## Stop the cluster that `make up` started, containers too unless KEEP=1; 
 
 test: ## Run all tests
 	@scripts/packages build run test
+	@scripts/clients target/clients quick || echo "SKIPPED: Helm, kopf, kr8s and lightkube cannot be had from their registry, so they are not run" >&2
 	@$(CARGO) test --locked --workspace
+
+clients: ## Real clients, charts and operators from their registries, all of them
+	@scripts/packages build run test clients
+	@scripts/clients target/clients all
+	@TRIREME_CLIENTS=target/clients $(CARGO) test --locked -p trireme --test it clients
 
 lint: ## Check format, lints and licences
 	@$(CARGO) fmt --all --check
 	@$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --log-level error check; fi
 
+doc: ## Write the documentation of the code, without a warning
+	@RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items
+
 bench: build ## Measure, as JSON lines; PEER_KUBECONFIG=file measures another server the same way
 	@scripts/packages run
-	@$(CARGO) run --release --locked -q -p trireme --example bench
+	@$(CARGO) run --release --locked -q -p bench
 
-soak: ## The long runs: 100 kills under load on each store, a node with 110 pods, 500 pods that come and go, 60 kills, 64,000 connections, every odd value in every field, 20,000 seeds
+soak: ## The long runs: 100 kills under load on each store, a node with 110 pods, 500 pods that come and go, 60 kills, 64,000 connections, every odd value in every field, 20,000 seeds, a minute of each fuzz target
 	@scripts/packages build run test
 	@TRIREME_SOAK=1 $(CARGO) test --release --locked -p trireme --test it soak -- --nocapture --test-threads 1
 	@TRIREME_SOAK=1 $(CARGO) test --release --locked -p trireme --test it poison -- --nocapture
 	@TRIREME_SOAK=1 $(CARGO) test --release --locked -p proxy --test it soak -- --nocapture
 	@TRIREME_SOAK=1 $(CARGO) test --release --locked -p controllers --test it seeds -- --nocapture
 	@TRIREME_SOAK=1 $(CARGO) test --release --locked -p apiserver --test it decode -- --nocapture
+	@$(MAKE) --no-print-directory fuzz
+
+fuzz: ## Inputs made at random for every target of fuzz/, a minute each; TRIREME_FUZZ_SECONDS=n says otherwise
+	@for target in decode poison; do $(CARGO) run --release --locked -q -p fuzz --bin $$target || exit 1; done

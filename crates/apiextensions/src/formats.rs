@@ -18,7 +18,6 @@ pub(crate) struct Format {
 
 #[derive(Debug, Clone, Copy)]
 enum Rule {
-    /// Of a string.
     Text(fn(&str) -> bool),
     /// Of a number: judged by its range.
     Number,
@@ -43,6 +42,12 @@ impl Format {
             Rule::Number => true,
         }
     }
+}
+
+/// Whether a format of values of a type, named as schemas name it, is checked.
+pub fn is_known_format(format: &str, kind: &str) -> bool {
+    let checked = kind.is_empty() || matches!(kind, "string" | "integer" | "number");
+    checked && Format::of(format, Types::named(kind)).is_some()
 }
 
 /// By the name without dashes.

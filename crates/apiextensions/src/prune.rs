@@ -14,6 +14,26 @@ impl Schema {
         pruner.unknown.sort();
         pruner.unknown
     }
+
+    /// Drops unknown fields of a value, which is a resource by itself or none.
+    pub(crate) fn prune_inner(&self, value: &mut Value, resource: bool) {
+        Pruner { path: String::new(), unknown: Vec::new() }.value(value, Some(self), resource);
+    }
+
+    /// Drops from the defaults of a schema what the schema itself does not know.
+    pub(crate) fn prune_defaults(&mut self) {
+        if let Some(mut default) = self.default.take() {
+            self.prune_inner(&mut default, self.embedded_resource);
+            self.default = Some(default);
+        }
+        self.properties.iter_mut().for_each(|(_, property)| property.prune_defaults());
+        if let Additional::Schema(schema) = &mut self.additional {
+            schema.prune_defaults();
+        }
+        if let Some(items) = &mut self.items {
+            items.prune_defaults();
+        }
+    }
 }
 
 struct Pruner {

@@ -11,8 +11,6 @@ use crate::formats::Format;
 
 /// Deeper schemas are refused: objects may not be that deep either.
 const MAX_DEPTH: usize = 256;
-/// What a pattern may grow to once it is compiled.
-const MAX_PATTERN: usize = 1 << 20;
 
 /// Why a schema cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,12 +37,10 @@ const NAMES: [(&str, Types); 7] = [
 impl Types {
     /// A number without a fraction.
     pub const INTEGER: Self = Self(1);
-    /// A text.
     pub const STRING: Self = Self(1 << 1);
-    /// Any number.
     pub const NUMBER: Self = Self(1 << 4);
 
-    fn named(name: &str) -> Self {
+    pub(crate) fn named(name: &str) -> Self {
         NAMES.iter().find(|(known, _)| *known == name).map_or(Self(0), |(_, types)| *types)
     }
 
@@ -98,7 +94,6 @@ pub enum MapType {
 /// `additionalProperties`.
 #[derive(Debug, Clone, Default)]
 pub enum Additional {
-    /// Not said.
     #[default]
     Unsaid,
     /// Allowed or not, whatever they are.
@@ -110,7 +105,6 @@ pub enum Additional {
 /// One of `x-kubernetes-validations`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Rule {
-    /// The expression.
     pub rule: String,
     /// What to say when it is false.
     pub message: String,
@@ -173,9 +167,7 @@ pub struct Schema {
     pub embedded_resource: bool,
     /// Whether an integer and a string are both fine.
     pub int_or_string: bool,
-    /// How lists merge.
     pub list_type: Option<ListType>,
-    /// How objects merge.
     pub map_type: Option<MapType>,
     /// What tells the items of a list apart.
     pub list_keys: Box<[String]>,
@@ -213,6 +205,18 @@ impl Schema {
     pub fn property(&self, name: &str) -> Option<&Schema> {
         let at = self.properties.binary_search_by(|(known, _)| known.as_str().cmp(name)).ok()?;
         Some(&self.properties[at].1)
+    }
+}
+
+impl Schema {
+    pub(crate) fn max_length(&self) -> Option<i64> {
+        self.limits.as_deref().and_then(|limits| limits.max_length)
+    }
+
+    /// The format of a text, where it means something.
+    pub(crate) fn format(&self) -> &str {
+        let format = self.limits.as_deref().and_then(|limits| limits.format.as_ref());
+        format.map_or("", |format| format.name.as_str())
     }
 }
 
@@ -355,8 +359,7 @@ fn limits(props: &Value, types: Types) -> Option<Box<Limits>> {
 }
 
 fn compile(pattern: &str) -> Pattern {
-    let compiled = regex::RegexBuilder::new(pattern).size_limit(MAX_PATTERN).build();
-    Pattern { text: pattern.to_owned(), compiled: compiled.map_err(|error| error.to_string()) }
+    Pattern { text: pattern.to_owned(), compiled: cel::regexp::compile(pattern) }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use machinery::Value;
 use parking_lot::RwLock;
 use serde_json::json;
 
-use crate::gates::Chain;
+use crate::router::Router;
 
 const STORE: &str = "etcd-0";
 /// By the name of its status: the name of the part, and where it is asked.
@@ -28,7 +28,6 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// It runs.
     pub fn runs(&self, name: &'static str) {
         self.known.write().insert(name, None);
     }
@@ -45,7 +44,7 @@ impl Parts {
 }
 
 /// One status, as a list has it: of one kind with all others.
-pub async fn status(chain: &Chain, name: &str) -> Value {
+pub async fn status(router: &Router, name: &str) -> Value {
     let mut condition = json!({"type": "Healthy", "status": "True", "message": "ok"});
     let mut unhealthy = |field: &str, why: String| {
         condition = json!({"type": "Healthy", "status": "False"});
@@ -53,15 +52,15 @@ pub async fn status(chain: &Chain, name: &str) -> Value {
     };
     match PARTS.iter().find(|(known, ..)| *known == name) {
         None => {
-            if let Some(why) = chain.documents.health.passes("etcd") {
+            if let Some(why) = router.documents.health.store_failure() {
                 unhealthy("error", why);
             }
         }
-        Some((_, part, port)) => match chain.parts.get(part) {
+        Some((_, part, port)) => match router.parts.get(part) {
             Some(None) => {}
             Some(Some(why)) => unhealthy("message", why),
-            None => match chain.proxy.probe(*port, "/healthz").await {
-                Ok(said) => condition["message"] = json!(said),
+            None => match router.proxy.probe(*port, "/healthz").await {
+                Ok(message) => condition["message"] = json!(message),
                 Err(why) => unhealthy("message", why),
             },
         },

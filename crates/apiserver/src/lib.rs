@@ -1,55 +1,64 @@
 //! The API server: one front door, one gauntlet, one generic REST flow over every resource.
 //!
-//! A reader starts at [`gates`], whose one file is the way of a request, then [`rest`] (a file per verb) and [`cache`]
-//! (where reads and watches are answered from). [`registry`] says which resources there are; what differs from kind to
-//! kind is a strategy there. [`serve`] is the only part that knows HTTP on the wire.
+//! A reader starts at [`gates`], where every request passes a list of gates, then `router` here, which sends it to whoever
+//! answers it: mostly to [`rest`], a file per verb. Reads and watches are answered from [`cache`]. [`serve`] is the only part
+//! that knows HTTP on the wire; [`Server::start`] ties everything together.
 
-pub mod admission;
-pub mod audit;
+mod aggregation;
 pub mod bootstrap;
-pub mod cache;
 pub mod components;
-mod convert;
 pub mod discovery;
-pub mod encryption;
-pub mod gates;
+mod documents;
+mod extension;
 mod health;
-mod held;
+mod loopback;
 mod messages;
 pub mod metrics;
 pub mod openapi;
 pub mod proxy;
-pub mod registry;
-pub mod rest;
+mod resource_metrics;
 mod reviews;
-mod route;
+mod router;
 pub mod serve;
-mod table;
+mod trail;
 pub mod version;
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use jiff::Timestamp;
-use machinery::query;
-use machinery::rest::Handler;
-use machinery::status::ApiError;
-use store::Store;
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
-
-use admission::Admission;
-use cache::Caches;
-use encryption::Encrypted;
-use gates::authentication::{self, Authenticator, service_accounts::ServiceAccounts};
+pub use ::{gates, rest};
+pub use common::Clock;
+use gates::Gates;
+pub use gates::audit;
+use gates::authentication::{self, Authenticator, service_accounts::ServiceAccounts, tracking};
 use gates::authorization;
 use gates::flow_control::FlowControl;
-use gates::{Chain, Documents};
+use jiff::Timestamp;
+use machinery::rest::Handler;
+use machinery::status::ApiError;
+use rest::Api;
+use rest::admission::Admission;
+use rest::allocation::{Allocator, Cidr};
+use rest::registry::{Registry, RuntimeConfig};
+pub use rest::{admission, registry};
+use storage::Lookup;
+use storage::cache::Caches;
+use storage::encryption::{Encrypted, Layout};
+pub use storage::{cache, encryption};
+use store::Store;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+use aggregation::Aggregation;
+use aggregator::{Aggregator, GroupVersion};
+use documents::Documents;
+use extension::Published;
 use health::Health;
+use loopback::Loopback;
 use proxy::Proxy;
-use registry::{Registry, RuntimeConfig};
-use rest::{Allocator, Api, Cidr, Clock};
+use resource_metrics::ResourceMetrics;
+use router::Router;
 use serve::{Listener, Tls};
 
 /// Why the server did not start.
@@ -86,13 +95,15 @@ pub struct Config {
     pub tls: Tls,
     /// How it shows itself to kubelets, and whom it takes for one.
     pub kubelet_client: Arc<rustls::ClientConfig>,
+    /// How it shows itself to the servers of other groups, whom it tells on whose behalf it asks.
+    pub front_proxy_client: Option<pki::Pair>,
     /// Signs the tokens of service accounts.
     pub service_account_key: pki::PrivateKey,
     /// Who is believed to be whom.
     pub authentication: authentication::Settings,
     /// Who decides what is allowed.
     pub authorization: authorization::Settings,
-    /// Which admission plug-ins run, and what they are told.
+    /// Which admission plug-ins run, and their configuration.
     pub admission: admission::Settings,
     /// What is written about requests; nothing without a policy.
     pub audit: Option<audit::Settings>,
@@ -104,11 +115,9 @@ pub struct Config {
     pub runtime_config: RuntimeConfig,
     /// Cluster IPs: a range, or one of each family, that of the default family first.
     pub service_ranges: Vec<String>,
-    /// Node ports.
     pub node_ports: RangeInclusive<u16>,
     /// Seconds an Event lives.
     pub event_ttl: u64,
-    /// The time.
     pub clock: Clock,
     /// Write the figures of the other parts in this process, for `/metrics`.
     pub figures: Vec<fn(&mut String)>,
@@ -130,6 +139,7 @@ impl Config {
             advertise: std::net::IpAddr::from([127, 0, 0, 1]),
             tls,
             kubelet_client,
+            front_proxy_client: None,
             service_account_key,
             authentication: authentication::Settings::default(),
             authorization: authorization::Settings::default(),
@@ -148,15 +158,15 @@ impl Config {
     }
 }
 
-/// A running server.
 pub struct Server {
-    /// Where it listens.
     pub address: SocketAddr,
-    chain: Arc<Chain>,
+    gates: Arc<Gates>,
+    caches: Arc<Caches>,
     health: Arc<Health>,
     stop: watch::Sender<bool>,
     serving: JoinHandle<()>,
-    keeper: JoinHandle<()>,
+    /// What looks after the server's own objects.
+    keeping: Vec<JoinHandle<()>>,
 }
 
 /// The ranges of cluster IPs: one, or one of each family.
@@ -173,100 +183,171 @@ fn service_ranges(texts: &[String]) -> Result<Vec<Cidr>, Error> {
     }
 }
 
+fn setting(error: impl std::fmt::Display) -> Error {
+    Error::Setting(error.to_string())
+}
+
 impl Server {
     /// Loads the store, makes what every cluster has from the beginning, and serves.
     pub async fn start(config: Config) -> Result<Self, Error> {
         let service_ranges = service_ranges(&config.service_ranges)?;
         // Bound before anything slow, so that a taken port is said at once and early clients wait instead of failing.
-        let listener = Listener::bind(config.address, config.tls).await;
+        let listener = Listener::bind(config.address, config.tls.clone()).await;
         let listener = listener.map_err(|source| Error::Listen { address: config.address, source })?;
         let address = listener.address().map_err(|source| Error::Listen { address: config.address, source })?;
-
-        let setting = |error: &dyn std::fmt::Display| Error::Setting(error.to_string());
-        let (mut store, mut encryption) = (config.store, None);
-        if let Some(settings) = config.encryption {
-            let encrypted = Encrypted::open(store, settings).await.map_err(|error| setting(&error))?;
-            encryption = Some(encrypted.encryption().clone());
-            store = encrypted;
-        }
-        let caches = Caches::start(store.clone(), Registry::layout(&config.runtime_config)).await?;
-        let registry = Registry::new(&config.runtime_config, &caches, config.event_ttl);
-        let health = Arc::new(Health::new(caches.clone(), encryption.clone()));
-        let authorizers = config.authorization.build(&registry, &caches, &config.clock);
-        let authorizers = Arc::new(authorizers.map_err(|error| setting(&error))?);
-        authorizers.follow().map_err(|error| setting(&error))?;
-        let service_accounts = Arc::new(ServiceAccounts::new(
-            config.service_account_key,
-            config.authentication.service_accounts.clone(),
-            config.clock.clone(),
-        ));
-        let authenticator = Authenticator::new(config.authentication, service_accounts.clone(), &config.clock);
-        let authenticator = authenticator.map_err(|error| setting(&error))?;
-        let flow_control = FlowControl::new(config.flow_control, &registry).map(Arc::new);
-        let admission = Admission::new(&registry, authorizers.clone(), config.admission);
-        let admission = admission.map_err(|error| setting(&error))?;
-        let api = Arc::new(Api {
-            service_accounts: service_accounts.clone(),
-            registry,
-            caches,
-            store,
-            admission,
-            allocator: Allocator { service_ranges, node_ports: config.node_ports },
-            clock: config.clock.clone(),
-            metrics: metrics::Metrics::default(),
-        });
-        service_accounts.attach(api.clone());
-        authenticator.attach(api.clone());
-        let audit = config.audit.map(|audit| audit::Audit::open(audit, api.clock.clone())).transpose();
-        let audit = audit.map_err(|error| setting(&error))?.map(Arc::new);
-        let groups = discovery::built_in(|group, version| config.runtime_config.serves(group, version));
-        let chain = Arc::new(Chain {
-            authenticator,
-            audit: audit.clone(),
-            flow_control: flow_control.clone(),
-            authorizers,
-            api: api.clone(),
-            proxy: Proxy::new(config.kubelet_client).map_err(|error| setting(&error))?,
-            parts: config.parts,
-            documents: Documents {
-                openapi: openapi::OpenApi::new(groups.clone(), version::KUBERNETES),
-                discovery: discovery::Discovery::new(groups),
-                health: health.clone(),
-                flow_control,
-                audit,
-                encryption,
-                figures: config.figures,
-                api: api.clone(),
-                server_address: format!("{}:{}", config.advertise, address.port()),
-            },
-        });
-        let holder = Arc::downgrade(&chain);
-        chain.authenticator.follow(holder, |chain| &chain.authenticator).map_err(|error| setting(&error))?;
-        let (stop, stopped) = watch::channel(false);
-        let serving = tokio::spawn(listener.serve(chain.clone(), config.clock, stopped));
         let place = bootstrap::Place { advertise: config.advertise, port: address.port() };
-        bootstrap::run(&api, place).await.map_err(Error::Bootstrap)?;
-        let keeper = bootstrap::keeper::start(&api, place);
-        let server = Self { address, chain, health, stop, serving, keeper };
-        server.health.set_bootstrapped();
-        Ok(server)
+        let clock = config.clock.clone();
+        let Wired { gates, api, health, aggregator, uses, published } = wire(config, service_ranges, place).await?;
+
+        let (stop, stopped) = watch::channel(false);
+        let serving = tokio::spawn(listener.serve(gates.clone(), clock, stopped));
+        let loopback = Loopback::new(&gates);
+        bootstrap::run(&api, &loopback, place).await.map_err(Error::Bootstrap)?;
+        let following = extension::start(&api, loopback.clone(), published, aggregator.clone()).await;
+        let aggregating = aggregator.start(Arc::new(loopback.clone())).await;
+        let keeper = bootstrap::keeper::start(&api, loopback.clone(), place);
+        let keeping = vec![keeper, following, aggregating, tokio::spawn(loopback.note_uses(uses))];
+        health.set_bootstrapped();
+        Ok(Self { address, gates, caches: api.caches.clone(), health, stop, serving, keeping })
     }
 
-    /// The whole chain, for clients in this process.
+    /// The whole server, for clients in this process.
     pub fn handler(&self) -> Arc<dyn Handler> {
-        self.chain.clone()
+        self.gates.clone()
     }
 
     /// Takes no more requests, lets those under way finish, ends the watches.
     pub async fn stop(self) {
         self.health.set_stopping();
-        self.keeper.abort();
-        self.chain.api.caches.stop();
+        self.keeping.iter().for_each(JoinHandle::abort);
+        self.caches.stop();
         self.stop.send_replace(true);
         // A failed join is a panic of the listener, which has been reported where it happened.
         let _ = self.serving.await;
-        if let Some(audit) = &self.chain.audit {
+        if let Some(audit) = &self.gates.audit {
             audit.close().await;
+        }
+    }
+}
+
+/// Everything between a listener and the store, tied together.
+struct Wired {
+    gates: Arc<Gates>,
+    api: Arc<Api>,
+    health: Arc<Health>,
+    aggregator: Arc<Aggregator>,
+    /// Uses of old tokens that are to be noted.
+    uses: mpsc::Receiver<tracking::Use>,
+    published: Arc<Published>,
+}
+
+/// Ties it together, from the store upwards: what is made later is handed what was made before, and never the other way round.
+async fn wire(config: Config, service_ranges: Vec<Cidr>, place: bootstrap::Place) -> Result<Wired, Error> {
+    let clock = config.clock;
+    let (mut store, mut encryption) = (config.store, None);
+    if let Some(settings) = config.encryption {
+        let encrypted = Encrypted::open(store, settings, Layout::new(registry::prefixes())).await.map_err(setting)?;
+        encryption = Some(encrypted.encryption().clone());
+        store = encrypted;
+    }
+    let caches = Caches::start(store.clone(), Registry::layout(&config.runtime_config)).await?;
+    let registry = Arc::new(Registry::new(&config.runtime_config, &caches, config.event_ttl));
+    let health = Arc::new(Health::new(caches.clone(), encryption.clone()));
+
+    let authorizers = Arc::new(config.authorization.build(&*registry, &caches, &clock).map_err(setting)?);
+    authorizers.follow().map_err(setting)?;
+    let (tracking, uses) = tracking::tracking();
+    let (key, accounts) = (config.service_account_key, config.authentication.service_accounts.clone());
+    let service_accounts = Arc::new(ServiceAccounts::new(key, accounts, clock.clone(), registry.clone(), tracking));
+    let (settings, accounts) = (config.authentication, service_accounts.clone());
+    let authenticator = Authenticator::new(settings, accounts, registry.clone(), caches.clone(), &clock);
+    let authenticator = Arc::new(authenticator.map_err(setting)?);
+    authenticator.follow().map_err(setting)?;
+    let flow_control = FlowControl::new(config.flow_control, &*registry).map(Arc::new);
+    let audit = config.audit.map(|audit| audit::Audit::open(audit, clock.clone())).transpose();
+    let audit = audit.map_err(setting)?.map(Arc::new);
+
+    let leases = registry.objects("coordination.k8s.io", "leases");
+    let admission = Admission::new(&registry, authorizers.clone(), config.admission).map_err(setting)?;
+    let api = Arc::new(Api {
+        service_accounts,
+        registry,
+        caches,
+        store,
+        admission,
+        allocator: Allocator { service_ranges, node_ports: config.node_ports },
+        clock,
+        metrics: rest::metrics::Metrics::default(),
+    });
+    let groups = discovery::built_in(|group, version| config.runtime_config.serves(group, version));
+    let aggregator = aggregator(&api, config.front_proxy_client, &groups)?;
+    let published = Arc::new(Published::new(groups));
+    let documents = Documents {
+        published: published.clone(),
+        aggregation: Aggregation::new(aggregator.clone()),
+        health: health.clone(),
+        flow_control: flow_control.clone(),
+        audit: audit.clone(),
+        encryption,
+        figures: config.figures,
+        api: api.clone(),
+        server_address: format!("{}:{}", place.advertise, place.port),
+    };
+    let proxy = Arc::new(Proxy::new(config.kubelet_client).map_err(setting)?);
+    let destination = Arc::new(Router {
+        api: api.clone(),
+        resource_metrics: ResourceMetrics::new(api.clone(), proxy.clone()).map_err(setting)?,
+        proxy,
+        parts: config.parts,
+        documents,
+        authenticator: authenticator.clone(),
+        authorizers: authorizers.clone(),
+    });
+    let gates = Arc::new(Gates { authenticator, audit, flow_control, authorizers, leases, destination });
+    Ok(Wired { gates, api, health, aggregator, uses, published })
+}
+
+/// What answers for other servers, and keeps the APIServices of this one's groups.
+fn aggregator(api: &Api, identity: Option<pki::Pair>, groups: &[facts::Group]) -> Result<Arc<Aggregator>, Error> {
+    let cache = |group: &str, plural: &str| {
+        api.registry.objects(group, plural).ok_or_else(|| setting(format!("{plural} must be served")))
+    };
+    let built_in = groups
+        .iter()
+        .flat_map(|group| group.versions.iter().map(|version| GroupVersion::new(&*group.name, &*version.name)));
+    Ok(Aggregator::new(aggregator::Settings {
+        sources: aggregator::Sources {
+            caches: api.caches.clone(),
+            store: api.store.clone(),
+            api_services: cache("apiregistration.k8s.io", "apiservices")?,
+            services: cache("", "services")?,
+            slices: cache("discovery.k8s.io", "endpointslices")?,
+        },
+        transport: Arc::new(aggregation::Dialer),
+        identity,
+        built_in: built_in.collect(),
+        offered: vec![resource_metrics::offered()],
+        clock: api.clock.clone(),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_the_store_name_their_resource() {
+        let layout = Layout::new(registry::prefixes());
+        for (key, expect) in [
+            ("/registry/secrets/default/a", ("", "secrets")),
+            ("/registry/services/specs/default/a", ("", "services")),
+            ("/registry/services/endpoints/default/a", ("", "endpoints")),
+            ("/registry/minions/n1", ("", "nodes")),
+            ("/registry/deployments/default/a", ("apps", "deployments")),
+            ("/registry/ingress/default/a", ("networking.k8s.io", "ingresses")),
+            ("/registry/apiregistration.k8s.io/apiservices/v1.", ("apiregistration.k8s.io", "apiservices")),
+        ] {
+            assert_eq!(layout.resource_of(key), Some(expect), "{key}");
         }
     }
 }

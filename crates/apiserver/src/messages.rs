@@ -26,9 +26,7 @@ const BASE64: &str = "base64.binary.k8s.io";
 /// What a message holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// Bytes.
     Binary,
-    /// Bytes as text.
     Base64,
     /// What the listener says: text for JSON, bytes for all else.
     Event,
@@ -131,13 +129,13 @@ impl Switch {
             Form::Event => {}
         }
         // Read in a task of its own: to stop reading in the middle of a frame would be to lose it.
-        let (told, mut pings) = tokio::sync::mpsc::channel(1);
+        let (answers, mut pings) = tokio::sync::mpsc::channel(1);
         let reading = tokio::spawn(async move {
             loop {
                 match from.next().await {
                     Ok(Incoming::Piece { .. }) => {}
                     Ok(Incoming::Ping(data)) => {
-                        if told.send(data).await.is_err() {
+                        if answers.send(data).await.is_err() {
                             return;
                         }
                     }

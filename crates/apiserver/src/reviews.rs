@@ -2,40 +2,36 @@
 
 use std::sync::Arc;
 
-use http::{HeaderMap, StatusCode};
+use gates::Exchange;
+use gates::authorization::{Attributes, Decision, Selectors};
+use http::StatusCode;
 use machinery::rest::{Body, Response, User};
 use machinery::selector::field::FieldSelector;
 use machinery::selector::label::{LabelSelector, Operator, Requirement};
 use machinery::status::{ApiError, FieldError};
 use machinery::{Value, value};
+use rest::{read_review, user_info, value_response};
 use serde_json::json;
 
 use crate::components;
-use crate::gates::Chain;
-use crate::gates::authorization::{Attributes, Decision, Selectors};
-use crate::query::Query;
-use crate::rest::{read_review, value_response};
-use crate::route::RequestInfo;
+use crate::router::Router;
 
-/// Answers one.
 pub async fn answer(
-    chain: &Chain,
+    router: &Router,
     facts: &facts::Resource,
-    info: &RequestInfo,
-    headers: &HeaderMap,
-    query: &Query,
-    user: &Arc<User>,
+    exchange: &Exchange,
     body: Body,
 ) -> Result<Response, ApiError> {
+    let Exchange { info, user, .. } = exchange;
     match (&*facts.kind, info.verb) {
         ("ComponentStatus", "list") => {
-            let items = components::NAMES.into_iter().map(|name| components::status(chain, name));
+            let items = components::NAMES.into_iter().map(|name| components::status(router, name));
             let items: Vec<Value> = futures::future::join_all(items).await;
             let list = json!({"kind": "ComponentStatusList", "apiVersion": "v1", "metadata": {}, "items": items});
             return Ok(value_response(StatusCode::OK, list));
         }
         ("ComponentStatus", "get") if components::NAMES.contains(&info.name.as_str()) => {
-            let mut status = components::status(chain, &info.name).await;
+            let mut status = components::status(router, &info.name).await;
             status["kind"] = json!("ComponentStatus");
             status["apiVersion"] = json!("v1");
             return Ok(value_response(StatusCode::OK, status));
@@ -47,19 +43,19 @@ pub async fn answer(
         }
         _ => {}
     }
-    let now = chain.api.now();
-    let mut review = read_review(facts, &info.namespace, headers, query, body, &now).await?;
+    let now = router.api.now();
+    let mut review = read_review(facts, exchange, body, &now).await?;
     review["status"] = match &*facts.kind {
         "SelfSubjectAccessReview" | "SubjectAccessReview" | "LocalSubjectAccessReview" => {
-            access(chain, &facts.kind, &review, user).await?
+            access(router, &facts.kind, &review, user).await?
         }
         "SelfSubjectRulesReview" => {
-            let found = rules(chain, &review, user)?;
+            let found = rules(router, &review, user)?;
             review["spec"] = json!({});
             review["metadata"] = json!({});
             found
         }
-        "TokenReview" => token(chain, &review).await?,
+        "TokenReview" => token(router, exchange, &review).await?,
         "SelfSubjectReview" => {
             review["metadata"] = json!({"creationTimestamp": now});
             json!({"userInfo": user_info(user)})
@@ -70,8 +66,7 @@ pub async fn answer(
     Ok(value_response(StatusCode::CREATED, review))
 }
 
-/// May they?
-async fn access(chain: &Chain, kind: &str, review: &Value, user: &Arc<User>) -> Result<Value, ApiError> {
+async fn access(router: &Router, kind: &str, review: &Value, user: &Arc<User>) -> Result<Value, ApiError> {
     let errors = invalid(kind, review);
     if !errors.is_empty() {
         // Upstream names no kind here.
@@ -80,7 +75,7 @@ async fn access(chain: &Chain, kind: &str, review: &Value, user: &Arc<User>) -> 
     let subject = if kind == "SelfSubjectAccessReview" { user.clone() } else { subject(review) };
     let (selectors, wrong) = selectors(review);
     let attributes = attributes(&subject, review, &selectors);
-    let verdict = chain.authorizers.authorize(&attributes).await;
+    let verdict = router.authorizers.authorize(&attributes).await;
     let mut status = json!({"allowed": verdict.allows()});
     if verdict.decision == Decision::Deny {
         status["denied"] = json!(true);
@@ -153,8 +148,9 @@ fn invalid(kind: &str, review: &Value) -> Vec<FieldError> {
     let allowed: &[&str] =
         if kind == "LocalSubjectAccessReview" { &["namespace", "managedFields"] } else { &["managedFields"] };
     let metadata = review.get("metadata").and_then(Value::as_object);
-    let said = metadata.into_iter().flatten().any(|(key, text)| !allowed.contains(&key.as_str()) && !text.is_null());
-    if said {
+    let has_more =
+        metadata.into_iter().flatten().any(|(key, text)| !allowed.contains(&key.as_str()) && !text.is_null());
+    if has_more {
         let why =
             if kind == "LocalSubjectAccessReview" { "must be empty except for namespace" } else { "must be empty" };
         errors.push(FieldError::invalid("metadata", review["metadata"].clone(), why));
@@ -206,7 +202,7 @@ fn attributes<'a>(user: &'a User, review: &'a Value, selectors: &'a Selectors) -
     }
 }
 
-/// The selectors of a review. What cannot be read narrows nothing, and is told.
+/// The selectors of a review. What cannot be read narrows nothing, and is reported.
 fn selectors(review: &Value) -> (Selectors, Vec<String>) {
     let mut wrong = Vec::new();
     let mut selectors = Selectors::default();
@@ -289,13 +285,12 @@ fn label(one: &Value, wrong: &mut Vec<String>) -> Option<Requirement> {
     }
 }
 
-/// What may they?
-fn rules(chain: &Chain, review: &Value, user: &User) -> Result<Value, ApiError> {
+fn rules(router: &Router, review: &Value, user: &User) -> Result<Value, ApiError> {
     let namespace = value::text(review, "spec.namespace");
     if namespace.is_empty() {
         return Err(ApiError::bad_request("no namespace on request"));
     }
-    let found = chain.authorizers.rules(user, namespace);
+    let found = router.authorizers.rules(user, namespace);
     let list = |urls: bool| -> Vec<Value> {
         let mut seen = Vec::new();
         for rule in
@@ -316,31 +311,19 @@ fn rules(chain: &Chain, review: &Value, user: &User) -> Result<Value, ApiError> 
 }
 
 /// Whose token is it?
-async fn token(chain: &Chain, review: &Value) -> Result<Value, ApiError> {
+async fn token(router: &Router, exchange: &Exchange, review: &Value) -> Result<Value, ApiError> {
     let token = value::text(review, "spec.token");
     if token.is_empty() {
         return Err(ApiError::bad_request("token is required for TokenReview in authentication"));
     }
     let asked =
         value::list(review, "spec.audiences").iter().filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>();
-    let audiences = if asked.is_empty() { chain.api.service_accounts.audiences().to_vec() } else { asked };
-    Ok(match chain.authenticator.token(token, &audiences).await {
+    let audiences = if asked.is_empty() { router.api.service_accounts.audiences().to_vec() } else { asked };
+    Ok(match router.authenticator.token(token, &audiences, &exchange.notes).await {
         Ok(Some(known)) => json!({"authenticated": true, "user": user_info(&known.user), "audiences": known.audiences}),
         Ok(None) => json!({"user": {}, "error": "invalid bearer token"}),
         Err(error) => json!({"user": {}, "error": error}),
     })
-}
-
-/// A user as reviews show it.
-pub fn user_info(user: &User) -> Value {
-    let mut info = json!({"username": user.name, "groups": user.groups});
-    if !user.uid.is_empty() {
-        info["uid"] = json!(user.uid);
-    }
-    if !user.extra.is_empty() {
-        info["extra"] = json!(user.extra);
-    }
-    info
 }
 
 #[cfg(test)]

@@ -1,13 +1,11 @@
 //! `/version`: which Kubernetes this speaks, and which Trireme it is.
 
+use rules::names::VERSION;
 use serde_json::{Value, json};
-
-/// The version of the wire protocol.
-pub const KUBERNETES: &str = "v1.37.0";
 
 /// `version.Info`.
 pub fn info() -> Value {
-    let git_version = format!("{KUBERNETES}+trireme-{}", env!("CARGO_PKG_VERSION"));
+    let git_version = format!("{VERSION}+trireme-{}", env!("CARGO_PKG_VERSION"));
     json!({
         "major": "1", "minor": "37", "emulationMajor": "1", "emulationMinor": "37",
         "minCompatibilityMajor": "1", "minCompatibilityMinor": "36",

@@ -13,7 +13,6 @@ pub struct Expr {
     pub node: Node,
 }
 
-/// A constant.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Literal {
     Null,
@@ -73,7 +72,6 @@ pub enum Fold {
     Bind,
 }
 
-/// A comprehension.
 #[derive(Debug, Clone)]
 pub struct Macro {
     pub fold: Fold,
@@ -114,6 +112,12 @@ impl Expr {
             _ => false,
         };
         here || self.node.children().any(|child| child.selects(variable, wanted))
+    }
+
+    /// Whether it names a variable anywhere.
+    pub fn mentions(&self, variable: &str) -> bool {
+        matches!(&self.node, Node::Ident(name) if &**name == variable)
+            || self.node.children().any(|child| child.mentions(variable))
     }
 
     /// Whether it is a variable, a field or an element, and nothing is computed.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use crate::Problem;
 use crate::ast::{Expr, Fold, Literal, Macro, Node};
-use crate::functions::time::parse_duration;
 use crate::signatures;
 use crate::types::Type;
 
@@ -32,7 +31,8 @@ impl Declarations {
         self.variables.retain(|(known, _)| known != name);
     }
 
-    fn get(&self, name: &str) -> Option<&Type> {
+    /// The type of a variable.
+    pub fn get(&self, name: &str) -> Option<&Type> {
         self.variables.iter().find(|(known, _)| known == name).map(|(_, ty)| ty)
     }
 }
@@ -216,13 +216,13 @@ impl Checker<'_> {
         if results.all(|other| other == first) { first } else { Type::Dyn }
     }
 
-    /// What can be told of a text before it is ever used: whether it is a pattern, a time, a span.
+    /// What can be known of a text before it is ever used: whether it is a pattern, a time, a span.
     fn constant(&mut self, function: &str, args: &[Expr]) {
         let Some(Expr { at, node: Node::Literal(Literal::String(text)), .. }) = args.last() else { return };
         let sound = match function {
             "matches" => regex::Regex::new(text).is_ok(),
             "timestamp" => machinery::time::parse(text).is_some(),
-            "duration" => parse_duration(text).is_some(),
+            "duration" => machinery::duration::parse_nanos(text).is_ok(),
             _ => true,
         };
         if !sound {
@@ -341,7 +341,6 @@ fn fits(param: &Type, ty: &Type, bound: &mut Bound) -> bool {
         },
         (Type::List(a), Type::List(b)) | (Type::Optional(a), Type::Optional(b)) => fits(a, b, bound),
         (Type::Map(a, c), Type::Map(b, d)) => fits(a, b, bound) && fits(c, d, bound),
-        (Type::Map(a, c), Type::Object(_)) => fits(a, &Type::String, bound) && fits(c, &Type::Dyn, bound),
         _ => assignable(param, ty),
     }
 }

@@ -1,4 +1,4 @@
-//! What an expression can cost at most, told before it ever runs.
+//! What an expression can cost at most, computed before it ever runs.
 //!
 //! Upstream refuses some expressions for what they might cost on the largest object there can be. The numbers are those of its
 //! estimator: a step costs one, a text a tenth per character, a comprehension its body as often as its range may have

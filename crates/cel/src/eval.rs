@@ -32,7 +32,6 @@ impl Fault {
 
 pub(crate) type Outcome<'a> = Result<Value<'a>, Fault>;
 
-/// Computes it.
 pub fn evaluate<'a>(expr: &'a Expr, scope: &Scope<'a>) -> Outcome<'a> {
     Eval { scope, locals: Vec::new() }.expr(expr)
 }

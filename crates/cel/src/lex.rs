@@ -5,7 +5,6 @@ use std::sync::Arc;
 use crate::Problem;
 use crate::ast::Literal;
 
-/// A word.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Token {
     Ident(Arc<str>),

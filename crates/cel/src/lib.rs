@@ -17,10 +17,12 @@ mod functions;
 mod lex;
 mod parse;
 pub mod policy;
+pub mod regexp;
 pub mod schema;
 mod scope;
 mod signatures;
 mod types;
+mod unordered;
 mod value;
 
 pub use check::Declarations;
@@ -30,6 +32,7 @@ pub use eval::Fault;
 pub use functions::authz::{Check, Decision, Question, Subject};
 pub use scope::{Composed, Scope};
 pub use types::{ObjectType, Type};
+pub use unordered::Unordered;
 pub use value::{Kind, Value};
 
 use ast::Expr;
@@ -45,7 +48,6 @@ const SHALLOW: usize = 48;
 /// Enough for the deepest expression that is read.
 const DEEP_STACK: usize = 16 << 20;
 
-/// A compiled expression.
 #[derive(Debug)]
 pub struct Program {
     source: String,
@@ -73,7 +75,6 @@ impl Program {
         })
     }
 
-    /// What was compiled.
     pub fn source(&self) -> &str {
         &self.source
     }
@@ -97,12 +98,16 @@ impl Program {
         on_own_stack(self.expr.depth > SHALLOW, || self.expr.selects(variable, field))
     }
 
+    /// Whether it names a variable anywhere.
+    pub fn mentions(&self, variable: &str) -> bool {
+        on_own_stack(self.expr.depth > SHALLOW, || self.expr.mentions(variable))
+    }
+
     /// The most that it can cost, on the largest objects that `sizes` allows.
     pub fn estimate(&self, declarations: &Declarations, sizes: Sizes<'_>) -> u64 {
         estimate::estimate(&self.expr, declarations, sizes)
     }
 
-    /// Computes it.
     pub fn evaluate<'a>(&'a self, scope: &Scope<'a>) -> Result<Value<'a>, Fault> {
         on_own_stack(self.expr.depth > SHALLOW, || eval::evaluate(&self.expr, scope))
     }

@@ -129,7 +129,7 @@ impl Parser {
     /// Something to compute with is missing.
     fn no_operand(&self) -> Problem {
         let wanted = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
-        // One word too many is told from something missing by what comes after it.
+        // Whether a word is too many or something is missing shows in what comes after it.
         let problem = match self.tokens.get(self.next + 1) {
             Some((_, Token::Literal(_) | Token::Sign("[" | "{" | "(" | "." | "-" | "!"))) => "extraneous",
             Some((_, Token::Ident(word))) if &**word != "in" => "extraneous",
@@ -217,7 +217,7 @@ impl Parser {
                     let word = if *self.peek() == Token::End { String::new() } else { self.word() };
                     Problem::new(problem.at, format!("Syntax error: no viable alternative at input '.{word}'"))
                 })?;
-                // A call is told by its bracket.
+                // A call is recognized by its bracket.
                 let open = self.at();
                 expr = if self.accept("(") {
                     let args = self.arguments(")")?;
@@ -369,7 +369,7 @@ impl Parser {
             return self.call(at, name, args);
         }
         match args.pop() {
-            // It is told by its bracket, as calls are.
+            // It is recognized by its bracket, as calls are.
             Some(Expr { node: Node::Select { operand, field, optional: false }, .. }) => {
                 self.node(at, Node::Has { operand, field })
             }

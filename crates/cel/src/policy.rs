@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, LazyLock};
 
+use machinery::value;
+
 use crate::{Composed, Declarations, ObjectType, Program, Type};
 
 /// Which variables there are besides those of every request.
@@ -100,6 +102,27 @@ pub fn declarations(uses: Uses) -> Declarations {
         declarations.add("authorizer.requestResource", named("ResourceCheck"));
     }
     declarations
+}
+
+/// Compiles an expression that must come to one of these types; none is any.
+pub fn compile(source: &str, declarations: &Declarations, wanted: &[Type]) -> Result<Program, String> {
+    let program = Program::compile(source, declarations).map_err(|why| format!("compilation failed: {why}"))?;
+    if wanted.is_empty() || wanted.iter().any(|ty| program.may_be(ty)) {
+        return Ok(program);
+    }
+    Err(match wanted {
+        [one] => format!("must evaluate to {one} but got {}", program.output()),
+        several => {
+            let names: Vec<String> = several.iter().map(ToString::to_string).collect();
+            format!("must evaluate to one of [{}] but got {}", names.join(" "), program.output())
+        }
+    })
+}
+
+/// The `spec.variables` of a policy, as [`compose`] makes them.
+pub fn variables(trees: &[machinery::Value], declarations: &mut Declarations) -> Vec<Composed> {
+    let named = trees.iter().map(|tree| (value::text(tree, "name"), value::text(tree, "expression")));
+    compose(named, declarations, |source, declarations| compile(source, declarations, &[]))
 }
 
 /// Variables that are computed when they are used, each over those before it; `declarations` then has them too.

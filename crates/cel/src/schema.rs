@@ -13,6 +13,12 @@ pub fn of_kind(group: &str, version: &str, kind: &str) -> Option<Type> {
     Some(Builder::default().object(id))
 }
 
+/// The type of the metadata that every object has.
+pub fn of_metadata() -> Option<Type> {
+    let id = facts::type_named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")?;
+    Some(Builder::default().object(id))
+}
+
 #[derive(Default)]
 struct Builder {
     /// Each type is made once, however many fields are of it.

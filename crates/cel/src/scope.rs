@@ -12,7 +12,6 @@ use crate::value::Value;
 /// A variable that is computed when it is first used: `variables.name`.
 #[derive(Debug)]
 pub struct Composed {
-    /// Its name.
     pub name: String,
     /// Its expression, or why it does not compile.
     pub program: Result<Program, String>,

@@ -86,6 +86,8 @@ fn operators_and_literals() {
         ("type(1) == int && type('a') == string && type([]) == list", "true"),
         ("int('5') + int(2.9)", "7"),
         ("int('x')", "fails: type conversion error from 'string' to 'int'"),
+        ("duration(string(1))", "fails: type conversion error from 'string' to 'google.protobuf.Duration'"),
+        ("timestamp(string(1))", "fails: type conversion error from 'string' to 'google.protobuf.Timestamp'"),
         ("string(1.0) + string(true)", "1true"),
         ("// a comment\n1", "1"),
     ]);
@@ -151,10 +153,7 @@ fn texts_and_lists() {
         ("'abc 123'.find('[0-9]+')", "123"),
         ("'1 2 3'.findAll('[0-9]', 2)", "[1, 2]"),
         ("'abc'.matches('^[a-c]+$')", "true"),
-        (
-            "'abc'.matches('(' + '')",
-            "fails: error parsing regexp: regex parse error:\n    (\n    ^\nerror: unclosed group",
-        ),
+        ("'abc'.matches('(' + '')", "fails: error parsing regexp: missing closing ): `(`"),
         ("'%s has %d: %.2f %x'.format(['x', 3, 1.5, 255])", "x has 3: 1.50 ff"),
         ("strings.quote('a\"b')", "\"a\\\"b\""),
         ("[1, 2, 3].sum() == 6 && [2, 1].max() == 2 && [2, 1].min() == 1", "true"),

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// A type.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Type {
     /// Known only when the value is.
@@ -12,17 +11,12 @@ pub enum Type {
     Any,
     /// `null`.
     Null,
-    /// A truth.
     Bool,
-    /// A whole number.
     Int,
     /// A whole number without a sign.
     Uint,
-    /// A number.
     Double,
-    /// A text.
     String,
-    /// Bytes.
     Bytes,
     /// A span of time.
     Duration,
@@ -51,7 +45,6 @@ pub enum Type {
 pub struct ObjectType {
     /// Its name, as errors have it.
     pub name: String,
-    /// Its fields.
     pub fields: Vec<(String, Type)>,
 }
 

@@ -7,25 +7,18 @@ use std::sync::Arc;
 use serde_json::{Map as JsonMap, Value as Json};
 
 use crate::functions::opaque::Opaque;
+use crate::unordered::Unordered;
 
-/// A value.
 #[derive(Debug, Clone)]
 pub enum Value<'a> {
-    /// Nothing.
     Null,
-    /// A truth.
     Bool(bool),
-    /// A whole number.
     Int(i64),
     /// A whole number without a sign.
     Uint(u64),
-    /// A number.
     Double(f64),
-    /// A text.
     String(Cow<'a, str>),
-    /// Bytes.
     Bytes(Arc<[u8]>),
-    /// A list.
     List(List<'a>),
     /// A map, or an object.
     Map(Map<'a>),
@@ -41,19 +34,16 @@ pub enum Value<'a> {
     Opaque(Opaque),
 }
 
-/// A list.
 #[derive(Debug, Clone)]
 pub enum List<'a> {
-    /// Of an object.
     Json(&'a [Json]),
-    /// Computed.
     Built(Arc<Vec<Value<'a>>>),
+    /// Items of which the order means nothing, or which keys tell apart.
+    Unordered(Arc<Unordered<'a>>),
 }
 
-/// A map.
 #[derive(Debug, Clone)]
 pub enum Map<'a> {
-    /// Of an object.
     Json(&'a JsonMap<String, Json>),
     /// Computed. Expressions build small ones, so they are searched.
     Built(Arc<Vec<(Value<'a>, Value<'a>)>>),
@@ -61,7 +51,6 @@ pub enum Map<'a> {
 
 /// What kind of value it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum Kind {
     Null,
     Bool,
@@ -103,12 +92,10 @@ impl From<String> for Value<'_> {
 }
 
 impl<'a> Value<'a> {
-    /// A computed list.
     pub fn list(items: Vec<Value<'a>>) -> Self {
         Self::List(List::Built(Arc::new(items)))
     }
 
-    /// A computed map.
     pub fn map(entries: Vec<(Value<'a>, Value<'a>)>) -> Self {
         Self::Map(Map::Built(Arc::new(entries)))
     }
@@ -126,7 +113,6 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// What it is.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Null => Kind::Null,
@@ -196,6 +182,7 @@ impl<'a> Value<'a> {
                 (Some(a), Some(b)) => a.same(b),
                 _ => false,
             },
+            (Self::List(List::Unordered(a)), Value::List(b)) => a.same(b),
             (Self::List(a), Value::List(b)) => {
                 a.len() == b.len() && (0..a.len()).all(|at| a.get(at).zip(b.get(at)).is_some_and(|(a, b)| a.same(&b)))
             }
@@ -273,6 +260,7 @@ impl<'a> List<'a> {
         match self {
             Self::Json(list) => list.len(),
             Self::Built(list) => list.len(),
+            Self::Unordered(list) => list.items.len(),
         }
     }
 
@@ -281,15 +269,22 @@ impl<'a> List<'a> {
         self.len() == 0
     }
 
-    /// One of them.
     pub fn get(&self, at: usize) -> Option<Value<'a>> {
         match self {
             Self::Json(list) => list.get(at).map(Value::from),
             Self::Built(list) => list.get(at).cloned(),
+            Self::Unordered(list) => list.items.get(at).cloned(),
         }
     }
 
-    /// All of them.
+    /// Both lists one after the other; what is in both is there once if the order means nothing.
+    pub fn join(&self, other: &Self) -> Value<'a> {
+        match self {
+            Self::Unordered(list) => list.join(other),
+            Self::Json(_) | Self::Built(_) => Value::list(self.items().chain(other.items()).collect()),
+        }
+    }
+
     pub fn items(&self) -> impl DoubleEndedIterator<Item = Value<'a>> + '_ {
         (0..self.len()).filter_map(|at| self.get(at))
     }
@@ -336,7 +331,6 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// All entries.
     pub fn entries(&self) -> Vec<(Value<'a>, Value<'a>)> {
         match self {
             Self::Json(map) => {

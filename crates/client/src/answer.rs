@@ -55,7 +55,6 @@ impl<K> List<K> {
 pub enum Event<K> {
     /// The object came to be, or came to match the selectors.
     Added(Arc<K>),
-    /// The object changed.
     Modified(Arc<K>),
     /// The object went, or stopped to match; its last state.
     Deleted(Arc<K>),
@@ -133,7 +132,6 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Reader<T> {
         Error::Decode { what: self.what, source }
     }
 
-    /// One object.
     pub(crate) async fn one(&self, response: Response) -> Result<T, Error> {
         match ok(response).await? {
             Payload::Object(object) => (self.shared)(&object),

@@ -108,7 +108,6 @@ impl Client {
         self
     }
 
-    /// One object.
     pub async fn get<K: Kind>(&self, namespace: &str, name: &str) -> Result<K, Error> {
         let response = self.call(Method::GET, path::item(place::<K>(namespace), name, ""), None).await?;
         reader::<K>().one(response).await

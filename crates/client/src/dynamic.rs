@@ -20,11 +20,9 @@ const PARTIAL_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta
 /// A resource by name: group, version and plural.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Gvr {
-    /// Empty for core.
     pub group: String,
     /// For example `v1`.
     pub version: String,
-    /// The lower-case plural.
     pub resource: String,
 }
 
@@ -45,7 +43,6 @@ pub struct Partial {
     /// Empty where a list or a server leaves it out; over the wire it may be `PartialObjectMetadata`.
     #[serde(default)]
     pub kind: String,
-    /// All of it.
     #[serde(default)]
     pub metadata: ObjectMeta,
 }
@@ -71,7 +68,6 @@ impl Dynamic {
         path::collection(&self.resource.group, &self.resource.version, namespace, &self.resource.resource)
     }
 
-    /// One object.
     pub async fn get(&self, namespace: &str, name: &str) -> Result<Value, Error> {
         self.get_as(namespace, name, JSON, value_reader()).await
     }
@@ -82,7 +78,6 @@ impl Dynamic {
         value_reader().one(self.client.call(Method::GET, path, None).await?).await
     }
 
-    /// One object's metadata.
     pub async fn get_metadata(&self, namespace: &str, name: &str) -> Result<Partial, Error> {
         self.get_as(namespace, name, PARTIAL, partial_reader()).await
     }
@@ -130,7 +125,6 @@ impl Dynamic {
         partial_reader().watch(self.client.call_accepting(Method::GET, path, None, PARTIAL).await?).await
     }
 
-    /// Creates an object.
     pub async fn create(&self, namespace: &str, object: &Value) -> Result<Value, Error> {
         let body = self.client.encode(object)?;
         value_reader().one(self.client.call(Method::POST, self.place(namespace), Some((JSON, body))).await?).await
@@ -149,7 +143,6 @@ impl Dynamic {
         self.client.patch_at(path::item(self.place(namespace), name, subresource), patch, value_reader()).await
     }
 
-    /// Deletes an object.
     pub async fn delete(&self, namespace: &str, name: &str, options: &DeleteOptions) -> Result<(), Error> {
         self.client.delete_at(path::item(self.place(namespace), name, ""), options).await
     }

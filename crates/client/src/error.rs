@@ -7,7 +7,6 @@ use machinery::status::Reason;
 
 use crate::config;
 
-/// A failed call.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The server answered with a `Status`.
@@ -51,7 +50,6 @@ pub enum Error {
     Fenced {
         /// What was to be done.
         method: String,
-        /// To what.
         path: String,
     },
     /// The credentials or the server's address are unusable.

@@ -6,13 +6,11 @@
 
 use std::fmt::Debug;
 
-use http::{HeaderName, HeaderValue, Method};
+use http::{HeaderValue, Method};
 use machinery::rest::Request;
+use rules::names::LEASE_HEADER;
 
 use crate::error::Error;
-
-/// Names the lease that a write is made under: `namespace/name/holder`.
-pub const LEASE_HEADER: HeaderName = HeaderName::from_static("trireme-lease");
 
 /// Says whether writes are allowed now.
 pub trait Guard: Debug + Send + Sync + 'static {

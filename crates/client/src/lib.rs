@@ -23,6 +23,6 @@ pub use client::{Client, Kind};
 pub use config::Config;
 pub use dynamic::{Dynamic, Gvr, Partial};
 pub use error::Error;
-pub use guard::{Guard, LEASE_HEADER};
+pub use guard::Guard;
 pub use params::{DeleteOptions, ListParams, Patch, Propagation, VersionMatch, WatchParams};
 pub use undecodable::Undecodable;

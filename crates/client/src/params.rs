@@ -7,7 +7,6 @@ use crate::path::Query;
 /// How `resource_version` is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VersionMatch {
-    /// Exactly that state.
     Exact,
     /// That state or a later one.
     NotOlderThan,
@@ -29,7 +28,6 @@ pub struct ListParams {
     pub label_selector: String,
     /// `spec.nodeName=n1`; empty selects everything.
     pub field_selector: String,
-    /// The largest page.
     pub limit: Option<u32>,
     /// The page to continue with: [`List::next`](crate::List::next) of the page before.
     pub next: Option<String>,
@@ -54,13 +52,10 @@ impl ListParams {
 /// Which changes to watch. The default starts with all present objects as `Added`, without bookmarks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WatchParams {
-    /// As for lists.
     pub label_selector: String,
-    /// As for lists.
     pub field_selector: String,
     /// Only what happened after this.
     pub resource_version: Option<String>,
-    /// Ask for bookmarks.
     pub bookmarks: bool,
     /// A streaming list: all present objects first, then a bookmark that says so. Implies `bookmarks`.
     pub send_initial_events: bool,
@@ -86,11 +81,8 @@ impl WatchParams {
 /// What becomes of the dependents of a deleted object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Propagation {
-    /// They stay.
     Orphan,
-    /// They go afterwards.
     Background,
-    /// They go first.
     Foreground,
 }
 
@@ -104,7 +96,6 @@ impl Propagation {
     }
 }
 
-/// How to delete.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
     /// Seconds the object gets to end; unset is its own choice.
@@ -145,13 +136,11 @@ pub enum Patch {
     Merge(Value),
     /// A partial object whose lists merge by key.
     Strategic(Value),
-    /// Server-side apply.
     Apply {
         /// Who owns the fields from now on.
         manager: String,
         /// Whether to take fields from other managers.
         force: bool,
-        /// The fields.
         object: Value,
     },
 }

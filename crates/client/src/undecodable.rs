@@ -103,7 +103,7 @@ impl From<Parts> for Identity {
 /// What an error says, without the texts that it quotes: they may be a Secret's.
 fn without_values(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    let mut said = String::with_capacity(text.len());
+    let mut masked = String::with_capacity(text.len());
     let (mut quoted, mut escaped) = (false, false);
     for letter in text.chars() {
         match letter {
@@ -111,14 +111,14 @@ fn without_values(error: &serde_json::Error) -> String {
                 quoted = !quoted;
                 if quoted {
                     // Writing into a String does not fail.
-                    let _ = said.write_str("\"...\"");
+                    let _ = masked.write_str("\"...\"");
                 }
             }
             _ if quoted => escaped = letter == '\\' && !escaped,
-            _ => said.push(letter),
+            _ => masked.push(letter),
         }
     }
-    said
+    masked
 }
 
 #[cfg(test)]

@@ -23,7 +23,6 @@ pub struct Config {
     pub informers: Client,
     /// As `--controllers`: `*` is all that are on by default, `foo` adds one, `-foo` leaves one out.
     pub controllers: Vec<String>,
-    /// Time.
     pub clock: Arc<dyn Clock>,
     /// The certificates, in PEM, with which pods check the API server. Without them none are published.
     pub cluster_ca: Option<String>,
@@ -107,16 +106,12 @@ pub trait TokenSigner: Send + Sync + 'static {
 /// The parts of a certificate request that signers judge.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CertificateRequest {
-    /// Who.
     pub common_name: String,
-    /// In which groups.
     pub organizations: Vec<String>,
     /// For which host names.
     pub dns_names: Vec<String>,
-    /// For which addresses.
     pub addresses: Vec<String>,
     /// For which mail addresses.
     pub emails: Vec<String>,
-    /// For which URIs.
     pub uris: Vec<String>,
 }

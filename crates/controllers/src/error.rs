@@ -2,7 +2,6 @@
 
 use informer::Key;
 
-/// A failed turn.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The API refused, or could not be reached.
@@ -10,24 +9,13 @@ pub enum Error {
     Api(#[from] client::Error),
     /// An owner that was about to adopt was replaced by another of its name.
     #[error("original {kind} {key} is gone")]
-    OwnerGone {
-        /// The owner's kind.
-        kind: &'static str,
-        /// The owner.
-        key: Key,
-    },
+    OwnerGone { kind: &'static str, key: Key },
     /// An owner that was about to adopt is being deleted.
     #[error("{kind} {key} has just been deleted")]
-    OwnerDeleting {
-        /// The owner's kind.
-        kind: &'static str,
-        /// The owner.
-        key: Key,
-    },
+    OwnerDeleting { kind: &'static str, key: Key },
     /// An object cannot be handled as it is, for a reason that only a change to it can cure.
     #[error("{key}: {reason}")]
     Unusable {
-        /// The object.
         key: Key,
         /// What is wrong with it.
         reason: String,

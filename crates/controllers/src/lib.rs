@@ -1,15 +1,19 @@
 //! The loops that turn desired state into objects.
 //!
-//! Every controller is a folder of one shape: `mod.rs` reads the caches, applies and reports; `plan.rs` decides and is pure; `status.rs` computes what is
-//! reported and is pure. Controllers know nothing of each other: they meet in the API. [`run`] starts those that the configuration names, each
-//! with an identity of its own, and keeps them until it is told to stop.
+//! Every controller is a folder of one shape, which `shape` checks: `mod.rs` says what it is ([`controller::Controller`]), `reconcile.rs` observes, applies
+//! and reports, `plan.rs` decides, and `status.rs`, where there is one, says what is reported; both are pure. Controllers know nothing of each
+//! other: they meet in the API. [`run`] starts those that the configuration names, each with an identity of its own, and keeps them until it is stopped.
 
+mod attachdetach;
 mod common;
 mod config;
 mod context;
+mod controller;
 mod error;
 pub mod metrics;
 mod registry;
+#[cfg(test)]
+mod shape;
 #[cfg(test)]
 mod testing;
 
@@ -44,8 +48,10 @@ mod rootca;
 mod serviceaccount;
 mod serviceaccounttoken;
 mod servicecidr;
+pub mod serviceloadbalancer;
 mod statefulset;
 mod storageversion;
+mod storageversionmigrator;
 mod tainteviction;
 mod tokencleaner;
 mod ttlafterfinished;

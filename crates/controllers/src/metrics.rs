@@ -10,7 +10,6 @@ use parking_lot::Mutex;
 
 /// Latencies from a millisecond on, twice as long fifteen times.
 const MILLISECONDS: Buckets = Buckets::Exponential { start: 0.001, factor: 2.0, count: 15 };
-/// Counts of endpoints.
 const COUNTS: Buckets = Buckets::Exponential { start: 2.0, factor: 2.0, count: 15 };
 
 macro_rules! families {
@@ -173,6 +172,9 @@ families! {
     TRUST_BUNDLE_SECONDS: Histogram = (
         "clustertrustbundle_publisher_sync_duration_seconds", "[ALPHA] The time it took to sync a cluster trust bundle.", &["code"], MILLISECONDS
     );
+    FORCED_DETACHES: Counter = (
+        "attach_detach_controller_attachdetach_controller_forced_detaches", "[ALPHA] Number of times the A/D Controller performed a forced detach", &["reason"]
+    );
     EPHEMERAL_CREATED: Counter = ("ephemeral_volume_controller_create_total", "[ALPHA] Number of PersistentVolumeClaim creation requests", &[]);
     EPHEMERAL_FAILED: Counter = ("ephemeral_volume_controller_create_failures_total", "[ALPHA] Number of PersistentVolumeClaim creation requests", &[]);
 
@@ -204,7 +206,6 @@ families! {
 
 /// Something that knows its figures when it is asked.
 pub(crate) trait Collect: Send + Sync {
-    /// Appends them.
     fn collect(&self, text: &mut String);
 }
 

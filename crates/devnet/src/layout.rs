@@ -19,7 +19,6 @@ pub enum Error {
     /// Too many or none.
     #[error("{0} nodes: a development cluster has 1 to {MOST}")]
     Nodes(u8),
-    /// Too small.
     #[error("{0} is too small a range for a development cluster")]
     Range(Ipv4Net),
 }
@@ -27,26 +26,20 @@ pub enum Error {
 /// One machine: a network namespace with one link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
-    /// Its node's name.
     pub name: String,
-    /// Its namespace.
     pub namespace: String,
     /// The host's end of its link; inside it is `eth0`.
     pub link: String,
-    /// Its address.
     pub address: Ipv4Addr,
 }
 
 /// All machines of a cluster, on one bridge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
-    /// The cluster's name.
     pub name: String,
-    /// The bridge.
     pub bridge: String,
     /// The range of the machines' addresses.
     pub range: Ipv4Net,
-    /// The machines.
     pub machines: Vec<Machine>,
     /// Whether they may reach what is outside this host, by the host's own address.
     pub outside: bool,

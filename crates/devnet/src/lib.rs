@@ -26,7 +26,6 @@ const GRACE: Duration = Duration::from_secs(30);
 /// Why the machines are not as asked.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A command failed.
     #[error(transparent)]
     Command(#[from] run::Error),
     /// The host's rules were refused.
@@ -38,11 +37,8 @@ pub enum Error {
     /// A process could not be started or stopped.
     #[error("{operation} {program} on {machine}: {source}")]
     Process {
-        /// What was tried.
         operation: &'static str,
-        /// Which program.
         program: String,
-        /// Where.
         machine: String,
         /// What the system said.
         source: std::io::Error,
@@ -52,7 +48,6 @@ pub enum Error {
 /// A machine as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
-    /// Its namespace.
     pub namespace: String,
     /// Whether its link is up.
     pub connected: bool,
@@ -148,9 +143,7 @@ pub async fn connect(machine: &Machine, connected: bool) -> Result<(), Error> {
 /// A program that runs on a machine, known again by its pid file.
 #[derive(Debug, Clone)]
 pub struct Program {
-    /// What is run.
     pub path: PathBuf,
-    /// With what.
     pub arguments: Vec<String>,
     /// Where its pid file and its log are.
     pub directory: PathBuf,
@@ -165,7 +158,6 @@ impl Program {
         self.directory.join(format!("{}.pid", self.name()))
     }
 
-    /// Its log.
     pub fn log(&self) -> PathBuf {
         self.directory.join(format!("{}.log", self.name()))
     }

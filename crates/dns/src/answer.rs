@@ -25,12 +25,10 @@ const VERSION: &str = "1.1.0";
 /// Aliases that point to aliases are followed so far.
 const ALIASES: usize = 8;
 
-/// What to say.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Reply {
     /// Whether the name exists.
     pub code: ResponseCode,
-    /// Records that answer.
     pub answers: Vec<Record>,
     /// The SOA, if none does.
     pub authorities: Vec<Record>,
@@ -43,13 +41,10 @@ pub struct Reply {
 /// Who answers a question.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
-    /// We do.
     Ours(Reply),
-    /// Somebody else knows.
     Elsewhere,
 }
 
-/// Answers a question.
 pub fn answer(zone: &Zone, question: &Query) -> Answer {
     if question.query_class != DNSClass::IN {
         return Answer::Elsewhere;
@@ -81,10 +76,8 @@ enum At<'a> {
     Nothing,
     /// Something below it, or records of other types only.
     Empty,
-    /// The zone itself.
     Apex,
     Version,
-    /// Plain addresses.
     Addresses(Vec<IpAddr>),
     Service(&'a Entry, &'a str, &'a str),
     /// Ports of a Service, by name and protocol.

@@ -23,7 +23,6 @@ const FAILURE: Duration = Duration::from_secs(5);
 /// What was asked: name (in lower case), type, and whether signatures were wanted.
 pub type Key = (Name, RecordType, bool);
 
-/// Answers by question.
 #[derive(Debug, Default)]
 pub struct Cache {
     young: HashMap<Key, Arc<Remembered>>,

@@ -2,7 +2,7 @@
 //!
 //! A question that is already under way is not asked again; whoever asks it meanwhile gets the same answer. That is
 //! also what makes a loop (an upstream that asks us back) harmless: the question that comes back waits for itself until
-//! the deadline instead of going round. A loop that can be told for certain is refused at once and reported.
+//! the deadline instead of going round. A loop that is certain is refused at once and reported.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hickory_proto::op::{Edns, Message, MessageType, Query, ResponseCode};
+use informer::guard;
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
@@ -104,8 +105,8 @@ impl Forwarder {
         // A task of its own: whoever asked first may go away while others wait.
         let (shared, key, question) = (self.shared.clone(), key.clone(), question.clone());
         tokio::spawn(async move {
-            let asked = tokio::time::timeout(DEADLINE, shared.ask_all(&question, key.2)).await;
-            let reply = asked.unwrap_or_else(|_| failure());
+            let ask = guard::caught("dns", &question.name, shared.ask_all(&question, key.2));
+            let reply = tokio::time::timeout(DEADLINE, ask).await.ok().flatten().unwrap_or_else(failure);
             shared.cache.lock().put(key.clone(), &reply, Instant::now());
             shared.under_way.lock().remove(&key);
             // Nobody may be waiting any more.

@@ -37,7 +37,7 @@ use tokio_util::sync::CancellationToken;
 pub use metrics::Metrics;
 pub use resolv::nameservers;
 
-/// What the server of a node is told by its administrator.
+/// What an administrator configures of the server of a node.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Where the cluster's names end.
@@ -79,16 +79,10 @@ pub enum Error {
     Domain(String),
     /// The address could not be put on the loopback interface.
     #[error("claim {address}: {source}")]
-    Claim {
-        /// Which.
-        address: IpAddr,
-        /// What went wrong.
-        source: node::run::Error,
-    },
+    Claim { address: IpAddr, source: node::run::Error },
     /// A socket could not be opened, or broke.
     #[error("answer at {address}: {source}")]
     Socket {
-        /// Where.
         address: SocketAddr,
         /// What the system said.
         source: io::Error,
@@ -145,7 +139,6 @@ async fn sockets_at(address: SocketAddr) -> io::Result<(SocketAddr, UdpSocket, T
 }
 
 impl Bound {
-    /// Where it answers.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.sockets.iter().map(|(address, ..)| *address).collect()
     }
@@ -155,12 +148,11 @@ impl Bound {
         self.server.zone.clone()
     }
 
-    /// What it counts.
     pub fn metrics(&self) -> Arc<Metrics> {
         self.server.metrics.clone()
     }
 
-    /// Answers the cluster's names until told to end. Services with their slices may come from informers of others, who read
+    /// Answers the cluster's names until it is stopped. Services with their slices may come from informers of others, who read
     /// them too; namespaces are nobody else's affair on a node.
     pub async fn run(
         self,
@@ -172,7 +164,7 @@ impl Bound {
         self.serve(async move { sources.synced().await }, shutdown).await
     }
 
-    /// Answers until told to end, from a zone that `complete` finishes.
+    /// Answers until it is stopped, from a zone that `complete` finishes.
     pub async fn serve(self, complete: impl Future<Output = ()>, shutdown: CancellationToken) -> Result<(), Error> {
         let mut tasks = JoinSet::new();
         for (address, udp, tcp) in self.sockets {
@@ -197,7 +189,7 @@ impl Bound {
     }
 }
 
-/// Answers the cluster's names until told to end.
+/// Answers the cluster's names until it is stopped.
 pub async fn run(config: Config, informers: &Informers, shutdown: CancellationToken) -> Result<(), Error> {
     bind(&config).await?.run(informers, informers, shutdown).await
 }

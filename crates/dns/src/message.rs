@@ -16,7 +16,6 @@ const HEADER: usize = 12;
 /// How a message travels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
-    /// In one datagram.
     Udp,
     /// In a stream, with its length before it.
     Tcp,
@@ -29,7 +28,6 @@ pub struct Request {
     recursion_desired: bool,
     checking_disabled: bool,
     edns: Option<(u16, bool)>,
-    /// The question.
     pub question: Query,
 }
 
@@ -105,7 +103,7 @@ impl Request {
     }
 }
 
-/// Leaves out additional records first, which nobody misses, then answers, which the client is told.
+/// Leaves out additional records first, which nobody misses, then answers, which the truncation flag shows to the client.
 fn fit(mut message: Message, limit: usize) -> Vec<u8> {
     loop {
         let bytes = encode(&message);

@@ -1,6 +1,5 @@
 //! Counters, by the names dashboards for cluster DNS already use.
 
-use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hickory_proto::op::ResponseCode;
@@ -43,25 +42,28 @@ impl Metrics {
     /// All of them in Prometheus' text format.
     pub fn render(&self) -> String {
         let mut out = String::new();
-        let lines = [
-            ("coredns_dns_requests_total{proto=\"udp\"}", &self.requests[0]),
-            ("coredns_dns_requests_total{proto=\"tcp\"}", &self.requests[1]),
-            ("coredns_dns_responses_total{rcode=\"NOERROR\"}", &self.no_error),
-            ("coredns_dns_responses_total{rcode=\"NXDOMAIN\"}", &self.no_such_name),
-            ("coredns_dns_responses_total{rcode=\"SERVFAIL\"}", &self.failed),
-            ("coredns_dns_responses_total{rcode=\"other\"}", &self.other),
-            ("coredns_cache_misses_total", &self.cache[0]),
-            ("coredns_cache_hits_total", &self.cache[1]),
-            ("coredns_proxy_requests_total", &self.forwarded),
-        ];
-        let mut typed = "";
-        for (name, value) in lines {
-            let family = name.split('{').next().unwrap_or(name);
-            if family != typed {
-                let _ = writeln!(out, "# TYPE {family} counter");
-                typed = family;
-            }
-            let _ = writeln!(out, "{name} {}", value.load(Ordering::Relaxed));
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed) as f64;
+        let [udp, tcp] = &self.requests;
+        let [misses, hits] = &self.cache;
+        figures::samples(
+            &mut out,
+            "coredns_dns_requests_total",
+            "counter",
+            "Counter of DNS requests made per protocol.",
+        )
+        .add(&[("proto", "udp")], read(udp))
+        .add(&[("proto", "tcp")], read(tcp));
+        figures::samples(&mut out, "coredns_dns_responses_total", "counter", "Counter of response status codes.")
+            .add(&[("rcode", "NOERROR")], read(&self.no_error))
+            .add(&[("rcode", "NXDOMAIN")], read(&self.no_such_name))
+            .add(&[("rcode", "SERVFAIL")], read(&self.failed))
+            .add(&[("rcode", "other")], read(&self.other));
+        for (name, help, count) in [
+            ("coredns_cache_misses_total", "The count of cache misses.", misses),
+            ("coredns_cache_hits_total", "The count of cache hits.", hits),
+            ("coredns_proxy_requests_total", "Counter of questions that were passed on.", &self.forwarded),
+        ] {
+            figures::samples(&mut out, name, "counter", help).add(&[], read(count));
         }
         out
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hickory_proto::op::{Query, ResponseCode};
+use informer::guard;
 use parking_lot::RwLock;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
@@ -29,13 +30,11 @@ const BURST: usize = 64;
 /// Everything needed to answer.
 #[derive(Debug)]
 pub struct Server {
-    /// The cluster's names.
     pub zone: Arc<RwLock<Zone>>,
     /// Whether the zone is complete.
     pub ready: AtomicBool,
     /// For all other names.
     pub forwarder: Forwarder,
-    /// What happened.
     pub metrics: Arc<Metrics>,
 }
 
@@ -108,7 +107,8 @@ impl Server {
                     // The network's word about an answer sent earlier to somebody who is gone.
                     Err(_) => continue,
                 };
-                self.datagram(&buffer[..length], peer, &socket, &waiting);
+                // One question that we cannot cope with must not keep others from being answered.
+                let _ = guard::caught_call("dns", &peer, || self.datagram(&buffer[..length], peer, &socket, &waiting));
             }
             tokio::task::yield_now().await;
         }
@@ -128,8 +128,10 @@ impl Server {
         };
         let (server, socket) = (self.clone(), socket.clone());
         tokio::spawn(async move {
-            let reply = server.finish(request, known, Transport::Udp, peer.ip()).await;
-            let _ = socket.send_to(&reply, peer).await;
+            let finish = server.finish(request, known, Transport::Udp, peer.ip());
+            if let Some(reply) = guard::caught("dns", &peer, finish).await {
+                let _ = socket.send_to(&reply, peer).await;
+            }
             drop(permit);
         });
     }
@@ -150,7 +152,7 @@ impl Server {
             let server = self.clone();
             tokio::spawn(async move {
                 // Whatever ends a stream is the client's affair.
-                let _ = server.stream(stream, peer.ip()).await;
+                let _ = guard::caught("dns", &peer, server.stream(stream, peer.ip())).await;
                 drop(permit);
             });
         }

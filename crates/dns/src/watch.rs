@@ -1,7 +1,7 @@
 //! Keeps the zone what the API says it is.
 //!
 //! The informers' handlers change the zone themselves, so a name answers as soon as its Service is known. A Service's
-//! entry depends on its slices too, and the two are told of by different tasks: whoever computes an entry holds one
+//! entry depends on its slices too, and different tasks report the two: whoever computes an entry holds one
 //! lock while reading the caches and writing the zone, so the last to write has seen everything.
 
 use std::sync::Arc;
@@ -17,7 +17,6 @@ const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 /// The index of slices by their Service.
 const BY_SERVICE: &str = "dns-service";
 
-/// The zone's sources.
 pub struct Sources {
     services: Informer<Service>,
     slices: Informer<EndpointSlice>,

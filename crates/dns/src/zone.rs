@@ -11,14 +11,12 @@ use hickory_proto::rr::Name;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 
-/// A named port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Port {
     /// Its name; a port without one has no SRV name of its own.
     pub name: String,
     /// `tcp`, `udp` or `sctp`.
     pub protocol: &'static str,
-    /// The number.
     pub number: u16,
 }
 
@@ -27,9 +25,7 @@ pub struct Port {
 pub struct Member {
     /// Its hostname, or one made of its address.
     pub hostname: String,
-    /// Its address.
     pub address: IpAddr,
-    /// Its ports.
     pub ports: Arc<[Port]>,
 }
 
@@ -37,12 +33,7 @@ pub struct Member {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
     /// It has addresses of its own.
-    Addresses {
-        /// The ClusterIPs.
-        addresses: Vec<IpAddr>,
-        /// The ports.
-        ports: Vec<Port>,
-    },
+    Addresses { addresses: Vec<IpAddr>, ports: Vec<Port> },
     /// Its name stands for its pods.
     Headless(Vec<Member>),
     /// Its name stands for another name.
@@ -137,7 +128,6 @@ pub struct Zone {
     pub ttl: u32,
     /// Where this server answers.
     pub servers: Vec<IpAddr>,
-    /// Counts changes.
     pub serial: u32,
     /// Ranges whose reverse names nobody else knows better.
     pub ranges: Vec<ipnet::IpNet>,
@@ -158,7 +148,6 @@ impl Zone {
         self.namespaces.contains_key(name)
     }
 
-    /// A Service.
     pub fn service(&self, namespace: &str, name: &str) -> Option<&Entry> {
         self.namespaces.get(namespace)?.services.get(name)
     }

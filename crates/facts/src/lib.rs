@@ -20,7 +20,7 @@ use std::sync::OnceLock;
 
 pub use golang::{GoField, go_field, go_order};
 pub use internal::{InternalField, internal_type};
-pub use resources::{Group, Resource, Stability, Subresource, Verbs, Version, api_version};
+pub use resources::{Group, Made, Resource, Stability, Subresource, Verbs, Version, api_version};
 pub use table::Table;
 pub use types::{
     Field, Gvk, Label, List, ListType, Map, MapType, Member, Opaque, PatchStrategy, Proto, Schema, Shape, Str, Type,

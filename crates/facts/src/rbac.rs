@@ -29,10 +29,8 @@ pub const BOOTSTRAPPING: (&str, &str) = ("kubernetes.io/bootstrapping", "rbac-de
 /// The annotation of every bootstrap object: it is repaired at each start.
 pub const AUTOUPDATE: (&str, &str) = ("rbac.authorization.kubernetes.io/autoupdate", "true");
 
-/// A role.
 #[derive(Debug)]
 pub struct Role {
-    /// The name.
     pub name: &'static str,
     /// The namespace; a cluster role has none.
     pub namespace: Option<&'static str>,
@@ -41,7 +39,6 @@ pub struct Role {
     /// Labels, each of which selects roles whose rules become this role's. Such a role has no rules of
     /// its own.
     pub aggregates: Box<[(&'static str, &'static str)]>,
-    /// What it allows.
     pub rules: Vec<Rule>,
 }
 
@@ -50,11 +47,9 @@ pub struct Role {
 pub struct Rule {
     /// Whether the rule exists only with a feature that is off by default.
     pub gated: bool,
-    /// The verbs.
     pub verbs: Box<[&'static str]>,
     /// The API groups; the core group is the empty string.
     pub groups: Box<[&'static str]>,
-    /// The resources.
     pub resources: Box<[&'static str]>,
     /// The names of objects; none means all.
     pub names: Box<[&'static str]>,
@@ -65,7 +60,6 @@ pub struct Rule {
 /// A binding of subjects to a role.
 #[derive(Debug)]
 pub struct Binding {
-    /// The name.
     pub name: &'static str,
     /// The namespace; a cluster binding has none.
     pub namespace: Option<&'static str>,
@@ -73,7 +67,6 @@ pub struct Binding {
     pub role_kind: &'static str,
     /// The name of the role.
     pub role: &'static str,
-    /// Who gets it.
     pub subjects: Vec<Subject>,
 }
 
@@ -82,7 +75,6 @@ pub struct Binding {
 pub struct Subject {
     /// `User`, `Group` or `ServiceAccount`.
     pub kind: &'static str,
-    /// The name.
     pub name: &'static str,
     /// The namespace of a service account.
     pub namespace: Option<&'static str>,

@@ -1,6 +1,8 @@
 //! What is served where: groups, versions, resources, subresources, verbs and names.
 
-use crate::types::{Str, TypeId};
+use std::sync::{Arc, LazyLock};
+
+use crate::types::{Str, Type, TypeId};
 
 /// A set of verbs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -10,9 +12,7 @@ pub struct Verbs(u8);
 const NAMES: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
 impl Verbs {
-    /// No verb.
     pub const NONE: Verbs = Verbs(0);
-    /// Every verb.
     pub const ALL: Verbs = Verbs(u8::MAX);
 
     /// The set of the verbs named; unknown names are left out.
@@ -30,7 +30,6 @@ impl Verbs {
         self.0 == 0
     }
 
-    /// The verbs, sorted.
     pub fn iter(self) -> impl Iterator<Item = &'static str> {
         NAMES.iter().enumerate().filter(move |(at, _)| self.0 & (1 << at) != 0).map(|(_, name)| *name)
     }
@@ -91,11 +90,9 @@ pub struct Version {
 pub struct Resource {
     /// The API group; empty for the core group.
     pub group: Str,
-    /// The version.
     pub version: Str,
     /// The plural name, as in paths.
     pub plural: Str,
-    /// The singular name.
     pub singular: Str,
     /// The kind of its objects.
     pub kind: Str,
@@ -119,9 +116,36 @@ pub struct Resource {
     pub ty: Option<TypeId>,
     /// The type of lists of its objects, when built in and listable.
     pub list_ty: Option<TypeId>,
+    /// The type of its objects, when a definition made it at run time.
+    pub made: Option<Made>,
+}
+
+/// A type that is made at run time, when somebody first asks for it: a cluster may have thousands of definitions, and few of their kinds are used.
+#[derive(Clone, Debug)]
+pub struct Made(Arc<LazyLock<Type, Box<dyn FnOnce() -> Type + Send>>>);
+
+impl Made {
+    /// The type that `make` will make.
+    pub fn new(make: impl FnOnce() -> Type + Send + 'static) -> Self {
+        Self(Arc::new(LazyLock::new(Box::new(make))))
+    }
+
+    pub fn def(&self) -> &Type {
+        &self.0
+    }
 }
 
 impl Resource {
+    /// The type of its objects, whether built in or made at run time.
+    pub fn def(&self) -> Option<&Type> {
+        self.ty.map(TypeId::def).or_else(|| self.made.as_ref().map(Made::def))
+    }
+
+    /// Whether a definition made it at run time.
+    pub fn is_custom(&self) -> bool {
+        self.made.is_some()
+    }
+
     /// A resource with these names, which supports no verb yet, to build upon at run time.
     pub fn new(
         group: impl Into<Str>,
@@ -146,6 +170,7 @@ impl Resource {
             subresources: Box::default(),
             ty: None,
             list_ty: None,
+            made: None,
         }
     }
 

@@ -34,7 +34,6 @@ pub struct Gvk {
     pub group: Str,
     /// The version within the group.
     pub version: Str,
-    /// The kind.
     pub kind: Str,
 }
 
@@ -123,7 +122,6 @@ pub struct Map {
 /// What a value may be.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Schema {
-    /// A string.
     String,
     /// A string holding base64.
     Bytes,
@@ -131,9 +129,7 @@ pub enum Schema {
     Int32,
     /// A 64-bit integer, also the form of integers without a format.
     Int64,
-    /// A floating-point number.
     Double,
-    /// A boolean.
     Bool,
     /// See [`Shape::Time`].
     Time,
@@ -151,7 +147,6 @@ pub enum Schema {
     Ref(TypeId),
     /// An object of a type made at run time.
     Object(Arc<Type>),
-    /// An array.
     Array(Box<List>),
     /// An object used as a map with string keys.
     Map(Box<Map>),
@@ -210,14 +205,12 @@ pub enum Wire {
     String,
     /// `bytes`.
     Bytes,
-    /// A nested message.
     Message(TypeId),
 }
 
 /// How often a protobuf field occurs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Label {
-    /// At most once.
     Single,
     /// `repeated`, never packed.
     Repeated,
@@ -228,7 +221,6 @@ pub enum Label {
 /// A field's place in its protobuf message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Proto {
-    /// The field number.
     pub number: u32,
     /// The type of the value.
     pub wire: Wire,
@@ -347,11 +339,9 @@ pub struct Type {
     pub published: bool,
     /// Whether the type is a protobuf message.
     pub message: bool,
-    /// Sorted by name.
     fields: Box<[Field]>,
     /// Positions in `fields`, in the order in which OpenAPI lists them as required.
     required: Box<[u16]>,
-    /// Sorted by number.
     slots: Box<[(u32, Slot)]>,
 }
 

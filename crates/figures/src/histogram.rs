@@ -1,5 +1,6 @@
 //! Distributions, counted into upstream's buckets.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use super::text;
@@ -8,12 +9,10 @@ use super::{Family, Head, Series};
 /// Where the buckets of a histogram end.
 #[derive(Debug, Clone, Copy)]
 pub enum Buckets {
-    /// Here.
     At(&'static [f64]),
     /// At `start`, and then so many times in all `factor` times as far: multiplied one by one, as upstream does, whose bounds show it
     /// (`9.999999999999999e-06`).
     Exponential {
-        /// The first.
         start: f64,
         /// How much further the next is.
         factor: f64,
@@ -23,9 +22,9 @@ pub enum Buckets {
 }
 
 impl Buckets {
-    fn bounds(self) -> Vec<f64> {
+    fn bounds(self) -> Cow<'static, [f64]> {
         match self {
-            Self::At(bounds) => bounds.to_vec(),
+            Self::At(bounds) => Cow::Borrowed(bounds),
             Self::Exponential { start, factor, count } => {
                 std::iter::successors(Some(start), |bound| Some(bound * factor)).take(count).collect()
             }
@@ -33,10 +32,9 @@ impl Buckets {
     }
 }
 
-/// One distribution.
 #[derive(Debug, Clone)]
 pub struct Distribution {
-    bounds: Vec<f64>,
+    bounds: Cow<'static, [f64]>,
     /// How many fell into each bucket and not into the one before.
     counts: Vec<u64>,
     count: u64,
@@ -50,7 +48,6 @@ impl Distribution {
         Self { counts: vec![0; bounds.len()], bounds, count: 0, sum: 0.0 }
     }
 
-    /// Counts one more.
     pub fn observe(&mut self, value: f64) {
         let bucket = self.bounds.partition_point(|bound| *bound < value);
         if let Some(bucket) = self.counts.get_mut(bucket) {
@@ -58,6 +55,11 @@ impl Distribution {
         }
         self.count += 1;
         self.sum += value;
+    }
+
+    /// How many were counted.
+    pub fn count(&self) -> u64 {
+        self.count
     }
 
     /// Counts all that another one of the same buckets counted.
@@ -70,7 +72,7 @@ impl Distribution {
     }
 
     /// Appends the series under a name, with these labels (without braces, and none at all if empty).
-    pub fn write(&self, text: &mut String, name: &str, labels: &str) {
+    pub(crate) fn write(&self, text: &mut String, name: &str, labels: &str) {
         let comma = if labels.is_empty() { "" } else { "," };
         let mut below = 0;
         for (bound, count) in self.bounds.iter().zip(&self.counts) {
@@ -85,7 +87,6 @@ impl Distribution {
     }
 }
 
-/// Distributions by label.
 #[derive(Debug)]
 pub struct Histogram {
     head: Head,

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use parking_lot::Mutex;
 
 pub use histogram::{Buckets, Distribution, Histogram};
-pub use text::{head, number, series};
+pub use text::{Samples, number, samples};
 
 /// Something that can be written for scrapers.
 pub trait Family: Sync {
@@ -58,7 +58,7 @@ impl<T> Series<T> {
         }
         text::head(text, head.name, kind, head.help);
         for (values, series) in all.iter() {
-            line(text, &text::labels(head.labels, values), series);
+            line(text, &text::labels(head.labels.iter().copied().zip(values.iter().map(String::as_str))), series);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Nodes without machines: they register, renew their leases, and say of every pod bound to them what a kubelet would say.
 //!
 //! For scale runs (`trireme hollow-node`) and for tests of everything above the kubelet. All nodes of a process share one watch of the pods; what a pod's next step
-//! is, [`pods::next`] decides, pure. A pod is not run, so what its containers would do is told by annotations of [`pods`].
+//! is, [`pods::next`] decides, pure. A pod is not run, so annotations say what its containers would do: those of [`pods`].
 
 pub mod nodes;
 pub mod pods;
@@ -34,13 +34,10 @@ pub enum Error {
 /// What the nodes are like.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How many.
     pub count: usize,
     /// Their names are this, a dash and a number.
     pub prefix: String,
-    /// CPUs of each.
     pub cpu: String,
-    /// Memory of each.
     pub memory: String,
     /// The most pods on each.
     pub pods: u32,
@@ -58,7 +55,7 @@ impl Options {
     }
 }
 
-/// Is the nodes until told to stop. They stay registered, and are taken for lost some time after.
+/// Plays the nodes until it is stopped. They stay registered, and are taken for lost some time after.
 pub async fn run(options: Options, client: Client, clock: Arc<dyn Clock>, stop: CancellationToken) {
     let informers = Informers::with_clock(client.clone(), clock.clone());
     let names: Arc<HashSet<String>> = Arc::new(options.names().collect());
@@ -113,12 +110,12 @@ impl Reconciler for Reporters {
                 }
                 Err(error) => return Err(error.into()),
             }
-        } else if let Some(node) = self.registered.get(key).filter(|node| !nodes::is_ready(node)) {
+        } else if let Some(node) = self.registered.get(key).filter(|node| !rules::pods::is_node_ready(node)) {
             let status = nodes::node(&key.name, &self.options, now).status;
             self.client.update_status(&Node { status, ..Node::clone(&node) }).await?;
         }
         let patch = client::Patch::Merge(nodes::renewal(&key.name, now));
-        match self.client.patch::<Lease>(nodes::LEASES, &key.name, &patch).await {
+        match self.client.patch::<Lease>(rules::names::NODE_LEASES, &key.name, &patch).await {
             Err(error) if error.is_not_found() => drop(self.client.create(&nodes::lease(&key.name, now)).await?),
             answer => drop(answer?),
         }

@@ -8,12 +8,11 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::{Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeStatus, NodeSystemInfo};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Time};
+use rules::names::NODE_LEASES;
 use serde_json::{Value, json};
 
 use crate::Options;
 
-/// Where the leases of nodes are.
-pub const LEASES: &str = "kube-node-lease";
 /// As a kubelet's: a quarter of how long the lease lasts.
 pub const RENEW_EVERY: Duration = Duration::from_secs(10);
 const LEASE_SECONDS: i32 = 40;
@@ -75,18 +74,12 @@ fn conditions(now: Timestamp) -> Vec<NodeCondition> {
     ]
 }
 
-/// Whether the node's last word was that it is ready. Its controller may have changed that while we were away.
-pub fn is_ready(node: &Node) -> bool {
-    let conditions = node.status.iter().filter_map(|status| status.conditions.as_ref()).flatten();
-    conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
-}
-
 /// The node's lease, new.
 pub fn lease(name: &str, now: Timestamp) -> Lease {
     Lease {
         metadata: ObjectMeta {
             name: Some(name.to_owned()),
-            namespace: Some(LEASES.to_owned()),
+            namespace: Some(NODE_LEASES.to_owned()),
             ..ObjectMeta::default()
         },
         spec: Some(LeaseSpec {

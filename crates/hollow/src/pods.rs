@@ -13,17 +13,17 @@ use k8s_openapi::api::core::v1::{
     PodStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use rules::pods::{condition, is_ready, is_terminal, phase};
 
 /// Seconds that a pod's containers run; without it those of Jobs end at once and others never.
 pub const RUN_FOR: &str = "hollow.trireme.io/run-for";
-/// How they end.
 pub const EXIT_CODE: &str = "hollow.trireme.io/exit-code";
 /// `false`: the pod runs and never gets ready.
 pub const READY: &str = "hollow.trireme.io/ready";
 /// Seconds that a pod's containers take to stop.
 pub const STOP_FOR: &str = "hollow.trireme.io/stop-for";
 
-/// How a container ends that is told to.
+/// How a container ends that is stopped.
 const STOPPED: i32 = 143;
 
 /// What a kubelet would do next.
@@ -42,7 +42,6 @@ pub enum Step {
 /// What is to be said of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Report {
-    /// Its containers run.
     Running {
         /// And do their work.
         ready: bool,
@@ -53,7 +52,7 @@ pub enum Report {
 
 /// The next step of a pod.
 pub fn next(pod: &Pod, now: Timestamp) -> Step {
-    let ended = matches!(phase(pod), "Succeeded" | "Failed");
+    let ended = is_terminal(pod);
     if let Some(Time(deadline)) = &pod.metadata.deletion_timestamp {
         let left = stop_left(pod, *deadline, now);
         let held = pod.metadata.finalizers.as_ref().is_some_and(|finalizers| !finalizers.is_empty());
@@ -104,10 +103,6 @@ fn run_for(pod: &Pod) -> Option<Duration> {
     }
 }
 
-fn phase(pod: &Pod) -> &str {
-    pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Pending")
-}
-
 fn annotation<'a>(pod: &'a Pod, key: &str) -> Option<&'a str> {
     pod.metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }
@@ -121,12 +116,7 @@ fn seconds(count: i64) -> Duration {
 }
 
 fn holds(pod: &Pod, type_: &str) -> bool {
-    let conditions = pod.status.iter().filter_map(|status| status.conditions.as_ref()).flatten();
-    conditions.into_iter().any(|condition| condition.type_ == type_ && condition.status == "True")
-}
-
-fn is_ready(pod: &Pod) -> bool {
-    holds(pod, "Ready")
+    condition(pod, type_).is_some_and(|condition| condition.status == "True")
 }
 
 fn gates_are_open(pod: &Pod) -> bool {

@@ -106,7 +106,7 @@ type Id = (String, String, Key);
 
 #[derive(Default)]
 struct Entry {
-    /// The latest that was told of.
+    /// The latest that was reported.
     revision: String,
     /// How many informers have it.
     holders: usize,

@@ -22,14 +22,12 @@ impl Backoff {
         Self::new(Duration::from_millis(800), Duration::from_secs(30), 1.0)
     }
 
-    /// The next delay.
     pub fn delay(&mut self) -> Duration {
         let delay = exponential(self.base, self.cap, self.failures);
         self.failures = self.failures.saturating_add(1);
         delay.mul_f64(1.0 + self.jitter * rand::random::<f64>())
     }
 
-    /// After a success.
     pub fn reset(&mut self) {
         self.failures = 0;
     }

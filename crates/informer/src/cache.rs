@@ -1,7 +1,7 @@
 //! The cache behind an informer and the handle that reads it.
 //!
-//! One task (the reflector) writes; everybody reads. A change is first made in the cache, then told to the handlers, one after the other, in the
-//! order of the changes. So a handler that looks something up never finds less than it was told.
+//! One task (the reflector) writes; everybody reads. A change is first made in the cache, then passed to the handlers, one after the other, in the
+//! order of the changes. So a handler that looks something up never finds less than it was called with.
 //!
 //! Handlers and indexes are code of others. What panics in them stays with the one object: the handler misses that change, the index that object.
 
@@ -30,7 +30,6 @@ pub enum Change<K> {
     Modified {
         /// As the handler knew it.
         old: Arc<K>,
-        /// As it is.
         new: Arc<K>,
     },
     /// It went; this is the last state known, which may be older than the last it had.
@@ -77,7 +76,6 @@ impl<K> Clone for Change<K> {
 pub enum Phase {
     /// Reading everything for the first time; the cache is not complete yet.
     Listing,
-    /// Following changes.
     Watching {
         /// The revision up to which all changes are known.
         revision: String,
@@ -86,7 +84,6 @@ pub enum Phase {
     Relisting,
     /// Waiting before the next attempt.
     BackingOff,
-    /// Shut down.
     Stopped,
 }
 
@@ -101,7 +98,7 @@ pub struct Informer<K> {
 /// What the reflector, the readers and the handlers share.
 pub(crate) struct Shared<K> {
     objects: RwLock<Objects<K>>,
-    /// Held while a change is made and told, so that a new handler starts at a point between two changes.
+    /// Held while a change is made and passed on, so that a new handler starts at a point between two changes.
     handlers: Mutex<Vec<Handler<K>>>,
     synced: watch::Sender<bool>,
     phase: Mutex<Phase>,
@@ -127,10 +124,8 @@ const NAMESPACE: &str = "namespace";
 impl<K: Cached> Informer<K> {
     /// An empty one for the objects of a resource. The reflector fills it.
     pub(crate) fn empty(resource: impl Into<String>) -> Self {
-        let owner: IndexFn<K> = Box::new(|object| {
-            let owners = object.meta().owner_references.iter().flatten();
-            owners.filter(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone()).collect()
-        });
+        let owner: IndexFn<K> =
+            Box::new(|object| rules::owners::controller_uid(object.meta()).map(str::to_owned).into_iter().collect());
         let namespace: IndexFn<K> = Box::new(|object| object.meta().namespace.iter().cloned().collect());
         let indexes = vec![
             Index { name: OWNER, values: owner, keys: FxMap::default() },
@@ -228,7 +223,7 @@ impl<K: Cached> Informer<K> {
         handlers.push(Box::new(handler));
     }
 
-    /// Resolves when the cache is complete and the handlers have been told of all of it.
+    /// Resolves when the cache is complete and the handlers have seen all of it.
     pub async fn synced(&self) {
         let mut synced = self.shared.synced.subscribe();
         // An error means the reflector is gone: the process is shutting down, and the waiter with it.
@@ -248,7 +243,6 @@ impl<K: Cached> Informer<K> {
         self.shared.aside.list()
     }
 
-    /// Where it stands.
     pub fn phase(&self) -> Phase {
         self.shared.phase.lock().clone()
     }
@@ -280,7 +274,7 @@ impl<K: Cached> Shared<K> {
         let handlers = self.handlers.lock();
         self.aside.heal(&Key::of(object.meta()));
         let changes = self.objects.write().put(object);
-        tell(&handlers, &changes);
+        notify(&handlers, &changes);
     }
 
     /// Takes an object out.
@@ -291,7 +285,7 @@ impl<K: Cached> Shared<K> {
         let gone = self.objects.write().remove(&key);
         // The event carries the last state of all; whoever never knew the object needs no word of its end.
         if gone.is_some() {
-            tell(&handlers, &[Change::Deleted(object)]);
+            notify(&handlers, &[Change::Deleted(object)]);
         }
     }
 
@@ -299,7 +293,7 @@ impl<K: Cached> Shared<K> {
     pub(crate) fn set_aside(&self, object: Undecodable) -> bool {
         let handlers = self.handlers.lock();
         let replaced = self.objects.write().remove_replaced(&object);
-        tell(&handlers, &replaced.map(Change::Deleted).into_iter().collect::<Vec<_>>());
+        notify(&handlers, &replaced.map(Change::Deleted).into_iter().collect::<Vec<_>>());
         self.aside.put(object)
     }
 
@@ -309,7 +303,7 @@ impl<K: Cached> Shared<K> {
         let key = aside::key(object);
         self.aside.heal(&key);
         let gone = self.objects.write().remove(&key);
-        tell(&handlers, &gone.map(Change::Deleted).into_iter().collect::<Vec<_>>());
+        notify(&handlers, &gone.map(Change::Deleted).into_iter().collect::<Vec<_>>());
     }
 
     /// Makes the cache hold exactly these objects, telling only of the differences. What is there and cannot be read stays as it was known; those
@@ -330,14 +324,14 @@ impl<K: Cached> Shared<K> {
             }
             changes
         };
-        tell(&handlers, &changes);
+        notify(&handlers, &changes);
         let news = undecodable.into_iter().filter(|object| self.aside.put(object.clone())).collect();
         self.synced.send_replace(true);
         news
     }
 }
 
-fn tell<K: Cached>(handlers: &[Handler<K>], changes: &[Change<K>]) {
+fn notify<K: Cached>(handlers: &[Handler<K>], changes: &[Change<K>]) {
     for change in changes {
         for handler in handlers {
             call(handler, change);
@@ -354,7 +348,7 @@ fn call<K: Cached>(handler: impl Fn(&Change<K>), change: &Change<K>) {
 }
 
 impl<K: Cached> Objects<K> {
-    /// What the handlers are to be told: nothing if the object is known as it is, and two things if one of the same name took its place.
+    /// The changes for the handlers: nothing if the object is known as it is, and two things if one of the same name took its place.
     fn put(&mut self, object: Arc<K>) -> Vec<Change<K>> {
         let key = Key::of(object.meta());
         match self.by_key.entry(key.clone()) {
@@ -454,7 +448,7 @@ mod tests {
         })
     }
 
-    /// An informer, and what its one handler was told.
+    /// An informer, and what its one handler was called with.
     fn observed() -> (Informer<Pod>, Arc<Mutex<Vec<String>>>) {
         let informer = Informer::<Pod>::empty("pods");
         let told: Arc<Mutex<Vec<String>>> = Arc::default();

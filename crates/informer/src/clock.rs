@@ -1,4 +1,4 @@
-//! Time as something that is handed in: the machine's own, or a test's that moves only when told to.
+//! Time as something that is handed in: the machine's own, or a test's that moves only when the test moves it.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -22,7 +22,6 @@ pub trait Clock: Debug + Send + Sync + 'static {
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
 }
 
-/// The machine's clock.
 #[derive(Debug)]
 pub struct Real {
     start: Instant,

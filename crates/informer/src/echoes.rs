@@ -17,6 +17,9 @@ use crate::{Clock, Informer, Key};
 /// An echo that takes longer is taken for lost.
 const TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
+/// When to look again after a write that is not observed yet. Its echo brings the next turn; this is for the case that it never comes.
+pub const UNOBSERVED: Duration = Duration::from_secs(30);
+
 /// What was written on behalf of which owner.
 #[derive(Debug)]
 pub struct Echoes<K> {
@@ -36,10 +39,10 @@ impl<K: Kind> Echoes<K> {
     /// Listens for echoes in this cache.
     pub fn new(informer: &Informer<K>, clock: Arc<dyn Clock>) -> Self {
         let pending: Arc<Mutex<HashMap<Key, Pending, FxBuildHasher>>> = Arc::default();
-        let heard = pending.clone();
+        let shared = pending.clone();
         informer.subscribe(move |change| {
             let meta = change.object().metadata();
-            let mut pending = heard.lock();
+            let mut pending = shared.lock();
             let gone = change.after().is_none();
             if pending
                 .get(&Key::of(meta))
@@ -65,7 +68,7 @@ impl<K: Kind> Echoes<K> {
     }
 
     /// Whether the cache holds everything that was written for an owner.
-    pub fn heard(&self, owner: &Key) -> bool {
+    pub fn observed(&self, owner: &Key) -> bool {
         let now = self.clock.monotonic();
         let mut pending = self.pending.lock();
         pending.retain(|_, write| now.saturating_sub(write.since) <= TIMEOUT);
@@ -97,24 +100,24 @@ mod tests {
         let informer = Informer::empty("pods");
         let echoes = Echoes::new(&informer, clock.clone());
         let owner = Key::cluster("owner");
-        assert!(echoes.heard(&owner));
+        assert!(echoes.observed(&owner));
 
         echoes.wrote(&owner, &object(5));
-        assert!(!echoes.heard(&owner));
-        assert!(echoes.heard(&Key::cluster("another")));
+        assert!(!echoes.observed(&owner));
+        assert!(echoes.observed(&Key::cluster("another")));
         informer.shared().apply(Arc::new(object(4)));
-        assert!(!echoes.heard(&owner), "an older echo is not it");
+        assert!(!echoes.observed(&owner), "an older echo is not it");
         informer.shared().apply(Arc::new(object(6)));
-        assert!(echoes.heard(&owner));
+        assert!(echoes.observed(&owner));
 
         echoes.wrote(&owner, &object(6));
-        assert!(echoes.heard(&owner), "it was heard before it was told");
+        assert!(echoes.observed(&owner), "it was heard before it was told");
         echoes.wrote(&owner, &object(9));
         informer.shared().remove(Arc::new(object(10)));
-        assert!(echoes.heard(&owner));
+        assert!(echoes.observed(&owner));
 
         echoes.wrote(&owner, &object(12));
         clock.advance(TIMEOUT + Duration::from_secs(1));
-        assert!(echoes.heard(&owner), "a lost echo does not stop the controller for ever");
+        assert!(echoes.observed(&owner), "a lost echo does not stop the controller for ever");
     }
 }

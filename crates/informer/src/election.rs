@@ -47,7 +47,6 @@ pub struct Timings {
 }
 
 impl Default for Timings {
-    /// Upstream's.
     fn default() -> Self {
         Self { lease: Duration::from_secs(15), renew_deadline: Duration::from_secs(10), retry: Duration::from_secs(2) }
     }
@@ -111,9 +110,9 @@ pub struct Leadership {
 /// How an election ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// The process was told to stop; the lease is free again if it was held.
+    /// The process was stopped; the lease is free again if it was held.
     Stopped,
-    /// The lease could not be renewed in time. The work was told to end and has ended.
+    /// The lease could not be renewed in time. The work was cancelled and has ended.
     Lost,
 }
 
@@ -153,7 +152,7 @@ where
     Outcome::Stopped
 }
 
-/// Renews until the process stops or leadership is lost, and then ends it. However this ends, the work is told to.
+/// Renews until the process stops or leadership is lost, and then ends it. However this ends, the work is cancelled.
 async fn keep(mut candidate: Candidate, stop: CancellationToken, over: CancellationToken) -> (Candidate, bool) {
     let _over = over.drop_guard();
     let lost = stop.run_until_cancelled(candidate.keep()).await.is_some();

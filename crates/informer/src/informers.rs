@@ -21,7 +21,7 @@ pub(crate) struct Witness {
 }
 
 impl Witness {
-    pub(crate) fn tell(&self, odd: &Undecodable) {
+    pub(crate) fn report(&self, odd: &Undecodable) {
         let Some((client, clock)) = &self.api else { return };
         let recorder = self.recorder.get_or_init(|| Recorder::new(client.clone(), "trireme", None, clock.clone()));
         let message = format!("The object cannot be decoded and is set aside: {}", odd.error);
@@ -32,7 +32,6 @@ impl Witness {
 /// Which objects of a kind an informer holds. Empty parts do not restrict.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Filter {
-    /// Only this namespace.
     pub namespace: String,
     /// A label selector, as in a URL.
     pub label_selector: String,

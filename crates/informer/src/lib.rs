@@ -1,7 +1,7 @@
 //! What every component that watches the API stands on: caches, queues, and the small mechanisms around them.
 //!
 //! [`Informers`] keeps one watch and one typed cache per kind; an [`Informer`] reads that cache and tells handlers of changes, always after
-//! the cache holds what they are told of. Handlers put [`Key`]s into a [`WorkQueue`], and a [`Reconciler`] takes them out, one worker per key,
+//! the cache holds what they are called with. Handlers put [`Key`]s into a [`WorkQueue`], and a [`Reconciler`] takes them out, one worker per key,
 //! with back-off. [`Expectations`] bridge the gap between a write and its echo in the cache, [`Recorder`] writes events without flooding the
 //! API, [`election`] decides which of several processes works. Time comes from a [`Clock`] that tests advance by hand.
 //!
@@ -15,6 +15,7 @@ mod echoes;
 pub mod election;
 pub mod events;
 mod expectations;
+pub mod guard;
 mod informers;
 mod key;
 pub mod metrics;
@@ -26,7 +27,7 @@ mod source;
 pub use backoff::Backoff;
 pub use cache::{Change, Informer, Phase};
 pub use clock::Clock;
-pub use echoes::Echoes;
+pub use echoes::{Echoes, UNOBSERVED};
 pub use events::{EventType, Recorder};
 pub use expectations::Expectations;
 pub use informers::{Filter, Informers};

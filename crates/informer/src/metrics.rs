@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use figures::{Buckets, Counter, Distribution, Family, Gauge};
+use figures::{Buckets, Counter, Distribution, Family, Gauge, Samples};
 use parking_lot::Mutex;
 
 use crate::Clock;
@@ -143,50 +143,48 @@ impl Total {
     }
 }
 
-/// One line, or several, of a queue's figures.
-type Lines = fn(&mut String, &str, &str, &Total);
+/// What a queue's total adds to a family.
+type Read = for<'a, 'b> fn(&'a mut Samples<'b>, &[(&str, &str)], &Total) -> &'a mut Samples<'b>;
 
-const FAMILIES: [(&str, &str, &str, Lines); 7] = [
+const FAMILIES: [(&str, &str, &str, Read); 7] = [
     (
         "workqueue_adds_total",
         "counter",
         "[BETA] Total number of adds handled by workqueue",
-        |text, name, labels, total| {
-            figures::series(text, name, labels, total.adds as f64);
-        },
+        |samples, labels, total| samples.add(labels, total.adds as f64),
     ),
-    ("workqueue_depth", "gauge", "[BETA] Current depth of workqueue", |text, name, labels, total| {
-        figures::series(text, name, labels, total.depth as f64);
+    ("workqueue_depth", "gauge", "[BETA] Current depth of workqueue", |samples, labels, total| {
+        samples.add(labels, total.depth as f64)
     }),
     (
         "workqueue_longest_running_processor_seconds",
         "gauge",
         "[BETA] How many seconds has the longest running processor for workqueue been running.",
-        |text, name, labels, total| figures::series(text, name, labels, total.longest),
+        |samples, labels, total| samples.add(labels, total.longest),
     ),
     (
         "workqueue_queue_duration_seconds",
         "histogram",
         "[BETA] How long in seconds an item stays in workqueue before being requested.",
-        |text, name, labels, total| total.waited.write(text, name, labels),
+        |samples, labels, total| samples.distribution(labels, &total.waited),
     ),
     (
         "workqueue_retries_total",
         "counter",
         "[BETA] Total number of retries handled by workqueue",
-        |text, name, labels, total| figures::series(text, name, labels, total.retries as f64),
+        |samples, labels, total| samples.add(labels, total.retries as f64),
     ),
     (
         "workqueue_unfinished_work_seconds",
         "gauge",
         "[BETA] How many seconds of work has done that is in progress and hasn't been observed by work_duration. Large values indicate stuck threads. One can deduce the number of stuck threads by observing the rate at which this increases.",
-        |text, name, labels, total| figures::series(text, name, labels, total.unfinished),
+        |samples, labels, total| samples.add(labels, total.unfinished),
     ),
     (
         "workqueue_work_duration_seconds",
         "histogram",
         "[BETA] How long in seconds processing an item from workqueue takes.",
-        |text, name, labels, total| total.worked.write(text, name, labels),
+        |samples, labels, total| samples.distribution(labels, &total.worked),
     ),
 ];
 
@@ -194,6 +192,12 @@ const FAMILIES: [(&str, &str, &str, Lines); 7] = [
 pub fn panicked(part: &str, key: &dyn std::fmt::Display) {
     PANICS.increment(&[part]);
     tracing::error!(part, %key, "panicked; this key alone is affected");
+}
+
+/// The same for a loop that is begun again.
+pub(crate) fn panicked_loop(part: &str, wait: Duration) {
+    PANICS.increment(&[part]);
+    tracing::error!(part, ?wait, "panicked; it begins again");
 }
 
 /// Appends the figures of every election, informer and queue of this process.
@@ -207,10 +211,10 @@ pub fn write(text: &mut String) {
     if totals.is_empty() {
         return;
     }
-    for (name, kind, help, lines) in FAMILIES {
-        figures::head(text, name, kind, help);
+    for (name, kind, help, read) in FAMILIES {
+        let mut samples = figures::samples(text, name, kind, help);
         for (queue, total) in &totals {
-            lines(text, name, &format!("name=\"{queue}\""), total);
+            read(&mut samples, &[("name", queue)], total);
         }
     }
 }

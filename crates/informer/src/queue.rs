@@ -25,7 +25,6 @@ const BASE_DELAY: Duration = Duration::from_millis(5);
 const MAX_DELAY: Duration = Duration::from_secs(1000);
 /// All retries together: one every this often, after a burst.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
-/// The burst.
 const RETRY_BURST: u32 = 100;
 
 /// What can be queued.
@@ -154,7 +153,6 @@ impl<T: Item> WorkQueue<T> {
         self.inner.state.lock().ready.len()
     }
 
-    /// Whether none waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -262,7 +260,6 @@ pub struct Taken<T: Item> {
 }
 
 impl<T: Item> Taken<T> {
-    /// The item.
     pub fn item(&self) -> &T {
         &self.item
     }

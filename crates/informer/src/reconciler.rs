@@ -15,7 +15,6 @@ use crate::{Cached, Change, Informer, Key, WorkQueue, metrics};
 /// When to look at a key again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// When something changes.
     Done,
     /// After this long, even if nothing changes.
     After(Duration),
@@ -42,7 +41,7 @@ pub trait Reconciler: Send + Sync + 'static {
     }
 }
 
-/// Works on the queue with so many workers until told to stop. Errors and panics are retried with back-off.
+/// Works on the queue with so many workers until it is stopped. Errors and panics are retried with back-off.
 pub async fn run<R: Reconciler>(
     name: &'static str,
     reconciler: Arc<R>,
@@ -68,7 +67,7 @@ pub async fn run<R: Reconciler>(
 
 /// One turn of one key. An error or a panic costs the key a delay that grows, and no other key anything.
 async fn turn<R: Reconciler>(name: &str, reconciler: &R, queue: &WorkQueue<Key>, key: &Key) {
-    let hop = hops::start(hops::Hop::Reconcile, "reconcile");
+    let hop = hops::start(hops::Hop::Controllers, "reconcile");
     match AssertUnwindSafe(reconciler.reconcile(key)).catch_unwind().await {
         Ok(Ok(Action::Done)) => queue.forget(key),
         Ok(Ok(Action::After(delay))) => {

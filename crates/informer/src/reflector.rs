@@ -159,7 +159,7 @@ impl<S: Source> Reflector<S> {
                 if deleted {
                     self.cache.remove_unread(&object);
                 } else if self.cache.set_aside(object.clone()) {
-                    self.tell(&object);
+                    self.report(&object);
                 }
                 revision
             }
@@ -167,11 +167,11 @@ impl<S: Source> Reflector<S> {
     }
 
     /// Says once that an object cannot be read.
-    fn tell(&self, odd: &Undecodable) {
+    fn report(&self, odd: &Undecodable) {
         let (source, object) = (self.source.name(), aside::key(odd));
         let (revision, error) = (odd.object.resource_version.as_deref().unwrap_or_default(), &odd.error);
         tracing::error!(source, %object, revision, error, "cannot be decoded; it is set aside until it can be");
-        self.witness.tell(odd);
+        self.witness.report(odd);
     }
 
     async fn after_error(&mut self, revision: String, error: &client::Error, at_fault: bool) -> State<S::Object> {
@@ -285,9 +285,9 @@ impl<S: Source> Reflector<S> {
         }
     }
 
-    /// The cache holds this from now on, and what cannot be read is told of.
+    /// The cache holds this from now on, and what cannot be read is reported.
     fn replace(&self, objects: Vec<Arc<S::Object>>, undecodable: Vec<Undecodable>) {
-        self.cache.replace(objects, undecodable).iter().for_each(|odd| self.tell(odd));
+        self.cache.replace(objects, undecodable).iter().for_each(|odd| self.report(odd));
     }
 }
 

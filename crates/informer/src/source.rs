@@ -36,13 +36,11 @@ pub type Stream<K> = BoxStream<'static, Result<Event<K>, client::Error>>;
 
 /// Lists and watches one set of objects.
 pub trait Source: Send + Sync + 'static {
-    /// What they are.
     type Object: Cached;
 
     /// What they are called, in logs and metrics.
     fn name(&self) -> String;
 
-    /// One page.
     fn list(&self, params: ListParams) -> impl Future<Output = Result<List<Self::Object>, client::Error>> + Send;
 
     /// Changes from `params.resource_version` on, or from nothing when the initial events are asked for.

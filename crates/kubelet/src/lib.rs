@@ -6,43 +6,32 @@
 //! API: pod status ◄── writer ◄────────┘ ◄──── events ◄──────────────────┘
 //! API: node, lease ◄── registration ◄── machine, runtime
 //! ```
-//! Decisions are pure functions: [`pod::plan`], [`status`], [`config`], [`volumes::payload`], [`admission`],
-//! [`registration::status`], [`pressure::thresholds`], [`pressure::rank`]. What acts on them can be killed at any point: everything is read again from the API and the
+//! Decisions are pure functions: `pod::plan`, `status`, `cri_config`, `volumes::payload`, `admission`,
+//! `registration::status`, `pressure::thresholds`, `pressure::rank`. What acts on them can be killed at any point: everything is read again from the API and the
 //! runtime.
 //!
 //! Deliberately absent: system calls and other programs, which are in the crate `node`; any loop that looks for work.
 
-pub mod admission;
-mod allocations;
-mod backoff;
-mod certificates;
-pub mod config;
+mod admission;
 pub mod configuration;
+mod cri_config;
 mod figures;
-mod hooks;
-pub mod http_get;
-pub mod images;
-mod objects;
-pub mod pod;
+mod images;
+mod pod;
 mod pods;
 pub mod pressure;
-pub mod probes;
+mod probes;
 pub mod registration;
-pub mod rotation;
 mod run;
-pub mod runtime;
-pub mod server;
+mod server;
 mod shared;
-pub mod shutdown;
-pub mod static_pods;
-pub mod status;
-mod tokens;
-mod users;
-pub mod volumes;
+mod static_pods;
+mod status;
+mod storage;
+mod upkeep;
+mod volumes;
 mod worker;
-mod writer;
 
-pub use run::{Config, Error, Network, Serving, run};
-
-/// The Kubernetes version whose behaviour this kubelet has.
-pub const VERSION: &str = "v1.37.0";
+pub use configuration::{Config, Serving};
+pub use run::{Error, run};
+pub use worker::network::PodNetwork;

@@ -1,4 +1,4 @@
-//! All pods of this node: one worker for each, started, told and forgotten as the API and the runtime say.
+//! All pods of this node: one worker for each, started, notified and forgotten as the API and the runtime say.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use crate::admission::{self, Admission};
 use crate::pod::spec;
 use crate::pressure::Conditions;
 use crate::shared::Shared;
-use crate::shutdown;
 use crate::status::Verdict;
+use crate::upkeep::shutdown;
 use crate::volumes;
 use crate::worker::{self, End, Handle, Order};
 
 /// How often everything is looked at though nothing was announced: events can be lost.
 const RELIST: Duration = Duration::from_secs(300);
-/// What a pod is told that is ended so that a critical one can run.
+/// The message for a pod that is ended so that a critical one can run.
 const PREEMPTED: &str = "Preempted in order to admit critical pod";
 /// However short its grace period, this long is waited for such a pod.
 const LEAST_PATIENCE: Duration = Duration::from_secs(10);
@@ -42,8 +42,8 @@ struct Inner {
     shutdown: watch::Receiver<bool>,
 }
 
-/// Tells a worker that an object its pod refers to changed. Made before the workers are.
-pub fn teller(workers: &Arc<Mutex<HashMap<String, Handle>>>) -> crate::objects::Told {
+/// What is to be done when an object that a pod refers to changed. Made before the workers are.
+pub fn on_reference_change(workers: &Arc<Mutex<HashMap<String, Handle>>>) -> crate::shared::objects::OnChange {
     let workers = workers.clone();
     Arc::new(move |uid: &str| {
         if let Some(handle) = workers.lock().get(uid) {
@@ -53,7 +53,6 @@ pub fn teller(workers: &Arc<Mutex<HashMap<String, Handle>>>) -> crate::objects::
 }
 
 impl Pods {
-    /// No pods yet.
     pub fn new(
         workers: Arc<Mutex<HashMap<String, Handle>>>,
         shared: Arc<Shared>,
@@ -207,19 +206,19 @@ impl Pods {
                 Ok(mut events) => {
                     self.inner.shared.figures.streams.increment(&[]);
                     // Whatever happened before the stream began is seen by looking.
-                    self.ring_all();
+                    self.notify_all();
                     loop {
                         match tokio::time::timeout(RELIST, events.next()).await {
                             Ok(Some(Ok(event))) => {
                                 backoff.reset();
-                                self.tell(&event.id, event.kind);
+                                self.pass_on(&event.id, event.kind);
                             }
                             Ok(Some(Err(error))) => {
                                 tracing::warn!(%error, "runtime's event stream broke");
                                 break;
                             }
                             Ok(None) => break,
-                            Err(_) => self.ring_all(),
+                            Err(_) => self.notify_all(),
                         }
                     }
                 }
@@ -228,24 +227,24 @@ impl Pods {
                     tracing::warn!(%error, "no event stream from the runtime");
                 }
             }
-            self.ring_all();
+            self.notify_all();
             tokio::time::sleep(backoff.delay()).await;
         }
     }
 
-    fn tell(&self, id: &str, kind: EventKind) {
+    fn pass_on(&self, id: &str, kind: EventKind) {
         let Some(uid) = self.inner.shared.owners.lock().get(id).cloned() else { return };
         let Some(handle) = self.handle(&uid) else { return };
         match kind {
             EventKind::Exited => handle.exited(id),
             // The worker started it itself, and looks.
             EventKind::Started => {}
-            EventKind::OutOfMemory | EventKind::Removed => handle.ring(),
+            EventKind::OutOfMemory | EventKind::Removed => handle.notify(),
         }
     }
 
-    fn ring_all(&self) {
-        self.inner.workers.lock().values().for_each(Handle::ring);
+    fn notify_all(&self) {
+        self.inner.workers.lock().values().for_each(Handle::notify);
     }
 
     /// Ends and removes what the runtime or the disk still has of pods that the API does not know. Only after the API's
@@ -285,13 +284,8 @@ impl Pods {
         }
         for uid in volumes::pods_on_disk(&shared.settings.root) {
             if !known.contains(&uid) && !seen.contains(&uid) {
-                if let Err(error) = shared.release_views(&uid).await {
-                    tracing::warn!(error, uid, "leftover views of images not released");
-                }
-                if let Err(error) = volumes::remove(&shared.settings.root, &uid) {
-                    tracing::warn!(%error, uid, "leftover volumes not removed");
-                }
                 self.sweep_cgroups(&uid).await;
+                tokio::spawn(sweep_volumes(shared.clone(), uid));
             }
         }
     }
@@ -333,10 +327,23 @@ impl crate::server::Pods for Pods {
     fn metrics(&self, out: &mut String) {
         self.inner.shared.figures.render(out);
         threads::write(out);
+        informer::metrics::write(out);
     }
 
     fn probe_metrics(&self, out: &mut String) {
         self.inner.shared.figures.render_probes(out);
+    }
+}
+
+/// Gives back the volumes of a pod that nobody knows, however long their drivers take to come back.
+async fn sweep_volumes(shared: Arc<Shared>, uid: String) {
+    let mut backoff = informer::Backoff::new(Duration::from_secs(1), Duration::from_secs(120), 0.2);
+    while let Err(error) = shared.give_back_volumes(&uid).await {
+        tracing::warn!(error, uid, "leftover volumes not removed yet");
+        tokio::select! {
+            () = tokio::time::sleep(backoff.delay()) => {}
+            () = shared.stop.cancelled() => return,
+        }
     }
 }
 

@@ -2,25 +2,26 @@
 //!
 //! A reader starts at [`object`] (the shared, encoded form of one object) and [`rest`] (a request and its answer, whatever
 //! transport carried them). Everything else is a leaf: [`status`] is the one error type, [`selector`], [`quantity`],
-//! [`names`], [`objectmeta`], [`patch`], [`apply`], [`query`], [`codec`], [`schema`], [`pod_resources`] and [`quota`] know one
-//! subject each.
+//! [`duration`], [`names`], [`objectmeta`], [`patch`], [`apply`], [`query`], [`codec`] and [`schema`] know one subject each. What
+//! Kubernetes means by objects is in crate `rules`.
 
 pub mod apply;
 pub mod codec;
 pub mod diff;
+pub mod duration;
 pub mod gvk;
 pub mod names;
 pub mod object;
 pub mod objectmeta;
 pub mod patch;
-pub mod pod_resources;
 pub mod quantity;
 pub mod query;
-pub mod quota;
 pub mod rest;
 pub mod schema;
 pub mod selector;
 pub mod status;
+#[cfg(test)]
+mod testing;
 pub mod time;
 pub mod value;
 

@@ -15,9 +15,6 @@ use serde_json::Value;
 
 use crate::codec::{Limits, json, protobuf, typed};
 
-/// The deepest path of a field selector, `spec.template...` included.
-const MAX_DEPTH: usize = 8;
-
 /// What stands right before the place of `resourceVersion`.
 const METADATA: &[u8] = b"\"metadata\":{";
 
@@ -30,10 +27,10 @@ pub enum Error {
 }
 
 /// A field of a kind that field selectors can name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
     /// What selectors call it.
-    pub label: &'static str,
+    pub label: Cow<'static, str>,
     /// What an object has that does not set it.
     pub unset: &'static str,
     /// Where it is, as dotted paths, of which the first that is set counts. Empty: where its label says.
@@ -43,26 +40,36 @@ pub struct Field {
 impl Field {
     /// One that is a text.
     pub const fn text(label: &'static str) -> Self {
-        Self { label, unset: "", from: &[] }
+        Self { label: Cow::Borrowed(label), unset: "", from: &[] }
+    }
+
+    /// One that a definition names at run time.
+    pub fn named(label: String) -> Self {
+        Self { label: Cow::Owned(label), unset: "", from: &[] }
     }
 
     /// One that is true or false.
     pub const fn flag(label: &'static str) -> Self {
-        Self { unset: "false", ..Self::text(label) }
+        Self { label: Cow::Borrowed(label), unset: "false", from: &[] }
     }
 
     /// One that is a number.
     pub const fn count(label: &'static str) -> Self {
-        Self { unset: "0", ..Self::text(label) }
+        Self { label: Cow::Borrowed(label), unset: "0", from: &[] }
     }
 
-    /// The same, found elsewhere than its label says.
-    pub const fn found_at(self, from: &'static [&'static str]) -> Self {
-        Self { from, ..self }
+    /// As [`Field::text`], found elsewhere than its label says.
+    pub const fn text_found_at(label: &'static str, from: &'static [&'static str]) -> Self {
+        Self { label: Cow::Borrowed(label), unset: "", from }
     }
 
-    fn paths(&self) -> impl Iterator<Item = &'static str> {
-        let own = self.from.is_empty().then_some(self.label);
+    /// As [`Field::count`], found elsewhere than its label says.
+    pub const fn count_found_at(label: &'static str, from: &'static [&'static str]) -> Self {
+        Self { label: Cow::Borrowed(label), unset: "0", from }
+    }
+
+    fn paths(&self) -> impl Iterator<Item = &str> {
+        let own = self.from.is_empty().then_some(&*self.label);
         own.into_iter().chain(self.from.iter().copied())
     }
 }
@@ -71,17 +78,18 @@ impl Field {
 #[derive(Debug, Clone, Default)]
 pub struct FieldPaths {
     fields: Vec<Field>,
+    /// What selectors call them, shared by all objects.
+    labels: Vec<Arc<str>>,
     /// The keys on the way to each place where one of the fields may be, in their order.
-    split: Vec<Vec<&'static str>>,
+    split: Vec<Vec<Box<str>>>,
 }
 
 impl FieldPaths {
-    /// Of these fields.
     pub fn new(fields: &[Field]) -> Self {
-        let split: Vec<Vec<&str>> =
-            fields.iter().flat_map(Field::paths).map(|path| path.split('.').collect()).collect();
-        debug_assert!(split.iter().all(|path| path.len() <= MAX_DEPTH));
-        Self { fields: fields.to_vec(), split }
+        let split =
+            fields.iter().flat_map(Field::paths).map(|path| path.split('.').map(Into::into).collect()).collect();
+        let labels = fields.iter().map(|field| Arc::from(&*field.label)).collect();
+        Self { fields: fields.to_vec(), labels, split }
     }
 
     /// The field that selectors call so.
@@ -99,16 +107,14 @@ pub struct Meta {
     pub name: Box<str>,
     /// Unique over all time.
     pub uid: Box<str>,
-    /// Sorted by key.
     pub labels: Box<[(Box<str>, Box<str>)]>,
     /// The selectable fields that are set, in the order of the kind's [`FieldPaths`].
-    pub fields: Box<[(&'static str, Box<str>)]>,
+    pub fields: Box<[(Arc<str>, Box<str>)]>,
     /// Whether `deletionTimestamp` is set.
     pub deleting: bool,
 }
 
 impl Meta {
-    /// A label's value.
     pub fn label(&self, key: &str) -> Option<&str> {
         let at = self.labels.binary_search_by(|(candidate, _)| (**candidate).cmp(key)).ok()?;
         Some(&self.labels[at].1)
@@ -119,7 +125,7 @@ impl Meta {
         match label {
             "metadata.name" => Some(&self.name),
             "metadata.namespace" => Some(&self.namespace),
-            _ => self.fields.iter().find(|(candidate, _)| *candidate == label).map(|(_, value)| &**value),
+            _ => self.fields.iter().find(|(candidate, _)| **candidate == *label).map(|(_, value)| &**value),
         }
     }
 }
@@ -155,7 +161,6 @@ impl Object {
         Ok(Self { json, splice, revision, meta, message: OnceLock::new() })
     }
 
-    /// From a tree.
     pub fn from_value(value: &Value, revision: u64, fields: &FieldPaths) -> Result<Self, Error> {
         Ok(Draft::new(value, fields)?.at_revision(revision))
     }
@@ -217,7 +222,6 @@ impl Object {
         self.write_from(start, out);
     }
 
-    /// The served JSON.
     pub fn json(&self) -> Bytes {
         let mut out = BytesMut::with_capacity(self.json_len());
         self.write_json(&mut out);
@@ -387,45 +391,33 @@ fn extract<'de, D>(from: D, fields: &FieldPaths) -> Result<Meta, Error>
 where
     D: Deserializer<'de, Error = serde_json::Error>,
 {
-    let mut found = Found { meta: Meta::default(), values: vec![None; fields.split.len()] };
-    let path = Path { keys: [""; MAX_DEPTH], depth: 0 };
-    Level { found: &mut found, fields, path }.deserialize(from)?;
+    let mut found = Found { meta: Meta::default(), values: vec![None; fields.split.len()], path: Vec::new() };
+    Level { found: &mut found, fields }.deserialize(from)?;
     let mut meta = found.meta;
     let mut values = found.values.into_iter();
     let mut value = |field: &Field| {
         let places = values.by_ref().take(field.paths().count());
         places.fold(None, |first, value| first.or(value.filter(|value| !value.is_empty())))
     };
-    meta.fields =
-        fields.fields.iter().filter_map(|field| Some((field.label, value(field)?.into_boxed_str()))).collect();
+    let labelled = fields.fields.iter().zip(&fields.labels);
+    meta.fields = labelled.filter_map(|(field, label)| Some((label.clone(), value(field)?.into_boxed_str()))).collect();
     Ok(meta)
 }
 
-struct Found {
+struct Found<'f> {
     meta: Meta,
     values: Vec<Option<String>>,
-}
-
-#[derive(Clone, Copy)]
-struct Path {
-    keys: [&'static str; MAX_DEPTH],
-    depth: usize,
-}
-
-impl Path {
-    fn keys(&self) -> &[&'static str] {
-        &self.keys[..self.depth]
-    }
+    /// The keys on the way to where the reader is.
+    path: Vec<&'f str>,
 }
 
 /// An object on the way to one of the wanted fields.
-struct Level<'a> {
-    found: &'a mut Found,
-    fields: &'a FieldPaths,
-    path: Path,
+struct Level<'a, 'f> {
+    found: &'a mut Found<'f>,
+    fields: &'f FieldPaths,
 }
 
-impl<'de> DeserializeSeed<'de> for Level<'_> {
+impl<'de> DeserializeSeed<'de> for Level<'_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -433,7 +425,7 @@ impl<'de> DeserializeSeed<'de> for Level<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Level<'_> {
+impl<'de> Visitor<'de> for Level<'_, '_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -441,25 +433,24 @@ impl<'de> Visitor<'de> for Level<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
-        let at_metadata = self.path.keys() == ["metadata"];
+        let at_metadata = self.found.path == ["metadata"];
+        let depth = self.found.path.len();
         while let Some(key) = map.next_key_seed(Key)? {
             if at_metadata && self.metadata(&key, &mut map)? {
                 continue;
             }
             let next = self.fields.split.iter().find_map(|path| {
-                (path.len() > self.path.depth && path.starts_with(self.path.keys()) && path[self.path.depth] == key)
-                    .then(|| path[self.path.depth])
+                let leads = path.len() > depth && *path[depth] == *key && is_beginning(&self.found.path, path);
+                leads.then(|| &*path[depth])
             });
-            let next = next.or((self.path.depth == 0 && key == "metadata").then_some("metadata"));
-            match next {
+            match next.or((depth == 0 && key == "metadata").then_some("metadata")) {
                 None => {
                     map.next_value::<IgnoredAny>()?;
                 }
                 Some(step) => {
-                    let mut path = self.path;
-                    path.keys[path.depth] = step;
-                    path.depth += 1;
-                    map.next_value_seed(Level { found: self.found, fields: self.fields, path })?;
+                    self.found.path.push(step);
+                    map.next_value_seed(Level { found: self.found, fields: self.fields })?;
+                    self.found.path.pop();
                 }
             }
         }
@@ -496,12 +487,16 @@ impl<'de> Visitor<'de> for Level<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        if self.path.depth == 0 {
+        if self.found.path.is_empty() {
             return Err(A::Error::custom("an object was expected, not a list"));
         }
         while seq.next_element::<IgnoredAny>()?.is_some() {}
         Ok(())
     }
+}
+
+fn is_beginning(way: &[&str], path: &[Box<str>]) -> bool {
+    way.len() <= path.len() && way.iter().zip(path).all(|(step, key)| **step == **key)
 }
 
 /// A key, borrowed from the encoding unless it has escapes: most keys are only looked at and skipped.
@@ -531,15 +526,16 @@ impl<'de> Visitor<'de> for Key {
     }
 }
 
-impl Level<'_> {
+impl Level<'_, '_> {
     fn value(self, text: impl FnOnce() -> String) {
         // More than one field may be found at a place.
         let split = &self.fields.split;
-        let mut places = (0..split.len()).filter(|at| split[*at] == self.path.keys());
-        let Some(first) = places.next() else { return };
+        let here = |path: &Vec<Box<str>>| path.len() == self.found.path.len() && is_beginning(&self.found.path, path);
+        let places: Vec<usize> = (0..split.len()).filter(|at| here(&split[*at])).collect();
+        let Some((first, others)) = places.split_first() else { return };
         let text = text();
-        places.for_each(|at| self.found.values[at] = Some(text.clone()));
-        self.found.values[first] = Some(text);
+        others.iter().for_each(|at| self.found.values[*at] = Some(text.clone()));
+        self.found.values[*first] = Some(text);
     }
 
     /// Takes one field of `metadata`; false if it is not one that [`Meta`] keeps.

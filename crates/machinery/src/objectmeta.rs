@@ -45,9 +45,7 @@ pub fn validate_object_meta(meta: &Value, namespaced: bool, name_fn: NameFn, pat
         (false, true) => {}
     }
     validate_generation(meta, path, &mut errors);
-    validate_labels(&meta["labels"], &format!("{path}.labels"), &mut errors);
-    validate_annotations(&meta["annotations"], &format!("{path}.annotations"), &mut errors);
-    validate_owner_references(meta, &format!("{path}.ownerReferences"), &mut errors);
+    validate_collections(meta, path, &mut errors);
     validate_finalizers(&list_of_text(meta, "finalizers"), &format!("{path}.finalizers"), &mut errors);
     validate_managed_fields(meta, &format!("{path}.managedFields"), &mut errors);
     errors
@@ -57,6 +55,28 @@ pub fn validate_object_meta(meta: &Value, namespaced: bool, name_fn: NameFn, pat
 /// what may not change.
 pub fn validate_object_meta_update(new: &Value, old: &Value, namespaced: bool, path: &str) -> Vec<FieldError> {
     let mut errors = validate_object_meta(new, namespaced, names::name_is_path_segment, path);
+    validate_change(new, old, path, &mut errors);
+    errors
+}
+
+/// What upstream finds beyond [`validate_object_meta_update`] where two parts of it look at an update, one after the other: what may not change
+/// once more, and twice more what is wrong with lists and maps, because the first part does not look at these only once.
+pub fn validate_object_meta_again(new: &Value, old: &Value, path: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    validate_collections(new, path, &mut errors);
+    validate_change(new, old, path, &mut errors);
+    validate_collections(new, path, &mut errors);
+    errors
+}
+
+fn validate_collections(meta: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    validate_labels(&meta["labels"], &format!("{path}.labels"), errors);
+    validate_annotations(&meta["annotations"], &format!("{path}.annotations"), errors);
+    validate_owner_references(meta, &format!("{path}.ownerReferences"), errors);
+}
+
+/// What an update may not change.
+fn validate_change(new: &Value, old: &Value, path: &str, errors: &mut Vec<FieldError>) {
     if !old["deletionTimestamp"].is_null() {
         let (new, old) = (list_of_text(new, "finalizers"), list_of_text(old, "finalizers"));
         let mut extra: Vec<&str> = new.into_iter().filter(|finalizer| !old.contains(finalizer)).collect();
@@ -90,7 +110,6 @@ pub fn validate_object_meta_update(new: &Value, old: &Value, namespaced: bool, p
             errors.push(FieldError::invalid(format!("{path}.{field}"), new[field].clone(), IMMUTABLE));
         }
     }
-    errors
 }
 
 /// Takes out owners that are given twice; the uids of those that were.

@@ -10,6 +10,8 @@ use std::str::FromStr;
 
 use serde_json::Value;
 
+use crate::codec::numbers::go_text;
+
 /// The finest scale there is: a billionth.
 const NANO: i32 = -9;
 /// The most digits of a text. A number of that size says nothing of anything.
@@ -42,7 +44,6 @@ pub enum Format {
     DecimalSi,
 }
 
-/// An amount.
 #[derive(Debug, Clone)]
 pub struct Quantity {
     mantissa: i128,
@@ -54,10 +55,8 @@ pub struct Quantity {
 }
 
 impl Quantity {
-    /// Nothing.
     pub const ZERO: Self = Self { mantissa: 0, exponent: 0, format: Format::DecimalSi, text: None };
 
-    /// A whole number.
     pub fn new(value: i64, format: Format) -> Self {
         Self::scaled(i128::from(value), 0, format)
     }
@@ -67,7 +66,7 @@ impl Quantity {
         Self::scaled(i128::from(value), -3, format)
     }
 
-    fn scaled(mantissa: i128, exponent: i32, format: Format) -> Self {
+    pub fn scaled(mantissa: i128, exponent: i32, format: Format) -> Self {
         let mut quantity = Self { mantissa, exponent, format, text: None };
         quantity.normalize();
         quantity
@@ -78,7 +77,7 @@ impl Quantity {
         match value {
             Value::Null => Some(Ok(Self::ZERO)),
             Value::String(text) => Some(text.trim().parse()),
-            Value::Number(number) => Some(number.to_string().parse()),
+            Value::Number(number) => Some(go_text(number).parse()),
             _ => None,
         }
     }
@@ -340,7 +339,6 @@ fn long(parts: &Parts<'_>, suffix: &Suffix) -> Result<Quantity, Error> {
     Ok(quantity)
 }
 
-/// Twice a number.
 fn double(digits: &mut Vec<u8>) {
     let mut carry = 0;
     for digit in digits.iter_mut().rev() {

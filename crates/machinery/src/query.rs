@@ -36,7 +36,6 @@ impl Query {
         &self.pairs
     }
 
-    /// Adds a parameter.
     pub fn push(&mut self, name: &str, value: &str) {
         self.pairs.push((name.to_owned(), value.to_owned()));
     }

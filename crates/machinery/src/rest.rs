@@ -19,7 +19,6 @@ use crate::status::ApiError;
 /// A request. Its extensions carry the [`Peer`].
 pub type Request = http::Request<Body>;
 
-/// An answer.
 pub type Response = http::Response<Payload>;
 
 /// Whoever answers requests: the API server's whole chain of gates.
@@ -31,9 +30,7 @@ pub trait Handler: Send + Sync + 'static {
 /// Who is at the other end of the transport, as far as the transport can tell.
 #[derive(Debug, Clone)]
 pub enum Peer {
-    /// A network client.
     Remote {
-        /// Its address.
         address: SocketAddr,
         /// The certificates it proved to hold (DER, leaf first); empty without a client certificate.
         certificates: Arc<[Bytes]>,
@@ -42,7 +39,6 @@ pub enum Peer {
     InProcess(Arc<User>),
 }
 
-/// An authenticated identity.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct User {
     /// For example `system:kube-scheduler`.
@@ -71,7 +67,6 @@ pub type Reader = Box<dyn FnOnce(usize) -> BoxFuture<'static, Result<Bytes, ApiE
 
 /// What a request carries.
 pub enum Body {
-    /// Nothing.
     Empty,
     /// An object that never was encoded.
     Value(Value),
@@ -83,15 +78,12 @@ pub enum Body {
 
 /// What an answer carries, before encoding.
 pub enum Payload {
-    /// Nothing.
     Empty,
     /// Bytes in the content type that the answer's headers name.
     Bytes(Bytes),
     /// An object that lives nowhere: a `Status`, a review, a discovery document.
     Value(Value),
-    /// One stored object.
     Object(Arc<Object>),
-    /// Several stored objects.
     List(List),
     /// Changes, as they happen.
     Watch(BoxStream<'static, WatchEvent>),
@@ -121,13 +113,11 @@ pub struct List {
 pub enum WatchEvent {
     /// The object came to be, or came to match the selector.
     Added(Arc<Object>),
-    /// The object changed.
     Modified(Arc<Object>),
     /// The object went, or stopped to match; its last state, with the revision of its going.
     Deleted(Arc<Object>),
     /// Everything up to this revision has been sent.
     Bookmark {
-        /// The revision.
         revision: u64,
         /// Whether it ends the initial events of a streaming list.
         initial_events_end: bool,

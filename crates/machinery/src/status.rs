@@ -107,23 +107,17 @@ impl fmt::Display for Reason {
 pub enum FieldReason {
     /// Something it refers to does not exist.
     NotFound,
-    /// Missing.
     Required,
-    /// Given twice.
     Duplicate,
-    /// Malformed.
     Invalid,
     /// Not one of the values there are.
     NotSupported,
     /// Well formed, but not allowed here.
     Forbidden,
-    /// Too many characters.
     TooLong,
-    /// Too many elements.
     TooMany,
     /// Of another type than the schema says.
     TypeInvalid,
-    /// Our own fault.
     Internal,
 }
 
@@ -162,7 +156,6 @@ impl FieldReason {
 /// One thing wrong with one field. It prints as upstream prints it: `spec.ports[0].port: Invalid value: 0: must be ...`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldError {
-    /// What is wrong.
     pub reason: FieldReason,
     /// Where, such as `spec.containers[0].image`.
     pub path: String,
@@ -175,12 +168,10 @@ pub struct FieldError {
 }
 
 impl FieldError {
-    /// A missing field.
     pub fn required(path: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { reason: FieldReason::Required, path: path.into(), value: None, detail: detail.into(), shown: None }
     }
 
-    /// A malformed field.
     pub fn invalid(path: impl Into<String>, value: impl Into<Value>, detail: impl Into<String>) -> Self {
         Self {
             reason: FieldReason::Invalid,
@@ -322,7 +313,6 @@ impl fmt::Display for FieldError {
 pub struct Cause {
     /// `metav1.CauseType`.
     pub reason: String,
-    /// For people.
     pub message: String,
     /// The field, where it is about one.
     pub field: String,
@@ -331,13 +321,10 @@ pub struct Cause {
 /// `metav1.StatusDetails`, all optional.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Details {
-    /// The object's name.
     pub name: String,
-    /// Its group.
     pub group: String,
     /// Its resource or kind.
     pub kind: String,
-    /// Its uid.
     pub uid: String,
     /// What went wrong, in detail.
     pub causes: Vec<Cause>,
@@ -357,7 +344,6 @@ pub struct ApiError {
     pub own_reason: Option<Box<str>>,
     /// For people and, alas, for scripts: upstream's to the letter.
     pub message: String,
-    /// About what.
     pub details: Option<Box<Details>>,
     /// `metadata.continue`: how to go on with a list whose snapshot is gone.
     pub next: Option<String>,
@@ -444,7 +430,6 @@ impl ApiError {
         Self::new(Reason::BadRequest, message)
     }
 
-    /// Who are you?
     pub fn unauthorized() -> Self {
         Self::new(Reason::Unauthorized, "Unauthorized")
     }
@@ -482,7 +467,6 @@ impl ApiError {
         Self::new(Reason::Timeout, message)
     }
 
-    /// Our own fault.
     pub fn internal(why: impl fmt::Display) -> Self {
         let mut error = Self::new(Reason::InternalError, format!("Internal error occurred: {why}"));
         error.details.get_or_insert_default().causes =
@@ -559,9 +543,9 @@ impl ApiError {
             })
         });
         let next = status["metadata"]["continue"].as_str().map(str::to_owned);
-        let said = text("reason");
-        let reason = Reason::parse(&said);
-        let own_reason = (reason.is_none() && !said.is_empty()).then(|| said.into_boxed_str());
+        let word = text("reason");
+        let reason = Reason::parse(&word);
+        let own_reason = (reason.is_none() && !word.is_empty()).then(|| word.into_boxed_str());
         Self { code, reason, own_reason, message: text("message"), details, next }
     }
 }

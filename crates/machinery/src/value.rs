@@ -2,7 +2,6 @@
 
 use serde_json::{Map, Value};
 
-/// A JSON object.
 pub type Object = Map<String, Value>;
 
 /// The value at a dotted path of object keys (`spec.template.metadata`), if every step is there.

@@ -23,7 +23,6 @@ pub struct Network {
     pub ipam_dir: PathBuf,
 }
 
-/// The conflist's text.
 pub fn conflist(network: &Network) -> String {
     let ranges: Vec<_> = network.ranges.iter().map(|range| json!([{"subnet": range}])).collect();
     let routes: Vec<_> = network

@@ -103,7 +103,6 @@ fn x86_64() -> Vec<u8> {
 }
 
 fn aarch64() -> Vec<u8> {
-    /// movz Xd, #value
     const fn mov(d: u32, value: u32) -> u32 {
         0xd280_0000 | value << 5 | d
     }

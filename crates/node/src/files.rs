@@ -1,4 +1,4 @@
-//! Being told that a file or a directory changed, instead of looking again and again; and what a directory takes of a disk.
+//! Notifications that a file or a directory changed, instead of looking again and again; and what a directory takes of a disk.
 
 use std::collections::HashSet;
 use std::mem::MaybeUninit;

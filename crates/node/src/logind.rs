@@ -22,7 +22,6 @@ pub enum Error {
     /// One of systemd's programs does not run.
     #[error("start {program}: {source}")]
     Start {
-        /// Which.
         program: &'static str,
         /// What the system said.
         source: std::io::Error,
@@ -30,7 +29,6 @@ pub enum Error {
     /// logind's settings cannot be changed.
     #[error("write {path}: {source}", path = path.display())]
     Settings {
-        /// Which file.
         path: PathBuf,
         /// What the system said.
         source: std::io::Error,
@@ -54,7 +52,6 @@ pub struct Inhibitor {
     _child: Child,
 }
 
-/// Announcements of shutdowns.
 #[derive(Debug)]
 pub struct Announcements {
     lines: tokio::io::Lines<BufReader<tokio::process::ChildStdout>>,
@@ -93,7 +90,6 @@ fn granted(output: &str) -> Duration {
     Duration::from_micros(micros)
 }
 
-/// Takes the lock.
 pub fn inhibit() -> Result<Inhibitor, Error> {
     let child = Command::new("systemd-inhibit")
         .args(["--what=shutdown", "--mode=delay", "--who=kubelet"])

@@ -16,9 +16,7 @@ use rustix::mount::{MountFlags, UnmountFlags};
 #[derive(Debug, thiserror::Error)]
 #[error("{operation} {path}: {source}", path = path.display())]
 pub struct Error {
-    /// What was tried.
     pub operation: &'static str,
-    /// On which path.
     pub path: PathBuf,
     /// What the system said.
     pub source: std::io::Error,
@@ -32,11 +30,9 @@ fn failed(operation: &'static str, path: &Path) -> impl FnOnce(Errno) -> Error {
 /// One line of the mount table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
-    /// Where it is.
     pub target: PathBuf,
     /// What kind of file system.
     pub kind: String,
-    /// What was mounted.
     pub source: String,
     /// Whether mounts below it are seen by other namespaces.
     pub shared: bool,
@@ -88,6 +84,13 @@ pub fn tmpfs(target: &Path, size: Option<u64>, mode: u32) -> Result<(), Error> {
         .map_err(failed("mount tmpfs on", target))
 }
 
+/// Mounts a file system in memory whose pages have `page` bytes, of those that the machine sets aside for that.
+pub fn huge_pages(target: &Path, page: u64) -> Result<(), Error> {
+    let options = std::ffi::CString::new(format!("pagesize={page}")).expect("numbers hold no zero byte");
+    rustix::mount::mount("nodev", target, "hugetlbfs", MountFlags::empty(), Some(options.as_c_str()))
+        .map_err(failed("mount hugetlbfs on", target))
+}
+
 /// Shows `source` at `target` too, with everything mounted below it.
 pub fn bind(source: &Path, target: &Path) -> Result<(), Error> {
     rustix::mount::mount_bind_recursive(source, target).map_err(failed("bind to", target))
@@ -102,11 +105,9 @@ pub fn bind_fd(source: impl AsFd, target: &Path) -> Result<(), Error> {
 /// The files of an image, as a runtime keeps them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum View {
-    /// It has none.
     Empty,
     /// In directories that lie over each other.
     Layers {
-        /// The topmost first.
         lowest_last: Vec<PathBuf>,
         /// Further options of the file system that puts them together.
         options: Vec<String>,
@@ -231,15 +232,24 @@ pub fn make_beneath(root: &Path, path: &Path, mode: u32) -> Result<OwnedFd, Erro
     resolve(&base, &sofar).map_err(failed("open", &full))
 }
 
-/// The content of a regular file in `root`, as somebody would see it whose root directory that is: links lead nowhere else.
-/// A file of more than `limit` bytes is an error.
-pub fn read_inside(root: &Path, path: &Path, limit: u64) -> Result<Vec<u8>, Error> {
-    let full = root.join(path);
+/// Opens a file or directory in `root` for reading, as somebody would see it whose root directory that is: links lead nowhere else.
+pub fn open_inside(root: &Path, path: &Path) -> Result<std::fs::File, Error> {
     let base = open_root(root)?;
     // Not waiting for a writer matters when the file turns out to be a pipe.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let opened = open_at(&base, path, flags, ResolveFlags::IN_ROOT).map_err(failed("open", &full))?;
-    let file = std::fs::File::from(opened);
+    let opened = open_at(&base, path, flags, ResolveFlags::IN_ROOT);
+    opened.map(std::fs::File::from).map_err(failed("open", &root.join(path)))
+}
+
+/// The entries of an open directory, as far as they can be read.
+pub fn list_dir(dir: &std::fs::File) -> std::io::Result<impl Iterator<Item = std::fs::DirEntry>> {
+    Ok(std::fs::read_dir(format!("/proc/self/fd/{}", dir.as_raw_fd()))?.flatten())
+}
+
+/// The content of a regular file in `root`, opened as [`open_inside`] does. A file of more than `limit` bytes is an error.
+pub fn read_inside(root: &Path, path: &Path, limit: u64) -> Result<Vec<u8>, Error> {
+    let full = root.join(path);
+    let file = open_inside(root, path)?;
     let read = || -> std::io::Result<Vec<u8>> {
         let about = file.metadata()?;
         if !about.is_file() {
@@ -277,13 +287,10 @@ fn open_at(base: &OwnedFd, path: &Path, flags: OFlags, how: ResolveFlags) -> Res
 /// Capacity of the file system that holds `path`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Capacity {
-    /// Bytes in all.
     pub bytes: u64,
     /// Bytes free for everybody.
     pub available: u64,
-    /// Inodes in all.
     pub inodes: u64,
-    /// Inodes free.
     pub inodes_free: u64,
 }
 

@@ -6,12 +6,14 @@
 
 mod changes;
 mod elements;
+mod log;
 
 use std::time::Duration;
 
 use crate::run;
 pub use changes::Changes;
-pub use elements::{Data, Elements, change};
+pub use elements::{Data, Elements, Registers, change};
+pub use log::{Log, Logged};
 
 /// A transaction of a hundred thousand elements takes seconds; one that takes this long never ends.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -23,7 +25,6 @@ pub enum Family {
     Ip,
     /// IPv6 only.
     Ip6,
-    /// Both.
     Inet,
     /// Frames crossing a bridge.
     Bridge,
@@ -62,14 +63,7 @@ pub enum Error {
     Change(#[source] std::io::Error),
     /// The table exists but could not be read.
     #[error("list nftables table {family} {name}: {source}")]
-    List {
-        /// The table's family.
-        family: &'static str,
-        /// The table's name.
-        name: String,
-        /// What went wrong.
-        source: run::Error,
-    },
+    List { family: &'static str, name: String, source: run::Error },
 }
 
 /// Applies `ruleset` as one transaction: all of it or nothing.

@@ -10,7 +10,6 @@ use std::time::Duration;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::io::unix::AsyncFd;
 
-/// A running process.
 #[derive(Debug)]
 pub struct Process {
     pid: u32,
@@ -39,7 +38,6 @@ impl Process {
         (!is_zombie(pid) && start_time(pid)?.to_string() == started).then_some(process)
     }
 
-    /// Its number.
     pub fn pid(&self) -> u32 {
         self.pid
     }

@@ -19,15 +19,12 @@ pub enum Error {
     /// The program is not there, or may not be executed.
     #[error("start {program}: {source}")]
     Start {
-        /// The program's name.
         program: String,
         /// What the system said.
         source: std::io::Error,
     },
-    /// Its pipes broke.
     #[error("talk to {program}: {source}")]
     Pipe {
-        /// The program's name.
         program: String,
         /// What the system said.
         source: std::io::Error,
@@ -35,7 +32,6 @@ pub enum Error {
     /// It did not end in time and was killed.
     #[error("{program} did not end within {limit:?}")]
     Deadline {
-        /// The program's name.
         program: String,
         /// How long it was given.
         limit: Duration,
@@ -43,7 +39,6 @@ pub enum Error {
     /// It ended with something else than success.
     #[error("{program}: {status}: {stderr}")]
     Failed {
-        /// The program's name.
         program: String,
         /// Exit code or signal.
         status: ExitStatus,
@@ -64,7 +59,7 @@ pub async fn output<A: AsRef<OsStr>>(
     output_noting(program, args, input, limit, |_| {}).await
 }
 
-/// As [`output`]; `started` is told the child's process id before the child is told anything.
+/// As [`output`]; `started` gets the child's process id before the child gets any input.
 pub async fn output_noting<A: AsRef<OsStr>>(
     program: &str,
     args: &[A],

@@ -18,17 +18,14 @@ enum Kind {
 }
 
 impl Entry {
-    /// A directory.
     pub fn directory(path: &str, mode: u32) -> Self {
         Self { path: format!("{path}/"), mode, kind: Kind::Directory }
     }
 
-    /// A regular file.
     pub fn file(path: &str, mode: u32, content: Vec<u8>) -> Self {
         Self { path: path.to_owned(), mode, kind: Kind::File(content) }
     }
 
-    /// A symbolic link.
     pub fn link(path: &str, target: &str) -> Self {
         Self { path: path.to_owned(), mode: 0o777, kind: Kind::Link(target.to_owned()) }
     }

@@ -35,26 +35,22 @@ pub struct Leaf {
     pub subject: Subject,
     /// Where it may be used.
     pub sans: Vec<San>,
-    /// What for.
     pub usages: Vec<Usage>,
     /// For how long from now.
     pub lifetime: Duration,
 }
 
 impl Leaf {
-    /// A server's certificate.
     pub fn server(subject: Subject, sans: Vec<San>, lifetime: Duration) -> Self {
         Self { subject, sans, usages: vec![Usage::DIGITAL_SIGNATURE, Usage::SERVER_AUTH], lifetime }
     }
 
-    /// A client's certificate.
     pub fn client(subject: Subject, lifetime: Duration) -> Self {
         let usages = vec![Usage::DIGITAL_SIGNATURE, Usage::CLIENT_AUTH];
         Self { subject, sans: Vec::new(), usages, lifetime }
     }
 }
 
-/// A certificate authority.
 #[derive(Debug)]
 pub struct Authority {
     certificate: Certificate,
@@ -96,7 +92,6 @@ impl Authority {
         &self.certificate
     }
 
-    /// The authority's key.
     pub fn key(&self) -> &PrivateKey {
         &self.key
     }

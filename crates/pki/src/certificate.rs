@@ -22,9 +22,7 @@ pub struct Certificate {
     pub sans: Vec<San>,
     /// The issuer's number for it, big-endian without leading zeros.
     pub serial: Vec<u8>,
-    /// Not valid before.
     pub not_before: Timestamp,
-    /// Not valid after.
     pub not_after: Timestamp,
     /// The extended uses it is restricted to; empty is unrestricted.
     pub extended_usages: Vec<Usage>,
@@ -36,7 +34,6 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// From DER.
     pub fn from_der(bytes: &[u8]) -> Result<Self, Error> {
         const WHAT: &str = "certificate";
         let parsed = x509_cert::Certificate::from_der(bytes).or_else(|error| match since_1970(bytes) {
@@ -67,12 +64,10 @@ impl Certificate {
         Self::from_der(&der)
     }
 
-    /// As DER.
     pub fn to_der(&self) -> &[u8] {
         &self.der
     }
 
-    /// As PEM.
     pub fn to_pem(&self) -> String {
         certificate_pem(&self.der)
     }

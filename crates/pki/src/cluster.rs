@@ -32,7 +32,6 @@ const RENEW_BEFORE: SignedDuration = SignedDuration::from_hours(24 * 90);
 /// A certificate chain and its key, both in PEM.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Pair {
-    /// Leaf first.
     pub chain_pem: String,
     /// PKCS#8. Secret.
     pub key_pem: String,
@@ -48,7 +47,6 @@ impl std::fmt::Debug for Pair {
 /// What the certificates must say.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The time.
     pub now: Timestamp,
     /// The address of the `kubernetes` Service.
     pub service_address: IpAddr,

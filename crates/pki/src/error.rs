@@ -8,7 +8,6 @@ pub enum Error {
     /// A file or a directory cannot be read or written.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which.
         path: PathBuf,
         /// What the system said.
         #[source]
@@ -17,9 +16,7 @@ pub enum Error {
     /// What a file holds cannot be used.
     #[error("{}: {source}", path.display())]
     Content {
-        /// Which.
         path: PathBuf,
-        /// Why not.
         #[source]
         source: Box<Error>,
     },
@@ -29,7 +26,6 @@ pub enum Error {
     /// The bytes are no DER of the wanted structure.
     #[error("malformed {what}: {source}")]
     Der {
-        /// Of what.
         what: &'static str,
         /// Where it is wrong.
         #[source]
@@ -46,12 +42,7 @@ pub enum Error {
     Algorithm(String),
     /// The authority's certificate and key do not belong together; neither is replaced silently.
     #[error("{} and {} do not belong together", certificate.display(), key.display())]
-    Mismatch {
-        /// The certificate's file.
-        certificate: PathBuf,
-        /// The key's file.
-        key: PathBuf,
-    },
+    Mismatch { certificate: PathBuf, key: PathBuf },
     /// TLS refuses the certificate, its key or the authorities.
     #[error("TLS cannot be set up: {0}")]
     Tls(String),

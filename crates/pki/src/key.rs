@@ -89,7 +89,6 @@ impl PrivateKey {
         &self.pem
     }
 
-    /// The public half.
     pub fn public(&self) -> PublicKey {
         let (algorithm, bits) = match &self.signer {
             Signer::P256 { certificates, .. } => {
@@ -188,12 +187,10 @@ impl PublicKey {
         keys
     }
 
-    /// As DER.
     pub fn to_der(&self) -> Vec<u8> {
         self.0.to_der().expect("what was decoded or built by us encodes")
     }
 
-    /// As PEM.
     pub fn to_pem(&self) -> String {
         pem("PUBLIC KEY", &self.to_der())
     }

@@ -31,6 +31,6 @@ pub use kubeconfig::kubeconfig;
 pub use pod_key::{KeyType, PodKey};
 pub use request::Request;
 pub use subject::{San, Subject};
-pub use tls::{careless_client_config, client_config, server_config, system_roots};
+pub use tls::{Believed, careless_client_config, client_config, outgoing_config, server_config, system_roots};
 pub use trust::{trusting, trusting_everybody};
 pub use usage::{UnknownUsage, Usage};

@@ -23,7 +23,6 @@ pub struct Request {
     pub subject: Subject,
     /// Where it is to be used.
     pub sans: Vec<San>,
-    /// The key.
     pub public_key: PublicKey,
     der: Vec<u8>,
 }
@@ -81,7 +80,6 @@ impl Request {
         })
     }
 
-    /// As PEM.
     pub fn to_pem(&self) -> String {
         pem("CERTIFICATE REQUEST", &self.der)
     }

@@ -15,7 +15,6 @@ const ORGANIZATION: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.10");
 /// A user name and its groups, as `CN` and repeated `O`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Subject {
-    /// The user name.
     pub common_name: String,
     /// The groups, in order.
     pub organizations: Vec<String>,
@@ -62,13 +61,9 @@ impl Subject {
 /// A subject alternative name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum San {
-    /// A host name.
     Dns(String),
-    /// An address.
     Ip(IpAddr),
-    /// A URI.
     Uri(String),
-    /// An e-mail address.
     Email(String),
 }
 

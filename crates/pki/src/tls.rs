@@ -11,10 +11,10 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::cluster::Pair;
 use crate::error::Error;
-use crate::trust::trusting_everybody;
+use crate::trust::{trusting, trusting_everybody};
 
 /// TLS 1.3 and 1.2, HTTP/2 and HTTP/1.1. A client may show a certificate, which then must verify against `client_authority`
-/// (PEM), or come without one and be told later that it is nobody. Without an authority no client is asked for one.
+/// (PEM), or come without one and be refused later. Without an authority no client is asked for one.
 pub fn server_config(pair: &Pair, client_authority: &str) -> Result<Arc<ServerConfig>, Error> {
     let provider = Arc::new(ring::default_provider());
     let (chain, key) = parse(pair)?;
@@ -49,12 +49,36 @@ pub fn client_config(pair: &Pair, server_authority: &str) -> Result<Arc<ClientCo
 
 /// A client that shows nothing, and takes whatever a server shows.
 pub fn careless_client_config() -> Result<Arc<ClientConfig>, Error> {
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    outgoing_config(Believed::Everybody, None)
+}
+
+/// Whom a client takes for the server that it wants to speak to.
+#[derive(Debug, Clone, Copy)]
+pub enum Believed<'a> {
+    /// Whom these authorities vouch for, in PEM.
+    Authorities(&'a str),
+    /// Whom the authorities of this machine vouch for.
+    System,
+    Everybody,
+}
+
+/// A client that believes these, and shows a certificate if it is given one.
+pub fn outgoing_config(believed: Believed<'_>, shown: Option<&Pair>) -> Result<Arc<ClientConfig>, Error> {
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .map_err(refused)?
-        .dangerous()
-        .with_custom_certificate_verifier(trusting_everybody())
-        .with_no_client_auth();
+        .map_err(refused)?;
+    let builder = match believed {
+        Believed::Authorities(pem) => builder.dangerous().with_custom_certificate_verifier(trusting(pem)?),
+        Believed::Everybody => builder.dangerous().with_custom_certificate_verifier(trusting_everybody()),
+        Believed::System => builder.with_root_certificates(system_roots()),
+    };
+    let config = match shown {
+        None => builder.with_no_client_auth(),
+        Some(pair) => {
+            let (chain, key) = parse(pair)?;
+            builder.with_client_auth_cert(chain, key).map_err(refused)?
+        }
+    };
     Ok(Arc::new(config))
 }
 

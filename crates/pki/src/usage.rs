@@ -5,7 +5,6 @@ use std::str::FromStr;
 use der::asn1::ObjectIdentifier;
 use x509_cert::ext::pkix::KeyUsages;
 
-/// One allowed use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Usage {
     /// A bit of the key usage extension.

@@ -30,7 +30,6 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// Why the pod network is not as planned.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A command failed.
     #[error("pod network: {0}")]
     Ip(#[from] run::Error),
     /// The masquerading rules were refused.
@@ -39,6 +38,9 @@ pub enum Error {
     /// `ip` said something unexpected.
     #[error("pod network: read routes and addresses: {0}")]
     Read(#[from] serde_json::Error),
+    /// The CNI plugins' configuration could not be written.
+    #[error("pod network: write CNI configuration: {0}")]
+    Cni(#[source] std::io::Error),
     /// A switch of the kernel could not be set.
     #[error("pod network: set {0}: {1}")]
     Switch(&'static str, #[source] std::io::Error),

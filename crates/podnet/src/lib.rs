@@ -1,14 +1,16 @@
 //! The pod network across nodes: every node knows the way to every other node's pods, from the Node objects alone.
 //!
-//! [`plan`] decides and is pure; [`apply`] turns a plan into commands and runs them; [`run`] does so whenever a Node
+//! [`plan`] decides and is pure; [`apply`] turns a plan into commands and runs them; [`Cni`] is how this node's own pods are
+//! linked to it; [`run`] does so whenever a Node
 //! changes, and whenever the kernel has lost something of it: routes go with their links, rules with a firewall's restart.
 //! Pods reach pods and nodes reach pods without address translation; what pods send out of the cluster takes their node's
 //! address.
 //!
-//! Deliberately absent: addresses for pods and their links to the node, which are the CNI plugins' affair, and any
-//! message between nodes.
+//! Deliberately absent: addresses for pods and their links to the node, which are made by the CNI plugins as configured here, and
+//! any message between nodes.
 
 pub mod apply;
+mod cni;
 pub mod plan;
 
 use std::convert::Infallible;
@@ -16,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use informer::Informers;
+use informer::{Informers, guard};
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Node;
 use node::{net, nft};
@@ -25,24 +27,26 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 pub use apply::{Error, cleanup};
+pub use cni::Cni;
 use plan::{Here, Peer, Plan};
 pub use plan::{Mode, pod_mtu};
 
 /// First and longest wait before a refused plan is tried again.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
 
-/// What the pod network of a node is told by its administrator.
+/// What an administrator configures of the pod network of a node.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The node's name.
     pub node_name: String,
     /// How other nodes' pods are reached.
     pub mode: Mode,
     /// All pod addresses of the cluster.
     pub cluster_cidrs: Vec<IpNet>,
+    /// How pods are linked to this node; nothing when somebody else sees to it.
+    pub cni: Option<Cni>,
 }
 
-/// Keeps this node's routes until told to end. The routes stay.
+/// Keeps this node's routes until it is stopped. The routes stay.
 pub async fn run(config: Config, informers: &Informers, shutdown: CancellationToken) -> Result<(), Error> {
     apply::switch_on()?;
     // Before anything else: pod addresses nobody claims yet must not leave the machine.
@@ -66,8 +70,8 @@ pub async fn run(config: Config, informers: &Informers, shutdown: CancellationTo
     let disturbed = Arc::new(AtomicBool::new(false));
     // End with this function, however it ends.
     let mut listeners = JoinSet::new();
-    listeners.spawn(hear_of_links(disturbed.clone(), wake.clone()));
-    listeners.spawn(hear_of_rules(disturbed.clone(), wake.clone()));
+    listeners.spawn(watch_links(disturbed.clone(), wake.clone()));
+    listeners.spawn(watch_rules(disturbed.clone(), wake.clone()));
     let mut applied = None;
     let mut wait = RETRY.0;
     loop {
@@ -80,13 +84,15 @@ pub async fn run(config: Config, informers: &Informers, shutdown: CancellationTo
         }
         let mut peers: Vec<Peer> = nodes.list().iter().filter_map(|node| Peer::of(node)).collect();
         peers.sort_by(|a, b| a.name.cmp(&b.name));
-        match turn(&config, &peers, applied.as_ref()).await {
-            Ok(plan) => {
+        match guard::caught("pod network", &config.node_name, turn(&config, &peers, applied.as_ref())).await {
+            Some(Ok(plan)) => {
                 wait = RETRY.0;
                 applied = Some(plan);
             }
-            Err(error) => {
-                tracing::error!(%error, ?wait, "cannot set up the pod network");
+            failed => {
+                if let Some(Err(error)) = failed {
+                    tracing::error!(%error, ?wait, "cannot set up the pod network");
+                }
                 let again = wake.clone();
                 tokio::spawn(async move {
                     tokio::time::sleep(wait).await;
@@ -99,8 +105,8 @@ pub async fn run(config: Config, informers: &Informers, shutdown: CancellationTo
 }
 
 /// Notes whenever links, addresses or routes are not what they were: the kernel drops routes along with their link.
-async fn hear_of_links(disturbed: Arc<AtomicBool>, wake: Arc<Notify>) {
-    let heard = async {
+async fn watch_links(disturbed: Arc<AtomicBool>, wake: Arc<Notify>) {
+    let watching = async {
         let mut changes = net::Changes::open()?;
         loop {
             changes.disturbing(apply::PROTOCOL).await?;
@@ -108,24 +114,27 @@ async fn hear_of_links(disturbed: Arc<AtomicBool>, wake: Arc<Notify>) {
             wake.notify_one();
         }
     };
-    let Err(error): std::io::Result<Infallible> = heard.await;
+    let Err(error): std::io::Result<Infallible> = watching.await;
     tracing::warn!(%error, "nobody tells when routes go");
 }
 
 /// Notes whenever somebody else changes the masquerading rules.
-async fn hear_of_rules(disturbed: Arc<AtomicBool>, wake: Arc<Notify>) {
-    let heard = async {
+async fn watch_rules(disturbed: Arc<AtomicBool>, wake: Arc<Notify>) {
+    let watching = async {
         let noted = || {
             disturbed.store(true, Ordering::Relaxed);
             wake.notify_one();
         };
-        nft::Changes::open()?.tell(apply::TABLE, noted).await
+        nft::Changes::open()?.on_change(apply::TABLE, noted).await
     };
-    let Err(error) = heard.await;
+    let Err(error) = watching.await;
     tracing::warn!(%error, "nobody tells when masquerading rules go");
 }
 
 async fn turn(config: &Config, peers: &[Peer], applied: Option<&Plan>) -> Result<Plan, Error> {
+    if let Some(cni) = &config.cni {
+        cni.configure(&config.node_name, peers)?;
+    }
     let here = Here {
         name: config.node_name.clone(),
         links: apply::links().await?,

@@ -48,11 +48,9 @@ pub fn pod_mtu(mtu: u32, mode: Mode, outer: IpAddr) -> u32 {
 /// What the plan needs to know of a Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
-    /// Its name.
     pub name: String,
     /// Its addresses inside the cluster.
     pub addresses: Vec<IpAddr>,
-    /// Its pods' ranges.
     pub ranges: Vec<IpNet>,
 }
 
@@ -75,10 +73,8 @@ impl Peer {
     }
 }
 
-/// This node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Here {
-    /// Its name.
     pub name: String,
     /// The networks its links are in.
     pub links: Vec<IpNet>,
@@ -89,7 +85,6 @@ pub struct Here {
 /// The other end of the tunnel.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tunnel {
-    /// The far node.
     pub node: IpAddr,
     /// The address its tunnel interface answers for: the first of its pods' range, which no pod has.
     pub gateway: IpAddr,
@@ -102,7 +97,6 @@ pub struct Tunnel {
 pub enum Way {
     /// Straight to its node.
     Direct(IpAddr),
-    /// Through the tunnel.
     Tunnel(Tunnel),
 }
 
@@ -111,7 +105,6 @@ pub enum Way {
 pub struct TunnelEnd {
     /// The address tunnelled packets come from.
     pub local: IpAddr,
-    /// Its link address.
     pub mac: String,
     /// The addresses it answers for, one per range.
     pub addresses: Vec<IpAddr>,
@@ -134,7 +127,6 @@ pub struct Plan {
     pub unreachable: BTreeMap<String, String>,
 }
 
-/// Computes the plan.
 pub fn plan(here: &Here, peers: &[Peer], mode: Mode) -> Plan {
     let mut plan = Plan { refused: here.cluster_ranges.iter().copied().collect(), ..Plan::default() };
     plan.inside.extend(&here.cluster_ranges);

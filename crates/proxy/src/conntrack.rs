@@ -49,7 +49,6 @@ impl Serving {
     }
 }
 
-/// A tracked flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Flow {
     from: (IpAddr, u16),

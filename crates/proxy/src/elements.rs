@@ -1,9 +1,8 @@
 //! Changes of elements as the kernel takes them: the same as the text of [`crate::render`], without a program that reads it.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 
-use node::nft::{self, Data};
+use node::nft::{self, Data, Registers};
 
 use crate::model::{Family, Protocol};
 use crate::plan::{Frontend, Key, Value};
@@ -53,40 +52,12 @@ fn word(family: Family) -> nft::Family {
     }
 }
 
-/// Each part of a key fills up whole registers, of four bytes.
-#[derive(Default)]
-struct Registers(Vec<u8>);
-
-impl Registers {
-    fn part(mut self, bytes: &[u8]) -> Self {
-        self.0.extend(bytes);
-        self.0.resize(self.0.len().next_multiple_of(4), 0);
-        self
-    }
-
-    fn address(self, ip: IpAddr) -> Self {
-        match ip {
-            IpAddr::V4(ip) => self.part(&ip.octets()),
-            IpAddr::V6(ip) => self.part(&ip.octets()),
-        }
-    }
-
-    fn protocol(self, protocol: Protocol) -> Self {
-        self.part(&[match protocol {
-            Protocol::Tcp => 6,
-            Protocol::Udp => 17,
-            Protocol::Sctp => 132,
-        }])
-    }
-
-    fn port(self, port: u16) -> Self {
-        self.part(&port.to_be_bytes())
-    }
-
-    /// What the kernel computed itself, not what it read in a packet.
-    fn number(self, number: u32) -> Self {
-        self.part(&number.to_ne_bytes())
-    }
+fn protocol_number(protocol: Protocol) -> [u8; 1] {
+    [match protocol {
+        Protocol::Tcp => 6,
+        Protocol::Udp => 17,
+        Protocol::Sctp => 132,
+    }]
 }
 
 fn key_bytes(key: &Key) -> Vec<u8> {
@@ -94,18 +65,20 @@ fn key_bytes(key: &Key) -> Vec<u8> {
     let key = match *key {
         Key::ClusterIp(ip) => key_of.address(ip),
         Key::Hairpin(ip) => key_of.address(ip).address(ip),
-        Key::Dispatch(_, Frontend::Address(ip, protocol, port)) => key_of.address(ip).protocol(protocol).port(port),
-        Key::Dispatch(_, Frontend::NodePort(protocol, port)) => key_of.protocol(protocol).port(port),
+        Key::Dispatch(_, Frontend::Address(ip, protocol, port)) => {
+            key_of.address(ip).part(&protocol_number(protocol)).port(port)
+        }
+        Key::Dispatch(_, Frontend::NodePort(protocol, port)) => key_of.part(&protocol_number(protocol)).port(port),
         Key::Endpoint(_, Frontend::Address(ip, _, port), number) => key_of.address(ip).port(port).number(number),
         Key::Endpoint(_, Frontend::NodePort(_, port), number) => key_of.port(port).number(number),
     };
-    key.0
+    key.bytes()
 }
 
 fn data(key: &Key, value: &Value) -> Data {
     match value {
         Value::Member => Data::None,
-        Value::Target(ip, port) => Data::Value(Registers::default().address(*ip).port(*port).0),
+        Value::Target(ip, port) => Data::Value(Registers::default().address(*ip).port(*port).bytes()),
         Value::Verdict(verdict) => chain_of(key, verdict).map_or(Data::Drop, Data::Goto),
     }
 }

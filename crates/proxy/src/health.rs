@@ -1,6 +1,6 @@
 //! `healthCheckNodePort`: tells a load balancer whether this node has endpoints of a Service of local policy.
 //!
-//! One small HTTP server per Service that asks for it. A balancer that is told 503 stops sending connections here
+//! One small HTTP server per Service that asks for it. A balancer that gets 503 stops sending connections here
 //! before they would be dropped.
 
 use std::collections::HashMap;
@@ -142,7 +142,7 @@ mod tests {
         servers.set(&name, Some((port, 0))).await.unwrap();
         assert!(get(port).await.starts_with("HTTP/1.1 503"));
         servers.set(&name, Some((port, 1))).await.unwrap();
-        state.failed(true);
+        state.queued_at(k8s_openapi::jiff::Timestamp::UNIX_EPOCH);
         assert!(get(port).await.starts_with("HTTP/1.1 503"));
 
         let other = ServiceName { name: "other".into(), ..name.clone() };

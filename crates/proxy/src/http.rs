@@ -21,7 +21,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long an address that is taken is left alone.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// An answer.
 pub type Answer = Response<Full<Bytes>>;
 
 /// An answer in JSON.

@@ -6,14 +6,11 @@
 //! changes all day. `sync` watches and applies, for
 //! the node as `view` sees it; `health` and `conntrack` are what a Service needs besides rules.
 //!
-//! [`balancer`] is not part of a node's proxy: one in the cluster tells Services of type LoadBalancer the nodes' addresses.
-//!
 //! The rules live in the kernel: they outlive this process, and the next one replaces them in one transaction.
 //!
 //! Deliberately absent: `route_localnet` (node ports do not answer on loopback), a rule per Service (a packet costs the
 //! same look-ups however many Services there are), and any state that is not in the kernel's table or the API.
 
-pub mod balancer;
 mod choose;
 mod clients;
 mod conntrack;
@@ -26,6 +23,7 @@ mod render;
 pub mod rules;
 mod state;
 mod sync;
+mod sysctls;
 mod table;
 #[cfg(test)]
 mod testing;
@@ -43,7 +41,7 @@ use tokio_util::sync::CancellationToken;
 pub use model::{Family, NodeView, Protocol, ServiceName};
 pub use view::{NodePortAddress, NodePortAddressError};
 
-/// What the proxy of a node is told by its administrator.
+/// What an administrator configures of the proxy of a node.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The node's name: endpoints that carry it are local.
@@ -95,14 +93,13 @@ pub enum Error {
     /// Health or metrics cannot be served.
     #[error("listen on {address}: {source}")]
     Listen {
-        /// Where.
         address: SocketAddr,
         /// What the system said.
         source: std::io::Error,
     },
 }
 
-/// Keeps the rules of this node until told to end. The rules stay.
+/// Keeps the rules of this node until it is stopped. The rules stay.
 pub async fn run(config: Config, informers: &Informers, shutdown: CancellationToken) -> Result<(), Error> {
     sync::Proxy::new(config, informers).await?.run(shutdown).await
 }

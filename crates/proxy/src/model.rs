@@ -49,11 +49,8 @@ impl Family {
 /// A transport protocol a Service can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Protocol {
-    /// TCP.
     Tcp,
-    /// UDP.
     Udp,
-    /// SCTP.
     Sctp,
 }
 
@@ -82,14 +79,11 @@ impl fmt::Display for Protocol {
 /// Namespace and name of a Service.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServiceName {
-    /// The namespace.
     pub namespace: String,
-    /// The name.
     pub name: String,
 }
 
 impl ServiceName {
-    /// The Service itself.
     pub fn of(service: &Service) -> Option<Self> {
         let meta = &service.metadata;
         Some(Self { namespace: meta.namespace.clone()?, name: meta.name.clone()? })
@@ -113,7 +107,6 @@ impl fmt::Display for ServiceName {
 pub struct ServicePort {
     /// The port's name; empty for the only port of a Service.
     pub name: String,
-    /// Its protocol.
     pub protocol: Protocol,
     /// The Service's address inside the cluster.
     pub cluster_ip: IpAddr,
@@ -236,9 +229,7 @@ fn source_ranges(ranges: &[String], family: Family) -> Vec<IpNet> {
 /// Who answers for a Service port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
-    /// The address.
     pub address: IpAddr,
-    /// The port.
     pub port: u16,
     /// Whether it runs on this node.
     pub local: bool,
@@ -330,11 +321,9 @@ impl Endpoints {
 /// What the rules depend on besides Services and endpoints.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeView {
-    /// The node's name.
     pub name: String,
     /// Its zone, for topology hints.
     pub zone: Option<String>,
-    /// Its own addresses.
     pub addresses: Vec<IpAddr>,
     /// Sources that are pods: their traffic to a ClusterIP keeps its source address.
     pub pod_ranges: Vec<IpNet>,

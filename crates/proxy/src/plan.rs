@@ -30,7 +30,6 @@ pub enum Frontend {
 }
 
 impl Frontend {
-    /// Its protocol.
     pub fn protocol(&self) -> Protocol {
         match self {
             Self::Address(_, protocol, _) | Self::NodePort(protocol, _) => *protocol,
@@ -46,9 +45,7 @@ impl Frontend {
 /// Which list of endpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
-    /// Any node's.
     Cluster,
-    /// This node's.
     Local,
 }
 
@@ -109,7 +106,6 @@ pub enum Value {
 /// Everything one Service adds to one family's table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Contribution {
-    /// Elements, by key.
     pub elements: BTreeMap<Key, Value>,
     /// Chains of its own, with their rules.
     pub chains: BTreeMap<String, Vec<String>>,

@@ -3,6 +3,7 @@
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 
+use informer::guard;
 use node::nft;
 
 use crate::clients;
@@ -26,7 +27,6 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
@@ -71,7 +71,6 @@ impl Transaction {
 }
 
 impl Rules {
-    /// Rules without Services.
     pub fn new(node: NodeView) -> Self {
         Self { node, tables: Family::ALL.map(Table::new) }
     }
@@ -104,7 +103,6 @@ impl Rules {
         &self.node
     }
 
-    /// Both families' tables.
     #[cfg(test)]
     pub(crate) fn tables(&self) -> &[Table; 2] {
         &self.tables
@@ -136,7 +134,11 @@ impl Rules {
         let node = &self.node;
         let updated = self.tables.iter_mut().map(|table| {
             let family = table.family();
-            (family, table.update(changed.iter().map(|c| c.contribution(family, node))))
+            // A Service that we cannot cope with keeps what it has, and stops no other.
+            let contributions = changed
+                .iter()
+                .filter_map(|one| guard::caught_call("service proxy", &one.name, || one.contribution(family, node)));
+            (family, table.update(contributions))
         });
         Transaction { changes: updated.filter(|(_, changes)| !changes.is_empty()).collect() }
     }
@@ -145,7 +147,6 @@ impl Rules {
 /// A Service that changed, or whose slices did.
 #[derive(Debug)]
 pub struct Changed<'a> {
-    /// Which.
     pub name: ServiceName,
     /// What it is now; absent if it is gone.
     pub service: Option<&'a Service>,

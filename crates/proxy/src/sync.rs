@@ -8,11 +8,12 @@
 use std::collections::HashSet;
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use informer::{Change, EventType, Filter, Informer, Informers, Key, Recorder};
+use informer::{Change, EventType, Filter, Informer, Informers, Key, Recorder, guard};
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -32,6 +33,7 @@ use crate::plan::family_word;
 use crate::render;
 use crate::rules::{Changed, Rules, Transaction};
 use crate::state::State;
+use crate::sysctls;
 use crate::view::view;
 use crate::{Config, Error};
 
@@ -45,8 +47,9 @@ const LISTING: Duration = Duration::from_secs(30);
 const ROUTING: Duration = Duration::from_secs(10);
 
 /// What changed since the last turn.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Noted {
+    state: Arc<State>,
     services: Mutex<HashSet<ServiceName>>,
     node: AtomicBool,
     /// The kernel's tables are not what we wrote.
@@ -55,20 +58,30 @@ struct Noted {
 }
 
 impl Noted {
+    fn new(state: Arc<State>) -> Self {
+        let (services, node, table, wake) = Default::default();
+        Self { state, services, node, table, wake }
+    }
+
     fn service(&self, name: Option<ServiceName>) {
         if let Some(name) = name {
             self.services.lock().insert(name);
-            self.wake.notify_one();
+            self.wake();
         }
     }
 
     fn table(&self) {
         self.table.store(true, Ordering::Relaxed);
-        self.wake.notify_one();
+        self.wake();
     }
 
     fn node(&self) {
         self.node.store(true, Ordering::Relaxed);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        self.state.queued();
         self.wake.notify_one();
     }
 }
@@ -108,7 +121,8 @@ pub(crate) struct Proxy {
 
 impl Proxy {
     pub(crate) async fn new(config: Config, informers: &Informers) -> Result<Self, Error> {
-        let noted = Arc::new(Noted::default());
+        let state = Arc::new(State::default());
+        let noted = Arc::new(Noted::new(state.clone()));
         let services = informers.of::<Service>();
         let slices = informers.of::<EndpointSlice>();
         let nodes = informers.filtered::<Node>(Filter::fields(format!("metadata.name={}", config.node_name)));
@@ -130,7 +144,6 @@ impl Proxy {
         let recorder =
             Recorder::new(informers.client().clone(), "kube-proxy", Some(&config.node_name), informers.clock().clone());
         let view = view(&config, None, &[]).await?;
-        let state = Arc::new(State::default());
         let health = HealthServers::new(&config.node_name, state.clone());
         let rules = Rules::new(view);
         let unswept = String::new();
@@ -148,11 +161,13 @@ impl Proxy {
             let state = self.state.clone();
             servers.spawn(http::serve_at(address, move |path| state.metrics(path)));
         }
-        servers.spawn(guard(self.noted.clone()));
+        servers.spawn(watch_tables(self.noted.clone()));
         // Until the Services are known, their addresses must not leave the machine; rules of an earlier run do better.
         if nft::list_table(nft::Family::Ip, render::TABLE).await?.is_empty() {
             nft::apply(&self.rules.replacement()).await?;
         }
+        // Not before: the kernel has these settings once something tracks connections.
+        sysctls::set(Path::new("/"));
         let synced = async {
             self.services.synced().await;
             self.slices.synced().await;
@@ -169,10 +184,20 @@ impl Proxy {
                 () = shutdown.cancelled() => return Ok(()),
             }
             tokio::select! {
-                () = self.turn() => {}
+                () = self.guarded_turn() => {}
                 // A transaction is whole or not at all, so leaving in the middle of a turn harms nothing.
                 () = shutdown.cancelled() => return Ok(()),
             }
+        }
+    }
+
+    /// A turn after whose panic the tables may be anything: after a while they are written anew.
+    async fn guarded_turn(&mut self) {
+        let node = self.config.node_name.clone();
+        if guard::caught("service proxy", &node, self.turn()).await.is_none() {
+            self.state.failed(true);
+            tokio::time::sleep(RETRY.1).await;
+            self.noted.table();
         }
     }
 
@@ -184,7 +209,7 @@ impl Proxy {
             let view = self.view().await.unwrap_or_else(|| self.rules.node().clone());
             self.rewrite(view).await;
         } else if node_changed
-            && let Some(view) = self.view().await.filter(|view| view != self.rules.node() || !self.state.is_healthy())
+            && let Some(view) = self.view().await.filter(|view| view != self.rules.node() || !self.state.is_written())
         {
             self.rewrite(view).await;
         } else {
@@ -194,7 +219,7 @@ impl Proxy {
 
     /// Applies what the named Services are now.
     async fn apply(&mut self, names: &[ServiceName]) {
-        let (timer, begun) = (hops::start(hops::Hop::Endpoint, "apply"), Instant::now());
+        let (timer, begun) = (hops::stage(hops::Stage::Endpoint, "apply"), Instant::now());
         let current: Vec<Current> = names.iter().map(|name| self.current(name)).collect();
         let changed: Vec<Changed<'_>> = current.iter().map(Current::changed).collect();
         let transaction = self.rules.update(&changed);
@@ -217,6 +242,8 @@ impl Proxy {
                 let revision = meta.resource_version.as_ref().and_then(|r| r.parse().ok()).unwrap_or(0);
                 timer.end(meta.uid.as_deref().unwrap_or_default(), "", revision);
             }
+        } else {
+            self.state.settled();
         }
         let sweep = transaction.sweep();
         if !sweep.is_empty() && nft::apply(&sweep).await.is_err() {
@@ -350,8 +377,8 @@ async fn write(transaction: &Transaction) -> Result<(), nft::Error> {
 }
 
 /// Notes whenever somebody else changes our tables: deletes one, flushes a chain, takes an element out.
-async fn guard(noted: Arc<Noted>) {
-    let watched = async { nft::Changes::open()?.tell(render::TABLE, || noted.table()).await };
+async fn watch_tables(noted: Arc<Noted>) {
+    let watched = async { nft::Changes::open()?.on_change(render::TABLE, || noted.table()).await };
     let Err(error): std::io::Result<Infallible> = watched.await;
     tracing::warn!(%error, "nobody tells when the service rules are changed");
 }

@@ -1,7 +1,7 @@
 //! The rules of one family as a whole, and what has to change when some Services do.
 //!
 //! Two Services may claim the same key: an external address, a node port after a restore, an endpoint on this node.
-//! The claim of the Service that was there first stands, whatever the order in which the proxy heard of them; the
+//! The claim of the Service that was there first stands, whatever the order in which the proxy saw them; the
 //! next one takes over when it goes. So the table after any sequence of updates is the table built from scratch.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -15,7 +15,6 @@ use crate::plan::{Contribution, Frontend, Key, Scope, Value, Verdict};
 pub struct Owner {
     /// When the Service was created, in seconds since 1970.
     pub created: i64,
-    /// The Service.
     pub name: ServiceName,
 }
 
@@ -24,11 +23,8 @@ pub struct Owner {
 pub struct Pick {
     /// Whether the frontend is a node port.
     pub node_port: bool,
-    /// Which list.
     pub scope: Scope,
-    /// The frontend's protocol.
     pub protocol: Protocol,
-    /// How many endpoints.
     pub count: u32,
 }
 
@@ -47,7 +43,6 @@ pub struct Table {
 pub struct Changes {
     /// Elements that must go, also those that come back with another value.
     pub remove: BTreeSet<Key>,
-    /// Elements that come.
     pub add: BTreeMap<Key, Value>,
     /// Elements that must go after all the rest, in a transaction of their own: those by which an endpoint's packets to itself get
     /// another source. They are looked up when a packet leaves, so one whose endpoint was chosen just before the change needs
@@ -64,12 +59,10 @@ pub struct Changes {
     pub dead_clients: BTreeSet<String>,
     /// Chains that come or have other rules now.
     pub chains: BTreeMap<String, Vec<String>>,
-    /// Chains that go.
     pub dead_chains: BTreeSet<String>,
 }
 
 impl Changes {
-    /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -81,7 +74,6 @@ impl Table {
         Self { family, claims: HashMap::new(), contributions: HashMap::new(), picks: BTreeMap::new() }
     }
 
-    /// Its family.
     pub fn family(&self) -> Family {
         self.family
     }

@@ -71,7 +71,7 @@ impl PortBuilder {
     }
 }
 
-/// An endpoint under construction: ready unless told otherwise.
+/// An endpoint under construction: ready by default.
 #[derive(Clone)]
 pub struct EndpointBuilder(Endpoint);
 

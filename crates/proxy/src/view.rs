@@ -14,7 +14,6 @@ use crate::{Config, Error};
 /// Which of a node's addresses take NodePort traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodePortAddress {
-    /// All but loopback.
     All,
     /// Those that the Node object names first, one of each family.
     Primary,

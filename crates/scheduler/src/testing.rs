@@ -15,7 +15,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, 
 
 use crate::model::pod::PodInfo;
 
-/// Builds a container.
 #[derive(Debug, Clone)]
 pub struct ContainerBuilder(Container);
 
@@ -25,17 +24,14 @@ pub fn container(name: &str) -> ContainerBuilder {
 }
 
 impl ContainerBuilder {
-    /// Requests CPU.
     pub fn cpu(self, quantity: &str) -> Self {
         self.request("cpu", quantity)
     }
 
-    /// Requests memory.
     pub fn memory(self, quantity: &str) -> Self {
         self.request("memory", quantity)
     }
 
-    /// Requests any resource.
     pub fn request(mut self, name: &str, quantity: &str) -> Self {
         let resources = self.0.resources.get_or_insert_with(ResourceRequirements::default);
         resources.requests.get_or_insert_default().insert(name.into(), Quantity(quantity.into()));
@@ -56,7 +52,6 @@ impl ContainerBuilder {
         self
     }
 
-    /// Runs an image.
     pub fn image(mut self, image: &str) -> Self {
         self.0.image = Some(image.into());
         self
@@ -75,7 +70,6 @@ impl ContainerBuilder {
     }
 }
 
-/// Builds a pod.
 #[derive(Debug, Clone)]
 pub struct PodBuilder(Pod);
 
@@ -103,7 +97,6 @@ impl PodBuilder {
         self.0.status.get_or_insert_default()
     }
 
-    /// The pod.
     pub fn build(self) -> Pod {
         self.0
     }
@@ -113,13 +106,11 @@ impl PodBuilder {
         Arc::new(PodInfo::new(Arc::new(self.0)))
     }
 
-    /// In another namespace.
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.0.metadata.namespace = Some(namespace.into());
         self
     }
 
-    /// With a label.
     pub fn label(mut self, key: &str, value: &str) -> Self {
         self.0.metadata.labels.get_or_insert_default().insert(key.into(), value.into());
         self
@@ -131,7 +122,6 @@ impl PodBuilder {
         self
     }
 
-    /// Owned and controlled.
     pub fn owner(mut self, api_version: &str, kind: &str, name: &str) -> Self {
         self.0.metadata.owner_references.get_or_insert_default().push(OwnerReference {
             api_version: api_version.into(),
@@ -143,7 +133,6 @@ impl PodBuilder {
         self
     }
 
-    /// Being deleted.
     pub fn terminating(mut self) -> Self {
         self.0.metadata.deletion_timestamp = Some(Time(k8s_openapi::jiff::Timestamp::UNIX_EPOCH));
         self
@@ -168,19 +157,16 @@ impl PodBuilder {
         self
     }
 
-    /// Of a priority.
     pub fn priority(mut self, priority: i32) -> Self {
         self.spec().priority = Some(priority);
         self
     }
 
-    /// Never preempting.
     pub fn never_preempts(mut self) -> Self {
         self.spec().preemption_policy = Some("Never".into());
         self
     }
 
-    /// Of another scheduler.
     pub fn scheduler(mut self, name: &str) -> Self {
         self.spec().scheduler_name = Some(name.into());
         self
@@ -208,14 +194,12 @@ impl PodBuilder {
         self.with(container("memory").memory(quantity))
     }
 
-    /// With pod-level requests.
     pub fn pod_level(mut self, name: &str, quantity: &str) -> Self {
         let resources = self.spec().resources.get_or_insert_default();
         resources.requests.get_or_insert_default().insert(name.into(), Quantity(quantity.into()));
         self
     }
 
-    /// With overhead.
     pub fn overhead(mut self, name: &str, quantity: &str) -> Self {
         self.spec().overhead.get_or_insert_default().insert(name.into(), Quantity(quantity.into()));
         self
@@ -233,7 +217,6 @@ impl PodBuilder {
         self
     }
 
-    /// With a condition.
     pub fn condition(mut self, kind: &str, status: &str, reason: &str) -> Self {
         self.status().conditions.get_or_insert_default().push(PodCondition {
             type_: kind.into(),
@@ -413,7 +396,6 @@ impl PodBuilder {
         self
     }
 
-    /// With any volume.
     pub fn volume(mut self, volume: Volume) -> Self {
         self.spec().volumes.get_or_insert_default().push(volume);
         self
@@ -441,7 +423,6 @@ fn requirement(key: &str, operator: &str, values: &[&str]) -> NodeSelectorRequir
     }
 }
 
-/// Builds a node.
 #[derive(Debug, Clone)]
 pub struct NodeBuilder(Node);
 
@@ -463,17 +444,14 @@ pub fn node(name: &str) -> NodeBuilder {
 }
 
 impl NodeBuilder {
-    /// The node.
     pub fn build(self) -> Node {
         self.0
     }
 
-    /// With allocatable CPU.
     pub fn cpu(self, quantity: &str) -> Self {
         self.allocatable("cpu", quantity)
     }
 
-    /// With allocatable memory.
     pub fn memory(self, quantity: &str) -> Self {
         self.allocatable("memory", quantity)
     }
@@ -490,19 +468,16 @@ impl NodeBuilder {
         self
     }
 
-    /// With a label.
     pub fn label(mut self, key: &str, value: &str) -> Self {
         self.0.metadata.labels.get_or_insert_default().insert(key.into(), value.into());
         self
     }
 
-    /// Without a label.
     pub fn without_label(mut self, key: &str) -> Self {
         self.0.metadata.labels.get_or_insert_default().remove(key);
         self
     }
 
-    /// With a taint.
     pub fn taint(mut self, key: &str, value: &str, effect: &str) -> Self {
         self.0.spec.get_or_insert_default().taints.get_or_insert_default().push(Taint {
             key: key.into(),
@@ -513,13 +488,11 @@ impl NodeBuilder {
         self
     }
 
-    /// Cordoned.
     pub fn unschedulable(mut self) -> Self {
         self.0.spec.get_or_insert_default().unschedulable = Some(true);
         self
     }
 
-    /// With an image.
     pub fn image(mut self, name: &str, size: i64) -> Self {
         let images = self.0.status.get_or_insert_default().images.get_or_insert_default();
         images.push(ContainerImage { names: Some(vec![name.into()]), size_bytes: Some(size) });

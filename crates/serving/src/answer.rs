@@ -10,10 +10,8 @@ use serde::Serialize;
 
 /// The body of any answer.
 pub type Body = UnsyncBoxBody<Bytes, std::io::Error>;
-/// Any answer.
 pub type Answer = Response<Body>;
 
-/// Bytes at hand.
 pub fn full(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
 }
@@ -36,7 +34,6 @@ pub fn figures(text: String) -> Answer {
     typed(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8; escaping=underscores", full(text))
 }
 
-/// A document.
 pub fn json(document: &impl Serialize) -> Answer {
     match serde_json::to_vec(document) {
         Ok(bytes) => typed(StatusCode::OK, "application/json", full(bytes)),

@@ -11,14 +11,12 @@ use parking_lot::Mutex;
 /// Most answers of one kind.
 const CAPACITY: usize = 1024;
 
-/// Answers by question.
 pub(crate) struct Cache<K, V> {
     clock: Arc<dyn Clock>,
     entries: Mutex<HashMap<K, (V, Duration)>>,
 }
 
 impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
-    /// An empty one.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self { clock, entries: Mutex::default() }
     }

@@ -81,7 +81,7 @@ impl Probes {
                     let _ = writeln!(report, "[+]{} ok", check.name);
                 }
                 Err(why) => {
-                    // Anybody may ask, so anybody is told no more than that.
+                    // Anybody may ask, so the answer says no more than that.
                     tracing::warn!(probe, check = check.name, why, "a health check failed");
                     let _ = writeln!(report, "[-]{} failed: reason withheld", check.name);
                     failed = true;
@@ -113,22 +113,17 @@ impl Probes {
     /// `/metrics/slis`: how the checks came out.
     pub fn figures(&self) -> String {
         let outcomes = self.outcomes.lock();
-        let mut out = String::from(
-            "# HELP kubernetes_healthcheck [STABLE] This metric records the result of a single healthcheck.\n\
-             # TYPE kubernetes_healthcheck gauge\n",
-        );
+        let mut out = String::new();
+        let help = "[STABLE] This metric records the result of a single healthcheck.";
+        let mut last = figures::samples(&mut out, "kubernetes_healthcheck", "gauge", help);
         for ((check, probe), outcomes) in outcomes.iter() {
-            let well = u8::from(outcomes.well);
-            let _ = writeln!(out, "kubernetes_healthcheck{{name=\"{check}\",type=\"{probe}\"}} {well}");
+            last.add(&[("name", check), ("type", probe)], f64::from(u8::from(outcomes.well)));
         }
-        out.push_str(
-            "# HELP kubernetes_healthchecks_total [STABLE] This metric records the results of all healthcheck.\n\
-             # TYPE kubernetes_healthchecks_total counter\n",
-        );
+        let help = "[STABLE] This metric records the results of all healthcheck.";
+        let mut all = figures::samples(&mut out, "kubernetes_healthchecks_total", "counter", help);
         for ((check, probe), Outcomes { successes, errors, .. }) in outcomes.iter() {
             for (status, count) in [("error", errors), ("success", successes)].into_iter().filter(|(_, c)| **c > 0) {
-                let labels = format!("name=\"{check}\",status=\"{status}\",type=\"{probe}\"");
-                let _ = writeln!(out, "kubernetes_healthchecks_total{{{labels}}} {count}");
+                all.add(&[("name", check), ("status", status), ("type", probe)], *count as f64);
             }
         }
         out

@@ -48,7 +48,6 @@ pub enum Error {
     /// The address cannot be had.
     #[error("failed to create listener: failed to listen on {address}: {source}")]
     Listen {
-        /// Which.
         address: SocketAddr,
         /// What the system said.
         source: std::io::Error,
@@ -72,13 +71,11 @@ pub struct Config {
     pub authorization: Client,
     /// Paths that need no permission; a `*` at the end stands for anything.
     pub always_allowed: Vec<String>,
-    /// Time.
     pub clock: Arc<dyn Clock>,
     /// What there is to see.
     pub pages: Pages,
 }
 
-/// Starts to serve.
 pub async fn start(config: Config) -> Result<Running, Error> {
     let failed = |source| Error::Listen { address: config.address, source };
     let socket = TcpListener::bind(config.address).await.map_err(failed)?;
@@ -110,7 +107,6 @@ pub struct Running {
 }
 
 impl Running {
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

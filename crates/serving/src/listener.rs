@@ -31,7 +31,6 @@ const MAX_HEADERS: u32 = 64 << 10;
 /// Requests at once on one HTTP/2 connection.
 const MAX_STREAMS: u32 = 250;
 
-/// Answers requests.
 pub trait Service: Send + Sync + 'static {
     /// Answers the request of whoever showed these certificates, which TLS has verified.
     fn answer(
@@ -41,7 +40,7 @@ pub trait Service: Send + Sync + 'static {
     ) -> impl Future<Output = Answer> + Send;
 }
 
-/// Serves until told to stop, then lets requests under way finish.
+/// Serves until it is stopped, then lets requests under way finish.
 pub async fn listen<S: Service>(
     socket: TcpListener,
     tls: watch::Receiver<Arc<ServerConfig>>,

@@ -17,7 +17,6 @@ use crate::health::{Check, Probes};
 use crate::listener::Service;
 use crate::review::Reviewer;
 
-/// Writes figures.
 pub type Figures = Arc<dyn Fn(&mut String) + Send + Sync>;
 
 /// What there is to see.

@@ -22,7 +22,6 @@ const MASTERS: &str = "system:masters";
 
 /// How long answers are taken to hold.
 #[derive(Debug, Clone, Copy)]
-#[allow(missing_docs, reason = "each field is the answer it is named for")]
 pub struct Lives {
     pub token: Duration,
     pub allowed: Duration,

@@ -13,17 +13,14 @@ use crate::{Error, Revision};
 /// What was found, written or restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Summary {
-    /// The latest revision.
     pub revision: Revision,
     /// The oldest revision whose state can still be read.
     pub oldest: Revision,
-    /// Keys.
     pub keys: u64,
     /// Bytes of keys and values.
     pub bytes: u64,
     /// Files of the log, or 1 for a backup.
     pub files: u64,
-    /// Bytes on disk.
     pub disk_bytes: u64,
     /// Bytes of an unfinished write at the end, as a crash leaves it: never acknowledged, dropped at the next start.
     pub torn_bytes: u64,

@@ -10,7 +10,9 @@ pub mod admin;
 pub mod embedded;
 pub mod etcd;
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use futures::stream::BoxStream;
@@ -43,13 +45,30 @@ pub enum Expect {
 pub enum Op {
     /// Sets the value. With a `ttl` (whole seconds) the key deletes itself afterwards; a later put without one makes it permanent.
     Put {
-        /// The new value.
         value: Bytes,
         /// Seconds to live, or for ever.
         ttl: Option<u64>,
     },
-    /// Removes the key.
     Delete,
+}
+
+/// Names one transaction within this process, so that whoever sent it knows its event again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct WriteId(NonZeroU64);
+
+impl WriteId {
+    /// One that was never used before.
+    pub fn new() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let id = LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        Self(NonZeroU64::new(id).expect("nobody writes two to the 64th times"))
+    }
+}
+
+impl Default for WriteId {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 /// A compare-and-swap on one key.
@@ -57,10 +76,10 @@ pub enum Op {
 pub struct Txn {
     /// The key it reads and writes.
     pub key: Arc<str>,
-    /// The condition.
     pub expect: Expect,
-    /// The write.
     pub op: Op,
+    /// What its event is to be known by, if anybody wants to know.
+    pub write: Option<WriteId>,
 }
 
 /// How a transaction ended.
@@ -101,12 +120,14 @@ pub struct Page {
 pub struct Event {
     /// The key that changed.
     pub key: Arc<str>,
-    /// When it changed.
     pub revision: Revision,
     /// The new value, or `None` when the key was removed.
     pub value: Option<Bytes>,
     /// What the key held before, with the revision of that value.
     pub previous: Option<Record>,
+    /// The name that its transaction was given. An engine may not know it: it is none for what is read from history, and
+    /// for what went through another process.
+    pub write: Option<WriteId>,
 }
 
 /// Events in revision order. It ends only with an error: [`Error::Compacted`], [`Error::Lagged`], [`Error::Unavailable`] or [`Error::Closed`].
@@ -151,7 +172,6 @@ pub enum Error {
 pub trait Store: Send + Sync + 'static {
     /// The latest durable revision, linearizable.
     async fn revision(&self) -> Result<Revision, Error>;
-    /// One key, linearizable.
     async fn get(&self, key: &str) -> Result<Option<Record>, Error>;
     /// Keys by prefix; linearizable unless `range.at` names a revision.
     async fn range(&self, range: Range) -> Result<Page, Error>;

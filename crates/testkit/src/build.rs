@@ -20,21 +20,18 @@ pub trait Build: client::Kind {
         self
     }
 
-    /// With a label.
     fn label(mut self, key: &str, value: &str) -> Self {
         let labels = self.metadata_mut().labels.get_or_insert_default();
         labels.insert(key.to_owned(), value.to_owned());
         self
     }
 
-    /// With an annotation.
     fn annotation(mut self, key: &str, value: &str) -> Self {
         let annotations = self.metadata_mut().annotations.get_or_insert_default();
         annotations.insert(key.to_owned(), value.to_owned());
         self
     }
 
-    /// With a finalizer.
     fn finalizer(mut self, name: &str) -> Self {
         self.metadata_mut().finalizers.get_or_insert_default().push(name.to_owned());
         self
@@ -85,7 +82,6 @@ pub fn config_map(name: &str, key: &str, value: &str) -> ConfigMap {
     ConfigMap { metadata: meta(Some("default"), name), data: Some(data), ..ConfigMap::default() }
 }
 
-/// A namespace.
 pub fn namespace(name: &str) -> Namespace {
     Namespace { metadata: meta(None, name), ..Namespace::default() }
 }
@@ -95,7 +91,6 @@ pub fn service_account(name: &str) -> ServiceAccount {
     ServiceAccount { metadata: meta(Some("default"), name), ..ServiceAccount::default() }
 }
 
-/// A node.
 pub fn node(name: &str) -> Node {
     Node { metadata: meta(None, name), ..Node::default() }
 }

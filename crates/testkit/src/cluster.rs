@@ -20,7 +20,6 @@ pub struct Options {
     pub configure: Option<Arc<Configure>>,
 }
 
-/// Changes a configuration.
 pub type Configure = dyn Fn(&mut apiserver::Config) + Send + Sync;
 
 /// A running control plane without controllers: what a test needs beyond the API it starts itself.
@@ -82,7 +81,6 @@ impl Cluster {
         self.in_process_as(User::new("kubernetes-admin", ["system:masters"]))
     }
 
-    /// Somebody, in process.
     pub fn in_process_as(&self, user: User) -> Client {
         Client::in_process(Arc::clone(&self.handler), user)
     }
@@ -107,12 +105,10 @@ impl Cluster {
         Kubectl::new(&self.kubeconfig, self.directory.path())
     }
 
-    /// The certificates.
     pub fn keys(&self) -> &pki::Cluster {
         &self.keys
     }
 
-    /// The administrator's kubeconfig.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }

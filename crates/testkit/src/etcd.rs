@@ -9,7 +9,6 @@ use tempfile::TempDir;
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 
-/// A single-member etcd.
 pub struct Etcd {
     child: Option<Child>,
     client_port: u16,
@@ -19,7 +18,6 @@ pub struct Etcd {
 }
 
 impl Etcd {
-    /// Starts one.
     pub async fn start() -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let mut etcd = Self {

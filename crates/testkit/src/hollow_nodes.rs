@@ -22,7 +22,7 @@ impl HollowNodes {
         tokio::spawn(hollow::run(options, client.clone(), clock::Real::shared(), stop.clone()));
         objects::<Node>(client, "", "ready hollow nodes", |nodes| {
             names.iter().all(|name| {
-                nodes.iter().any(|node| node.metadata.name.as_ref() == Some(name) && hollow::nodes::is_ready(node))
+                nodes.iter().any(|node| node.metadata.name.as_ref() == Some(name) && rules::pods::is_node_ready(node))
             })
         })
         .await;

@@ -29,7 +29,7 @@ pub struct Https {
 }
 
 impl Https {
-    /// Starts it; `answer` is told its address first and then answers every request.
+    /// Starts it; `answer` gets its address first and then answers every request.
     pub async fn start<A>(answer: impl FnOnce(&str) -> A) -> Self
     where
         A: Fn(http::Request<Bytes>) -> http::Response<Bytes> + Send + Sync + 'static,
@@ -63,7 +63,6 @@ impl Https {
         Self { url, authority, serving }
     }
 
-    /// Where it is.
     pub fn url(&self) -> &str {
         &self.url
     }

@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 
 use crate::Https;
 
-/// A running issuer.
 pub struct Issuer {
     key: PrivateKey,
     https: Https,

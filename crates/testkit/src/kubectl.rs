@@ -10,14 +10,10 @@ use tokio::process::{Child, Command};
 /// No command that ends by itself takes this long.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// What kubectl said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
-    /// Whether it succeeded.
     pub success: bool,
-    /// Its standard output.
     pub stdout: String,
-    /// Its standard error.
     pub stderr: String,
 }
 

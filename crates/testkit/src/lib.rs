@@ -3,6 +3,7 @@
 
 pub mod build;
 mod cluster;
+pub mod csi;
 mod etcd;
 mod hollow_nodes;
 mod https;

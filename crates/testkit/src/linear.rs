@@ -10,7 +10,6 @@ use std::hash::Hash;
 
 /// A sequential object: what an operation does to a state.
 pub trait Model {
-    /// The object's state.
     type State: Clone + Eq + Hash;
     /// An operation together with its outcome.
     type Operation;
@@ -184,11 +183,9 @@ pub enum Operation {
 /// How a swap ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It took place.
     Done,
     /// The key held something else.
     Refused,
-    /// Nobody knows.
     Unknown,
 }
 

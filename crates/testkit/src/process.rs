@@ -16,7 +16,6 @@ use crate::kubectl::Kubectl;
 /// How to start the binary.
 #[derive(Debug, Clone, Default)]
 pub struct ServerOptions {
-    /// The binary.
     pub binary: PathBuf,
     /// Arguments besides the data directory and the address.
     pub arguments: Vec<String>,
@@ -135,22 +134,18 @@ impl Server {
         self.child.as_ref().and_then(Child::id)
     }
 
-    /// The administrator.
     pub fn client(&self) -> Client {
         Client::https(Config::from_kubeconfig(self.kubeconfig()).expect("a kubeconfig")).expect("a client")
     }
 
-    /// A real kubectl.
     pub fn kubectl(&self) -> Kubectl {
         Kubectl::new(&self.kubeconfig(), self.directory.path())
     }
 
-    /// The administrator's kubeconfig.
     pub fn kubeconfig(&self) -> PathBuf {
         self.data_dir().join("admin.kubeconfig")
     }
 
-    /// The data directory.
     pub fn data_dir(&self) -> PathBuf {
         self.directory.path().join("data")
     }

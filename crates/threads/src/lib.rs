@@ -26,13 +26,18 @@ use tokio::runtime::{Builder, Runtime};
 /// The most threads for calls that block, and for workers that take the place of one that does heavy work.
 const MOST_BLOCKING: usize = 64;
 
+/// What a thread's stack may grow to. Objects are read, judged and written by walks that call themselves; an object as deep as the
+/// decoder lets through takes half of this without optimisation. Only what was used once is memory.
+const STACK: usize = 16 << 20;
+
 /// Starts the workers, the threads of the lanes and the watchdog of this process.
 pub fn start() -> std::io::Result<Runtime> {
     // At least two, so that one that is busy never holds up the other's timers and sockets.
     let threads = cores().max(2);
     let activity = watchdog::Activity::new("workers", threads);
     let mut builder = Builder::new_multi_thread();
-    builder.worker_threads(threads).max_blocking_threads(MOST_BLOCKING).thread_name("trireme").enable_all();
+    builder.worker_threads(threads).max_blocking_threads(MOST_BLOCKING).thread_stack_size(STACK);
+    builder.thread_name("trireme").enable_all();
     let workers = activity.observe(&mut builder).build()?;
     let mut watched = prompt::start()?;
     watched.push(activity.of(workers.handle().clone()));

@@ -1,4 +1,4 @@
-//! How long somebody may take to answer, counted while this process was there to hear it.
+//! How long somebody may take to answer, counted while this process was running.
 //!
 //! A machine that is overloaded, suspended or out of memory may not run this process for seconds. A timer then fires at the first chance, with
 //! the answer already in the socket's buffer, or one step of many away. That the timer is late says so, and the time is given back.

@@ -45,6 +45,9 @@ pub enum Command {
     Cluster(Box<crate::cluster::Cluster>),
     /// Run the service proxy of a node in a process of its own, against any API server.
     Proxy(Box<crate::proxy::Proxy>),
+    /// Ask what network policies say.
+    #[command(subcommand)]
+    Netpol(crate::netpol::Command),
     /// Pretend to be nodes: they register, and their pods run without containers. For runs at scale.
     HollowNode(Box<crate::hollow::HollowNode>),
     /// Back up, restore or check a store.
@@ -56,6 +59,15 @@ pub enum Command {
     /// Look after what a node leaves on its machine.
     #[command(subcommand)]
     Node(crate::node::Command),
+    /// Talk to a cluster, as kubectl does; the binary called as `kubectl` does the same.
+    ///
+    /// Without another configuration it talks to the server of this machine: that of TRIREME_DATA_DIR, or of .run.
+    #[command(disable_help_flag = true)]
+    Kubectl {
+        /// What kubectl is told.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+        arguments: Vec<std::ffi::OsString>,
+    },
     /// Say which version this is.
     Version,
 }

@@ -21,17 +21,16 @@ const SETTLED: Duration = Duration::from_secs(60);
 /// Why a part ended.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
-/// The running parts.
 #[derive(Default)]
 pub struct Components {
     tasks: JoinSet<()>,
     stop: CancellationToken,
-    /// Is told how they are.
+    /// Gets to know how they are.
     parts: Arc<Parts>,
 }
 
 impl Components {
-    /// None yet. The API server is told how they are.
+    /// None yet. The API server gets to know how they are.
     pub fn reporting(parts: Arc<Parts>) -> Self {
         Self { parts, ..Self::default() }
     }
@@ -76,7 +75,10 @@ where
         let why = match outcome {
             Ok(Ok(())) => format!("{name} ended by itself"),
             Ok(Err(error)) => format!("{name} failed: {error}"),
-            Err(_) => format!("{name} panicked (see the log)"),
+            Err(_) => {
+                informer::metrics::panicked(name, &"itself");
+                format!("{name} panicked (see the log)")
+            }
         };
         tracing::error!("{why}; starting it again in {delay:?}");
         parts.failed(name, why);

@@ -8,6 +8,7 @@
 //!     containerd/          0711, as is `state` in it, where containers' file systems are mounted; the rest is 0700 and 0600
 //!     everything else      0700: keys, static pods, volumes, logs of pods, leases, registry credentials
 //! ```
+//! The kubelet's root, with the volumes, is one of them or outside ([`crate::kubelet_root`]), and is as private.
 //! Every start makes it so, whatever an earlier version or a careless hand left.
 
 use std::path::Path;
@@ -15,7 +16,7 @@ use std::path::Path;
 use node::private;
 
 const SERVER: [&str; 7] = ["store", "pki", "images", "admin.kubeconfig", "token", "log", "pid"];
-const NODE: [&str; 8] = ["pki", "cni", "manifests", "registries", "kubelet", "logs", "ipam", "seccomp"];
+const NODE: [&str; 7] = ["pki", "cni", "manifests", "registries", "logs", "ipam", "seccomp"];
 
 /// Makes a data directory, or closes the one that is there for other users.
 pub fn prepare(dir: &Path, with_node: bool) -> std::io::Result<()> {
@@ -31,6 +32,11 @@ pub fn prepare(dir: &Path, with_node: bool) -> std::io::Result<()> {
     // What is below these is not looked at: it belongs to pods, and nobody gets there.
     for name in NODE {
         private::directory(&node.join(name))?;
+    }
+    // The kubelet makes its root, if it is to be here; one that is here is closed now, before the server reports that it is ready.
+    let root = node.join("kubelet");
+    if root.exists() {
+        private::directory(&root)?;
     }
     private::close(&node.join("cluster.json"))?;
     private::close(&node.join("pki"))

@@ -7,7 +7,10 @@ mod component;
 mod data_dir;
 mod hollow;
 mod image;
+mod kubectl;
+mod kubelet_root;
 mod logging;
+mod netpol;
 mod node;
 mod parts;
 mod proxy;
@@ -29,6 +32,9 @@ use component::Failure;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
+    if let Some(code) = kubectl::run() {
+        std::process::exit(code);
+    }
     let cli = Cli::parse();
     logging::start(cli.verbose);
     let outcome: Result<(), Failure> = match cli.command {
@@ -42,13 +48,16 @@ fn main() -> ExitCode {
         Command::Agent(options) => runtime().and_then(|runtime| runtime.block_on(agent::run(*options))),
         Command::Cluster(options) => runtime().and_then(|runtime| runtime.block_on(cluster::run(*options))),
         Command::Proxy(options) => runtime().and_then(|runtime| runtime.block_on(proxy::run(*options))),
+        Command::Netpol(command) => runtime().and_then(|runtime| runtime.block_on(netpol::run(command))),
         Command::Token(command) => runtime().and_then(|runtime| runtime.block_on(token::run(command))),
         Command::HollowNode(options) => runtime().and_then(|runtime| runtime.block_on(hollow::run(*options))),
         Command::Store(command) => store::run(&command).map_err(Into::into),
         Command::Image(command) => image::run(&command),
         Command::Node(command) => runtime().and_then(|runtime| runtime.block_on(node::run(&command))),
+        // Taken before the command line was read.
+        Command::Kubectl { .. } => Ok(()),
         Command::Version => {
-            println!("trireme {} (Kubernetes {})", env!("CARGO_PKG_VERSION"), apiserver::version::KUBERNETES);
+            println!("trireme {} (Kubernetes {})", env!("CARGO_PKG_VERSION"), rules::names::VERSION);
             Ok(())
         }
     };

@@ -1,4 +1,4 @@
-//! `trireme node`: containers and their runtime outlive Trireme on purpose; this is how they are told to go.
+//! `trireme node`: containers and their runtime outlive Trireme on purpose; this is how they are removed.
 
 use std::path::{Path, PathBuf};
 
@@ -7,6 +7,7 @@ use node::containerd::Containerd;
 use node::cri::{Runtime, labels, v1};
 
 use crate::component::Failure;
+use crate::kubelet_root;
 use crate::parts::agent;
 
 /// What to do.
@@ -19,6 +20,9 @@ pub enum Command {
         /// The data directory of the server or agent whose node it was.
         #[arg(long, value_name = "DIR")]
         data_dir: PathBuf,
+        /// What it was started with as its kubelet's root.
+        #[arg(long, value_name = "DIR")]
+        kubelet_root: Option<PathBuf>,
         /// What it was started with as its cgroup root.
         #[arg(long, value_name = "CGROUP", default_value = "/")]
         cgroup_root: String,
@@ -28,15 +32,19 @@ pub enum Command {
 /// Does it.
 pub async fn run(command: &Command) -> Result<(), Failure> {
     match command {
-        Command::Clean { data_dir, cgroup_root } => clean(data_dir, &agent::cgroup(cgroup_root)).await,
+        Command::Clean { data_dir, kubelet_root, cgroup_root } => {
+            let root = kubelet_root::of(data_dir, kubelet_root.as_deref());
+            clean(data_dir, &root, &agent::cgroup(cgroup_root)).await
+        }
     }
 }
 
-async fn clean(data_dir: &Path, groups: &Name) -> Result<(), Failure> {
+async fn clean(data_dir: &Path, root: &Path, groups: &Name) -> Result<(), Failure> {
     let dir = data_dir.join("agent");
     if !dir.join("containerd").is_dir() {
         return Err(format!("no node has run in {}", data_dir.display()).into());
     }
+    kubelet_root::check(root, data_dir)?;
     // The runtime has to run to remove what it made, addresses and network links included.
     let containerd = Containerd::start(agent::containerd_config(&dir, &dir.join("cni"))?).await?;
     let runtime = containerd.client();
@@ -51,14 +59,15 @@ async fn clean(data_dir: &Path, groups: &Name) -> Result<(), Failure> {
         }
     }
     containerd.stop().await?;
-    if let Ok(below) = dir.canonicalize() {
+    for below in [dir.canonicalize(), root.canonicalize()].into_iter().flatten() {
         node::mounts::unmount_below(&below)?;
     }
     // What pods had on this disk goes with them; claims lie elsewhere.
-    remove_dir(&dir.join("kubelet/pods"))?;
+    remove_dir(&root.join("pods"))?;
     remove_dir(&dir.join("logs"))?;
     let net = node::net::Net::open()?;
     net.remove_link(agent::BRIDGE).await?;
+    ::netpol::cleanup().await?;
     println!("container runtime stopped");
     Ok(())
 }

@@ -2,7 +2,6 @@
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// SIGTERM and SIGINT.
 pub struct Signals {
     terminate: Signal,
     interrupt: Signal,

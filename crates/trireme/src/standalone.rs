@@ -124,7 +124,7 @@ pub async fn scheduler(options: Scheduler) -> Result<(), Failure> {
     ended(&stop)
 }
 
-/// A part that ends without being told to has lost its lease; whoever supervises the process starts it again.
+/// A part that ends without being stopped has lost its lease; whoever supervises the process starts it again.
 pub fn ended(stop: &CancellationToken) -> Result<(), Failure> {
     if stop.is_cancelled() { Ok(()) } else { Err("ended before its time".into()) }
 }
@@ -133,10 +133,10 @@ pub fn ended(stop: &CancellationToken) -> Result<(), Failure> {
 pub fn stop_on_signal() -> Result<CancellationToken, Failure> {
     let mut signals = Signals::listen()?;
     let stop = CancellationToken::new();
-    let told = stop.clone();
+    let stopping = stop.clone();
     tokio::spawn(async move {
         tracing::info!("{}: stopping", signals.next().await);
-        told.cancel();
+        stopping.cancel();
     });
     Ok(stop)
 }

@@ -26,7 +26,6 @@ const PONG: u8 = 10;
 /// Why a conversation ends early.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The connection broke.
     #[error(transparent)]
     Io(#[from] std::io::Error),
     /// The other side does not follow the protocol.
@@ -61,7 +60,6 @@ pub fn accept(headers: &HeaderMap) -> Option<String> {
     Some(STANDARD.encode(digest))
 }
 
-/// What came in.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Incoming {
     /// A piece of a message.
@@ -79,7 +77,6 @@ pub enum Incoming {
     Close,
 }
 
-/// The reading half.
 pub struct Reader<R> {
     io: R,
     /// Within a message of several frames.
@@ -103,7 +100,6 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         Self { io, inside: false, rest: None }
     }
 
-    /// What comes next.
     pub async fn next(&mut self) -> Result<Incoming, Error> {
         loop {
             if let Some(rest) = self.rest.take() {
@@ -182,7 +178,6 @@ fn unmask(data: &mut [u8], mask: [u8; 4], at: usize) {
     }
 }
 
-/// The writing half.
 pub struct Writer<W> {
     io: W,
 }
@@ -203,7 +198,6 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
         self.frame(TEXT, text, &[]).await
     }
 
-    /// Answers a ping.
     pub async fn pong(&mut self, data: &[u8]) -> std::io::Result<()> {
         self.frame(PONG, data, &[]).await
     }
@@ -243,7 +237,6 @@ pub mod client {
 
     use super::unmask;
 
-    /// One masked frame.
     pub fn frame(last: bool, opcode: u8, data: &[u8]) -> Vec<u8> {
         let mask = [1, 2, 3, 4];
         let mut bytes = vec![if last { 0x80 | opcode } else { opcode }];
@@ -265,7 +258,6 @@ pub mod client {
         bytes
     }
 
-    /// A whole message.
     pub fn message(data: &[u8]) -> Vec<u8> {
         frame(true, super::BINARY, data)
     }

@@ -16,8 +16,9 @@ use std::collections::HashSet;
 use machinery::Value;
 use machinery::status::FieldError;
 
+use crate::correlate::{OldItems, same};
 use crate::schema::{Combined, Limits};
-use crate::{Additional, ListType, Schema, Types};
+use crate::{Additional, Schema, Types};
 
 /// Where upstream says that a value stands.
 const IN: &str = "in body";
@@ -69,9 +70,9 @@ impl Found {
     }
 }
 
-/// Upstream's validator puts a dot before fields of the root in some places; its errors do not show it.
+/// Upstream's validator puts a dot before fields of the root in some places; its errors do not show it, and have a word for the root.
 fn place(path: &str) -> &str {
-    path.strip_prefix('.').unwrap_or(path)
+    if path.is_empty() { "<nil>" } else { path.strip_prefix('.').unwrap_or(path) }
 }
 
 /// The JSON type of a value, and the format that upstream takes it to have.
@@ -90,7 +91,7 @@ fn type_of(value: &Value) -> (&'static str, &'static str) {
 /// What is wrong with a place, unless it was so before.
 fn check(schema: &Schema, value: &Value, old: Option<&Value>, path: &str) -> Found {
     let mut found = check_place(schema, value, old, path);
-    if !found.is_valid() && old == Some(value) {
+    if !found.is_valid() && old.is_some_and(|old| same(schema, value, old)) {
         found.errors.clear();
     }
     found
@@ -274,8 +275,9 @@ fn check_string(schema: &Schema, text: &str, path: &str) -> Found {
 fn check_list(schema: &Schema, items: &[Value], old: Option<&Value>, path: &str) -> Found {
     let mut found = Found { matches: 1, ..Found::default() };
     if let Some(below) = &schema.items {
+        let before = OldItems::of(schema, old);
         for (index, item) in items.iter().enumerate() {
-            found.merge(check(below, item, old_item(schema, item, old), &format!("{path}[{index}]")));
+            found.merge(check(below, item, before.get(schema, item), &format!("{path}[{index}]")));
         }
     }
     let Some(limits) = limits(schema) else { return found };
@@ -294,15 +296,6 @@ fn check_list(schema: &Schema, items: &[Value], old: Option<&Value>, path: &str)
         }
     }
     found
-}
-
-/// The item that was there before with the same keys.
-fn old_item<'a>(schema: &Schema, item: &Value, old: Option<&'a Value>) -> Option<&'a Value> {
-    if schema.list_type != Some(ListType::Map) {
-        return None;
-    }
-    let same = |other: &&Value| schema.list_keys.iter().all(|key| other.get(key) == item.get(key));
-    old?.as_array()?.iter().find(same)
 }
 
 fn check_enum(schema: &Schema, value: &Value, path: &str) -> Found {
@@ -349,7 +342,7 @@ fn check_object(schema: &Schema, fields: &machinery::value::Object, old: Option<
         match &schema.additional {
             Additional::Allowed(false) => {
                 let message = format!("{path}.{name} {IN} is a forbidden property");
-                found.add(message.clone(), FieldError::invalid(place(path), "", message));
+                found.add(message.clone(), FieldError::invalid(place(path), name.as_str(), message));
             }
             Additional::Schema(below) => found.merge(check(below, field, before(name), &format!("{path}.{name}"))),
             Additional::Allowed(true) | Additional::Unsaid => {}

@@ -1,7 +1,7 @@
 //! Limits of numbers. Integers are compared as integers: a limit is read as a float and then cut, as upstream does it.
 
 use machinery::status::FieldError;
-use serde_json::Number;
+use serde_json::{Number, Value};
 
 use super::{Found, limits};
 use crate::Schema;
@@ -14,9 +14,11 @@ pub(super) fn check(schema: &Schema, number: &Number, path: &str) -> Found {
     if let Some(factor) = limits.multiple_of {
         range.check_limit(&mut found, factor, "MultipleOf", path);
         let text = shown(number, factor);
-        if factor <= 0.0 {
+        // Beside an integer a factor below one is cut to zero.
+        if factor <= 0.0 || (number.is_i64() && factor < 1.0) {
             let message = format!("factor MultipleOf declared for {path} must be positive: {text}");
-            found.add(message.clone(), FieldError::invalid(super::place(path), number.clone(), message));
+            let shown = if number.is_i64() { Value::from(factor as i64) } else { Value::from(factor) };
+            found.add(message.clone(), FieldError::invalid(super::place(path), shown, message));
         } else if !is_multiple(number, factor) {
             found.invalid(path, number.clone(), &format!("should be a multiple of {text}"));
         }
@@ -53,7 +55,6 @@ fn compare(number: &Number, limit: f64) -> (bool, bool) {
 
 fn is_multiple(number: &Number, factor: f64) -> bool {
     match number.as_i64() {
-        // A factor below one is cut to zero, which upstream calls not positive; nothing is a multiple of it.
         Some(number) => (factor as i64) > 0 && number % (factor as i64) == 0,
         None => {
             let number = number.as_f64().unwrap_or(f64::INFINITY);

@@ -3,7 +3,7 @@
 //! annotation, and whose every FlowSchema says whether its priority level exists.
 //!
 //! Woken by changes of just these objects, never by a timer. Each round looks at everything, decides, and writes what
-//! differs. Only a round that failed is tried again after a while: the store may have been away.
+//! differs, through the gates. Only a round that failed is tried again after a while: the store may have been away.
 
 use std::sync::{Arc, Weak};
 use std::task::Poll;
@@ -11,15 +11,15 @@ use std::time::Duration;
 
 use machinery::status::ApiError;
 use machinery::{Value, value};
+use rest::Api;
+use rest::registry::Resource;
 use serde_json::json;
+use storage::cache::{Filter, Start, Subscription};
 use tokio::task::JoinHandle;
 
 use super::flow_control::{self, GROUP};
 use super::mainstays::{self, Place};
-use crate::cache::{Filter, Start, Subscription};
-use crate::registry::Resource;
-use crate::rest::Api;
-use crate::rest::storage::Change;
+use crate::loopback::Loopback;
 
 /// When a round that failed is tried again: soon, and then less and less soon.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -43,26 +43,26 @@ impl Kept {
         }
     }
 
-    async fn mend(self, api: &Api) -> Result<(), ApiError> {
+    async fn mend(self, api: &Api, loopback: &Loopback) -> Result<(), ApiError> {
         // What woke this round may be older than what the caches have come to.
         api.caches.settle().await?;
         match self {
-            Self::FlowControl => mend_flow_control(api).await,
-            Self::Mainstays(place) => mainstays::mend(api, place).await,
+            Self::FlowControl => mend_flow_control(api, loopback).await,
+            Self::Mainstays(place) => mainstays::mend(api, loopback, place).await,
         }
     }
 }
 
 /// Starts the task; it ends with the server's caches.
-pub fn start(api: &Arc<Api>, place: Place) -> JoinHandle<()> {
+pub fn start(api: &Arc<Api>, loopback: Loopback, place: Place) -> JoinHandle<()> {
     let api = Arc::downgrade(api);
     tokio::spawn(async move {
-        tokio::join!(keep(&api, Kept::FlowControl), keep(&api, Kept::Mainstays(place)));
+        tokio::join!(keep(&api, &loopback, Kept::FlowControl), keep(&api, &loopback, Kept::Mainstays(place)));
     })
 }
 
 /// Mends now and after every change of what is watched, until the server is gone or stops.
-async fn keep(api: &Weak<Api>, kept: Kept) {
+async fn keep(api: &Weak<Api>, loopback: &Loopback, kept: Kept) {
     while let Some(mut changes) = follow(api, kept).await {
         let mut retry = FIRST_RETRY;
         loop {
@@ -71,7 +71,7 @@ async fn keep(api: &Weak<Api>, kept: Kept) {
                 while one.live.try_recv().is_ok() {}
             }
             let Some(api) = api.upgrade() else { return };
-            let mended = kept.mend(&api).await;
+            let mended = kept.mend(&api, loopback).await;
             drop(api);
             let next = next_change(&mut changes);
             let goes_on = match mended {
@@ -123,7 +123,7 @@ async fn follow(api: &Weak<Api>, kept: Kept) -> Option<Vec<Subscription>> {
     (!all.is_empty()).then_some(all)
 }
 
-async fn mend_flow_control(api: &Api) -> Result<(), ApiError> {
+async fn mend_flow_control(api: &Api, loopback: &Loopback) -> Result<(), ApiError> {
     let (Some(schemas), Some(levels)) =
         (api.registry.stored(GROUP, "flowschemas"), api.registry.stored(GROUP, "prioritylevelconfigurations"))
     else {
@@ -132,24 +132,17 @@ async fn mend_flow_control(api: &Api) -> Result<(), ApiError> {
     for resource in [schemas, levels] {
         for object in everything(resource) {
             if is_abandoned(&object) {
-                api.change(resource, value::text(&object, "metadata.name"), false, |old, _| {
-                    Ok(if is_abandoned(old) { Change::Delete } else { Change::Keep })
-                })
-                .await?;
+                loopback.delete(resource, &object).await?;
             }
         }
     }
-    super::all(api, flow_control::objects(&api.now())).await?;
+    super::mend(api, loopback, flow_control::objects(&api.now())).await?;
     api.caches.settle().await?;
     let levels: Vec<Value> = everything(levels);
     let exists = |name: &str| levels.iter().any(|level| value::text(level, "metadata.name") == name);
     for schema in everything(schemas) {
-        let now = api.now();
-        if said(&schema, &exists, &now).is_some() {
-            api.change(schemas, value::text(&schema, "metadata.name"), false, |old, _| {
-                Ok(said(old, &exists, &now).map_or(Change::Keep, Change::Put))
-            })
-            .await?;
+        if let Some(schema) = with_dangling(&schema, &exists, &api.now()) {
+            loopback.update(schemas, schema, "status").await?;
         }
     }
     Ok(())
@@ -168,7 +161,7 @@ fn is_abandoned(object: &Value) -> bool {
 }
 
 /// A FlowSchema with what is to be said of its level; nothing when it is said already.
-fn said(schema: &Value, exists: &impl Fn(&str) -> bool, now: &str) -> Option<Value> {
+fn with_dangling(schema: &Value, exists: &impl Fn(&str) -> bool, now: &str) -> Option<Value> {
     let level = value::text(schema, "spec.priorityLevelConfiguration.name");
     let wanted = flow_control::dangling(level, !exists(level), now);
     let mut conditions = value::list(schema, "status.conditions").to_vec();
@@ -194,7 +187,7 @@ mod tests {
     fn a_schema_says_whether_its_level_exists_and_says_it_once() {
         let schema = json!({"metadata": {"name": "x"}, "spec": {"priorityLevelConfiguration": {"name": "gone"}},
             "status": {"conditions": [{"type": "Other", "status": "True"}]}});
-        let dangling = said(&schema, &|_| false, "t1").expect("there is something to say");
+        let dangling = with_dangling(&schema, &|_| false, "t1").expect("there is something to say");
         let condition = &dangling["status"]["conditions"][1];
         assert_eq!((condition["type"].as_str(), condition["status"].as_str()), (Some("Dangling"), Some("True")));
         assert_eq!(condition["reason"], "NotFound");
@@ -202,8 +195,8 @@ mod tests {
             condition["message"],
             "This FlowSchema references the PriorityLevelConfiguration object named \"gone\" but there is no such object"
         );
-        assert_eq!(said(&dangling, &|_| false, "t2"), None);
-        let found = said(&dangling, &|_| true, "t3").expect("it is there again");
+        assert_eq!(with_dangling(&dangling, &|_| false, "t2"), None);
+        let found = with_dangling(&dangling, &|_| true, "t3").expect("it is there again");
         assert_eq!(found["status"]["conditions"][1]["reason"], "Found");
         assert_eq!(found["status"]["conditions"][1]["lastTransitionTime"], "t3");
     }

@@ -9,17 +9,17 @@ use std::net::IpAddr;
 
 use machinery::status::ApiError;
 use machinery::{Value, value};
+use rest::Api;
+use storage::cache::{Filter, Scope};
 
-use super::{Repair, Wanted, all, objects};
-use crate::cache::{Filter, Scope};
-use crate::rest::Api;
+use super::{Repair, Wanted, objects};
+use crate::loopback::Loopback;
 
 /// Where the server is reached.
 #[derive(Debug, Clone, Copy)]
 pub struct Place {
     /// The address that clients inside the cluster use.
     pub advertise: IpAddr,
-    /// The port there.
     pub port: u16,
 }
 
@@ -27,7 +27,8 @@ pub struct Place {
 pub(super) fn wanted(api: &Api, place: Place) -> (Vec<Wanted>, Vec<Wanted>) {
     let ranges = &api.allocator.service_ranges;
     let mut rest = vec![objects::token_tracking(&api.now()), objects::service_cidr(ranges, &api.now())];
-    let service = |range: &crate::rest::Cidr| objects::kubernetes_service(range.at(1), place.advertise, place.port);
+    let service =
+        |range: &rest::allocation::Cidr| objects::kubernetes_service(range.at(1), place.advertise, place.port);
     rest.extend(ranges.first().into_iter().flat_map(service));
     (objects::namespaces(), rest)
 }
@@ -48,7 +49,7 @@ pub(super) fn watched(api: &Api, place: Place) -> Vec<(&'static str, &'static st
 }
 
 /// Makes what is missing.
-pub(super) async fn mend(api: &Api, place: Place) -> Result<(), ApiError> {
+pub(super) async fn mend(api: &Api, loopback: &Loopback, place: Place) -> Result<(), ApiError> {
     let (namespaces, mut rest) = wanted(api, place);
     for wanted in &mut rest {
         wanted.repair = match wanted.plural {
@@ -56,8 +57,8 @@ pub(super) async fn mend(api: &Api, place: Place) -> Result<(), ApiError> {
             _ => Repair::Never,
         };
     }
-    all(api, namespaces).await?;
-    all(api, rest).await
+    super::mend(api, loopback, namespaces).await?;
+    super::mend(api, loopback, rest).await
 }
 
 /// Endpoints with those of ours among them; nothing when they are there already.

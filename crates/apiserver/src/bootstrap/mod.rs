@@ -1,7 +1,7 @@
 //! What every cluster has from the beginning: namespaces, roles, priority classes, priority levels, the `kubernetes` Service.
 //!
 //! Made at every start where it is missing, repaired where upstream repairs it, and left alone otherwise. What must be there
-//! all the time is looked after while the server runs, too (`keeper`).
+//! all the time is looked after while the server runs, too (`keeper`). All of it by requests that pass the gates as everybody's do.
 
 pub(crate) mod flow_control;
 pub(crate) mod keeper;
@@ -10,11 +10,12 @@ mod objects;
 
 use std::net::IpAddr;
 
-use machinery::status::ApiError;
+use machinery::status::{ApiError, Reason};
 use machinery::{Value, value};
+use rest::Api;
+use rest::registry::Resource;
 
-use crate::rest::Api;
-use crate::rest::storage::Change;
+use crate::loopback::Loopback;
 pub use mainstays::Place;
 
 /// How a present object is treated.
@@ -44,87 +45,130 @@ struct Wanted {
     repair: Repair,
 }
 
+/// How often a start looks again, where another server of the same cluster was faster.
+const ROUNDS: usize = 4;
+
 /// Makes everything that is missing.
-pub async fn run(api: &Api, place: Place) -> Result<(), ApiError> {
-    // Writes wait for each other's fsync only if they are one after the other; together they share it.
-    let (namespaces, mut rest) = mainstays::wanted(api, place);
-    all(api, namespaces).await?;
-    rest.extend(objects::rbac());
+pub async fn run(api: &Api, loopback: &Loopback, place: Place) -> Result<(), ApiError> {
+    let (namespaces, mainstays) = mainstays::wanted(api, place);
+    together(api, loopback, &namespaces).await?;
+    let mut rest = objects::rbac();
     rest.extend(objects::priority_classes());
     rest.extend(flow_control::objects(&api.now()));
-    all(api, rest).await?;
+    futures::try_join!(in_order(api, loopback, &mainstays), together(api, loopback, &rest))?;
     api.caches.settle().await?;
     Ok(())
 }
 
-/// The bootstrap roles and bindings, by plural.
-#[cfg(test)]
-pub(crate) fn roles_and_bindings() -> Vec<(&'static str, Value)> {
-    objects::rbac().into_iter().map(|wanted| (wanted.plural, wanted.object)).collect()
-}
-
-async fn all(api: &Api, wanted: Vec<Wanted>) -> Result<(), ApiError> {
-    let ensured = wanted.into_iter().map(|wanted| ensure(api, wanted));
-    futures::future::try_join_all(ensured).await.map(|_| ())
-}
-
-async fn ensure(api: &Api, mut wanted: Wanted) -> Result<(), ApiError> {
-    let Some(resource) = api.registry.stored(wanted.group, wanted.plural) else { return Ok(()) };
-    let text = |path: &str| value::text(&wanted.object, path).to_owned();
-    let key = resource.key(&text("metadata.namespace"), &text("metadata.name"));
-    if resource.cache.get(&key).is_none() {
-        value::set(&mut wanted.object, "metadata.uid", crate::gates::new_uuid().to_string());
-        value::set(&mut wanted.object, "metadata.creationTimestamp", api.now());
-        resource.strategy.default(&mut wanted.object);
-        if api.insert(resource, &key, &wanted.object, false).await?.is_some() {
-            return Ok(());
+/// Puts objects right that do not depend on each other. Writes wait for each other's fsync only if they are one after the other;
+/// together they share it.
+async fn together(api: &Api, loopback: &Loopback, wanted: &[Wanted]) -> Result<(), ApiError> {
+    for _ in 0..ROUNDS {
+        let steps = wanted.iter().filter_map(|wanted| step(api, wanted));
+        let taken: Vec<bool> = futures::future::try_join_all(steps.map(|step| step.attempt(loopback))).await?;
+        api.caches.settle().await?;
+        if taken.is_empty() || taken.contains(&false) {
+            break;
         }
     }
-    if wanted.repair == Repair::Never {
-        return Ok(());
-    }
-    if matches!(wanted.repair, Repair::Suggested | Repair::Mandatory) {
-        // What is compared has its defaults.
-        resource.strategy.default(&mut wanted.object);
-    }
-    api.change(resource, &key, false, |old, _| {
-        let opted_out = value::at(old, "metadata.annotations")
-            .and_then(|annotations| annotations.get(facts::rbac::AUTOUPDATE.0))
-            .is_some_and(|auto| auto != "true");
-        if wanted.repair == Repair::Rules && opted_out {
-            return Ok(Change::Keep);
-        }
-        if matches!(wanted.repair, Repair::Suggested | Repair::Mandatory) {
-            return Ok(Change::Put(flow_control_repaired(old, &wanted)));
-        }
-        if let Repair::Present(advertise) = wanted.repair {
-            return Ok(mainstays::joined(old, &wanted.object, advertise).map_or(Change::Keep, Change::Put));
-        }
-        let mut new = old.clone();
-        if wanted.repair == Repair::Ranges {
-            let (ranges, known) = (value::list(&wanted.object, "spec.cidrs"), value::list(old, "spec.cidrs"));
-            if ranges.len() == known.len() || !ranges.starts_with(known) {
-                return Ok(Change::Keep);
-            }
-            value::set(&mut new, "spec.cidrs", ranges.to_vec());
-            return Ok(Change::Put(new));
-        }
-        for (field, content) in wanted.object.as_object().into_iter().flatten() {
-            match field.as_str() {
-                "metadata" | "apiVersion" | "kind" => {}
-                // Users may add to a role or to its subjects; nothing of ours may be missing.
-                "rules" | "subjects" => add_missing(&mut new, field, content),
-                _ => value::set(&mut new, field, content.clone()),
-            }
-        }
-        Ok(Change::Put(new))
-    })
-    .await?;
     Ok(())
 }
 
+/// Puts objects right one after the other: a Service takes its address before anybody says that it is taken.
+async fn in_order(api: &Api, loopback: &Loopback, wanted: &[Wanted]) -> Result<(), ApiError> {
+    for step in wanted.iter().filter_map(|wanted| step(api, wanted)) {
+        step.attempt(loopback).await?;
+    }
+    Ok(())
+}
+
+/// Puts objects right one after the other. Who was faster wakes the next round of the keeper, so nothing is tried twice here.
+async fn mend(api: &Api, loopback: &Loopback, wanted: Vec<Wanted>) -> Result<(), ApiError> {
+    for step in wanted.iter().filter_map(|wanted| step(api, wanted)) {
+        step.take(loopback).await?;
+    }
+    Ok(())
+}
+
+/// What is to be done about one object.
+enum Step<'a> {
+    Create(&'a Resource, Value),
+    Update(&'a Resource, Value),
+}
+
+impl Step<'_> {
+    /// Whether it was done. What users have set up may refuse the server's own writes: it starts all the same, so that they can
+    /// take it back; what the cluster stands on the keeper tries again. Only a store that is away keeps it from starting.
+    async fn attempt(self, loopback: &Loopback) -> Result<bool, ApiError> {
+        match self.take(loopback).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.is(Reason::ServiceUnavailable) || error.is(Reason::Timeout) => Err(error),
+            Err(error) => {
+                tracing::warn!(%error, "one of the server's own objects was refused");
+                Ok(false)
+            }
+        }
+    }
+
+    async fn take(self, loopback: &Loopback) -> Result<(), ApiError> {
+        match self {
+            Self::Create(resource, object) => loopback.create(resource, object).await,
+            Self::Update(resource, object) => loopback.update(resource, object, "").await,
+        }
+    }
+}
+
+/// Nothing for an object that is as it should be.
+fn step<'a>(api: &'a Api, wanted: &Wanted) -> Option<Step<'a>> {
+    let resource = api.registry.stored(wanted.group, wanted.plural)?;
+    let text = |path: &str| value::text(&wanted.object, path);
+    let key = resource.key(text("metadata.namespace"), text("metadata.name"));
+    let Some(old) = resource.cache.get(&key).map(|object| object.to_value()) else {
+        return Some(Step::Create(resource, wanted.object.clone()));
+    };
+    let new = repaired(resource, &old, wanted).filter(|new| *new != old)?;
+    Some(Step::Update(resource, new))
+}
+
+/// A present object as it should be; nothing if it may stay as it is.
+fn repaired(resource: &Resource, old: &Value, wanted: &Wanted) -> Option<Value> {
+    let opted_out = value::at(old, "metadata.annotations")
+        .and_then(|annotations| annotations.get(facts::rbac::AUTOUPDATE.0))
+        .is_some_and(|auto| auto != "true");
+    let mut new = old.clone();
+    match wanted.repair {
+        Repair::Never => return None,
+        Repair::Rules if opted_out => return None,
+        Repair::Suggested | Repair::Mandatory => {
+            // What is compared has its defaults.
+            let mut object = wanted.object.clone();
+            resource.strategy.default(&mut object);
+            return Some(flow_control_repaired(old, &object, wanted.repair));
+        }
+        Repair::Present(advertise) => return mainstays::joined(old, &wanted.object, advertise),
+        Repair::Ranges => {
+            let (ranges, known) = (value::list(&wanted.object, "spec.cidrs"), value::list(old, "spec.cidrs"));
+            if ranges.len() == known.len() || !ranges.starts_with(known) {
+                return None;
+            }
+            value::set(&mut new, "spec.cidrs", ranges.to_vec());
+        }
+        Repair::Rules | Repair::Always => {
+            for (field, content) in wanted.object.as_object().into_iter().flatten() {
+                match field.as_str() {
+                    "metadata" | "apiVersion" | "kind" => {}
+                    // Users may add to a role or to its subjects; nothing of ours may be missing.
+                    "rules" | "subjects" => add_missing(&mut new, field, content),
+                    _ => value::set(&mut new, field, content.clone()),
+                }
+            }
+        }
+    }
+    Some(new)
+}
+
 /// A flow schema or priority level as it should be.
-fn flow_control_repaired(old: &Value, wanted: &Wanted) -> Value {
+fn flow_control_repaired(old: &Value, wanted: &Value, repair: Repair) -> Value {
     let mut new = old.clone();
     let annotation = value::at(old, "metadata.annotations").and_then(|all| all.get(flow_control::AUTOUPDATE));
     let ours = match annotation.and_then(Value::as_str) {
@@ -132,14 +176,14 @@ fn flow_control_repaired(old: &Value, wanted: &Wanted) -> Value {
         Some("false") => false,
         // One that nobody ever changed is still as it was suggested.
         _ => value::int(old, "metadata.generation").unwrap_or(1) == 1,
-    } || wanted.repair == Repair::Mandatory;
+    } || repair == Repair::Mandatory;
     let mut annotations = value::at(old, "metadata.annotations").cloned().unwrap_or_else(|| serde_json::json!({}));
     annotations[flow_control::AUTOUPDATE] = ours.to_string().into();
     value::set(&mut new, "metadata.annotations", annotations);
     if !ours {
         return new;
     }
-    let mut spec = wanted.object["spec"].clone();
+    let mut spec = wanted["spec"].clone();
     // Users may give the exempt level shares to lend; everything else of it is fixed.
     if let (Some(theirs), true) = (value::at(old, "spec.exempt"), spec.get("exempt").is_some()) {
         spec["exempt"] = theirs.clone();
@@ -171,10 +215,9 @@ mod tests {
 
     /// What becomes of an object's precedence when 7 is suggested.
     fn check(repair: Repair, metadata: Value, expect: i64) {
-        let object = json!({"metadata": {"name": "x"}, "spec": {"matchingPrecedence": 7}});
-        let wanted = Wanted { group: "", plural: "", object, repair };
+        let wanted = json!({"metadata": {"name": "x"}, "spec": {"matchingPrecedence": 7}});
         let old = json!({"metadata": metadata, "spec": {"matchingPrecedence": 9}});
-        let new = flow_control_repaired(&old, &wanted);
+        let new = flow_control_repaired(&old, &wanted, repair);
         assert_eq!(value::int(&new, "spec.matchingPrecedence"), Some(expect), "{old}");
     }
 
@@ -187,8 +230,8 @@ mod tests {
         check(Repair::Suggested, json!({"generation": 2}), 9);
         check(Repair::Mandatory, said("false"), 7);
         // Whose it is, is written down.
-        let wanted = Wanted { group: "", plural: "", object: json!({"spec": {}}), repair: Repair::Suggested };
-        let new = flow_control_repaired(&json!({"metadata": {"generation": 2}, "spec": {"x": 1}}), &wanted);
+        let old = json!({"metadata": {"generation": 2}, "spec": {"x": 1}});
+        let new = flow_control_repaired(&old, &json!({"spec": {}}), Repair::Suggested);
         assert_eq!(new["metadata"]["annotations"][flow_control::AUTOUPDATE], "false");
     }
 }

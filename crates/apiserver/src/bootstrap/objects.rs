@@ -2,12 +2,12 @@
 
 use std::net::IpAddr;
 
-use serde_json::{Value, json};
+use gates::authorization::rbac::GROUP as RBAC;
+use rest::allocation::Cidr;
+use serde_json::json;
 
 use super::{Repair, Wanted};
-use crate::rest::Cidr;
 
-/// The four namespaces.
 pub fn namespaces() -> Vec<Wanted> {
     ["default", "kube-system", "kube-public", "kube-node-lease"]
         .into_iter()
@@ -89,19 +89,7 @@ pub fn kubernetes_service(ip: IpAddr, advertise: IpAddr, port: u16) -> Vec<Wante
     let (family, own) = (name(advertise), name(ip));
     let labels = json!({"component": "apiserver", "provider": "kubernetes"});
     let mut wanted = vec![
-        Wanted {
-            group: "networking.k8s.io",
-            plural: "ipaddresses",
-            object: json!({
-                "apiVersion": "networking.k8s.io/v1", "kind": "IPAddress",
-                "metadata": {"name": ip, "labels": {
-                    "ipaddress.kubernetes.io/ip-family": own,
-                    "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
-                }},
-                "spec": {"parentRef": {"resource": "services", "namespace": "default", "name": "kubernetes"}},
-            }),
-            repair: Repair::Never,
-        },
+        // First: a Service takes its address, and one that is taken already it cannot have.
         Wanted {
             group: "",
             plural: "services",
@@ -116,6 +104,19 @@ pub fn kubernetes_service(ip: IpAddr, advertise: IpAddr, port: u16) -> Vec<Wante
                 "status": {"loadBalancer": {}},
             }),
             repair: Repair::Always,
+        },
+        Wanted {
+            group: "networking.k8s.io",
+            plural: "ipaddresses",
+            object: json!({
+                "apiVersion": "networking.k8s.io/v1", "kind": "IPAddress",
+                "metadata": {"name": ip, "labels": {
+                    "ipaddress.kubernetes.io/ip-family": own,
+                    "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
+                }},
+                "spec": {"parentRef": {"resource": "services", "namespace": "default", "name": "kubernetes"}},
+            }),
+            repair: Repair::Never,
         },
     ];
     // A Service cannot point at loopback: then nobody but this host reaches the server anyway.
@@ -151,70 +152,7 @@ pub fn kubernetes_service(ip: IpAddr, advertise: IpAddr, port: u16) -> Vec<Wante
 
 /// The bootstrap roles and bindings.
 pub fn rbac() -> Vec<Wanted> {
-    const GROUP: &str = "rbac.authorization.k8s.io";
-    let api_version = format!("{GROUP}/v1");
-    let metadata = |name: &str, namespace: Option<&str>, labels: &[(&str, &str)]| {
-        let (label, annotation) = (facts::rbac::BOOTSTRAPPING, facts::rbac::AUTOUPDATE);
-        let mut metadata =
-            json!({"name": name, "labels": {label.0: label.1}, "annotations": {annotation.0: annotation.1}});
-        if let Some(namespace) = namespace {
-            metadata["namespace"] = json!(namespace);
-        }
-        for (key, value) in labels {
-            metadata["labels"][*key] = json!(value);
-        }
-        metadata
-    };
-    let roles = facts::rbac().roles.iter().map(|role| {
-        let rules: Vec<Value> = role.rules.iter().filter(|rule| !rule.gated).map(rule).collect();
-        let kind = if role.namespace.is_some() { "Role" } else { "ClusterRole" };
-        let mut object = json!({
-            "apiVersion": api_version, "kind": kind, "metadata": metadata(role.name, role.namespace, &role.labels),
-            "rules": rules,
-        });
-        if !role.aggregates.is_empty() {
-            let selectors: Vec<Value> =
-                role.aggregates.iter().map(|(key, value)| json!({"matchLabels": {*key: value}})).collect();
-            object["aggregationRule"] = json!({"clusterRoleSelectors": selectors});
-            // Its rules are the aggregation controller's.
-            object.as_object_mut().expect("just made").remove("rules");
-        }
-        let plural = if role.namespace.is_some() { "roles" } else { "clusterroles" };
-        Wanted { group: GROUP, plural, object, repair: Repair::Rules }
-    });
-    let bindings = facts::rbac().bindings.iter().map(|binding| {
-        let subjects: Vec<Value> = binding
-            .subjects
-            .iter()
-            .map(|subject| match subject.namespace {
-                Some(namespace) => json!({"kind": subject.kind, "name": subject.name, "namespace": namespace}),
-                None => json!({"kind": subject.kind, "name": subject.name, "apiGroup": GROUP}),
-            })
-            .collect();
-        let (kind, plural) = match binding.namespace {
-            Some(_) => ("RoleBinding", "rolebindings"),
-            None => ("ClusterRoleBinding", "clusterrolebindings"),
-        };
-        let object = json!({
-            "apiVersion": api_version, "kind": kind, "metadata": metadata(binding.name, binding.namespace, &[]),
-            "roleRef": {"apiGroup": GROUP, "kind": binding.role_kind, "name": binding.role}, "subjects": subjects,
-        });
-        Wanted { group: GROUP, plural, object, repair: Repair::Rules }
-    });
-    roles.chain(bindings).collect()
-}
-
-fn rule(rule: &facts::rbac::Rule) -> Value {
-    let mut tree = json!({"verbs": rule.verbs});
-    for (key, list) in [
-        ("apiGroups", &rule.groups),
-        ("resources", &rule.resources),
-        ("resourceNames", &rule.names),
-        ("nonResourceURLs", &rule.urls),
-    ] {
-        if !list.is_empty() {
-            tree[key] = json!(list);
-        }
-    }
-    tree
+    let objects = gates::authorization::rbac::bootstrap::objects();
+    let wanted = |(plural, object)| Wanted { group: RBAC, plural, object, repair: Repair::Rules };
+    objects.into_iter().map(wanted).collect()
 }

@@ -58,7 +58,7 @@ struct SubresourceDiscovery<'a> {
     verbs: Vec<&'static str>,
 }
 
-/// Group and version are empty where they are the resource's own: clients fill them in.
+/// Group and version are empty where they are those of the built-in resource: clients fill them in.
 #[derive(Serialize)]
 struct ResponseKind<'a> {
     group: &'a str,
@@ -80,21 +80,28 @@ fn version(version: &Version) -> VersionDiscovery<'_> {
     VersionDiscovery { version: &version.name, resources, freshness: "Current" }
 }
 
+/// Where the objects of a resource are, as far as it is told.
+fn home(resource: &Resource) -> (&str, &str) {
+    if resource.is_custom() { (&resource.group, &resource.version) } else { ("", "") }
+}
+
 fn resource(resource: &Resource) -> ResourceDiscovery<'_> {
+    let (group, version) = home(resource);
     ResourceDiscovery {
         resource: &resource.plural,
-        response_kind: ResponseKind { group: "", version: "", kind: &resource.kind },
+        response_kind: ResponseKind { group, version, kind: &resource.kind },
         scope: if resource.namespaced { "Namespaced" } else { "Cluster" },
         singular_resource: &resource.singular,
-        verbs: resource.verbs.iter().collect(),
+        verbs: super::verbs(resource),
         short_names: &resource.short_names,
         categories: &resource.categories,
-        subresources: resource.subresources.iter().map(subresource).collect(),
+        subresources: resource.subresources.iter().map(|sub| subresource(resource, sub)).collect(),
     }
 }
 
-fn subresource(sub: &Subresource) -> SubresourceDiscovery<'_> {
-    let (group, version) = sub.kind_of.as_ref().map_or(("", ""), |(group, version)| (&**group, &**version));
+fn subresource<'a>(resource: &'a Resource, sub: &'a Subresource) -> SubresourceDiscovery<'a> {
+    let (group, version) =
+        sub.kind_of.as_ref().map_or_else(|| home(resource), |(group, version)| (&**group, &**version));
     SubresourceDiscovery {
         subresource: &sub.name,
         response_kind: ResponseKind { group, version, kind: &sub.kind },

@@ -59,7 +59,6 @@ pub(super) fn group_list<'a>(groups: impl Iterator<Item = &'a Group>) -> GroupLi
     GroupList { kind: "APIGroupList", api_version: "v1", groups: groups.collect() }
 }
 
-/// One group.
 pub(super) fn group(group: &Group) -> ApiGroup<'_> {
     let name = |version: &Version| facts::api_version(&group.name, &version.name);
     let mut versions = group.versions.iter().map(|of| GroupVersion { group_version: name(of), version: &of.name });
@@ -110,7 +109,7 @@ pub(super) fn resource_list<'a>(group: &str, version: &'a Version) -> ResourceLi
             group: None,
             version: None,
             kind: &resource.kind,
-            verbs: resource.verbs.iter().collect(),
+            verbs: super::verbs(resource),
             short_names: &resource.short_names,
             categories: &resource.categories,
             storage_version_hash: resource.storage_version_hash.as_deref(),

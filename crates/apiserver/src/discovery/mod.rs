@@ -16,10 +16,11 @@ use facts::{Group, Version};
 use ring::digest::{SHA512, digest};
 use serde::Serialize;
 
+pub use gates::forms::Aggregated;
+
 /// A document with the tag by which clients recognize a copy that they have.
 #[derive(Clone, Debug)]
 pub struct Document {
-    /// The document.
     pub body: Bytes,
     /// What identifies its content, without quotes: upper-case hexadecimal digits, as upstream writes them.
     pub etag: String,
@@ -51,25 +52,6 @@ pub enum Root {
     Apis,
 }
 
-/// The version of the aggregated document.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Aggregated {
-    /// `apidiscovery.k8s.io/v2`.
-    V2,
-    /// `apidiscovery.k8s.io/v2beta1`, the same but for its name.
-    V2beta1,
-}
-
-impl Aggregated {
-    /// The `apiVersion` of the document.
-    pub fn api_version(self) -> &'static str {
-        match self {
-            Aggregated::V2 => "apidiscovery.k8s.io/v2",
-            Aggregated::V2beta1 => "apidiscovery.k8s.io/v2beta1",
-        }
-    }
-}
-
 /// The discovery documents of what is served.
 #[derive(Debug)]
 pub struct Discovery {
@@ -84,7 +66,6 @@ impl Discovery {
         Discovery { groups, aggregated: Default::default() }
     }
 
-    /// What is served.
     pub fn groups(&self) -> &[Group] {
         &self.groups
     }
@@ -130,6 +111,18 @@ pub fn built_in(serves: impl Fn(&str, &Version) -> bool) -> Vec<Group> {
         versions: group.versions.iter().filter(|version| serves(&group.name, version)).cloned().collect(),
     });
     enabled.filter(|group| !group.versions.is_empty()).collect()
+}
+
+/// The verbs of a resource in upstream's order, which is another one for custom resources.
+fn verbs(resource: &facts::Resource) -> Vec<&'static str> {
+    let mut verbs: Vec<&'static str> = resource.verbs.iter().collect();
+    let created = verbs.iter().position(|verb| *verb == "create").filter(|_| resource.is_custom());
+    if let Some(created) = created {
+        verbs.remove(created);
+        let updated = verbs.iter().position(|verb| *verb == "update").unwrap_or(verbs.len());
+        verbs.insert(updated, "create");
+    }
+    verbs
 }
 
 fn to_json(value: &impl Serialize) -> Bytes {

@@ -1,14 +1,17 @@
 //! Answers to requests below `/openapi`: which document, in which form, and for how long it may be kept.
 
-use http::header::{ACCEPT, CACHE_CONTROL, EXPIRES, HeaderValue, LOCATION};
+use gates::answer::bytes;
+use gates::exchange::Asked;
+use gates::forms::Forms;
+use http::StatusCode;
+use http::header::{CACHE_CONTROL, EXPIRES, HeaderValue, LOCATION};
 use http::request::Parts;
-use http::{HeaderMap, StatusCode};
 use machinery::rest::{Payload, Response};
 
 use super::OpenApi;
+use crate::aggregation::Aggregation;
 use crate::discovery::Document;
-use crate::gates::{bytes, tagged};
-use crate::query::Query;
+use crate::documents::tagged;
 
 const JSON: &str = "application/json";
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
@@ -22,29 +25,44 @@ const PROTOBUF_V3_OLD: &str = "application/com.github.proto-openapi.spec.v3@v1.0
 const NEVER: HeaderValue = HeaderValue::from_static("Fri, 31 Dec 9999 23:59:59 GMT");
 
 impl OpenApi {
-    /// Answers a request for the path with these segments below `/openapi`.
-    pub(crate) fn answer(&self, segments: &[&str], parts: &Parts, query: &Query) -> Option<Response> {
+    /// Answers a request for the path with these segments below `/openapi`. What other servers have is merged into what is about everything.
+    pub(crate) fn answer(
+        &self,
+        segments: &[&str],
+        parts: &Parts,
+        asked: &Asked,
+        others: Option<&Aggregation>,
+    ) -> Option<Response> {
         match segments {
-            ["v2"] => Some(self.answer_v2(parts)),
-            ["v3"] => Some(tagged(parts, self.root(), JSON)),
+            ["v2"] => Some(match (form(&asked.forms, [PROTOBUF, PROTOBUF_OLD]), others) {
+                (Some(Form::Json), None) => tagged(parts, self.v2_json(), JSON),
+                (Some(Form::Json), Some(others)) => tagged(parts, &others.openapi_v2(self), JSON),
+                (Some(Form::Protobuf), None) => tagged(parts, self.v2_protobuf(), PROTOBUF),
+                (Some(Form::Protobuf), Some(others)) => tagged(parts, &others.openapi_v2_protobuf(self), PROTOBUF),
+                (None, _) => not_acceptable(),
+            }),
+            ["v3"] => Some(match others {
+                None => tagged(parts, self.root(), JSON),
+                Some(others) => tagged(parts, &others.openapi_v3(self), JSON),
+            }),
             ["v3", path @ ..] => {
                 let path = path.join("/");
-                let (document, content) = match form(&parts.headers, [PROTOBUF_V3, PROTOBUF_V3_OLD]) {
+                let hash = asked.query.get("hash");
+                if let Some(offered) = others.and_then(|others| others.offered_document(&path)) {
+                    return Some(match form(&asked.forms, [PROTOBUF_V3, PROTOBUF_V3_OLD]) {
+                        Some(Form::Json) => answer_v3(&path, &offered.json, JSON, parts, hash),
+                        Some(Form::Protobuf) => answer_v3(&path, &offered.protobuf, PROTOBUF_V3, parts, hash),
+                        None => not_acceptable(),
+                    });
+                }
+                let (document, content) = match form(&asked.forms, [PROTOBUF_V3, PROTOBUF_V3_OLD]) {
                     Some(Form::Json) => (self.document(&path)?, JSON),
                     Some(Form::Protobuf) => (self.protobuf(&path)?, PROTOBUF_V3),
                     None => return Some(not_acceptable()),
                 };
-                Some(answer_v3(&path, document, content, parts, query.get("hash")))
+                Some(answer_v3(&path, document, content, parts, hash))
             }
             _ => None,
-        }
-    }
-
-    fn answer_v2(&self, parts: &Parts) -> Response {
-        match form(&parts.headers, [PROTOBUF, PROTOBUF_OLD]) {
-            Some(Form::Json) => tagged(parts, self.v2_json(), JSON),
-            Some(Form::Protobuf) => tagged(parts, self.v2_protobuf(), PROTOBUF),
-            None => not_acceptable(),
         }
     }
 }
@@ -80,10 +98,11 @@ fn not_acceptable() -> Response {
 }
 
 /// The form that a client prefers: the first that it names and that there is. `protobuf` has the names of the other one.
-fn form(headers: &HeaderMap, protobuf: [&str; 2]) -> Option<Form> {
-    let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
-    let mut named = accept.split(',').map(|range| range.split(';').next().unwrap_or_default().trim());
-    named.find_map(|media| match media {
+fn form(forms: &Forms, protobuf: [&str; 2]) -> Option<Form> {
+    if forms.named().next().is_none() {
+        return Some(Form::Json);
+    }
+    forms.named().find_map(|media| match media {
         "" | "*/*" | "application/*" | JSON => Some(Form::Json),
         named if protobuf.contains(&named) => Some(Form::Protobuf),
         _ => None,
@@ -92,6 +111,8 @@ fn form(headers: &HeaderMap, protobuf: [&str; 2]) -> Option<Form> {
 
 #[cfg(test)]
 mod tests {
+    use http::header::ACCEPT;
+
     use super::*;
     use crate::discovery::built_in;
 
@@ -100,11 +121,10 @@ mod tests {
     }
 
     fn get(openapi: &OpenApi, path: &str, accept: &str) -> Option<Response> {
-        let (path, query) = path.split_once('?').unwrap_or((path, ""));
-        let request =
-            http::Request::get(format!("/openapi/{path}")).header(ACCEPT, accept).body(()).expect("a request");
-        let segments: Vec<&str> = path.split('/').collect();
-        openapi.answer(&segments, &request.into_parts().0, &Query::parse(query))
+        let request = http::Request::get(format!("/openapi/{path}")).header(ACCEPT, accept).body(());
+        let (parts, ()) = request.expect("a request").into_parts();
+        let segments: Vec<&str> = path.split('?').next().unwrap_or_default().split('/').collect();
+        openapi.answer(&segments, &parts, &Asked::of(&parts), None)
     }
 
     #[test]
@@ -116,6 +136,7 @@ mod tests {
             ("application/json, */*", 200, JSON),
             (PROTOBUF_OLD, 200, PROTOBUF),
             (PROTOBUF, 200, PROTOBUF),
+            (&format!("{JSON};q=0.5, {PROTOBUF};q=0.9"), 200, PROTOBUF),
             ("text/html", 406, "text/plain; charset=utf-8"),
         ] {
             let response = get(&openapi, "v2", accept).expect("there");

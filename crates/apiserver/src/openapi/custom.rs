@@ -12,6 +12,9 @@ use super::paths::{list_type_name, type_name};
 use super::schemas::Dialect;
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+/// Where upstream says what lists are.
+const CONVENTIONS: &str =
+    "More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md";
 const LIST_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
 
 /// The built-in types that schemas of custom resources refer to.
@@ -26,6 +29,8 @@ pub struct Custom {
     pub preserve_unknown: bool,
     /// The paths of `selectableFields`, without the leading dot.
     pub selectable: Vec<String>,
+    /// What tells it from what was or will be said: the definition, and its generation.
+    pub source: String,
 }
 
 /// What is known of custom resources, by the name of their type (see [`type_name`]).
@@ -36,6 +41,13 @@ impl Customs {
     /// Adds what is known of a resource.
     pub fn insert(&mut self, resource: &Resource, custom: Custom) {
         self.0.insert(type_name(resource).into_owned(), custom);
+    }
+
+    /// What the custom ones among these resources are made from.
+    pub(super) fn source(&self, resources: &[Resource]) -> String {
+        let custom = resources.iter().filter(|resource| resource.ty.is_none());
+        let sources = custom.filter_map(|resource| self.0.get(&*type_name(resource)));
+        sources.map(|custom| custom.source.as_str()).collect::<Vec<_>>().join(" ")
     }
 
     /// The schemas of the custom ones among these resources, and of lists of them.
@@ -83,6 +95,11 @@ fn list(resource: &Resource, custom: &Custom, dialect: Dialect) -> Value {
             "items": { "type": "array", "items": dialect.reference(&type_name(resource)) },
         },
     });
+    describe_object_fields(&mut schema["properties"]);
+    schema["properties"]["metadata"]["description"] =
+        json!(format!("Standard list metadata. {CONVENTIONS}#types-kinds"));
+    schema["properties"]["items"]["description"] = json!(format!("List of {}. {CONVENTIONS}", resource.plural));
+    schema["description"] = json!(format!("{} is a list of {}", resource.list_kind, resource.kind));
     add_kind(&mut schema, resource, &resource.list_kind, custom);
     schema
 }
@@ -115,6 +132,15 @@ fn add_object_fields(schema: &mut Value, dialect: Dialect) {
     properties["apiVersion"] = json!({ "type": "string" });
     properties["kind"] = json!({ "type": "string" });
     properties["metadata"] = described(OBJECT_META, dialect);
+    describe_object_fields(properties);
+}
+
+/// Says what the fields are for that every object has. Any kind's own words will do: they are the same everywhere.
+fn describe_object_fields(properties: &mut Value) {
+    let fields = prose::of("io.k8s.api.core.v1.Pod").into_iter().flat_map(prose::Prose::fields);
+    for (field, text) in fields.filter(|(field, _)| ["apiVersion", "kind", "metadata"].contains(field)) {
+        properties[field]["description"] = Value::from(text);
+    }
 }
 
 /// Gives whole objects inside of objects the fields that every object has.

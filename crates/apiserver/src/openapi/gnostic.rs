@@ -6,7 +6,6 @@
 
 use serde_json::{Map, Value};
 
-/// Encodes a document.
 pub(super) fn encode(document: &Value) -> Vec<u8> {
     let mut out = Writer::default();
     message(document, DOCUMENT, 16, &mut out);
@@ -16,17 +15,13 @@ pub(super) fn encode(document: &Value) -> Vec<u8> {
 /// What a key of a JSON object becomes.
 #[derive(Clone, Copy)]
 pub(super) enum Part {
-    /// A string.
     Text,
-    /// A boolean.
     Flag,
     /// A list of strings.
     Texts,
     /// A string, as a message with a list of one.
     Type,
-    /// A floating-point number.
     Number,
-    /// A whole number.
     Integer,
     /// Any value, as YAML.
     Any,
@@ -232,7 +227,6 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// What was written.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }

@@ -4,7 +4,6 @@ use serde_json::Value;
 
 use super::gnostic::{Fields, Part, Writer, message, named};
 
-/// Encodes a document.
 pub(super) fn encode(document: &Value) -> Vec<u8> {
     let mut out = Writer::default();
     message(document, DOCUMENT, 9, &mut out);

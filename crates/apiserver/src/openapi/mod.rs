@@ -6,10 +6,12 @@
 //! [`v2`] and [`v3`] how each version writes them down. Documents are made when first asked for and kept. When
 //! the groups change a new [`OpenApi`] takes the place of the old one.
 
+mod action;
 mod answer;
 mod custom;
 mod gnostic;
 mod gnostic_v3;
+mod names;
 mod operation;
 mod paths;
 mod schemas;
@@ -18,7 +20,7 @@ mod tests;
 mod v2;
 mod v3;
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use facts::{Group, Type, TypeId};
 use serde_json::{Map, Value, json};
@@ -49,6 +51,14 @@ struct Entry {
     /// Its place below `/openapi/v3/`, such as `apis/apps/v1`.
     path: String,
     subject: Subject,
+    made: Arc<Made>,
+}
+
+/// What is made of a document when somebody asks for it, and kept while what it is made from stays.
+#[derive(Debug, Default)]
+struct Made {
+    /// What custom resources it is made from; nothing for what is built in.
+    source: String,
     tag: OnceLock<String>,
     document: OnceLock<Document>,
     protobuf: OnceLock<Document>,
@@ -91,6 +101,12 @@ impl OpenApi {
             }
         }
         documents.sort_by(|a, b| a.path.cmp(&b.path));
+        for entry in &mut documents {
+            if let Subject::GroupVersion(group, version) = entry.subject {
+                let source = customs.source(&groups[group].versions[version].resources);
+                entry.made = Arc::new(Made { source, ..Made::default() });
+            }
+        }
         OpenApi {
             groups,
             customs,
@@ -99,6 +115,15 @@ impl OpenApi {
             root: OnceLock::new(),
             v2_json: OnceLock::new(),
             v2_protobuf: OnceLock::new(),
+        }
+    }
+
+    /// Keeps the documents of others that are of the same.
+    pub fn keep(&mut self, others: &OpenApi) {
+        for entry in &mut self.documents {
+            if let Some(known) = others.entry(&entry.path).filter(|known| known.made.source == entry.made.source) {
+                entry.made = known.made.clone();
+            }
         }
     }
 
@@ -121,7 +146,7 @@ impl OpenApi {
     /// `/openapi/v3/PATH`, such as that of `apis/apps/v1`.
     pub fn document(&self, path: &str) -> Option<&Document> {
         let entry = self.entry(path)?;
-        Some(entry.document.get_or_init(|| Document {
+        Some(entry.made.document.get_or_init(|| Document {
             body: self.write(&entry.subject).to_string().into(),
             etag: self.tag(entry).to_owned(),
         }))
@@ -131,7 +156,7 @@ impl OpenApi {
     /// JSON: it is of the same content.
     pub fn protobuf(&self, path: &str) -> Option<&Document> {
         let entry = self.entry(path)?;
-        Some(entry.protobuf.get_or_init(|| {
+        Some(entry.made.protobuf.get_or_init(|| {
             let body = gnostic_v3::encode(&self.write(&entry.subject));
             Document { body: body.into(), etag: self.tag(entry).to_owned() }
         }))
@@ -149,27 +174,30 @@ impl OpenApi {
 
     /// `/openapi/v2` as `application/com.github.proto-openapi.spec.v2.v1.0+protobuf`.
     pub fn v2_protobuf(&self) -> &Document {
-        self.v2_protobuf.get_or_init(|| Document::new(gnostic::encode(&self.v2())))
+        self.v2_protobuf.get_or_init(|| Document::new(Self::encode_v2(&self.v2())))
+    }
+
+    /// A document of version 3 in the protobuf form.
+    pub fn encode_v3(document: &Value) -> Vec<u8> {
+        gnostic_v3::encode(document)
+    }
+
+    /// A document of version 2 in the protobuf form.
+    pub fn encode_v2(document: &Value) -> Vec<u8> {
+        gnostic::encode(document)
     }
 
     fn v2(&self) -> Value {
         v2::document(&self.groups, &self.customs, &self.release)
     }
 
-    /// The tag of a document. What is built in is known by what it is made from, so that the first to ask for the root need
+    /// The tag of a document. It is known by what it is made from, so that the first to ask for the root need
     /// not wait for all documents to be written; most are never asked for.
     fn tag<'a>(&'a self, entry: &'a Entry) -> &'a str {
-        entry.tag.get_or_init(|| match entry.subject {
-            Subject::GroupVersion(group, version) if self.is_custom(group, version) => {
-                etag(self.write(&entry.subject).to_string().as_bytes())
-            }
-            _ => etag(format!("{} {} {}", sources(), self.release, entry.path).as_bytes()),
+        entry.made.tag.get_or_init(|| {
+            let source = format!("{} {} {} {}", sources(), self.release, entry.path, entry.made.source);
+            etag(source.as_bytes())
         })
-    }
-
-    /// Whether a group version has resources that are not built in.
-    fn is_custom(&self, group: usize, version: usize) -> bool {
-        self.groups[group].versions[version].resources.iter().any(|resource| resource.ty.is_none())
     }
 
     fn write(&self, subject: &Subject) -> Value {
@@ -191,7 +219,7 @@ impl OpenApi {
 
 impl Entry {
     fn new(path: String, subject: Subject) -> Entry {
-        Entry { path, subject, tag: OnceLock::new(), document: OnceLock::new(), protobuf: OnceLock::new() }
+        Entry { path, subject, made: Arc::default() }
     }
 }
 
@@ -212,7 +240,7 @@ fn sources() -> &'static str {
 }
 
 /// The schemas of the built-in types that these operations need. `everywhere` has the group versions of which
-/// some types are kinds without being told so by the facts.
+/// some types are kinds although the facts do not say so.
 fn definitions(items: &[PathItem], dialect: Dialect, everywhere: &[(String, String)]) -> Map<String, Value> {
     let named = items.iter().flat_map(|item| &item.operations).flat_map(Operation::types);
     let built_in = named.filter_map(facts::type_named);

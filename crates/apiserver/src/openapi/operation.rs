@@ -9,7 +9,6 @@ pub(super) struct PathItem {
     pub path: String,
     /// The parameters that all operations share, sorted.
     pub parameters: Vec<Parameter>,
-    /// The operations.
     pub operations: Vec<Operation>,
 }
 
@@ -25,9 +24,9 @@ pub(super) struct Operation {
     pub about: Option<(&'static str, Gvk)>,
     /// The parameters that are this operation's own, sorted.
     pub parameters: Vec<Parameter>,
-    /// What goes in.
     pub body: Option<Body>,
-    /// What comes out.
+    /// What version 2 says that it reads where there is no body.
+    pub reads: &'static [&'static str],
     pub responses: Vec<Response>,
 }
 
@@ -45,7 +44,6 @@ impl Operation {
 /// A parameter in the path or the query.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Parameter {
-    /// The name.
     pub name: Str,
     /// `path` (and then required) or `query`.
     pub place: &'static str,
@@ -55,7 +53,6 @@ pub(super) struct Parameter {
 
 /// The body of a request.
 pub(super) struct Body {
-    /// The media types.
     pub consumes: &'static [&'static str],
     /// The name of the type.
     pub schema: Str,
@@ -63,9 +60,7 @@ pub(super) struct Body {
     pub required: bool,
 }
 
-/// An answer.
 pub(super) struct Response {
-    /// The status code.
     pub code: &'static str,
     /// What it holds, unless it is empty.
     pub content: Option<Content>,
@@ -73,9 +68,7 @@ pub(super) struct Response {
 
 /// What an answer holds.
 pub(super) struct Content {
-    /// The media types.
     pub produces: &'static [&'static str],
-    /// What it is.
     pub schema: ContentSchema,
 }
 

@@ -1,4 +1,4 @@
-//! The operations of a group version, told once for both versions of OpenAPI.
+//! The operations of a group version, described once for both versions of OpenAPI.
 //!
 //! Which paths exist, what they are called and what goes in and out follows from a resource's verbs and
 //! subresources alone, so custom resources have the same operations as built-in kinds; they only know fewer
@@ -6,6 +6,8 @@
 
 use facts::{Gvk, Resource, Schema, Str, Subresource, Type};
 
+use super::action::Action;
+use super::names::{capital, group_tag};
 use super::operation::{Body, Content, ContentSchema, Operation, Parameter, PathItem, Response};
 
 const JSON: &str = "application/json";
@@ -64,61 +66,6 @@ const DELETE: &[Query] = &[
 const NOT_FOR_COLLECTIONS: [&str; 2] = ["allowWatchBookmarks", "watch"];
 const WRITE: &[Query] = &[("dryRun", "string"), ("fieldManager", "string"), ("fieldValidation", "string")];
 const FORCE: Query = ("force", "boolean");
-
-/// What an operation does, in upstream's words.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Action {
-    Get,
-    List,
-    Post,
-    Put,
-    Patch,
-    Delete,
-    DeleteCollection,
-    Watch,
-    WatchList,
-    Connect(&'static str),
-}
-
-impl Action {
-    fn name(self) -> &'static str {
-        match self {
-            Action::Get => "get",
-            Action::List => "list",
-            Action::Post => "post",
-            Action::Put => "put",
-            Action::Patch => "patch",
-            Action::Delete => "delete",
-            Action::DeleteCollection => "deletecollection",
-            Action::Watch => "watch",
-            Action::WatchList => "watchlist",
-            Action::Connect(_) => "connect",
-        }
-    }
-
-    fn method(self) -> &'static str {
-        match self {
-            Action::Get | Action::List | Action::Watch | Action::WatchList => "get",
-            Action::Post => "post",
-            Action::Put => "put",
-            Action::Patch => "patch",
-            Action::Delete | Action::DeleteCollection => "delete",
-            Action::Connect(method) => method,
-        }
-    }
-
-    /// The word with which the names of operations begin.
-    fn prefix(self) -> &'static str {
-        match self {
-            Action::Get => "read",
-            Action::Post => "create",
-            Action::Put => "replace",
-            Action::DeleteCollection => "delete",
-            Action::WatchList => "watch",
-            other => other.name(),
-        }
-    }
-}
 
 /// A group version, for the names of its paths and operations.
 pub(super) struct Base<'a> {
@@ -239,6 +186,7 @@ fn plain(path: impl Into<String>, id: impl Into<String>, tag: impl Into<String>,
         about: None,
         parameters: Vec::new(),
         body: None,
+        reads: ANYTHING,
         responses: vec![Response { code: "200", content: Some(content) }, UNAUTHORIZED],
     };
     PathItem { path: path.into(), parameters: Vec::new(), operations: vec![operation] }
@@ -313,11 +261,11 @@ impl Site<'_> {
 
     fn operation(&self, action: Action, path: &str) -> Operation {
         let gvk = match (self.sub, self.sub.and_then(|sub| sub.kind_of.clone())) {
-            (Some(sub), Some((group, version))) => Gvk { group, version, kind: sub.kind.clone() },
+            (Some(sub), Some((group, version))) if !self.is_custom() => Gvk { group, version, kind: sub.kind.clone() },
             (sub, _) => Gvk {
                 group: self.base.group.to_owned().into(),
                 version: self.base.version.to_owned().into(),
-                kind: sub.map_or(&self.resource.kind, |sub| &sub.kind).clone(),
+                kind: sub.filter(|_| !self.is_custom()).map_or(&self.resource.kind, |sub| &sub.kind).clone(),
             },
         };
         Operation {
@@ -327,6 +275,7 @@ impl Site<'_> {
             about: Some((action.name(), gvk)),
             parameters: self.parameters(action, path),
             body: self.body(action),
+            reads: if self.is_custom() { CUSTOM } else { ANYTHING },
             responses: self.responses(action),
         }
     }
@@ -362,7 +311,10 @@ impl Site<'_> {
         let query = |&(name, kind): &Query| Parameter { name: Str::Borrowed(name), place: "query", kind };
         let mut parameters: Vec<Parameter> = match action {
             Action::Get if self.is_log() => options("PodLogOptions"),
+            Action::Get if self.is_custom() => vec![query(&("resourceVersion", "string"))],
             Action::Get => Vec::new(),
+            // Upstream describes the deletion of a collection of custom resources as a list of them.
+            Action::DeleteCollection if self.is_custom() => LIST.iter().map(query).collect(),
             Action::List | Action::Watch | Action::WatchList => LIST.iter().map(query).collect(),
             Action::Post | Action::Put => WRITE.iter().map(query).collect(),
             Action::Patch => WRITE.iter().chain([&FORCE]).map(query).collect(),
@@ -391,6 +343,7 @@ impl Site<'_> {
         let (consumes, schema, required) = match action {
             Action::Post | Action::Put => (object, self.type_name(), true),
             Action::Patch => (patches, meta("Patch"), true),
+            Action::DeleteCollection if self.is_custom() => return None,
             Action::Delete | Action::DeleteCollection => (object, meta("DeleteOptions"), false),
             _ => return None,
         };
@@ -405,6 +358,7 @@ impl Site<'_> {
             Action::List => (&["200"], stream, Some(self.list_name())),
             Action::Watch | Action::WatchList => (&["200"], stream, Some(format!("{META}WatchEvent").into())),
             Action::Post => (&["200", "201", "202"], object, Some(self.type_name())),
+            Action::Patch if self.is_custom() => (&["200"], object, Some(self.type_name())),
             Action::Put | Action::Patch => (&["200", "201"], object, Some(self.type_name())),
             Action::Delete if self.resource.returns_deleted => (&["200", "202"], object, Some(self.type_name())),
             Action::Delete => (&["200", "202"], object, Some(format!("{META}Status").into())),
@@ -431,6 +385,9 @@ impl Site<'_> {
 
     /// The name of the type that is read and written here.
     fn type_name(&self) -> Str {
+        if self.is_custom() && self.sub.is_some_and(|sub| sub.name == "scale") {
+            return Str::Borrowed("io.k8s.api.autoscaling.v1.Scale");
+        }
         let of = self.sub.map_or(self.resource.ty, |sub| sub.ty);
         of.map_or_else(|| type_name(self.resource), |of| of.def().name.clone())
     }
@@ -490,19 +447,4 @@ fn options(kind: &str) -> Vec<Parameter> {
     fields
         .filter_map(|field| Some(Parameter { name: field.name.clone(), place: "query", kind: kind(&field.schema)? }))
         .collect()
-}
-
-/// A group's name in tags: `core`, `apps`, `rbacAuthorization`.
-fn group_tag(group: &str) -> String {
-    if group.is_empty() {
-        return "core".to_owned();
-    }
-    let mut parts = group.strip_suffix(".k8s.io").unwrap_or(group).split('.');
-    let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |tag, part| tag + &capital(part))
-}
-
-fn capital(word: &str) -> String {
-    let mut letters = word.chars();
-    letters.next().map_or_else(String::new, |first| first.to_ascii_uppercase().to_string() + letters.as_str())
 }

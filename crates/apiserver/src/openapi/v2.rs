@@ -9,19 +9,22 @@ use super::custom::Customs;
 use super::operation::{ContentSchema, Operation, Parameter, PathItem};
 use super::paths::{self, Base};
 use super::schemas::{self, Dialect};
-use super::{definitions, reason};
+use super::{definitions, reason, v3};
 
 /// The document of these groups.
 pub(super) fn document(groups: &[Group], customs: &Customs, release: &str) -> Value {
     let mut items = vec![paths::api_root(), paths::apis_root(), paths::version(), paths::issuer(), paths::keys()];
     let mut everywhere = Vec::new();
     for group in groups {
-        if !group.name.is_empty() {
+        // Upstream describes the lists of versions and of resources of built-in kinds only.
+        if !group.name.is_empty() && !group.versions.iter().all(v3::is_custom) {
             items.push(paths::group_root(&group.name));
         }
         for version in &group.versions {
             let base = Base::new(&group.name, &version.name);
-            items.push(base.resources());
+            if !v3::is_custom(version) {
+                items.push(base.resources());
+            }
             items.extend(version.resources.iter().flat_map(|resource| base.paths(resource)));
             if !group.name.is_empty() {
                 everywhere.push((group.name.to_string(), version.name.to_string()));
@@ -65,7 +68,7 @@ fn operation(operation: &Operation) -> Value {
         parameters.push(parameter);
     }
     parameters.extend(operation.parameters.iter().map(parameter));
-    let consumes = operation.body.as_ref().map_or(&["*/*"][..], |body| body.consumes);
+    let consumes = operation.body.as_ref().map_or(operation.reads, |body| body.consumes);
     let produces = operation.responses.iter().find_map(|response| response.content.as_ref());
     let mut value = json!({
         "operationId": operation.id,

@@ -12,12 +12,24 @@ use super::{definitions, reason};
 /// The document of a group version.
 pub(super) fn group_version(group: &str, version: &Version, customs: &Customs, release: &str) -> Value {
     let base = Base::new(group, &version.name);
-    let mut items = vec![base.resources()];
+    let custom = is_custom(version);
+    // Upstream describes the list of resources of built-in kinds only.
+    let mut items = if custom { Vec::new() } else { vec![base.resources()] };
     items.extend(version.resources.iter().flat_map(|resource| base.paths(resource)));
     let everywhere = (!group.is_empty()).then(|| (group.to_owned(), version.name.to_string()));
     let mut schemas = definitions(&items, Dialect::V3, everywhere.as_slice());
     schemas.extend(customs.definitions(&version.resources, Dialect::V3));
-    document(&items, schemas, release)
+    let mut document = document(&items, schemas, release);
+    if custom {
+        document["info"]["title"] = json!("Kubernetes CRD Swagger");
+        document["components"].as_object_mut().map(|components| components.remove("securitySchemes"));
+    }
+    document
+}
+
+/// Whether all resources of a group version are custom.
+pub(super) fn is_custom(version: &Version) -> bool {
+    version.resources.iter().all(|resource| resource.ty.is_none())
 }
 
 /// A document of one path outside of group versions.

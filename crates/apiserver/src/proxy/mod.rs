@@ -6,6 +6,7 @@
 //!
 //! Kubelets must prove to be the node's, and are shown who asks. What runs in pods proves nothing and is shown nothing.
 
+mod exchange;
 mod rewrite;
 mod target;
 
@@ -13,46 +14,37 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::{StreamExt as _, TryStreamExt as _};
+use futures::StreamExt as _;
+use gates::body::read_bytes;
+use gates::outbound;
 use http::header::{
-    CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION,
-    SEC_WEBSOCKET_EXTENSIONS, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
+    CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderName, HeaderValue, LOCATION, SEC_WEBSOCKET_EXTENSIONS,
+    SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
 };
 use http::{Method, StatusCode, Uri};
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::Incoming;
-use hyper::client::conn::http1;
-use hyper::upgrade::{OnUpgrade, Upgraded};
-use hyper_util::rt::TokioIo;
+use http_body_util::Full;
+use hyper::upgrade::OnUpgrade;
+use machinery::Value;
 use machinery::gvk::GroupResource;
 use machinery::rest::{Body, Payload, Peer, Response};
 use machinery::status::{ApiError, Reason};
-use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use rest::{Api, Call};
 use tokio_rustls::TlsConnector;
 
-use crate::gates::outbound::{self, dial_failure, tls_failure};
 use crate::messages::of_log;
-use crate::rest::{Api, Call};
+use exchange::Pieces;
+pub(crate) use exchange::{Stream, copy_headers, dial, exchange, hold};
 use rewrite::{Links, Page, joined};
 pub use target::{Speaks, Target};
 
 static FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 static FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
 
-/// How long the other side may take to accept a connection.
-const CONNECT: Duration = Duration::from_secs(10);
-
 /// How long a part of the control plane may take to say how it is.
 const PROBE: Duration = Duration::from_secs(20);
 
-/// The most bytes of a kubelet's refusal, or of a part's word about itself, that clients are told.
+/// The most bytes of a kubelet's refusal, or of a part's word about itself, that clients get to see.
 const REFUSAL: usize = 2048;
-
-/// Headers that are about one connection only.
-const HOP_BY_HOP: [&str; 7] =
-    ["connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer", "transfer-encoding"];
 
 /// What an answer through the proxy does not tell: another origin's pages are for the API server to let in, not for a pod.
 const CORS: [&str; 4] = [
@@ -72,18 +64,12 @@ pub struct Proxy {
 
 /// Whose request is passed on.
 pub struct Client<'a> {
-    /// Who sent it.
     pub peer: &'a Peer,
     /// What it calls this server.
     pub host: &'a str,
     /// Its connection, if it wants to use it for something else.
     pub upgrade: Option<OnUpgrade>,
 }
-
-/// A connection to the other side.
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 impl Proxy {
     /// With the client certificate that kubelets know, and the authority that signs theirs.
@@ -107,13 +93,12 @@ impl Proxy {
         if links.is_some() && !upgrades && is_nowhere(call) {
             return Ok(to_the_root(call));
         }
-        let request = request(call, &target, &client, links.as_ref(), body).await?;
-        let late = std::io::Error::from(std::io::ErrorKind::TimedOut);
-        let connected = tokio::time::timeout(CONNECT, self.connect(&target)).await;
-        let connected = connected.unwrap_or_else(|_| Err(dial_failure(&target.authority, &target.host, &late)));
-        let stream = connected.map_err(unreachable)?;
+        let mut request = request(call, &target, &client, links.as_ref(), body).await?;
+        hold(&mut request, call.exchange.record.clone());
+        let stream = self.connect(&target).await.map_err(unreachable)?;
         let is_log = call.info.resource == "pods" && subresource == "log";
-        let answer = exchange(stream, request, if is_log { None } else { client.upgrade.clone() }).await?;
+        let answer = exchange(stream, request, if is_log { None } else { client.upgrade.clone() }).await;
+        let answer = answer.map_err(unreachable)?;
         match links {
             _ if is_log && !answer.status().is_success() => Err(refusal(call, answer).await),
             _ if is_log => Ok(of_log(call.method, call.headers, client.upgrade, answer)),
@@ -127,39 +112,41 @@ impl Proxy {
     pub async fn probe(&self, port: u16, path: &str) -> Result<String, String> {
         let host = "127.0.0.1".to_owned();
         let target = Target { speaks: Speaks::Tls, authority: format!("{host}:{port}"), host, path: path.to_owned() };
-        let asked = async {
-            let stream = self.connect(&target).await.map_err(|error| error.to_string())?;
-            let mut request = http::Request::new(Full::new(Bytes::new()));
-            *request.uri_mut() = Uri::try_from(path).map_err(|error| error.to_string())?;
-            request
-                .headers_mut()
-                .insert(HOST, HeaderValue::try_from(&target.authority).map_err(|error| error.to_string())?);
-            let answer = exchange(stream, request, None).await.map_err(|error| error.message)?;
-            let (parts, payload) = answer.into_parts();
-            Ok::<_, String>((parts.status, beginning(payload).await))
-        };
         let failed = |why: &str| format!("Get \"https://{}{path}\": {why}", target.authority);
-        let timed = tokio::time::timeout(PROBE, asked).await;
+        let timed = tokio::time::timeout(PROBE, self.get(&target, REFUSAL)).await;
         let late = || failed("context deadline exceeded (Client.Timeout exceeded while awaiting headers)");
         match timed.map_err(|_| late())? {
-            Ok((status, said)) if status.is_success() => Ok(said),
+            Ok((status, body)) if status.is_success() => Ok(body),
             Ok((status, _)) => Err(format!("HTTP probe failed with statuscode: {}", status.as_u16())),
             Err(why) => Err(failed(&why)),
         }
     }
 
+    /// What a kubelet answers to a GET, up to `limit` bytes.
+    pub async fn ask_kubelet(&self, node: &Value, path: &str, limit: usize) -> Result<String, String> {
+        let target = Target::kubelet(node, path.to_owned()).map_err(|error| error.message)?;
+        let (status, text) = self.get(&target, limit).await?;
+        if status.is_success() { Ok(text) } else { Err(format!("the kubelet answers {status}")) }
+    }
+
+    async fn get(&self, target: &Target, limit: usize) -> Result<(StatusCode, String), String> {
+        let stream = self.connect(target).await.map_err(|error| error.to_string())?;
+        let mut request = http::Request::new(Full::new(Bytes::new()));
+        *request.uri_mut() = Uri::try_from(&target.path).map_err(|error| error.to_string())?;
+        let host = HeaderValue::try_from(&target.authority).map_err(|error| error.to_string())?;
+        request.headers_mut().insert(HOST, host);
+        let answer = exchange(stream, request, None).await.map_err(|error| error.to_string())?;
+        let (parts, payload) = answer.into_parts();
+        Ok((parts.status, beginning(payload, limit).await))
+    }
+
     async fn connect(&self, target: &Target) -> Result<Box<dyn Stream>, outbound::Error> {
-        let failed = |error| dial_failure(&target.authority, &target.host, &error);
-        let stream = TcpStream::connect(&target.authority).await.map_err(failed)?;
-        // Interactive streams are small writes; waiting to fill packets would make them sluggish.
-        stream.set_nodelay(true).map_err(failed)?;
         let tls = match target.speaks {
-            Speaks::Plain => return Ok(Box::new(stream)),
-            Speaks::Tls => &self.others,
-            Speaks::Kubelet => &self.kubelets,
+            Speaks::Plain => None,
+            Speaks::Tls => Some(&self.others),
+            Speaks::Kubelet => Some(&self.kubelets),
         };
-        let name = ServerName::try_from(target.host.clone()).map_err(|error| failed(std::io::Error::other(error)))?;
-        Ok(Box::new(tls.connect(name, stream).await.map_err(|error| tls_failure(&error))?))
+        dial(&target.authority, &target.host, tls).await
     }
 }
 
@@ -200,7 +187,7 @@ async fn request(
     let uri: Uri = target.path.parse().map_err(|_| ApiError::bad_request("the path cannot be passed on"))?;
     let body = match body {
         Body::Empty => Bytes::new(),
-        body => crate::rest::read_bytes(body).await?,
+        body => read_bytes(body).await?,
     };
     let mut request = http::Request::new(Full::new(body));
     *request.method_mut() = call.method.clone();
@@ -270,8 +257,6 @@ fn led_back(answer: Response, links: Links) -> Response {
     Response::from_parts(parts, payload)
 }
 
-type Pieces = futures::stream::BoxStream<'static, Result<Bytes, std::io::Error>>;
-
 fn rewritten(pieces: Pieces, page: Page) -> Pieces {
     let written = futures::stream::unfold(Some((pieces, page)), |state| async move {
         let (mut pieces, mut page) = state?;
@@ -284,110 +269,30 @@ fn rewritten(pieces: Pieces, page: Page) -> Pieces {
     written.boxed()
 }
 
-fn copy_headers(from: &HeaderMap, to: &mut HeaderMap) {
-    for (name, value) in from {
-        if !HOP_BY_HOP.contains(&name.as_str()) && name != UPGRADE && name != HOST {
-            to.append(name.clone(), value.clone());
-        }
-    }
-}
-
-async fn exchange(
-    stream: Box<dyn Stream>,
-    request: http::Request<Full<Bytes>>,
-    upgrade: Option<OnUpgrade>,
-) -> Result<Response, ApiError> {
-    let broken = |error: hyper::Error| unreachable(error);
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
-    tokio::spawn(async move {
-        if let Err(error) = connection.with_upgrades().await {
-            tracing::debug!(%error, "a proxied connection ended");
-        }
-    });
-    let is_head = request.method() == Method::HEAD;
-    let wants_upgrade = request.headers().contains_key(UPGRADE);
-    let mut response = sender.send_request(request).await.map_err(broken)?;
-    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        let far = hyper::upgrade::on(&mut response);
-        let near = upgrade.ok_or_else(|| ApiError::bad_request("Upgrade request required"))?;
-        let record = crate::gates::context::record();
-        tokio::spawn(async move {
-            pipe(near, far).await;
-            // The audit log learns of the end of the connection when the last one lets go of its record.
-            drop(record);
-        });
-        let mut answer = Response::new(Payload::Empty);
-        *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-        copy_headers(response.headers(), answer.headers_mut());
-        for name in [CONNECTION, UPGRADE] {
-            if let Some(value) = response.headers().get(&name) {
-                answer.headers_mut().insert(name, value.clone());
-            }
-        }
-        return Ok(answer);
-    }
-    let (parts, incoming) = response.into_parts();
-    let payload = if is_head { Payload::Empty } else { Payload::Stream(pieces(incoming, sender)) };
-    let mut answer = Response::new(payload);
-    *answer.status_mut() = parts.status;
-    copy_headers(&parts.headers, answer.headers_mut());
-    answer.headers_mut().remove(HeaderName::from_static("content-length"));
-    if wants_upgrade {
-        // Whoever wanted another protocol and did not get it may have sent more already: none of it is read as anything.
-        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-    }
-    Ok(answer)
-}
-
 /// The first lines of a text.
-async fn beginning(payload: Payload) -> String {
+async fn beginning(payload: Payload, limit: usize) -> String {
     let mut text = Vec::new();
     if let Payload::Stream(mut pieces) = payload {
         while let Some(Ok(piece)) = pieces.next().await {
             text.extend_from_slice(&piece);
-            if text.len() >= REFUSAL {
+            if text.len() >= limit {
                 break;
             }
         }
     }
-    text.truncate(REFUSAL);
+    text.truncate(limit);
     String::from_utf8_lossy(&text).trim_end().to_owned()
 }
 
-/// A kubelet says in plain text why it shows no log; clients are told so in a `Status`.
+/// A kubelet says in plain text why it shows no log; clients get that in a `Status`.
 async fn refusal(call: &Call<'_>, answer: Response) -> ApiError {
     let (parts, payload) = answer.into_parts();
-    let text = beginning(payload).await;
+    let text = beginning(payload, REFUSAL).await;
     match parts.status {
         StatusCode::BAD_REQUEST => ApiError::bad_request(text),
         StatusCode::NOT_FOUND => ApiError::not_found(&GroupResource::new("", "pods"), &call.info.name),
         StatusCode::INTERNAL_SERVER_ERROR => ApiError::internal(text),
         _ => ApiError::unavailable(text),
-    }
-}
-
-/// The body as it comes. The sender is kept, for dropping it would end the connection.
-fn pieces(incoming: Incoming, sender: http1::SendRequest<Full<Bytes>>) -> Pieces {
-    let data = incoming.into_data_stream().map_err(std::io::Error::other);
-    data.map(move |piece| {
-        let _ = &sender;
-        piece
-    })
-    .boxed()
-}
-
-/// Copies both ways until either side is done.
-async fn pipe(near: OnUpgrade, far: OnUpgrade) {
-    let (near, far): (Upgraded, Upgraded) = match tokio::try_join!(near, far) {
-        Ok(ends) => ends,
-        Err(error) => {
-            tracing::debug!(%error, "a protocol switch failed");
-            return;
-        }
-    };
-    let (mut near, mut far) = (TokioIo::new(near), TokioIo::new(far));
-    if let Err(error) = tokio::io::copy_bidirectional(&mut near, &mut far).await {
-        tracing::debug!(%error, "a proxied stream ended");
     }
 }
 

@@ -1,16 +1,14 @@
 //! Where a proxied request goes: pure look-ups in the caches.
 
+use machinery::query::Query;
 use machinery::status::ApiError;
 use machinery::{Value, value};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-
-use crate::query::Query;
-use crate::rest::{Api, Call};
+use rest::{Api, Call};
 
 /// How the other side is spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Speaks {
-    /// As it is.
     Plain,
     /// Encrypted, with whoever answers: nobody vouches for what runs in pods.
     Tls,
@@ -58,7 +56,7 @@ impl Target {
         self.path.split('?').next().unwrap_or_default()
     }
 
-    fn kubelet(node: &Value, path: String) -> Result<Self, ApiError> {
+    pub(super) fn kubelet(node: &Value, path: String) -> Result<Self, ApiError> {
         let addresses = value::list(node, "status.addresses");
         let address = ["InternalIP", "ExternalIP", "Hostname"].into_iter().find_map(|kind| {
             let found = addresses.iter().find(|address| value::text(address, "type") == kind);
@@ -112,7 +110,7 @@ impl Target {
             }
         };
         let slices = api.registry.stored("discovery.k8s.io", "endpointslices").ok_or_else(unavailable)?;
-        let (slices, _) = slices.cache.list(&crate::cache::Filter::namespace(&call.info.namespace), None, 0);
+        let (slices, _) = slices.cache.list(&storage::cache::Filter::namespace(&call.info.namespace), None, 0);
         let mut candidates = Vec::new();
         for slice in slices.iter().filter(|slice| slice.meta().label("kubernetes.io/service-name") == Some(name)) {
             let slice = slice.to_value();

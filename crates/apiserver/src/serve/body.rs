@@ -9,9 +9,7 @@ use http_body::{Body, Frame, SizeHint};
 
 /// An encoded answer, at once or as it comes.
 pub enum Answer {
-    /// All of it.
     Full(Option<Bytes>),
-    /// Piece by piece.
     Stream(BoxStream<'static, Result<Bytes, std::io::Error>>),
 }
 

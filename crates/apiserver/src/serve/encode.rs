@@ -3,61 +3,61 @@
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use common::Clock;
 use futures::StreamExt as _;
-use futures::stream::{self, BoxStream};
+use futures::stream;
+use gates::Asked;
+use gates::forms::{Accepted, Forms, Media, PLAIN, Shape};
+use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderValue};
-use http::{HeaderMap, StatusCode};
+use kinds::table::Tables;
 use machinery::codec::{cbor, protobuf, yaml};
 use machinery::gvk::GroupVersion;
 use machinery::object::{Draft, FieldPaths, Object};
-use machinery::rest::{List, Payload, Response, WatchEvent};
+use machinery::query::Query;
+use machinery::rest::{List, Payload, Response};
 use machinery::status::{ApiError, Reason};
 use machinery::{Value, value};
+use rest::{Columns, Watched, package};
 use serde_json::json;
 
 use super::body::Answer;
-use super::frames;
+use super::events::Watch;
 use super::gzip;
-use super::negotiate::{self, Accepted, Media, PLAIN, Shape, accepted};
 use crate::messages::Switch;
-use crate::query::Query;
-use crate::rest::{Clock, Watched, package};
-use crate::table::Tables;
 
 /// The pieces a long list is sent in.
 const PIECE: usize = 256 * 1024;
-/// How many events that are ready at once go into one piece.
-const EVENTS: usize = 64;
-/// The bytes that say how long an event in protobuf is.
-const LENGTH: usize = 4;
 
 /// How many bytes have to be worked on to encode an answer. What is copied as it is, or sent piece by piece, is no work.
-pub fn weight(headers: &HeaderMap, query: &Query, response: &Response) -> usize {
+pub fn weight(asked: &Asked, response: &Response) -> usize {
+    let forms = &asked.forms;
     let copied = || {
-        let Ok(accepted) = accepted(headers, true) else { return true };
-        let plain = accepted.media == Media::Json && !negotiate::pretty(headers, query);
-        accepted.shape == Shape::Whole && plain
+        let Ok(accepted) = forms.objects() else { return true };
+        accepted.shape == Shape::Whole && accepted.media == Media::Json && !forms.pretty
     };
     match response.body() {
         Payload::List(list) if !copied() => list.items.iter().map(|item| item.json_len()).sum(),
-        Payload::Object(object) if gzip::wanted(headers) || !copied() => object.json_len(),
+        Payload::Object(object) if forms.gzip || !copied() => object.json_len(),
         _ => 0,
     }
 }
 
-/// Encodes an answer for the client with these headers.
-pub fn encode(headers: &HeaderMap, query: &Query, response: Response, clock: &Clock) -> http::Response<Answer> {
+/// Encodes an answer for a client that asked for this.
+pub fn encode(asked: &Arc<Asked>, response: Response, clock: &Clock) -> http::Response<Answer> {
+    let Asked { query, forms } = &**asked;
     let (mut parts, payload) = response.into_parts();
+    let columns = parts.extensions.remove::<Columns>();
     // Only objects have several forms; what is bytes already says itself what it is.
     let failed = parts.status.is_client_error() || parts.status.is_server_error();
     let accepted = match &payload {
         Payload::Empty | Payload::Bytes(_) | Payload::Stream(_) => Ok(Some(PLAIN)),
-        // What went wrong is told even to those who take none of our forms.
-        Payload::Value(_) if failed => Ok(negotiate::of_errors(headers).map(|media| Accepted { media, ..PLAIN })),
-        Payload::Value(tree) => accepted(headers, !is_answer(tree)).map(Some),
-        _ => accepted(headers, true).map(Some),
+        // Errors are written even for clients that take none of our forms.
+        Payload::Value(_) if failed => Ok(forms.errors().map(|media| Accepted { media, ..PLAIN })),
+        Payload::Value(tree) if is_answer(tree) => forms.answers().map(Some),
+        _ => forms.objects().map(Some),
     };
-    let mut pretty = negotiate::pretty(headers, query);
+    let mut pretty = forms.pretty;
     let (accepted, payload) = match accepted {
         Ok(Some(accepted)) => (accepted, payload),
         Ok(None) => {
@@ -71,7 +71,7 @@ pub fn encode(headers: &HeaderMap, query: &Query, response: Response, clock: &Cl
         }
     };
     // Bytes were made elsewhere and are sent as they are; a watch must not wait for its next piece to be full.
-    let packs = matches!(payload, Payload::Value(_) | Payload::Object(_) | Payload::List(_)) && gzip::wanted(headers);
+    let packs = matches!(payload, Payload::Value(_) | Payload::Object(_) | Payload::List(_)) && forms.gzip;
     let (body, content): (Answer, Option<&'static str>) = match payload {
         Payload::Empty => (Answer::Full(None), None),
         Payload::Bytes(bytes) => (bytes.into(), None),
@@ -85,24 +85,27 @@ pub fn encode(headers: &HeaderMap, query: &Query, response: Response, clock: &Cl
         Payload::Value(tree) if accepted.shape != Shape::Whole && has_shapes(&tree) => {
             match shaped(accepted, tree, query, pretty, clock) {
                 Ok(answer) => answer,
-                Err(error) => refusal(&mut parts.status, headers, pretty, &error),
+                Err(error) => refusal(&mut parts.status, forms, pretty, &error),
             }
         }
         Payload::Value(tree) => {
             let media = writable(accepted.media, &tree);
             (tree_bytes(media, &tree, pretty).into(), Some(media.name()))
         }
+        Payload::Object(_) | Payload::List(_) if columns.is_some() && is_message(accepted) => {
+            refusal(&mut parts.status, forms, pretty, &unmarshalable())
+        }
         Payload::Object(object) => match single(accepted.shape, || object.type_meta()) {
-            Ok(()) => object_answer(accepted, &object, query, pretty, clock),
-            Err(error) => refusal(&mut parts.status, headers, pretty, &error),
+            Ok(()) => object_answer(accepted, &object, columns, query, pretty, clock),
+            Err(error) => refusal(&mut parts.status, forms, pretty, &error),
         },
         Payload::List(list) => match several(accepted.shape, &list.api_version, &list.kind) {
-            Ok(()) => list_answer(accepted, list, query, pretty, clock),
-            Err(error) => refusal(&mut parts.status, headers, pretty, &error),
+            Ok(()) => list_answer(accepted, list, columns, query, pretty, clock),
+            Err(error) => refusal(&mut parts.status, forms, pretty, &error),
         },
         Payload::Watch(events) => {
             let watched = parts.extensions.remove::<Watched>();
-            let watch = Watch::new(accepted, query, watched, clock.clone());
+            let watch = Watch::new(accepted, asked.clone(), watched, columns, clock.clone());
             match parts.extensions.remove::<Switch>() {
                 Some(switch) => {
                     switch.begin(accepted.media == Media::Json, watch.messages(events));
@@ -120,15 +123,20 @@ pub fn encode(headers: &HeaderMap, query: &Query, response: Response, clock: &Cl
 }
 
 /// An answer that cannot be given in the shape that was asked for.
-fn refusal(
-    status: &mut StatusCode,
-    headers: &HeaderMap,
-    pretty: bool,
-    error: &ApiError,
-) -> (Answer, Option<&'static str>) {
+fn refusal(status: &mut StatusCode, forms: &Forms, pretty: bool, error: &ApiError) -> (Answer, Option<&'static str>) {
     *status = StatusCode::from_u16(error.code).unwrap_or(StatusCode::NOT_ACCEPTABLE);
-    let (media, pretty) = negotiate::of_errors(headers).map_or((Media::Json, true), |media| (media, pretty));
+    let (media, pretty) = forms.errors().map_or((Media::Json, true), |media| (media, pretty));
     (tree_bytes(media, &error.to_value(), pretty).into(), Some(media.name()))
+}
+
+/// Whether whole objects are wanted as protobuf, which custom resources have no messages for.
+fn is_message(accepted: Accepted) -> bool {
+    accepted.media == Media::Protobuf && accepted.shape == Shape::Whole
+}
+
+fn unmarshalable() -> ApiError {
+    let message = "object *unstructured.Unstructured does not implement the protobuf marshalling interface and cannot be encoded to a protobuf message";
+    ApiError::new(Reason::NotAcceptable, message)
 }
 
 /// One object has no shape of a list.
@@ -184,12 +192,12 @@ fn shaped(
     let (api_version, kind) = (value::text(&tree, "apiVersion").to_owned(), value::text(&tree, "kind").to_owned());
     if !kind.ends_with("List") {
         single(accepted.shape, || (api_version, kind))?;
-        return Ok(object_answer(accepted, &object(&tree)?, query, pretty, clock));
+        return Ok(object_answer(accepted, &object(&tree)?, None, query, pretty, clock));
     }
     several(accepted.shape, &api_version, &kind)?;
     let items = value::list(&tree, "items").iter().map(object).collect::<Result<_, _>>()?;
     let list = List { kind, api_version, revision: 0, items, next: None, remaining: None };
-    Ok(list_answer(accepted, list, query, pretty, clock))
+    Ok(list_answer(accepted, list, None, query, pretty, clock))
 }
 
 fn tree_bytes(media: Media, tree: &Value, pretty: bool) -> Bytes {
@@ -210,7 +218,7 @@ fn tree_bytes(media: Media, tree: &Value, pretty: bool) -> Bytes {
 }
 
 /// The protobuf message of a tree's kind, where it has one.
-fn message_type(tree: &Value) -> Option<&'static facts::Type> {
+pub(super) fn message_type(tree: &Value) -> Option<&'static facts::Type> {
     named_type(value::text(tree, "apiVersion"), value::text(tree, "kind"))
 }
 
@@ -219,9 +227,15 @@ fn writable(media: Media, tree: &Value) -> Media {
     if media == Media::Protobuf && message_type(tree).is_none() { Media::Json } else { media }
 }
 
+/// The table of objects: a custom resource brings its columns along.
+pub(super) fn tables(columns: Option<Columns>, built_in: impl FnOnce() -> Tables) -> Tables {
+    columns.map_or_else(built_in, |Columns(version)| Tables::custom(version))
+}
+
 fn object_answer(
     accepted: Accepted,
     object: &Arc<Object>,
+    columns: Option<Columns>,
     query: &Query,
     pretty: bool,
     clock: &Clock,
@@ -247,7 +261,7 @@ fn object_answer(
         }
         Shape::Whole => (tree_bytes(accepted.media, &object.to_value(), pretty).into(), content),
         Shape::Table => {
-            let mut table = Tables::of(object).table(
+            let mut table = tables(columns, || Tables::of(object)).table(
                 std::slice::from_ref(object),
                 query,
                 &json!({"resourceVersion": object.revision().to_string()}),
@@ -267,26 +281,30 @@ fn object_answer(
 fn list_answer(
     accepted: Accepted,
     list: List,
+    columns: Option<Columns>,
     query: &Query,
     pretty: bool,
     clock: &Clock,
 ) -> (Answer, Option<&'static str>) {
     let content = Some(accepted.media.name());
     let metadata = list_metadata(&list);
+    let custom = columns.is_some();
     match accepted.shape {
-        Shape::Whole if accepted.media == Media::Json && !pretty => (list_json(list, &metadata), content),
+        Shape::Whole if accepted.media == Media::Json && !pretty => (list_json(list, &metadata, custom), content),
         Shape::Whole if accepted.media == Media::Protobuf && item_type(&list).is_some() => {
             (list_protobuf(list, &metadata), content)
         }
         Shape::Whole => {
-            let items: Vec<Value> = list.items.iter().map(|object| item(object)).collect();
+            let show = |object: &Arc<Object>| if custom { object.to_value() } else { item(object) };
+            let items: Vec<Value> = list.items.iter().map(show).collect();
             let tree = json!({"kind": list.kind, "apiVersion": list.api_version, "metadata": metadata, "items": items});
             let media = writable(accepted.media, &tree);
             (tree_bytes(media, &tree, pretty).into(), Some(media.name()))
         }
         Shape::Table => {
             let kind = list.kind.strip_suffix("List").unwrap_or(&list.kind);
-            let mut table = Tables::named(&list.api_version, kind).table(&list.items, query, &metadata, clock());
+            let tables = tables(columns, || Tables::named(&list.api_version, kind));
+            let mut table = tables.table(&list.items, query, &metadata, clock());
             rename(accepted, &mut table);
             (tree_bytes(accepted.media, &table, pretty).into(), content)
         }
@@ -343,8 +361,8 @@ fn item(object: &Object) -> Value {
     tree
 }
 
-/// A list as it goes, in pieces, so that a long one is never whole in memory.
-fn list_json(list: List, metadata: &Value) -> Answer {
+/// A list as it goes, in pieces, so that a long one is never whole in memory. Custom resources say in every item what they are.
+fn list_json(list: List, metadata: &Value, custom: bool) -> Answer {
     let head = json!({"kind": list.kind, "apiVersion": list.api_version, "metadata": metadata}).to_string();
     let mut out = BytesMut::with_capacity(
         PIECE.min(head.len() + 64 + list.items.iter().map(|item| item.json_len()).sum::<usize>()),
@@ -358,7 +376,11 @@ fn list_json(list: List, metadata: &Value) -> Answer {
             if !std::mem::take(&mut first) {
                 out.put_u8(b',');
             }
-            object.write_item_json(out);
+            if custom {
+                object.write_json(out);
+            } else {
+                object.write_item_json(out);
+            }
             if out.len() >= PIECE {
                 return true;
             }
@@ -395,7 +417,7 @@ fn named_type(api_version: &str, kind: &str) -> Option<&'static facts::Type> {
 }
 
 /// An object as protobuf, if it has such a form.
-fn object_protobuf(object: &Object) -> Option<Vec<u8>> {
+pub(super) fn object_protobuf(object: &Object) -> Option<Vec<u8>> {
     let (api_version, kind) = object.type_meta();
     let of = named_type(&api_version, &kind)?;
     Some(protobuf::envelope(&api_version, &kind, object.message(of)))
@@ -431,161 +453,7 @@ fn list_protobuf(list: List, metadata: &Value) -> Answer {
     Answer::Stream(stream::iter([Ok(Bytes::from(out))]).chain(rest).boxed())
 }
 
-fn partial(object: &Arc<Object>) -> Value {
+pub(super) fn partial(object: &Arc<Object>) -> Value {
     let mut tree = object.to_value();
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": value::remove(&mut tree, "metadata")})
-}
-
-/// How the events of one watch are written.
-struct Watch {
-    accepted: Accepted,
-    watched: Option<Watched>,
-    rows: Rows,
-}
-
-impl Watch {
-    fn new(accepted: Accepted, query: &Query, watched: Option<Watched>, clock: Clock) -> Self {
-        let query = Query::parse(&format!("includeObject={}", query.get("includeObject")));
-        Self { accepted, watched, rows: Rows { query, tables: None, clock } }
-    }
-
-    fn frame(&mut self, event: &WatchEvent) -> Bytes {
-        frame(self.accepted, event, self.watched.as_ref(), &mut self.rows)
-    }
-
-    /// Events as they come, one JSON document a line; what is ready at once goes out at once.
-    fn answer(mut self, events: BoxStream<'static, WatchEvent>) -> Answer {
-        let pieces = events.ready_chunks(EVENTS).map(move |events| {
-            let mut frames = events.iter().map(|event| self.frame(event));
-            match (frames.next(), frames.next()) {
-                (Some(only), None) => Ok(only),
-                (first, second) => {
-                    let mut out = BytesMut::new();
-                    first.into_iter().chain(second).chain(frames).for_each(|frame| out.put_slice(&frame));
-                    Ok(out.freeze())
-                }
-            }
-        });
-        Answer::Stream(pieces.boxed())
-    }
-
-    /// One message for each event. A message needs no length in front.
-    fn messages(mut self, events: BoxStream<'static, WatchEvent>) -> BoxStream<'static, Result<Bytes, std::io::Error>> {
-        let messages = events.map(move |event| {
-            let frame = self.frame(&event);
-            Ok(if self.accepted.media == Media::Protobuf { frame.slice(LENGTH..) } else { frame })
-        });
-        messages.boxed()
-    }
-}
-
-/// What the rows of one watch have in common.
-struct Rows {
-    /// How much of the objects goes along.
-    query: Query,
-    /// The columns, which are said with the first row and known from then on.
-    tables: Option<Tables>,
-    clock: Clock,
-}
-
-/// One event. What is the same for all watchers is made once.
-fn frame(accepted: Accepted, event: &WatchEvent, watched: Option<&Watched>, rows: &mut Rows) -> Bytes {
-    let media = accepted.media;
-    let (name, object) = match event {
-        WatchEvent::Added(object) => ("ADDED", object),
-        WatchEvent::Modified(object) => ("MODIFIED", object),
-        WatchEvent::Deleted(object) => ("DELETED", object),
-        WatchEvent::Bookmark { revision, initial_events_end } => {
-            return tree_frame(media, "BOOKMARK", &bookmark(accepted.shape, watched, *revision, *initial_events_end));
-        }
-        WatchEvent::Error(error) => return tree_frame(media, "ERROR", &ApiError::to_value(error)),
-    };
-    match accepted.shape {
-        Shape::Whole => frames::shared(media, name, object, || match media {
-            Media::Json => json_frame(name, object),
-            Media::Protobuf => match object_protobuf(object) {
-                Some(bytes) => protobuf_frame(name, &bytes),
-                None => tree_frame(media, name, &object.to_value()),
-            },
-            _ => tree_frame(media, name, &object.to_value()),
-        }),
-        Shape::Table => {
-            let metadata = json!({"resourceVersion": object.revision().to_string()});
-            let one = std::slice::from_ref(object);
-            let now = (rows.clock)();
-            let table = match rows.tables {
-                Some(tables) => tables.rows(one, &rows.query, &metadata, now),
-                None => rows.tables.insert(Tables::of(object)).table(one, &rows.query, &metadata, now),
-            };
-            tree_frame(media, name, &table)
-        }
-        Shape::Metadata | Shape::MetadataList => tree_frame(media, name, &partial(object)),
-    }
-}
-
-fn json_frame(name: &str, object: &Object) -> Bytes {
-    let mut out = BytesMut::with_capacity(object.json_len() + 48);
-    out.put_slice(b"{\"type\":\"");
-    out.put_slice(name.as_bytes());
-    out.put_slice(b"\",\"object\":");
-    object.write_json(&mut out);
-    out.put_slice(b"}\n");
-    out.freeze()
-}
-
-fn tree_frame(media: Media, name: &str, tree: &Value) -> Bytes {
-    match media {
-        // The type comes first, as upstream's and as in the frames of whole objects: readers may go by it.
-        // Who asks for YAML is refused before anything is watched: its documents have no frames.
-        Media::Json | Media::Yaml => format!("{{\"type\":\"{name}\",\"object\":{tree}}}\n").into(),
-        Media::Protobuf => {
-            // An event's object is an envelope inside a RawExtension; the event itself has none.
-            let object = message_type(tree).map(|of| protobuf::encode(tree, of)).unwrap_or_default();
-            protobuf_frame(name, &object)
-        }
-        Media::Cbor => cbor::event(name, tree).into(),
-    }
-}
-
-fn protobuf_frame(name: &str, object: &[u8]) -> Bytes {
-    let event = protobuf::encode_event(name, object);
-    let mut frame = BytesMut::with_capacity(event.len() + LENGTH);
-    frame.put_u32(u32::try_from(event.len()).unwrap_or(u32::MAX));
-    frame.put_slice(&event);
-    frame.freeze()
-}
-
-fn bookmark(shape: Shape, watched: Option<&Watched>, revision: u64, initial_events_end: bool) -> Value {
-    let mut metadata = json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
-    if initial_events_end {
-        metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
-    }
-    match shape {
-        Shape::Table => {
-            let partial =
-                json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata});
-            json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": revision.to_string()},
-                "columnDefinitions": [], "rows": [{"cells": [], "object": partial}]})
-        }
-        Shape::Metadata | Shape::MetadataList => {
-            json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
-        }
-        Shape::Whole => match watched {
-            Some(watched) => json!({"kind": watched.kind, "apiVersion": watched.api_version, "metadata": metadata}),
-            None => json!({"metadata": metadata}),
-        },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_event_of_any_shape_begins_with_its_type() {
-        let tree = json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": {"name": "a"}});
-        let frame = tree_frame(Media::Json, "ADDED", &tree);
-        assert!(frame.starts_with(br#"{"type":"ADDED","object":{"#) && frame.ends_with(b"}\n"), "{frame:?}");
-        assert_eq!(serde_json::from_slice::<Value>(&frame).expect("JSON")["object"], tree);
-    }
 }

@@ -6,9 +6,8 @@
 use std::cell::RefCell;
 
 use bytes::Bytes;
+use gates::forms::Media;
 use machinery::object::Object;
-
-use super::negotiate::Media;
 
 thread_local! {
     static LAST: RefCell<Option<Frame>> = const { RefCell::new(None) };

@@ -8,7 +8,7 @@ use flate2::write::GzEncoder;
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use http::HeaderMap;
-use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderValue, VARY};
+use http::header::{CONTENT_ENCODING, HeaderValue, VARY};
 use threads::heavy;
 
 use super::body::Answer;
@@ -17,12 +17,6 @@ use super::body::Answer;
 const THRESHOLD: usize = 128 * 1024;
 /// The least effort, which is several times as fast as the usual one.
 const EFFORT: Compression = Compression::new(1);
-
-/// Whether the client names gzip among what it reads.
-pub fn wanted(request: &HeaderMap) -> bool {
-    let encodings = request.get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    encodings.split(',').any(|encoding| encoding.trim() == "gzip")
-}
 
 /// Compresses an answer that is large enough. Streams here are lists, which are streamed only if they are large.
 pub fn compress(answer: Answer, headers: &mut HeaderMap) -> Answer {
@@ -108,16 +102,5 @@ mod tests {
         let stream = stream::iter(pieces.into_iter().map(Ok)).boxed();
         let packed: Vec<Bytes> = piecewise(stream).map(|piece| piece.expect("a piece")).collect().await;
         assert_eq!(unpacked(&packed.concat()), all);
-    }
-
-    #[test]
-    fn clients_say_whether_they_read_it() {
-        for (accept, expected) in
-            [("gzip", true), ("deflate, gzip", true), ("gzip;q=0", false), ("identity", false), ("", false)]
-        {
-            let mut headers = HeaderMap::new();
-            headers.insert(ACCEPT_ENCODING, accept.parse().expect("a header"));
-            assert_eq!(wanted(&headers), expected, "{accept}");
-        }
     }
 }

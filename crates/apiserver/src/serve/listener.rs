@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use common::Clock;
+use gates::Asked;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -22,8 +24,6 @@ use tokio_rustls::TlsAcceptor;
 use super::body::Answer;
 use super::cork::Cork;
 use super::encode::{encode, weight};
-use crate::query::Query;
-use crate::rest::Clock;
 
 /// How long a client may take over its TLS handshake and over a request's headers.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -51,12 +51,11 @@ impl Listener {
         Ok(Self { socket: TcpListener::bind(address).await?, tls })
     }
 
-    /// Where it listens.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 
-    /// Serves until told to stop, then lets requests under way finish.
+    /// Serves until it is stopped, then lets requests under way finish.
     pub async fn serve(self, handler: Arc<dyn Handler>, clock: Clock, mut stop: watch::Receiver<bool>) {
         let acceptor = TlsAcceptor::from(self.tls);
         let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
@@ -154,13 +153,14 @@ async fn exchange(
     request: http::Request<Incoming>,
 ) -> http::Response<Answer> {
     let (mut parts, incoming) = request.into_parts();
+    // Read once, for the gates and for the answer.
+    let asked = Asked::of(&parts);
     parts.extensions.insert(peer);
-    let headers = parts.headers.clone();
+    parts.extensions.insert(asked.clone());
     let only_head = parts.method == http::Method::HEAD;
-    let query = Query::parse(parts.uri.query().unwrap_or_default());
     let body = if hyper::body::Body::is_end_stream(&incoming) { Body::Empty } else { later(incoming) };
     let response = handler.handle(Request::from_parts(parts, body)).await;
-    let answer = heavy::run(weight(&headers, &query, &response), || encode(&headers, &query, response, &clock)).await;
+    let answer = heavy::run(weight(&asked, &response), || encode(&asked, response, &clock)).await;
     if only_head { without_body(answer) } else { answer }
 }
 

@@ -3,9 +3,9 @@
 mod body;
 mod cork;
 mod encode;
+mod events;
 mod frames;
 mod gzip;
 mod listener;
-pub mod negotiate;
 
 pub use listener::{Listener, Tls};

@@ -200,8 +200,10 @@ async fn a_webhook_gets_the_events_in_lists() {
     let server = Server::start(move |config, directory| {
         let path = directory.join("hook.kubeconfig");
         std::fs::write(&path, &*kubeconfig).expect("a file");
-        let mut audit =
-            settings(directory, json!([{"level": "Metadata", "resources": [{"resources": ["configmaps"]}]}]));
+        let mut audit = settings(
+            directory,
+            json!([{"level": "Metadata", "namespaces": ["default"], "resources": [{"resources": ["configmaps"]}]}]),
+        );
         audit.log = None;
         // Long enough that only the size of a batch or the end sends it.
         audit.webhook = Some(webhook::Settings {

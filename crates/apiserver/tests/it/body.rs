@@ -1,8 +1,7 @@
 //! The way of a request's body up to the store, and from there to clients, without a server: for the fuzz target and for objects made at random.
 
 use apiserver::registry::strategy;
-use apiserver::rest;
-use machinery::codec::{cbor, protobuf, yaml};
+use machinery::codec::{self, cbor, protobuf, yaml};
 use machinery::gvk::GroupVersion;
 use machinery::{Value, schema, value};
 
@@ -15,7 +14,7 @@ pub const MEDIA: [&str; 4] =
 /// Takes bytes as the body of a create and of an update. Whatever they are, they are refused or understood; an object
 /// that was understood is the same after every encoding.
 pub fn swallow(media: &str, bytes: &[u8]) {
-    let Ok((mut object, _duplicates)) = rest::decode(media, bytes) else { return };
+    let Ok((mut object, _duplicates)) = codec::decode(media, bytes) else { return };
     let Some(version) = GroupVersion::parse(value::text(&object, "apiVersion")) else { return };
     let kind = value::text(&object, "kind").to_owned();
     let Some(facts) = facts::kind(&version.group, &version.version, &kind) else { return };
@@ -24,13 +23,13 @@ pub fn swallow(media: &str, bytes: &[u8]) {
         return;
     }
     for other in [
-        rest::decode("application/yaml", yaml::encode(&object).as_bytes()),
-        rest::decode("application/cbor", &cbor::encode(&object)),
+        codec::decode("application/yaml", yaml::encode(&object).as_bytes()),
+        codec::decode("application/cbor", &cbor::encode(&object)),
     ] {
         assert_eq!(other.expect("what was written can be read").0, object);
     }
     if of.message {
-        rest::decode(MEDIA[3], &protobuf::encode(&object, of)).expect("what was written can be read");
+        codec::decode(MEDIA[3], &protobuf::encode(&object, of)).expect("what was written can be read");
     }
     schema::default(&mut object, of);
     let rules = strategy(&facts.group, &facts.kind);

@@ -11,7 +11,6 @@ use serde_json::json;
 
 use crate::body::{MEDIA, swallow};
 
-/// Makes objects up.
 struct Maker {
     random: StdRng,
     /// How many parts of an object are of the wrong type. Most objects have none: the rules beyond the types are to be

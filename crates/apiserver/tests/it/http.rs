@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use crate::server::Server;
 
-/// A whole answer.
 pub struct Answer {
     pub status: u16,
     pub headers: HeaderMap,
@@ -75,17 +74,14 @@ impl Server {
         Answer { status: parts.status.as_u16(), headers: parts.headers, body }
     }
 
-    /// GET.
     pub async fn get(&self, path: &str) -> Answer {
         self.send(Method::GET, path, &[], "").await
     }
 
-    /// POST of JSON.
     pub async fn post(&self, path: &str, body: &Value) -> Answer {
         self.send(Method::POST, path, &[], body.to_string()).await
     }
 
-    /// PUT of JSON.
     pub async fn put(&self, path: &str, body: &Value) -> Answer {
         self.send(Method::PUT, path, &[], body.to_string()).await
     }

@@ -118,10 +118,14 @@ async fn any_patch_of_any_object_succeeds_or_is_the_clients_mistake() {
     let server = Server::default().await;
     for Sample { path, name, object: sample, has_status } in samples() {
         let name = format!("{path}/{name}");
-        for round in 0..24 {
+        // The last round only makes it again: samples after it may name it, as a pod its service account.
+        for round in 0..=24 {
             if server.get(&name).await.status == 404 {
                 let made = server.post(&path, &sample).await;
                 assert_eq!(made.status, 201, "seed {seed}: {path}: {}", made.text());
+            }
+            if round == 24 {
+                break;
             }
             // Others live in this one.
             if name.ends_with("/ns1") {

@@ -38,7 +38,6 @@ pub async fn post(client: &Client, path: &str, tree: Value) -> Result<(HeaderMap
     }
 }
 
-/// A running server.
 pub struct Server {
     server: apiserver::Server,
     store: Arc<Embedded>,
@@ -73,6 +72,7 @@ impl Server {
         let kubelet = pki::client_config(&keys.kubelet_client, &keys.authority_pem()).expect("TLS");
         let tokens = pki::PrivateKey::from_pem(keys.service_account_key.to_pem()).expect("our own key");
         let mut config = apiserver::Config::new(store.clone(), tls, kubelet, tokens);
+        config.front_proxy_client = Some(keys.front_proxy_client.clone());
         configure(&mut config, directory.path());
         let server = apiserver::Server::start(config).await.expect("an API server");
         let started = Self { server, store, keys, directory };
@@ -96,7 +96,6 @@ impl Server {
         self.as_user(User::new("kubernetes-admin", ["system:masters"]))
     }
 
-    /// Somebody, in process.
     pub fn as_user(&self, user: User) -> Client {
         Client::in_process(self.server.handler(), user)
     }
@@ -106,7 +105,6 @@ impl Server {
         &self.store
     }
 
-    /// Where it listens.
     pub fn address(&self) -> String {
         format!("https://{}", self.server.address)
     }
@@ -128,7 +126,6 @@ impl Server {
         config
     }
 
-    /// The administrator's kubeconfig.
     pub fn kubeconfig(&self) -> PathBuf {
         let path = self.path("admin.kubeconfig");
         let text = pki::kubeconfig(&self.address(), &self.keys.authority_pem(), "kubernetes-admin", &self.keys.admin);
@@ -164,7 +161,6 @@ impl Server {
         self.directory.path().join(name)
     }
 
-    /// Stops it.
     pub async fn stop(self) {
         self.server.stop().await;
         self.store.close().await;

@@ -109,6 +109,8 @@ async fn kubectl_prints_what_it_prints_against_upstream() {
     server.stop().await;
     let expected = std::fs::read_to_string(expected).expect("a recorded transcript");
     let steps = |text: &str| -> Vec<String> { text.split("\n$ ").map(str::to_owned).collect() };
+    // The one group that upstream has no server for unless somebody brings one.
+    let found = found.replace("metrics.k8s.io/v1beta1\n", "");
     let (found, expected) = (steps(&found), steps(&expected));
     let differing = found.iter().zip(&expected).filter(|(found, expected)| found != expected);
     let shown: Vec<String> =

@@ -294,29 +294,6 @@ async fn an_update_names_the_version_it_is_of_where_the_kind_wants_that() {
     server.stop().await;
 }
 
-/// What is kept, and not acted upon, says so.
-#[tokio::test]
-async fn definitions_and_registrations_are_not_taken_in_silence() {
-    let server = Server::default().await;
-    let definition = json!({"metadata": {"name": "foos.x.example.com"}, "spec": {
-        "group": "x.example.com", "scope": "Namespaced", "names": {"plural": "foos", "singular": "foo", "kind": "Foo"},
-        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}],
-    }});
-    let made = server.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).await;
-    assert_eq!(made.status, 201, "{}", made.text());
-    assert!(made.warnings()[0].starts_with("custom resources are not served yet"), "{:?}", made.warnings());
-    let established = &made.json()["status"]["conditions"][0];
-    assert_eq!((&established["type"], &established["status"]), (&json!("Established"), &json!("False")));
-    let registration = json!({"metadata": {"name": "v1.y.example.com"}, "spec": {
-        "group": "y.example.com", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 10,
-        "insecureSkipTLSVerify": true, "service": {"namespace": "default", "name": "s"},
-    }});
-    let made = server.post("/apis/apiregistration.k8s.io/v1/apiservices", &registration).await;
-    assert_eq!(made.status, 201, "{}", made.text());
-    assert!(made.warnings()[0].starts_with("other servers' APIs are not served yet"), "{:?}", made.warnings());
-    server.stop().await;
-}
-
 /// What admission adds to a pod, it adds to the pod that replaces it as well.
 #[tokio::test]
 async fn a_pod_can_be_replaced_by_the_manifest_it_was_made_of() {
@@ -495,4 +472,25 @@ async fn a_part_that_does_not_run_is_unhealthy() {
     parts.runs("kube-controller-manager");
     assert_eq!(told("controller-manager").await, healthy);
     server.stop().await;
+}
+
+#[tokio::test]
+async fn numbers_without_quotes_are_what_their_text_says() {
+    let server = Server::default().await;
+    let volumes = "/api/v1/persistentvolumes";
+    let volume = |number: &str| {
+        format!(
+            r#"{{"metadata": {{"generateName": "a-"}}, "spec": {{"accessModes": ["ReadWriteOnce"],
+                "capacity": {{"storage": {number}}}, "hostPath": {{"path": "/a"}}}}}}"#
+        )
+    };
+    let json = [("content-type", "application/json")];
+    for (number, kept) in [("1e1000", "10e999"), ("123456789012345678901234567890", "123456789012345678901234567890")] {
+        let made = server.send(Method::POST, volumes, &json, volume(number)).await;
+        assert_eq!((made.status, &made.json()["spec"]["capacity"]["storage"]), (201, &json!(kept)), "{}", made.text());
+    }
+    let deployment = r#"{"spec": {"replicas": 1e1000}}"#;
+    let refused = server.send(Method::POST, "/apis/apps/v1/namespaces/default/deployments", &json, deployment).await;
+    let why = "Deployment in version \"v1\" cannot be handled as a Deployment: json: cannot unmarshal number 1e1000 into Go struct field DeploymentSpec.spec.replicas of type int32";
+    assert_eq!((refused.status, refused.json()["message"].as_str()), (400, Some(why)));
 }

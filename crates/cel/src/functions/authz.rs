@@ -15,11 +15,8 @@ use crate::value::Value;
 pub enum Subject {
     /// Who sends the request.
     Requester,
-    /// A service account.
     ServiceAccount {
-        /// Its namespace.
         namespace: Arc<str>,
-        /// Its name.
         name: Arc<str>,
     },
 }
@@ -29,17 +26,12 @@ pub enum Subject {
 pub enum Check {
     /// A path that is no resource.
     Path(Arc<str>),
-    /// A resource.
     Resource {
-        /// Its group.
         group: Arc<str>,
-        /// Its plural.
         resource: Arc<str>,
         /// A part of it.
         subresource: Arc<str>,
-        /// In a namespace.
         namespace: Arc<str>,
-        /// One object.
         name: Arc<str>,
         /// Only objects with these fields.
         field_selector: Arc<str>,
@@ -48,23 +40,16 @@ pub enum Check {
     },
 }
 
-/// A question.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Question {
-    /// May they
     pub subject: Subject,
-    /// do this
     pub verb: String,
-    /// to that?
     pub check: Arc<Check>,
 }
 
-/// An answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// Whether they may.
     pub allowed: bool,
-    /// Why.
     pub reason: String,
     /// Why nobody knows; empty if somebody does.
     pub error: String,

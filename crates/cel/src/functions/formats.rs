@@ -7,7 +7,6 @@ use crate::eval::Outcome;
 use crate::functions::opaque::Opaque;
 use crate::value::Value;
 
-/// A format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Named(&'static str);
 

@@ -11,18 +11,12 @@ use super::formats::Named;
 use super::semver::Semver;
 use super::url::Url;
 
-/// One of them.
 #[derive(Debug, Clone)]
 pub enum Opaque {
-    /// An amount.
     Quantity(Arc<Quantity>),
-    /// An address.
     Ip(IpAddr),
-    /// A network.
     Cidr(IpNet),
-    /// A URL.
     Url(Arc<Url>),
-    /// A version.
     Semver(Arc<Semver>),
     /// A format that texts may have.
     Format(Named),
@@ -32,7 +26,6 @@ pub enum Opaque {
     GroupCheck(Subject, Arc<str>),
     /// A question about a resource or a path.
     Check(Subject, Arc<Check>),
-    /// The answer.
     Decision(Arc<Decision>),
 }
 

@@ -107,7 +107,7 @@ fn arithmetic<'a>(function: &str, a: &Value<'a>, b: &Value<'a>) -> Outcome<'a> {
         ("_/_", Double(a), Double(b)) => Ok(Double(a / b)),
         ("_+_", Value::String(a), Value::String(b)) => Ok(Value::from(format!("{a}{b}"))),
         ("_+_", Value::Bytes(a), Value::Bytes(b)) => Ok(Value::Bytes([&**a, &**b].concat().into())),
-        ("_+_", Value::List(a), Value::List(b)) => Ok(Value::list(a.items().chain(b.items()).collect())),
+        ("_+_", Value::List(a), Value::List(b)) => Ok(a.join(b)),
         ("_+_", Duration(a), Duration(b)) => span(a.checked_add(*b)),
         ("_-_", Duration(a), Duration(b)) => span(a.checked_sub(*b)),
         ("_+_", Timestamp(a), Duration(b)) | ("_+_", Duration(b), Timestamp(a)) => moment(a.checked_add(*b).ok()),

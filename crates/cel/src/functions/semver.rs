@@ -9,7 +9,6 @@ use crate::eval::Outcome;
 use crate::functions::opaque::Opaque;
 use crate::value::Value;
 
-/// A version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Semver {
     numbers: [u64; 3],

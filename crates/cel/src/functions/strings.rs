@@ -15,8 +15,6 @@ type Patterns = Vec<(String, Arc<Regex>)>;
 /// Patterns that were compiled; policies use the same ones over and over.
 static PATTERNS: LazyLock<Mutex<Patterns>> = LazyLock::new(Mutex::default);
 const MAX_PATTERNS: usize = 128;
-/// The most memory a compiled pattern may take.
-const MAX_PATTERN_SIZE: usize = 1 << 20;
 
 fn pattern(text: &str) -> Result<Arc<Regex>, Fault> {
     let mut known = PATTERNS.lock().expect("nobody panics while compiling");
@@ -27,8 +25,7 @@ fn pattern(text: &str) -> Result<Arc<Regex>, Fault> {
         known.push(found);
         return Ok(regex);
     }
-    let built = regex::RegexBuilder::new(text).size_limit(MAX_PATTERN_SIZE).build();
-    let regex = Arc::new(built.map_err(|why| Fault::Error(format!("error parsing regexp: {why}")))?);
+    let regex = Arc::new(crate::regexp::compile(text).map_err(Fault::Error)?);
     if known.len() >= MAX_PATTERNS {
         known.remove(0);
     }

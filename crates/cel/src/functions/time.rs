@@ -7,29 +7,18 @@ use super::error;
 use crate::eval::Outcome;
 use crate::value::Value;
 
-const NANOS: [(&str, i128); 8] = [
-    ("ns", 1),
-    ("us", 1_000),
-    ("µs", 1_000),
-    ("μs", 1_000),
-    ("ms", 1_000_000),
-    ("s", 1_000_000_000),
-    ("m", 60_000_000_000),
-    ("h", 3_600_000_000_000),
-];
-
 /// A function of time, if it is one.
 pub fn call<'a>(function: &str, args: &[Value<'a>]) -> Option<Outcome<'a>> {
     Some(match (function, args) {
         ("duration", [Value::Duration(_)]) | ("timestamp", [Value::Timestamp(_)]) => Ok(args[0].clone()),
-        ("duration", [Value::String(text)]) => match parse_duration(text) {
-            Some(span) => Ok(Value::Duration(span)),
-            None => error(format!("time: invalid duration {text:?}")),
+        ("duration", [Value::String(text)]) => match machinery::duration::parse_nanos(text) {
+            Ok(nanos) => Ok(Value::Duration(SignedDuration::from_nanos(nanos))),
+            Err(_) => error("type conversion error from 'string' to 'google.protobuf.Duration'"),
         },
         ("duration", [Value::Int(nanos)]) => Ok(Value::Duration(SignedDuration::from_nanos(*nanos))),
         ("timestamp", [Value::String(text)]) => match machinery::time::parse(text) {
             Some(at) => Ok(Value::Timestamp(at)),
-            None => error(format!("parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?}")),
+            None => error("type conversion error from 'string' to 'google.protobuf.Timestamp'"),
         },
         ("timestamp", [Value::Int(seconds)]) => match Timestamp::from_second(*seconds) {
             Ok(at) => Ok(Value::Timestamp(at)),
@@ -83,39 +72,6 @@ fn time_zone(name: &str) -> Option<TimeZone> {
         return Some(TimeZone::fixed(offset));
     }
     TimeZone::get(name).ok()
-}
-
-/// Reads Go's form: `1h30m`, `1.5s`, `-2ms`.
-pub fn parse_duration(text: &str) -> Option<SignedDuration> {
-    let (negative, mut rest) = match text.strip_prefix('-') {
-        Some(rest) => (true, rest),
-        None => (false, text.strip_prefix('+').unwrap_or(text)),
-    };
-    if rest == "0" {
-        return Some(SignedDuration::ZERO);
-    }
-    if rest.is_empty() {
-        return None;
-    }
-    let mut total: i128 = 0;
-    while !rest.is_empty() {
-        let number = rest.find(|c: char| !(c.is_ascii_digit() || c == '.')).filter(|end| *end > 0)?;
-        let (digits, after) = rest.split_at(number);
-        let unit_end = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
-        let (unit, left) = after.split_at(unit_end);
-        let (_, scale) = NANOS.iter().find(|(name, _)| *name == unit)?;
-        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-        let whole: i128 = if whole.is_empty() && !fraction.is_empty() { 0 } else { whole.parse().ok()? };
-        total = total.checked_add(whole.checked_mul(*scale)?)?;
-        if !fraction.is_empty() {
-            let digits = &fraction[..fraction.len().min(18)];
-            let value: i128 = digits.parse().ok()?;
-            total = total.checked_add(value.checked_mul(*scale)? / 10i128.pow(u32::try_from(digits.len()).ok()?))?;
-        }
-        rest = left;
-    }
-    let total = i64::try_from(if negative { -total } else { total }).ok()?;
-    Some(SignedDuration::from_nanos(total))
 }
 
 /// In seconds, as protobuf writes them: `1.5s`.

@@ -11,7 +11,6 @@ use crate::value::Value;
 #[derive(Debug, PartialEq, Eq)]
 pub struct Url {
     scheme: String,
-    /// With the port.
     host: String,
     path: String,
     query: String,

@@ -49,7 +49,6 @@ enum Token {
 }
 
 impl Credentials {
-    /// A bearer token.
     pub fn token(token: &str) -> Result<Self, Error> {
         Ok(Self { token: Arc::new(Token::Fixed(bearer(token)?)), ..Self::default() })
     }

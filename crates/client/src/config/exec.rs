@@ -17,9 +17,7 @@ const PLUGIN_TIMEOUT: Duration = Duration::from_secs(60);
 /// How to run a plugin.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plugin {
-    /// The program.
     pub command: PathBuf,
-    /// Its arguments.
     pub args: Vec<String>,
     /// What it finds in its environment besides ours.
     pub env: Vec<(String, String)>,

@@ -25,7 +25,6 @@ pub enum Error {
     /// A file that it names cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
-        /// The file.
         path: PathBuf,
         /// What the system said.
         #[source]
@@ -34,7 +33,6 @@ pub enum Error {
     /// The kubeconfig is not one.
     #[error("{} is not a kubeconfig: {message}", path.display())]
     Kubeconfig {
-        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         message: String,
@@ -44,36 +42,23 @@ pub enum Error {
     Missing {
         /// `context`, `cluster` or `user`.
         what: &'static str,
-        /// Its name.
         name: String,
     },
     /// Only `https://host[:port][/path]` is an API server.
     #[error("\"{server}\" is not the address of an API server: https://host:port is expected")]
-    Server {
-        /// What was given.
-        server: String,
-    },
+    Server { server: String },
     /// `tls-server-name` is neither a host name nor an address.
     #[error("\"{name}\" is not a TLS server name")]
-    ServerName {
-        /// What was given.
-        name: String,
-    },
+    ServerName { name: String },
     /// A certificate or a key is not PEM of the expected kind.
     #[error("{what} is not usable: {message}")]
-    Pem {
-        /// Which.
-        what: &'static str,
-        /// Why.
-        message: String,
-    },
+    Pem { what: &'static str, message: String },
     /// There is nobody to trust.
     #[error("no certificate authority to verify the server with")]
     NoAuthority,
     /// The certificate authorities cannot be used.
     #[error("certificate authority is not usable: {0}")]
     Authority(String),
-    /// TLS itself refuses.
     #[error("TLS cannot be set up: {0}")]
     Tls(#[source] rustls::Error),
     /// A token that cannot be sent.
@@ -81,18 +66,10 @@ pub enum Error {
     Token,
     /// A name that cannot be sent.
     #[error("\"{name}\" cannot be impersonated")]
-    Impersonate {
-        /// The name.
-        name: String,
-    },
+    Impersonate { name: String },
     /// The credential plugin failed.
     #[error("credential plugin {command}: {message}")]
-    Plugin {
-        /// What was run.
-        command: String,
-        /// What went wrong.
-        message: String,
-    },
+    Plugin { command: String, message: String },
     /// Not inside a pod.
     #[error("not in a cluster: {0} is not set")]
     NotInCluster(&'static str),
@@ -104,9 +81,7 @@ pub enum Trust {
     /// The authorities of the operating system.
     #[default]
     System,
-    /// These authorities only.
     Bundle(Vec<CertificateDer<'static>>),
-    /// Anybody. For experiments.
     Insecure,
 }
 
@@ -120,9 +95,7 @@ impl Trust {
 /// Act as somebody else, where that is allowed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Impersonate {
-    /// The user name.
     pub user: String,
-    /// Its groups.
     pub groups: Vec<String>,
 }
 
@@ -133,9 +106,7 @@ pub struct Config {
     pub server: String,
     /// The name in the server's certificate, where it is not the host of `server`.
     pub server_name: Option<String>,
-    /// Whom to trust.
     pub trust: Trust,
-    /// Who we are.
     pub credentials: Credentials,
     /// Whom to act as.
     pub impersonate: Option<Impersonate>,

@@ -20,10 +20,8 @@ pub(crate) enum Transport {
     InProcess {
         /// The API server's gates.
         handler: Arc<dyn Handler>,
-        /// Who we are.
         user: Arc<User>,
     },
-    /// Over the network.
     Https(Box<https::Https>),
 }
 

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use informer::clock;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use ring::hmac;
 
 use crate::common::meta::MetaExt;
@@ -15,15 +17,29 @@ const CONTENT: &str = "kubeconfig";
 const SIGNATURE: &str = "jws-kubeconfig-";
 const NAME_PREFIX: &str = "bootstrap-token-";
 
+/// What a turn does.
+pub(super) struct Plan {
+    /// The map's data, if it lacks signatures or has too many.
+    pub(super) data: Option<BTreeMap<String, String>>,
+    /// A token that expires stops signing then, not when somebody cleans it up.
+    pub(super) again: Option<Duration>,
+}
+
+pub(super) fn plan(map: &ConfigMap, secrets: &[Arc<Secret>], now: Timestamp) -> Plan {
+    let tokens = tokens(secrets, now);
+    let next = tokens.iter().filter_map(|token| token.expires).map(|at| clock::since(at, now)).min();
+    Plan { data: signed(map.data.as_ref(), &tokens), again: next.map(|left| left + Duration::from_secs(1)) }
+}
+
 /// A token that may sign.
-pub(super) struct Token {
+struct Token {
     id: String,
     secret: String,
-    pub(super) expires: Option<Timestamp>,
+    expires: Option<Timestamp>,
 }
 
 /// The tokens that may sign now, by id.
-pub(super) fn tokens(secrets: &[Arc<Secret>], now: Timestamp) -> Vec<Token> {
+fn tokens(secrets: &[Arc<Secret>], now: Timestamp) -> Vec<Token> {
     let mut tokens: Vec<Token> = secrets.iter().filter_map(|secret| token(secret, now)).collect();
     tokens.sort_by(|a, b| a.id.cmp(&b.id));
     tokens
@@ -47,7 +63,7 @@ fn token(secret: &Secret, now: Timestamp) -> Option<Token> {
 }
 
 /// The map's data with exactly the signatures of these tokens; `None` if it has them, or nothing to sign.
-pub(super) fn signed(data: Option<&BTreeMap<String, String>>, tokens: &[Token]) -> Option<BTreeMap<String, String>> {
+fn signed(data: Option<&BTreeMap<String, String>>, tokens: &[Token]) -> Option<BTreeMap<String, String>> {
     let data = data?;
     let content = data.get(CONTENT)?;
     let mut wanted: BTreeMap<String, String> = data.clone();

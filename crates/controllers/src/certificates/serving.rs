@@ -10,7 +10,8 @@ use informer::{Action, Informer, Key, Reconciler};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::Node;
 
-use super::{Requests, plan};
+use super::plan;
+use super::reconcile::Requests;
 use crate::common::meta::MetaExt;
 use crate::context::Context;
 use crate::{Error, Signer};

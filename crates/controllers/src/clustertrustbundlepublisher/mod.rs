@@ -4,83 +4,21 @@
 //! `plan` decides and is pure. Upstream: kube-apiserver-serving-clustertrustbundle-publisher-controller.
 
 mod plan;
+mod reconcile;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use futures::FutureExt;
 
-use client::{Client, DeleteOptions};
-use informer::{Action, Clock, Filter, Informer, Key, Reconciler};
-use k8s_openapi::api::certificates::v1::ClusterTrustBundle;
+use crate::controller::Controller;
 
-use crate::Error;
-use crate::context::Context;
-use crate::metrics;
-use plan::{Plan, SIGNER};
-
-/// There is one key: the signer.
-const ALL: &str = "bundles";
-
-/// Runs the controller, if there is anything to publish.
-pub(crate) async fn start(context: Context) {
-    let Some(certificates) = context.config.cluster_ca.clone().filter(|text| !text.is_empty()) else { return };
-    let controller = Publisher {
-        client: context.client.clone(),
-        clock: context.clock.clone(),
-        bundles: context.informers.filtered(Filter::fields(format!("spec.signerName={SIGNER}"))),
-        certificates,
-    };
-    let queue = context.queue();
-    informer::feed(&controller.bundles, &queue, |_| [Key::cluster(ALL)]);
-    controller.bundles.synced().await;
-    queue.add(Key::cluster(ALL));
-    context.run(controller, queue, 1).await;
-}
-
-struct Publisher {
-    client: Client,
-    clock: Arc<dyn Clock>,
-    bundles: Informer<ClusterTrustBundle>,
-    certificates: String,
-}
-
-impl Reconciler for Publisher {
-    type Error = Error;
-
-    async fn reconcile(&self, _: &Key) -> Result<Action, Error> {
-        let begun = self.clock.monotonic();
-        let answer = self.apply(plan::plan(&self.certificates, &self.bundles.list())).await;
-        let code = match &answer {
-            Ok(()) => 200,
-            Err(error) => error.code().unwrap_or(500),
-        };
-        let code = code.to_string();
-        metrics::TRUST_BUNDLE_SYNCS.increment(&[&code]);
-        metrics::TRUST_BUNDLE_SECONDS.observe(&[&code], self.clock.monotonic().saturating_sub(begun).as_secs_f64());
-        answer?;
-        Ok(Action::Done)
-    }
-}
-
-impl Publisher {
-    /// The new one first: there is never a moment without one.
-    async fn apply(&self, plan: Plan) -> Result<(), client::Error> {
-        if let Some(bundle) = &plan.create
-            && let Err(error) = self.client.create(bundle).await
-            && !error.is_already_exists()
-        {
-            return Err(error);
-        }
-        if let Some(bundle) = &plan.update {
-            self.client.update(bundle).await?;
-        }
-        let mut failed = Ok(());
-        for name in &plan.delete {
-            match self.client.delete::<ClusterTrustBundle>("", name, &DeleteOptions::default()).await {
-                Err(error) if !error.is_not_found() => failed = Err(error),
-                _ => {}
-            }
-        }
-        failed
-    }
-}
+pub(crate) const CONTROLLER: Controller = Controller {
+    name: "kube-apiserver-serving-clustertrustbundle-publisher-controller",
+    alias: "",
+    account: "kube-apiserver-serving-clustertrustbundle-publisher",
+    events: "kube-apiserver-serving-clustertrustbundle-publisher",
+    queue: "ca_cert_publisher_cluster_trust_bundles",
+    watches: &["ClusterTrustBundle"],
+    on: true,
+    start: |context| reconcile::start(context).boxed(),
+};

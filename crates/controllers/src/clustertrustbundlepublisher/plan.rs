@@ -13,7 +13,6 @@ pub(super) const SIGNER: &str = "kubernetes.io/kube-apiserver-serving";
 /// So many bytes of the content's hash are part of a bundle's name.
 const HASHED: usize = 12;
 
-/// What to do.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Plan {
     pub(super) create: Option<ClusterTrustBundle>,

@@ -29,7 +29,6 @@ pub(crate) fn template(revision: &ControllerRevision) -> Option<PodTemplateSpec>
     serde_json::from_value(template).ok()
 }
 
-/// Older before newer.
 pub(crate) fn sort(revisions: &mut [Arc<ControllerRevision>]) {
     revisions.sort_by(|a, b| {
         let age = |revision: &ControllerRevision| {
@@ -43,22 +42,15 @@ pub(crate) fn sort(revisions: &mut [Arc<ControllerRevision>]) {
     });
 }
 
-/// What became of the present template.
-pub(crate) enum Present {
-    /// This is its revision.
-    Revision(Arc<ControllerRevision>),
-    /// Another template has the same hash: the owner's collision count must grow.
-    Collision,
-}
-
-/// The revision of the owner's present template, made or moved to the end as need be. `revisions` are the owner's own.
+/// The revision of the owner's present template, made or moved to the end as need be. `revisions` are the owner's own. `None` if another template has
+/// the same hash: then the owner's collision count must grow.
 pub(crate) async fn present<O: Kind>(
     client: &Client,
     owner: &O,
     template: &PodTemplateSpec,
     hash: &str,
     revisions: &[Arc<ControllerRevision>],
-) -> Result<Present, Error> {
+) -> Result<Option<Arc<ControllerRevision>>, Error> {
     let mut sorted = revisions.to_vec();
     sort(&mut sorted);
     let wanted = data(template);
@@ -66,19 +58,19 @@ pub(crate) async fn present<O: Kind>(
     let same = sorted.iter().rfind(|revision| revision.data.0 == wanted);
     if let Some(known) = same {
         if sorted.last().is_some_and(|last| last.metadata.name == known.metadata.name) {
-            return Ok(Present::Revision(known.clone()));
+            return Ok(Some(known.clone()));
         }
         // Rolled back to: it becomes the newest again.
         let changed = ControllerRevision { revision: Some(next), ..ControllerRevision::clone(known) };
-        return Ok(Present::Revision(Arc::new(client.update(&changed).await?)));
+        return Ok(Some(Arc::new(client.update(&changed).await?)));
     }
     let revision = snapshot(owner, template, hash, next);
     match client.create(&revision).await {
-        Ok(created) => Ok(Present::Revision(Arc::new(created))),
+        Ok(created) => Ok(Some(Arc::new(created))),
         Err(error) if error.is_already_exists() => {
             let live = client.get::<ControllerRevision>(owner.metadata().namespace(), revision.metadata.name()).await?;
             let owned = live.metadata.controller().is_some_and(|controller| controller.uid == owner.metadata().uid());
-            if owned && live.data.0 == wanted { Ok(Present::Revision(Arc::new(live))) } else { Ok(Present::Collision) }
+            if owned && live.data.0 == wanted { Ok(Some(Arc::new(live))) } else { Ok(None) }
         }
         Err(error) => Err(error.into()),
     }
@@ -104,18 +96,22 @@ fn snapshot<O: Kind>(owner: &O, template: &PodTemplateSpec, hash: &str, revision
     }
 }
 
-/// Deletes the oldest revisions beyond the limit that no pod and no status names.
-pub(crate) async fn truncate(
-    client: &Client,
+/// The oldest revisions beyond the limit that no pod and no status names.
+pub(crate) fn surplus(
     revisions: &[Arc<ControllerRevision>],
     limit: Option<i32>,
     in_use: impl Fn(&ControllerRevision) -> bool,
-) -> Result<(), Error> {
+) -> Vec<Arc<ControllerRevision>> {
     let mut unused: Vec<Arc<ControllerRevision>> =
         revisions.iter().filter(|revision| !in_use(revision)).cloned().collect();
     sort(&mut unused);
     let surplus = unused.len().saturating_sub(usize::try_from(limit.unwrap_or(10)).unwrap_or_default());
-    for revision in unused.iter().take(surplus) {
+    unused.truncate(surplus);
+    unused
+}
+
+pub(crate) async fn delete(client: &Client, revisions: &[Arc<ControllerRevision>]) -> Result<(), Error> {
+    for revision in revisions {
         let (namespace, name) = (revision.metadata.namespace(), revision.metadata.name());
         match client.delete::<ControllerRevision>(namespace, name, &DeleteOptions::default()).await {
             Err(error) if !error.is_not_found() => return Err(error.into()),

@@ -47,7 +47,7 @@ impl MetaExt for ObjectMeta {
     }
 
     fn controller(&self) -> Option<&OwnerReference> {
-        self.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
+        rules::owners::controller(self)
     }
 
     fn key(&self) -> Key {

@@ -137,7 +137,7 @@ impl<O: Kind> Expected<'_, O> {
         self.expectations.expect_deletions(&key, pods.iter().map(|pod| pod.metadata.uid().to_owned()));
         batch::all(pods, |pod| async {
             let deleted = self.control.delete(self.owner, pod).await;
-            // Nothing more will be heard of a pod that stays, or that the cache has lost already.
+            // No event will come of a pod that stays, or that the cache has lost already.
             let known = self.pods.get(&pod.metadata.key());
             if deleted.is_err() || known.is_none_or(|known| known.metadata.uid != pod.metadata.uid) {
                 self.expectations.deletion_observed(&key, pod.metadata.uid());

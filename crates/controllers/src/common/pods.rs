@@ -5,11 +5,18 @@ use std::time::Duration;
 
 use informer::clock;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Pod, PodCondition, PodSpec};
+use k8s_openapi::api::core::v1::{ObjectReference, Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+pub(crate) use rules::pods::{
+    available_in, condition, is_active, is_available, is_ready, is_terminal, is_terminating, node_name, phase,
+    ready_since,
+};
 
 use super::meta::MetaExt;
 
+/// The taint of a node that somebody knows to be switched off.
+pub(crate) const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 /// The index of pods by the node they are bound to.
 pub(crate) const NODE_INDEX: &str = "node";
 /// The index of objects without a controller, by namespace.
@@ -20,66 +27,19 @@ pub(crate) fn node_of(pod: &Pod) -> Vec<String> {
     node_name(pod).map(str::to_owned).into_iter().collect()
 }
 
-/// The node a pod is bound to.
-pub(crate) fn node_name(pod: &Pod) -> Option<&str> {
-    spec(pod)?.node_name.as_deref().filter(|name| !name.is_empty())
-}
-
 pub(crate) fn spec(pod: &Pod) -> Option<&PodSpec> {
     pod.spec.as_ref()
 }
 
-/// `Pending` until somebody says otherwise.
-pub(crate) fn phase(pod: &Pod) -> &str {
-    pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Pending")
-}
-
-/// It ended by itself and will not start again.
-pub(crate) fn is_terminal(pod: &Pod) -> bool {
-    matches!(phase(pod), "Succeeded" | "Failed")
-}
-
-/// It runs or may still run, and nobody deletes it.
-pub(crate) fn is_active(pod: &Pod) -> bool {
-    !is_terminal(pod) && !pod.metadata.is_deleting()
-}
-
-/// It is being deleted and may still run.
-pub(crate) fn is_terminating(pod: &Pod) -> bool {
-    !is_terminal(pod) && pod.metadata.is_deleting()
-}
-
-pub(crate) fn condition<'a>(pod: &'a Pod, type_: &str) -> Option<&'a PodCondition> {
-    pod.status.as_ref()?.conditions.iter().flatten().find(|condition| condition.type_ == type_)
-}
-
-fn ready_condition(pod: &Pod) -> Option<&PodCondition> {
-    condition(pod, "Ready").filter(|condition| condition.status == "True")
-}
-
-pub(crate) fn is_ready(pod: &Pod) -> bool {
-    ready_condition(pod).is_some()
-}
-
-/// Since when it is ready.
-pub(crate) fn ready_since(pod: &Pod) -> Option<Timestamp> {
-    ready_condition(pod)?.last_transition_time.as_ref().map(|time| time.0)
-}
-
-/// Ready for at least so many seconds.
-pub(crate) fn is_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> bool {
-    is_ready(pod)
-        && (min_ready_seconds <= 0
-            || ready_since(pod).is_some_and(|since| clock::add(since, seconds(min_ready_seconds)) <= now))
-}
-
-/// How long until a ready pod becomes available; `None` if it is, or is not ready.
-pub(crate) fn available_in(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> Option<Duration> {
-    if min_ready_seconds <= 0 {
-        return None;
+/// What an endpoint says of the pod behind it.
+pub(crate) fn reference(pod: &Pod) -> ObjectReference {
+    ObjectReference {
+        kind: Some("Pod".to_owned()),
+        namespace: pod.metadata.namespace.clone(),
+        name: pod.metadata.name.clone(),
+        uid: pod.metadata.uid.clone(),
+        ..ObjectReference::default()
     }
-    let left = clock::since(clock::add(ready_since(pod)?, seconds(min_ready_seconds)), now);
-    (!left.is_zero()).then_some(left)
 }
 
 /// A count of seconds that validation keeps from being negative.

@@ -3,30 +3,14 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector as Wire;
-use machinery::selector::label::{LabelSelector, Operator, Requirement};
+use machinery::selector::label::LabelSelector;
 
 /// Labels as objects have them.
 pub(crate) type Labels = Option<BTreeMap<String, String>>;
 
 /// A selector ready to be matched; `None` if it is not a valid one, which then selects nothing.
 pub(crate) fn parse(selector: &Wire) -> Option<LabelSelector> {
-    let equal = selector.match_labels.iter().flatten();
-    let mut requirements: Vec<Requirement> = equal
-        .map(|(key, value)| Requirement::new(key.clone(), Operator::Equals, vec![value.clone()]))
-        .collect::<Result<_, _>>()
-        .ok()?;
-    for expression in selector.match_expressions.iter().flatten() {
-        let operator = match expression.operator.as_str() {
-            "In" => Operator::In,
-            "NotIn" => Operator::NotIn,
-            "Exists" => Operator::Exists,
-            "DoesNotExist" => Operator::DoesNotExist,
-            _ => return None,
-        };
-        let values = expression.values.clone().unwrap_or_default();
-        requirements.push(Requirement::new(expression.key.clone(), operator, values).ok()?);
-    }
-    Some(LabelSelector::new(requirements))
+    rules::selectors::conditions(selector).ok()
 }
 
 /// As [`parse`], for kinds whose selector may be absent, which selects nothing.

@@ -17,7 +17,6 @@ use crate::context::Context;
 pub(crate) const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 pub(crate) const MANAGED_BY_LABEL: &str = "endpointslice.kubernetes.io/managed-by";
 
-/// What to do.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Plan {
     pub(crate) create: Vec<EndpointSlice>,

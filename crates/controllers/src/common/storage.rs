@@ -1,16 +1,36 @@
-//! Claims and volumes: how much is asked for, how much is granted.
+//! Claims and volumes: who uses them, how much is asked for, how much is granted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use informer::{Informer, Key};
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::meta::MetaExt;
+use super::pods;
 
+/// The index of pods by the claims they use.
+pub(crate) const CLAIM_INDEX: &str = "claim";
+pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 /// How large a volume was before it began to grow.
 pub(crate) const PRE_RESIZE: &str = "volume.alpha.kubernetes.io/pre-resize-capacity";
+
+/// The claims a pod uses, those of its ephemeral volumes included.
+pub(crate) fn claims_of(pod: &Pod) -> Vec<Key> {
+    let volumes = pods::spec(pod).and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();
+    let names = volumes.iter().filter_map(|volume| match (&volume.persistent_volume_claim, &volume.ephemeral) {
+        (Some(source), _) => Some(source.claim_name.clone()),
+        (None, Some(_)) => Some(format!("{}-{}", pod.metadata.name(), volume.name)),
+        (None, None) => None,
+    });
+    names.map(|name| Key::new(pod.metadata.namespace(), name)).collect()
+}
+
+/// Values of [`CLAIM_INDEX`].
+pub(crate) fn claim_values(pod: &Pod) -> Vec<String> {
+    claims_of(pod).iter().map(Key::to_string).collect()
+}
 
 fn bytes(amounts: Option<&BTreeMap<String, Quantity>>) -> Option<machinery::quantity::Quantity> {
     amounts?.get("storage")?.0.parse().ok()

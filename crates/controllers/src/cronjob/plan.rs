@@ -3,28 +3,184 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use informer::clock;
+use informer::events::reference;
+use informer::{EventType, clock};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use k8s_openapi::api::batch::v1::{CronJob, Job};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::api::batch::v1::{CronJob, CronJobStatus, Job};
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use rules::cron::Schedule;
 
-use super::schedule::Schedule;
 use crate::common::meta::{MetaExt, controller_reference};
 
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 /// So many missed times mean that something is wrong with a clock.
 const TOO_MANY: usize = 100;
+/// Times in objects are whole seconds; a little later is certainly after.
+const MARGIN: Duration = Duration::from_millis(100);
+
+/// What a turn sees.
+pub(super) struct Observed {
+    pub(super) cron: Arc<CronJob>,
+    /// Its own, whoever made them.
+    pub(super) jobs: Vec<Arc<Job>>,
+    /// The zone that it names, or why there is no such zone.
+    pub(super) zone: Result<TimeZone, String>,
+}
+
+/// An event: its type, reason and message.
+pub(super) type Message = (EventType, &'static str, String);
+
+/// What a turn does.
+#[derive(Default)]
+pub(super) struct Plan {
+    pub(super) events: Vec<Message>,
+    /// Names of finished Jobs that are too many.
+    pub(super) clean_up: Vec<String>,
+    pub(super) start: Option<Start>,
+    /// What is to be reported of the Jobs that were there.
+    pub(super) status: CronJobStatus,
+    pub(super) again: Option<Duration>,
+}
+
+/// A time that is due.
+pub(super) struct Start {
+    pub(super) at: Timestamp,
+    pub(super) job: Job,
+    /// Names of Jobs that have to go before.
+    pub(super) replaces: Vec<String>,
+}
+
+/// What came of a start.
+#[derive(Default)]
+pub(super) struct Started {
+    /// Whether those that had to go are gone.
+    pub(super) replaced: bool,
+    /// Whether the time is served, and by which Job, unless that has ended meanwhile.
+    pub(super) served: Option<Option<Job>>,
+}
+
+pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
+    let Observed { cron, jobs, zone } = observed;
+    let (status, mut events) = seen(cron, jobs);
+    let mut plan = Plan { status, ..Plan::default() };
+    plan.clean_up = surplus(cron, jobs).iter().map(|job| job.metadata.name().to_owned()).collect();
+    if cron.metadata.is_deleting() || cron.spec.suspend == Some(true) {
+        return Plan { events, ..plan };
+    }
+    match (zone, Schedule::parse(&cron.spec.schedule)) {
+        (Err(error), _) => {
+            let name = cron.spec.time_zone.as_deref().unwrap_or_default();
+            let message = format!("invalid timeZone: {name:?}: {error}");
+            events.push((EventType::Warning, "UnknownTimeZone", message));
+        }
+        (_, Err(error)) => {
+            let message = format!("unparseable schedule: {:?} : {error}", cron.spec.schedule);
+            events.push((EventType::Warning, "UnparseableSchedule", message));
+        }
+        (Ok(zone), Ok(schedule)) => {
+            let due = due(cron, &schedule, zone, now);
+            if due.too_many {
+                let message =
+                    "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
+                events.push((EventType::Warning, "TooManyMissedTimes", message.to_owned()));
+            }
+            match due.at.map(|at| start(cron, &plan.status, at, zone, now)) {
+                Some(Ok(start)) => plan.start = Some(start),
+                Some(Err(event)) => events.push(event),
+                None => {}
+            }
+            plan.again = schedule.next(now, zone).map(|next| clock::since(next, now) + MARGIN);
+        }
+    }
+    Plan { events, ..plan }
+}
+
+/// The status with the list of active Jobs brought up to date, and what is worth an event.
+fn seen(cron: &CronJob, jobs: &[Arc<Job>]) -> (CronJobStatus, Vec<Message>) {
+    let mut status = cron.status.clone().unwrap_or_default();
+    let mut events = Vec::new();
+    let mut active = status.active.take().unwrap_or_default();
+    for job in jobs {
+        let listed = active.iter().any(|known| known.uid == job.metadata.uid);
+        match finished(job) {
+            None if !listed => {
+                let message =
+                    format!("Saw a job that the controller did not create or forgot: {}", job.metadata.name());
+                events.push((EventType::Warning, "UnexpectedJob", message));
+            }
+            Some(condition) if listed => {
+                active.retain(|known| known.uid != job.metadata.uid);
+                let message = format!("Saw completed job: {}, condition: {condition}", job.metadata.name());
+                events.push((EventType::Normal, "SawCompletedJob", message));
+            }
+            _ => {}
+        }
+        let completed = job.status.as_ref().and_then(|status| status.completion_time.clone());
+        if finished(job) == Some("Complete") && completed > status.last_successful_time {
+            status.last_successful_time = completed;
+        }
+    }
+    let is_there = |known: &ObjectReference| jobs.iter().any(|job| job.metadata.uid == known.uid);
+    for missing in active.iter().filter(|known| !is_there(known)) {
+        let message = format!("Active job went missing: {}", missing.name.as_deref().unwrap_or_default());
+        events.push((EventType::Normal, "MissingJob", message));
+    }
+    active.retain(is_there);
+    status.active = (!active.is_empty()).then_some(active);
+    (status, events)
+}
+
+/// How a time that is due is served, or why it is not.
+fn start(
+    cron: &CronJob,
+    status: &CronJobStatus,
+    at: Timestamp,
+    zone: &TimeZone,
+    now: Timestamp,
+) -> Result<Start, Message> {
+    if too_late(cron, at, now) {
+        let time =
+            jiff::fmt::strtime::format("%a, %d %b %Y %H:%M:%S +0000", &at.to_zoned(TimeZone::UTC)).unwrap_or_default();
+        return Err((EventType::Warning, "MissSchedule", format!("Missed scheduled time to start a job: {time}")));
+    }
+    let active = status.active.as_deref().unwrap_or_default();
+    let replaces = match cron.spec.concurrency_policy.as_deref() {
+        Some("Forbid") if !active.is_empty() => {
+            let message = "Not starting job because prior execution is running and concurrency policy is Forbid";
+            return Err((EventType::Normal, "JobAlreadyActive", message.to_owned()));
+        }
+        Some("Replace") => active.iter().map(|job| job.name.clone().unwrap_or_default()).collect(),
+        _ => Vec::new(),
+    };
+    Ok(Start { at, job: job_for(cron, at, zone), replaces })
+}
+
+/// What is reported after a start.
+pub(super) fn after_start(mut status: CronJobStatus, start: &Start, started: &Started) -> CronJobStatus {
+    if started.replaced && !start.replaces.is_empty() {
+        status.active = None;
+    }
+    if let Some(job) = &started.served {
+        status.last_schedule_time = Some(Time(start.at));
+        let listed = status.active.get_or_insert_default();
+        if let Some(job) = job.as_ref().filter(|job| !listed.iter().any(|known| known.uid == job.metadata.uid)) {
+            listed.push(reference(job));
+        }
+        status.active = status.active.filter(|listed| !listed.is_empty());
+    }
+    status
+}
 
 /// Which time is due, if any, and how many were missed.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Due {
-    pub(super) at: Option<Timestamp>,
-    pub(super) too_many: bool,
+struct Due {
+    at: Option<Timestamp>,
+    too_many: bool,
 }
 
 /// The latest time that came and was not served.
-pub(super) fn due(cron: &CronJob, schedule: &Schedule, zone: &TimeZone, now: Timestamp) -> Due {
+fn due(cron: &CronJob, schedule: &Schedule, zone: &TimeZone, now: Timestamp) -> Due {
     let last = cron.status.as_ref().and_then(|status| status.last_schedule_time.as_ref());
     let created = cron.metadata.creation_timestamp.as_ref().map_or(now, |time| time.0);
     let mut from = last.map_or(created, |time| time.0);
@@ -53,7 +209,7 @@ pub(super) fn due(cron: &CronJob, schedule: &Schedule, zone: &TimeZone, now: Tim
 }
 
 /// Whether a time is too long ago to be served.
-pub(super) fn too_late(cron: &CronJob, at: Timestamp, now: Timestamp) -> bool {
+fn too_late(cron: &CronJob, at: Timestamp, now: Timestamp) -> bool {
     let deadline = cron.spec.starting_deadline_seconds.and_then(|seconds| u64::try_from(seconds).ok());
     deadline.is_some_and(|seconds| clock::add(at, Duration::from_secs(seconds)) < now)
 }
@@ -70,7 +226,7 @@ pub(super) fn finished(job: &Job) -> Option<&'static str> {
 }
 
 /// Finished Jobs beyond the history limits, the oldest first.
-pub(super) fn surplus(cron: &CronJob, jobs: &[Arc<Job>]) -> Vec<Arc<Job>> {
+fn surplus(cron: &CronJob, jobs: &[Arc<Job>]) -> Vec<Arc<Job>> {
     let spec = &cron.spec;
     let limits = [("Complete", spec.successful_jobs_history_limit), ("Failed", spec.failed_jobs_history_limit)];
     let mut surplus = Vec::new();
@@ -88,7 +244,7 @@ pub(super) fn surplus(cron: &CronJob, jobs: &[Arc<Job>]) -> Vec<Arc<Job>> {
 }
 
 /// The Job for a time. Its name is the same for the same time, so that a second attempt is noticed.
-pub(super) fn job_for(cron: &CronJob, at: Timestamp, zone: &TimeZone) -> Job {
+fn job_for(cron: &CronJob, at: Timestamp, zone: &TimeZone) -> Job {
     let template = &cron.spec.job_template;
     let meta = template.metadata.clone().unwrap_or_default();
     let mut annotations = meta.annotations.unwrap_or_default();

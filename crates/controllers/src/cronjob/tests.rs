@@ -1,45 +1,115 @@
-//! Schedules against the calendar.
+//! What is due, what is in the way, and what is reported.
 
-use jiff::Timestamp;
+use std::sync::Arc;
+use std::time::Duration;
+
 use jiff::tz::TimeZone;
+use k8s_openapi::api::batch::v1::{CronJob, Job};
+use serde_json::{Value, json};
 
-use super::schedule::Schedule;
+use super::plan::{Observed, Plan, Started, after_start, plan};
+use crate::common::meta::MetaExt;
+use crate::testing::at;
 
+/// Every minute, from the first second of the epoch on.
+fn cron(spec: Value, status: Value) -> CronJob {
+    let mut whole = json!({"schedule": "* * * * *", "jobTemplate": {"spec": {"template": {}}}});
+    for (key, value) in spec.as_object().expect("fields") {
+        whole[key] = value.clone();
+    }
+    let metadata = json!({"name": "c", "namespace": "ns", "uid": "c", "creationTimestamp": "1970-01-01T00:00:00Z"});
+    serde_json::from_value(json!({"metadata": metadata, "spec": whole, "status": status})).expect("a cron job")
+}
+
+fn job(name: &str, condition: Option<&str>, started: i64) -> Arc<Job> {
+    let time = machinery::time::format(at(started));
+    let conditions = condition.map(|type_| json!([{"type": type_, "status": "True"}]));
+    let status = json!({"startTime": time, "completionTime": time, "conditions": conditions});
+    let job =
+        json!({"metadata": {"name": name, "namespace": "ns", "uid": name}, "spec": {"template": {}}, "status": status});
+    serde_json::from_value(job).expect("a job")
+}
+
+fn active(names: &[&str]) -> Value {
+    json!({"active": names.iter().map(|name| json!({"name": name, "uid": name})).collect::<Vec<_>>()})
+}
+
+fn turn(cron: CronJob, jobs: &[Arc<Job>], second: i64) -> Plan {
+    plan(&Observed { cron: Arc::new(cron), jobs: jobs.to_vec(), zone: Ok(TimeZone::UTC) }, at(second))
+}
+
+/// What a turn does, in words.
 #[track_caller]
-fn check(schedule: &str, after: &str, expected: &[&str]) {
-    let parsed = Schedule::parse(schedule).expect("a schedule");
-    let mut at: Timestamp = after.parse().expect("a time");
-    for expected in expected {
-        at = parsed.next(at, &TimeZone::UTC).expect("a next time");
-        assert_eq!(at.to_string(), *expected, "{schedule}");
+fn check(cron: CronJob, jobs: &[Arc<Job>], second: i64, expected: &[&str]) {
+    let plan = turn(cron, jobs, second);
+    let mut words: Vec<String> = plan.events.iter().map(|(_, reason, _)| (*reason).to_owned()).collect();
+    words.extend(plan.clean_up.iter().map(|name| format!("delete {name}")));
+    if let Some(start) = &plan.start {
+        words.extend(start.replaces.iter().map(|name| format!("replace {name}")));
+        words.push(format!("start {}", start.job.metadata.name()));
+    }
+    assert_eq!(words, expected);
+}
+
+#[test]
+fn the_latest_time_that_came_is_served_once() {
+    check(cron(json!({}), json!({})), &[], 59, &[]);
+    check(cron(json!({}), json!({})), &[], 185, &["start c-3"]);
+    let served = json!({"lastScheduleTime": "1970-01-01T00:03:00Z"});
+    check(cron(json!({}), served.clone()), &[], 185, &[]);
+    assert_eq!(turn(cron(json!({}), served), &[], 185).again, Some(Duration::from_millis(55_100)));
+    check(cron(json!({}), json!({})), &[], 7200, &["TooManyMissedTimes", "start c-120"]);
+    check(cron(json!({"startingDeadlineSeconds": 3}), json!({})), &[], 185, &[]);
+}
+
+#[test]
+fn nothing_is_started_that_should_not_be() {
+    check(cron(json!({"suspend": true}), json!({})), &[], 185, &[]);
+    check(cron(json!({"schedule": "nonsense"}), json!({})), &[], 185, &["UnparseableSchedule"]);
+    let unknown = Observed {
+        cron: Arc::new(cron(json!({"timeZone": "X"}), json!({}))),
+        jobs: Vec::new(),
+        zone: Err("unknown".to_owned()),
+    };
+    assert_eq!(plan(&unknown, at(185)).events[0].2, "invalid timeZone: \"X\": unknown");
+}
+
+#[test]
+fn jobs_that_run_are_kept_awaited_or_replaced() {
+    let running = [job("old", None, 1)];
+    for (policy, expected) in
+        [("Allow", &["start c-3"][..]), ("Forbid", &["JobAlreadyActive"]), ("Replace", &["replace old", "start c-3"])]
+    {
+        check(cron(json!({"concurrencyPolicy": policy}), active(&["old"])), &running, 185, expected);
     }
 }
 
 #[test]
-fn schedules_name_their_times() {
-    check("*/15 * * * *", "2026-01-01T00:07:00Z", &["2026-01-01T00:15:00Z", "2026-01-01T00:30:00Z"]);
-    check("0 9-17/4 * * MON-FRI", "2026-01-02T17:00:00Z", &["2026-01-05T09:00:00Z", "2026-01-05T13:00:00Z"]);
-    check("0 0 29 2 *", "2026-01-01T00:00:00Z", &["2028-02-29T00:00:00Z"]);
+fn jobs_that_end_come_or_vanish_are_noted() {
+    let idle = json!({"suspend": true, "successfulJobsHistoryLimit": 1});
+    let jobs = [job("a", Some("Complete"), 10), job("b", Some("Complete"), 20), job("new", None, 30)];
     check(
-        "0 0 13 * 5",
-        "2026-01-01T00:00:00Z",
-        &["2026-01-02T00:00:00Z", "2026-01-09T00:00:00Z", "2026-01-13T00:00:00Z"],
+        cron(idle.clone(), active(&["b", "gone"])),
+        &jobs,
+        40,
+        &["SawCompletedJob", "UnexpectedJob", "MissingJob", "delete a"],
     );
-    check("@hourly", "2026-01-01T00:00:00Z", &["2026-01-01T01:00:00Z"]);
-    check("@every 1m30s", "2026-01-01T00:00:00Z", &["2026-01-01T00:01:30Z"]);
-    check("30 4 * * 7", "2026-01-01T00:00:00Z", &["2026-01-04T04:30:00Z"]);
-    check("5 0 * jan,dec *", "2026-02-01T00:00:00Z", &["2026-12-01T00:05:00Z"]);
+    let status = turn(cron(idle, active(&["b", "gone"])), &jobs, 40).status;
+    assert_eq!((status.active, status.last_successful_time.map(|time| time.0)), (None, Some(at(20))));
 }
 
 #[test]
-fn what_is_no_schedule_is_refused() {
-    for text in ["", "* * * *", "60 * * * *", "* * 0 * *", "a * * * *", "*/0 * * * *", "@sometimes", "5-1 * * * *"] {
-        assert!(Schedule::parse(text).is_err(), "{text}");
-    }
-}
-
-#[test]
-fn a_time_that_never_comes_ends_the_search() {
-    let schedule = Schedule::parse("0 0 31 2 *").expect("a schedule");
-    assert_eq!(schedule.next(Timestamp::UNIX_EPOCH, &TimeZone::UTC), None);
+fn a_start_is_reported_as_far_as_it_went() {
+    let plan = turn(cron(json!({"concurrencyPolicy": "Replace"}), active(&["old"])), &[job("old", None, 1)], 185);
+    let start = plan.start.expect("a start");
+    let names = |started: &Started| {
+        let status = after_start(plan.status.clone(), &start, started);
+        let active: Vec<String> = status.active.into_iter().flatten().filter_map(|job| job.name).collect();
+        (active, status.last_schedule_time.map(|time| time.0.as_second()))
+    };
+    assert_eq!(names(&Started::default()), (vec!["old".to_owned()], None));
+    assert_eq!(names(&Started { replaced: true, served: None }), (vec![], None));
+    let created = Job::clone(&job("c-3", None, 185));
+    assert_eq!(names(&Started { replaced: true, served: Some(Some(created)) }), (vec!["c-3".to_owned()], Some(180)));
+    assert_eq!(names(&Started { replaced: true, served: Some(None) }), (vec![], Some(180)));
 }

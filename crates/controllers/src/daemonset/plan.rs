@@ -2,53 +2,97 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, DaemonSetStatus};
 use k8s_openapi::api::core::v1::{
     Affinity, Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, Toleration,
 };
 
-use crate::common::history::HASH_LABEL;
+use rules::names::{DISK_PRESSURE, MEMORY_PRESSURE, NOT_READY, PID_PRESSURE, UNREACHABLE, UNSCHEDULABLE};
+use rules::selectors::RequiredNodeAffinity;
+use rules::tolerations::untolerated;
+
+use super::status;
+use crate::common::history::{self, HASH_LABEL};
 use crate::common::intstr::{Round, scaled};
 use crate::common::meta::MetaExt;
 use crate::common::pod_control::from_template;
-use crate::common::{nodes, pods};
+use crate::common::pods;
 
 const GENERATION_LABEL: &str = "pod-template-generation";
 const GENERATION_ANNOTATION: &str = "deprecated.daemonset.template.generation";
 
 /// Taints that no daemon minds.
 const TOLERATED: [(&str, &str); 6] = [
-    ("node.kubernetes.io/not-ready", "NoExecute"),
-    ("node.kubernetes.io/unreachable", "NoExecute"),
-    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
-    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
-    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
-    ("node.kubernetes.io/unschedulable", "NoSchedule"),
+    (NOT_READY, "NoExecute"),
+    (UNREACHABLE, "NoExecute"),
+    (DISK_PRESSURE, "NoSchedule"),
+    (MEMORY_PRESSURE, "NoSchedule"),
+    (PID_PRESSURE, "NoSchedule"),
+    (UNSCHEDULABLE, "NoSchedule"),
 ];
 
-/// What to do.
+/// What a turn sees.
+pub(super) struct Observed {
+    pub(super) set: Arc<DaemonSet>,
+    pub(super) nodes: Vec<Arc<Node>>,
+    /// Those that it controls.
+    pub(super) pods: Vec<Arc<Pod>>,
+    /// Its own, of all templates it had.
+    pub(super) revisions: Vec<Arc<ControllerRevision>>,
+    /// That of its present template; `None` if another template has the same hash.
+    pub(super) revision: Option<Arc<ControllerRevision>>,
+}
+
+/// What a turn does and reports.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    /// Names of nodes.
+    /// The hash of the present template, which new pods get.
+    pub(super) hash: String,
     pub(super) create: Vec<String>,
     pub(super) delete: Vec<Arc<Pod>>,
-    /// Pods that ended by themselves; they go too, and users are told.
+    /// Pods that ended by themselves; they go too, with an event.
     pub(super) ended: Vec<Arc<Pod>>,
+    /// Revisions that nobody will go back to.
+    pub(super) surplus: Vec<Arc<ControllerRevision>>,
+    pub(super) status: DaemonSetStatus,
+    pub(super) again: Option<Duration>,
+}
+
+pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
+    let Observed { set, nodes, pods, revisions, revision } = observed;
+    let Some(revision) = revision else {
+        return Plan { status: status::collided(set), ..Plan::default() };
+    };
+    let hash = revision.metadata.label(HASH_LABEL).unwrap_or_default().to_owned();
+    let in_use = |candidate: &ControllerRevision| {
+        let label = candidate.metadata.label(HASH_LABEL);
+        candidate.metadata.name == revision.metadata.name
+            || pods.iter().any(|pod| pod.metadata.label(HASH_LABEL) == label)
+    };
+    let min_ready = set.spec.min_ready_seconds.unwrap_or_default();
+    Plan {
+        surplus: history::surplus(revisions, set.spec.revision_history_limit, in_use),
+        status: status::status(set, nodes, pods, &hash, now),
+        again: pods.iter().filter_map(|pod| pods::available_in(pod, min_ready, now)).min(),
+        ..Plan { hash: hash.clone(), ..steps(set, nodes, pods, &hash, now) }
+    }
 }
 
 /// Whether a pod may start on a node, and whether one that is there may stay.
 pub(super) fn fits(set: &DaemonSet, node: &Node) -> (bool, bool) {
     let Some(spec) = &set.spec.template.spec else { return (false, false) };
     let named = spec.node_name.as_deref().filter(|name| !name.is_empty());
-    if named.is_some_and(|name| name != node.metadata.name()) || !nodes::selects(spec, node) {
+    if named.is_some_and(|name| name != node.metadata.name()) || !RequiredNodeAffinity::parse(Some(spec)).matches(node)
+    {
         return (false, false);
     }
     let tolerations = tolerations(spec);
-    let starts = nodes::tolerates_all(&tolerations, node, &["NoSchedule", "NoExecute"]);
-    let stays = nodes::tolerates_all(&tolerations, node, &["NoExecute"]);
-    (starts, stays)
+    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
+    let tolerates = |effects: &[&str]| untolerated(taints, &tolerations, effects).is_none();
+    (tolerates(&["NoSchedule", "NoExecute"]), tolerates(&["NoExecute"]))
 }
 
 /// Whether a change of a node is of no interest to daemons.
@@ -150,8 +194,8 @@ fn limits(set: &DaemonSet, desired: usize) -> Option<Limits> {
     Some(Limits { surge, unavailable: if surge == 0 { unavailable.max(1) } else { unavailable } })
 }
 
-/// Decides for all nodes.
-pub(super) fn plan(set: &DaemonSet, all: &[Arc<Node>], own: &[Arc<Pod>], hash: &str, now: Timestamp) -> Plan {
+/// The pods to create and delete, of all nodes.
+fn steps(set: &DaemonSet, all: &[Arc<Node>], own: &[Arc<Pod>], hash: &str, now: Timestamp) -> Plan {
     let mut by_node: BTreeMap<&str, Vec<&Arc<Pod>>> = BTreeMap::new();
     for pod in own {
         by_node.entry(target(pod).unwrap_or_default()).or_default().push(pod);

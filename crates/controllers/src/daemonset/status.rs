@@ -51,3 +51,9 @@ pub(super) fn status(
     status.updated_number_scheduled = nonzero(updated);
     status
 }
+
+/// Another template has the same hash: the next attempt is made with another one.
+pub(super) fn collided(set: &DaemonSet) -> DaemonSetStatus {
+    let known = set.status.clone().unwrap_or_default();
+    DaemonSetStatus { collision_count: Some(known.collision_count.unwrap_or_default().saturating_add(1)), ..known }
+}

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use serde_json::json;
 
-use super::plan::{fits, plan, pod_for, target};
+use super::plan::{Observed, fits, plan, pod_for, target};
 use super::status::status;
 use crate::testing::{at, node, pod};
 
@@ -25,7 +25,16 @@ fn daemon(name: &str, on: &str, hash: &str) -> Arc<Pod> {
 
 #[track_caller]
 fn check(set: &DaemonSet, nodes: &[Arc<Node>], pods: &[Arc<Pod>], create: &[&str], delete: &[&str]) {
-    let plan = plan(set, nodes, pods, "new", at(100));
+    let mut revision = ControllerRevision::default();
+    revision.metadata.labels = Some([("controller-revision-hash".to_owned(), "new".to_owned())].into());
+    let observed = Observed {
+        set: Arc::new(set.clone()),
+        nodes: nodes.to_vec(),
+        pods: pods.to_vec(),
+        revisions: Vec::new(),
+        revision: Some(Arc::new(revision)),
+    };
+    let plan = plan(&observed, at(100));
     let deleted: Vec<&str> =
         plan.delete.iter().chain(&plan.ended).filter_map(|pod| pod.metadata.name.as_deref()).collect();
     assert_eq!(
@@ -99,4 +108,12 @@ fn the_status_counts_nodes() {
         (status.number_ready, status.number_unavailable, status.updated_number_scheduled),
         (1, Some(1), Some(1))
     );
+}
+
+#[test]
+fn a_collision_changes_nothing_but_the_count() {
+    let (set, revisions) = (Arc::new(set(0, 1)), Vec::new());
+    let observed = Observed { set, nodes: vec![node("a").build()], pods: Vec::new(), revisions, revision: None };
+    let plan = plan(&observed, at(100));
+    assert_eq!((plan.create.len(), plan.status.collision_count), (0, Some(1)));
 }

@@ -1,340 +1,300 @@
-//! Decisions of a rollout: which ReplicaSet is the new one, how large each should be, what its annotations are.
+//! What a Deployment does in one turn: which ReplicaSets it creates, resizes and deletes, and what it says about itself then.
+//!
+//! A turn is one step of a rollout; each step changes ReplicaSets, whose echo brings the next turn.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
+use informer::EventType;
+use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
-use k8s_openapi::api::core::v1::PodTemplateSpec;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use crate::common::intstr::{Round, scaled};
+use super::revisions::{self, REVISION, ROLLBACK_TO};
+use super::sizes::{self, Resize};
+use super::status;
 use crate::common::meta::MetaExt;
 
-pub(super) const HASH_LABEL: &str = "pod-template-hash";
-pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
-const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
-const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
-const MAXIMUM: &str = "deployment.kubernetes.io/max-replicas";
-pub(super) const ROLLBACK_TO: &str = "deprecated.deployment.rollback.to";
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-
-/// Annotations that are the Deployment's or the ReplicaSet's own and not copied from one to the other.
-const OWN: [&str; 6] = [LAST_APPLIED, REVISION, REVISION_HISTORY, DESIRED, MAXIMUM, ROLLBACK_TO];
-
-/// The revision history is cut to this many characters.
-const HISTORY_CHARS: usize = 2000;
-
-/// A ReplicaSet and the size it should have.
-pub(super) type Resize = (Arc<ReplicaSet>, i32);
-
-/// `spec.replicas` of a Deployment.
-pub(super) fn wanted(deployment: &Deployment) -> i32 {
-    deployment.spec.replicas.unwrap_or(1)
+/// What a turn sees.
+pub(super) struct Observed {
+    pub(super) deployment: Arc<Deployment>,
+    /// The ReplicaSets that are its own.
+    pub(super) sets: Vec<Arc<ReplicaSet>>,
+    /// The uids of those that have pods which have not ended. Only a Deployment that recreates its pods has to know.
+    pub(super) running: BTreeSet<String>,
 }
 
-/// `spec.replicas` of a ReplicaSet.
-pub(super) fn size(set: &ReplicaSet) -> i32 {
-    set.spec.replicas.unwrap_or(1)
+/// An event: its type, reason and message.
+pub(super) type Message = (EventType, &'static str, String);
+
+/// A ReplicaSet as it should be, and the size it has.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Update {
+    pub(super) set: ReplicaSet,
+    pub(super) before: i32,
 }
 
-/// How many pods a ReplicaSet has or will have: one that was told to shrink still has the pods it had.
-pub(super) fn footprint(set: &ReplicaSet) -> i32 {
-    size(set).max(set.status.as_ref().map_or(0, |status| status.replicas))
+/// A Deployment that takes the template of an earlier revision over, or not; and the event about it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct RollBack {
+    pub(super) deployment: Deployment,
+    pub(super) event: Message,
 }
 
-/// Whether the numbers in a ReplicaSet's status are about its present size.
-pub(super) fn is_observed(set: &ReplicaSet) -> bool {
-    let observed = set.status.as_ref().and_then(|status| status.observed_generation).unwrap_or_default();
-    observed >= set.metadata.generation.unwrap_or_default()
+/// What a turn does, in this order, and what it reports.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Plan {
+    pub(super) event: Option<Message>,
+    pub(super) create: Option<ReplicaSet>,
+    pub(super) update: Vec<Update>,
+    /// Old ReplicaSets that nobody will go back to.
+    pub(super) delete: Vec<Arc<ReplicaSet>>,
+    pub(super) roll_back: Option<RollBack>,
+    /// The Deployment with its revision and status, if all of that succeeds.
+    pub(super) report: Deployment,
+    /// The same, if it does not.
+    pub(super) report_failed: Deployment,
+    pub(super) again: Option<Duration>,
 }
 
-pub(super) fn available(set: &ReplicaSet) -> i32 {
-    set.status.as_ref().and_then(|status| status.available_replicas).unwrap_or_default()
+impl Plan {
+    /// Nothing is done, this is reported.
+    fn only(report: Deployment) -> Self {
+        Self {
+            event: None,
+            create: None,
+            update: Vec::new(),
+            delete: Vec::new(),
+            roll_back: None,
+            report_failed: report.clone(),
+            report,
+            again: None,
+        }
+    }
 }
 
-fn total<'a>(sets: impl IntoIterator<Item = &'a Arc<ReplicaSet>>) -> i32 {
-    sets.into_iter().map(|set| size(set)).sum()
-}
-
-pub(super) fn is_rolling(deployment: &Deployment) -> bool {
-    let strategy = deployment.spec.strategy.as_ref();
-    strategy.and_then(|strategy| strategy.type_.as_deref()) != Some("Recreate")
-}
-
-pub(super) fn is_paused(deployment: &Deployment) -> bool {
+fn is_paused(deployment: &Deployment) -> bool {
     deployment.spec.paused == Some(true)
 }
 
-/// The deadline in seconds; the largest number means none.
-pub(super) fn progress_deadline(deployment: &Deployment) -> Option<i32> {
-    deployment.spec.progress_deadline_seconds.filter(|seconds| *seconds != i32::MAX)
-}
-
-/// How many pods more, and how many fewer than wanted a rollout may have. Never both zero: it could not move.
-fn fence_posts(deployment: &Deployment) -> (i32, i32) {
-    if !is_rolling(deployment) {
-        return (0, 0);
+pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
+    let mut deployment = Deployment::clone(&observed.deployment);
+    if deployment.spec.selector == LabelSelector::default() {
+        let message = "This deployment is selecting all pods. A non-empty selector is required.";
+        status::note_observed(&mut deployment);
+        let event = Some((EventType::Warning, "SelectingAll", message.to_owned()));
+        return Plan { event, ..Plan::only(deployment) };
     }
-    let rolling = deployment.spec.strategy.as_ref().and_then(|strategy| strategy.rolling_update.as_ref());
-    let post = |value: Option<&IntOrString>, round| {
-        value.and_then(|value| scaled(value, wanted(deployment), round)).unwrap_or_default()
-    };
-    let surge = post(rolling.and_then(|rolling| rolling.max_surge.as_ref()), Round::Up);
-    let unavailable = post(rolling.and_then(|rolling| rolling.max_unavailable.as_ref()), Round::Down);
-    if surge == 0 && unavailable == 0 { (0, 1) } else { (surge, unavailable) }
-}
-
-pub(super) fn max_surge(deployment: &Deployment) -> i32 {
-    fence_posts(deployment).0
-}
-
-pub(super) fn max_unavailable(deployment: &Deployment) -> i32 {
-    let wanted = wanted(deployment);
-    if wanted == 0 { 0 } else { fence_posts(deployment).1.min(wanted) }
-}
-
-/// Whether two templates are the same but for the hash.
-pub(super) fn same_template(a: &PodTemplateSpec, b: &PodTemplateSpec) -> bool {
-    let labels = |template: &PodTemplateSpec| {
-        let mut labels = template.metadata.as_ref().and_then(|meta| meta.labels.clone()).unwrap_or_default();
-        labels.remove(HASH_LABEL);
-        labels
-    };
-    let rest =
-        |template: &PodTemplateSpec| ObjectMeta { labels: None, ..template.metadata.clone().unwrap_or_default() };
-    a.spec == b.spec && labels(a) == labels(b) && rest(a) == rest(b)
-}
-
-/// Older before newer, then by name.
-pub(super) fn by_age(sets: &mut [Arc<ReplicaSet>]) {
-    sets.sort_by(|a, b| {
-        let age = |set: &ReplicaSet| set.metadata.creation_timestamp.clone();
-        age(a).cmp(&age(b)).then_with(|| a.metadata.name().cmp(b.metadata.name()))
-    });
-}
-
-/// The ReplicaSet with the Deployment's template (the oldest, should there be several), and all the others.
-pub(super) fn split(
-    deployment: &Deployment,
-    sets: &[Arc<ReplicaSet>],
-) -> (Option<Arc<ReplicaSet>>, Vec<Arc<ReplicaSet>>) {
-    let mut old = sets.to_vec();
-    by_age(&mut old);
-    let wanted = &deployment.spec.template;
-    let is_new =
-        |set: &Arc<ReplicaSet>| set.spec.template.as_ref().is_some_and(|template| same_template(template, wanted));
-    let at = old.iter().position(is_new);
-    let new = at.map(|at| old.remove(at));
-    (new, old)
-}
-
-/// The size a rollout gives to the new ReplicaSet, whose current size is part of `all`.
-pub(super) fn new_size(deployment: &Deployment, all: i32, current: i32) -> i32 {
-    let wanted = wanted(deployment);
-    if !is_rolling(deployment) {
-        return wanted;
+    let (new, old) = revisions::split(&deployment, &observed.sets);
+    if deployment.metadata.is_deleting() {
+        deployment.status = Some(status::basic(&deployment, new.as_ref(), &old, now));
+        return Plan::only(deployment);
     }
-    let room = wanted + max_surge(deployment) - all;
-    if room <= 0 { current } else { current + room.min(wanted - current) }
-}
-
-/// The number an annotation holds, if it is one.
-fn number(set: &ReplicaSet, annotation: &str) -> Option<i32> {
-    set.metadata.annotation(annotation)?.parse().ok().filter(|number| *number >= 0)
-}
-
-/// Whether the Deployment was resized since its ReplicaSets were.
-pub(super) fn was_resized(deployment: &Deployment, sets: &[Arc<ReplicaSet>]) -> bool {
-    let active = sets.iter().filter(|set| size(set) > 0);
-    active.filter_map(|set| number(set, DESIRED)).any(|desired| desired != wanted(deployment))
-}
-
-/// How a resized or paused Deployment is spread over its ReplicaSets: in proportion, so that a rollout under way keeps its pace.
-/// The flag says whether the annotations are to be brought up to date even where the size stays.
-pub(super) fn resize(
-    deployment: &Deployment,
-    new: Option<&Arc<ReplicaSet>>,
-    old: &[Arc<ReplicaSet>],
-) -> (Vec<Resize>, bool) {
-    let wanted = wanted(deployment);
-    let mut active: Vec<Arc<ReplicaSet>> = old.iter().chain(new).filter(|set| size(set) > 0).cloned().collect();
-    if active.len() <= 1 {
-        let only = active.pop().or_else(|| new.cloned()).or_else(|| old.last().cloned());
-        return (only.filter(|set| size(set) != wanted).map(|set| (set, wanted)).into_iter().collect(), false);
+    let paused = is_paused(&deployment);
+    status::note_pause(&mut deployment, paused, now);
+    let turn = Turn { plan: Plan::only(deployment.clone()), deployment, new, old, refreshed: None, now };
+    match revisions::rollback_requested(&turn.deployment) {
+        Some(revision) if !paused => turn.roll_back(revision),
+        _ if paused || sizes::was_resized(&turn.deployment, &observed.sets) => turn.resize(paused),
+        _ if sizes::is_rolling(&turn.deployment) => turn.rolling_update(),
+        _ => turn.recreate(&observed.running),
     }
-    if new.is_some_and(|new| is_saturated(deployment, new)) {
-        return (old.iter().filter(|set| size(set) > 0).map(|set| (set.clone(), 0)).collect(), false);
+}
+
+/// A plan under construction.
+struct Turn {
+    /// With what is noted in its conditions so far.
+    deployment: Deployment,
+    /// The ReplicaSet with the Deployment's template.
+    new: Option<Arc<ReplicaSet>>,
+    old: Vec<Arc<ReplicaSet>>,
+    /// The new one, brought up to date, where it has to be written.
+    refreshed: Option<ReplicaSet>,
+    plan: Plan,
+    now: Timestamp,
+}
+
+impl Turn {
+    fn resize(mut self, paused: bool) -> Plan {
+        self.refresh_new();
+        let (sizes, annotate) = sizes::resize(&self.deployment, self.new.as_ref(), &self.old);
+        self.set_sizes(sizes, annotate);
+        if paused && revisions::rollback_requested(&self.deployment).is_none() {
+            self.plan.delete = revisions::surplus_history(&self.deployment, &self.old);
+        }
+        let status = status::basic(&self.deployment, self.new.as_ref(), &self.old, self.now);
+        self.deployment.status = Some(status);
+        self.finish()
     }
-    if !is_rolling(deployment) {
-        return (Vec::new(), false);
+
+    fn rolling_update(mut self) -> Plan {
+        self.refresh_or_create_new();
+        let Some(new) = self.new.clone() else { return self.finish() };
+        let (wanted, current) = (sizes::wanted(&self.deployment), sizes::size(&new));
+        let grown = if current > wanted {
+            wanted
+        } else if !self.old.iter().all(|set| sizes::is_observed(set)) {
+            // How many pods a ReplicaSet has that was just resized, nobody knows; its report brings the next turn.
+            current
+        } else {
+            let all = sizes::total(self.old.iter().map(|set| sizes::footprint(set)).chain([current]));
+            sizes::new_size(&self.deployment, all, current)
+        };
+        if grown == current {
+            let shrunk = sizes::shrink(&self.deployment, &new, &self.old);
+            if shrunk.is_empty() {
+                self.clean_up();
+            }
+            self.set_sizes(shrunk, false);
+        } else {
+            self.set_sizes(vec![(new, grown)], false);
+        }
+        self.report_rollout()
     }
-    let allowed = if wanted > 0 { wanted + max_surge(deployment) } else { 0 };
-    let to_add = allowed - total(&active);
-    by_age(&mut active);
-    if to_add > 0 {
-        // The newer of equals grows first.
-        active.reverse();
+
+    /// Nothing new before all old pods are gone.
+    fn recreate(mut self, running: &BTreeSet<String>) -> Plan {
+        self.refresh_new();
+        let is_large = |set: &&Arc<ReplicaSet>| sizes::size(set) > 0;
+        let shrunk: Vec<Resize> = self.old.iter().filter(is_large).map(|set| (set.clone(), 0)).collect();
+        if !shrunk.is_empty() {
+            self.set_sizes(shrunk, false);
+            return self.report_rollout();
+        }
+        let has_pods = |set: &Arc<ReplicaSet>| {
+            set.status.as_ref().is_some_and(|status| status.replicas > 0) || running.contains(set.metadata.uid())
+        };
+        if self.old.iter().any(has_pods) {
+            return self.report_rollout();
+        }
+        if self.new.is_none() {
+            self.refresh_or_create_new();
+        }
+        let wanted = sizes::wanted(&self.deployment);
+        let grown = self.new.iter().filter(|set| sizes::size(set) != wanted).map(|set| (set.clone(), wanted)).collect();
+        self.set_sizes(grown, false);
+        self.clean_up();
+        self.report_rollout()
     }
-    active.sort_by_key(|set| std::cmp::Reverse(size(set)));
-    let mut added = 0;
-    let mut sizes: Vec<Resize> = active
-        .into_iter()
-        .map(|set| {
-            let share = proportion(deployment, &set, to_add, added);
-            added += share;
-            let size = size(&set) + share;
-            (set, size)
-        })
-        .collect();
-    if let Some((_, largest)) = sizes.first_mut() {
-        *largest = (*largest + to_add - added).max(0);
+
+    /// Takes the template of an old revision over and removes the request, whether it could be granted or not. A template that has no ReplicaSet yet
+    /// gets one first, in a turn of its own: it may be what is gone back to.
+    fn roll_back(mut self, revision: i64) -> Plan {
+        self.refresh_or_create_new();
+        if self.plan.create.is_some() {
+            return self.finish();
+        }
+        let mut deployment = self.deployment.clone();
+        let new = self.refreshed.clone().map(Arc::new).or(self.new.clone());
+        let all: Vec<Arc<ReplicaSet>> = self.old.iter().cloned().chain(new).collect();
+        let wanted = if revision == 0 { revisions::last_revision(&all) } else { Some(revision) };
+        let target =
+            wanted.and_then(|wanted| all.iter().find(|set| revisions::revision(&set.metadata) == Some(wanted)));
+        let name = deployment.metadata.name().to_owned();
+        let not_found = "DeploymentRollbackRevisionNotFound";
+        let event = match (wanted, target) {
+            (None, _) => (EventType::Warning, not_found, "Unable to find last revision.".to_owned()),
+            (_, None) => (EventType::Warning, not_found, "Unable to find the revision to rollback to.".to_owned()),
+            (Some(wanted), Some(set)) if take_over(&mut deployment, set) => {
+                let message = format!("Rolled back deployment {name:?} to revision {wanted}");
+                (EventType::Normal, "DeploymentRollback", message)
+            }
+            _ => {
+                let message =
+                    format!("The rollback revision contains the same template as current deployment {name:?}");
+                (EventType::Warning, "DeploymentRollbackTemplateUnchanged", message)
+            }
+        };
+        if let Some(annotations) = &mut deployment.metadata.annotations {
+            annotations.remove(ROLLBACK_TO);
+        }
+        self.plan.roll_back = Some(RollBack { deployment, event });
+        self.finish()
     }
-    (sizes, true)
-}
 
-/// All wanted pods are in this ReplicaSet and available.
-fn is_saturated(deployment: &Deployment, set: &ReplicaSet) -> bool {
-    let wanted = wanted(deployment);
-    size(set) == wanted && number(set, DESIRED) == Some(wanted) && available(set) == wanted
-}
-
-/// A ReplicaSet's share of what is to be added (or, negative, to be taken away).
-fn proportion(deployment: &Deployment, set: &ReplicaSet, to_add: i32, added: i32) -> i32 {
-    if size(set) == 0 || to_add == 0 || to_add == added {
-        return 0;
+    /// Brings the revision of the new ReplicaSet up to date, and the Deployment's with it.
+    fn refresh_new(&mut self) {
+        let Some(new) = &self.new else { return };
+        let revision = revisions::next_revision(&self.old);
+        self.refreshed = revisions::refreshed(&self.deployment, new, revision);
+        if self.refreshed.is_none() {
+            let revision = new.metadata.annotation(REVISION).unwrap_or_default();
+            revisions::set_revision(&mut self.deployment, revision);
+            status::note_found(&mut self.deployment, new.metadata.name(), self.now);
+        }
     }
-    let (fraction, left) = (fraction(deployment, set), to_add - added);
-    if to_add > 0 { fraction.min(left) } else { fraction.max(left) }
-}
 
-fn fraction(deployment: &Deployment, set: &ReplicaSet) -> i32 {
-    let wanted = wanted(deployment);
-    if wanted == 0 {
-        return -size(set);
+    fn refresh_or_create_new(&mut self) {
+        if self.new.is_some() {
+            return self.refresh_new();
+        }
+        let revision = revisions::next_revision(&self.old);
+        let set = revisions::new_set(&self.deployment, &self.old, revision);
+        revisions::set_revision(&mut self.deployment, &revision.to_string());
+        status::note_created(&mut self.deployment, set.metadata.name(), self.now);
+        self.new = Some(Arc::new(set.clone()));
+        self.plan.create = Some(set);
     }
-    let before = number(set, MAXIMUM).filter(|maximum| *maximum > 0);
-    let before = before.or_else(|| deployment.status.as_ref().and_then(|status| status.replicas));
-    let Some(before) = before.filter(|before| *before > 0) else { return 0 };
-    let maximum = wanted + max_surge(deployment);
-    let grown = f64::from(size(set)) * f64::from(maximum) / f64::from(before);
-    // Sizes are counts of pods, far below what a float cannot hold exactly.
-    grown.round() as i32 - size(set)
-}
 
-/// How far old ReplicaSets may shrink in a rolling update: first the pods that do not serve, then others as new ones become available.
-pub(super) fn shrink(deployment: &Deployment, new: &ReplicaSet, old: &[Arc<ReplicaSet>]) -> Vec<Resize> {
-    let mut old: Vec<Arc<ReplicaSet>> = old.iter().filter(|set| size(set) > 0).cloned().collect();
-    by_age(&mut old);
-    let least = wanted(deployment) - max_unavailable(deployment);
-    let mut budget = total(&old) + size(new) - least - (size(new) - available(new));
-    if old.is_empty() || budget <= 0 {
-        return Vec::new();
+    /// Gives ReplicaSets their sizes, and with `annotate` the annotations that tell of them even where the size stays.
+    fn set_sizes(&mut self, sizes: Vec<Resize>, annotate: bool) {
+        let annotations = sizes::replicas_annotations(&self.deployment);
+        for (set, size) in sizes {
+            let before = sizes::size(&set);
+            let is_new = self.new.as_ref().is_some_and(|new| new.metadata.uid == set.metadata.uid);
+            let base = self.refreshed.as_ref().filter(|_| is_new).unwrap_or(&set);
+            let annotated = annotations.iter().all(|(key, value)| base.metadata.annotation(key) == Some(value));
+            if before == size && (!annotate || annotated) {
+                continue;
+            }
+            let mut changed = base.clone();
+            changed.metadata.annotations.get_or_insert_default().extend(annotations.clone());
+            changed.spec.replicas = Some(size);
+            if is_new {
+                self.refreshed = None;
+            }
+            self.plan.update.push(Update { set: changed, before });
+        }
     }
-    let mut sizes: Vec<i32> = old.iter().map(|set| size(set)).collect();
-    for (set, size) in old.iter().zip(&mut sizes) {
-        let unhealthy = (*size - available(set)).clamp(0, budget.max(0));
-        *size -= unhealthy;
-        budget -= unhealthy;
+
+    fn clean_up(&mut self) {
+        let known = self.deployment.status.clone().unwrap_or_default();
+        if status::is_complete(&self.deployment, &known) {
+            self.plan.delete = revisions::surplus_history(&self.deployment, &self.old);
+        }
     }
-    // A status may still count pods that its ReplicaSet was told to give up: those are as good as gone.
-    let kept = |set: &ReplicaSet| available(set).min(size(set));
-    let all_available: i32 = old.iter().map(|set| kept(set)).sum::<i32>() + kept(new);
-    let mut surplus = all_available - least;
-    for size in &mut sizes {
-        let step = surplus.clamp(0, *size);
-        *size -= step;
-        surplus -= step;
+
+    fn report_rollout(mut self) -> Plan {
+        let status = status::rollout(&self.deployment, self.new.as_ref(), &self.old, self.now);
+        self.plan.again = status::next_check(&self.deployment, &status, self.now);
+        self.deployment.status = Some(status);
+        self.finish()
     }
-    old.into_iter().zip(sizes).filter(|(set, new_size)| size(set) != *new_size).collect()
-}
 
-/// Old ReplicaSets beyond the history limit, the oldest revision first.
-pub(super) fn surplus_history(deployment: &Deployment, old: &[Arc<ReplicaSet>]) -> Vec<Arc<ReplicaSet>> {
-    let limit = deployment.spec.revision_history_limit.filter(|limit| *limit != i32::MAX);
-    let Some(limit) = limit else { return Vec::new() };
-    let mut alive: Vec<Arc<ReplicaSet>> = old.iter().filter(|set| !set.metadata.is_deleting()).cloned().collect();
-    by_age(&mut alive);
-    alive.sort_by_key(|set| revision(&set.metadata).unwrap_or_default());
-    let surplus = alive.len().saturating_sub(usize::try_from(limit).unwrap_or_default());
-    alive.truncate(surplus);
-    alive.retain(|set| {
-        let status = set.status.as_ref();
-        let observed = status.and_then(|status| status.observed_generation).unwrap_or_default();
-        status.is_none_or(|status| status.replicas == 0)
-            && size(set) == 0
-            && set.metadata.generation.unwrap_or_default() <= observed
-    });
-    alive
-}
-
-/// The revision; 0 where there is none, `None` where it is not a number.
-pub(super) fn revision(meta: &ObjectMeta) -> Option<i64> {
-    meta.annotation(REVISION).map_or(Some(0), |revision| revision.parse().ok())
-}
-
-/// The revision that a template gets which comes after these.
-pub(super) fn next_revision(old: &[Arc<ReplicaSet>]) -> i64 {
-    old.iter().filter_map(|set| revision(&set.metadata)).max().unwrap_or_default() + 1
-}
-
-/// The second highest revision.
-pub(super) fn last_revision(sets: &[Arc<ReplicaSet>]) -> Option<i64> {
-    let mut revisions: Vec<i64> = sets.iter().filter_map(|set| revision(&set.metadata)).collect();
-    revisions.sort_unstable();
-    revisions.iter().rev().nth(1).copied().filter(|revision| *revision > 0)
-}
-
-fn is_own(annotation: &str) -> bool {
-    OWN.contains(&annotation)
-}
-
-/// The annotations of the new ReplicaSet: the Deployment's, with the revision, and the revisions it had before when it is rolled back to.
-pub(super) fn annotations(deployment: &Deployment, set: &ObjectMeta, revision: i64) -> BTreeMap<String, String> {
-    let mut annotations = set.annotations.clone().unwrap_or_default();
-    let copied = deployment.metadata.annotations.iter().flatten().filter(|(key, _)| !is_own(key));
-    annotations.extend(copied.map(|(key, value)| (key.clone(), value.clone())));
-    let known = annotations.get(REVISION).cloned();
-    let number = known.as_deref().map_or(Some(0), |known| if known.is_empty() { Some(0) } else { known.parse().ok() });
-    let Some(number) = number.filter(|number: &i64| *number < revision) else { return annotations };
-    annotations.insert(REVISION.to_owned(), revision.to_string());
-    if known.is_some() {
-        let history = annotations.get(REVISION_HISTORY).map(String::as_str).unwrap_or_default();
-        let history = extended_history(history, number);
-        annotations.insert(REVISION_HISTORY.to_owned(), history);
+    fn finish(mut self) -> Plan {
+        if let Some(set) = self.refreshed.take() {
+            let before = sizes::size(&set);
+            self.plan.update.push(Update { set, before });
+        }
+        // A Deployment whose template changes says nothing about the one it had.
+        if self.plan.roll_back.is_none() {
+            self.plan.report = self.deployment;
+        }
+        self.plan
     }
-    annotations
 }
 
-/// A comma-separated history with one more revision, without the oldest ones if it gets too long.
-fn extended_history(history: &str, revision: i64) -> String {
-    let mut revisions: Vec<String> = history.split(',').filter(|part| !part.is_empty()).map(str::to_owned).collect();
-    revisions.push(revision.to_string());
-    while revisions.len() > 1 && revisions.iter().map(|part| part.len() + 1).sum::<usize>() - 1 > HISTORY_CHARS {
-        revisions.remove(0);
+/// Whether the template was another one.
+fn take_over(deployment: &mut Deployment, set: &ReplicaSet) -> bool {
+    let Some(mut template) = set.spec.template.clone() else { return false };
+    if revisions::same_template(&template, &deployment.spec.template) {
+        return false;
     }
-    revisions.join(",")
-}
-
-/// The annotations by which a later turn sees that the Deployment was resized.
-pub(super) fn replicas_annotations(deployment: &Deployment) -> [(String, String); 2] {
-    let wanted = wanted(deployment);
-    [(DESIRED.to_owned(), wanted.to_string()), (MAXIMUM.to_owned(), (wanted + max_surge(deployment)).to_string())]
-}
-
-/// The annotations a Deployment has after it is rolled back to a ReplicaSet.
-pub(super) fn rolled_back_annotations(deployment: &ObjectMeta, set: &ObjectMeta) -> BTreeMap<String, String> {
-    let own = deployment.annotations.iter().flatten().filter(|(key, _)| is_own(key));
-    let old = set.annotations.iter().flatten().filter(|(key, _)| !is_own(key));
-    own.chain(old).filter(|(key, _)| *key != ROLLBACK_TO).map(|(key, value)| (key.clone(), value.clone())).collect()
-}
-
-/// The longest name of an object.
-const MAX_NAME: usize = 253;
-
-/// The ReplicaSet's name: the same for the same template, so that a repeated creation is noticed.
-pub(super) fn set_name(deployment: &str, hash: &str) -> String {
-    let most = MAX_NAME - 1 - hash.len();
-    let cut = deployment.get(..most).unwrap_or(deployment);
-    format!("{cut}-{hash}")
+    if let Some(labels) = template.metadata.as_mut().and_then(|meta| meta.labels.as_mut()) {
+        labels.remove(revisions::HASH_LABEL);
+    }
+    deployment.spec.template = template;
+    deployment.metadata.annotations = Some(revisions::rolled_back_annotations(&deployment.metadata, &set.metadata));
+    true
 }

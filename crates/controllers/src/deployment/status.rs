@@ -8,25 +8,76 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition, DeploymentStatus, ReplicaSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::plan::{available, max_unavailable, progress_deadline, size, wanted};
+use super::sizes::{available, max_unavailable, size, total, wanted};
 use crate::common::meta::MetaExt;
 use crate::common::pods::seconds;
 
-pub(super) const PROGRESSING: &str = "Progressing";
+const PROGRESSING: &str = "Progressing";
 const AVAILABLE: &str = "Available";
 const FAILURE: &str = "ReplicaFailure";
-pub(super) const TIMED_OUT: &str = "ProgressDeadlineExceeded";
-pub(super) const PAUSED: &str = "DeploymentPaused";
+const TIMED_OUT: &str = "ProgressDeadlineExceeded";
+const PAUSED: &str = "DeploymentPaused";
 const COMPLETE: &str = "NewReplicaSetAvailable";
 
+/// The deadline in seconds; the largest number means none.
+fn progress_deadline(deployment: &Deployment) -> Option<i32> {
+    deployment.spec.progress_deadline_seconds.filter(|seconds| *seconds != i32::MAX)
+}
+
+/// Notes that the generation was seen, and nothing else.
+pub(super) fn note_observed(deployment: &mut Deployment) {
+    let generation = deployment.metadata.generation;
+    let observed = deployment.status.as_ref().and_then(|status| status.observed_generation);
+    if observed < generation {
+        deployment.status.get_or_insert_default().observed_generation = generation;
+    }
+}
+
+/// Notes that a Deployment was paused or resumed, so that a pause does not count as lack of progress.
+pub(super) fn note_pause(deployment: &mut Deployment, paused: bool, now: Timestamp) {
+    let known = deployment.status.clone().unwrap_or_default();
+    let reason = find(&known, PROGRESSING).and_then(|condition| condition.reason.as_deref());
+    let (reason, message) = match (reason, paused) {
+        (Some(TIMED_OUT), _) | (Some(PAUSED), true) => return,
+        (_, true) => (PAUSED, "Deployment is paused"),
+        (Some(PAUSED), false) => ("DeploymentResumed", "Deployment is resumed"),
+        (_, false) => return,
+    };
+    note_progress(deployment, "Unknown", reason, message.to_owned(), now);
+}
+
+/// Notes which ReplicaSet is the new one, where nothing is known of its progress.
+pub(super) fn note_found(deployment: &mut Deployment, set: &str, now: Timestamp) {
+    let known = deployment.status.clone().unwrap_or_default();
+    if find(&known, PROGRESSING).is_none() {
+        note_progress(deployment, "True", "FoundNewReplicaSet", format!("Found new replica set {set:?}"), now);
+    }
+}
+
+pub(super) fn note_created(deployment: &mut Deployment, set: &str, now: Timestamp) {
+    note_progress(deployment, "True", "NewReplicaSetCreated", format!("Created new replica set {set:?}"), now);
+}
+
+pub(super) fn note_not_created(deployment: &mut Deployment, message: String, now: Timestamp) {
+    note_progress(deployment, "False", "ReplicaSetCreateError", message, now);
+}
+
+/// Another template has the same hash: the next attempt is made with another one.
+pub(super) fn note_collision(deployment: &mut Deployment) {
+    let status = deployment.status.get_or_insert_default();
+    status.collision_count = Some(status.collision_count.unwrap_or_default().saturating_add(1));
+}
+
+/// Without a deadline nobody looks at progress.
+fn note_progress(deployment: &mut Deployment, status: &str, reason: &str, message: String, now: Timestamp) {
+    if progress_deadline(deployment).is_some() {
+        let condition = condition(PROGRESSING, status, reason, message, now);
+        set(deployment.status.get_or_insert_default(), condition);
+    }
+}
+
 /// A condition with both times set to now.
-pub(super) fn condition(
-    type_: &str,
-    status: &str,
-    reason: &str,
-    message: String,
-    now: Timestamp,
-) -> DeploymentCondition {
+fn condition(type_: &str, status: &str, reason: &str, message: String, now: Timestamp) -> DeploymentCondition {
     DeploymentCondition {
         type_: Some(type_.to_owned()),
         status: Some(status.to_owned()),
@@ -42,7 +93,7 @@ pub(super) fn find<'a>(status: &'a DeploymentStatus, type_: &str) -> Option<&'a 
 }
 
 /// Sets a condition unless one with the same status and reason is there; the time of transition changes only with the status.
-pub(super) fn set(status: &mut DeploymentStatus, mut new: DeploymentCondition) {
+fn set(status: &mut DeploymentStatus, mut new: DeploymentCondition) {
     let type_ = new.type_.clone().unwrap_or_default();
     if let Some(known) = find(status, &type_)
         && known.status == new.status
@@ -56,7 +107,7 @@ pub(super) fn set(status: &mut DeploymentStatus, mut new: DeploymentCondition) {
     status.conditions.get_or_insert_default().push(new);
 }
 
-pub(super) fn remove(status: &mut DeploymentStatus, type_: &str) {
+fn remove(status: &mut DeploymentStatus, type_: &str) {
     let Some(conditions) = &mut status.conditions else { return };
     conditions.retain(|condition| condition.type_.as_deref() != Some(type_));
     if conditions.is_empty() {
@@ -64,7 +115,6 @@ pub(super) fn remove(status: &mut DeploymentStatus, type_: &str) {
     }
 }
 
-/// Counts and availability.
 pub(super) fn basic(
     deployment: &Deployment,
     new: Option<&Arc<ReplicaSet>>,
@@ -72,19 +122,19 @@ pub(super) fn basic(
     now: Timestamp,
 ) -> DeploymentStatus {
     let all = || old.iter().chain(new);
-    let available: i32 = all().map(|set| available(set)).sum();
+    let available = total(all().map(|set| available(set)));
     let actual = |set: &Arc<ReplicaSet>| set.status.as_ref().map_or(0, |status| status.replicas);
     let ready =
         |set: &Arc<ReplicaSet>| set.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or_default();
-    let total: i32 = all().map(|set| size(set)).sum();
+    let asked = total(all().map(|set| size(set)));
     let known = deployment.status.clone().unwrap_or_default();
     let mut status = DeploymentStatus {
         observed_generation: deployment.metadata.generation,
-        replicas: nonzero(all().map(actual).sum()),
+        replicas: nonzero(total(all().map(actual))),
         updated_replicas: nonzero(new.map_or(0, actual)),
-        ready_replicas: nonzero(all().map(ready).sum()),
+        ready_replicas: nonzero(total(all().map(ready))),
         available_replicas: nonzero(available),
-        unavailable_replicas: nonzero((total - available).max(0)),
+        unavailable_replicas: nonzero((asked - available).max(0)),
         terminating_replicas: terminating(all()),
         collision_count: known.collision_count,
         conditions: known.conditions,
@@ -100,11 +150,11 @@ pub(super) fn basic(
 
 /// The sum, unless a ReplicaSet that was looked at does not say.
 fn terminating<'a>(sets: impl Iterator<Item = &'a Arc<ReplicaSet>>) -> Option<i32> {
-    let mut sum = 0;
+    let mut sum = 0_i32;
     for set in sets {
         let status = set.status.clone().unwrap_or_default();
         match status.terminating_replicas {
-            Some(count) => sum += count,
+            Some(count) => sum = total([sum, count]),
             None if status.observed_generation.unwrap_or_default() == 0 => {}
             None => return None,
         }

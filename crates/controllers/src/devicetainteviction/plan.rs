@@ -114,7 +114,7 @@ pub(super) fn claims_of(pod: &Pod, claim: impl Fn(&str) -> Option<Arc<ResourceCl
 }
 
 /// When a pod with these claims has to go; `None` if it may stay.
-pub(super) fn eviction(
+pub(super) fn plan(
     pod: &Pod,
     claims: &[Arc<ResourceClaim>],
     published: &Published,

@@ -11,8 +11,9 @@ use k8s_openapi::api::resource::v1::DeviceTaintRule;
 use parking_lot::Mutex;
 use serde_json::json;
 
-use super::status::{self, Counts, IN_PROGRESS, Told};
-use super::{Devices, plan};
+use super::plan;
+use super::reconcile::Devices;
+use super::status::{self, Counts, IN_PROGRESS, Progress};
 use crate::Error;
 use crate::common::meta::MetaExt;
 
@@ -46,11 +47,11 @@ impl Reconciler for Rules {
                 return Ok(Action::After(left));
             }
         }
-        let told = status::told(&rule.spec.taint.effect, &self.count(&rule));
-        if known.is_some_and(|known| told.is_told_by(known, rule.metadata.generation)) {
+        let progress = status::progress(&rule.spec.taint.effect, &self.count(&rule));
+        if known.is_some_and(|known| progress.is_reported_by(known, rule.metadata.generation)) {
             return Ok(Action::Done);
         }
-        self.tell(&rule, &told).await?;
+        self.write(&rule, &progress).await?;
         Ok(Action::Done)
     }
 }
@@ -81,12 +82,12 @@ impl Rules {
         Counts { pods: pods.len(), namespaces: namespaces.len(), published, allocated, evicted }
     }
 
-    async fn tell(&self, rule: &DeviceTaintRule, told: &Told) -> Result<(), Error> {
+    async fn write(&self, rule: &DeviceTaintRule, progress: &Progress) -> Result<(), Error> {
         let condition = json!({
             "type": IN_PROGRESS,
-            "status": told.status,
-            "reason": told.reason,
-            "message": told.message,
+            "status": progress.status,
+            "reason": progress.reason,
+            "message": progress.message,
             "observedGeneration": rule.metadata.generation,
             "lastTransitionTime": machinery::time::format(self.clock.now()),
         });

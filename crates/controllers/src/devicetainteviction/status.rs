@@ -1,4 +1,4 @@
-//! What a DeviceTaintRule is told of its evictions.
+//! What is reported about the evictions of a DeviceTaintRule.
 
 use k8s_openapi::api::resource::v1::DeviceTaintRule;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -23,17 +23,17 @@ pub(super) struct Counts {
     pub(super) evicted: usize,
 }
 
-/// What a rule should be told.
+/// What is reported about a rule.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct Progress {
     pub(super) status: &'static str,
     pub(super) reason: &'static str,
     pub(super) message: String,
 }
 
-impl Told {
+impl Progress {
     /// Whether a rule says so already.
-    pub(super) fn is_told_by(&self, condition: &Condition, generation: Option<i64>) -> bool {
+    pub(super) fn is_reported_by(&self, condition: &Condition, generation: Option<i64>) -> bool {
         condition.status == self.status
             && condition.reason == self.reason
             && condition.message == self.message
@@ -47,8 +47,8 @@ pub(super) fn known(rule: &DeviceTaintRule) -> Option<&Condition> {
     conditions.iter().find(|condition| condition.type_ == IN_PROGRESS)
 }
 
-/// What a rule of this effect should be told.
-pub(super) fn told(effect: &str, counts: &Counts) -> Told {
+/// What is reported about a rule of this effect.
+pub(super) fn progress(effect: &str, counts: &Counts) -> Progress {
     let number =
         |count: usize, one: &str, many: &str| if count == 1 { format!("1 {one}") } else { format!("{count} {many}") };
     let namespaces = number(counts.namespaces, "namespace", "different namespaces");
@@ -75,5 +75,5 @@ pub(super) fn told(effect: &str, counts: &Counts) -> Told {
         let pods = number(counts.evicted, "pod", "pods");
         message = format!("{message}{space}{pods} evicted since starting the controller.");
     }
-    Told { status, reason, message }
+    Progress { status, reason, message }
 }

@@ -1,4 +1,4 @@
-//! Taints of devices against the tolerations of claims, and what rules are told.
+//! Taints of devices against the tolerations of claims, and what is reported about rules.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::{DeviceTaintRule, ResourceClaim, ResourceSlice};
 use serde_json::{Value, json};
 
-use super::plan::{Eviction, PoolId, Published, claims_of, eviction, selected};
-use super::status::{Counts, told};
+use super::plan::{Eviction, PoolId, Published, claims_of, plan, selected};
+use super::status::{Counts, progress};
 use crate::testing::{at, pod};
 
 fn made<T: serde::de::DeserializeOwned>(value: Value) -> Arc<T> {
@@ -60,7 +60,7 @@ fn decide(
 ) -> Option<Eviction> {
     let claims = claims_of(pod, |name| (name == "c").then(|| claim.clone()));
     let pool = PoolId { driver: "d".into(), pool: "p".into() };
-    eviction(pod, &claims, &Published::from([(pool, slices.to_vec())]), rules)
+    plan(pod, &claims, &Published::from([(pool, slices.to_vec())]), rules)
 }
 
 #[test]
@@ -155,8 +155,8 @@ fn a_rule_taints_the_devices_that_it_selects() {
 #[test]
 fn a_rule_is_told_what_it_does_in_the_words_of_upstream() {
     let check = |effect: &str, counts: Counts, expected: (&str, &str, &str)| {
-        let told = told(effect, &counts);
-        assert_eq!((told.status, told.reason, told.message.as_str()), expected);
+        let progress = progress(effect, &counts);
+        assert_eq!((progress.status, progress.reason, progress.message.as_str()), expected);
     };
     let none = Counts::default();
     check("NoExecute", none, ("False", "NotStarted", ""));

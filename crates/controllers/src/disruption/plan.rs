@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use informer::clock;
+use informer::{EventType, clock};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
@@ -18,6 +18,67 @@ use crate::common::{pods, selector};
 
 /// How long an eviction may take from its acceptance to the pod's deletion timestamp.
 const DELETION_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// A disruption condition of a pod that is not being deleted is stale after this.
+const STALE: Duration = Duration::from_secs(120);
+
+/// What a turn sees.
+pub(super) struct Observed {
+    pub(super) budget: Arc<PodDisruptionBudget>,
+    /// Those that the budget selects.
+    pub(super) pods: Vec<Arc<Pod>>,
+    /// How many there should be, or why nobody knows.
+    pub(super) scale: Result<Scale, String>,
+}
+
+/// The sizes of the workloads behind the pods, together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Scale {
+    pub(super) replicas: i32,
+    /// Whether some pods have no workload behind them.
+    pub(super) unmanaged: bool,
+}
+
+/// An event: its type, reason and message.
+pub(super) type Message = (EventType, &'static str, String);
+
+/// What a turn says and does.
+pub(super) struct Plan {
+    pub(super) events: Vec<Message>,
+    pub(super) status: PodDisruptionBudgetStatus,
+    /// Pods, as they should be, that were to be disrupted and never were.
+    pub(super) clear: Vec<Pod>,
+    pub(super) again: Option<Duration>,
+}
+
+pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
+    let Observed { budget, pods, scale } = observed;
+    let mut events = Vec::new();
+    if pods.is_empty() {
+        events.push((EventType::Normal, "NoPods", "No matching pods found".to_owned()));
+    }
+    let scale = match scale {
+        Ok(scale) => scale,
+        Err(error) => {
+            let message = format!("Failed to calculate the number of expected pods: {error}");
+            events.push((EventType::Warning, "CalculateExpectedPodCountFailed", message));
+            // Nothing may be evicted on numbers that nobody knows.
+            return Plan { events, status: failed(budget, error, now), clear: Vec::new(), again: None };
+        }
+    };
+    if scale.unmanaged {
+        let message = format!(
+            "Pods selected by this PodDisruptionBudget (selector: {}) were found to be unmanaged. As a result, the status of the PDB cannot be calculated correctly, which may result in undefined behavior. To account for these pods please set \".spec.minAvailable\" field of the PDB to an integer value.",
+            selector(budget)
+        );
+        events.push((EventType::Warning, "UnmanagedPods", message));
+    }
+    let (status, again) = status(budget, pods, expected(budget, scale.replicas), now);
+    let cleared = |pod: &Arc<Pod>| Some(Pod { status: Some(without_condition(pod, now)?), ..Pod::clone(pod) });
+    let clear = pods.iter().filter(|pod| stale_condition(pod, now, STALE)).filter_map(cleared).collect();
+    let stale = pods.iter().filter_map(|pod| stale_in(pod, now, STALE)).min();
+    Plan { events, status, clear, again: [again, stale].into_iter().flatten().min() }
+}
 
 /// How many pods there should be, and how many healthy ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +138,7 @@ pub(super) fn status(
 }
 
 /// The status when the numbers cannot be known: nothing may be evicted.
-pub(super) fn failed(budget: &PodDisruptionBudget, why: &str, now: Timestamp) -> PodDisruptionBudgetStatus {
+fn failed(budget: &PodDisruptionBudget, why: &str, now: Timestamp) -> PodDisruptionBudgetStatus {
     let known = budget.status.clone().unwrap_or_default();
     let conditions = with_condition(&known, budget, "False", "SyncFailed", why, now);
     PodDisruptionBudgetStatus {
@@ -143,17 +204,17 @@ fn condition_left(pod: &Pod, now: Timestamp, stale: Duration) -> Option<Duration
 }
 
 /// A pod was to be disrupted and never was.
-pub(super) fn stale_condition(pod: &Pod, now: Timestamp, stale: Duration) -> bool {
+fn stale_condition(pod: &Pod, now: Timestamp, stale: Duration) -> bool {
     condition_left(pod, now, stale).is_some_and(|left| left.is_zero())
 }
 
 /// When that could be said of it.
-pub(super) fn stale_in(pod: &Pod, now: Timestamp, stale: Duration) -> Option<Duration> {
+fn stale_in(pod: &Pod, now: Timestamp, stale: Duration) -> Option<Duration> {
     condition_left(pod, now, stale).filter(|left| !left.is_zero())
 }
 
 /// The status that says it is not disrupted after all.
-pub(super) fn without_condition(pod: &Pod, now: Timestamp) -> Option<PodStatus> {
+fn without_condition(pod: &Pod, now: Timestamp) -> Option<PodStatus> {
     let mut status = pod.status.clone()?;
     let condition = status.conditions.iter_mut().flatten().find(|condition| condition.type_ == "DisruptionTarget")?;
     condition.status = "False".to_owned();

@@ -3,82 +3,21 @@
 //! `plan` decides and is pure. Upstream: endpoints controller.
 
 mod plan;
+mod reconcile;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use futures::FutureExt;
 
-use client::{Client, DeleteOptions};
-use informer::{Action, EventType, Informer, Key, Reconciler, Recorder};
-use k8s_openapi::api::core::v1::{Endpoints, Pod, Service};
+use crate::controller::Controller;
 
-use crate::Error;
-use crate::common::meta::MetaExt;
-use crate::common::pod_control::namespace_ends;
-use crate::common::{selector, services};
-use crate::context::Context;
-
-const WORKERS: usize = 5;
-
-/// Runs the controller.
-pub(crate) async fn start(context: Context) {
-    let controller = EndpointsController {
-        client: context.client.clone(),
-        recorder: context.recorder.clone(),
-        services: context.informers.of(),
-        pods: context.informers.of(),
-        endpoints: context.informers.of(),
-    };
-    let queue = context.queue();
-    informer::feed(&controller.services, &queue, |change| [change.object().metadata.key()]);
-    informer::feed(&controller.endpoints, &queue, |change| [change.object().metadata.key()]);
-    let known = controller.services.clone();
-    informer::feed(&controller.pods, &queue, move |change| services::affected(change, &known));
-    futures::join!(controller.services.synced(), controller.pods.synced(), controller.endpoints.synced());
-    context.run(controller, queue, WORKERS).await;
-}
-
-struct EndpointsController {
-    client: Client,
-    recorder: Recorder,
-    services: Informer<Service>,
-    pods: Informer<Pod>,
-    endpoints: Informer<Endpoints>,
-}
-
-impl Reconciler for EndpointsController {
-    type Error = Error;
-
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
-        let current = self.endpoints.get(key);
-        let Some(service) = self.services.get(key) else {
-            // Only what this controller made: others keep records of their own under this kind.
-            if current.is_some_and(|endpoints| plan::is_managed(&endpoints)) {
-                match self.client.delete::<Endpoints>(&key.namespace, &key.name, &DeleteOptions::default()).await {
-                    Err(error) if !error.is_not_found() => return Err(error.into()),
-                    _ => {}
-                }
-            }
-            return Ok(Action::Done);
-        };
-        let Some(selector) = services::pod_selector(&service) else { return Ok(Action::Done) };
-        let pods = self.pods.by_namespace(&key.namespace);
-        let selected: Vec<Arc<Pod>> =
-            pods.into_iter().filter(|pod| selector::matches(&selector, &pod.metadata.labels)).collect();
-        let Some(wanted) = plan::plan(&service, current.as_deref(), &selected) else { return Ok(Action::Done) };
-        let (answer, reason, verb) = if current.is_none() {
-            (self.client.create(&wanted).await, "FailedToCreateEndpoint", "create endpoint for service")
-        } else {
-            (self.client.update(&wanted).await, "FailedToUpdateEndpoint", "update endpoint")
-        };
-        match answer {
-            Ok(_) => Ok(Action::Done),
-            Err(error) if current.is_none() && namespace_ends(&error) => Ok(Action::Done),
-            Err(error) => {
-                let message = format!("Failed to {verb} {key}: {error}");
-                self.recorder.event(&wanted, EventType::Warning, reason, message);
-                Err(error.into())
-            }
-        }
-    }
-}
+pub(crate) const CONTROLLER: Controller = Controller {
+    name: "endpoints-controller",
+    alias: "endpoint",
+    account: "endpoint-controller",
+    events: "endpoint-controller",
+    queue: "endpoint",
+    watches: &["Endpoints", "Pod", "Service"],
+    on: true,
+    start: |context| reconcile::start(context).boxed(),
+};

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{
-    EndpointAddress, EndpointPort, EndpointSubset, Endpoints, ObjectReference, Pod, Service, ServiceSpec,
-};
+use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints, Pod, Service, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::common::meta::MetaExt;
@@ -78,13 +76,7 @@ fn subsets(service: &Service, spec: &ServiceSpec, pods: &[Arc<Pod>]) -> Vec<Endp
             ip: ip.to_owned(),
             hostname: services::host_name(pod, service).map(str::to_owned),
             node_name: pods::node_name(pod).map(str::to_owned),
-            target_ref: Some(ObjectReference {
-                kind: Some("Pod".to_owned()),
-                namespace: pod.metadata.namespace.clone(),
-                name: pod.metadata.name.clone(),
-                uid: pod.metadata.uid.clone(),
-                ..ObjectReference::default()
-            }),
+            target_ref: Some(pods::reference(pod)),
         };
         let (ready, unready) = groups.entry(ports).or_default();
         if tolerant || pods::is_ready(pod) { ready.push(address) } else { unready.push(address) }

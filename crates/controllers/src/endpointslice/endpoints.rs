@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{ObjectReference, Pod, Service, ServiceSpec};
+use k8s_openapi::api::core::v1::{Pod, Service, ServiceSpec};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointHints, EndpointPort, ForNode, ForZone};
 
 use crate::common::meta::MetaExt;
@@ -87,13 +87,7 @@ fn endpoint(
         }),
         hostname: services::host_name(pod, service).map(str::to_owned),
         hints: ready.then(|| hints(spec, node.as_deref(), zone.as_deref())).flatten(),
-        target_ref: Some(ObjectReference {
-            kind: Some("Pod".to_owned()),
-            namespace: pod.metadata.namespace.clone(),
-            name: pod.metadata.name.clone(),
-            uid: pod.metadata.uid.clone(),
-            ..ObjectReference::default()
-        }),
+        target_ref: Some(pods::reference(pod)),
         node_name: node,
         zone,
         ..Endpoint::default()

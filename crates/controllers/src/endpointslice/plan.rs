@@ -7,11 +7,13 @@ use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointPort, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::MANAGER;
 use super::endpoints::{Group, families};
 use crate::common::meta::{MetaExt, controller_reference};
 use crate::common::services::{HEADLESS_LABEL, is_headless};
 use crate::common::slices::{MANAGED_BY_LABEL, Plan, SERVICE_LABEL, identity};
+
+/// The value of the label by which slices are this controller's.
+pub(super) const MANAGER: &str = "endpointslice-controller.k8s.io";
 
 /// The most endpoints in a slice.
 const MOST: usize = 100;

@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::Shared;
 use super::graph::Place;
+use super::reconcile::Shared;
 use crate::common::discovery::{Resource, discover};
 use crate::common::meta::MetaExt;
 use crate::context::Context;
@@ -140,7 +140,7 @@ impl Monitors {
         *self.inner.resources.lock() = resources;
         for object in gone {
             let look = self.inner.shared.graph.lock().remove(object.meta().uid());
-            self.inner.shared.look_at(look);
+            self.inner.shared.enqueue(look);
         }
     }
 
@@ -159,7 +159,7 @@ impl Monitors {
                     shared.graph.lock().put(place, meta)
                 }
             };
-            shared.look_at(look);
+            shared.enqueue(look);
         });
         Monitor { informer, version: resource.gvr.version.clone(), _stop: stop.drop_guard() }
     }

@@ -18,7 +18,6 @@ pub(super) enum Standing {
     Waiting,
 }
 
-/// What to do.
 #[derive(Debug, PartialEq)]
 pub(super) enum Step {
     Nothing,

@@ -8,7 +8,7 @@ use k8s_openapi::api::autoscaling::v2::{HPAScalingPolicy, HPAScalingRules, Horiz
 const DOWN_WINDOW: Duration = Duration::from_secs(5 * 60);
 
 /// What happened before, by monotonic time.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(super) struct History {
     recommendations: Vec<(i32, Duration)>,
     ups: Vec<(i32, Duration)>,
@@ -18,7 +18,7 @@ pub(super) struct History {
 /// A reason and a message.
 pub(super) type Why = (&'static str, &'static str);
 
-/// What is to be done and what is to be said about it.
+/// The size that is set, and what the conditions say about it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Decision {
     pub(super) replicas: i32,
@@ -29,7 +29,7 @@ pub(super) struct Decision {
 
 /// What is there, what the metrics ask for, and the limits.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wish {
+pub(super) struct Demand {
     pub(super) current: i32,
     pub(super) desired: i32,
     pub(super) min: i32,
@@ -63,24 +63,24 @@ impl History {
     /// Decides, and remembers what was asked for.
     pub(super) fn decide(
         &mut self,
-        wish: Wish,
+        demand: Demand,
         behavior: Option<&HorizontalPodAutoscalerBehavior>,
         now: Duration,
     ) -> Decision {
         let (stable, because) = match behavior {
-            None => (self.highest_since(wish.desired, now.saturating_sub(DOWN_WINDOW)), DOWN_STABILIZED),
-            Some(behavior) => self.stabilize(wish, behavior, now),
+            None => (self.highest_since(demand.desired, now.saturating_sub(DOWN_WINDOW)), DOWN_STABILIZED),
+            Some(behavior) => self.stabilize(demand, behavior, now),
         };
         let longest = behavior.map_or(DOWN_WINDOW, |behavior| up_window(behavior).max(down_window(behavior)));
         self.recommendations.retain(|(_, at)| now.saturating_sub(*at) <= longest);
-        self.recommendations.push((wish.desired, now));
+        self.recommendations.push((demand.desired, now));
         let (replicas, why) = match behavior {
-            None => within_rules(Wish { desired: stable, ..wish }),
-            Some(behavior) => self.within_rates(Wish { desired: stable, ..wish }, behavior, now),
+            None => within_rules(Demand { desired: stable, ..demand }),
+            Some(behavior) => self.within_rates(Demand { desired: stable, ..demand }, behavior, now),
         };
         Decision {
             replicas,
-            able: if stable == wish.desired { READY } else { because },
+            able: if stable == demand.desired { READY } else { because },
             limited: (replicas != stable, why),
         }
     }
@@ -104,33 +104,33 @@ impl History {
         self.recommendations.iter().filter(|(_, at)| *at >= cutoff).map(|(count, _)| *count).fold(least, i32::max)
     }
 
-    fn stabilize(&self, wish: Wish, behavior: &HorizontalPodAutoscalerBehavior, now: Duration) -> (i32, Why) {
+    fn stabilize(&self, demand: Demand, behavior: &HorizontalPodAutoscalerBehavior, now: Duration) -> (i32, Why) {
         let (up_window, down_window) = (up_window(behavior), down_window(behavior));
         let recent = |window: Duration| {
             self.recommendations.iter().filter(move |(_, at)| now.saturating_sub(*at) < window).map(|(count, _)| *count)
         };
-        let up = recent(up_window).fold(wish.desired, i32::min);
-        let down = recent(down_window).fold(wish.desired, i32::max);
+        let up = recent(up_window).fold(demand.desired, i32::min);
+        let down = recent(down_window).fold(demand.desired, i32::max);
         // The lowest of the one window pushes up, the highest of the other pulls down; between them it stays.
-        let stable = wish.current.max(up).min(down);
-        (stable, if wish.desired >= wish.current { UP_STABILIZED } else { DOWN_STABILIZED })
+        let stable = demand.current.max(up).min(down);
+        (stable, if demand.desired >= demand.current { UP_STABILIZED } else { DOWN_STABILIZED })
     }
 
-    fn within_rates(&self, wish: Wish, behavior: &HorizontalPodAutoscalerBehavior, now: Duration) -> (i32, Why) {
-        if wish.desired > wish.current {
-            let limit = self.limit(wish.current, &up(behavior), true, now).max(wish.current);
-            let (most, why) = if wish.max > limit { (limit, UP_LIMIT) } else { (wish.max, TOO_MANY) };
-            if wish.desired > most {
+    fn within_rates(&self, demand: Demand, behavior: &HorizontalPodAutoscalerBehavior, now: Duration) -> (i32, Why) {
+        if demand.desired > demand.current {
+            let limit = self.limit(demand.current, &up(behavior), true, now).max(demand.current);
+            let (most, why) = if demand.max > limit { (limit, UP_LIMIT) } else { (demand.max, TOO_MANY) };
+            if demand.desired > most {
                 return (most, why);
             }
-        } else if wish.desired < wish.current {
-            let limit = self.limit(wish.current, &down(behavior), false, now).min(wish.current);
-            let (least, why) = if wish.min < limit { (limit, DOWN_LIMIT) } else { (wish.min, TOO_FEW) };
-            if wish.desired < least {
+        } else if demand.desired < demand.current {
+            let limit = self.limit(demand.current, &down(behavior), false, now).min(demand.current);
+            let (least, why) = if demand.min < limit { (limit, DOWN_LIMIT) } else { (demand.min, TOO_FEW) };
+            if demand.desired < least {
                 return (least, why);
             }
         }
-        (wish.desired, WITHIN)
+        (demand.desired, WITHIN)
     }
 
     /// How far the policies of a direction let it go.
@@ -161,15 +161,15 @@ impl History {
 }
 
 /// Without behavior: at most twice as many, or four.
-fn within_rules(wish: Wish) -> (i32, Why) {
-    let limit = (2 * wish.current).max(4);
-    let (most, why) = if wish.max > limit { (limit, UP_LIMIT) } else { (wish.max, TOO_MANY) };
-    if wish.desired < wish.min {
-        (wish.min, TOO_FEW)
-    } else if wish.desired > most {
+fn within_rules(demand: Demand) -> (i32, Why) {
+    let limit = (2 * demand.current).max(4);
+    let (most, why) = if demand.max > limit { (limit, UP_LIMIT) } else { (demand.max, TOO_MANY) };
+    if demand.desired < demand.min {
+        (demand.min, TOO_FEW)
+    } else if demand.desired > most {
         (most, why)
     } else {
-        (wish.desired, WITHIN)
+        (demand.desired, WITHIN)
     }
 }
 

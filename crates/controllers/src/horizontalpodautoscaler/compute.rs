@@ -1,8 +1,9 @@
 //! One metric of an autoscaler: read, calculated, and written down.
 
 use k8s_openapi::api::autoscaling::v2::{
-    ContainerResourceMetricStatus, ExternalMetricStatus, MetricIdentifier, MetricSpec, MetricStatus, MetricTarget,
-    MetricValueStatus, ObjectMetricStatus, PodsMetricStatus, ResourceMetricStatus,
+    ContainerResourceMetricSource, ContainerResourceMetricStatus, ExternalMetricSource, ExternalMetricStatus,
+    MetricIdentifier, MetricSpec, MetricStatus, MetricTarget, MetricValueStatus, ObjectMetricSource,
+    ObjectMetricStatus, PodsMetricSource, PodsMetricStatus, ResourceMetricSource, ResourceMetricStatus,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -20,7 +21,7 @@ pub(super) struct Proposal {
     pub(super) status: MetricStatus,
 }
 
-/// Why a metric could not be used: a reason, what is said of it at once, and what it adds to the failure of the whole.
+/// Why a metric could not be used: a reason, the message of its event, and what it adds to the failure of all.
 pub(super) struct Failure {
     pub(super) reason: &'static str,
     pub(super) cause: String,
@@ -74,125 +75,13 @@ pub(super) async fn compute(
     subject: Subject<'_>,
     described: Result<String, String>,
 ) -> Result<Proposal, Failure> {
+    let empty = || MetricStatus { type_: spec.type_.clone(), ..MetricStatus::default() };
     match (spec.type_.as_str(), &spec.resource, &spec.container_resource, &spec.pods, &spec.object, &spec.external) {
-        ("Resource", Some(source), ..) => {
-            let outcome = resource(metrics, &source.target, &source.name, None, subject).await;
-            let (replicas, current, name) = outcome.map_err(|cause| Failure {
-                reason: "FailedGetResourceMetric",
-                whole: format!("failed to get {} resource metric value: {cause}", source.name),
-                cause,
-            })?;
-            let status = MetricStatus {
-                type_: spec.type_.clone(),
-                resource: Some(ResourceMetricStatus { name: source.name.clone(), current }),
-                ..MetricStatus::default()
-            };
-            Ok(Proposal { replicas, name, status })
-        }
-        ("ContainerResource", _, Some(source), ..) => {
-            let outcome = resource(metrics, &source.target, &source.name, Some(&source.container), subject).await;
-            let (replicas, current, name) = outcome.map_err(|cause| Failure {
-                reason: "FailedGetContainerResourceMetric",
-                whole: format!("failed to get {} container metric value: {cause}", source.container),
-                cause,
-            })?;
-            let status = MetricStatus {
-                type_: spec.type_.clone(),
-                container_resource: Some(ContainerResourceMetricStatus {
-                    name: source.name.clone(),
-                    container: source.container.clone(),
-                    current,
-                }),
-                ..MetricStatus::default()
-            };
-            Ok(Proposal { replicas, name, status })
-        }
-        ("Pods", _, _, Some(source), ..) => {
-            let outcome = async {
-                let metric_selector = selector_text(source.metric.selector.as_ref())?;
-                let name = &source.metric.name;
-                let samples = metrics
-                    .of_pods(name, subject.namespace, subject.selector, &metric_selector)
-                    .await
-                    .map_err(|error| format!("unable to get metric {name}: {error}"))?;
-                let wanted = source.target.average_value.as_ref().map(milli).unwrap_or_default();
-                calculate::by_average(subject.target, wanted, None, samples)
-            };
-            let (replicas, usage) = outcome.await.map_err(|cause| Failure {
-                reason: "FailedGetPodsMetric",
-                whole: format!("failed to get pods metric value: {cause}"),
-                cause,
-            })?;
-            let status = MetricStatus {
-                type_: spec.type_.clone(),
-                pods: Some(PodsMetricStatus { metric: source.metric.clone(), current: average(usage) }),
-                ..MetricStatus::default()
-            };
-            Ok(Proposal { replicas, name: format!("pods metric {}", source.metric.name), status })
-        }
-        ("Object", _, _, _, Some(source), _) => {
-            let object = &source.described_object;
-            let outcome = async {
-                let metric_selector = selector_text(source.metric.selector.as_ref())?;
-                let name = &source.metric.name;
-                let usage = async {
-                    let resource = described?;
-                    metrics.of_object(name, subject.namespace, &resource, &object.name, &metric_selector).await
-                };
-                let usage = usage.await.map_err(|error| {
-                    format!(
-                        "unable to get metric {name} on {} {}/{}: {error}",
-                        object.kind, subject.namespace, object.name
-                    )
-                });
-                by_target(
-                    &source.target,
-                    subject,
-                    usage,
-                    &source.metric,
-                    "object",
-                    &format!("{} metric {name}", object.kind),
-                )
-            };
-            let (replicas, current, name) = outcome.await.map_err(|cause| Failure {
-                reason: "FailedGetObjectMetric",
-                whole: format!("failed to get object metric value: {}", cause.1),
-                cause: cause.0,
-            })?;
-            let status = MetricStatus {
-                type_: spec.type_.clone(),
-                object: Some(ObjectMetricStatus {
-                    described_object: object.clone(),
-                    metric: source.metric.clone(),
-                    current,
-                }),
-                ..MetricStatus::default()
-            };
-            Ok(Proposal { replicas, name, status })
-        }
-        ("External", _, _, _, _, Some(source)) => {
-            let outcome = async {
-                let name = &source.metric.name;
-                let metric_selector = selector_text(source.metric.selector.as_ref())?;
-                let usage = metrics.external(name, subject.namespace, &metric_selector).await.map_err(|error| {
-                    let selector = shown(source.metric.selector.as_ref());
-                    format!("unable to get external metric {}/{name}/{selector}: {error}", subject.namespace)
-                });
-                let known_as = format!("external metric {name}({})", shown(source.metric.selector.as_ref()));
-                by_target(&source.target, subject, usage, &source.metric, "external", &known_as)
-            };
-            let (replicas, current, name) = outcome.await.map_err(|cause| Failure {
-                reason: "FailedGetExternalMetric",
-                whole: format!("failed to get {} external metric value: {}", source.metric.name, cause.1),
-                cause: cause.0,
-            })?;
-            let status = MetricStatus {
-                type_: spec.type_.clone(),
-                external: Some(ExternalMetricStatus { metric: source.metric.clone(), current }),
-                ..MetricStatus::default()
-            };
-            Ok(Proposal { replicas, name, status })
-        }
+        ("Resource", Some(source), ..) => of_resource(metrics, source, subject, empty()).await,
+        ("ContainerResource", _, Some(source), ..) => of_container(metrics, source, subject, empty()).await,
+        ("Pods", _, _, Some(source), ..) => of_pods(metrics, source, subject, empty()).await,
+        ("Object", _, _, _, Some(source), _) => of_object(metrics, source, subject, described, empty()).await,
+        ("External", _, _, _, _, Some(source)) => of_external(metrics, source, subject, empty()).await,
         (unknown, ..) => {
             let cause = format!("unknown metric source type {unknown:?}");
             Err(Failure { reason: "InvalidMetricSourceType", whole: cause.clone(), cause })
@@ -200,7 +89,121 @@ pub(super) async fn compute(
     }
 }
 
-/// The first is said at once, the second becomes part of the whole failure.
+async fn of_resource(
+    metrics: &Metrics,
+    source: &ResourceMetricSource,
+    subject: Subject<'_>,
+    status: MetricStatus,
+) -> Result<Proposal, Failure> {
+    let outcome = resource(metrics, &source.target, &source.name, None, subject).await;
+    let (replicas, current, name) = outcome.map_err(|cause| Failure {
+        reason: "FailedGetResourceMetric",
+        whole: format!("failed to get {} resource metric value: {cause}", source.name),
+        cause,
+    })?;
+    let resource = Some(ResourceMetricStatus { name: source.name.clone(), current });
+    Ok(Proposal { replicas, name, status: MetricStatus { resource, ..status } })
+}
+
+async fn of_container(
+    metrics: &Metrics,
+    source: &ContainerResourceMetricSource,
+    subject: Subject<'_>,
+    status: MetricStatus,
+) -> Result<Proposal, Failure> {
+    let outcome = resource(metrics, &source.target, &source.name, Some(&source.container), subject).await;
+    let (replicas, current, name) = outcome.map_err(|cause| Failure {
+        reason: "FailedGetContainerResourceMetric",
+        whole: format!("failed to get {} container metric value: {cause}", source.container),
+        cause,
+    })?;
+    let container_resource =
+        Some(ContainerResourceMetricStatus { name: source.name.clone(), container: source.container.clone(), current });
+    Ok(Proposal { replicas, name, status: MetricStatus { container_resource, ..status } })
+}
+
+async fn of_pods(
+    metrics: &Metrics,
+    source: &PodsMetricSource,
+    subject: Subject<'_>,
+    status: MetricStatus,
+) -> Result<Proposal, Failure> {
+    let outcome = async {
+        let metric_selector = selector_text(source.metric.selector.as_ref())?;
+        let name = &source.metric.name;
+        let samples = metrics
+            .of_pods(name, subject.namespace, subject.selector, &metric_selector)
+            .await
+            .map_err(|error| format!("unable to get metric {name}: {error}"))?;
+        let wanted = source.target.average_value.as_ref().map(milli).unwrap_or_default();
+        calculate::by_average(subject.target, wanted, None, samples)
+    };
+    let (replicas, usage) = outcome.await.map_err(|cause| Failure {
+        reason: "FailedGetPodsMetric",
+        whole: format!("failed to get pods metric value: {cause}"),
+        cause,
+    })?;
+    let pods = Some(PodsMetricStatus { metric: source.metric.clone(), current: average(usage) });
+    let name = format!("pods metric {}", source.metric.name);
+    Ok(Proposal { replicas, name, status: MetricStatus { pods, ..status } })
+}
+
+async fn of_object(
+    metrics: &Metrics,
+    source: &ObjectMetricSource,
+    subject: Subject<'_>,
+    described: Result<String, String>,
+    status: MetricStatus,
+) -> Result<Proposal, Failure> {
+    let object = &source.described_object;
+    let outcome = async {
+        let metric_selector = selector_text(source.metric.selector.as_ref())?;
+        let name = &source.metric.name;
+        let usage = async {
+            let resource = described?;
+            metrics.of_object(name, subject.namespace, &resource, &object.name, &metric_selector).await
+        };
+        let usage = usage.await.map_err(|error| {
+            format!("unable to get metric {name} on {} {}/{}: {error}", object.kind, subject.namespace, object.name)
+        });
+        let known_as = format!("{} metric {name}", object.kind);
+        by_target(&source.target, subject, usage, &source.metric, "object", &known_as)
+    };
+    let (replicas, current, name) = outcome.await.map_err(|cause| Failure {
+        reason: "FailedGetObjectMetric",
+        whole: format!("failed to get object metric value: {}", cause.1),
+        cause: cause.0,
+    })?;
+    let object = Some(ObjectMetricStatus { described_object: object.clone(), metric: source.metric.clone(), current });
+    Ok(Proposal { replicas, name, status: MetricStatus { object, ..status } })
+}
+
+async fn of_external(
+    metrics: &Metrics,
+    source: &ExternalMetricSource,
+    subject: Subject<'_>,
+    status: MetricStatus,
+) -> Result<Proposal, Failure> {
+    let outcome = async {
+        let name = &source.metric.name;
+        let metric_selector = selector_text(source.metric.selector.as_ref())?;
+        let usage = metrics.external(name, subject.namespace, &metric_selector).await.map_err(|error| {
+            let selector = shown(source.metric.selector.as_ref());
+            format!("unable to get external metric {}/{name}/{selector}: {error}", subject.namespace)
+        });
+        let known_as = format!("external metric {name}({})", shown(source.metric.selector.as_ref()));
+        by_target(&source.target, subject, usage, &source.metric, "external", &known_as)
+    };
+    let (replicas, current, name) = outcome.await.map_err(|cause| Failure {
+        reason: "FailedGetExternalMetric",
+        whole: format!("failed to get {} external metric value: {}", source.metric.name, cause.1),
+        cause: cause.0,
+    })?;
+    let external = Some(ExternalMetricStatus { metric: source.metric.clone(), current });
+    Ok(Proposal { replicas, name, status: MetricStatus { external, ..status } })
+}
+
+/// The first is the message of an event, the second becomes part of the failure of all.
 struct Causes(String, String);
 
 impl From<String> for Causes {

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use informer::Key;
 
-use super::Looked;
 use crate::metrics;
 
 /// What a change of the size is called.
@@ -16,9 +15,8 @@ fn action(current: i32, desired: Option<i32>) -> &'static str {
     }
 }
 
-/// One look is over. Validation keeps specs from being wrong, so whatever fails is called `internal`.
-pub(super) fn looked(key: &Key, looked: Option<&Looked>, took: Duration) {
-    let (current, desired) = looked.map_or((0, None), |looked| (looked.current, looked.desired));
+/// A turn is over. Validation keeps specs from being wrong, so whatever fails is called `internal`.
+pub(super) fn turned(key: &Key, current: i32, desired: Option<i32>, took: Duration) {
     let error = if desired.is_some() { "none" } else { "internal" };
     let labels = [action(current, desired), error];
     metrics::SCALER_TURNS.increment(&labels);
@@ -41,13 +39,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looks_are_counted_by_what_they_did() {
+    fn turns_are_counted_by_what_they_did() {
         let key = Key::new("ns", "figures-test");
-        let up = Looked { current: 2, desired: Some(5), metrics: Vec::new(), rescaled: true };
         let (took, labels) = (Duration::from_millis(3), ["scale_up", "none"]);
         let before = metrics::SCALER_TURNS.value(&labels);
-        looked(&key, Some(&up), took);
-        looked(&key, None, took);
+        turned(&key, 2, Some(5), took);
+        turned(&key, 0, None, took);
         assert!(metrics::SCALER_TURNS.value(&labels) > before);
         assert!(metrics::SCALER_TURNS.value(&["none", "internal"]) > 0.0);
         assert_eq!(metrics::SCALER_DESIRED.value(&["ns", "figures-test"]), Some(5.0));

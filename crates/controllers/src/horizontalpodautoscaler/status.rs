@@ -18,7 +18,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Starts from what was said before.
+    /// Starts from what was reported before.
     pub(super) fn new(scaler: &HorizontalPodAutoscaler, now: Timestamp) -> Self {
         Self { status: scaler.status.clone().unwrap_or_default(), now }
     }
@@ -39,7 +39,12 @@ impl Report {
         condition.message = Some(message.into());
     }
 
-    /// Whether a condition holds.
+    /// Whether a condition of an autoscaler holds before a turn.
+    pub(super) fn of(scaler: &HorizontalPodAutoscaler, type_: &str) -> bool {
+        let conditions = scaler.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        conditions.into_iter().any(|condition| condition.type_ == type_ && condition.status == "True")
+    }
+
     pub(super) fn holds(&self, type_: &str) -> bool {
         let conditions = self.status.conditions.iter().flatten();
         conditions.into_iter().any(|condition| condition.type_ == type_ && condition.status == "True")

@@ -3,13 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::autoscaling::v2::{HPAScalingPolicy, HPAScalingRules, HorizontalPodAutoscalerBehavior};
+use k8s_openapi::api::autoscaling::v2::{
+    HPAScalingPolicy, HPAScalingRules, HorizontalPodAutoscaler, HorizontalPodAutoscalerBehavior,
+    HorizontalPodAutoscalerStatus, MetricStatus,
+};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::behavior::{Decision, History, Wish};
+use super::behavior::{Decision, Demand, History};
 use super::calculate::{Sample, Samples, Target, Tolerances, by_average, by_ratio, by_utilization, per_pod};
+use super::compute::{Failure, Proposal};
+use super::plan::{Observed, needs_metrics, plan};
 use crate::testing::{PodBuilder, at, pod};
 
 const NOW: i64 = 10_000;
@@ -111,8 +116,8 @@ fn averages_ratios_and_amounts_per_pod() {
     assert!(by_ratio(target(&[], 2), 2.5).is_err());
 }
 
-fn wish(current: i32, desired: i32) -> Wish {
-    Wish { current, desired, min: 1, max: 20 }
+fn demand(current: i32, desired: i32) -> Demand {
+    Demand { current, desired, min: 1, max: 20 }
 }
 
 fn seconds(count: u64) -> Duration {
@@ -123,7 +128,7 @@ fn seconds(count: u64) -> Duration {
 fn without_rules_it_goes_up_at_once_and_down_after_five_quiet_minutes() {
     let mut history = History::default();
     history.begin(3, seconds(1000));
-    let mut decide = |current, desired, second| history.decide(wish(current, desired), None, seconds(second));
+    let mut decide = |current, desired, second| history.decide(demand(current, desired), None, seconds(second));
     let up = decide(3, 10, 1000);
     assert_eq!((up.replicas, up.limited.0, up.limited.1.0), (6, true, "ScaleUpLimit"));
     assert_eq!(decide(6, 10, 1015).replicas, 10);
@@ -144,10 +149,10 @@ fn without_rules_it_goes_up_at_once_and_down_after_five_quiet_minutes() {
 #[test]
 fn limits_hold() {
     let mut history = History::default();
-    let most = history.decide(Wish { current: 15, desired: 99, min: 1, max: 20 }, None, seconds(1));
+    let most = history.decide(Demand { current: 15, desired: 99, min: 1, max: 20 }, None, seconds(1));
     assert_eq!((most.replicas, most.limited.1.0), (20, "TooManyReplicas"));
     let mut history = History::default();
-    let least = history.decide(Wish { current: 4, desired: 1, min: 2, max: 20 }, None, seconds(1));
+    let least = history.decide(Demand { current: 4, desired: 1, min: 2, max: 20 }, None, seconds(1));
     assert_eq!((least.replicas, least.limited.1.0), (2, "TooFewReplicas"));
 }
 
@@ -172,22 +177,22 @@ fn policies_limit_the_pace() {
         scale_down: Some(rules(0, "Max", &[("Pods", 1, 60), ("Percent", 25, 60)])),
     };
     let mut history = History::default();
-    let up = history.decide(wish(10, 20), Some(&behavior), seconds(100));
+    let up = history.decide(demand(10, 20), Some(&behavior), seconds(100));
     assert_eq!((up.replicas, up.limited.1.0), (12, "ScaleUpLimit"));
     history.scaled(10, 12, Some(&behavior), seconds(100));
     assert_eq!(
-        history.decide(wish(12, 20), Some(&behavior), seconds(130)).replicas,
+        history.decide(demand(12, 20), Some(&behavior), seconds(130)).replicas,
         12,
         "this minute's two are used up"
     );
-    assert_eq!(history.decide(wish(12, 20), Some(&behavior), seconds(170)).replicas, 14);
-    let down = history.decide(wish(12, 2), Some(&behavior), seconds(300));
+    assert_eq!(history.decide(demand(12, 20), Some(&behavior), seconds(170)).replicas, 14);
+    let down = history.decide(demand(12, 2), Some(&behavior), seconds(300));
     assert_eq!((down.replicas, down.limited.1.0), (9, "ScaleDownLimit"), "a quarter is more than one");
     let off =
         HorizontalPodAutoscalerBehavior { scale_down: Some(rules(0, "Disabled", &[("Pods", 1, 60)])), scale_up: None };
-    assert_eq!(History::default().decide(wish(12, 2), Some(&off), seconds(300)).replicas, 12);
+    assert_eq!(History::default().decide(demand(12, 2), Some(&off), seconds(300)).replicas, 12);
     assert_eq!(
-        History::default().decide(wish(1, 20), Some(&off), seconds(300)).replicas,
+        History::default().decide(demand(1, 20), Some(&off), seconds(300)).replicas,
         5,
         "four more, or twice as many"
     );
@@ -201,7 +206,100 @@ fn a_window_waits_for_the_way_up_too() {
     };
     let mut history = History::default();
     history.begin(4, seconds(100));
-    let early = history.decide(wish(4, 8), Some(&behavior), seconds(130));
+    let early = history.decide(demand(4, 8), Some(&behavior), seconds(130));
     assert_eq!((early.replicas, early.able.0), (4, "ScaleUpStabilized"));
-    assert_eq!(history.decide(wish(4, 8), Some(&behavior), seconds(161)).replicas, 8);
+    assert_eq!(history.decide(demand(4, 8), Some(&behavior), seconds(161)).replicas, 8);
+}
+
+fn scaler(min: i32, status: serde_json::Value) -> HorizontalPodAutoscaler {
+    serde_json::from_value(serde_json::json!({
+        "metadata": {"name": "h", "namespace": "ns", "generation": 3},
+        "spec": {"minReplicas": min, "maxReplicas": 10, "scaleTargetRef": {"kind": "Deployment", "name": "d"}},
+        "status": status,
+    }))
+    .expect("an autoscaler")
+}
+
+fn asks(replicas: i32) -> Result<Proposal, Failure> {
+    Ok(Proposal { replicas, name: format!("metric for {replicas}"), status: MetricStatus::default() })
+}
+
+fn fails() -> Result<Proposal, Failure> {
+    Err(Failure { reason: "FailedGetPodsMetric", cause: "cause".to_owned(), whole: "whole".to_owned() })
+}
+
+/// A turn whose writes succeed: the size that is written, the reasons of the events, and those of the conditions.
+#[track_caller]
+fn check(
+    scaler: &HorizontalPodAutoscaler,
+    current: Result<i32, &str>,
+    metrics: Vec<Result<Proposal, Failure>>,
+    expected: (Option<i32>, &[&str], &[&str]),
+) -> HorizontalPodAutoscalerStatus {
+    let current = current.map_err(str::to_owned);
+    let observed =
+        Observed { scaler, current, metrics: Ok(metrics), history: History::default(), monotonic: seconds(1000) };
+    let plan = plan(observed, at(NOW));
+    let (size, mut events) = (plan.rescale, plan.events.clone());
+    let outcome = plan.finish(scaler, size.map(|_| Ok(())), seconds(1000));
+    events.extend(outcome.events);
+    let reasons: Vec<&str> = events.iter().map(|(_, reason, _)| *reason).collect();
+    let conditions: Vec<String> =
+        outcome.status.conditions.iter().flatten().filter_map(|condition| condition.reason.clone()).collect();
+    assert_eq!(
+        (size, &reasons[..], conditions.iter().map(String::as_str).collect::<Vec<_>>()),
+        (expected.0, expected.1, expected.2.to_vec())
+    );
+    outcome.status
+}
+
+#[test]
+fn a_turn_from_metrics_to_what_is_said() {
+    let plain = scaler(1, serde_json::Value::Null);
+    let rescaled = ["SucceededRescale", "ValidMetricFound", "DesiredWithinRange", "NotScaledToZero"];
+    let status = check(&plain, Ok(2), vec![asks(3), asks(4)], (Some(4), &["SuccessfulRescale"], &rescaled));
+    assert_eq!((status.current_replicas, status.desired_replicas, status.observed_generation), (Some(2), 4, Some(3)));
+    assert_eq!(status.last_scale_time.map(|time| time.0), Some(at(NOW)));
+    let quiet = ["ReadyForNewScale", "ValidMetricFound", "DesiredWithinRange"];
+    let status = check(&plain, Ok(2), vec![asks(2)], (None, &[], &quiet));
+    assert_eq!((status.desired_replicas, status.last_scale_time), (2, None));
+}
+
+#[test]
+fn metrics_that_fail_may_not_make_it_smaller() {
+    let plain = scaler(1, serde_json::Value::Null);
+    let failed = ["FailedGetPodsMetric", "FailedComputeMetricsReplicas"];
+    let status =
+        check(&plain, Ok(4), vec![asks(2), fails()], (None, &failed, &["SucceededGetScale", "FailedGetPodsMetric"]));
+    assert_eq!(status.current_metrics.map(|metrics| metrics.len()), Some(2), "a place for each");
+    let rescaled = ["SucceededRescale", "ValidMetricFound", "DesiredWithinRange", "NotScaledToZero"];
+    check(&plain, Ok(4), vec![asks(6), fails()], (Some(6), &["FailedGetPodsMetric", "SuccessfulRescale"], &rescaled));
+}
+
+#[test]
+fn limits_and_zero_need_no_metrics() {
+    let plain = scaler(2, serde_json::Value::Null);
+    for (current, needed) in [(0, false), (1, false), (2, true), (10, true), (11, false)] {
+        assert_eq!(needs_metrics(&plain, current), needed, "{current}");
+    }
+    let rescaled = ["SucceededRescale", "NotScaledToZero"];
+    check(&plain, Ok(11), Vec::new(), (Some(10), &["SuccessfulRescale"], &rescaled));
+    check(&plain, Ok(1), Vec::new(), (Some(2), &["SuccessfulRescale"], &rescaled));
+    check(&plain, Ok(0), Vec::new(), (None, &[], &["SucceededGetScale", "ScalingDisabled"]));
+    check(&plain, Err("gone"), Vec::new(), (None, &["FailedGetScale"], &["FailedGetScale"]));
+}
+
+#[test]
+fn a_size_that_cannot_be_written_is_not_desired() {
+    let plain = scaler(1, serde_json::json!({"desiredReplicas": 2, "currentReplicas": 2}));
+    let observed = Observed {
+        scaler: &plain,
+        current: Ok(2),
+        metrics: Ok(vec![asks(4)]),
+        history: History::default(),
+        monotonic: seconds(1),
+    };
+    let outcome = plan(observed, at(NOW)).finish(&plain, Some(Err("refused".to_owned())), seconds(1));
+    assert_eq!(outcome.events[0].2, "New size: 4; reason: metric for 4 above target; error: refused");
+    assert_eq!((outcome.desired, outcome.status.desired_replicas), (None, 2));
 }

@@ -8,9 +8,7 @@ use crate::common::meta::MetaExt;
 /// What a failure means.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It counts.
     Count,
-    /// It never happened.
     Ignore,
     /// The index has failed.
     FailIndex,

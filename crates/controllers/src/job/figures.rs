@@ -1,4 +1,4 @@
-//! What is counted of Jobs. Pure but for the counting: who tells of a turn does not know how it is told.
+//! What is counted of Jobs. Pure but for the counting: the controller does not know the names of its metrics.
 
 use k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus};
 use k8s_openapi::api::core::v1::Pod;

@@ -12,7 +12,8 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
-use super::{foreign_manager, pod, tally};
+use super::reconcile::foreign_manager;
+use super::{pod, tally};
 use crate::Error;
 use crate::common::meta::MetaExt;
 
@@ -21,7 +22,6 @@ use crate::common::meta::MetaExt;
 pub(super) enum Standing {
     /// A Job will count it, or whoever else controls it knows what the finalizer is for.
     Kept,
-    /// Nobody will.
     Orphan,
     /// It names a Job that is not known here.
     Missing(Key),

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use informer::clock;
 use jiff::Timestamp;
-use k8s_openapi::api::batch::v1::{JobSpec, JobStatus};
+use k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus};
 use k8s_openapi::api::core::v1::Pod;
 
 use super::indexes;
 use super::pod::{index, remaining};
 use super::tally::{Tally, is_indexed, replaces_only_failed};
+use crate::common::meta::MetaExt;
 use crate::common::pods;
 
 /// No more pods are created or deleted in one turn.
@@ -45,17 +46,39 @@ pub(super) struct New {
     pub(super) failures: Option<i32>,
 }
 
-/// What to do.
+/// What a turn sees.
+pub(super) struct Observed {
+    pub(super) job: Arc<Job>,
+    pub(super) spec: JobSpec,
+    pub(super) known: JobStatus,
+    /// Those that it controls.
+    pub(super) pods: Vec<Arc<Pod>>,
+    pub(super) tally: Tally,
+}
+
+/// What a turn does.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
+    /// How the Job ends, if it is decided.
+    pub(super) outcome: Option<Outcome>,
     pub(super) create: Vec<New>,
     pub(super) delete: Vec<Arc<Pod>>,
     /// When to look again even if nothing happens.
     pub(super) again: Option<Duration>,
 }
 
+pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
+    let Observed { job, spec, known, tally, .. } = observed;
+    let outcome = outcome(spec, known, tally, now);
+    if job.metadata.is_deleting() {
+        return Plan { outcome, ..Plan::default() };
+    }
+    let steps = steps(spec, known, tally, outcome.is_some(), now);
+    Plan { outcome, ..steps }
+}
+
 /// Whether the Job is decided: by what was decided before, then failures, then success.
-pub(super) fn outcome(spec: &JobSpec, status: &JobStatus, tally: &Tally, now: Timestamp) -> Option<Outcome> {
+fn outcome(spec: &JobSpec, status: &JobStatus, tally: &Tally, now: Timestamp) -> Option<Outcome> {
     let conditions = status.conditions.iter().flatten();
     let decided = conditions.into_iter().find(|condition| {
         matches!(condition.type_.as_str(), "FailureTarget" | "SuccessCriteriaMet") && condition.status == "True"
@@ -136,8 +159,7 @@ fn restarts_exceed(spec: &JobSpec, tally: &Tally) -> bool {
         .flat_map(|status| {
             status.container_statuses.iter().flatten().chain(status.init_container_statuses.iter().flatten())
         })
-        .map(|container| container.restart_count)
-        .sum();
+        .fold(0, |sum: i32, container| sum.saturating_add(container.restart_count));
     let limit = spec.backoff_limit.unwrap_or(6);
     if limit == 0 { restarts > 0 } else { restarts >= limit }
 }
@@ -152,7 +174,7 @@ fn deadline(spec: &JobSpec, status: &JobStatus) -> Option<Timestamp> {
 }
 
 /// Brings the number of active pods to what it should be.
-pub(super) fn plan(spec: &JobSpec, status: &JobStatus, tally: &Tally, ended: bool, now: Timestamp) -> Plan {
+fn steps(spec: &JobSpec, status: &JobStatus, tally: &Tally, ended: bool, now: Timestamp) -> Plan {
     let again =
         deadline(spec, status).filter(|_| !ended).map(|end| clock::since(end, now)).filter(|left| !left.is_zero());
     if ended || spec.suspend == Some(true) {
@@ -179,7 +201,7 @@ pub(super) fn plan(spec: &JobSpec, status: &JobStatus, tally: &Tally, ended: boo
     }
     let (create, wait) =
         if is_indexed(spec) { missing_indexes(spec, tally, missing, now) } else { missing_pods(tally, missing, now) };
-    Plan { create, delete, again: [again, wait].into_iter().flatten().min() }
+    Plan { create, delete, again: [again, wait].into_iter().flatten().min(), ..Plan::default() }
 }
 
 /// Pods too many: duplicates of an index and indexes that are not wanted first.

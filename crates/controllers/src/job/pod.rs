@@ -83,7 +83,6 @@ pub(super) fn failed(pod: &Pod, only_when_over: bool) -> bool {
     pods::phase(pod) == "Failed" || (!only_when_over && pod.metadata.is_deleting() && !succeeded(pod))
 }
 
-/// When it ended.
 pub(super) fn finished_at(pod: &Pod, now: Timestamp) -> Timestamp {
     let statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
     let ended = statuses.filter_map(|status| status.state.as_ref()?.terminated.as_ref()?.finished_at.as_ref());

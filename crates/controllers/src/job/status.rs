@@ -1,13 +1,17 @@
 //! What is reported about a Job.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{JobCondition, JobSpec, JobStatus, UncountedTerminatedPods};
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use super::failure_policy::{Verdict, judge};
 use super::indexes;
-use super::plan::Outcome;
+use super::plan::{Observed, Outcome, Plan};
+use super::pod::is_tracked;
 use super::tally::{Tally, is_indexed};
 use crate::common::meta::MetaExt;
 
@@ -31,24 +35,46 @@ pub(super) fn set(status: &mut JobStatus, type_: &str, value: &str, reason: &str
     });
 }
 
-/// What was seen in one turn.
-pub(super) struct Seen<'a> {
-    pub(super) spec: &'a JobSpec,
-    pub(super) tally: &'a Tally,
+/// What was seen and done in one turn.
+struct Seen<'a> {
+    spec: &'a JobSpec,
+    tally: &'a Tally,
     /// Uids whose pods are let go: their finalizer is gone, or they are.
-    pub(super) released: &'a BTreeSet<String>,
+    released: &'a BTreeSet<String>,
     /// Failures that a policy ignores: let go, and not counted.
-    pub(super) ignored: &'a BTreeSet<String>,
-    pub(super) outcome: Option<&'a Outcome>,
+    ignored: &'a BTreeSet<String>,
+    outcome: Option<&'a Outcome>,
     /// Pods created and deleted in this turn.
-    pub(super) created: usize,
-    pub(super) deleted: usize,
-    pub(super) now: Timestamp,
+    created: usize,
+    deleted: usize,
+    now: Timestamp,
+}
+
+/// What is reported after a turn that created and deleted so many pods.
+pub(super) fn status(observed: &Observed, plan: &Plan, created: usize, deleted: usize, now: Timestamp) -> JobStatus {
+    let Observed { spec, known, pods, tally, .. } = observed;
+    let held = |uid: &str| pods.iter().any(|pod| pod.metadata.uid() == uid && is_tracked(pod));
+    let released: BTreeSet<String> = uncounted(known).filter(|uid| !held(uid)).cloned().collect();
+    let is_ignored = |pod: &&Arc<Pod>| judge(spec.pod_failure_policy.as_ref(), pod) == Verdict::Ignore;
+    let ignored = pods.iter().filter(is_ignored).map(|pod| pod.metadata.uid().to_owned()).collect();
+    let outcome = plan.outcome.as_ref();
+    counted(known, &Seen { spec, tally, released: &released, ignored: &ignored, outcome, created, deleted, now })
+}
+
+/// The pods that a status notes and that still have the finalizer: once it is written, they may be let go.
+pub(super) fn noted<'a>(pods: &'a [Arc<Pod>], status: &'a JobStatus) -> impl Iterator<Item = &'a Arc<Pod>> {
+    let is_noted = |pod: &Pod| uncounted(status).any(|uid| uid == pod.metadata.uid());
+    pods.iter().filter(move |pod| is_tracked(pod) && is_noted(pod))
+}
+
+fn uncounted(status: &JobStatus) -> impl Iterator<Item = &String> {
+    let lists = status.uncounted_terminated_pods.iter();
+    lists.flat_map(|lists| lists.succeeded.iter().flatten().chain(lists.failed.iter().flatten()))
 }
 
 /// The status after a turn. Pods that ended go through `uncountedTerminatedPods`: first they are noted there, then their finalizer is removed, then they
 /// are counted. Whatever is cut off in between is taken up where it was, and nothing is counted twice.
-pub(super) fn status(known: &JobStatus, seen: &Seen<'_>) -> JobStatus {
+fn counted(known: &JobStatus, seen: &Seen<'_>) -> JobStatus {
     let mut status = known.clone();
     let (spec, tally, now) = (seen.spec, seen.tally, seen.now);
     let uncounted = status.uncounted_terminated_pods.get_or_insert_default();

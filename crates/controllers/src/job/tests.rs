@@ -25,9 +25,9 @@ fn ended(name: &str, phase: &str) -> crate::testing::PodBuilder {
 #[track_caller]
 fn check(spec: &JobSpec, status: &JobStatus, pods: &[Arc<Pod>], outcome: &str, create: usize, delete: usize) {
     let tally = tally(spec, status, pods, at(0));
-    let decided = plan::outcome(spec, status, &tally, at(1000));
-    let plan = plan::plan(spec, status, &tally, decided.is_some(), at(1000));
-    let reason = decided.map(|decided| decided.reason).unwrap_or_default();
+    let (job, spec, known, pods) = (Arc::default(), spec.clone(), status.clone(), pods.to_vec());
+    let plan = plan::plan(&plan::Observed { job, spec, known, pods, tally }, at(1000));
+    let reason = plan.outcome.map(|outcome| outcome.reason).unwrap_or_default();
     assert_eq!((reason.as_str(), plan.create.len(), plan.delete.len()), (outcome, create, delete));
 }
 

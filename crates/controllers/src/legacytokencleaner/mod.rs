@@ -3,102 +3,19 @@
 //! `plan` decides and is pure. Upstream: LegacySATokenCleaner, which looks at all tokens every day; here each token is looked at when its time comes.
 
 mod plan;
+mod reconcile;
 
-use std::sync::Arc;
-use std::time::Duration;
+use futures::FutureExt;
 
-use client::{Client, DeleteOptions, Patch};
-use informer::{Action, Clock, Informer, Key, Reconciler};
-use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, ServiceAccount};
-use serde_json::json;
+use crate::controller::Controller;
 
-use crate::Error;
-use crate::common::meta::MetaExt;
-use crate::context::Context;
-use crate::serviceaccounttoken::{account_tokens, named_account};
-use plan::Plan;
-
-/// Where the API server says since when it has been noting the use of tokens.
-const TRACKING: &str = "kube-apiserver-legacy-service-account-token-tracking";
-/// What cannot be decided now is looked at a day later, as upstream does.
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// Runs the controller.
-pub(crate) async fn start(context: Context) {
-    let controller = LegacyTokenCleaner {
-        client: context.client.clone(),
-        clock: context.clock.clone(),
-        secrets: context.informers.filtered(account_tokens()),
-        accounts: context.informers.of(),
-        pods: context.informers.of(),
-    };
-    let queue = context.queue();
-    informer::feed(&controller.secrets, &queue, |change| change.after().map(|secret| secret.metadata.key()));
-    futures::join!(controller.secrets.synced(), controller.accounts.synced(), controller.pods.synced());
-    context.run(controller, queue, 1).await;
-}
-
-struct LegacyTokenCleaner {
-    client: Client,
-    clock: Arc<dyn Clock>,
-    secrets: Informer<Secret>,
-    accounts: Informer<ServiceAccount>,
-    pods: Informer<Pod>,
-}
-
-impl Reconciler for LegacyTokenCleaner {
-    type Error = Error;
-
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
-        let Some(secret) = self.secrets.get(key).filter(|secret| !secret.metadata.is_deleting()) else {
-            return Ok(Action::Done);
-        };
-        // Only a token that its account lists was made automatically.
-        let automatic = named_account(&self.accounts, &secret).is_some_and(|account| {
-            let listed = account.secrets.iter().flatten();
-            listed.into_iter().any(|listed| listed.name.as_deref() == Some(secret.metadata.name()))
-        });
-        if !automatic {
-            return Ok(Action::Done);
-        }
-        let Some(since) = self.tracked_since().await? else { return Ok(Action::After(DAY)) };
-        let now = self.clock.now();
-        let mounted = || self.pods.by_namespace(&key.namespace).iter().any(|pod| plan::uses(pod, &key.name));
-        match plan::plan(&secret, since, mounted, now) {
-            Plan::Keep => Ok(Action::After(DAY)),
-            Plan::Look(at) => Ok(Action::After(informer::clock::since(at, now).max(Duration::from_secs(1)))),
-            Plan::Invalidate(today) => {
-                let patch = Patch::Merge(json!({
-                    "metadata": {"uid": secret.metadata.uid(), "labels": {plan::INVALID_SINCE: today}},
-                }));
-                self.client.patch::<Secret>(&key.namespace, &key.name, &patch).await?;
-                Ok(Action::Done)
-            }
-            Plan::Delete => {
-                let options = DeleteOptions {
-                    resource_version: secret.metadata.resource_version.clone(),
-                    ..DeleteOptions::default()
-                };
-                match self.client.delete::<Secret>(&key.namespace, &key.name, &options).await {
-                    Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error.into()),
-                    _ => Ok(Action::Done),
-                }
-            }
-        }
-    }
-}
-
-impl LegacyTokenCleaner {
-    /// From when on a token without a note of its use was certainly not used; `None` while the API server notes nothing.
-    async fn tracked_since(&self) -> Result<Option<Timestamp>, Error> {
-        let map = match self.client.get::<ConfigMap>("kube-system", TRACKING).await {
-            Ok(map) => map,
-            Err(error) if error.is_not_found() => return Ok(None),
-            Err(error) => return Err(error.into()),
-        };
-        let since = map.data.as_ref().and_then(|data| data.get("since"));
-        // From midnight after that day.
-        Ok(since.and_then(|text| plan::day(text)).map(|at| informer::clock::add(at, DAY)))
-    }
-}
+pub(crate) const CONTROLLER: Controller = Controller {
+    name: "legacy-serviceaccount-token-cleaner-controller",
+    alias: "legacy-service-account-token-cleaner",
+    account: "legacy-service-account-token-cleaner",
+    events: "legacy-service-account-token-cleaner",
+    queue: "legacy-serviceaccount-token-cleaner-controller",
+    watches: &["Pod", "Secret", "ServiceAccount"],
+    on: true,
+    start: |context| reconcile::start(context).boxed(),
+};

@@ -24,7 +24,6 @@ pub(super) enum Plan {
     Look(Timestamp),
     /// It is invalid from today on.
     Invalidate(String),
-    /// It goes.
     Delete,
 }
 

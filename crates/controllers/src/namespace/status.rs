@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{NamespaceCondition, NamespaceStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
 /// What is left of one resource.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -12,6 +12,19 @@ pub(super) struct Remaining {
     pub(super) count: usize,
     /// How many objects have which finalizer.
     pub(super) finalizers: BTreeMap<String, usize>,
+}
+
+impl Remaining {
+    pub(super) fn of<'a>(left: impl Iterator<Item = &'a ObjectMeta>) -> Self {
+        let mut remaining = Self::default();
+        for meta in left {
+            remaining.count += 1;
+            for finalizer in meta.finalizers.iter().flatten() {
+                *remaining.finalizers.entry(finalizer.clone()).or_default() += 1;
+            }
+        }
+        remaining
+    }
 }
 
 /// What one attempt to empty a namespace found.

@@ -1,9 +1,16 @@
 //! Conditions of a namespace on its way out.
 
-use k8s_openapi::api::core::v1::NamespaceStatus;
+use std::time::Duration;
 
+use client::Gvr;
+use k8s_openapi::api::core::v1::{Namespace, NamespaceStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::json;
+
+use super::plan::{self, Plan};
 use super::status::{Findings, Remaining, updated};
-use crate::testing::at;
+use crate::common::discovery::Discovered;
+use crate::testing::{at, pod};
 
 #[test]
 fn conditions_say_what_is_left_and_then_that_nothing_is() {
@@ -115,4 +122,68 @@ fn every_condition_says_what_it_found_in_the_words_of_upstream() {
             ),
         ],
     );
+}
+
+fn namespace() -> Namespace {
+    serde_json::from_value(json!({
+        "metadata": {"name": "ns", "deletionTimestamp": "1970-01-01T00:01:40Z"},
+        "spec": {"finalizers": ["kubernetes", "other"]}, "status": {"phase": "Terminating"},
+    }))
+    .expect("a namespace")
+}
+
+#[test]
+fn a_namespace_goes_when_nothing_is_left_in_it() {
+    let empty = Findings::default();
+    let Plan::Finalize(free) = plan::plan(&namespace(), &empty) else { panic!("nothing is left") };
+    assert!(plan::is_held(&namespace()) && !plan::is_held(&free));
+    let waiting = Findings { estimate: 15, ..Findings::default() };
+    assert_eq!(plan::plan(&namespace(), &waiting), Plan::Wait(Duration::from_secs(8)));
+    let blind = plan::discovered(&Discovered::default(), Some("refused".to_owned()));
+    let expected = "failed to delete all content of namespace ns: refused".to_owned();
+    assert_eq!(plan::plan(&namespace(), &blind), Plan::Fail(expected));
+    assert_eq!(plan::begun(&namespace()), None);
+    assert_eq!(plan::begun(&Namespace::default()).and_then(|status| status.phase).as_deref(), Some("Terminating"));
+}
+
+#[test]
+fn what_is_left_is_waited_for_or_complained_about() {
+    let gvr = Gvr::new("apps", "v1", "deployments");
+    let left = |finalizers: &[&str]| {
+        let finalizers = Some(finalizers.iter().map(|name| (*name).to_owned()).collect());
+        let meta = ObjectMeta { finalizers, ..ObjectMeta::default() };
+        Remaining::of([&meta].into_iter())
+    };
+    for (grace, left, estimate, failures) in [
+        (0, Ok(Remaining::default()), 0, &[][..]),
+        (0, Ok(left(&["a/b"])), 15, &[]),
+        (30, Ok(left(&[])), 30, &[]),
+        (30, Err("refused".to_owned()), 30, &["refused"]),
+        (
+            0,
+            Ok(left(&[])),
+            0,
+            &["unexpected items still remain in namespace: ns for gvr: apps/v1, Resource=deployments"],
+        ),
+    ] {
+        let mut findings = Findings::default();
+        plan::note(&mut findings, "ns", &gvr, grace, left);
+        assert_eq!(
+            (findings.estimate, findings.failures.iter().map(String::as_str).collect::<Vec<_>>()),
+            (estimate, failures.to_vec())
+        );
+    }
+}
+
+#[test]
+fn pods_are_given_their_grace_from_the_deletion_on() {
+    let slow =
+        pod("a").with(|pod| pod.spec.get_or_insert_default().termination_grace_period_seconds = Some(30)).build();
+    let done = pod("b")
+        .phase("Failed")
+        .with(|pod| pod.spec.get_or_insert_default().termination_grace_period_seconds = Some(90))
+        .build();
+    let pods = [slow, done];
+    assert_eq!(plan::grace(&namespace(), &pods, at(110)), 30);
+    assert_eq!(plan::grace(&namespace(), &pods, at(130)), 0, "their time is over");
 }

@@ -1,29 +1,101 @@
 //! Which taints a node should have.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Node, NodeCondition, Taint};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeStatus, Pod, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use rules::names::{DISK_PRESSURE, MEMORY_PRESSURE, NOT_READY, PID_PRESSURE, UNREACHABLE, UNSCHEDULABLE};
 
+use super::status;
 use crate::common::meta::MetaExt;
+use crate::common::pods;
 
-const NOT_READY: &str = "node.kubernetes.io/not-ready";
-const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
-const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+/// No turn comes sooner than this after another because of time that passes.
+const SOONEST: Duration = Duration::from_millis(100);
 
 /// Condition, its status, and the taint that keeps new pods away.
 const BY_CONDITION: [(&str, &str, &str); 6] = [
     ("Ready", "False", NOT_READY),
     ("Ready", "Unknown", UNREACHABLE),
-    ("MemoryPressure", "True", "node.kubernetes.io/memory-pressure"),
-    ("DiskPressure", "True", "node.kubernetes.io/disk-pressure"),
+    ("MemoryPressure", "True", MEMORY_PRESSURE),
+    ("DiskPressure", "True", DISK_PRESSURE),
     ("NetworkUnavailable", "True", "node.kubernetes.io/network-unavailable"),
-    ("PIDPressure", "True", "node.kubernetes.io/pid-pressure"),
+    ("PIDPressure", "True", PID_PRESSURE),
 ];
 
 /// Labels that older clients read, and the ones they repeat.
 const REPEATED: [(&str, &str); 2] =
     [("kubernetes.io/os", "beta.kubernetes.io/os"), ("kubernetes.io/arch", "beta.kubernetes.io/arch")];
+
+/// What a turn sees.
+pub(super) struct Observed {
+    pub(super) node: Arc<Node>,
+    /// The status of a node that fell silent; `None` if it did not, or says so.
+    pub(super) lost: Option<NodeStatus>,
+    /// How long it has been silent, and how long that may be.
+    pub(super) silent: Duration,
+    pub(super) grace: Duration,
+    /// The pods on it, if it is not ready.
+    pub(super) pods: Vec<Arc<Pod>>,
+    pub(super) eviction: Eviction,
+}
+
+/// Whether pods are evicted from a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Eviction {
+    No,
+    /// By a taint of this key.
+    Yes(&'static str),
+    /// Too many others are: it comes to its turn later.
+    In(Duration),
+}
+
+/// What a turn does.
+#[derive(Debug, PartialEq)]
+pub(super) struct Plan {
+    pub(super) status: Option<NodeStatus>,
+    /// Whether an event says that the node is ready no more.
+    pub(super) announce: bool,
+    /// Nobody can vouch for the pods of a silent node, so Services must not send traffic to them.
+    pub(super) pods: Vec<Pod>,
+    /// All of its taints, if they are others than it has.
+    pub(super) taints: Option<Vec<Taint>>,
+    pub(super) labels: BTreeMap<String, String>,
+    /// Whether an eviction begins.
+    pub(super) evicts: bool,
+    pub(super) again: Option<Duration>,
+}
+
+/// The node as it is once its status is written.
+pub(super) fn judged(node: &Node, lost: Option<&NodeStatus>) -> Node {
+    Node { status: lost.cloned().or_else(|| node.status.clone()), ..node.clone() }
+}
+
+pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
+    let Observed { node, lost, silent, grace, pods, eviction } = observed;
+    let judged = judged(node, lost.as_ref());
+    let (evict, wait) = match eviction {
+        Eviction::No => (None, None),
+        Eviction::Yes(key) => (Some(*key), None),
+        Eviction::In(delay) => (None, Some(*delay)),
+    };
+    let current = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
+    let wanted = taints(&judged, evict, wait.is_some(), Time(now));
+    let not_ready = |pod: &Arc<Pod>| Some(Pod { status: Some(status::pod_not_ready(pod, now)?), ..Pod::clone(pod) });
+    let watch = (silent < grace).then(|| grace.saturating_sub(*silent).max(SOONEST));
+    Plan {
+        status: lost.clone(),
+        announce: lost.is_some() && is_ready(node),
+        pods: pods.iter().filter(|pod| pods::is_ready(pod)).filter_map(not_ready).collect(),
+        taints: (!same_taints(&current, &wanted)).then_some(wanted),
+        labels: missing_labels(node),
+        evicts: evict.is_some_and(|key| !has_eviction_taint(node, key)),
+        again: [wait, watch].into_iter().flatten().min(),
+    }
+}
 
 pub(super) fn condition<'a>(node: &'a Node, type_: &str) -> Option<&'a NodeCondition> {
     node.status.as_ref()?.conditions.iter().flatten().find(|condition| condition.type_ == type_)
@@ -95,12 +167,12 @@ pub(super) fn taints(node: &Node, evict: Option<&str>, hold: bool, now: Time) ->
 }
 
 /// Whether two lists hold the same taints, in any order.
-pub(super) fn same_taints(a: &[Taint], b: &[Taint]) -> bool {
+fn same_taints(a: &[Taint], b: &[Taint]) -> bool {
     a.len() == b.len() && a.iter().all(|taint| b.contains(taint))
 }
 
 /// The older forms of labels that the node lacks.
-pub(super) fn missing_labels(node: &Node) -> BTreeMap<String, String> {
+fn missing_labels(node: &Node) -> BTreeMap<String, String> {
     let missing = REPEATED.iter().filter_map(|(current, older)| {
         let value = node.metadata.label(current)?;
         (node.metadata.label(older) != Some(value)).then(|| ((*older).to_owned(), value.to_owned()))

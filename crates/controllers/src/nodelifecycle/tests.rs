@@ -6,9 +6,10 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use super::plan::{Eviction, Observed};
 use super::zones::{State, Zones, all_disrupted, state, zone_of};
 use super::{plan, status};
-use crate::testing::{at, node};
+use crate::testing::{at, node, pod};
 
 #[track_caller]
 fn check(node: &Node, evict: Option<&str>, expected: &[&str]) {
@@ -66,4 +67,38 @@ fn zones_in_trouble_are_evicted_slowly_or_not_at_all() {
     assert_eq!(zones.turn(&name, &nodes, 3 * second), Some(8 * second), "ten seconds apart");
     assert_eq!(zones.turn(&name, &nodes, 11 * second), None);
     assert!(zones.turn(&name, &zone(2, 3), 60 * second).is_some(), "a small zone in trouble stops");
+}
+
+fn observed(node: Arc<Node>, silent: u64, eviction: Eviction) -> Observed {
+    let (silent, grace) = (Duration::from_secs(silent), Duration::from_secs(50));
+    let lost = (silent >= grace).then(|| status::lost(&node, at(100))).flatten();
+    Observed { node, lost, silent, grace, pods: vec![pod("a").ready().build(), pod("b").build()], eviction }
+}
+
+#[test]
+fn a_node_that_falls_silent_is_lost_with_its_pods() {
+    let ready = || node("a").ready().condition("MemoryPressure", "False").build();
+    let plan = plan::plan(&Observed { pods: Vec::new(), ..observed(ready(), 20, Eviction::No) }, at(100));
+    assert_eq!(
+        (plan.status, plan.announce, plan.taints, plan.again),
+        (None, false, None, Some(Duration::from_secs(30)))
+    );
+    let silent = plan::plan(&observed(ready(), 60, Eviction::Yes("node.kubernetes.io/unreachable")), at(100));
+    assert!(silent.status.is_some() && silent.announce && silent.evicts);
+    assert_eq!(
+        silent.pods.iter().map(|pod| pod.metadata.name.as_deref()).collect::<Vec<_>>(),
+        [Some("a")],
+        "only those that were ready"
+    );
+    assert_eq!(silent.taints.map(|taints| taints.len()), Some(2));
+    assert_eq!(silent.again, None, "the next sign of life brings the next turn");
+}
+
+#[test]
+fn an_eviction_waits_for_its_turn() {
+    let lost = node("a").condition("Ready", "Unknown").build();
+    let waiting = plan::plan(&observed(lost, 60, Eviction::In(Duration::from_secs(7))), at(100));
+    assert_eq!((waiting.evicts, waiting.announce, waiting.again), (false, false, Some(Duration::from_secs(7))));
+    let taints: Vec<String> = waiting.taints.unwrap_or_default().into_iter().map(|taint| taint.effect).collect();
+    assert_eq!(taints, ["NoSchedule"], "nothing new comes to it meanwhile");
 }

@@ -79,9 +79,9 @@ pub(super) fn all_disrupted(nodes: &[Arc<Node>]) -> bool {
 }
 
 /// Counts the nodes of every zone when somebody looks.
-pub(super) struct Census(pub(super) Informer<Node>);
+pub(super) struct Collector(pub(super) Informer<Node>);
 
-impl Collect for Census {
+impl Collect for Collector {
     fn collect(&self, text: &mut String) {
         let mut zones: BTreeMap<String, (f64, f64)> = BTreeMap::new();
         for node in self.0.list() {
@@ -107,9 +107,9 @@ impl Collect for Census {
             ("node_collector_zone_size", "[ALPHA] Gauge measuring number of registered Nodes per zones.", |all, _| all),
         ];
         for (name, help, read) in families {
-            figures::head(text, name, "gauge", help);
+            let mut samples = figures::samples(text, name, "gauge", help);
             for (zone, (all, failing)) in &zones {
-                figures::series(text, name, &format!("zone=\"{zone}\""), read(*all, *failing));
+                samples.add(&[("zone", zone)], read(*all, *failing));
             }
         }
     }

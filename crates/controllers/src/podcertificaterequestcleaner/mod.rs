@@ -4,50 +4,21 @@
 //! them every five minutes.
 
 mod plan;
+mod reconcile;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use futures::FutureExt;
 
-use client::{Client, DeleteOptions};
-use informer::{Action, Clock, Informer, Key, Reconciler, clock};
-use k8s_openapi::api::certificates::v1::PodCertificateRequest;
+use crate::controller::Controller;
 
-use crate::Error;
-use crate::common::meta::MetaExt;
-use crate::context::Context;
-
-/// Runs the controller.
-pub(crate) async fn start(context: Context) {
-    let controller =
-        Cleaner { client: context.client.clone(), clock: context.clock.clone(), requests: context.informers.of() };
-    let queue = context.queue();
-    informer::feed(&controller.requests, &queue, |change| change.after().map(|request| request.metadata.key()));
-    controller.requests.synced().await;
-    context.run(controller, queue, 1).await;
-}
-
-struct Cleaner {
-    client: Client,
-    clock: Arc<dyn Clock>,
-    requests: Informer<PodCertificateRequest>,
-}
-
-impl Reconciler for Cleaner {
-    type Error = Error;
-
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
-        let Some(request) = self.requests.get(key) else { return Ok(Action::Done) };
-        let Some(end) = plan::expires(&request) else { return Ok(Action::Done) };
-        let left = clock::since(end, self.clock.now());
-        if !left.is_zero() {
-            return Ok(Action::After(left));
-        }
-        // Only this very request: another may have its name by now.
-        let options = DeleteOptions { uid: request.metadata.uid.clone(), ..DeleteOptions::default() };
-        match self.client.delete::<PodCertificateRequest>(&key.namespace, &key.name, &options).await {
-            Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error.into()),
-            _ => Ok(Action::Done),
-        }
-    }
-}
+pub(crate) const CONTROLLER: Controller = Controller {
+    name: "podcertificaterequest-cleaner-controller",
+    alias: "",
+    account: "podcertificaterequestcleaner",
+    events: "podcertificaterequestcleaner",
+    queue: "podcertificaterequest-cleaner-controller",
+    watches: &["PodCertificateRequest"],
+    on: true,
+    start: |context| reconcile::start(context).boxed(),
+};

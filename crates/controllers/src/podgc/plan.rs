@@ -4,15 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use informer::{Informer, Key};
 use k8s_openapi::api::core::v1::{Node, Pod};
+use rules::pods::is_node_ready;
 
 use crate::common::meta::MetaExt;
 use crate::common::pods;
 
 /// More ended pods than this are too many.
 pub(super) const MOST_ENDED: usize = 12_500;
-const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 /// Why a pod goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,30 +71,23 @@ impl Absences {
 }
 
 pub(super) fn is_out_of_service(node: &Node) -> bool {
-    node.spec.iter().flat_map(|spec| spec.taints.iter().flatten()).any(|taint| taint.key == OUT_OF_SERVICE)
-}
-
-fn is_ready(node: &Node) -> bool {
-    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+    node.spec.iter().flat_map(|spec| spec.taints.iter().flatten()).any(|taint| taint.key == pods::OUT_OF_SERVICE)
 }
 
 /// Whether a change of this pod could give the controller anything to do, whatever there is of others.
-pub(super) fn may_matter(pod: &Pod, nodes: &Informer<Node>) -> bool {
+pub(super) fn may_matter(pod: &Pod, node: impl Fn(&str) -> Option<Arc<Node>>) -> bool {
     match pods::node_name(pod) {
         None => pod.metadata.is_deleting(),
-        Some(name) => {
-            nodes.get(&Key::cluster(name)).is_none_or(|node| pod.metadata.is_deleting() && is_out_of_service(&node))
-        }
+        Some(name) => node(name).is_none_or(|node| pod.metadata.is_deleting() && is_out_of_service(&node)),
     }
 }
 
 /// The pods to remove.
-pub(super) fn condemned(all: &[Arc<Pod>], nodes: &[Arc<Node>], gone: &[String]) -> Vec<(Arc<Pod>, Reason)> {
+pub(super) fn plan(all: &[Arc<Pod>], nodes: &[Arc<Node>], gone: &[String]) -> Vec<(Arc<Pod>, Reason)> {
     let mut condemned = Vec::new();
     let out: Vec<&str> = nodes
         .iter()
-        .filter(|node| is_out_of_service(node) && !is_ready(node))
+        .filter(|node| is_out_of_service(node) && !is_node_ready(node))
         .map(|node| node.metadata.name())
         .collect();
     let mut ended: Vec<&Arc<Pod>> = Vec::new();

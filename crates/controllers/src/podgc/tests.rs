@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::plan::{Absences, Reason, condemned};
+use super::plan::{Absences, Reason, plan};
 use crate::testing::{node, pod};
 
 #[test]
@@ -17,7 +17,7 @@ fn pods_of_nodes_that_are_gone_and_of_no_node_at_all_go() {
         pod("stranded").on("out").deleting().build(),
         pod("staying").on("out").build(),
     ];
-    let found: Vec<(String, Reason)> = condemned(&pods, &nodes, &["gone".to_owned()])
+    let found: Vec<(String, Reason)> = plan(&pods, &nodes, &["gone".to_owned()])
         .into_iter()
         .map(|(pod, reason)| (pod.metadata.name.clone().unwrap_or_default(), reason))
         .collect();

@@ -16,7 +16,6 @@ pub(super) struct Observed<'a> {
     pub(super) now: Timestamp,
 }
 
-/// Counts of pods.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) replicas: i32,

@@ -5,7 +5,7 @@ use informer::{Action, Informer, Key, Reconciler};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimConsumerReference};
 
-use super::plan::{self, FINALIZER, Need, Upkeep};
+use super::plan::{self, FINALIZER, Need, Plan};
 use crate::Error;
 
 pub(super) struct Claims {
@@ -26,8 +26,8 @@ impl Reconciler for Claims {
             }
         }
         let owner = plan::owning_pod(&claim).and_then(|name| self.pods.get(&Key::new(&key.namespace, name)));
-        let upkeep = plan::upkeep(&claim, remaining, owner.as_deref());
-        self.apply(key, &claim, upkeep).await?;
+        let plan = plan::plan(&claim, remaining, owner.as_deref());
+        self.apply(key, &claim, plan).await?;
         Ok(Action::Done)
     }
 }
@@ -49,19 +49,19 @@ impl Claims {
     }
 
     /// Every write is one of the claim as it was seen: if anything else changes meanwhile, this fails and everything is looked at again.
-    async fn apply(&self, key: &Key, claim: &ResourceClaim, upkeep: Upkeep) -> Result<(), Error> {
+    async fn apply(&self, key: &Key, claim: &ResourceClaim, plan: Plan) -> Result<(), Error> {
         let mut current = claim.clone();
-        if let Some(reservation) = upkeep.status {
+        if let Some(reservation) = plan.status {
             let status = current.status.get_or_insert_default();
             status.reserved_for = Some(reservation.reserved_for).filter(|list| !list.is_empty());
             status.allocation = reservation.allocation;
             current = self.client.update_status(&current).await?;
         }
-        if upkeep.release {
+        if plan.release {
             current.metadata.finalizers.get_or_insert_default().retain(|finalizer| finalizer != FINALIZER);
             self.client.update(&current).await?;
         }
-        if upkeep.delete {
+        if plan.delete {
             let options = DeleteOptions { uid: claim.metadata.uid.clone(), ..DeleteOptions::default() };
             match self.client.delete::<ResourceClaim>(&key.namespace, &key.name, &options).await {
                 Err(error) if !error.is_not_found() && !error.is_conflict() => return Err(error.into()),

@@ -1,4 +1,4 @@
-//! What is told of claims: how many were made, and how many there are.
+//! What is counted of claims: how many were made, and how many there are.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ pub(super) fn created(claim: &ResourceClaim, succeeded: bool) {
 
 /// Counts the claims whenever somebody looks.
 pub(super) fn collect(claims: &Informer<ResourceClaim>) -> Arc<dyn Collect> {
-    metrics::collected(Census(claims.clone()))
+    metrics::collected(Collector(claims.clone()))
 }
 
-struct Census(Informer<ResourceClaim>);
+struct Collector(Informer<ResourceClaim>);
 
-impl Collect for Census {
+impl Collect for Collector {
     fn collect(&self, text: &mut String) {
         let mut counts: BTreeMap<[&str; 3], f64> = BTreeMap::new();
         for claim in self.0.list() {

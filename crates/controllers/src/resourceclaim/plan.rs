@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 
 use crate::common::meta::MetaExt;
 use crate::common::pods;
-use crate::common::resource_claims::is_pod;
+use crate::common::resource_claims::{self, is_pod};
 
 /// Keeps a claim as long as it is allocated.
 pub(super) const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
@@ -20,6 +20,11 @@ pub(super) const POD_CLAIM: &str = "resource.kubernetes.io/pod-claim-name";
 const EXTENDED: &str = "resource.kubernetes.io/extended-resource-claim";
 /// The longest prefix that leaves room for five random characters in a name of 63.
 const MAX_PREFIX: usize = 57;
+
+/// A pod that is done would lose a claim as soon as it were made.
+pub(super) fn wants_claims(pod: &Pod) -> bool {
+    !pod.metadata.is_deleting() && !is_done(pod) && !resource_claims::of_pod(pod).is_empty()
+}
 
 /// No container of the pod runs or ever will.
 pub(super) fn is_done(pod: &Pod) -> bool {
@@ -111,7 +116,7 @@ pub(super) fn need(consumer: &ResourceClaimConsumerReference, pod: Option<&Pod>)
 
 /// What to do to a claim, one write after the other.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Upkeep {
+pub(super) struct Plan {
     /// The status that it should have.
     pub(super) status: Option<Reservation>,
     /// Whether the finalizer goes.
@@ -131,11 +136,7 @@ pub(super) struct Reservation {
 ///
 /// What was used and no longer is, is deallocated: the next user may want it on another node, and meanwhile others may have the devices. What was
 /// never used is not: a driver may have allocated it in advance.
-pub(super) fn upkeep(
-    claim: &ResourceClaim,
-    remaining: Vec<ResourceClaimConsumerReference>,
-    owner: Option<&Pod>,
-) -> Upkeep {
+pub(super) fn plan(claim: &ResourceClaim, remaining: Vec<ResourceClaimConsumerReference>, owner: Option<&Pod>) -> Plan {
     let status = claim.status.clone().unwrap_or_default();
     let held = claim.metadata.has_finalizer(FINALIZER);
     let unused = remaining.is_empty();
@@ -145,7 +146,7 @@ pub(super) fn upkeep(
     let allocation = status.allocation.filter(|_| !deallocates);
     let was_allocated = claim.status.as_ref().is_some_and(|status| status.allocation.is_some());
     let release = held && allocation.is_none() && (fewer || ends);
-    Upkeep {
+    Plan {
         status: (fewer || (ends && was_allocated)).then_some(Reservation { reserved_for: remaining, allocation }),
         release,
         delete: unused && owner.is_some_and(|pod| !is_owned_by(claim, pod) || is_done(pod)),

@@ -1,7 +1,6 @@
 //! Pods: each gets the claims that its templates promise, and a reservation of those that were allocated before it was bound.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use client::{Client, Patch};
 use informer::{Action, Echoes, EventType, Informer, Key, Reconciler, Recorder};
@@ -9,7 +8,8 @@ use k8s_openapi::api::core::v1::{Pod, PodResourceClaim};
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
 use serde_json::{Value, json};
 
-use super::{figures, plan, wants_claims};
+use super::plan::wants_claims;
+use super::{figures, plan};
 use crate::Error;
 use crate::common::meta::MetaExt;
 use crate::common::pods;
@@ -17,8 +17,6 @@ use crate::common::resource_claims::{self, Named};
 
 /// The manager of the fields of a pod's status.
 const MANAGER: &str = "ResourceClaimController";
-/// For the case that an echo never comes.
-const UNHEARD: Duration = Duration::from_secs(30);
 
 pub(super) struct Pods {
     pub(super) client: Client,
@@ -35,8 +33,8 @@ impl Reconciler for Pods {
 
     async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let Some(pod) = self.pods.get(key).filter(|pod| wants_claims(pod)) else { return Ok(Action::Done) };
-        if !self.echoes.heard(key) {
-            return Ok(Action::After(UNHEARD));
+        if !self.echoes.observed(key) {
+            return Ok(Action::After(informer::UNOBSERVED));
         }
         let mut made = BTreeMap::new();
         for claim in resource_claims::of_pod(&pod) {
@@ -50,7 +48,7 @@ impl Reconciler for Pods {
             }
         }
         if !made.is_empty() {
-            self.tell(key, plan::statuses(&pod, made)).await?;
+            self.write_names(key, plan::statuses(&pod, made)).await?;
         }
         if pods::node_name(&pod).is_some() {
             self.reserve(key, &pod).await?;
@@ -106,7 +104,7 @@ impl Pods {
     }
 
     /// Writes the names of the claims into the pod's status.
-    async fn tell(&self, key: &Key, names: BTreeMap<String, String>) -> Result<(), Error> {
+    async fn write_names(&self, key: &Key, names: BTreeMap<String, String>) -> Result<(), Error> {
         let statuses: Vec<Value> =
             names.into_iter().map(|(name, claim)| json!({"name": name, "resourceClaimName": claim})).collect();
         let object = json!({

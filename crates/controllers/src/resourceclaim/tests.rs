@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{Pod, PodResourceClaim};
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimConsumerReference, ResourceClaimTemplate};
 use serde_json::{Value, json};
 
-use super::plan::{self, FINALIZER, Need, Reservation, Upkeep};
+use super::plan::{self, FINALIZER, Need, Plan, Reservation};
 use crate::common::resource_claims::{Named, named, names};
 use crate::testing::pod;
 
@@ -107,25 +107,25 @@ fn what_nobody_uses_is_given_back() {
     });
     let used = claim(held.clone());
     let both = vec![consumer("a", "1"), consumer("b", "2")];
-    assert_eq!(plan::upkeep(&used, both, None), Upkeep::default());
+    assert_eq!(plan::plan(&used, both, None), Plan::default());
     let kept = used.status.as_ref().and_then(|status| status.allocation.clone());
     assert!(kept.is_some());
     let one = vec![consumer("b", "2")];
     let status = Some(Reservation { reserved_for: one.clone(), allocation: kept });
-    assert_eq!(plan::upkeep(&used, one, None), Upkeep { status, ..Upkeep::default() });
+    assert_eq!(plan::plan(&used, one, None), Plan { status, ..Plan::default() });
     let freed = || Some(Reservation { reserved_for: Vec::new(), allocation: None });
-    let given_back = Upkeep { status: freed(), release: true, delete: false };
-    assert_eq!(plan::upkeep(&used, Vec::new(), None), given_back);
+    let given_back = Plan { status: freed(), release: true, delete: false };
+    assert_eq!(plan::plan(&used, Vec::new(), None), given_back);
 
     // Allocated in advance and never used: it stays until it is deleted.
     let mut unused = held;
     unused["status"]["reservedFor"] = json!([]);
-    assert_eq!(plan::upkeep(&claim(unused.clone()), Vec::new(), None), Upkeep::default());
+    assert_eq!(plan::plan(&claim(unused.clone()), Vec::new(), None), Plan::default());
     unused["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    assert_eq!(plan::upkeep(&claim(unused.clone()), Vec::new(), None), given_back);
+    assert_eq!(plan::plan(&claim(unused.clone()), Vec::new(), None), given_back);
     unused["status"]["allocation"] = json!(null);
-    let released = Upkeep { release: true, ..Upkeep::default() };
-    assert_eq!(plan::upkeep(&claim(unused), Vec::new(), None), released);
+    let released = Plan { release: true, ..Plan::default() };
+    assert_eq!(plan::plan(&claim(unused), Vec::new(), None), released);
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn a_claim_made_for_a_pod_goes_when_the_pod_is_done() {
     let owner = json!([{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "uid-p", "controller": true}]);
     let own = claim(json!({"metadata": {"ownerReferences": owner}}));
     assert_eq!(plan::owning_pod(&own), Some("p"));
-    let deletes = |pod: Option<&Pod>| plan::upkeep(&own, Vec::new(), pod).delete;
+    let deletes = |pod: Option<&Pod>| plan::plan(&own, Vec::new(), pod).delete;
     assert!(!deletes(None), "the garbage collector knows whether the pod is gone");
     assert!(!deletes(Some(&pod("p").on("n").build())));
     assert!(deletes(Some(&pod("p").on("n").phase("Failed").build())));

@@ -10,7 +10,7 @@ use informer::{AllMetadata, Informer, Informers, Key, Metadata, WorkQueue};
 use k8s_openapi::api::core::v1::ResourceQuota;
 use parking_lot::Mutex;
 
-use super::follow;
+use super::reconcile::follow;
 use crate::Error;
 use crate::common::discovery::discover;
 

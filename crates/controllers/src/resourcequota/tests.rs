@@ -1,12 +1,12 @@
 //! What objects use.
 
 use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
-use machinery::quota::Counted;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use rules::quota::Counted;
 use serde_json::{Value, json};
 
-use super::usage::{self, Count};
+use super::plan::{self, Count, Observed, plan};
 use crate::testing::at;
 
 fn quota(spec: Value) -> ResourceQuota {
@@ -47,6 +47,24 @@ fn pods_use_what_their_containers_ask_for_or_what_they_ask_for_as_a_whole() {
     let mut count = limits(&names);
     count.add_pod(&whole);
     assert_eq!(printed(&count), ["count/pods=1", "limits.cpu=3", "pods=1", "requests.cpu=2", "requests.memory=1Gi"]);
+}
+
+#[test]
+fn a_pod_counts_for_what_its_node_still_holds_for_it() {
+    let shrinking = |running: &str| {
+        pod(json!({
+            "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
+            "status": {"containerStatuses": [{
+                "name": "c", "image": "", "imageID": "", "ready": true, "restartCount": 0,
+                "allocatedResources": {"cpu": "1"}, "resources": {"requests": {"cpu": running}},
+            }]},
+        }))
+    };
+    let mut count = limits(&["requests.cpu"]);
+    count.add_pod(&shrinking("2"));
+    assert_eq!(printed(&count), ["requests.cpu=2"], "it asks for less, and runs with two still");
+    assert!(plan::pod_matters(&shrinking("2"), &shrinking("1")), "when it runs with one, the quota is counted again");
+    assert!(!plan::pod_matters(&shrinking("1"), &shrinking("1")));
 }
 
 #[test]
@@ -189,6 +207,13 @@ fn generated(random: &mut StdRng) -> Value {
         pod["metadata"]["deletionTimestamp"] = json!(machinery::time::format(at(random.random_range(900..1100))));
         pod["metadata"]["deletionGracePeriodSeconds"] = json!(random.random_range(0..60));
     }
+    if random.random_bool(0.5) {
+        let status = |name: &str, random: &mut StdRng| json!({"name": name, "image": "", "imageID": "", "ready": true, "restartCount": 0, "allocatedResources": amounts(random), "resources": resources(random)});
+        pod["status"]["containerStatuses"] = json!([status("c0", random), status("c1", random)]);
+        pod["status"]["initContainerStatuses"] = json!([status("c2", random)]);
+        let reason = ["Infeasible", "Deferred"][random.random_range(0..2)];
+        pod["status"]["conditions"] = json!([{"type": "PodResizePending", "status": "True", "reason": reason}]);
+    }
     pod["status"]["phase"] = json!(["Pending", "Running", "Succeeded", "Failed"][random.random_range(0..4)]);
     pod
 }
@@ -201,7 +226,7 @@ fn the_count_agrees_with_what_admission_charges() {
     for seed in 0..500 {
         let random = &mut StdRng::seed_from_u64(seed);
         let stored = generated(random);
-        let counted = usage::shown(&pod(stored.clone()));
+        let counted = plan::shown(&pod(stored.clone()));
         let charged = Counted::Pods.usage(&stored, at(1000));
         assert_eq!(Counted::Pods.usage(&counted, at(1000)), charged, "seed {seed}: {stored}");
         for scope in scopes {
@@ -215,4 +240,25 @@ fn the_count_agrees_with_what_admission_charges() {
         let used: Vec<String> = charged.iter().map(|(name, amount)| format!("{name}={amount}")).collect();
         assert_eq!(printed(&count), used, "seed {seed}: {stored}");
     }
+}
+
+#[test]
+fn a_plan_writes_only_what_changed_and_comes_back_for_what_is_not_there_yet() {
+    let spec = json!({"hard": {"pods": "9", "count/widgets.example.com": "3"}});
+    let mut observed = Observed {
+        quota: std::sync::Arc::new(quota(spec)),
+        pods: vec![std::sync::Arc::new(pod(json!({"spec": {"containers": []}})))],
+        services: Vec::new(),
+        claims: Vec::new(),
+        others: vec![("count/widgets.example.com".to_owned(), None)],
+    };
+    let first = plan(&observed, at(0));
+    let status = first.status.expect("nothing is known yet");
+    let used = status.used.clone().unwrap_or_default();
+    assert_eq!((used["pods"].0.as_str(), used["count/widgets.example.com"].0.as_str()), ("1", "0"));
+    assert_eq!(first.again.map(|again| again.as_secs()), Some(300));
+    std::sync::Arc::make_mut(&mut observed.quota).status = Some(status);
+    observed.others[0].1 = Some(0);
+    let second = plan(&observed, at(0));
+    assert_eq!((second.status, second.again), (None, None));
 }

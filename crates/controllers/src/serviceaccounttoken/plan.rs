@@ -5,26 +5,14 @@ use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use serde_json::{Value, json};
 
 use crate::common::meta::MetaExt;
+use crate::common::tokens::{ACCOUNT_NAME, ACCOUNT_UID};
 
-const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
-const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
 const CERTIFICATES: &str = "ca.crt";
 const NAMESPACE: &str = "namespace";
 const TOKEN: &str = "token";
 
-/// The account that a token's Secret names.
-pub(crate) fn account_name(secret: &Secret) -> Option<&str> {
-    secret.metadata.annotation(ACCOUNT_NAME).filter(|name| !name.is_empty())
-}
-
-/// Whether an account is the one that the Secret means: one of the same name may have taken its place.
-pub(super) fn is_of(secret: &Secret, account: &ServiceAccount) -> bool {
-    let uid = secret.metadata.annotation(ACCOUNT_UID).unwrap_or_default();
-    account_name(secret) == Some(account.metadata.name()) && (uid.is_empty() || uid == account.metadata.uid())
-}
-
 /// The Secret with everything a pod needs in it; `None` if it has that.
-pub(super) fn fill(
+pub(super) fn plan(
     secret: &Secret,
     account: &ServiceAccount,
     certificates: &str,
@@ -73,6 +61,7 @@ mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
     use super::*;
+    use crate::common::tokens::is_of;
 
     fn meta(name: &str, annotations: &[(&str, &str)]) -> ObjectMeta {
         ObjectMeta {
@@ -89,7 +78,7 @@ mod tests {
         let account = ServiceAccount { metadata: meta("robot", &[]), ..ServiceAccount::default() };
         let secret = Secret { metadata: meta("s", &[(ACCOUNT_NAME, "robot")]), ..Secret::default() };
         assert!(is_of(&secret, &account));
-        let filled = fill(&secret, &account, "CA", |claims| Ok(claims["sub"].to_string())).expect("signed");
+        let filled = plan(&secret, &account, "CA", |claims| Ok(claims["sub"].to_string())).expect("signed");
         let filled = filled.expect("a change");
         let data: BTreeMap<&str, &[u8]> =
             filled.data.iter().flatten().map(|(key, value)| (key.as_str(), value.0.as_slice())).collect();
@@ -97,9 +86,9 @@ mod tests {
         assert_eq!(data["namespace"], b"ns");
         assert_eq!(data["token"], br#""system:serviceaccount:ns:robot""#);
         assert_eq!(filled.metadata.annotation(ACCOUNT_UID), Some("uid-robot"));
-        assert_eq!(fill(&filled, &account, "CA", |_| Err("not again".into())), Ok(None));
+        assert_eq!(plan(&filled, &account, "CA", |_| Err("not again".into())), Ok(None));
         let other =
-            fill(&filled, &account, "CB", |_| Err("not again".into())).expect("no token is made").expect("a change");
+            plan(&filled, &account, "CB", |_| Err("not again".into())).expect("no token is made").expect("a change");
         assert_eq!(other.data.expect("data")["ca.crt"].0, b"CB");
     }
 

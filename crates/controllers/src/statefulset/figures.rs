@@ -1,4 +1,4 @@
-//! What is told of StatefulSets that are updated by rolling.
+//! What is counted of StatefulSets that are updated by rolling.
 
 use informer::Key;
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetStatus};

@@ -40,6 +40,12 @@ pub(super) fn status(set: &StatefulSet, own: &[Arc<Pod>], templates: &Templates,
     status
 }
 
+/// Another template has the same hash: the next attempt is made with another one.
+pub(super) fn collided(set: &StatefulSet) -> StatefulSetStatus {
+    let known = set.status.clone().unwrap_or_default();
+    StatefulSetStatus { collision_count: Some(known.collision_count.unwrap_or_default().saturating_add(1)), ..known }
+}
+
 fn nonzero(count: i32) -> Option<i32> {
     (count != 0).then_some(count)
 }

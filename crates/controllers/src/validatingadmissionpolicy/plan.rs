@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 
 use cel::policy::{Uses, compose, declarations};
-use cel::{Declarations, Program, Type, schema};
+use cel::{Declarations, Program, Type};
 use k8s_openapi::api::admissionregistration::v1::{
     ExpressionWarning, NamedRuleWithOperations, ValidatingAdmissionPolicy,
 };
+
+use super::kinds::Kinds;
 
 /// Kinds that are checked of one policy at most.
 const MAX_KINDS: usize = 10;
@@ -14,16 +16,20 @@ const MAX_KINDS: usize = 10;
 /// Group, version and kind.
 type Gvk = (String, String, String);
 
-/// Whether nobody has checked the policy as it is now.
-pub(super) fn is_unseen(policy: &ValidatingAdmissionPolicy) -> bool {
+/// What cannot be right in a policy that nobody has checked as it is now; `None` if somebody has.
+pub(super) fn plan(policy: &ValidatingAdmissionPolicy, known: &Kinds) -> Option<Vec<ExpressionWarning>> {
+    is_unseen(policy).then(|| check(policy, known))
+}
+
+fn is_unseen(policy: &ValidatingAdmissionPolicy) -> bool {
     let seen = policy.status.as_ref().and_then(|status| status.observed_generation).unwrap_or(0);
     policy.metadata.generation.unwrap_or(0) > seen
 }
 
 /// What cannot be right, by field.
-pub(super) fn check(policy: &ValidatingAdmissionPolicy) -> Vec<ExpressionWarning> {
+fn check(policy: &ValidatingAdmissionPolicy, known: &Kinds) -> Vec<ExpressionWarning> {
     let Some(spec) = &policy.spec else { return Vec::new() };
-    let environments = environments(policy);
+    let environments = environments(policy, known);
     let mut warnings = Vec::new();
     for (index, validation) in spec.validations.iter().flatten().enumerate() {
         let message = validation.message_expression.as_deref().filter(|source| !source.is_empty());
@@ -44,17 +50,17 @@ pub(super) fn check(policy: &ValidatingAdmissionPolicy) -> Vec<ExpressionWarning
 }
 
 /// What expressions may use, for each kind that they are about and whose type is known.
-fn environments(policy: &ValidatingAdmissionPolicy) -> Vec<(Gvk, Declarations)> {
+fn environments(policy: &ValidatingAdmissionPolicy, known: &Kinds) -> Vec<(Gvk, Declarations)> {
     let Some(spec) = &policy.spec else { return Vec::new() };
     let params = spec.param_kind.as_ref().map(|param| {
         let (api_version, kind) = (param.api_version.as_deref().unwrap_or(""), param.kind.as_deref().unwrap_or(""));
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        schema::of_kind(group, version, kind).unwrap_or(Type::Dyn)
+        known.type_of(group, version, kind).unwrap_or(Type::Dyn)
     });
     let rules = spec.match_constraints.iter().flat_map(|constraints| constraints.resource_rules.iter().flatten());
     let mut environments = Vec::new();
-    for gvk in kinds(rules) {
-        let Some(object) = schema::of_kind(&gvk.0, &gvk.1, &gvk.2) else { continue };
+    for gvk in kinds(rules, known) {
+        let Some(object) = known.type_of(&gvk.0, &gvk.1, &gvk.2) else { continue };
         let mut declared = declarations(Uses { params: params.is_some(), authorizer: true });
         declared.escaped_fields = true;
         declared.add("object", object.clone());
@@ -72,7 +78,7 @@ fn environments(policy: &ValidatingAdmissionPolicy) -> Vec<(Gvk, Declarations)> 
 }
 
 /// The kinds that rules name, sorted. Rules with a wildcard name none, and subresources are no kinds of their own.
-fn kinds<'a>(rules: impl Iterator<Item = &'a NamedRuleWithOperations>) -> BTreeSet<Gvk> {
+fn kinds<'a>(rules: impl Iterator<Item = &'a NamedRuleWithOperations>, known: &Kinds) -> BTreeSet<Gvk> {
     let mut kinds = BTreeSet::new();
     for rule in rules {
         let plain = |list: &Option<Vec<String>>| {
@@ -88,8 +94,8 @@ fn kinds<'a>(rules: impl Iterator<Item = &'a NamedRuleWithOperations>) -> BTreeS
         for group in &groups {
             for version in &versions {
                 for resource in &resources {
-                    let Some(known) = facts::resource(group, version, resource) else { continue };
-                    kinds.insert((group.clone(), version.clone(), known.kind.to_string()));
+                    let Some(kind) = known.kind(group, version, resource) else { continue };
+                    kinds.insert((group.clone(), version.clone(), kind));
                     count += 1;
                     if count == MAX_KINDS {
                         return kinds;
@@ -121,7 +127,12 @@ mod tests {
     }
 
     fn found(changes: Value) -> Vec<(String, String)> {
-        check(&policy(changes)).into_iter().map(|warning| (warning.field_ref, warning.warning)).collect()
+        let definition = json!({"metadata": {}, "spec": {"group": "harbour.example.com", "scope": "Namespaced", "names": {"plural": "ships", "kind": "Ship"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+                "spec": {"type": "object", "properties": {"crew": {"type": "integer"}, "since": {"type": "string", "format": "date-time"}}}}}}}]}});
+        let known =
+            Kinds { definitions: vec![std::sync::Arc::new(serde_json::from_value(definition).expect("a definition"))] };
+        check(&policy(changes), &known).into_iter().map(|warning| (warning.field_ref, warning.warning)).collect()
     }
 
     #[test]
@@ -187,6 +198,24 @@ mod tests {
         assert!(wrong[0].1.contains("undefined field 'dat'"), "{wrong:?}");
         let none = found(changes("variables.none == 1"));
         assert!(none[0].1.contains("undefined field 'none'"), "{none:?}");
+    }
+
+    #[test]
+    fn custom_kinds_have_types_as_objects_and_as_params() {
+        let rule = json!({"resourceRules": [{"apiGroups": ["harbour.example.com"], "apiVersions": ["v1"], "resources": ["ships"], "operations": ["*"]}]});
+        let of = |source: &str| {
+            let params = json!({"apiVersion": "harbour.example.com/v1", "kind": "Ship"});
+            found(json!({"matchConstraints": rule, "paramKind": params, "validations": [{"expression": source}]}))
+        };
+        assert_eq!(of("object.spec.crew <= params.spec.crew && object.metadata.labels['a'] == 'b'"), []);
+        assert_eq!(of("object.spec.since > timestamp('2020-01-01T00:00:00Z')"), []);
+        let wrong = of("object.spec.crew == 'many'");
+        assert_eq!(
+            wrong[0].1,
+            "harbour.example.com/v1, Kind=Ship: ERROR: <input>:1:18: found no matching overload for '_==_' applied to '(int, string)'\n | object.spec.crew == 'many'\n | .................^\n"
+        );
+        let wrong = of("params.spec.mast == 1");
+        assert!(wrong[0].1.contains("undefined field 'mast'"), "{wrong:?}");
     }
 
     #[test]

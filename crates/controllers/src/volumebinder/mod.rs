@@ -3,198 +3,23 @@
 //! Binding takes four writes (the volume's claim, its phase, the claim's volume, its phase); every turn finds out which are missing and goes on, so being cut off
 //! between any two does no harm. `plan` decides and is pure. Upstream: PersistentVolumeController.
 
-mod census;
+mod figures;
 mod plan;
+mod reconcile;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use futures::FutureExt;
 
-use client::Client;
-use informer::{Action, Clock, EventType, Informer, Key, Reconciler, Recorder};
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use k8s_openapi::api::storage::v1::StorageClass;
+use crate::controller::Controller;
 
-use crate::Error;
-use crate::common::meta::MetaExt;
-use crate::context::Context;
-use crate::metrics::{self, Collect};
-use census::Census;
-pub(crate) use plan::SELECTED_NODE;
-use plan::{Claim, Volume};
-
-const WORKERS: usize = 5;
-/// Keys of volumes have this namespace; no claim can.
-const VOLUMES: &str = "\u{0}volumes";
-
-/// Runs the controller.
-pub(crate) async fn start(context: Context) {
-    let controller = Binder {
-        client: context.client.clone(),
-        recorder: context.recorder.clone(),
-        clock: context.clock.clone(),
-        claims: context.informers.of(),
-        volumes: context.informers.of(),
-        classes: context.informers.of(),
-        _figures: metrics::collected(Census { volumes: context.informers.of(), claims: context.informers.of() }),
-    };
-    let queue = context.queue();
-    informer::feed(&controller.claims, &queue, |change| {
-        let claim = change.object();
-        let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.clone()).filter(|name| !name.is_empty());
-        let mut keys = vec![claim.metadata.key()];
-        keys.extend(volume.map(|name| Key::new(VOLUMES, name)));
-        keys
-    });
-    let claims = controller.claims.clone();
-    informer::feed(&controller.volumes, &queue, move |change| {
-        let volume = change.object();
-        let mut keys = vec![Key::new(VOLUMES, volume.metadata.name())];
-        match plan::claim_key(volume) {
-            Some(key) => keys.push(key),
-            // A free volume may be what any pending claim waits for.
-            None => keys
-                .extend(claims.list().iter().filter(|claim| plan::is_pending(claim)).map(|claim| claim.metadata.key())),
-        }
-        keys
-    });
-    let claims = controller.claims.clone();
-    informer::feed(&controller.classes, &queue, move |change| {
-        let name = change.object().metadata.name();
-        let waiting = claims.list();
-        let of_class = waiting.iter().filter(|claim| plan::is_pending(claim) && plan::class_of(claim) == Some(name));
-        of_class.map(|claim| claim.metadata.key()).collect::<Vec<_>>()
-    });
-    futures::join!(controller.claims.synced(), controller.volumes.synced(), controller.classes.synced());
-    context.run(controller, queue, WORKERS).await;
-}
-
-struct Binder {
-    client: Client,
-    recorder: Recorder,
-    clock: Arc<dyn Clock>,
-    claims: Informer<PersistentVolumeClaim>,
-    volumes: Informer<PersistentVolume>,
-    classes: Informer<StorageClass>,
-    _figures: Arc<dyn Collect>,
-}
-
-impl Reconciler for Binder {
-    type Error = Error;
-
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
-        if key.namespace == VOLUMES {
-            match self.volumes.get(&Key::cluster(&key.name)) {
-                Some(volume) => self.sync_volume(&volume).await?,
-                None => return Ok(Action::Done),
-            }
-        } else if let Some(claim) = self.claims.get(key) {
-            self.sync_claim(&claim).await?;
-        }
-        Ok(Action::Done)
-    }
-}
-
-impl Binder {
-    async fn sync_claim(&self, claim: &PersistentVolumeClaim) -> Result<(), Error> {
-        let class = plan::class_of(claim).and_then(|name| self.classes.get(&Key::cluster(name)));
-        let volumes = self.volumes.list();
-        match plan::claim(claim, class.as_deref(), &volumes) {
-            Claim::Settled => Ok(()),
-            Claim::Lost => {
-                let message = "Bound claim has lost its PersistentVolume. Data on the volume is lost!";
-                self.set_claim_phase(claim, None, "Lost", Some(("ClaimLost", message))).await
-            }
-            Claim::Misbound => {
-                let message = "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!";
-                self.set_claim_phase(claim, None, "Lost", Some(("ClaimMisbound", message))).await
-            }
-            Claim::Bind(volume) => self.bind(claim, &volume).await,
-            Claim::Wait { reason, message } => {
-                self.recorder.event(claim, EventType::Normal, reason, message);
-                self.set_claim_phase(claim, None, "Pending", None).await
-            }
-            Claim::Provision(provisioner) => {
-                let changed = plan::for_provisioner(claim, &provisioner);
-                if let Some(changed) = changed {
-                    self.client.update(&changed).await?;
-                }
-                let message = format!(
-                    "Waiting for a volume to be created either by the external provisioner '{provisioner}' or manually by the system administrator. If volume creation is delayed, please verify that the provisioner is running and correctly registered."
-                );
-                self.recorder.event(claim, EventType::Normal, "ExternalProvisioning", message);
-                self.set_claim_phase(claim, None, "Pending", None).await
-            }
-        }
-    }
-
-    /// The four writes, as far as they are missing.
-    async fn bind(&self, claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Result<(), Error> {
-        let volume = match plan::with_claim(volume, claim) {
-            Some(changed) => self.client.update(&changed).await?,
-            None => volume.clone(),
-        };
-        let volume = match plan::with_volume_phase(&volume, "Bound", self.clock.now()) {
-            Some(changed) => self.client.update_status(&changed).await?,
-            None => volume,
-        };
-        let claim = match plan::with_volume(claim, &volume) {
-            Some(changed) => self.client.update(&changed).await?,
-            None => claim.clone(),
-        };
-        self.set_claim_phase(&claim, Some(&volume), "Bound", None).await
-    }
-
-    async fn set_claim_phase(
-        &self,
-        claim: &PersistentVolumeClaim,
-        volume: Option<&PersistentVolume>,
-        phase: &str,
-        warning: Option<(&str, &str)>,
-    ) -> Result<(), Error> {
-        let Some(changed) = plan::with_claim_phase(claim, volume, phase) else { return Ok(()) };
-        self.client.update_status(&changed).await?;
-        if let Some((reason, message)) = warning {
-            self.recorder.event(claim, EventType::Warning, reason, message);
-        }
-        Ok(())
-    }
-
-    async fn sync_volume(&self, volume: &PersistentVolume) -> Result<(), Error> {
-        let claim = plan::claim_key(volume).map(|key| self.claims.get(&key));
-        let claim = match claim {
-            // The cache may not know the claim yet that a provisioner made the volume for.
-            Some(None) => {
-                let key = plan::claim_key(volume).unwrap_or_else(|| Key::cluster(""));
-                match self.client.get::<PersistentVolumeClaim>(&key.namespace, &key.name).await {
-                    Ok(claim) => Some(Some(Arc::new(claim))),
-                    Err(error) if error.is_not_found() => Some(None),
-                    Err(error) => return Err(error.into()),
-                }
-            }
-            known => known,
-        };
-        match plan::volume(volume, claim.as_ref().map(Option::as_deref)) {
-            Volume::Settled => Ok(()),
-            Volume::Phase(phase) => {
-                if let Some(changed) = plan::with_volume_phase(volume, phase, self.clock.now()) {
-                    self.client.update_status(&changed).await?;
-                }
-                Ok(())
-            }
-            Volume::Bound(claim) => {
-                if let Some(changed) = plan::with_volume_phase(volume, "Bound", self.clock.now()) {
-                    self.client.update_status(&changed).await?;
-                }
-                // A volume made for a claim that does not know it yet.
-                if plan::is_pending(&claim) { self.sync_claim(&claim).await } else { Ok(()) }
-            }
-            Volume::Unbind => {
-                let mut changed = volume.clone();
-                plan::forget_claim(&mut changed);
-                self.client.update(&changed).await?;
-                Ok(())
-            }
-        }
-    }
-}
+pub(crate) const CONTROLLER: Controller = Controller {
+    name: "persistentvolume-binder-controller",
+    alias: "persistentvolume-binder",
+    account: "persistent-volume-binder",
+    events: "persistentvolume-controller",
+    queue: "volumes",
+    watches: &["PersistentVolume", "PersistentVolumeClaim", "StorageClass"],
+    on: true,
+    start: |context| reconcile::start(context).boxed(),
+};

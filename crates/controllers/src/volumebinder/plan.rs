@@ -14,10 +14,10 @@ use machinery::quantity::Quantity;
 
 use crate::common::meta::MetaExt;
 use crate::common::selector;
+use crate::common::storage::SELECTED_NODE;
 
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
-pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 const PROVISIONER: [&str; 2] =
     ["volume.beta.kubernetes.io/storage-provisioner", "volume.kubernetes.io/storage-provisioner"];
 

@@ -1,8 +1,5 @@
 //! The table against the facts it is written from, and spot checks of what readers rely on.
 
-#[path = "../../examples/generate/generator/mod.rs"]
-mod generator;
-
 mod generated;
 mod rbac;
 mod sources;

@@ -1,119 +1,140 @@
-//! The table holds all of what the sources hold.
+//! The table holds all of what upstream's published files hold, and no more.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use facts::{Label, Member, Shape, Wire};
+use facts::{Label, Member, Shape, Type, Wire};
 use serde_json::Value;
-
-use crate::generator;
-
-fn sources() -> Option<PathBuf> {
-    let folder = generator::default_folder();
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    eprintln!("skipped: no upstream facts beside the workspace");
-    None
-}
 
 fn read(path: PathBuf) -> Value {
     serde_json::from_slice(&std::fs::read(&path).expect("readable")).expect("JSON")
 }
 
+fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    std::fs::read_dir(folder).expect("readable").map(|entry| entry.expect("an entry").path())
+}
+
 #[test]
 fn every_resource_of_discovery_has_its_verbs() {
-    let Some(folder) = sources() else { return };
-    for version in facts::groups().iter().flat_map(|group| group.versions.iter().map(move |version| (group, version))) {
-        let (group, version) = version;
-        let name = match &*group.name {
-            "" => format!("api__{}.json", version.name),
-            group => format!("apis__{group}__{}.json", version.name),
+    let versions =
+        || facts::groups().iter().flat_map(|group| group.versions.iter().map(move |version| (group, version)));
+    let ours = versions().flat_map(|(group, version)| {
+        let line =
+            move |name: &str, verbs: Vec<&str>| format!("{}/{} {name} {}", group.name, version.name, verbs.join(","));
+        version.resources.iter().flat_map(move |resource| {
+            let subresources = resource.subresources.iter();
+            let subresources = subresources
+                .map(move |sub| line(&format!("{}/{}", resource.plural, sub.name), sub.verbs.iter().collect()));
+            std::iter::once(line(&resource.plural, resource.verbs.iter().collect())).chain(subresources)
+        })
+    });
+    let theirs = goldens::upstream("discovery").map(|folder| {
+        let of_version = |(group, version): (&str, &str)| {
+            let name = match group {
+                "" => format!("api__{version}.json"),
+                group => format!("apis__{group}__{version}.json"),
+            };
+            let document = read(folder.join(name));
+            let resources = document["resources"].as_array().expect("a list").iter();
+            let line = |entry: &Value| {
+                let verbs: Vec<&str> =
+                    entry["verbs"].as_array().expect("verbs").iter().filter_map(Value::as_str).collect();
+                format!("{group}/{version} {} {}", entry["name"].as_str().expect("a name"), verbs.join(","))
+            };
+            resources.map(line).collect::<Vec<_>>()
         };
-        let document = read(folder.join("discovery").join(name));
-        let expected = document["resources"].as_array().expect("a list").len();
-        let found: usize = version.resources.iter().map(|resource| 1 + resource.subresources.len()).sum();
-        assert_eq!(found, expected, "{}/{}", group.name, version.name);
-        for entry in document["resources"].as_array().expect("a list") {
-            let name = entry["name"].as_str().expect("a name");
-            let (plural, sub) = name.split_once('/').map_or((name, None), |(plural, sub)| (plural, Some(sub)));
-            let resource = facts::resource(&group.name, &version.name, plural).expect("is in the table");
-            let verbs = sub.map_or(resource.verbs, |sub| resource.subresource(sub).expect("is in the table").verbs);
-            assert!(
-                verbs.iter().eq(entry["verbs"].as_array().expect("verbs").iter().filter_map(Value::as_str)),
-                "{name}"
-            );
-        }
-    }
+        versions().flat_map(|(group, version)| of_version((&group.name, &version.name))).collect()
+    });
+    goldens::facts("facts/verbs", ours, theirs);
 }
 
 #[test]
 fn every_schema_of_openapi_is_a_type() {
-    let Some(folder) = sources() else { return };
-    let mut names = std::collections::BTreeSet::new();
-    for entry in std::fs::read_dir(folder.join("openapi-v3")).expect("readable") {
-        let document = read(entry.expect("an entry").path());
-        for (name, schema) in document["components"]["schemas"].as_object().into_iter().flatten() {
-            let of = facts::type_named(name).unwrap_or_else(|| panic!("{name} is missing")).def();
-            let properties = schema["properties"].as_object().map_or(0, serde_json::Map::len);
-            if of.shape == Shape::Object {
-                assert_eq!(of.fields().len(), properties, "{name}");
+    // How many fields there are is compared where the JSON form is an object.
+    let line = |name: &str, of: Option<&Type>, fields: usize| match of {
+        Some(of) if of.shape == Shape::Object => format!("{name} {fields}"),
+        _ => name.to_owned(),
+    };
+    let published = facts::table().types().filter(|(_, of)| of.published);
+    let ours = published.map(|(_, of)| line(&of.name, Some(of), of.fields().len()));
+    let theirs = goldens::upstream("openapi-v3").map(|folder| {
+        let mut lines = std::collections::BTreeSet::new();
+        for path in entries(&folder) {
+            for (name, schema) in read(path)["components"]["schemas"].as_object().into_iter().flatten() {
+                let properties = schema["properties"].as_object().map_or(0, serde_json::Map::len);
+                lines.insert(line(name, facts::type_named(name).map(|id| id.def()), properties));
             }
-            names.insert(name.clone());
         }
-    }
-    let published = facts::table().types().filter(|(_, of)| of.published).count();
-    assert_eq!(published, names.len());
+        lines.into_iter().collect()
+    });
+    goldens::facts("facts/types", ours, theirs);
 }
 
 #[test]
 fn every_number_of_a_message_is_known() {
-    let Some(folder) = sources() else { return };
-    let messages = read(folder.join("proto-tags.json"));
-    let mut checked = 0;
-    for (message, fields) in messages.as_object().expect("an object") {
-        let rest = message.strip_prefix("k8s.io.").expect("a name of Kubernetes").replace("_a", "-a");
-        let Some(id) = facts::type_named(&format!("io.k8s.{rest}")) else { continue };
-        let of = id.def();
-        assert!(of.message, "{message}");
-        assert_eq!(of.members().len(), fields.as_object().expect("fields").len(), "{message}");
-        for (name, field) in fields.as_object().expect("fields") {
-            let number = field[0].as_u64().expect("a number") as u32;
-            let member = of.member(number).unwrap_or_else(|| panic!("{message}.{name} is missing"));
-            if let Member::Field(found) = member {
-                let proto = found.proto.expect("a member has a number");
-                let label = match field[2].as_str() {
-                    Some("repeated") => Label::Repeated,
-                    Some("optional") => Label::Single,
-                    _ => Label::Map,
+    let ours = facts::table().types().filter(|(_, of)| of.message).flat_map(|(_, of)| {
+        of.members().map(|(number, member)| match member {
+            Member::Field(field) => {
+                let proto = field.proto.expect("a member has a number");
+                let label = match proto.label {
+                    Label::Repeated => "repeated",
+                    Label::Single => "optional",
+                    Label::Map => "map",
                 };
-                assert_eq!(proto.label, label, "{message}.{name}");
-                let expected = match field[1].as_str() {
-                    Some("string" | "map<string, string>") => Some(Wire::String),
-                    Some("bytes" | "map<string, bytes>") => Some(Wire::Bytes),
-                    Some("int32") => Some(Wire::Int32),
-                    Some("int64") => Some(Wire::Int64),
-                    Some("double") => Some(Wire::Double),
-                    Some("bool") => Some(Wire::Bool),
-                    _ => None,
-                };
-                match expected {
-                    Some(wire) => assert_eq!(proto.wire, wire, "{message}.{name}"),
-                    None => assert!(matches!(proto.wire, Wire::Message(id) if id.def().message), "{message}.{name}"),
-                }
+                format!("{} {number} {label} {}", of.name, wire(proto.wire))
             }
-            checked += 1;
+            Member::Inlined(_) => format!("{} {number} optional message", of.name),
+        })
+    });
+    let theirs = goldens::upstream("proto-tags.json").map(|file| {
+        let mut lines = Vec::new();
+        for (message, fields) in read(file).as_object().expect("an object") {
+            let rest = message.strip_prefix("k8s.io.").expect("a name of Kubernetes").replace("_a", "-a");
+            let name = format!("io.k8s.{rest}");
+            if facts::type_named(&name).is_none() {
+                continue;
+            }
+            for field in fields.as_object().expect("fields").values() {
+                let label = field[2].as_str().filter(|label| !label.is_empty()).unwrap_or("map");
+                let of = field[1].as_str().unwrap_or_default();
+                let wire = match of.strip_prefix("map<string, ").and_then(|of| of.strip_suffix('>')).unwrap_or(of) {
+                    scalar @ ("string" | "bytes" | "int32" | "int64" | "double" | "bool") => scalar,
+                    _ => "message",
+                };
+                lines.push(format!("{name} {} {label} {wire}", field[0]));
+            }
         }
-    }
-    assert!(checked > 3000, "only {checked} fields were checked");
+        assert!(lines.len() > 3000, "only {} fields were read", lines.len());
+        lines
+    });
+    goldens::facts("facts/numbers", ours, theirs);
 }
 
+fn wire(wire: Wire) -> &'static str {
+    match wire {
+        Wire::Bool => "bool",
+        Wire::Int32 => "int32",
+        Wire::Int64 => "int64",
+        Wire::Double => "double",
+        Wire::String => "string",
+        Wire::Bytes => "bytes",
+        Wire::Message(id) => {
+            assert!(id.def().message, "{}", id.def().name);
+            "message"
+        }
+    }
+}
+
+/// Upstream publishes an encoded object of many kinds; those of group versions that are served here must be messages of the table.
 #[test]
 fn every_golden_message_of_a_served_group_version_has_a_type() {
-    let Some(folder) = sources() else { return };
+    let names = include_str!("messages.txt").lines().map(str::to_owned);
+    let theirs = goldens::upstream("wire").map(|folder| {
+        let names = entries(&folder).filter(|path| path.extension().is_some_and(|extension| extension == "pb"));
+        names.map(|path| path.file_stem().expect("a name").to_string_lossy().into_owned()).collect()
+    });
+    goldens::facts("facts/messages", names.clone(), theirs);
     let mut checked = 0;
-    for entry in std::fs::read_dir(folder.join("wire")).expect("readable") {
-        let name = entry.expect("an entry").file_name().into_string().expect("UTF-8");
-        let Some(name) = name.strip_suffix(".pb") else { continue };
+    for name in names {
         let (rest, kind) = name.rsplit_once('.').expect("a kind");
         let (group, version) = rest.rsplit_once('.').expect("a version");
         let group = if group == "core" { "" } else { group };
@@ -121,10 +142,8 @@ fn every_golden_message_of_a_served_group_version_has_a_type() {
             continue;
         }
         // Served group versions also hold kinds of old that upstream still reads but no longer serves.
-        match facts::type_of(group, version, kind) {
-            Some(id) => assert!(id.def().message, "{name}"),
-            None => panic!("{name} has no type"),
-        }
+        let id = facts::type_of(group, version, kind).unwrap_or_else(|| panic!("{name} has no type"));
+        assert!(id.def().message, "{name}");
         checked += 1;
     }
     assert!(checked > 50, "only {checked} messages were checked");

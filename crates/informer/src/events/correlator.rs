@@ -1,4 +1,4 @@
-//! Keeps events from flooding the API: repeated ones are counted, similar ones are combined, and an object that causes too many is not heard any more.
+//! Keeps events from flooding the API: repeated ones are counted, similar ones are combined, and an object that causes too many is ignored for a while.
 //!
 //! The numbers are upstream's: more than 10 different messages of one reason about one object within 10 minutes become one combined event; an object may
 //! cause 25 events at once and one more every 5 minutes.
@@ -14,7 +14,6 @@ use rustc_hash::{FxBuildHasher, FxHashSet};
 const REMEMBERED: usize = 4096;
 /// How many different messages make events similar.
 const SIMILAR: usize = 10;
-/// Within which time.
 const WINDOW: Duration = Duration::from_secs(600);
 /// How many events an object may cause at once.
 const BURST: f64 = 25.0;
@@ -26,13 +25,11 @@ const REFILL: Duration = Duration::from_secs(300);
 pub(super) enum Verdict {
     /// Its object caused too many.
     Drop,
-    /// It is new.
     Create(Event),
     /// It happened before; this is the one to write the count, the time and the message to.
     Count(Event),
 }
 
-/// What happened before.
 #[derive(Debug, Default)]
 pub(super) struct Correlator {
     spam: Recent<Vec<String>, Tokens>,

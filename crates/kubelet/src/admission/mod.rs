@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Pod, Taint};
 
-use crate::pod::qos::{self, Class};
 use crate::pod::{resources, spec};
 use crate::pressure::Conditions;
 use crate::pressure::rank::is_critical;
 use crate::pressure::thresholds::Condition;
 use crate::status::Verdict;
 use preemption::Missing;
+use rules::qos::{self, Class};
 
 /// Why a node under pressure does not take a pod; nothing when it does.
 pub fn under_pressure(pod: &Pod, conditions: &Conditions) -> Option<Verdict> {
@@ -22,7 +22,7 @@ pub fn under_pressure(pod: &Pod, conditions: &Conditions) -> Option<Verdict> {
         return None;
     }
     if *conditions == Conditions::from([Condition::Memory])
-        && (qos::class(pod) != Class::BestEffort || tolerates(pod, "node.kubernetes.io/memory-pressure"))
+        && (qos::class(pod) != Class::BestEffort || tolerates(pod, rules::names::MEMORY_PRESSURE))
     {
         return None;
     }
@@ -33,8 +33,8 @@ pub fn under_pressure(pod: &Pod, conditions: &Conditions) -> Option<Verdict> {
 /// Whether the pod tolerates that nothing is scheduled for this reason.
 fn tolerates(pod: &Pod, key: &str) -> bool {
     let taint = Taint { key: key.to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };
-    let mut tolerations = pod.spec.iter().flat_map(|spec| spec.tolerations.iter().flatten());
-    tolerations.any(|toleration| placement::tolerates(toleration, &taint))
+    let tolerations = pod.spec.as_ref().and_then(|spec| spec.tolerations.as_deref()).unwrap_or_default();
+    rules::tolerations::any_tolerates(tolerations, &taint)
 }
 
 /// One reason why a pod cannot run here.
@@ -42,22 +42,14 @@ fn tolerates(pod: &Pod, key: &str) -> bool {
 pub enum Reason {
     /// Too little of something is left.
     Insufficient {
-        /// Of what.
         resource: String,
         /// What the pod asks for; processors in thousandths, like the rest.
         wanted: i64,
-        /// What others have.
         used: i64,
-        /// What there is.
         capacity: i64,
     },
     /// A rule that has nothing to do with amounts.
-    Predicate {
-        /// Its name.
-        name: &'static str,
-        /// What it found.
-        why: &'static str,
-    },
+    Predicate { name: &'static str, why: &'static str },
     /// Something that is said in its own words.
     Other(Verdict),
 }
@@ -85,16 +77,13 @@ fn verdict(reason: &str, message: String) -> Verdict {
 /// What becomes of a pod that wants to run here.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Admission {
-    /// It runs.
     Admitted,
     /// It runs once others have been ended for it.
     After {
-        /// Whom.
         victims: Vec<Arc<Pod>>,
         /// The first resource that they have and it misses.
         resource: String,
     },
-    /// It does not.
     Refused(Verdict),
 }
 

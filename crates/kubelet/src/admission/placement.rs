@@ -1,75 +1,21 @@
 //! Whether a node is one that a pod asks for and may stay on: labels, affinity, taints, ports.
 
-use k8s_openapi::api::core::v1::{Node, NodeSelectorRequirement, NodeSelectorTerm, Pod, Taint, Toleration};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use rules::selectors::RequiredNodeAffinity;
+use rules::tolerations::untolerated;
 
 use crate::pod::spec;
 
 /// `spec.nodeSelector` and the node affinity that is required.
 pub(super) fn selects(pod: &Pod, node: &Node) -> bool {
-    let Some(spec) = &pod.spec else { return true };
-    let mut labels = spec.node_selector.iter().flatten();
-    if !labels.all(|(key, value)| label(node, key) == Some(value)) {
-        return false;
-    }
-    let affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
-    let required = affinity.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
-    required.is_none_or(|required| required.node_selector_terms.iter().any(|term| term_holds(term, node)))
-}
-
-fn label<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
-    node.metadata.labels.as_ref()?.get(key).map(String::as_str)
-}
-
-/// All of a term must hold; an empty one holds for no node.
-fn term_holds(term: &NodeSelectorTerm, node: &Node) -> bool {
-    let expressions = term.match_expressions.as_deref().unwrap_or_default();
-    let fields = term.match_fields.as_deref().unwrap_or_default();
-    (!expressions.is_empty() || !fields.is_empty())
-        && expressions.iter().all(|one| requirement_holds(one, label(node, &one.key)))
-        && fields.iter().all(|one| one.key == "metadata.name" && requirement_holds(one, node.metadata.name.as_deref()))
-}
-
-fn requirement_holds(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
-    let values = requirement.values.as_deref().unwrap_or_default();
-    let listed = || value.is_some_and(|value| values.iter().any(|one| one == value));
-    let numbers = || Some((value?.parse::<i64>().ok()?, values.first()?.parse::<i64>().ok()?));
-    match requirement.operator.as_str() {
-        "In" => listed(),
-        "NotIn" => !listed(),
-        "Exists" => value.is_some(),
-        "DoesNotExist" => value.is_none(),
-        "Gt" => numbers().is_some_and(|(value, bound)| value > bound),
-        "Lt" => numbers().is_some_and(|(value, bound)| value < bound),
-        _ => false,
-    }
+    RequiredNodeAffinity::parse(pod.spec.as_ref()).matches(node)
 }
 
 /// Whether the pod tolerates every taint that would drive it away again at once.
 pub(super) fn may_stay(pod: &Pod, node: &Node) -> bool {
     let tolerations = pod.spec.as_ref().and_then(|spec| spec.tolerations.as_deref()).unwrap_or_default();
-    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
-    taints
-        .filter(|taint| taint.effect == "NoExecute")
-        .all(|taint| tolerations.iter().any(|toleration| tolerates(toleration, taint)))
-}
-
-/// Whether a toleration covers a taint.
-pub(super) fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
-    let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
-    let (effect, key) = (given(&toleration.effect), given(&toleration.key));
-    if effect.is_some_and(|effect| effect != taint.effect) || key.as_ref().is_some_and(|key| *key != taint.key) {
-        return false;
-    }
-    let value = taint.value.as_deref().unwrap_or_default();
-    let tolerated = toleration.value.as_deref().unwrap_or_default();
-    let numbers = || Some((value.parse::<i64>().ok()?, tolerated.parse::<i64>().ok()?));
-    match toleration.operator.as_deref().unwrap_or_default() {
-        "" | "Equal" => key.is_some() && tolerated == value,
-        "Exists" => true,
-        "Gt" => numbers().is_some_and(|(value, bound)| value > bound),
-        "Lt" => numbers().is_some_and(|(value, bound)| value < bound),
-        _ => false,
-    }
+    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
+    untolerated(taints, tolerations, &["NoExecute"]).is_none()
 }
 
 /// Whether no port of the node that the pod wants is another pod's.

@@ -5,14 +5,13 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::pod::qos::{self, Class};
 use crate::pod::resources;
 use crate::pressure::rank::is_critical;
+use rules::qos::{self, Class};
 
 /// An amount of a resource that is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
-    /// Which resource.
     pub resource: String,
     /// How much of it; processors in thousandths.
     pub amount: i64,

@@ -7,7 +7,7 @@ use std::fmt;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::verdict;
-use crate::config::sandbox::dotted;
+use crate::cri_config::sandbox::dotted;
 use crate::pod::spec;
 use crate::status::Verdict;
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
-use node::cri::{Error, Event, Runtime, v1};
+use node::cri::{Error, Event, Interface, Runtime, v1};
 use node::mounts::View;
 
 use super::Figures;
@@ -71,6 +71,10 @@ impl Runtime for Counted {
 
     async fn sandbox_status(&self, id: &str) -> Result<v1::PodSandboxStatus, Error> {
         counted!(self, "podsandbox_status", self.inner.sandbox_status(id))
+    }
+
+    async fn sandbox_interfaces(&self, id: &str) -> Result<Vec<Interface>, Error> {
+        counted!(self, "podsandbox_status", self.inner.sandbox_interfaces(id))
     }
 
     async fn list_sandboxes(&self, filter: v1::PodSandboxFilter) -> Result<Vec<v1::PodSandbox>, Error> {

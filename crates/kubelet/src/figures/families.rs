@@ -73,7 +73,7 @@ pub struct Families {
 }
 
 impl Families {
-    /// All, in the order in which they are told.
+    /// All, in the order in which they are written.
     pub(super) fn all(&self) -> [&dyn Family; 24] {
         [
             &self.refusals,

@@ -14,7 +14,6 @@ use parking_lot::Mutex;
 
 use crate::pod::spec;
 use crate::probes::Kind;
-use crate::server::metrics::Text;
 pub use counted::Counted;
 pub use families::{Families, image_size};
 
@@ -27,7 +26,6 @@ struct Probed {
     durations: Distribution,
 }
 
-/// The figures.
 #[derive(Debug, Default)]
 pub struct Figures {
     families: Families,
@@ -78,16 +76,15 @@ impl Figures {
     /// For `/metrics/probes`.
     pub fn render_probes(&self, out: &mut String) {
         let probes = self.probes.lock().clone();
-        let mut text = Text::default();
-        let name = "prober_probe_duration_seconds";
-        text.family(name, "histogram", "[ALPHA] Duration in seconds for a probe response.");
+        let help = "[ALPHA] Duration in seconds for a probe response.";
+        let mut family = figures::samples(out, "prober_probe_duration_seconds", "histogram", help);
         for ((namespace, pod, _, container, kind), probed) in &probes {
-            // Names in the API hold nothing that would have to be escaped.
-            let labels = format!("container={container:?},namespace={namespace:?},pod={pod:?},probe_type={kind:?}");
-            probed.durations.write(text.raw(), name, &labels);
+            let labels =
+                [("container", container.as_str()), ("namespace", namespace), ("pod", pod), ("probe_type", kind)];
+            family.distribution(&labels, &probed.durations);
         }
         let help = "[BETA] Cumulative number of a liveness, readiness or startup probe for a container by result.";
-        text.family("prober_probe_total", "counter", help);
+        let mut family = figures::samples(out, "prober_probe_total", "counter", help);
         for ((namespace, pod, uid, container, kind), probed) in &probes {
             for (result, count) in &probed.results {
                 let labels = [
@@ -98,10 +95,9 @@ impl Figures {
                     ("probe_type", kind),
                     ("result", result),
                 ];
-                text.sample(&labels, *count as f64, None);
+                family.add(&labels, *count as f64);
             }
         }
-        out.push_str(&text.finish());
     }
 }
 

@@ -102,7 +102,6 @@ fn wanted(policy: &Policy, capacity: u64, available: u64) -> u64 {
     (capacity * (100 - u64::from(policy.low)) / 100).saturating_sub(available)
 }
 
-/// Throws images away.
 pub struct Collector {
     runtime: Arc<dyn Runtime>,
     clock: Arc<dyn Clock>,
@@ -114,7 +113,6 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// By this policy.
     pub fn new(
         runtime: Arc<dyn Runtime>,
         clock: Arc<dyn Clock>,

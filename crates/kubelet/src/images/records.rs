@@ -77,7 +77,7 @@ impl Records {
         !access.node_pods_accessible && !secrets().iter().any(known)
     }
 
-    /// A pull begins: until it is told how it ended, the image is nobody's.
+    /// A pull begins: until its end is recorded, the image is nobody's.
     pub(super) fn begin(&self, image: &str) -> std::io::Result<()> {
         let intent = Intent { kind: "ImagePullIntent", api_version: API_VERSION, image };
         write(&self.pulling(image), &serde_json::to_vec(&intent)?)

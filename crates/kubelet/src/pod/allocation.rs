@@ -1,10 +1,10 @@
 //! What a pod was given, apart from what it asks for: resources that change while it runs are asked for in its
-//! specification, given when the node has them, and in force once the runtime has been told.
+//! specification, given when the node has them, and in force once the runtime has them.
 //!
 //! ```text
-//! specification ──(fits)──► allocated ──(runtime told)──► in force
+//! specification ──(fits)──► allocated ──(runtime updated)──► in force
 //! ```
-//! The last two are kept in a file beside the pod's volumes, so that a kubelet that starts anew neither takes a wish for a
+//! The last two are kept in a file beside the pod's volumes, so that a kubelet that starts anew neither takes a request for a
 //! grant nor a grant for the present state.
 
 use std::collections::BTreeMap;
@@ -126,7 +126,6 @@ fn file(dir: &Path) -> PathBuf {
 /// How a container gets what it was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// While it runs.
     InPlace,
     /// By being started anew.
     Restart,

@@ -5,7 +5,6 @@
 
 pub mod allocation;
 pub mod plan;
-pub mod qos;
 pub mod resources;
 pub mod spec;
 pub mod state;

@@ -16,20 +16,16 @@ pub enum Cause {
     StartupProbe,
     /// Its liveness probe gave up.
     LivenessProbe,
-    /// Any other.
     Other,
 }
 
 /// A container to stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kill {
-    /// The runtime's id.
     pub id: String,
     /// Its name in the pod.
     pub name: String,
-    /// For the event.
     pub message: String,
-    /// Why.
     pub cause: Cause,
 }
 
@@ -51,14 +47,11 @@ pub struct NewSandbox {
     pub replaces: bool,
 }
 
-/// The next step.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
     /// Stop everything there is of the pod first.
     pub kill_pod: bool,
-    /// Make a sandbox.
     pub sandbox: Option<NewSandbox>,
-    /// Stop these.
     pub kill: Vec<Kill>,
     /// Start these, in this order.
     pub start: Vec<Start>,

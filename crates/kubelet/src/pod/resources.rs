@@ -7,8 +7,8 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use node::cgroups::Limits;
 use node::cri::v1;
 
-use super::qos::{self, Class};
 use super::spec;
+use rules::qos::{self, Class};
 
 /// Fewest shares the kernel takes.
 const MIN_SHARES: i64 = 2;
@@ -128,7 +128,7 @@ pub fn pod_limits(pod: &Pod, pids: Option<i64>) -> Limits {
     }
 }
 
-/// Limits of a container, as the runtime is told them.
+/// Limits of a container, as they are passed to the runtime.
 pub fn container_limits(pod: &Pod, container: &Container, node_memory: i64) -> v1::LinuxContainerResources {
     let request = |name: &str| requests(container).and_then(|list| list.get(name));
     let limit = |name: &str| limits(container).and_then(|list| list.get(name)).or_else(|| pod_level(pod, name, false));

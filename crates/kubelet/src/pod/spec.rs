@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use k8s_openapi::api::core::v1::{Container, EphemeralContainer, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{Container, EphemeralContainer, Pod};
 
 /// Which list of the specification a container is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -18,7 +18,6 @@ pub enum Kind {
 /// A container of the specification.
 #[derive(Debug, Clone)]
 pub struct Member<'a> {
-    /// Its list.
     pub kind: Kind,
     /// Its place in that list.
     pub index: usize,
@@ -38,11 +37,6 @@ impl Member<'_> {
 /// An init container that is restarted whatever happens: a sidecar.
 pub fn is_sidecar(container: &Container) -> bool {
     container.restart_policy.as_deref() == Some("Always")
-}
-
-/// The specification. A pod without one has no containers.
-pub fn of(pod: &Pod) -> Cow<'_, PodSpec> {
-    pod.spec.as_ref().map_or_else(|| Cow::Owned(PodSpec::default()), Cow::Borrowed)
 }
 
 /// `spec.initContainers`
@@ -161,12 +155,10 @@ pub fn restart_policy(pod: &Pod) -> &str {
     pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref()).unwrap_or("Always")
 }
 
-/// The pod's name.
 pub fn name(pod: &Pod) -> &str {
     pod.metadata.name.as_deref().unwrap_or_default()
 }
 
-/// The pod's namespace.
 pub fn namespace(pod: &Pod) -> &str {
     pod.metadata.namespace.as_deref().unwrap_or_default()
 }
@@ -183,7 +175,7 @@ pub fn long_name(pod: &Pod) -> String {
 
 /// Whether deletion was asked for.
 pub fn is_deleting(pod: &Pod) -> bool {
-    pod.metadata.deletion_timestamp.is_some()
+    rules::pods::is_deleting(pod)
 }
 
 /// Whether the pod shares the node's network.
@@ -193,7 +185,7 @@ pub fn is_host_network(pod: &Pod) -> bool {
 
 /// Whether the API says the pod has run to its end.
 pub fn is_finished(pod: &Pod) -> bool {
-    matches!(phase(pod), "Succeeded" | "Failed")
+    rules::pods::is_terminal(pod)
 }
 
 /// `status.phase`
@@ -216,7 +208,6 @@ pub fn is_mirror(pod: &Pod) -> bool {
     annotation(pod, MIRROR).is_some()
 }
 
-/// An annotation's value.
 pub fn annotation<'a>(pod: &'a Pod, key: &str) -> Option<&'a str> {
     pod.metadata.annotations.as_ref().and_then(|all| all.get(key)).map(String::as_str)
 }
@@ -235,7 +226,7 @@ pub fn hash(container: &Container) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use k8s_openapi::api::core::v1::{ContainerRestartRule, ContainerRestartRuleOnExitCodes};
+    use k8s_openapi::api::core::v1::{ContainerRestartRule, ContainerRestartRuleOnExitCodes, PodSpec};
 
     #[test]
     fn restart_follows_rules_then_the_containers_policy_then_the_pods() {

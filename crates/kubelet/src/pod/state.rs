@@ -22,11 +22,9 @@ pub const TERMINATION_GRACE_PERIOD: &str = "io.kubernetes.pod.terminationGracePe
 /// A sandbox: the namespaces a pod's containers share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sandbox {
-    /// The runtime's id.
     pub id: String,
     /// How many sandboxes the pod had before.
     pub attempt: u32,
-    /// Whether it works.
     pub ready: bool,
     /// Nanoseconds since the epoch.
     pub created_at: i64,
@@ -39,7 +37,6 @@ pub struct Sandbox {
 /// The life of a container as the runtime sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Life {
-    /// Made, not started.
     Created,
     /// Its first process runs.
     Running,
@@ -64,7 +61,6 @@ impl Life {
 /// A container of a pod.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Container {
-    /// The runtime's id.
     pub id: String,
     /// Its name in the pod.
     pub name: String,
@@ -82,7 +78,6 @@ pub struct Container {
     pub exit_code: i32,
     /// Why it ended, in one word.
     pub reason: String,
-    /// Its last words.
     pub message: String,
     /// The image as asked for.
     pub image: String,
@@ -92,7 +87,6 @@ pub struct Container {
     pub hash: String,
     /// How often it was started before.
     pub restarts: u32,
-    /// Its log file.
     pub log_path: String,
     /// Limits in force, where the runtime says.
     pub resources: Option<v1::LinuxContainerResources>,
@@ -151,11 +145,6 @@ impl Container {
             id: status.id,
         }
     }
-
-    /// Ended, and not well.
-    pub fn failed(&self) -> bool {
-        (self.life == Life::Exited && self.exit_code != 0) || self.life == Life::Unknown
-    }
 }
 
 /// A time of the runtime, cut to the seconds the API keeps.
@@ -166,16 +155,13 @@ pub fn time(nanos: i64) -> Timestamp {
 /// Everything the runtime has of one pod.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct State {
-    /// Newest first.
     pub sandboxes: Vec<Sandbox>,
-    /// Newest first.
     pub containers: Vec<Container>,
 }
 
 /// What has to be done about a pod's sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Need {
-    /// Nothing: it works.
     Nothing,
     /// A new one, with this attempt, for this reason. `replaces` is set when there was one before.
     New {
@@ -196,7 +182,6 @@ impl State {
         Self { sandboxes, containers }
     }
 
-    /// The newest sandbox.
     pub fn sandbox(&self) -> Option<&Sandbox> {
         self.sandboxes.first()
     }
@@ -212,9 +197,17 @@ impl State {
         self.latest(name).filter(|container| container.sandbox == *sandbox)
     }
 
-    /// The pod's addresses.
-    pub fn ips(&self) -> &[String] {
+    /// The pod's addresses: those of its sandbox, or the node's when it is in the node's network.
+    pub fn ips<'a>(&'a self, pod: &Pod, host_ips: &'a [String]) -> &'a [String] {
+        if spec::is_host_network(pod) {
+            return host_ips;
+        }
         self.sandbox().filter(|sandbox| sandbox.ready).map(|sandbox| sandbox.ips.as_slice()).unwrap_or_default()
+    }
+
+    /// The first of them, which probes and hooks are sent to; empty while there is none.
+    pub fn ip<'a>(&'a self, pod: &Pod, host_ips: &'a [String]) -> &'a str {
+        self.ips(pod, host_ips).first().map(String::as_str).unwrap_or_default()
     }
 
     /// How long init containers that are not sidecars have run.
@@ -266,5 +259,33 @@ impl State {
             return again(true, "pod sandbox has no IP address");
         }
         Need::Nothing
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_in_the_nodes_network_has_the_nodes_addresses() {
+        let sandbox = Sandbox {
+            id: "s".into(),
+            attempt: 0,
+            ready: true,
+            created_at: 1,
+            ips: vec!["10.0.0.1".into()],
+            host_network: false,
+        };
+        let (own, node) = (sandbox.ips.clone(), ["192.0.2.1".to_owned(), "2001:db8::1".to_owned()]);
+        let pod = |host_network: bool| {
+            let spec = serde_json::json!({"spec": {"hostNetwork": host_network, "containers": []}});
+            serde_json::from_value::<Pod>(spec).unwrap()
+        };
+        let state = State::new(vec![sandbox], Vec::new());
+        assert_eq!(state.ips(&pod(false), &node), own);
+        assert_eq!(state.ips(&pod(true), &node), node);
+        // Its first container needs them before there is a sandbox.
+        assert_eq!(State::default().ips(&pod(true), &node), node);
+        assert!(State::default().ips(&pod(false), &node).is_empty());
     }
 }

@@ -46,7 +46,6 @@ pub struct Config {
     pub max_pod_grace: i64,
     /// How long a condition stays after the shortage was last seen.
     pub transition: Duration,
-    /// Between looks.
     pub interval: Duration,
 }
 
@@ -84,7 +83,6 @@ impl Config {
     }
 }
 
-/// Looks and acts.
 pub struct Manager {
     pub(crate) config: Config,
     pub(crate) root: PathBuf,
@@ -99,13 +97,13 @@ pub struct Manager {
     pub(crate) node: ObjectReference,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) conditions: watch::Sender<Conditions>,
-    /// Rung when the conditions changed.
-    pub(crate) bell: Arc<Notify>,
+    /// Told when the conditions changed.
+    pub(crate) status_changed: Arc<Notify>,
 }
 
 impl Manager {
-    /// Looks and acts until told to stop.
-    pub async fn run(self, stop: CancellationToken) {
+    /// Looks and acts until it is stopped.
+    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let mut tracker = Tracker::default();
         let mut images = None;
         while !stop.is_cancelled() {
@@ -136,7 +134,7 @@ impl Manager {
             news
         });
         if news {
-            self.bell.notify_one();
+            self.status_changed.notify_one();
         }
         let separate = images.is_some_and(|images| !same_disk(images, &self.root));
         if self.end_over_limit(separate).await {

@@ -14,9 +14,7 @@ const SYSTEM_CRITICAL: i32 = 2_000_000_000;
 /// A pod that could be ended, and what it uses; nothing when that is not known.
 #[derive(Debug)]
 pub struct Candidate {
-    /// The pod.
     pub pod: std::sync::Arc<Pod>,
-    /// Its figures.
     pub stats: Option<PodStats>,
 }
 

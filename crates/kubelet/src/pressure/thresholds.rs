@@ -6,14 +6,10 @@ use std::time::Duration;
 
 use machinery::quantity::{Format, Quantity};
 
-use crate::configuration::go_duration;
-
 /// A condition of the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Condition {
-    /// Too little memory.
     Memory,
-    /// Too little disk.
     Disk,
     /// Too few process numbers.
     Pid,
@@ -39,13 +35,10 @@ pub enum Signal {
     AllocatableMemory,
     /// Bytes of the disk that pods write to.
     NodeFs,
-    /// Its inodes.
     NodeFsInodes,
     /// Bytes of the disk that images are on.
     ImageFs,
-    /// Its inodes.
     ImageFsInodes,
-    /// Process numbers.
     Pid,
 }
 
@@ -113,21 +106,14 @@ pub enum Error {
     /// A share of the whole that is none.
     #[error("eviction percentage threshold {signal} must be {bound}: {text}")]
     Share {
-        /// Of which signal.
         signal: &'static str,
         /// What it must be.
         bound: &'static str,
-        /// What it is.
         text: String,
     },
     /// An amount that is none.
     #[error("eviction threshold {signal} must be positive: {text}")]
-    Amount {
-        /// Of which signal.
-        signal: &'static str,
-        /// What it is.
-        text: String,
-    },
+    Amount { signal: &'static str, text: String },
     /// A soft threshold does not say for how long it may be crossed.
     #[error("grace period must be specified for the soft eviction threshold {0}")]
     NoGrace(&'static str),
@@ -139,7 +125,6 @@ pub enum Error {
 /// An amount, or a share of all there is.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value {
-    /// So much.
     Amount(i64),
     /// Of all there is, from 0 to 1.
     Share(f64),
@@ -174,10 +159,8 @@ impl Value {
     }
 }
 
-/// A threshold.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Threshold {
-    /// Of what.
     pub signal: Signal,
     /// Less than this is too little.
     pub value: Value,
@@ -224,7 +207,7 @@ pub fn parse(
         let signal = Signal::parse(name)?;
         let Some(value) = Value::parse(signal, text)? else { continue };
         let grace = soft_grace.get(name).ok_or(Error::NoGrace(signal.as_str()))?;
-        let grace = go_duration(grace).ok_or_else(|| Error::Grace(grace.clone()))?;
+        let grace = machinery::duration::parse(grace).ok_or_else(|| Error::Grace(grace.clone()))?;
         all.push(Threshold { signal, value, grace, reclaim: None });
     }
     for (name, text) in reclaim {
@@ -239,9 +222,7 @@ pub fn parse(
 /// What there is of something, and what is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Observation {
-    /// Left.
     pub available: i64,
-    /// In all.
     pub capacity: i64,
 }
 

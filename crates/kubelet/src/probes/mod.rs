@@ -2,12 +2,12 @@
 //!
 //! [`Verdicts`] is what the rest of the kubelet sees; a task per container and kind of probe keeps it up to date.
 
+pub mod http_get;
 pub mod prober;
 pub mod task;
 
 use std::collections::HashMap;
 
-/// The three kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Has it started? The others wait for this one.
@@ -32,11 +32,7 @@ impl Kind {
 /// What a probe has come to, after its thresholds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Not decided yet.
-    Unknown,
-    /// It passed.
     Success,
-    /// It gave up.
     Failure,
 }
 

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{Container, Probe};
 use node::cri::Runtime;
 use threads::patience::within;
 
-use crate::http_get::{self, Target};
+use crate::probes::http_get::{self, Target};
 
 /// What of a command's output is kept.
 const OUTPUT: usize = 10 << 10;
@@ -17,17 +17,14 @@ const OUTPUT: usize = 10 << 10;
 /// What came of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// It answered well.
     Success,
     /// It answered well enough, but something should be known.
     Warning(String),
-    /// It did not.
     Failure(String),
     /// It could not be asked at all; says nothing about the container.
     Error(String),
 }
 
-/// Asks once.
 pub async fn probe(runtime: &dyn Runtime, id: &str, container: &Container, ip: &str, probe: &Probe) -> Outcome {
     let seconds = probe.timeout_seconds.and_then(|s| u64::try_from(s).ok()).filter(|&s| s > 0).unwrap_or(1);
     let limit = Duration::from_secs(seconds);

@@ -1,12 +1,14 @@
 //! The task behind one probe of one container: when to ask, and when the answers make a verdict.
 //!
-//! [`Tally`] counts, purely; the task asks, waits and tells.
+//! [`Tally`] counts, purely; the task asks, waits and tells. A container that has just passed its startup probe is asked at once
+//! whether it is ready; whether it lives is asked at the usual time.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use futures::future::BoxFuture;
-use informer::Clock;
+use informer::{Clock, guard};
 use k8s_openapi::api::core::v1::Probe;
 
 use super::prober::Outcome;
@@ -55,46 +57,117 @@ impl Tally {
 pub struct Ask {
     /// Asks the container once.
     pub ask: Box<dyn Fn() -> BoxFuture<'static, Outcome> + Send + Sync>,
-    /// Whether the container has passed its startup probe, for the other kinds.
-    pub started: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Done once the container has passed its startup probe, for the other kinds.
+    pub started: BoxFuture<'static, ()>,
     /// Told of every verdict.
-    pub tell: Box<dyn Fn(Verdict) + Send + Sync>,
+    pub on_verdict: Box<dyn Fn(Verdict) + Send + Sync>,
     /// Told of every answer that is not good, for events.
-    pub report: Box<dyn Fn(&Outcome) + Send + Sync>,
+    pub on_bad_outcome: Box<dyn Fn(&Outcome) + Send + Sync>,
 }
 
 /// Probes until the last verdict. `age` is how long the container has been running.
-pub async fn run(kind: Kind, probe: Probe, age: Duration, clock: Arc<dyn Clock>, ask: Ask) {
+pub async fn run(kind: Kind, probe: Probe, age: Duration, clock: Arc<dyn Clock>, mut ask: Ask) {
     let seconds = |value: Option<i32>, default| value.and_then(|v| u64::try_from(v).ok()).unwrap_or(default);
     let period = Duration::from_secs(seconds(probe.period_seconds, 10).max(1));
     let delay = Duration::from_secs(seconds(probe.initial_delay_seconds, 0)).saturating_sub(age);
     let mut tally = Tally::new(kind, &probe);
     clock.sleep(delay).await;
+    let mut started = kind == Kind::Startup;
     loop {
-        if kind == Kind::Startup || (ask.started)() {
-            let outcome = (ask.ask)().await;
-            if outcome != Outcome::Success {
-                (ask.report)(&outcome);
+        started = started || (&mut ask.started).now_or_never().is_some();
+        if started {
+            // A mistake of ours says nothing about the container.
+            let outcome = guard::caught("probe", &kind.as_str(), (ask.ask)()).await;
+            if let Some(outcome) = outcome.as_ref().filter(|outcome| **outcome != Outcome::Success) {
+                (ask.on_bad_outcome)(outcome);
             }
             let good = match outcome {
-                Outcome::Success | Outcome::Warning(_) => Some(true),
-                Outcome::Failure(_) => Some(false),
-                Outcome::Error(_) => None,
+                Some(Outcome::Success | Outcome::Warning(_)) => Some(true),
+                Some(Outcome::Failure(_)) => Some(false),
+                Some(Outcome::Error(_)) | None => None,
             };
             if let Some(verdict) = good.and_then(|good| tally.add(good)) {
-                (ask.tell)(verdict);
+                (ask.on_verdict)(verdict);
                 if tally.is_final(verdict) {
                     return;
                 }
             }
         }
-        clock.sleep(period).await;
+        if started || kind == Kind::Liveness {
+            clock.sleep(period).await;
+        } else {
+            tokio::select! {
+                () = clock.sleep(period) => {}
+                () = &mut ask.started => started = true,
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use informer::clock::Fake;
+    use jiff::Timestamp;
+    use tokio::sync::{mpsc, oneshot};
+
     use super::*;
+
+    /// Runs a probe of the kind in which time stands still; its questions are sent to the receiver.
+    fn asked(kind: Kind, clock: &Arc<Fake>) -> (oneshot::Sender<()>, mpsc::UnboundedReceiver<Kind>) {
+        let (start, started) = oneshot::channel();
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let ask = Ask {
+            ask: Box::new(move || {
+                sender.send(kind).unwrap();
+                std::future::ready(Outcome::Success).boxed()
+            }),
+            started: started.map(drop).boxed(),
+            on_verdict: Box::new(|_| ()),
+            on_bad_outcome: Box::new(|_| ()),
+        };
+        tokio::spawn(run(kind, Probe::default(), Duration::ZERO, clock.clone(), ask));
+        (start, receiver)
+    }
+
+    #[tokio::test]
+    async fn a_container_that_has_started_is_asked_at_once_whether_it_is_ready() {
+        let clock = Fake::at(Timestamp::UNIX_EPOCH);
+        let (start_ready, mut ready) = asked(Kind::Readiness, &clock);
+        let (start_live, mut live) = asked(Kind::Liveness, &clock);
+        // Both wait for their next time.
+        while clock.next_wake() != Some(Duration::from_secs(10)) {
+            tokio::task::yield_now().await;
+        }
+        assert!(ready.is_empty(), "before it has started nobody asks");
+        start_ready.send(()).unwrap();
+        start_live.send(()).unwrap();
+        assert_eq!(ready.recv().await, Some(Kind::Readiness));
+        assert!(live.is_empty(), "whether it lives is asked when it is time");
+        clock.advance(Duration::from_secs(10));
+        assert_eq!(live.recv().await, Some(Kind::Liveness));
+    }
+
+    #[tokio::test]
+    async fn a_question_that_panics_says_nothing_and_the_next_one_is_asked() {
+        let clock = Fake::at(Timestamp::UNIX_EPOCH);
+        let (sender, mut verdicts) = mpsc::unbounded_channel();
+        let panicked = std::sync::atomic::AtomicBool::new(false);
+        let ask = Ask {
+            ask: Box::new(move || {
+                let again = panicked.swap(true, std::sync::atomic::Ordering::Relaxed);
+                async move { if again { Outcome::Success } else { panic!("on purpose") } }.boxed()
+            }),
+            started: std::future::ready(()).boxed(),
+            on_verdict: Box::new(move |verdict| sender.send(verdict).unwrap()),
+            on_bad_outcome: Box::new(|outcome| panic!("nothing to report: {outcome:?}")),
+        };
+        tokio::spawn(run(Kind::Readiness, Probe::default(), Duration::ZERO, clock.clone(), ask));
+        while clock.next_wake() != Some(Duration::from_secs(10)) {
+            tokio::task::yield_now().await;
+        }
+        clock.advance(Duration::from_secs(10));
+        assert_eq!(verdicts.recv().await, Some(Verdict::Success));
+    }
 
     #[test]
     fn verdicts_need_their_threshold_in_a_row() {

@@ -30,27 +30,36 @@ pub fn limits(config: &Config, machine: &Machine) -> Limits {
     }
 }
 
-/// Sets them, however often that takes.
-pub(crate) async fn enforce(
-    cgroups: Cgroups,
-    name: Name,
-    limits: Limits,
-    recorder: Recorder,
-    node: ObjectReference,
-    clock: Arc<dyn Clock>,
-    stop: CancellationToken,
-) {
-    while let Err(error) = cgroups.create(&name, &limits).await {
-        let place = name.parent_for_runtime(cgroups.driver());
-        let message = format!("Failed to update Node Allocatable Limits {place:?}: {error}");
-        recorder.event_about(node.clone(), EventType::Warning, "FailedNodeAllocatableEnforcement", message);
-        tokio::select! {
-            () = clock.sleep(AGAIN) => {}
-            () = stop.cancelled() => return,
+/// Sets them, and says so in events about the node.
+pub(crate) struct Enforcement {
+    pub(crate) cgroups: Cgroups,
+    /// The cgroup of all pods.
+    pub(crate) name: Name,
+    pub(crate) limits: Limits,
+    pub(crate) recorder: Recorder,
+    pub(crate) node: ObjectReference,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl Enforcement {
+    /// However often that takes.
+    pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
+        while let Err(error) = self.cgroups.create(&self.name, &self.limits).await {
+            let place = self.name.parent_for_runtime(self.cgroups.driver());
+            let message = format!("Failed to update Node Allocatable Limits {place:?}: {error}");
+            self.event(EventType::Warning, "FailedNodeAllocatableEnforcement", message);
+            tokio::select! {
+                () = self.clock.sleep(AGAIN) => {}
+                () = stop.cancelled() => return,
+            }
         }
+        let message = "Updated Node Allocatable limit across pods".to_owned();
+        self.event(EventType::Normal, "NodeAllocatableEnforced", message);
     }
-    let message = "Updated Node Allocatable limit across pods";
-    recorder.event_about(node, EventType::Normal, "NodeAllocatableEnforced", message);
+
+    fn event(&self, kind: EventType, reason: &str, message: String) {
+        self.recorder.event_about(self.node.clone(), kind, reason, message);
+    }
 }
 
 #[cfg(test)]

@@ -2,12 +2,9 @@
 
 use std::path::Path;
 
-/// The machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Machine {
-    /// Processors.
     pub processors: i64,
-    /// Memory in bytes.
     pub memory: i64,
     /// Memory that can be had without pain, in bytes.
     pub memory_available: i64,
@@ -15,7 +12,6 @@ pub struct Machine {
     pub disk: i64,
     /// What is left of it.
     pub disk_available: i64,
-    /// Its inodes.
     pub inodes: i64,
     /// What is left of them.
     pub inodes_free: i64,
@@ -25,13 +21,10 @@ pub struct Machine {
     pub hugepages: Vec<(i64, i64)>,
     /// `/etc/machine-id`
     pub machine_id: String,
-    /// The firmware's id.
     pub system_uuid: String,
     /// A new one at every boot.
     pub boot_id: String,
-    /// The kernel's version.
     pub kernel: String,
-    /// The distribution's name.
     pub os_image: String,
 }
 

@@ -11,18 +11,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client::Patch;
-use informer::{EventType, Filter, Informers, Key, Recorder};
+use informer::{EventType, Filter, Informers, Key, Recorder, guard};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::{Node, NodeSpec, NodeStatus, ObjectReference, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
 use node::cri::Runtime;
+use rules::names::NODE_LEASES;
 use threads::prompt::{self, Lane};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
-use crate::config::{Abilities, Facts};
+use crate::cri_config::{Abilities, NodeFacts};
 use crate::pressure::Conditions;
 use crate::pressure::thresholds::Threshold;
+use crate::storage::Storage;
 use machine::Machine;
 use status::Reading;
 
@@ -32,14 +35,11 @@ const LEASE_SECONDS: i32 = 40;
 /// How often the machine is looked at, and the longest an unchanged status goes unwritten.
 const LOOK: Duration = Duration::from_secs(10);
 const REPORT: Duration = Duration::from_secs(300);
-const LEASES: &str = "kube-node-lease";
 
-/// What the node is told by its administrator.
+/// What an administrator configures of the node.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Its name.
     pub name: String,
-    /// Its host name.
     pub hostname: String,
     /// Its addresses, the main one first.
     pub addresses: Vec<String>,
@@ -47,7 +47,6 @@ pub struct Config {
     pub labels: BTreeMap<String, String>,
     /// Taints it registers with.
     pub taints: Vec<Taint>,
-    /// Most pods.
     pub max_pods: u32,
     /// Processor time kept from pods, in thousandths.
     pub reserved_cpu_milli: i64,
@@ -67,63 +66,59 @@ pub struct Config {
     pub root: std::path::PathBuf,
 }
 
+impl Config {
+    /// The node, for events about it. Its name stands for its uid, as upstream's kubelet has it.
+    pub(crate) fn reference(&self) -> ObjectReference {
+        ObjectReference {
+            kind: Some("Node".to_owned()),
+            name: Some(self.name.clone()),
+            uid: Some(self.name.clone()),
+            ..ObjectReference::default()
+        }
+    }
+}
+
 /// Keeps the node's object and lease.
 pub struct Registration {
     pub(crate) config: Config,
     pub(crate) informers: Informers,
     pub(crate) recorder: Recorder,
     pub(crate) runtime: Arc<dyn Runtime>,
-    pub(crate) facts: watch::Sender<Arc<Facts>>,
+    pub(crate) facts: watch::Sender<Arc<NodeFacts>>,
     /// Why pods cannot have a network; nothing when they can.
     pub(crate) network: watch::Sender<Option<String>>,
-    /// Ranges for this node's pods, as the API assigns them.
-    pub(crate) ranges: watch::Sender<Vec<String>>,
     /// What the node is short of.
     pub(crate) pressure: watch::Receiver<Conditions>,
     /// Set while the machine goes down.
     pub(crate) shutdown: watch::Receiver<bool>,
-    /// Rung when the status may have changed.
-    pub(crate) bell: Arc<Notify>,
+    /// Told when the status may have changed.
+    pub(crate) status_changed: Arc<Notify>,
+    pub(crate) storage: Arc<Storage>,
 }
 
 impl Registration {
-    /// Registers the node, then keeps it until told to stop.
-    pub async fn run(self, stop: CancellationToken) {
+    /// Registers the node, then keeps it until it is stopped.
+    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let name = self.config.name.clone();
         let nodes = self.informers.filtered::<Node>(Filter::fields(format!("metadata.name={name}")));
         let key = Key::cluster(&name);
-        let (ranges, seen, bell) = (self.ranges.clone(), nodes.clone(), self.bell.clone());
+        let status_changed = self.status_changed.clone();
         nodes.subscribe(move |change| {
-            // What others put into the capacity is to be told as allocatable at once.
+            // What others put into the capacity is reported as allocatable at once.
             if let (Some(old), Some(new)) = (change.before(), change.after())
                 && !status::same_resources(old.status.as_ref(), new.status.as_ref())
             {
-                bell.notify_one();
-            }
-            let node = seen.get(&Key::cluster(&name));
-            let assigned = node.and_then(|n| n.spec.clone()?.pod_cidrs).unwrap_or_default();
-            let news = ranges.send_if_modified(|present| {
-                let news = !assigned.is_empty() && *present != assigned;
-                if news {
-                    *present = assigned;
-                }
-                news
-            });
-            if news {
-                bell.notify_one();
+                status_changed.notify_one();
             }
         });
         let me = self.register_until_done().await;
-        self.recorder.event_about(self.reference(), EventType::Normal, "Starting", "Starting kubelet.");
-        prompt::spawn(Lane::Promises, {
-            let (lease, stop) = (keep_lease(self.informers.clone(), me.clone()), stop.clone());
+        self.recorder.event_about(self.config.reference(), EventType::Normal, "Starting", "Starting kubelet.");
+        let _lease = AbortOnDropHandle::new(prompt::spawn(Lane::Promises, {
+            let (informers, me, clock) = (self.informers.clone(), me.clone(), self.informers.clock().clone());
             async move {
-                tokio::select! {
-                    () = lease => {}
-                    () = stop.cancelled() => {}
-                }
+                guard::restarted("node lease", &*clock, || keep_lease(informers.clone(), me.clone())).await;
             }
-        });
+        }));
         let mut known = me.status.clone().unwrap_or_default();
         let mut written = self.informers.clock().monotonic();
         while !stop.is_cancelled() {
@@ -135,7 +130,7 @@ impl Registration {
             if due || !status::same(&new, &known) || !status::same_resources(Some(&new), Some(&old)) {
                 match self.write(&[&known, &old], &new).await {
                     Ok(()) => {
-                        self.tell_changes(&known, &new);
+                        self.report_changes(&known, &new);
                         known = new;
                         written = self.informers.clock().monotonic();
                     }
@@ -151,7 +146,7 @@ impl Registration {
             let pause = if self.network.borrow().is_some() { Duration::from_millis(100) } else { LOOK };
             tokio::select! {
                 () = self.informers.clock().sleep(pause) => {}
-                () = self.bell.notified() => {}
+                () = self.status_changed.notified() => {}
                 () = stop.cancelled() => {}
             }
         }
@@ -198,7 +193,11 @@ impl Registration {
             }
             Err(error) if error.is_already_exists() => {
                 let patch = serde_json::json!({"metadata": {"labels": labels}});
-                client.patch::<Node>("", &self.config.name, &Patch::Strategic(patch)).await
+                let known = client.patch::<Node>("", &self.config.name, &Patch::Strategic(patch)).await?;
+                match known.status.as_ref().and_then(status::without_extended) {
+                    Some(patch) => client.patch_status("", &self.config.name, &Patch::Strategic(patch)).await,
+                    None => Ok(known),
+                }
             }
             Err(error) => Err(error),
         }
@@ -260,7 +259,7 @@ impl Registration {
                 && present.ephemeral_storage == allocatable.ephemeral_storage
                 && (runtime.is_err() || present.handlers == handlers);
             if !same {
-                let mut next = Facts::clone(present);
+                let mut next = NodeFacts::clone(present);
                 next.cpu_milli = allocatable.cpu_milli;
                 next.memory = allocatable.memory;
                 next.ephemeral_storage = allocatable.ephemeral_storage;
@@ -272,7 +271,8 @@ impl Registration {
             !same
         });
         let pressure = self.pressure.borrow().clone();
-        Reading { machine, problems, pressure, runtime: version, images, handlers }
+        let volumes_in_use = self.storage.volumes_in_use();
+        Reading { machine, problems, pressure, runtime: version, images, handlers, volumes_in_use }
     }
 
     async fn write(&self, before: &[&NodeStatus], new: &NodeStatus) -> Result<(), client::Error> {
@@ -281,19 +281,10 @@ impl Registration {
     }
 
     /// Events for conditions that changed.
-    fn tell_changes(&self, old: &NodeStatus, new: &NodeStatus) {
+    fn report_changes(&self, old: &NodeStatus, new: &NodeStatus) {
         for event in status::changes(old, new) {
             let message = format!("Node {} status is now: {event}", self.config.name);
-            self.recorder.event_about(self.reference(), EventType::Normal, event, message);
-        }
-    }
-
-    pub(crate) fn reference(&self) -> ObjectReference {
-        ObjectReference {
-            kind: Some("Node".to_owned()),
-            name: Some(self.config.name.clone()),
-            uid: Some(self.config.name.clone()),
-            ..ObjectReference::default()
+            self.recorder.event_about(self.config.reference(), EventType::Normal, event, message);
         }
     }
 }
@@ -315,7 +306,7 @@ async fn keep_lease(informers: Informers, me: Node) {
     loop {
         let mut lease = match known.take() {
             Some(lease) => lease,
-            None => client.get::<Lease>(LEASES, &name).await.unwrap_or_else(|_| fresh_lease(&me)),
+            None => client.get::<Lease>(NODE_LEASES, &name).await.unwrap_or_else(|_| fresh_lease(&me)),
         };
         let spec = lease.spec.get_or_insert_default();
         spec.renew_time = Some(MicroTime(informers.clock().now()));
@@ -345,7 +336,7 @@ fn fresh_lease(me: &Node) -> Lease {
     Lease {
         metadata: ObjectMeta {
             name: Some(name.clone()),
-            namespace: Some(LEASES.to_owned()),
+            namespace: Some(NODE_LEASES.to_owned()),
             owner_references: Some(vec![OwnerReference {
                 api_version: "v1".to_owned(),
                 kind: "Node".to_owned(),

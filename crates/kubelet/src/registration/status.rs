@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::Config;
 use super::machine::Machine;
-use crate::config::Abilities;
+use crate::cri_config::Abilities;
 use crate::pressure::Conditions;
 use crate::pressure::thresholds::{Condition, Signal};
 use crate::status::seconds;
@@ -32,7 +32,6 @@ const FEATURES: [&str; 3] = [
 /// What was read of machine and runtime.
 #[derive(Debug, Clone, Default)]
 pub struct Reading {
-    /// The machine.
     pub machine: Machine,
     /// Why the node cannot run pods; empty when it can.
     pub problems: Vec<String>,
@@ -40,10 +39,11 @@ pub struct Reading {
     pub pressure: Conditions,
     /// The runtime, if it answers.
     pub runtime: Option<v1::VersionResponse>,
-    /// Its images.
     pub images: Vec<v1::Image>,
     /// What its handlers can do.
     pub handlers: BTreeMap<String, Abilities>,
+    /// Volumes that nobody may detach.
+    pub volumes_in_use: Vec<String>,
 }
 
 /// An amount of each resource.
@@ -51,18 +51,14 @@ pub struct Reading {
 pub struct Amounts {
     /// Thousandths of a processor.
     pub cpu_milli: i64,
-    /// Bytes.
     pub memory: i64,
-    /// Bytes.
     pub ephemeral_storage: i64,
 }
 
 /// What the node has, and what of it pods may use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Capacity {
-    /// All.
     pub capacity: Amounts,
-    /// For pods.
     pub allocatable: Amounts,
 }
 
@@ -86,7 +82,6 @@ pub fn capacity(config: &Config, machine: &Machine) -> Capacity {
     Capacity { capacity, allocatable }
 }
 
-/// The status.
 pub fn status(config: &Config, reading: &Reading, old: &NodeStatus, now: Timestamp) -> NodeStatus {
     let machine = &reading.machine;
     let amounts = capacity(config, machine);
@@ -114,7 +109,7 @@ pub fn status(config: &Config, reading: &Reading, old: &NodeStatus, now: Timesta
                 .unwrap_or_default(),
             kernel_version: machine.kernel.clone(),
             kube_proxy_version: String::new(),
-            kubelet_version: crate::VERSION.to_owned(),
+            kubelet_version: rules::names::VERSION.to_owned(),
             machine_id: machine.machine_id.clone(),
             operating_system: "linux".to_owned(),
             os_image: machine.os_image.clone(),
@@ -124,7 +119,7 @@ pub fn status(config: &Config, reading: &Reading, old: &NodeStatus, now: Timesta
         declared_features: Some(FEATURES.map(str::to_owned).to_vec()),
         runtime_handlers: handlers(&reading.handlers),
         volumes_attached: old.volumes_attached.clone(),
-        volumes_in_use: old.volumes_in_use.clone(),
+        volumes_in_use: Some(reading.volumes_in_use.clone()).filter(|volumes| !volumes.is_empty()),
         ..NodeStatus::default()
     }
 }
@@ -138,6 +133,19 @@ fn with_others(mut own: BTreeMap<String, Quantity>, old: &NodeStatus) -> BTreeMa
         }
     }
     own
+}
+
+/// A patch by which nobody gets devices of a node that starts: whoever offered them has to offer them again. Nothing when there
+/// are none. Upstream asks whether a device plugin left a checkpoint, which none can have left here.
+pub fn without_extended(old: &NodeStatus) -> Option<Value> {
+    let offered = |(_, amount): &(&String, &Quantity)| parsed(amount) != parsed(&Quantity("0".to_owned()));
+    let extended = |list: &Option<BTreeMap<String, Quantity>>| -> serde_json::Map<String, Value> {
+        let devices = list.iter().flatten().filter(|(name, _)| rules::names::is_extended(name)).filter(offered);
+        devices.map(|(name, _)| (name.clone(), json!("0"))).collect()
+    };
+    let (capacity, allocatable) = (extended(&old.capacity), extended(&old.allocatable));
+    let any = !capacity.is_empty() || !allocatable.is_empty();
+    any.then(|| json!({"status": {"capacity": capacity, "allocatable": allocatable}}))
 }
 
 fn parsed(amount: &Quantity) -> Option<machinery::quantity::Quantity> {
@@ -283,7 +291,6 @@ pub fn same(a: &NodeStatus, b: &NodeStatus) -> bool {
             list.sort_by(|a, b| a.type_.cmp(&b.type_));
         }
         status.volumes_attached = None;
-        status.volumes_in_use = None;
         status
     };
     timeless(a) == timeless(b)
@@ -313,6 +320,11 @@ pub fn patch(before: &[&NodeStatus], new: &NodeStatus) -> Value {
             };
             status.insert(field.clone(), value);
         }
+    }
+    // A node that has let go of its last volume says so.
+    let in_use = |status: &Value| status.get("volumesInUse").is_some();
+    if !in_use(&after) && before.iter().any(in_use) {
+        status.insert("volumesInUse".to_owned(), Value::Null);
     }
     json!({"status": status})
 }
@@ -412,6 +424,18 @@ mod tests {
         assert_eq!(get(&third, "example.com/dongle"), (None, None));
         let change = patch(&[&second, &taken], &third);
         assert!(change["status"]["allocatable"].as_object().unwrap()["example.com/dongle"].is_null());
+    }
+
+    #[test]
+    fn a_node_that_starts_offers_no_device_of_before() {
+        let list = |pairs: &[(&str, &str)]| {
+            Some(pairs.iter().map(|(name, amount)| ((*name).to_owned(), Quantity((*amount).to_owned()))).collect())
+        };
+        let own = [("cpu", "2"), ("hugepages-2Mi", "4Mi"), ("example.com/dongle", "3"), ("example.com/none", "0")];
+        let old = NodeStatus { capacity: list(&own), allocatable: list(&own[..3]), ..NodeStatus::default() };
+        let zero = json!({"example.com/dongle": "0"});
+        assert_eq!(without_extended(&old), Some(json!({"status": {"capacity": zero, "allocatable": zero}})));
+        assert_eq!(without_extended(&NodeStatus { capacity: list(&own[..2]), ..NodeStatus::default() }), None);
     }
 
     #[test]

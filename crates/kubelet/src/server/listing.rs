@@ -18,7 +18,6 @@ pub struct PodList {
 }
 
 impl PodList {
-    /// Of these pods.
     pub fn new(items: Vec<Pod>) -> Self {
         Self { kind: "PodList", api_version: "v1", metadata: BTreeMap::new(), items }
     }

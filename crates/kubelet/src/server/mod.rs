@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! TLS ─► auth (certificate or TokenReview ▸ SubjectAccessReview) ─► route ─► logs      the runtime's log files
+//!                                                                        ├► system_logs  /var/log
 //!                                                                        ├► streaming  the runtime's streaming server
 //!                                                                        ├► listing    Pods, the runtime
 //!                                                                        └► stats ▸ metrics  runtime, cgroups, kernel
@@ -20,8 +21,10 @@ mod pods;
 mod route;
 pub(crate) mod stats;
 mod streaming;
+mod system_logs;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use client::Client;
@@ -40,7 +43,7 @@ use tokio_util::sync::CancellationToken;
 use answer::Answer;
 use auth::{Auth, Refusal};
 use listing::PodList;
-use metrics::{Requests, Text};
+use metrics::Requests;
 pub use pods::Pods;
 use route::Route;
 pub use serving::Running;
@@ -56,7 +59,6 @@ const TOO_MANY: &str = "too many streams are open on this node";
 pub struct Config {
     /// Where to listen; port 0 takes any. Upstream's port is 10250.
     pub address: SocketAddr,
-    /// The node's name.
     pub node_name: String,
     /// The serving certificate; connections made after it changed see the new one.
     pub certificate: watch::Receiver<pki::Pair>,
@@ -65,14 +67,13 @@ pub struct Config {
     /// Asks the API server who somebody is and what they may do. Its identity must be allowed to create TokenReviews and
     /// SubjectAccessReviews, as every node's is.
     pub client: Client,
-    /// The container runtime.
     pub runtime: Arc<dyn Runtime>,
     /// The pods of this node.
     pub pods: Arc<dyn Pods>,
-    /// Time.
     pub clock: Arc<dyn Clock>,
-    /// What everything uses.
     pub(crate) stats: Arc<Stats>,
+    /// Where the machine's logs are; nothing to show none.
+    pub system_logs: Option<PathBuf>,
     /// The whole document of `/configz`: `{"kubeletconfig": …}`, the configuration in force.
     pub configuration: serde_json::Value,
 }
@@ -83,7 +84,6 @@ pub enum Error {
     /// The address cannot be had.
     #[error("listen on {address}: {source}")]
     Listen {
-        /// Which.
         address: SocketAddr,
         /// What the system said.
         source: std::io::Error,
@@ -93,11 +93,9 @@ pub enum Error {
     Certificate(#[from] pki::Error),
 }
 
-/// The server.
 pub struct Server;
 
 impl Server {
-    /// Starts to serve.
     pub async fn start(config: Config) -> Result<Running, Error> {
         let listen = |source| Error::Listen { address: config.address, source };
         let socket = TcpListener::bind(config.address).await.map_err(listen)?;
@@ -113,6 +111,7 @@ impl Server {
             runtime: config.runtime,
             pods: config.pods,
             clock: config.clock,
+            system_logs: config.system_logs,
             configuration: config.configuration,
             requests: Requests::default(),
             streams: Arc::new(Semaphore::new(MAX_OPEN)),
@@ -154,6 +153,7 @@ struct Inner {
     pods: Arc<dyn Pods>,
     stats: Arc<Stats>,
     clock: Arc<dyn Clock>,
+    system_logs: Option<PathBuf>,
     configuration: serde_json::Value,
     requests: Requests,
     streams: Arc<Semaphore>,
@@ -222,6 +222,10 @@ impl Service for Inner {
                 answer::figures(text)
             }
             Route::Configz => answer::json(&self.configuration),
+            Route::SystemLogs(path) => match self.streams.clone().try_acquire_owned() {
+                Ok(permit) => system_logs::answer(self.system_logs.as_deref(), path, permit).await,
+                Err(_) => answer::text(StatusCode::SERVICE_UNAVAILABLE, TOO_MANY),
+            },
             Route::ContainerLogs(place) => logs::answer(self, &place, &query).await,
             Route::Exec(place) => streaming::answer(self, What::Exec, &place, &query, request).await,
             Route::Attach(place) => streaming::answer(self, What::Attach, &place, &query, request).await,
@@ -236,12 +240,12 @@ impl Inner {
     }
 
     fn own_figures(&self) -> String {
-        let mut text = Text::default();
-        text.family("kubelet_node_name", "gauge", "[ALPHA] The node's name. The count is always 1.");
-        text.sample(&[("node", &self.node_name)], 1.0, None);
+        let mut text = String::new();
+        figures::samples(&mut text, "kubelet_node_name", "gauge", "[ALPHA] The node's name. The count is always 1.")
+            .add(&[("node", &self.node_name)], 1.0);
         metrics::count_pods(&mut text, &self.pods.all());
         self.requests.render(&mut text);
-        self.pods.metrics(text.raw());
-        text.finish()
+        self.pods.metrics(&mut text);
+        text
     }
 }

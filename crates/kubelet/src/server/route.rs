@@ -6,9 +6,7 @@ use percent_encoding::percent_decode_str;
 /// A pod's container, as a streaming request names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// The pod's namespace.
     pub namespace: String,
-    /// The pod's name.
     pub pod: String,
     /// Its uid, where the request insists on one.
     pub uid: Option<String>,
@@ -39,7 +37,8 @@ pub enum Route {
     HealthMetrics,
     /// The configuration in force.
     Configz,
-    /// A container's log.
+    /// The machine's own logs: a decoded path below their directory.
+    SystemLogs(String),
     ContainerLogs(Place),
     /// A command in a container.
     Exec(Place),
@@ -52,6 +51,9 @@ pub enum Route {
 impl Route {
     /// The route of a path.
     pub fn of(path: &str) -> Option<Self> {
+        if let Some(below) = path.strip_prefix("/logs/") {
+            return Some(Self::SystemLogs(percent_decode_str(below).decode_utf8_lossy().into_owned()));
+        }
         let segments = segments(path);
         let words: Vec<&str> = segments.iter().map(String::as_str).collect();
         let place = |namespace: &str, pod: &str, uid: Option<&str>, container: &str| Place {
@@ -91,12 +93,13 @@ impl Route {
 
 /// Under which name requests to a path are counted; a fixed set, whatever is asked for.
 pub fn bucket(path: &str) -> &'static str {
-    const BUCKETS: [&str; 13] = [
+    const BUCKETS: [&str; 14] = [
         "attach",
         "configz",
         "containerLogs",
         "exec",
         "healthz",
+        "logs",
         "metrics",
         "metrics/cadvisor",
         "metrics/probes",
@@ -152,6 +155,9 @@ mod tests {
             ("/metrics", Some(Route::Metrics)),
             ("/metrics/resource", Some(Route::ResourceMetrics)),
             ("/configz", Some(Route::Configz)),
+            ("/logs/", Some(Route::SystemLogs(String::new()))),
+            ("/logs/a%20b/", Some(Route::SystemLogs("a b/".to_owned()))),
+            ("/logs", None),
             ("/containerLogs/ns/p/c", Some(Route::ContainerLogs(place(None, "c")))),
             ("/containerLogs/ns/p", None),
             ("/exec/ns/p/c", Some(Route::Exec(place(None, "c")))),

@@ -1,9 +1,11 @@
 //! A directory in which every file is a pod, in YAML or JSON.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
+use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::{Kept, Source, parse};
@@ -13,8 +15,9 @@ const SETTLE: Duration = Duration::from_millis(50);
 /// Files that are read at most.
 const FILES: usize = 1000;
 
-/// Follows a directory until told to stop; it is read after `every` even if nothing was announced.
-pub(super) async fn run(dir: PathBuf, every: Duration, mut kept: Kept, stop: CancellationToken) {
+/// Follows a directory until it is stopped; it is read after `every` even if nothing was announced.
+pub(super) async fn run(dir: PathBuf, every: Duration, kept: Arc<Mutex<Kept>>, stop: CancellationToken) {
+    let mut kept = kept.lock().await;
     loop {
         // Watched before it is read: what changes in between is not missed.
         let mut watch = node::files::Watch::new(&dir).inspect_err(|error| {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client::DeleteOptions;
-use informer::{Backoff, Informer, Key};
+use informer::{Backoff, Informer, Key, guard};
 use k8s_openapi::api::core::v1::{Node, Pod, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use tokio::sync::{Notify, watch};
@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 use crate::pod::spec;
 use crate::shared::Shared;
-use crate::writer::Writer;
+use crate::worker::writer::Writer;
 
 /// A mirror and the task that keeps it. Dropped, it stays as it is: the pod runs on without us.
 pub(super) struct Mirror {
@@ -28,7 +28,11 @@ impl Mirror {
         status: watch::Receiver<Arc<PodStatus>>,
         api: Informer<Pod>,
     ) -> Self {
-        let task = tokio::spawn(keep(shared.clone(), pod.clone(), status, api));
+        let (clock, (own, image)) = (shared.clock.clone(), (shared.clone(), pod.clone()));
+        let task = tokio::spawn(async move {
+            let keep = || keep(own.clone(), image.clone(), status.clone(), api.clone());
+            guard::restarted("mirror pod", &*clock, keep).await;
+        });
         Self { task, shared, pod }
     }
 
@@ -47,11 +51,11 @@ impl Drop for Mirror {
 
 async fn keep(shared: Arc<Shared>, pod: Arc<Pod>, mut status: watch::Receiver<Arc<PodStatus>>, api: Informer<Pod>) {
     let key = Key::new(spec::namespace(&pod), spec::name(&pod));
-    let bell = Arc::new(Notify::new());
-    let (ring, watched) = (bell.clone(), key.clone());
+    let changed = Arc::new(Notify::new());
+    let (notify, watched) = (changed.clone(), key.clone());
     api.subscribe(move |change| {
         if Key::of(&change.object().metadata) == watched {
-            ring.notify_one();
+            notify.notify_one();
         }
     });
     api.synced().await;
@@ -98,7 +102,7 @@ async fn keep(shared: Arc<Shared>, pod: Arc<Pod>, mut status: watch::Receiver<Ar
             }
         };
         tokio::select! {
-            () = bell.notified() => {}
+            () = changed.notified() => {}
             changed = status.changed() => {
                 if changed.is_err() {
                     return;

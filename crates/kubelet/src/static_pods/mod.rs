@@ -18,12 +18,13 @@ use futures::FutureExt;
 use futures::future::join_all;
 use informer::Informer;
 use k8s_openapi::api::core::v1::Pod;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::pod::spec;
 use crate::pods::Pods;
 use crate::shared::Shared;
+use crate::upkeep::tasks::Tasks;
 use mirror::Mirror;
 pub use parse::Source;
 pub use url::Config as Url;
@@ -33,33 +34,35 @@ pub use url::Config as Url;
 pub struct Sources {
     /// A directory, with how often it is read though nothing was announced.
     pub files: Option<(PathBuf, Duration)>,
-    /// A URL.
     pub url: Option<Url>,
 }
 
-/// Follows all sources until told to stop. The returned future is done once each of them was read.
-pub fn follow(
+/// Follows all sources until it is stopped. The returned future is done once each of them was read.
+pub(crate) fn follow(
     sources: Sources,
     shared: &Arc<Shared>,
     pods: &Pods,
     api: &Informer<Pod>,
-    tasks: &mut tokio::task::JoinSet<()>,
+    tasks: &mut Tasks,
     stop: &CancellationToken,
 ) -> impl Future<Output = ()> + Send + use<> {
     let mut read = Vec::new();
     let mut keeper = || {
         let (seen, reader) = watch::channel(false);
         read.push(reader);
-        Kept { shared: shared.clone(), pods: pods.clone(), api: api.clone(), known: HashMap::new(), seen }
+        let kept = Kept { shared: shared.clone(), pods: pods.clone(), api: api.clone(), known: HashMap::new(), seen };
+        Arc::new(Mutex::new(kept))
     };
     if let Some((dir, every)) = sources.files {
-        tasks.spawn(files::run(dir, every, keeper(), stop.clone()));
+        let (kept, stop) = (keeper(), stop.clone());
+        tasks.keep("static pod files", move || files::run(dir.clone(), every, kept.clone(), stop.clone()));
     }
     if let Some(config) = sources.url {
-        tasks.spawn(url::run(config, keeper(), stop.clone()));
+        let (kept, stop) = (keeper(), stop.clone());
+        tasks.keep("static pod URL", move || url::run(config.clone(), kept.clone(), stop.clone()));
     }
     join_all(read.into_iter().map(|mut seen| async move {
-        // A source that ended was told to stop: then nobody asks.
+        // A source that ended was stopped: then nobody asks.
         let _ = seen.wait_for(|seen| *seen).await;
     }))
     .map(drop)

@@ -9,9 +9,7 @@ use crate::pod::spec;
 /// Where a text is from.
 #[derive(Debug, Clone, Copy)]
 pub enum Source<'a> {
-    /// A file.
     File(&'a str),
-    /// A URL.
     Url(&'a str),
 }
 

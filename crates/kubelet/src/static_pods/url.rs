@@ -1,29 +1,29 @@
 //! A URL at which a pod, or a list of pods, can be read. HTTP announces no change, so it is asked from time to time; a server
 //! that does not answer, or answers nonsense, leaves the pods as they are.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
+use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::{Kept, Source, parse};
-use crate::http_get::{self, Target};
+use crate::probes::http_get::{self, Target};
 
 /// The longest document that is read.
 const MOST: usize = 10 << 20;
 /// How long the server may take.
 const LIMIT: Duration = Duration::from_secs(10);
 /// After so many failures in a row nothing more is said of them.
-const TOLD: u32 = 3;
+const LOGGED: u32 = 3;
 
 /// Where to ask, with what, and how often.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Config {
-    /// The URL.
     pub url: String,
     /// Headers of the request, which may be secrets.
     pub headers: Vec<(String, String)>,
-    /// Between requests.
     pub every: Duration,
 }
 
@@ -33,8 +33,9 @@ impl std::fmt::Debug for Config {
     }
 }
 
-/// Asks until told to stop.
-pub(super) async fn run(config: Config, mut kept: Kept, stop: CancellationToken) {
+/// Asks until it is stopped.
+pub(super) async fn run(config: Config, kept: Arc<Mutex<Kept>>, stop: CancellationToken) {
+    let mut kept = kept.lock().await;
     let mut before = None;
     let mut failures = 0;
     loop {
@@ -47,9 +48,9 @@ pub(super) async fn run(config: Config, mut kept: Kept, stop: CancellationToken)
             }
             Err(Failure::Empty) => {
                 kept.set(Vec::new());
-                failures = say(failures, &format!("zero-length data received from {}", config.url));
+                failures = log(failures, &format!("zero-length data received from {}", config.url));
             }
-            Err(Failure::Other(why)) => failures = say(failures, &why),
+            Err(Failure::Other(why)) => failures = log(failures, &why),
         }
         tokio::select! {
             () = tokio::time::sleep(config.every) => {}
@@ -58,8 +59,8 @@ pub(super) async fn run(config: Config, mut kept: Kept, stop: CancellationToken)
     }
 }
 
-fn say(failures: u32, why: &str) -> u32 {
-    if failures < TOLD {
+fn log(failures: u32, why: &str) -> u32 {
+    if failures < LOGGED {
         tracing::warn!(error = why, "static pods not read from their URL");
     }
     failures.saturating_add(1)
@@ -71,7 +72,6 @@ enum Failure {
     /// The document is empty, which is no pods at all.
     #[error("empty")]
     Empty,
-    /// Anything else.
     #[error("{0}")]
     Other(String),
 }

@@ -48,21 +48,6 @@ pub(super) fn all(view: &View<'_>, status: &PodStatus) -> Vec<PodCondition> {
     out
 }
 
-/// A condition by its type.
-pub fn condition<'a>(status: &'a PodStatus, name: &str) -> Option<&'a PodCondition> {
-    find(status.conditions.as_deref().unwrap_or_default(), name)
-}
-
-/// Puts a condition into a status, in the place of one of its type.
-pub fn set(status: &mut PodStatus, mut condition: PodCondition, now: Timestamp) {
-    let list = status.conditions.get_or_insert_default();
-    transition(&mut condition, list, now);
-    match list.iter_mut().find(|present| present.type_ == condition.type_) {
-        Some(present) => *present = condition,
-        None => list.push(condition),
-    }
-}
-
 fn find<'a>(list: &'a [PodCondition], name: &str) -> Option<&'a PodCondition> {
     list.iter().find(|condition| condition.type_ == name)
 }

@@ -1,4 +1,4 @@
-//! What the API is told of a pod: a pure function of the specification, the last status and the runtime's state.
+//! The status of a pod for the API: a pure function of the specification, the last status and the runtime's state.
 
 mod conditions;
 mod containers;
@@ -12,11 +12,10 @@ use k8s_openapi::api::core::v1::{HostIP, Pod, PodIP, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::pod::allocation::Allocation;
+use crate::pod::spec;
 use crate::pod::state::State;
-use crate::pod::{qos, spec};
 use crate::probes::Verdicts;
 
-pub use conditions::{condition, set as set_condition};
 pub use patch::patch;
 
 /// Why a container does not run yet: a word and a sentence.
@@ -24,7 +23,6 @@ pub use patch::patch;
 pub struct Waiting {
     /// Such as `ImagePullBackOff`.
     pub reason: String,
-    /// For people.
     pub message: String,
 }
 
@@ -33,7 +31,6 @@ pub struct Waiting {
 pub struct Verdict {
     /// Such as `Evicted`.
     pub reason: String,
-    /// For people.
     pub message: String,
     /// Set when the pod was running well and had to go for the node's sake: what its condition says of that.
     pub disruption: Option<String>,
@@ -73,15 +70,13 @@ pub struct View<'a> {
     pub host_ips: &'a [String],
     /// Prefix of container ids, such as `containerd`.
     pub runtime: &'a str,
-    /// Now.
     pub now: Timestamp,
 }
 
-/// The status.
 pub fn status(view: &View<'_>) -> PodStatus {
     let View { pod, old, .. } = *view;
     let mut status = PodStatus {
-        qos_class: Some(qos::class(pod).as_str().to_owned()),
+        qos_class: Some(rules::qos::class(pod).as_str().to_owned()),
         observed_generation: pod.metadata.generation,
         start_time: old.start_time.clone().or_else(|| Some(seconds(view.now))),
         container_statuses: Some(containers::regular(view)),
@@ -98,7 +93,7 @@ pub fn status(view: &View<'_>) -> PodStatus {
         status.message = old.message.clone().or_else(|| api.and_then(|s| s.message.clone()));
     }
     status.phase = Some(phase.to_owned());
-    // An end is told when it has come: until then others may rely on the pod still holding what it holds.
+    // An end is reported when it has come: until then others may rely on the pod still holding what it holds.
     if let Some(verdict) = view.verdict.filter(|_| view.terminal || !view.state.is_running()) {
         status.phase = Some("Failed".to_owned());
         status.reason = Some(verdict.reason.clone());
@@ -121,14 +116,10 @@ fn settle<'a>(view: &'a View<'_>, phase: &'static str) -> &'a str {
 }
 
 fn addresses(view: &View<'_>, status: &mut PodStatus) {
-    let mut ips: Vec<String> = view.state.ips().to_vec();
+    let mut ips: Vec<String> = view.state.ips(view.pod, view.host_ips).to_vec();
     if let Some(host) = view.host_ips.first() {
         status.host_ip = Some(host.clone());
         status.host_ips = Some(view.host_ips.iter().map(|ip| HostIP { ip: ip.clone() }).collect());
-        // A pod in the node's network has the node's addresses.
-        if spec::is_host_network(view.pod) && ips.is_empty() {
-            ips = view.host_ips.to_vec();
-        }
     }
     // An ended pod's address is another's by now, but people still want to see which it was.
     if ips.is_empty() && view.terminal {

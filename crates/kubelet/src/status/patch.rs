@@ -3,6 +3,8 @@
 use k8s_openapi::api::core::v1::PodStatus;
 use serde_json::{Map, Value, json};
 
+const DISRUPTION: &str = "DisruptionTarget";
+
 /// Lists of the status that are merged by a key, and that key. The others are replaced whole.
 const MERGED: [(&str, &str); 2] = [("conditions", "type"), ("podIPs", "ip")];
 
@@ -13,7 +15,8 @@ pub fn patch(uid: &str, old: &PodStatus, new: &PodStatus) -> Option<Value> {
     for (field, value) in &new {
         let (mine, theirs);
         let (value, before) = if field == "conditions" {
-            (mine, theirs) = (ours(value), old.get(field).map(ours));
+            mine = ours(value, value);
+            theirs = old.get(field).map(|old| ours(old, value));
             (&mine, theirs.as_ref())
         } else {
             (value, old.get(field))
@@ -45,11 +48,14 @@ fn object(status: &PodStatus) -> Map<String, Value> {
     }
 }
 
-/// The conditions that are the kubelet's to write: others' may have changed since we saw them.
-fn ours(conditions: &Value) -> Value {
-    let mine = |c: &&Value| {
-        let name = c.get("type").and_then(Value::as_str).unwrap_or_default();
-        super::conditions::OURS.contains(&name) || name == "DisruptionTarget"
+/// Those of the conditions that are the kubelet's to write: others' may have changed since we saw them. That a pod is disrupted is said by
+/// whoever does it, so the kubelet may say it too, and never takes it back: a status made before an eviction may be written after it.
+fn ours(conditions: &Value, new: &Value) -> Value {
+    let name = |condition: &Value| condition.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let disrupted = new.as_array().into_iter().flatten().any(|condition| name(condition) == DISRUPTION);
+    let mine = |condition: &&Value| {
+        let name = name(condition);
+        super::conditions::OURS.contains(&name.as_str()) || (name == DISRUPTION && disrupted)
     };
     Value::Array(conditions.as_array().into_iter().flatten().filter(mine).cloned().collect())
 }
@@ -119,5 +125,22 @@ mod tests {
             "conditions": [{"type": "Ready", "status": "True", "reason": null}],
         }});
         assert_eq!(patch("u", &old, &new), Some(expect));
+    }
+
+    #[test]
+    fn a_disruption_is_not_taken_back_by_a_status_made_before_it() {
+        let disrupted = json!({"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"});
+        let seen = status(json!({"phase": "Running", "conditions": [disrupted, {"type": "Ready", "status": "True"}]}));
+        let before =
+            status(json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "False", "reason": "R"}]}));
+        let expect = json!({"metadata": {"uid": "u"}, "status": {
+            "conditions": [{"type": "Ready", "status": "False", "reason": "R"}],
+        }});
+        assert_eq!(patch("u", &seen, &before), Some(expect));
+        // What the kubelet itself says of it is written.
+        let evicts = json!({"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"});
+        let expect = json!({"metadata": {"uid": "u"}, "status": {"conditions": [evicts]}});
+        let (seen, says) = (status(json!({})), status(json!({"conditions": [evicts]})));
+        assert_eq!(patch("u", &seen, &says), Some(expect));
     }
 }

@@ -1,6 +1,6 @@
 //! The phase: one word for the whole pod.
 
-use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
 
 use super::View;
 use crate::pod::spec;
@@ -19,9 +19,6 @@ struct Count {
 /// What the containers' states make of the pod.
 pub(super) fn phase(view: &View<'_>, status: &PodStatus) -> &'static str {
     let pod = view.pod;
-    let find = |list: &Option<Vec<ContainerStatus>>, name: &str| {
-        list.iter().flatten().find(|status| status.name == name).cloned()
-    };
     let initialized = view.state.regular_started(pod);
     let (mut pending_init, mut pending_sidecars, mut failed_for_good) = (0, 0, 0);
     let mut count = Count::default();
@@ -61,6 +58,27 @@ pub(super) fn phase(view: &View<'_>, status: &PodStatus) -> &'static str {
             None => pending_init += 1,
         }
     }
+    count_regular(pod, status, &mut count);
+    if failed_for_good > 0 {
+        return "Failed";
+    }
+    if pending_init > 0 || (pending_sidecars > 0 && !initialized) || count.waiting > 0 {
+        return "Pending";
+    }
+    if count.running > 0 && count.unknown == 0 {
+        return "Running";
+    }
+    if count.running == 0 && count.stopped > 0 && count.unknown == 0 {
+        let end = if count.stopped == count.succeeded { "Succeeded" } else { "Failed" };
+        if view.terminal && !spec::is_static(pod) {
+            return end;
+        }
+        return if count.stopped == count.stopped_for_good { end } else { "Running" };
+    }
+    "Pending"
+}
+
+fn count_regular(pod: &Pod, status: &PodStatus, count: &mut Count) {
     for container in spec::containers(pod) {
         let status = find(&status.container_statuses, &container.name);
         let state = status.as_ref().and_then(|s| s.state.as_ref());
@@ -81,21 +99,8 @@ pub(super) fn phase(view: &View<'_>, status: &PodStatus) -> &'static str {
             _ => count.unknown += 1,
         }
     }
-    if failed_for_good > 0 {
-        return "Failed";
-    }
-    if pending_init > 0 || (pending_sidecars > 0 && !initialized) || count.waiting > 0 {
-        return "Pending";
-    }
-    if count.running > 0 && count.unknown == 0 {
-        return "Running";
-    }
-    if count.running == 0 && count.stopped > 0 && count.unknown == 0 {
-        let end = if count.stopped == count.succeeded { "Succeeded" } else { "Failed" };
-        if view.terminal && !spec::is_static(pod) {
-            return end;
-        }
-        return if count.stopped == count.stopped_for_good { end } else { "Running" };
-    }
-    "Pending"
+}
+
+fn find(list: &Option<Vec<ContainerStatus>>, name: &str) -> Option<ContainerStatus> {
+    list.iter().flatten().find(|status| status.name == name).cloned()
 }

@@ -3,7 +3,11 @@
 use super::*;
 use crate::pod::state::{Container as Runtime, Life, Sandbox};
 use crate::probes;
-use k8s_openapi::api::core::v1::{Container, PodReadinessGate, PodSpec, Probe};
+use k8s_openapi::api::core::v1::{Container, PodCondition, PodReadinessGate, PodSpec, Probe};
+
+fn condition<'a>(status: &'a PodStatus, name: &str) -> Option<&'a PodCondition> {
+    status.conditions.as_ref()?.iter().find(|condition| condition.type_ == name)
+}
 
 fn pod(policy: &str, init: &[&str], regular: &[&str]) -> Pod {
     let container = |name: &&str| Container { name: (*name).into(), image: Some("i".into()), ..Default::default() };

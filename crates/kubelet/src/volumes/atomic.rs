@@ -17,12 +17,9 @@ pub enum Error {
     /// A path that would leave the volume, or be taken for one of our own names.
     #[error("invalid path: {0}")]
     Path(String),
-    /// The system refused.
     #[error("{operation} {path}: {source}", path = path.display())]
     File {
-        /// What was tried.
         operation: &'static str,
-        /// On which path.
         path: PathBuf,
         /// What the system said.
         source: std::io::Error,

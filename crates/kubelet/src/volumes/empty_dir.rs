@@ -1,16 +1,20 @@
 //! Directories that live and die with their pod, on disk or in memory.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, Pod};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::{fs_group, ownership};
-use crate::config::Facts;
-use crate::pod::resources;
+use crate::cri_config::NodeFacts;
+use crate::pod::{resources, spec};
+
+const HUGE_PAGES: &str = "HugePages";
 
 /// Makes the directory, once: what the pod changed about it since is the pod's.
-pub(super) fn make(path: &Path, source: &EmptyDirVolumeSource, pod: &Pod, facts: &Facts) -> Result<(), String> {
+pub(super) fn make(path: &Path, source: &EmptyDirVolumeSource, pod: &Pod, facts: &NodeFacts) -> Result<(), String> {
     let limit = source.size_limit.as_ref().map(resources::value).filter(|&bytes| bytes > 0);
     match source.medium.as_deref().unwrap_or_default() {
         "" => {
@@ -25,6 +29,14 @@ pub(super) fn make(path: &Path, source: &EmptyDirVolumeSource, pod: &Pod, facts:
                 return Ok(());
             }
         }
+        huge if huge.starts_with(HUGE_PAGES) => {
+            if node::mounts::is_mounted(path).map_err(|e| format!("read mounts: {e}"))? {
+                return Ok(());
+            }
+            let page = page_size(huge, pod)?;
+            make_dir(path)?;
+            node::mounts::huge_pages(path, page).map_err(|e| e.to_string())?;
+        }
         other => return Err(format!("unknown storage medium {other:?}")),
     }
     if let Some(group) = fs_group(pod) {
@@ -33,14 +45,38 @@ pub(super) fn make(path: &Path, source: &EmptyDirVolumeSource, pod: &Pod, facts:
     Ok(())
 }
 
-/// A directory in memory; says whether it was made just now.
+/// A directory in memory; says whether it was made just now. One that is there already is left alone, its mode included: it
+/// carries the bit by which new files get the pod's group.
 pub(super) fn mount_memory(path: &Path, size: Option<u64>) -> Result<bool, String> {
-    make_dir(path)?;
     if node::mounts::is_mounted(path).map_err(|e| format!("read mounts: {e}"))? {
         return Ok(false);
     }
+    make_dir(path)?;
     node::mounts::tmpfs(path, size, 0o777).map_err(|e| e.to_string())?;
     Ok(true)
+}
+
+/// How large the pages are, of those that the pod asks for.
+fn page_size(medium: &str, pod: &Pod) -> Result<u64, String> {
+    let bytes = |text: &str| u64::try_from(resources::value(&Quantity(text.to_owned()))).unwrap_or(0);
+    let own = pod.spec.as_ref().and_then(|spec| spec.resources.as_ref());
+    let members = spec::members(pod).filter_map(|member| member.container.resources.clone());
+    let mut asked: BTreeSet<u64> = members
+        .chain(own.cloned())
+        .filter_map(|resources| resources.requests)
+        .flat_map(|requests| requests.into_keys())
+        .filter_map(|name| name.strip_prefix("hugepages-").map(bytes))
+        .collect();
+    if let Some(size) = medium.strip_prefix(HUGE_PAGES).and_then(|rest| rest.strip_prefix('-')) {
+        asked.retain(|page| *page == bytes(size));
+    }
+    match asked.len() {
+        0 => Err(format!(
+            "medium {medium}: hugePages storage requested, but there is no resource request for huge pages"
+        )),
+        1 => Ok(asked.into_iter().next().unwrap_or_default()),
+        _ => Err(format!("medium: {medium} can't be used if container requests multiple huge page sizes")),
+    }
 }
 
 fn make_dir(path: &Path) -> Result<(), String> {

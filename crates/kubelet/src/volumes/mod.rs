@@ -19,29 +19,19 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{PersistentVolume, Pod, Volume};
 
-use crate::certificates::Credential;
-use crate::config::{Facts, References};
+use crate::cri_config::{NodeFacts, References};
 use crate::pod::spec;
+use crate::shared::certificates::Credential;
 
 /// Why a volume is not there. The words reach users in the FailedMount event.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The volume cannot be made.
     #[error("MountVolume.SetUp failed for volume {volume:?} : {why}")]
-    SetUp {
-        /// Its name.
-        volume: String,
-        /// In words.
-        why: String,
-    },
+    SetUp { volume: String, why: String },
     /// What is left of a pod cannot be removed.
     #[error("remove {path}: {why}", path = path.display())]
-    Remove {
-        /// The path.
-        path: PathBuf,
-        /// In words.
-        why: String,
-    },
+    Remove { path: PathBuf, why: String },
 }
 
 /// What the API said about a pod's volumes.
@@ -53,10 +43,11 @@ pub struct Resolved {
     pub claims: HashMap<String, PersistentVolume>,
     /// Tokens, by volume name and place in its sources.
     pub tokens: HashMap<(String, usize), String>,
-    /// Certificates, likewise.
     pub certificates: HashMap<(String, usize), Arc<Credential>>,
     /// The pod's addresses, for downward API files.
     pub ips: Vec<String>,
+    /// Volumes that their drivers mounted, by name; nothing for one that is not there.
+    pub mounted: HashMap<String, Option<PathBuf>>,
 }
 
 /// Where each volume is on the node, by name.
@@ -73,7 +64,7 @@ pub fn images_dir(root: &Path, uid: &str) -> PathBuf {
 }
 
 /// Makes every volume of a pod, or brings it up to date. The others are made even if one fails.
-pub fn setup(root: &Path, pod: &Pod, resolved: &Resolved, facts: &Facts) -> (Paths, Vec<Error>) {
+pub fn setup(root: &Path, pod: &Pod, resolved: &Resolved, facts: &NodeFacts) -> (Paths, Vec<Error>) {
     let dir = pod_dir(root, spec::uid(pod));
     let (mut paths, mut errors) = (Paths::new(), Vec::new());
     if let Err(e) = std::fs::create_dir_all(dir.join("volumes")) {
@@ -83,6 +74,10 @@ pub fn setup(root: &Path, pod: &Pod, resolved: &Resolved, facts: &Facts) -> (Pat
     for volume in pod.spec.iter().flat_map(|s| s.volumes.iter().flatten()) {
         // Images are there once they were pulled, for the first container that wants them.
         if volume.image.is_some() {
+            continue;
+        }
+        if let Some(mounted) = resolved.mounted.get(&volume.name) {
+            paths.extend(mounted.clone().map(|path| (volume.name.clone(), path)));
             continue;
         }
         match one(&dir, pod, volume, resolved, facts) {
@@ -95,7 +90,7 @@ pub fn setup(root: &Path, pod: &Pod, resolved: &Resolved, facts: &Facts) -> (Pat
     (paths, errors)
 }
 
-fn one(dir: &Path, pod: &Pod, volume: &Volume, resolved: &Resolved, facts: &Facts) -> Result<PathBuf, String> {
+fn one(dir: &Path, pod: &Pod, volume: &Volume, resolved: &Resolved, facts: &NodeFacts) -> Result<PathBuf, String> {
     let place = |plugin: &str| dir.join("volumes").join(format!("kubernetes.io~{plugin}")).join(&volume.name);
     if let Some(source) = &volume.empty_dir {
         let path = place("empty-dir");
@@ -118,9 +113,9 @@ fn one(dir: &Path, pod: &Pod, volume: &Volume, resolved: &Resolved, facts: &Fact
             .map_err(|e| e.to_string())?;
         return Ok(path);
     }
-    if let Some(source) = &volume.persistent_volume_claim {
-        let claim = resolved.claims.get(&source.claim_name);
-        let claim = claim.ok_or_else(|| format!("persistentvolumeclaim {:?} is not bound", source.claim_name))?;
+    if let Some(name) = references::claim_of(pod, volume) {
+        let claim = resolved.claims.get(&name);
+        let claim = claim.ok_or_else(|| format!("persistentvolumeclaim {name:?} is not bound"))?;
         return persistent(pod, claim);
     }
     Err(format!("no volume plugin matched name: {}", volume.name))
@@ -140,18 +135,28 @@ fn persistent(pod: &Pod, volume: &PersistentVolume) -> Result<PathBuf, String> {
     } else {
         return Err("no volume plugin matched the volume's source".to_owned());
     };
-    if let Some(group) = fs_group(pod) {
-        let on_mismatch = pod
-            .spec
-            .as_ref()
-            .and_then(|s| s.security_context.as_ref())
-            .is_some_and(|c| c.fs_group_change_policy.as_deref() == Some("OnRootMismatch"));
-        ownership::apply(&path, group, on_mismatch).map_err(|e| format!("set group of {}: {e}", path.display()))?;
-    }
+    own(pod, &path).map_err(|e| format!("set group of {}: {e}", path.display()))?;
     Ok(path)
 }
 
-fn fs_group(pod: &Pod) -> Option<u32> {
+/// Gives a volume's files to the pod's group, if it has one, as its policy says. A device has no files.
+fn own(pod: &Pod, path: &Path) -> std::io::Result<()> {
+    let Some(group) = fs_group(pod).filter(|_| path.is_dir()) else { return Ok(()) };
+    let on_mismatch = pod
+        .spec
+        .as_ref()
+        .and_then(|s| s.security_context.as_ref())
+        .is_some_and(|c| c.fs_group_change_policy.as_deref() == Some("OnRootMismatch"));
+    ownership::apply(path, group, on_mismatch)
+}
+
+/// As the pod's policy says, away from the threads that others wait for: a volume may have a million files.
+pub async fn give_to_group(pod: &Pod, path: &Path) -> std::io::Result<()> {
+    let (pod, path) = (pod.clone(), path.to_owned());
+    tokio::task::spawn_blocking(move || own(&pod, &path)).await.map_err(std::io::Error::other)?
+}
+
+pub(crate) fn fs_group(pod: &Pod) -> Option<u32> {
     let group = pod.spec.as_ref()?.security_context.as_ref()?.fs_group?;
     u32::try_from(group).ok()
 }
@@ -160,6 +165,10 @@ fn fs_group(pod: &Pod) -> Option<u32> {
 pub fn remove(root: &Path, uid: &str) -> Result<(), Error> {
     let dir = pod_dir(root, uid);
     let failed = |why: String| Error::Remove { path: dir.clone(), why };
+    // What a driver mounted is the driver's to take away. To remove it would be to remove what is in it.
+    if crate::storage::has_volumes(root, uid) {
+        return Err(failed("a storage driver has not let go of its volumes".to_owned()));
+    }
     node::mounts::unmount_below(&dir).map_err(|e| failed(e.to_string()))?;
     match std::fs::remove_dir_all(&dir) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(failed(e.to_string())),

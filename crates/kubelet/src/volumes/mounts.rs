@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
-use k8s_openapi::api::core::v1::{Container, Pod, VolumeMount};
+use k8s_openapi::api::core::v1::{Container, Pod, VolumeDevice, VolumeMount};
 use node::cri::v1;
 
 use super::{Paths, pod_dir};
-use crate::config::expansion::expand_strictly;
-use crate::config::{Abilities, Error, Facts, hosts};
+use crate::cri_config::expansion::expand_strictly;
+use crate::cri_config::{Abilities, Error, NodeFacts, hosts};
 use crate::pod::spec;
 
 const HOSTS: &str = "/etc/hosts";
@@ -28,18 +28,13 @@ pub type Images = HashMap<String, Image>;
 /// What mounts are made from besides the specification.
 #[derive(Debug)]
 pub struct Around<'a> {
-    /// Where pods are.
     pub root: &'a Path,
-    /// Where volumes are.
     pub paths: &'a Paths,
     /// Volumes that are images.
     pub images: &'a Images,
-    /// The container's environment.
     pub env: &'a BTreeMap<String, String>,
-    /// The pod's addresses.
     pub ips: &'a [String],
-    /// The node.
-    pub facts: &'a Facts,
+    pub facts: &'a NodeFacts,
     /// What the runtime can do.
     pub abilities: Abilities,
 }
@@ -94,6 +89,31 @@ pub fn of_container(pod: &Pod, container: &Container, around: &Around<'_>) -> Re
         mounts.push(last_words(&dir, container, inside)?);
     }
     Ok(mounts)
+}
+
+/// Volumes that a container sees as devices.
+pub fn devices(pod: &Pod, container: &Container, paths: &Paths) -> Result<Vec<v1::Device>, Error> {
+    let read_only = |name: &str| {
+        let mut volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+        let claim =
+            volumes.find(|volume| volume.name == name).and_then(|volume| volume.persistent_volume_claim.as_ref());
+        claim.is_some_and(|claim| claim.read_only == Some(true))
+    };
+    let device = |wanted: &VolumeDevice| {
+        if !wanted.device_path.starts_with('/') {
+            let path = &wanted.device_path;
+            return Err(Error::Other(format!("error DevicePath `{path}` must be an absolute path")));
+        }
+        let path = paths.get(&wanted.name).ok_or_else(|| {
+            Error::Other(format!("cannot find volume {:?} to pass into container {:?}", wanted.name, container.name))
+        })?;
+        Ok(v1::Device {
+            container_path: wanted.device_path.clone(),
+            host_path: path.to_string_lossy().into_owned(),
+            permissions: if read_only(&wanted.name) { "r" } else { "mrw" }.to_owned(),
+        })
+    };
+    container.volume_devices.iter().flatten().map(device).collect()
 }
 
 fn sub_path(mount: &VolumeMount, env: &BTreeMap<String, String>) -> Result<Option<PathBuf>, Error> {
@@ -201,7 +221,7 @@ fn propagation(mount: &VolumeMount) -> v1::MountPropagation {
     }
 }
 
-fn hosts_file(dir: &Path, pod: &Pod, ips: &[String], facts: &Facts) -> Result<v1::Mount, Error> {
+fn hosts_file(dir: &Path, pod: &Pod, ips: &[String], facts: &NodeFacts) -> Result<v1::Mount, Error> {
     let text = if spec::is_host_network(pod) {
         hosts::file_of_host(pod, &std::fs::read_to_string(HOSTS).unwrap_or_default())
     } else {

@@ -6,7 +6,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, DownwardAPIVolumeFile, KeyToPath, Pod, Secret, Volume};
 
 use super::Resolved;
-use crate::config::{Facts, fields};
+use crate::cri_config::{NodeFacts, fields};
 use crate::pod::spec;
 
 /// Rights of a file when nobody says otherwise.
@@ -15,9 +15,7 @@ const DEFAULT_MODE: u32 = 0o644;
 /// A file of a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
-    /// Its content.
     pub data: Vec<u8>,
-    /// Its rights.
     pub mode: u32,
     /// Its owner, root when not given.
     pub owner: Option<u32>,
@@ -33,12 +31,16 @@ pub struct Payload {
     pub plugin: &'static str,
     /// Whether the files must never reach a disk.
     pub in_memory: bool,
-    /// The files.
     pub files: Files,
 }
 
 /// The files of a volume; nothing when it is not a volume of files.
-pub fn of_volume(pod: &Pod, volume: &Volume, resolved: &Resolved, facts: &Facts) -> Result<Option<Payload>, String> {
+pub fn of_volume(
+    pod: &Pod,
+    volume: &Volume,
+    resolved: &Resolved,
+    facts: &NodeFacts,
+) -> Result<Option<Payload>, String> {
     let mode = |mode: Option<i32>| mode.and_then(|m| u32::try_from(m).ok()).unwrap_or(DEFAULT_MODE);
     let references = &resolved.references;
     if let Some(source) = &volume.config_map {
@@ -172,7 +174,7 @@ fn downward(
     items: &[DownwardAPIVolumeFile],
     mode: u32,
     ips: &[String],
-    facts: &Facts,
+    facts: &NodeFacts,
 ) -> Result<Files, String> {
     let mut files = Files::new();
     for item in items {

@@ -2,18 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, Volume};
 
 use crate::pod::spec;
 
-/// Names, by kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Names {
-    /// Config maps.
     pub config_maps: BTreeSet<String>,
     /// Secrets, those for pulling images included.
     pub secrets: BTreeSet<String>,
-    /// Claims.
     pub claims: BTreeSet<String>,
     /// Whether trust bundles, which are chosen among all there are.
     pub trust_bundles: bool,
@@ -37,10 +34,7 @@ pub fn of(pod: &Pod) -> Names {
     for volume in spec.volumes.iter().flatten() {
         names.config_maps.extend(volume.config_map.iter().map(|v| v.name.clone()));
         names.secrets.extend(volume.secret.iter().filter_map(|v| v.secret_name.clone()));
-        names.claims.extend(volume.persistent_volume_claim.iter().map(|v| v.claim_name.clone()));
-        if volume.ephemeral.is_some() {
-            names.claims.insert(format!("{}-{}", spec::name(pod), volume.name));
-        }
+        names.claims.extend(claim_of(pod, volume));
         for source in volume.projected.iter().flat_map(|p| p.sources.iter().flatten()) {
             names.config_maps.extend(source.config_map.iter().map(|s| s.name.clone()));
             names.secrets.extend(source.secret.iter().map(|s| s.name.clone()));
@@ -50,6 +44,12 @@ pub fn of(pod: &Pod) -> Names {
     names.secrets.remove("");
     names.config_maps.remove("");
     names
+}
+
+/// The claim behind a volume of a pod: one that it names, or the one that is made for it.
+pub fn claim_of(pod: &Pod, volume: &Volume) -> Option<String> {
+    let named = volume.persistent_volume_claim.as_ref().map(|source| source.claim_name.clone());
+    named.or_else(|| volume.ephemeral.is_some().then(|| format!("{}-{}", spec::name(pod), volume.name)))
 }
 
 #[cfg(test)]

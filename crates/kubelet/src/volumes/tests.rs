@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::*;
-use crate::config::Abilities;
+use crate::cri_config::Abilities;
 use serde_json::json;
 use std::os::unix::fs::MetadataExt;
 
@@ -43,7 +43,7 @@ fn resolved(value: &str) -> Resolved {
 fn volumes_are_made_updated_shown_and_removed() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().canonicalize().unwrap();
-    let (pod, facts) = (pod(), Facts { memory: 1 << 30, ..Default::default() });
+    let (pod, facts) = (pod(), NodeFacts { memory: 1 << 30, ..Default::default() });
     let (paths, errors) = setup(&root, &pod, &resolved("1"), &facts);
     assert!(errors.is_empty(), "{errors:?}");
     assert_eq!(paths["empty"].metadata().unwrap().gid(), 4321);
@@ -66,6 +66,10 @@ fn volumes_are_made_updated_shown_and_removed() {
 
     let (paths, _) = setup(&root, &pod, &resolved("2"), &facts);
     assert_eq!(std::fs::read_to_string(paths["config"].join("key")).unwrap(), "2");
+    for volume in ["empty", "memory"] {
+        let meta = paths[volume].metadata().unwrap();
+        assert_eq!((meta.mode() & 0o7777, meta.gid()), (0o2777, 4321), "{volume} after it was looked at again");
+    }
     // A file shown by sub path stays what it was when the container started.
     assert_eq!(std::fs::read_to_string(host("/c/key")).unwrap(), "1");
 
@@ -80,7 +84,7 @@ fn a_volume_that_cannot_be_made_says_so_and_leaves_the_others() {
     let root = dir.path().canonicalize().unwrap();
     let mut resolved = resolved("1");
     resolved.references.config_maps.clear();
-    let (paths, errors) = setup(&root, &pod(), &resolved, &Facts::default());
+    let (paths, errors) = setup(&root, &pod(), &resolved, &NodeFacts::default());
     assert_eq!(paths.len(), 3);
     assert_eq!(errors[0].to_string(), "MountVolume.SetUp failed for volume \"config\" : configmap \"cm\" not found");
     remove(&root, "u-1").unwrap();
@@ -90,7 +94,7 @@ fn a_volume_that_cannot_be_made_says_so_and_leaves_the_others() {
 fn a_link_in_a_volume_cannot_show_the_node_to_the_container() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().canonicalize().unwrap();
-    let (pod, facts) = (pod(), Facts::default());
+    let (pod, facts) = (pod(), NodeFacts::default());
     let (paths, _) = setup(&root, &pod, &resolved("1"), &facts);
     std::os::unix::fs::symlink("/etc", paths["empty"].join("me")).unwrap();
     let env = [("WHO".to_owned(), "me".to_owned())].into();
@@ -106,8 +110,44 @@ fn around<'a>(
     paths: &'a Paths,
     env: &'a BTreeMap<String, String>,
     ips: &'a [String],
-    facts: &'a Facts,
+    facts: &'a NodeFacts,
 ) -> mounts::Around<'a> {
     static NONE: std::sync::LazyLock<mounts::Images> = std::sync::LazyLock::new(mounts::Images::new);
     mounts::Around { root, paths, images: &NONE, env, ips, facts, abilities: Abilities::default() }
+}
+
+#[test]
+fn a_directory_in_huge_pages_has_pages_that_the_pod_asks_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    let asks = |medium: &str, pages: &[&str]| -> Pod {
+        let requests: BTreeMap<String, &str> = pages.iter().map(|page| (format!("hugepages-{page}"), "4Mi")).collect();
+        serde_json::from_value(json!({
+            "metadata": {"name": "p", "namespace": "ns", "uid": "u-2"},
+            "spec": {
+                "containers": [{"name": "c", "image": "i", "resources": {"requests": requests}}],
+                "volumes": [{"name": "huge", "emptyDir": {"medium": medium}}],
+            },
+        }))
+        .unwrap()
+    };
+    let refused = |medium: &str, pages: &[&str]| {
+        let (_, errors) = setup(&root, &asks(medium, pages), &Resolved::default(), &NodeFacts::default());
+        errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    };
+    assert!(refused("HugePages", &[]).ends_with("there is no resource request for huge pages"));
+    assert!(refused("HugePages-1Gi", &["2Mi"]).ends_with("there is no resource request for huge pages"));
+    let several = refused("HugePages", &["2Mi", "1Gi"]);
+    assert!(
+        several.ends_with("medium: HugePages can't be used if container requests multiple huge page sizes"),
+        "{several}"
+    );
+    let (paths, errors) = setup(&root, &asks("HugePages", &["2Mi"]), &Resolved::default(), &NodeFacts::default());
+    assert!(errors.is_empty(), "{errors:?}");
+    let mounts = node::mounts::list().unwrap();
+    assert_eq!(
+        mounts.iter().find(|mount| mount.target == paths["huge"]).map(|mount| mount.kind.as_str()),
+        Some("hugetlbfs")
+    );
+    remove(&root, "u-2").unwrap();
 }

@@ -11,9 +11,9 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::Worker;
-use crate::certificates::spread;
-use crate::objects::Told;
 use crate::pod::spec;
+use crate::shared::certificates::spread;
+use crate::shared::objects::OnChange;
 use crate::volumes::Resolved;
 
 /// Keys that are made at the same time: RSA keys take a processor for seconds.
@@ -23,16 +23,16 @@ const KEYS_AT_ONCE: usize = 1;
 pub struct Requests {
     informers: Informers,
     node: String,
-    told: Told,
+    on_change: OnChange,
     watched: Mutex<Option<Informer<PodCertificateRequest>>>,
     keys: Semaphore,
 }
 
 impl Requests {
-    /// Requests of this node. The pods they are for are told about their changes.
-    pub fn new(informers: Informers, node: &str, told: Told) -> Self {
+    /// Requests of this node. The pods they are for are notified of their changes.
+    pub fn new(informers: Informers, node: &str, on_change: OnChange) -> Self {
         let keys = Semaphore::new(KEYS_AT_ONCE);
-        Self { informers, node: node.to_owned(), told, watched: Mutex::default(), keys }
+        Self { informers, node: node.to_owned(), on_change, watched: Mutex::default(), keys }
     }
 
     fn informer(&self) -> Informer<PodCertificateRequest> {
@@ -40,9 +40,9 @@ impl Requests {
         watched
             .get_or_insert_with(|| {
                 let informer = self.informers.filtered(Filter::fields(format!("spec.nodeName={}", self.node)));
-                let told = self.told.clone();
+                let on_change = self.on_change.clone();
                 informer.subscribe(move |change: &informer::Change<PodCertificateRequest>| {
-                    told(&change.object().spec.pod_uid);
+                    on_change(&change.object().spec.pod_uid);
                 });
                 informer
             })
@@ -149,4 +149,4 @@ impl Worker {
 }
 
 /// By the volume's name and the source's place in it.
-pub(super) type Certificates = std::collections::HashMap<(String, usize), crate::certificates::Projection>;
+pub(super) type Certificates = std::collections::HashMap<(String, usize), crate::shared::certificates::Projection>;

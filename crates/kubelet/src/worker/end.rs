@@ -2,53 +2,43 @@
 
 use std::time::{Duration, Instant};
 
-use futures::future::join_all;
 use informer::EventType;
 
-use super::{Order, Worker, told};
-use crate::config;
-use crate::pod::plan::Cause;
+use super::stop::{Stopper, own_grace};
+use super::{Order, Worker, ordered};
+use crate::cri_config;
 use crate::pod::spec;
-use crate::pod::state::{Container, Life, TERMINATION_GRACE_PERIOD};
-use crate::volumes;
 
-/// Even a container that is given no time gets this much, so that few are killed in the middle of leaving.
-const LEAST_GRACE: i64 = 2;
 /// Between tries to stop or clean up.
 const AGAIN: Duration = Duration::from_secs(2);
 
 impl Worker {
-    /// Takes the pod to its end.
-    pub(super) async fn end(&mut self) {
+    /// Stops what runs, within the pod's time.
+    pub(super) async fn terminate(&mut self) {
         // What was being made is made first, so that it is seen and ended with the rest. Each call has a deadline.
         self.calls.close();
         self.calls.wait().await;
+        self.probes.stop_for_termination();
         self.stop_within_grace().await;
         self.probes.stop();
+    }
+
+    /// Gives back what the pod had, reports its end, and waits until nobody wants to see it any more.
+    pub(super) async fn release(&mut self) {
         self.give_back().await;
         self.report(true);
-        loop {
-            let order = self.orders.borrow_and_update().clone();
-            self.take(&order.pod);
-            if order.gone || spec::is_deleting(&self.pod) {
-                self.remove_traces().await;
-                match &self.writer {
-                    Some(writer) if !order.gone => writer.delete(),
-                    _ => break,
-                }
-            }
-            if order.gone || self.orders.wait_for(|next| next.gone || spec::is_deleting(&next.pod)).await.is_err() {
-                break;
-            }
-            if spec::is_deleting(&self.pod) && !self.orders.borrow().gone {
-                // Already on its way; only its going is left to be seen.
-                if self.orders.wait_for(|next| next.gone).await.is_err() {
-                    break;
-                }
-            }
+        ordered(self.orders.clone(), |order| order.gone || spec::is_deleting(&order.pod)).await;
+    }
+
+    /// Removes what is left of the pod, and lets the API forget it.
+    pub(super) async fn remove(&mut self) {
+        let order = self.orders.borrow_and_update().clone();
+        self.take(&order.pod);
+        self.remove_traces().await;
+        if let Some(writer) = self.writer.as_ref().filter(|_| !order.gone) {
+            writer.delete();
+            ordered(self.orders.clone(), |order| order.gone).await;
         }
-        let uid = self.uid().to_owned();
-        self.shared.owners.lock().retain(|_, owner| *owner != uid);
     }
 
     /// Stops everything; a shorter grace period that comes in on the way is followed at once.
@@ -65,19 +55,15 @@ impl Worker {
                 continue;
             }
             self.report(false);
-            let shorter = told(self.orders.clone(), |next| self::grace(next) < grace);
-            let stopped = tokio::select! {
-                stopped = self.stop_everything(Some((grace - spent).max(0))) => stopped,
-                () = shorter => continue,
-            };
-            match stopped {
-                Ok(()) => {
+            match self.stop_or_shorter(grace, spent).await {
+                None => continue,
+                Some(Ok(())) => {
                     let read = self.read().await;
                     if read.is_ok() && !self.state.is_running() {
                         return;
                     }
                 }
-                Err(error) => {
+                Some(Err(error)) => {
                     let message = format!("error killing pod: {error}");
                     self.shared.event(&self.pod, EventType::Warning, "FailedKillPod", message);
                 }
@@ -86,84 +72,30 @@ impl Worker {
         }
     }
 
-    /// Stops all containers, sidecars last and in the reverse of their order, then the sandboxes.
-    pub(super) async fn stop_everything(&self, grace: Option<i64>) -> Result<(), node::cri::Error> {
-        let running: Vec<&Container> =
-            self.state.containers.iter().filter(|c| matches!(c.life, Life::Running | Life::Unknown)).collect();
-        let place = |container: &&Container| {
-            spec::init_containers(&self.pod).iter().position(|s| s.name == container.name && spec::is_sidecar(s))
-        };
-        let (mut sidecars, others): (Vec<&Container>, Vec<&Container>) =
-            running.into_iter().partition(|c| place(c).is_some());
-        sidecars.sort_by_key(|container| std::cmp::Reverse(place(container)));
-        let since = self.shared.clock.monotonic();
-        let stopped = join_all(others.iter().map(|c| self.kill(&c.id, &c.name, "", Cause::Other, grace))).await;
-        stopped.into_iter().collect::<Result<(), _>>()?;
-        for sidecar in sidecars {
-            let spent = i64::try_from((self.shared.clock.monotonic() - since).as_secs()).unwrap_or(i64::MAX);
-            let whole = grace.unwrap_or_else(|| own_grace(&self.pod));
-            self.kill(&sidecar.id, &sidecar.name, "", Cause::Other, Some((whole - spent).max(0))).await?;
-        }
-        for sandbox in &self.state.sandboxes {
-            self.shared.runtime.stop_sandbox(&sandbox.id).await?;
-        }
-        Ok(())
-    }
-
-    /// Stops a container: its hook first, then the signal, then the end.
-    pub(super) async fn kill(
-        &self,
-        id: &str,
-        name: &str,
-        message: &str,
-        cause: Cause,
-        grace: Option<i64>,
-    ) -> Result<(), node::cri::Error> {
-        let member = spec::member(&self.pod, name);
-        let kind = member.as_ref().map_or(spec::Kind::Regular, |m| m.kind);
-        let message = if message.is_empty() { format!("Stopping container {name}") } else { message.to_owned() };
-        self.shared.container_event(&self.pod, kind, name, EventType::Normal, "Killing", &message);
-        let probe = member.as_ref().and_then(|m| match cause {
-            Cause::StartupProbe => m.container.startup_probe.clone(),
-            Cause::LivenessProbe => m.container.liveness_probe.clone(),
-            Cause::Other => None,
-        });
-        let of_probe = probe.and_then(|probe| probe.termination_grace_period_seconds);
-        let noted = || {
-            let container = self.state.containers.iter().find(|c| c.id == id)?;
-            container.annotations.get(TERMINATION_GRACE_PERIOD)?.parse().ok()
-        };
-        let own = self.pod.metadata.deletion_grace_period_seconds.or(of_probe);
-        let own = own.or_else(|| self.pod.spec.as_ref()?.termination_grace_period_seconds).or_else(noted);
-        let mut grace = grace.or(own).unwrap_or(LEAST_GRACE);
-        let hook = member.as_ref().and_then(|m| m.container.lifecycle.as_ref()?.pre_stop.as_ref());
-        if let (Some(member), Some(hook)) = (&member, hook)
-            && grace > 0
-        {
-            let since = self.shared.clock.monotonic();
-            let ip = self.ip();
-            let run = crate::hooks::run(&*self.shared.runtime, id, &self.pod, &member.container, &ip, hook);
-            let limit = Duration::from_secs(u64::try_from(grace).unwrap_or(0));
-            if let Ok(Err(why)) = tokio::time::timeout(limit, run).await {
-                tracing::debug!(pod = %spec::long_name(&self.pod), container = name, why, "preStop hook failed");
-                self.shared.container_event(
-                    &self.pod,
-                    kind,
-                    name,
-                    EventType::Warning,
-                    "FailedPreStopHook",
-                    "PreStopHook failed",
-                );
+    /// Stops everything, or says nothing because less time is given now. What readiness probes say meanwhile is reported: others
+    /// stop sending traffic by it.
+    async fn stop_or_shorter(&mut self, grace: i64, spent: i64) -> Option<Result<(), node::cri::Error>> {
+        let (shared, pod, state) = (self.shared.clone(), self.pod.clone(), self.state.clone());
+        let stopper = Stopper { shared: &shared, pod: &pod, state: &state };
+        let stopped = stopper.all(Some((grace - spent).max(0)));
+        let shorter = ordered(self.orders.clone(), move |next| self::grace(next) < grace);
+        let mut verdicts = self.verdicts.subscribe();
+        tokio::pin!(stopped, shorter);
+        loop {
+            tokio::select! {
+                stopped = &mut stopped => return Some(stopped),
+                () = &mut shorter => return None,
+                Ok(()) = verdicts.changed() => self.report(false),
             }
-            grace -= i64::try_from((self.shared.clock.monotonic() - since).as_secs()).unwrap_or(grace);
         }
-        let grace = Duration::from_secs(u64::try_from(grace.max(LEAST_GRACE)).unwrap_or(0));
-        self.shared.runtime.stop_container(id, grace).await
     }
 
     /// Volumes, the cgroup, and what is remembered about the pod.
     async fn give_back(&mut self) {
         let uid = self.uid().to_owned();
+        // What a driver was being asked for is there, or not, before it is taken away.
+        self.mounts.close();
+        self.mounts.wait().await;
         self.volumes = None;
         self.shared.config_maps.release(&uid);
         self.shared.secrets.release(&uid);
@@ -174,18 +106,15 @@ impl Worker {
         self.shared.figures.forget(&uid);
         self.shared.users.release(&uid);
         loop {
-            let views = self.shared.release_views(&uid).await;
-            let (root, pod) = (self.shared.settings.root.clone(), uid.clone());
-            // Once its directory is gone nobody would know that a pod had views.
-            let work =
-                move || if views.is_ok() { volumes::remove(&root, &pod).map_err(|e| e.to_string()) } else { views };
-            let removed = tokio::task::spawn_blocking(work).await;
+            let removed = self.shared.give_back_volumes(&uid).await;
             let cgroups = self.remove_cgroups(&uid).await;
             match (removed, cgroups) {
-                (Ok(Ok(())), Ok(())) => return,
-                (removed, cgroups) => {
-                    let volumes = removed.map(Result::err);
-                    tracing::warn!(uid, ?volumes, cgroups = ?cgroups.err(), "pod's resources not given back yet");
+                (Ok(()), Ok(())) => return,
+                (volumes, cgroups) => {
+                    let (volumes, cgroups) = (volumes.err(), cgroups.err());
+                    tracing::warn!(uid, ?volumes, ?cgroups, "pod's resources not given back yet");
+                    // A driver may take long to come back; that the containers ended is true already.
+                    self.report(false);
                     tokio::time::sleep(AGAIN).await;
                 }
             }
@@ -224,7 +153,8 @@ impl Worker {
                 }
             }
         }
-        let logs = config::log_folder(&self.shared.facts(), &self.pod);
+        self.detach();
+        let logs = cri_config::log_folder(&self.shared.facts(), &self.pod);
         if let Err(error) = std::fs::remove_dir_all(&logs)
             && error.kind() != std::io::ErrorKind::NotFound
         {
@@ -237,9 +167,4 @@ impl Worker {
 fn grace(order: &Order) -> i64 {
     let own = own_grace(&order.pod);
     order.end.as_ref().and_then(|end| end.grace).map_or(own, |grace| grace.min(own))
-}
-
-fn own_grace(pod: &k8s_openapi::api::core::v1::Pod) -> i64 {
-    let of_deletion = pod.metadata.deletion_grace_period_seconds;
-    of_deletion.or_else(|| pod.spec.as_ref()?.termination_grace_period_seconds).unwrap_or(30)
 }

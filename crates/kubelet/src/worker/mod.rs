@@ -1,44 +1,46 @@
-//! One pod's life on this node, from its binding to its end.
+//! One pod's life on this node, from its binding to its end, in the stages of [`stage::Stage`].
 //!
-//! ```text
-//! Syncing ──────────────► Ending ───────► Ended ─────────► (gone)
-//!   plan, act, report       stop what      resources are    the API has
-//!   wait for news           runs           given back       forgotten it
-//! ```
-//! A pod leaves `Syncing` when its deletion is asked for, when it has run to its end, or when the node ends it; it never
-//! comes back. The worker holds nothing that cannot be read again from the API and the runtime: killed between any two
-//! instructions, its successor goes on from there.
+//! The worker holds nothing that cannot be read again from the API and the runtime: killed between any two instructions, its
+//! successor goes on from there.
 
+pub(crate) mod backoff;
 pub(crate) mod certificates;
 mod end;
+pub(crate) mod hooks;
+pub(crate) mod network;
 mod probing;
 mod resize;
+pub(crate) mod runtime;
+mod stage;
 mod start;
+mod stop;
 mod sync;
 mod volumes;
+pub(crate) mod writer;
 
 use std::collections::{HashMap, HashSet};
-use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use futures::FutureExt as _;
+use informer::guard;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{PersistentVolume, Pod, PodStatus};
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio_util::task::TaskTracker;
 
-use crate::backoff::Restarts;
 use crate::pod::allocation::Allocation;
 use crate::pod::spec;
 use crate::pod::state::State;
 use crate::probes::Verdicts;
 use crate::shared::Shared;
 use crate::status::{Resize, Verdict, View, Waiting};
-use crate::writer::Writer;
+use crate::worker::backoff::Restarts;
+use crate::worker::writer::Writer;
 use probing::Probes;
+use stage::{Event, Stage};
 
 /// How long a pod waits on which we made a mistake, if there is no news of it before.
 const AFTER_PANIC: Duration = Duration::from_secs(10);
@@ -83,7 +85,7 @@ pub struct Handle {
 /// What happened outside since the worker last looked.
 #[derive(Debug, Default)]
 pub struct News {
-    bell: Notify,
+    changed: Notify,
     /// Containers and sandboxes the runtime says have ended; their state may follow a moment later.
     exits: Mutex<HashSet<String>>,
     /// Set when an object the pod refers to changed.
@@ -92,39 +94,41 @@ pub struct News {
 
 impl News {
     /// Something changed that concerns the pod.
-    pub fn ring(&self) {
-        self.bell.notify_one();
+    pub fn notify(&self) {
+        self.changed.notify_one();
     }
 }
 
 impl Handle {
     /// Something of the pod changed in the runtime.
-    pub fn ring(&self) {
-        self.news.ring();
+    pub fn notify(&self) {
+        self.news.notify();
     }
 
     /// A container or sandbox of the pod ended.
     pub fn exited(&self, id: &str) {
         self.news.exits.lock().insert(id.to_owned());
-        self.ring();
+        self.notify();
     }
 
     /// An object the pod refers to changed.
     pub fn references_changed(&self) {
         self.news.references.store(true, Ordering::Release);
-        self.ring();
+        self.notify();
     }
 }
 
-/// A worker.
 pub struct Worker {
     shared: Arc<Shared>,
     orders: watch::Receiver<Order>,
     news: Arc<News>,
     pod: Arc<Pod>,
     state: State,
-    verdicts: Arc<Mutex<Verdicts>>,
+    /// What the probes say. Their tasks write it and wait for each other by it.
+    verdicts: watch::Sender<Verdicts>,
     probes: Probes,
+    /// The sandbox that the packet rules know.
+    attached: Option<String>,
     waiting: HashMap<String, Waiting>,
     restarts: Restarts,
     /// The last status made; the API's at first.
@@ -135,12 +139,12 @@ pub struct Worker {
     volumes: Option<volumes::Made>,
     /// Waits after volumes could not be made or brought up to date.
     tries: informer::Backoff,
-    claims: HashMap<String, PersistentVolume>,
+    claims: HashMap<String, volumes::Claimed>,
     certificates: certificates::Certificates,
     /// Images that are shown to the pod by us and not by the runtime.
     viewed: HashSet<String>,
     /// Events that would say the same at every try.
-    said: HashSet<String>,
+    reported: HashSet<String>,
     verdict: Option<Verdict>,
     /// What the pod was given, once that was looked at.
     allocation: Option<Allocation>,
@@ -148,6 +152,8 @@ pub struct Worker {
     birth: Birth,
     /// Calls to the runtime that must not be broken off; they are waited for before the pod ends.
     calls: TaskTracker,
+    /// Calls to storage drivers, likewise; containers are stopped without waiting for them.
+    mounts: TaskTracker,
 }
 
 /// What is noted of a pod until it runs for the first time.
@@ -186,7 +192,8 @@ pub fn start(shared: Arc<Shared>, order: Order, room: impl Future<Output = ()> +
         news: news.clone(),
         pod,
         state: State::default(),
-        verdicts: Arc::default(),
+        verdicts: watch::Sender::default(),
+        attached: None,
         waiting: HashMap::new(),
         restarts: Restarts::default(),
         status,
@@ -197,25 +204,18 @@ pub fn start(shared: Arc<Shared>, order: Order, room: impl Future<Output = ()> +
         claims: HashMap::new(),
         certificates: HashMap::new(),
         viewed: HashSet::new(),
-        said: HashSet::new(),
+        reported: HashSet::new(),
         verdict: None,
         allocation: None,
         resize: Resize::default(),
         birth,
         calls: TaskTracker::new(),
+        mounts: TaskTracker::new(),
     };
     let stop = worker.shared.stop.clone();
     tokio::spawn(async move {
-        let life = async {
-            tokio::select! {
-                () = room => {}
-                () = told(worker.orders.clone(), Order::ends) => {}
-            }
-            worker.shared.figures.workers.observe(&[], worker.birth.seen.elapsed().as_secs_f64());
-            worker.run().await;
-        };
         tokio::select! {
-            () = life => {}
+            () = worker.run(room) => {}
             () = stop.cancelled() => {}
         }
     });
@@ -230,49 +230,84 @@ enum Turn {
     Finished,
 }
 
-/// A turn in which a mistake of ours is no end of the pod's life: nothing that a turn holds is more than what can be read again, so the
-/// next one starts from there.
-async fn guarded(uid: String, turn: impl Future<Output = Turn>) -> Turn {
-    AssertUnwindSafe(turn).catch_unwind().await.unwrap_or_else(|_| {
-        informer::metrics::panicked("pod worker", &uid);
-        Turn::Wait(Some(AFTER_PANIC))
-    })
-}
-
 /// Waits for an order of some kind. When nobody is left to give orders, none comes: that alone ends nothing.
-async fn told(mut orders: watch::Receiver<Order>, wanted: impl FnMut(&Order) -> bool) {
+async fn ordered(mut orders: watch::Receiver<Order>, wanted: impl FnMut(&Order) -> bool) {
     if orders.wait_for(wanted).await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
 impl Worker {
-    async fn run(mut self) {
-        loop {
-            let order = self.orders.borrow_and_update().clone();
-            self.take(&order.pod);
-            if let Some(writer) = &self.writer {
-                writer.saw(&order.pod);
-            }
-            if order.ends() {
-                break;
-            }
-            let ending = told(self.orders.clone(), Order::ends);
-            let begun = Instant::now();
-            let turn = tokio::select! {
-                biased;
-                () = ending => continue,
-                turn = guarded(self.uid().to_owned(), self.sync()) => turn,
-            };
-            let kind = if self.birth.turned { "sync" } else { "create" };
-            self.birth.turned = true;
-            self.shared.figures.turns.observe(&[kind], begun.elapsed().as_secs_f64());
-            match turn {
-                Turn::Finished => break,
-                Turn::Wait(delay) => self.wait(delay).await,
+    async fn run(mut self, room: impl Future<Output = ()>) {
+        tokio::pin!(room);
+        let mut stage = Stage::Queued;
+        while stage != Stage::Gone {
+            let uid = self.uid().to_owned();
+            let worked = guard::caught("pod worker", &uid, self.work(stage, room.as_mut())).await;
+            let pause = worked.is_none().then_some(AFTER_PANIC);
+            stage = stage.after_work(worked);
+            if pause.is_some() {
+                self.wait(pause).await;
             }
         }
-        self.end().await;
+        let uid = self.uid().to_owned();
+        self.shared.owners.lock().retain(|_, owner| *owner != uid);
+    }
+
+    /// The work of a stage; the event that it came to, or nothing when the stage goes on.
+    async fn work(&mut self, stage: Stage, room: Pin<&mut impl Future<Output = ()>>) -> Option<Event> {
+        match stage {
+            Stage::Queued => Some(self.queue(room).await),
+            Stage::Syncing => self.sync_turn().await,
+            Stage::Terminating => {
+                self.terminate().await;
+                Some(Event::Stopped)
+            }
+            Stage::Terminated => {
+                self.release().await;
+                Some(Event::DeletionAsked)
+            }
+            Stage::Removing => {
+                self.remove().await;
+                Some(Event::Forgotten)
+            }
+            Stage::Gone => None,
+        }
+    }
+
+    async fn queue(&mut self, room: Pin<&mut impl Future<Output = ()>>) -> Event {
+        let uid = self.uid().to_owned();
+        let event = tokio::select! {
+            // A mistake in waiting for others is no reason to wait for ever.
+            _ = guard::caught("pod worker", &uid, room) => Event::RoomMade,
+            () = ordered(self.orders.clone(), Order::ends) => Event::TerminationOrdered,
+        };
+        self.shared.figures.workers.observe(&[], self.birth.seen.elapsed().as_secs_f64());
+        event
+    }
+
+    async fn sync_turn(&mut self) -> Option<Event> {
+        let order = self.orders.borrow_and_update().clone();
+        self.take(&order.pod);
+        if let Some(writer) = &self.writer {
+            writer.saw(&order.pod);
+        }
+        let begun = Instant::now();
+        let turn = tokio::select! {
+            biased;
+            () = ordered(self.orders.clone(), Order::ends) => return Some(Event::TerminationOrdered),
+            turn = self.sync() => turn,
+        };
+        let kind = if self.birth.turned { "sync" } else { "create" };
+        self.birth.turned = true;
+        self.shared.figures.turns.observe(&[kind], begun.elapsed().as_secs_f64());
+        match turn {
+            Turn::Finished => Some(Event::RanToItsEnd),
+            Turn::Wait(delay) => {
+                self.wait(delay).await;
+                None
+            }
+        }
     }
 
     /// Waits for news of any kind, or for the time.
@@ -293,7 +328,7 @@ impl Worker {
         };
         tokio::select! {
             () = ordered => {}
-            () = news.bell.notified() => {}
+            () = news.changed.notified() => {}
             () = timer => {}
         }
     }
@@ -309,7 +344,7 @@ impl Worker {
     /// Reads what the runtime has, and lets events about it find this pod.
     async fn read(&mut self) -> Result<(), node::cri::Error> {
         let begun = Instant::now();
-        let state = crate::runtime::state(&*self.shared.runtime, self.uid()).await?;
+        let state = crate::worker::runtime::state(&*self.shared.runtime, self.uid()).await?;
         self.shared.figures.read(begun.elapsed());
         let ids = state.sandboxes.iter().map(|s| &s.id).chain(state.containers.iter().map(|c| &c.id));
         let mut owners = self.shared.owners.lock();
@@ -331,7 +366,7 @@ impl Worker {
     /// Makes the status and sends it on its way.
     fn report(&mut self, terminal: bool) {
         let facts = self.shared.facts();
-        let verdicts = self.verdicts.lock().clone();
+        let verdicts = self.verdicts.borrow().clone();
         let status = crate::status::status(&View {
             pod: &self.pod,
             old: &self.status,
@@ -384,20 +419,8 @@ impl Worker {
         }
     }
 
-    /// Says something once until it changes.
-    fn say_once(&mut self, text: &str) -> bool {
-        self.said.insert(text.to_owned())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_turn_that_panics_is_followed_by_another() {
-        let failed = guarded("uid".to_owned(), async { panic!("a mistake") }).await;
-        assert!(matches!(failed, Turn::Wait(Some(delay)) if delay == AFTER_PANIC));
-        assert!(matches!(guarded("uid".to_owned(), async { Turn::Finished }).await, Turn::Finished));
+    /// Whether this is said for the first time.
+    fn is_first_report(&mut self, text: &str) -> bool {
+        self.reported.insert(text.to_owned())
     }
 }

@@ -15,7 +15,7 @@ use crate::pod::spec::{self, Kind as ListKind};
 use crate::pod::state::{Life, time};
 use crate::probes::prober::{self, Outcome};
 use crate::probes::task::{self, Ask};
-use crate::probes::{Kind, Verdict};
+use crate::probes::{Kind, Verdict, Verdicts};
 
 /// The running tasks, by container id and kind.
 #[derive(Debug, Default)]
@@ -31,7 +31,12 @@ impl Drop for Task {
 }
 
 impl Probes {
-    /// Stops them all.
+    /// Stops those that would have a container restarted. Whether it is ready is still asked: until it has ended, traffic may be
+    /// on its way to it.
+    pub(super) fn stop_for_termination(&mut self) {
+        self.0.retain(|(_, kind), _| *kind == Kind::Readiness);
+    }
+
     pub(super) fn stop(&mut self) {
         self.0.clear();
     }
@@ -62,7 +67,11 @@ impl Worker {
         }
         let ids: Vec<(String, Kind)> = wanted.iter().map(|(id, kind, ..)| (id.clone(), *kind)).collect();
         self.probes.0.retain(|key, _| ids.contains(key));
-        self.verdicts.lock().retain(|id| self.state.containers.iter().any(|c| c.id == id));
+        let known = |id: &str| self.state.containers.iter().any(|c| c.id == id);
+        self.verdicts.send_if_modified(|verdicts| {
+            verdicts.retain(known);
+            false
+        });
         for (id, kind, probe, member, started_at) in wanted {
             let key = (id.clone(), kind);
             if self.probes.0.contains_key(&key) {
@@ -100,18 +109,24 @@ impl Worker {
             }
         };
         let started = {
-            let (verdicts, id, needed) = (self.verdicts.clone(), id.clone(), container.startup_probe.is_some());
-            move || !needed || verdicts.lock().get(&id, Kind::Startup) == Some(Verdict::Success)
-        };
-        let tell = {
-            let (verdicts, news) = (self.verdicts.clone(), self.news.clone());
-            move |verdict| {
-                if verdicts.lock().set(&id, kind, verdict) {
-                    news.bell.notify_one();
+            let (mut verdicts, id, needed) = (self.verdicts.subscribe(), id.clone(), container.startup_probe.is_some());
+            async move {
+                if needed {
+                    let passed = |all: &Verdicts| all.get(&id, Kind::Startup) == Some(Verdict::Success);
+                    // Nobody is left to say so when the worker is gone, which ends this task too.
+                    let _ = verdicts.wait_for(passed).await;
                 }
             }
         };
-        let report = {
+        let on_verdict = {
+            let (verdicts, news) = (self.verdicts.clone(), self.news.clone());
+            move |verdict| {
+                if verdicts.send_if_modified(|all| all.set(&id, kind, verdict)) {
+                    news.notify();
+                }
+            }
+        };
+        let on_bad_outcome = {
             let shared = shared.clone();
             move |outcome: &Outcome| {
                 let word = kind.as_str();
@@ -126,8 +141,12 @@ impl Worker {
                 shared.container_event(&pod, list, &container.name, EventType::Warning, reason, &message);
             }
         };
-        let ask =
-            Ask { ask: Box::new(ask), started: Box::new(started), tell: Box::new(tell), report: Box::new(report) };
+        let ask = Ask {
+            ask: Box::new(ask),
+            started: started.boxed(),
+            on_verdict: Box::new(on_verdict),
+            on_bad_outcome: Box::new(on_bad_outcome),
+        };
         Task(prompt::spawn(Lane::Promises, task::run(kind, probe, age, shared.clock.clone(), ask)))
     }
 }

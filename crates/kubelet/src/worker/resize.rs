@@ -123,27 +123,27 @@ impl Worker {
     async fn change_all(&mut self, changes: &[(String, String, Start, Change)]) -> Result<Option<Step>, String> {
         let pod = self.pod.clone();
         let memory = self.shared.facts().memory;
-        let mut told = Vec::new();
+        let mut in_place = Vec::new();
         for (id, name, ..) in changes.iter().filter(|(.., change)| *change == Change::InPlace) {
             let member = spec::member(&pod, name).ok_or("the container is gone")?;
             let limits = resources::container_limits(&pod, &member.container, memory);
             self.check_memory(id, name, &limits).await?;
-            told.push((id, name, limits));
+            in_place.push((id, name, limits));
         }
         // Room first, so that no container's limit exceeds its pod's on the way; then the containers; then the rest.
         let target = resources::pod_limits(&pod, self.shared.settings.pod_pids);
         self.limit_pod(&widest(&self.pod_limits_in_force(), &target)).await?;
-        for (id, name, limits) in told {
+        for (id, name, limits) in in_place {
             self.shared.runtime.update_resources(id, limits).await.map_err(|error| error.to_string())?;
             self.note_resources(id, name);
         }
         let mut starts = Vec::new();
         for (id, name, start, _) in changes.iter().filter(|(.., change)| *change == Change::Restart) {
             let message = format!("Container {name} resize requires restart");
-            self.kill(id, name, &message, Cause::Other, None).await.map_err(|error| error.to_string())?;
+            self.stopper().one(id, name, &message, Cause::Other, None).await.map_err(|error| error.to_string())?;
             starts.push(*start);
         }
-        self.limit_pod(&unlimited_is_said(target)).await?;
+        self.limit_pod(&with_unlimited(target)).await?;
         if starts.is_empty() {
             return Ok(None);
         }
@@ -198,7 +198,7 @@ fn save(allocation: &Allocation, dir: &std::path::Path, pod: &Pod) {
 }
 
 /// A limit that is gone has to be taken away, which saying nothing about it would not do.
-fn unlimited_is_said(limits: Limits) -> Limits {
+fn with_unlimited(limits: Limits) -> Limits {
     Limits { cpu_quota: limits.cpu_quota.or(Some(-1)), memory: limits.memory.or(Some(-1)), ..limits }
 }
 
@@ -226,7 +226,7 @@ mod tests {
         let limits = |quota, memory| Limits { cpu_quota: quota, memory, ..Limits::default() };
         let wide = widest(&limits(Some(1), Some(10)), &limits(Some(2), None));
         assert_eq!((wide.cpu_quota, wide.memory), (Some(2), Some(-1)));
-        let said = unlimited_is_said(limits(None, Some(5)));
-        assert_eq!((said.cpu_quota, said.memory), (Some(-1), Some(5)));
+        let unlimited = with_unlimited(limits(None, Some(5)));
+        assert_eq!((unlimited.cpu_quota, unlimited.memory), (Some(-1), Some(5)));
     }
 }

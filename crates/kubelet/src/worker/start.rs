@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hops::Hop;
+use hops::Stage;
 use informer::EventType;
 use k8s_openapi::api::core::v1::{Container, FileKeySelector, ImageVolumeSource, Secret};
 use node::cri::v1;
+use rules::owners::controller_uid;
 
 use super::Worker;
 use super::sync::Step;
-use crate::config::{self, container, env};
+use crate::cri_config::{self, container, env};
 use crate::images::Absent;
 use crate::pod::plan::{Cause, Start};
 use crate::pod::spec::{self, Kind, Member};
@@ -39,7 +40,7 @@ fn not_started(reason: &str, message: impl Into<String>) -> NotStarted {
 /// What containers are made with besides their own configuration.
 struct Frame {
     users: Option<v1::UserNamespace>,
-    abilities: config::Abilities,
+    abilities: cri_config::Abilities,
 }
 
 impl Worker {
@@ -52,7 +53,7 @@ impl Worker {
             self.shared.event(&self.pod, EventType::Warning, "DNSConfigForming", warning);
         }
         std::fs::create_dir_all(&config.log_directory).map_err(|e| format!("create pod log directory: {e}"))?;
-        let hop = hops::start(Hop::Sandbox, "run");
+        let hop = hops::stage(Stage::Sandbox, "run");
         let begun = Instant::now();
         let (runtime, class) = (self.shared.runtime.clone(), handler.clone());
         let made = self.whole(async move { runtime.run_sandbox(config, &class).await }).await;
@@ -61,7 +62,7 @@ impl Worker {
             self.shared.figures.failed_sandboxes.increment(&[&handler]);
             error.to_string()
         })?;
-        hop.end(self.uid(), "", 0);
+        hop.end(self.uid(), controller_uid(&self.pod.metadata).unwrap_or_default(), 0);
         self.shared.owners.lock().insert(id, self.uid().to_owned());
         Ok(())
     }
@@ -89,11 +90,11 @@ impl Worker {
         &self,
         attempt: u32,
         users: Option<v1::UserNamespace>,
-    ) -> Result<(v1::PodSandboxConfig, Vec<String>), config::Error> {
+    ) -> Result<(v1::PodSandboxConfig, Vec<String>), cri_config::Error> {
         let driver = self.shared.cgroups.as_ref().map(node::cgroups::Cgroups::driver);
         let parent = driver.map(|driver| self.shared.cgroup(&self.pod).parent_for_runtime(driver)).unwrap_or_default();
-        let (config, warnings) = config::sandbox::config(&self.pod, attempt, &parent, &self.shared.facts())?;
-        Ok((config::sandbox::with_users(config, users), warnings))
+        let (config, warnings) = cri_config::sandbox::config(&self.pod, attempt, &parent, &self.shared.facts())?;
+        Ok((cri_config::sandbox::with_users(config, users), warnings))
     }
 
     /// The runtime's name for the pod's runtime class; empty for the default.
@@ -188,13 +189,13 @@ impl Worker {
             shared.container_event(&pod, member.kind, &name, kind, reason, message);
         };
         let image = {
-            let hop = hops::start(Hop::Pull, "ensure");
+            let hop = hops::stage(Stage::Pull, "ensure");
             let secrets = self.pull_secrets();
             let record = |kind: EventType, reason: &str, message: String| event(kind, reason, &message);
             let begun = Instant::now();
             let ensured = shared.images.ensure(&pod, &member.container, &secrets, sandbox, &record).await;
             self.birth.pulled += begun.elapsed();
-            hop.end(spec::uid(&pod), "", 0);
+            hop.end(spec::uid(&pod), controller_uid(&pod.metadata).unwrap_or_default(), 0);
             ensured.map_err(|Absent { waiting, again }| {
                 event(EventType::Warning, "Failed", &format!("Error: {}", waiting.reason));
                 NotStarted { waiting, again }
@@ -207,32 +208,33 @@ impl Worker {
             event(EventType::Warning, "Failed", &format!("Error: {e}"));
             not_started("CreateContainerConfigError", e)
         })?;
-        let hop = hops::start(Hop::CreateContainer, "create");
+        let hop = hops::stage(Stage::CreateContainer, "create");
         let (runtime, place, around) = (shared.runtime.clone(), sandbox_id.to_owned(), sandbox.clone());
         let made = self.whole(async move { runtime.create_container(&place, config, around).await }).await;
         let id = made.map_err(|e| {
             event(EventType::Warning, "Failed", &format!("Error: {}", e.message()));
             not_started("CreateContainerError", e.message())
         })?;
-        hop.end(spec::uid(&pod), "", 0);
+        hop.end(spec::uid(&pod), controller_uid(&pod.metadata).unwrap_or_default(), 0);
         shared.owners.lock().insert(id.clone(), spec::uid(&pod).to_owned());
         self.note_resources(&id, &name);
         event(EventType::Normal, "Created", "Container created");
-        let hop = hops::start(Hop::StartContainer, "start");
+        let hop = hops::stage(Stage::StartContainer, "start");
         let (runtime, container) = (shared.runtime.clone(), id.clone());
         let started = self.whole(async move { runtime.start_container(&container).await }).await;
         started.map_err(|e| {
             event(EventType::Warning, "Failed", &format!("Error: {}", e.message()));
             not_started("RunContainerError", e.message())
         })?;
-        hop.end(spec::uid(&pod), "", 0);
+        hop.end(spec::uid(&pod), controller_uid(&pod.metadata).unwrap_or_default(), 0);
         event(EventType::Normal, "Started", "Container started");
         if let Some(hook) = member.container.lifecycle.as_ref().and_then(|l| l.post_start.as_ref()) {
             let ip = self.ip();
-            if let Err(why) = crate::hooks::run(&*shared.runtime, &id, &pod, &member.container, &ip, hook).await {
+            if let Err(why) = crate::worker::hooks::run(&*shared.runtime, &id, &pod, &member.container, &ip, hook).await
+            {
                 // The reason may hold what the container said, which is not for everybody who can read events.
                 event(EventType::Warning, "FailedPostStartHook", "PostStartHook failed");
-                if let Err(error) = self.kill(&id, &name, "FailedPostStartHook", Cause::Other, None).await {
+                if let Err(error) = self.stopper().one(&id, &name, "FailedPostStartHook", Cause::Other, None).await {
                     tracing::warn!(pod = %spec::long_name(&pod), container = name, %error, "container not killed");
                 }
                 return Err(not_started("PostStartHookError", why));
@@ -263,14 +265,14 @@ impl Worker {
         &self,
         member: &Member<'_>,
         image_ref: String,
-        image_user: config::security::ImageUser,
+        image_user: cri_config::security::ImageUser,
         frame: &Frame,
         images: &mounts::Images,
     ) -> Result<v1::ContainerConfig, String> {
-        let (facts, none) = (self.shared.facts(), (Paths::new(), config::References::default()));
+        let (facts, none) = (self.shared.facts(), (Paths::new(), cri_config::References::default()));
         let (paths, references) =
             self.volumes.as_ref().map_or((&none.0, &none.1), |made| (&made.paths, &made.references));
-        let ips = self.state.ips();
+        let ips = self.state.ips(&self.pod, &facts.host_ips);
         let files = |wanted: &FileKeySelector| self.variable_in_file(wanted, paths);
         let env = env::environment(&self.pod, &member.container, ips, &facts, references, &files)
             .map_err(|e| e.to_string())?;
@@ -286,7 +288,7 @@ impl Worker {
             None => None,
         };
         let name = &member.container.name;
-        let folder = config::log_folder(&facts, &self.pod).join(name);
+        let folder = cri_config::log_folder(&facts, &self.pod).join(name);
         std::fs::create_dir_all(&folder)
             .map_err(|e| format!("create container log directory for container {name} failed: {e}"))?;
         let restarts = match self.state.latest(name) {
@@ -297,6 +299,7 @@ impl Worker {
         let prepared = container::Prepared {
             env,
             mounts: mounts.map_err(|e| e.to_string())?,
+            devices: mounts::devices(&self.pod, &member.container, paths).map_err(|e| e.to_string())?,
             image_ref,
             image_user,
             target,
@@ -308,16 +311,20 @@ impl Worker {
 
     /// A variable from a file of one of the pod's volumes, where any container of the pod may have put what it likes: it is read
     /// without leaving the volume, and what is wrong with it is not for everybody who can read events.
-    fn variable_in_file(&self, wanted: &FileKeySelector, paths: &Paths) -> Result<(String, PathBuf), config::Error> {
+    fn variable_in_file(
+        &self,
+        wanted: &FileKeySelector,
+        paths: &Paths,
+    ) -> Result<(String, PathBuf), cri_config::Error> {
         let volume = paths.get(&wanted.volume_name).ok_or_else(|| {
             let name = &wanted.volume_name;
-            config::Error::Other(format!("cannot find the volume {name:?} referenced by FileKeyRef"))
+            cri_config::Error::Other(format!("cannot find the volume {name:?} referenced by FileKeyRef"))
         })?;
         let read = node::mounts::read_inside(volume, Path::new(&wanted.path), ENV_FILE).map_err(|e| e.to_string());
-        let value = read.and_then(|bytes| config::env_file::value(&String::from_utf8_lossy(&bytes), &wanted.key));
+        let value = read.and_then(|bytes| cri_config::env_file::value(&String::from_utf8_lossy(&bytes), &wanted.key));
         value.map(|value| (value, volume.join(&wanted.path))).map_err(|error| {
             tracing::warn!(pod = %spec::long_name(&self.pod), error, "file of environment variables refused");
-            config::Error::Other("couldn't parse env file".to_owned())
+            cri_config::Error::Other("couldn't parse env file".to_owned())
         })
     }
 
@@ -381,10 +388,14 @@ impl Worker {
         wanted.filter_map(|reference| secrets.get(&reference.name).cloned()).collect()
     }
 
-    /// The pod's main address: the node's own for a pod in its network.
+    /// The pod's addresses, as its status and its downward API show them.
+    pub(super) fn ips(&self) -> Vec<String> {
+        self.state.ips(&self.pod, &self.shared.facts().host_ips).to_vec()
+    }
+
+    /// The one that its probes and hooks are sent to.
     pub(super) fn ip(&self) -> String {
-        let host = || self.shared.facts().host_ips.first().cloned().unwrap_or_default();
-        self.state.ips().first().cloned().unwrap_or_else(host)
+        self.state.ip(&self.pod, &self.shared.facts().host_ips).to_owned()
     }
 }
 

@@ -48,7 +48,7 @@ impl Worker {
             let step = match self.actuate().await {
                 Some(step) => step,
                 None => {
-                    let plan = plan::plan(&self.pod, &self.state, &self.verdicts.lock().clone());
+                    let plan = plan::plan(&self.pod, &self.state, &self.verdicts.borrow().clone());
                     self.step(plan).await
                 }
             };
@@ -120,7 +120,7 @@ impl Worker {
                 let message = "Pod sandbox changed, it will be killed and re-created.";
                 self.shared.event(&self.pod, EventType::Normal, "SandboxChanged", message);
             }
-            if let Err(error) = self.stop_everything(None).await {
+            if let Err(error) = self.stopper().all(None).await {
                 self.shared.event(
                     &self.pod,
                     EventType::Warning,
@@ -132,7 +132,7 @@ impl Worker {
             return Step::Again;
         }
         for kill in &plan.kill {
-            if let Err(error) = self.kill(&kill.id, &kill.name, &kill.message, kill.cause, None).await {
+            if let Err(error) = self.stopper().one(&kill.id, &kill.name, &kill.message, kill.cause, None).await {
                 tracing::warn!(pod = %spec::long_name(&self.pod), container = kill.name, %error, "container not killed");
                 return Step::Wait(Some(AGAIN));
             }
@@ -142,7 +142,7 @@ impl Worker {
         }
         if let Some(why) = self.no_network() {
             let message = format!("network is not ready: {why}");
-            if self.say_once(&message) {
+            if self.is_first_report(&message) {
                 self.shared.event(&self.pod, EventType::Warning, "NetworkNotReady", message);
             }
             let mut network = self.shared.network.clone();
@@ -169,6 +169,13 @@ impl Worker {
             // The address is known now, and the rest is planned with it.
             return Step::Again;
         }
+        if let Err(error) = self.attach().await {
+            let message = format!("network is not ready: {error}");
+            if self.is_first_report(&message) {
+                self.shared.event(&self.pod, EventType::Warning, "NetworkNotReady", message);
+            }
+            return Step::Wait(Some(AGAIN));
+        }
         self.start_all(&plan.start).await
     }
 
@@ -185,7 +192,7 @@ impl Worker {
         let running = this.state.containers.iter().filter(|c| matches!(c.life, Life::Running | Life::Unknown));
         let stopped = join_all(running.map(|c| async move {
             let message = format!("Container {} is stopped because all containers are restarted", c.name);
-            this.kill(&c.id, &c.name, &message, Cause::Other, None).await
+            this.stopper().one(&c.id, &c.name, &message, Cause::Other, None).await
         }));
         let mut failed = stopped.await.into_iter().find_map(Result::err);
         let (last, others): (Vec<_>, Vec<_>) = self.state.containers.iter().partition(|c| c.name == name);

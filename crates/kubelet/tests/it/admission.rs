@@ -91,11 +91,12 @@ async fn kernel_parameters_that_are_not_allowed_are_refused() {
 
 #[tokio::test]
 async fn what_somebody_adds_to_the_nodes_capacity_can_be_asked_for() {
-    let rig = Rig::start().await;
+    let mut rig = Rig::start().await;
     rig.eventually_node().await;
+    let admin = rig.admin.clone();
     let set = async |amount: Value| {
         let patch = json!({"status": {"capacity": {"example.com/dongle": amount}}});
-        rig.admin.patch_status::<Node>("", NODE, &client::Patch::Merge(patch)).await.unwrap();
+        admin.patch_status::<Node>("", NODE, &client::Patch::Merge(patch)).await.unwrap();
     };
     let allocatable = |node: Option<&Node>| {
         let list = node.and_then(|node| node.status.as_ref()?.allocatable.as_ref());
@@ -114,6 +115,14 @@ async fn what_somebody_adds_to_the_nodes_capacity_can_be_asked_for() {
     rig.pod("more", asking("2")).await;
     let refused = rig.until("more", "refused", |pod| phase(pod) == "Failed").await.status.unwrap();
     assert_eq!(refused.reason.as_deref(), Some("OutOfexample.com/dongle"));
+    // Who offers something has to offer it again to a node that starts anew; what runs, runs on.
+    rig.crash_kubelet().await;
+    rig.start_kubelet();
+    let none = |node: Option<&Node>| allocatable(node).as_deref() == Some("0");
+    testkit::object::<Node>(&rig.admin, "", NODE, "dongles forgotten", none).await;
+    rig.ready("two").await;
+    set(json!("3")).await;
+    testkit::object::<Node>(&rig.admin, "", NODE, "three dongles again", three).await;
     set(Value::Null).await;
     testkit::object::<Node>(&rig.admin, "", NODE, "no dongles", |node| node.is_some() && allocatable(node).is_none())
         .await;

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, StreamBody};
@@ -10,6 +11,7 @@ use hyper::body::{Frame, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use k8s_openapi::api::core::v1::Pod;
+use node::cri::Runtime as _;
 use serde_json::{Value, json};
 
 use crate::inside::container;
@@ -47,6 +49,37 @@ async fn hooks_run_after_the_start_and_before_the_end() {
     }
     rig.until("wasted", "ended", |pod| phase(pod) == "Succeeded").await;
     rig.event("wasted", "FailedPostStartHook: ").await;
+    rig.stop().await;
+}
+
+/// A container that is told to end may still get traffic: whether it is ready is asked until it has ended, and whether it lives is not.
+#[tokio::test]
+async fn a_pod_that_ends_is_still_asked_whether_it_is_ready() {
+    let rig = Rig::start().await;
+    let look = |extra: Value| {
+        let mut probe = json!({"exec": {"command": ["test", "-f", "/ok"]}, "periodSeconds": 1, "failureThreshold": 1});
+        probe.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        probe
+    };
+    // It leaves once its readiness was seen to have gone.
+    let script =
+        "trap 'rm /ok; until test -f /seen; do sleep 0.1; done; exit 0' TERM; touch /ok; while :; do sleep 0.1; done";
+    let probes = json!({"readinessProbe": look(json!({})), "livenessProbe": look(json!({"initialDelaySeconds": 1}))});
+    let spec = json!({"terminationGracePeriodSeconds": 60, "containers": [container(script, &probes)]});
+    rig.pod("leaving", spec).await;
+    rig.ready("leaving").await;
+    rig.admin.delete::<Pod>("default", "leaving", &client::DeleteOptions::default()).await.unwrap();
+    let gone = |pod: &Pod| condition(pod, "Ready") == Some("False") && pod.metadata.deletion_timestamp.is_some();
+    let leaving = rig.until("leaving", "not ready while it ends", gone).await;
+    assert_eq!(phase(&leaving), "Running");
+    let statuses = leaving.status.unwrap().container_statuses.unwrap();
+    let id = statuses[0].container_id.as_deref().unwrap().trim_start_matches("containerd://");
+    let seen = ["touch".to_owned(), "/seen".to_owned()];
+    rig.runtime().exec_sync(id, &seen, Duration::from_secs(10)).await.unwrap();
+    rig.gone("leaving").await;
+    let events = rig.events("leaving").await;
+    assert!(events.iter().any(|event| event.starts_with("Unhealthy: Readiness probe failed")), "{events:#?}");
+    assert!(!events.iter().any(|event| event.starts_with("Unhealthy: Liveness")), "{events:#?}");
     rig.stop().await;
 }
 

@@ -226,6 +226,8 @@ fn user_rows() -> Vec<Row> {
 
 fn file_rows() -> Vec<Row> {
     let token = "cd /var/run/secrets/kubernetes.io/serviceaccount; cat namespace; echo; cat ca.crt; echo; busybox wc -w < token";
+    let field = |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
+    let addresses = json!({"env": [field("POD_IP", "status.podIP"), field("POD_IPS", "status.podIPs")]});
     let own_hosts = json!({"volumeMounts": [{"name": "map", "mountPath": "/etc/hosts", "subPath": "data-1"}]});
     let dns = json!({"dnsPolicy": "None", "dnsConfig": {"nameservers": ["192.0.2.53"], "searches": ["a.example"],
         "options": [{"name": "ndots", "value": "2"}]}});
@@ -244,6 +246,8 @@ fn file_rows() -> Vec<Row> {
             "# Kubernetes-managed hosts file (host network).\n",
         )
         .with(&json!({"hostNetwork": true})),
+        Row::prints("nodes-addresses", container("echo $POD_IP $POD_IPS", &addresses), "127.0.0.1 127.0.0.1\n")
+            .with(&json!({"hostNetwork": true})),
         Row::prints(
             "resolver",
             container("cat /etc/resolv.conf", &json!({})),

@@ -19,4 +19,6 @@ mod registry;
 mod resize;
 mod rig;
 mod serving;
+mod storage;
+mod storage_trouble;
 mod volumes;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use client::{Client, DeleteOptions};
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
-use kubelet::{Config, Network};
+use kubelet::Config;
 use node::cgroups::{Cgroups, Driver, Name};
 use node::containerd::Containerd;
 use node::cri::{Runtime, v1};
@@ -75,17 +75,17 @@ impl Rig {
         ];
         let program = std::fs::read("/bin/busybox").unwrap();
         containerd.import_bytes(BUSYBOX, || oci::busybox(BUSYBOX, program, &applets)).await.unwrap();
+        let network = node::cni::Network {
+            bridge: bridge.clone(),
+            ranges: vec![range.to_string()],
+            mtu: None,
+            ipam_dir: at("ipam"),
+        };
+        node::cni::write(&at("cni"), &network).unwrap();
         let mut config = Config {
             cluster_dns: vec!["10.96.0.10".into()],
             cgroup_root: cgroup.clone(),
             pod_pids: Some(1000),
-            network: Some(Network {
-                conf_dir: at("cni"),
-                bridge: bridge.clone(),
-                mtu: None,
-                ipam_dir: at("ipam"),
-                ranges: vec![range.to_string()],
-            }),
             ..Config::new(NODE, dir.path())
         };
         config.node.addresses = vec!["127.0.0.1".into()];

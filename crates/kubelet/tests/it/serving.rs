@@ -254,6 +254,9 @@ async fn pods_figures_and_health_are_served() {
     ] {
         has(&own, name, &[]);
     }
+    // The machine's own logs need a permission of their own.
+    let lines = rig.get("logs/").await;
+    assert!(lines.starts_with("<!doctype html>\n") && lines.ends_with("</pre>\n"), "{lines}");
     let configz: Value = serde_json::from_str(&rig.get("configz").await).unwrap();
     assert_eq!(configz["kubeletconfig"]["kind"], "KubeletConfiguration");
     rig.stop().await;

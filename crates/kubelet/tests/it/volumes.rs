@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use client::Patch;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::inside::container;
 use crate::rig::{BUSYBOX, Rig, phase, sh};
 
 const LOOP: &str = "trap 'exit 0' TERM; while :; do sleep 0.1; done";
@@ -141,5 +142,28 @@ async fn an_image_is_a_volume_that_can_be_read_and_not_written() {
     assert_eq!(views(), usize::from(shown.join("kubernetes.io~image").exists()));
     rig.delete("image").await;
     rig.eventually("the view is released", || views() == 0).await;
+    rig.stop().await;
+}
+
+/// What a storage driver's manifest mounts from the node is there, and what the driver puts there the kubelet can see.
+#[tokio::test]
+async fn drivers_find_the_kubelets_directories() {
+    let rig = Rig::start().await;
+    let root = rig.dir.path().join("kubelet");
+    let names = ["plugins", "plugins_registry", "pods"];
+    let volumes: Vec<Value> = names
+        .iter()
+        .map(|name| json!({"name": name.replace('_', "-"), "hostPath": {"path": root.join(name), "type": "Directory"}}))
+        .collect();
+    let mounts: Vec<Value> =
+        names.iter().map(|name| json!({"name": name.replace('_', "-"), "mountPath": format!("/{name}")})).collect();
+    let script = "mkdir /plugins/example.com && touch /plugins/example.com/csi.sock /plugins_registry/example.com.sock";
+    let spec = json!({"restartPolicy": "Never", "volumes": volumes,
+        "containers": [container(script, &json!({"volumeMounts": mounts}))]});
+    rig.pod("driver", spec).await;
+    rig.until("driver", "done", |pod| phase(pod) == "Succeeded").await;
+    for socket in ["plugins/example.com/csi.sock", "plugins_registry/example.com.sock"] {
+        assert!(root.join(socket).exists(), "{socket}");
+    }
     rig.stop().await;
 }

@@ -9,7 +9,6 @@ use super::path::Element;
 use super::set::{Node, Set};
 use crate::value::Object;
 
-/// What differs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Comparison {
     /// Only the new one has it.

@@ -27,9 +27,7 @@ pub(super) enum Kind<'a> {
     AtomicMap(&'a Schema),
     /// As a whole; it is a list of these items.
     AtomicList(&'a Schema),
-    /// Field by field.
     Struct(&'a Type),
-    /// Entry by entry.
     Map(&'a Schema),
     /// Item by item, told apart by their values.
     Set(&'a List),

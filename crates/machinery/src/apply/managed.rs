@@ -15,9 +15,7 @@ const MAX_UPDATE_MANAGERS: usize = 10;
 /// How a manager wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Operation {
-    /// By server-side apply.
     Apply,
-    /// By anything else.
     Update,
 }
 

@@ -83,7 +83,6 @@ pub struct FieldManager<'a> {
     pub subresource: &'a str,
     /// What the strategy lets a write own.
     pub filter: &'a Filter,
-    /// The other versions.
     pub versions: &'a dyn Versions,
 }
 

@@ -20,7 +20,6 @@ pub enum Element {
 }
 
 impl Element {
-    /// A field.
     pub fn field(name: impl Into<Str>) -> Self {
         Self::Field(name.into())
     }

@@ -285,7 +285,6 @@ fn read_node(value: &Value) -> Result<Node, String> {
 /// Which fields a write may own at all: strategies reset the others.
 #[derive(Debug, Clone, Default)]
 pub enum Filter {
-    /// All.
     #[default]
     All,
     /// All but these and what is below them.

@@ -25,7 +25,6 @@ pub enum Error {
     /// They break the grammar.
     #[error("cbor: invalid additional information {0} for type {1}")]
     Malformed(u8, &'static str),
-    /// Too deep.
     #[error("cbor: exceeded max nested level {0}")]
     TooDeep(usize),
     /// A key given twice.
@@ -51,7 +50,6 @@ impl From<Error> for ApiError {
     }
 }
 
-/// Writes one document.
 pub fn encode(value: &Value) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     put(&mut out, value);

@@ -9,19 +9,27 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use super::{Decoded, Limits, MAX_DUPLICATES, Path};
+use super::{Decoded, Limits, MAX_DUPLICATES, Path, numbers};
 use crate::status::ApiError;
 
-/// Reads one document.
 pub fn decode(bytes: &[u8], limits: Limits) -> Result<Decoded, ApiError> {
-    let mut watch = Watch { duplicates: Vec::new(), depth: limits.depth, too_deep: None };
+    let decoded = decode_clamped(bytes, limits)?;
+    if decoded.rounded {
+        numbers::in_range(bytes).map_err(ApiError::bad_request)?;
+    }
+    Ok(decoded)
+}
+
+/// As [`decode`], with the largest float in the place of numbers that no float holds.
+pub fn decode_clamped(bytes: &[u8], limits: Limits) -> Result<Decoded, ApiError> {
+    let mut watch = Watch { duplicates: Vec::new(), depth: limits.depth, too_deep: None, rounded: false };
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     deserializer.disable_recursion_limit();
     let read = Node { watch: &mut watch, path: Path::Root, depth: 0 }
         .deserialize(&mut deserializer)
         .and_then(|value| deserializer.end().map(|()| value));
     match read {
-        Ok(value) => Ok(Decoded { value, duplicates: watch.duplicates }),
+        Ok(value) => Ok(Decoded { value, duplicates: watch.duplicates, rounded: watch.rounded }),
         Err(error) => {
             if let Some(opening) = watch.too_deep {
                 return Err(ApiError::bad_request(format!("invalid character '{opening}' exceeded max depth")));
@@ -29,8 +37,8 @@ pub fn decode(bytes: &[u8], limits: Limits) -> Result<Decoded, ApiError> {
             if let Some(message) = syntax_error(bytes) {
                 return Err(ApiError::bad_request(message));
             }
-            match lenient_text(bytes) {
-                Some(text) => decode(text.as_bytes(), limits),
+            match lenient_text(bytes).or_else(|| numbers::clamped(bytes)) {
+                Some(text) => decode_clamped(text.as_bytes(), limits),
                 None => Err(ApiError::bad_request(format!("json: {error}"))),
             }
         }
@@ -50,6 +58,7 @@ struct Watch {
     duplicates: Vec<String>,
     depth: usize,
     too_deep: Option<char>,
+    rounded: bool,
 }
 
 /// A value to be read, and where it stands.
@@ -101,6 +110,7 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 
     fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
+        self.watch.rounded = true;
         Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("a number without a value"))
     }
 

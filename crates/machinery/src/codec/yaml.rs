@@ -1,20 +1,22 @@
 //! YAML as `kubectl` and the API server read it: version 1.1, turned into JSON.
 //!
-//! `yes` and `off` are booleans, `0777` is octal, `1e3` is text, keys of any scalar become text, `<<` merges. The grammar is
+//! `yes` and `off` are booleans, `0777` is octal, `1e1000` is text, keys of any scalar become text, `<<` merges. The grammar is
 //! the parser's; what its scalars mean is decided here. Aliases are copied, so their total size is bounded. [`encode`] writes
 //! what both versions of YAML read alike.
 
 mod encode;
+mod scalar;
 
 pub use encode::encode;
 
-use granit_parser::{Event, Options, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
+use granit_parser::{Event, Options, Parser, ScalarStyle, ScanError, Span, StrInput};
 use rustc_hash::FxHashMap;
 use serde_json::map::Entry;
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Value};
 
 use super::{Decoded, Limits, MAX_DUPLICATES};
 use crate::status::ApiError;
+use scalar::{Words, scalar};
 
 /// The most nodes that anchors and aliases of one document may copy.
 const MAX_COPIED: usize = 200_000;
@@ -22,10 +24,17 @@ const MAX_COPIED: usize = 200_000;
 /// How the one problem begins that tells of all keys that a document gives twice; a line for each follows.
 pub const DUPLICATES: &str = "yaml: unmarshal errors:\n";
 
-const CORE: &str = "tag:yaml.org,2002:";
-
 /// Reads the first document of a stream, as upstream does.
 pub fn decode(bytes: &[u8], limits: Limits) -> Result<Decoded, ApiError> {
+    read(bytes, limits, Words::OfOld)
+}
+
+/// As [`decode`], by the rules that kustomize has for objects: `yes` and `off` are texts, a date is a time.
+pub fn decode_core(bytes: &[u8], limits: Limits) -> Result<Decoded, ApiError> {
+    read(bytes, limits, Words::Core)
+}
+
+fn read(bytes: &[u8], limits: Limits, words: Words) -> Result<Decoded, ApiError> {
     let text = std::str::from_utf8(bytes).map_err(|_| fail("yaml: invalid leading UTF-8 octet"))?;
     let mut options = Options::default();
     options.set_emit_comments(false);
@@ -37,13 +46,15 @@ pub fn decode(bytes: &[u8], limits: Limits) -> Result<Decoded, ApiError> {
         copied: 0,
         duplicates: Vec::new(),
         depth: limits.depth,
+        words,
     };
     let value = reader.document().map_err(|error| fail(&error))?;
     let duplicates = match reader.duplicates.as_slice() {
         [] => Vec::new(),
         lines => vec![format!("{DUPLICATES}  {}", lines.join("\n  "))],
     };
-    Ok(Decoded { value, duplicates })
+    // Floats become text before any type is asked what they mean.
+    Ok(Decoded { value, duplicates, rounded: false })
 }
 
 fn fail(why: &str) -> ApiError {
@@ -61,6 +72,7 @@ struct Reader<'a> {
     copied: usize,
     duplicates: Vec<String>,
     depth: usize,
+    words: Words,
 }
 
 /// A value and how many nodes it has.
@@ -132,7 +144,7 @@ impl<'a> Reader<'a> {
     fn leaf(&mut self, event: Event<'a>, span: Span) -> Result<Counted, String> {
         match event {
             Event::Scalar(text, style, anchor, tag) => {
-                let value = scalar(&text, style, tag.as_deref())
+                let value = scalar(&text, style, tag.as_deref(), self.words)
                     .map_err(|error| at_line(span.start.line(), &error.to_string()))?;
                 self.anchored(anchor, (value, 1))
             }
@@ -299,110 +311,6 @@ fn key_text(key: &Value) -> Result<String, String> {
     }
 }
 
-fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, String> {
-    let tag = tag.map(|tag| (tag.handle(), tag.suffix()));
-    match tag {
-        Some((CORE, "str")) | Some(("!", "")) => Ok(Value::from(text)),
-        Some((CORE, "binary")) => Ok(Value::from(text)),
-        Some((CORE, wanted @ ("int" | "float" | "bool" | "null"))) => {
-            let value = plain(text)?;
-            let fits = match wanted {
-                "int" => value.is_i64() || value.is_u64(),
-                "float" => value.is_number(),
-                "bool" => value.is_boolean(),
-                _ => value.is_null(),
-            };
-            if fits { Ok(value) } else { Err(format!("cannot decode !!str `{text}` as a !!{wanted}")) }
-        }
-        _ if style == ScalarStyle::Plain => plain(text),
-        _ => Ok(Value::from(text)),
-    }
-}
-
-/// What an unquoted scalar means in YAML 1.1.
-fn plain(text: &str) -> Result<Value, String> {
-    match text {
-        "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
-            return Ok(Value::Bool(true));
-        }
-        "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => {
-            return Ok(Value::Bool(false));
-        }
-        "" | "~" | "null" | "Null" | "NULL" => return Ok(Value::Null),
-        ".nan" | ".NaN" | ".NAN" => return Err("json: unsupported value: NaN".to_owned()),
-        ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => {
-            return Err("json: unsupported value: +Inf".to_owned());
-        }
-        "-.inf" | "-.Inf" | "-.INF" => return Err("json: unsupported value: -Inf".to_owned()),
-        _ => {}
-    }
-    let first = text.as_bytes()[0];
-    if !(first.is_ascii_digit() || matches!(first, b'+' | b'-' | b'.')) {
-        return Ok(Value::from(text));
-    }
-    let digits = text.replace('_', "");
-    if first != b'.'
-        && let Some(number) = integer(&digits)
-    {
-        return Ok(number);
-    }
-    let float = if first == b'.' { text } else { &digits };
-    if (first == b'.' || is_float(float))
-        && let Ok(number) = float.parse::<f64>()
-        && number.is_finite()
-    {
-        return Ok(from_float(number));
-    }
-    Ok(Value::from(text))
-}
-
-/// A float as it comes out of JSON again: whole numbers are integers.
-fn from_float(number: f64) -> Value {
-    const EXACT: f64 = 9_007_199_254_740_992.0;
-    if number.fract() == 0.0 && number.abs() <= EXACT {
-        return Value::from(number as i64);
-    }
-    Number::from_f64(number).map_or(Value::Null, Value::Number)
-}
-
-/// Decimal, `0x` hexadecimal, `0b` binary, and octal with or without its `o`.
-fn integer(text: &str) -> Option<Value> {
-    let (negative, digits) = match text.as_bytes().first()? {
-        b'-' => (true, &text[1..]),
-        b'+' => (false, &text[1..]),
-        _ => (false, text),
-    };
-    let lower = digits.to_ascii_lowercase();
-    let (radix, digits) = match lower.as_bytes() {
-        [b'0', b'x', ..] => (16, &lower[2..]),
-        [b'0', b'b', ..] => (2, &lower[2..]),
-        [b'0', b'o', ..] => (8, &lower[2..]),
-        [b'0', _, ..] => (8, &lower[1..]),
-        _ => (10, &lower[..]),
-    };
-    if !digits.bytes().next()?.is_ascii_alphanumeric() {
-        return None;
-    }
-    let number = i128::from_str_radix(digits, radix).ok()?;
-    let number = if negative { -number } else { number };
-    i64::try_from(number).map(Value::from).or_else(|_| u64::try_from(number).map(Value::from)).ok()
-}
-
-/// `[-+]?[0-9]*\.?[0-9]+([eE][-+][0-9]+)?`: an exponent needs its sign.
-fn is_float(text: &str) -> bool {
-    let text = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let (number, exponent) = match text.find(['e', 'E']) {
-        Some(at) => (&text[..at], Some(&text[at + 1..])),
-        None => (text, None),
-    };
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let number = match number.split_once('.') {
-        Some((whole, fraction)) => (whole.is_empty() || digits(whole)) && digits(fraction),
-        None => digits(number),
-    };
-    number && exponent.is_none_or(|exponent| exponent.strip_prefix(['-', '+']).is_some_and(digits))
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -429,7 +337,11 @@ mod tests {
             ("-0b11", json!(-3)),
             ("08", json!(8)),
             ("1_000", json!(1000)),
-            ("1e3", json!("1e3")),
+            ("1e3", json!(1000)),
+            ("1.", json!(1)),
+            ("1e18", json!(1_000_000_000_000_000_000_i64)),
+            ("1e19", json!(10_000_000_000_000_000_000_u64)),
+            ("1e1000", json!("1e1000")),
             ("1e+3", json!(1000)),
             ("1.50", json!(1.5)),
             ("8.0", json!(8)),

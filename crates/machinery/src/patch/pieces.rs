@@ -3,7 +3,6 @@
 /// The most elements of a piece.
 const PIECE: usize = 512;
 
-/// A list.
 #[derive(Debug, Clone)]
 pub(super) struct Pieces<T> {
     /// None of them is empty.

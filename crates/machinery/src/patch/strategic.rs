@@ -313,7 +313,7 @@ fn delete_from_list(original: &mut Object, key: &str, change: Value, shape: Shap
         }
         (Some(Value::Array(current)), Value::Array(change)) => {
             let rules = ListRules::of(shape, key)?;
-            // Upstream knows how to delete scalars. With objects it goes on as if it were told to merge them.
+            // Upstream knows how to delete scalars. With objects it goes on as if it had to merge them.
             match check_elements(current, &change)? {
                 Elements::None => {}
                 Elements::Scalars => {

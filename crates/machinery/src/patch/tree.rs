@@ -11,9 +11,7 @@ use super::pieces::Pieces;
 pub(super) enum Tree {
     /// Not opened, or with nothing to open.
     Whole(Value),
-    /// An open object.
     Object(BTreeMap<String, Tree>),
-    /// An open list.
     List(Pieces<Tree>),
 }
 
@@ -39,7 +37,6 @@ impl Tree {
         self
     }
 
-    /// The value again.
     pub(super) fn into_value(self) -> Value {
         match self {
             Self::Whole(value) => value,

@@ -4,7 +4,9 @@ use facts::{Field, Opaque, Schema, Type};
 use serde_json::Value;
 
 use super::scalar::{self, Precision, Verdict};
+use super::unstructured::from_unstructured;
 use crate::codec::Path;
+use crate::codec::numbers::{go_text, of_float};
 use crate::patch::json_type;
 use crate::value::Object;
 
@@ -15,11 +17,18 @@ const MAX_UNKNOWN: usize = 100;
 /// (`unknown field "spec.foo"`), or with Go's message for the first value of a wrong type.
 pub fn conform(value: &mut Value, of: &Type) -> Result<Vec<String>, String> {
     let mut walk = Walk { unknown: Vec::new(), root: of };
-    match value {
-        Value::Object(fields) => walk.object(fields, of, Path::Root)?,
-        other => {
-            return Err(format!("json: cannot unmarshal {} into Go value of type {}", json_type(other), go_name(of)));
-        }
+    walk.whole(value)?;
+    Ok(walk.unknown)
+}
+
+/// As [`conform`], where upstream converts and does not decode: what its converter makes of a value that a decoder refuses is
+/// taken, and what neither takes is named as the converter names it.
+pub fn conform_converted(value: &mut Value, of: &Type) -> Result<Vec<String>, String> {
+    let mut walk = Walk { unknown: Vec::new(), root: of };
+    // Up to the value that was refused, the tree is as it should be: the second walk goes on from there.
+    if walk.whole(value).is_err() {
+        from_unstructured(value, of)?;
+        walk.whole(value)?;
     }
     Ok(walk.unknown)
 }
@@ -79,12 +88,20 @@ fn complain(unknown: &mut Vec<String>, path: Path<'_>) {
     }
 }
 
-struct Walk<'t> {
-    unknown: Vec<String>,
-    root: &'t Type,
+pub(super) struct Walk<'t> {
+    pub(super) unknown: Vec<String>,
+    pub(super) root: &'t Type,
 }
 
 impl Walk<'_> {
+    fn whole(&mut self, value: &mut Value) -> Result<(), String> {
+        let of = self.root;
+        match value {
+            Value::Object(fields) => self.object(fields, of, Path::Root),
+            other => Err(format!("json: cannot unmarshal {} into Go value of type {}", json_type(other), go_name(of))),
+        }
+    }
+
     fn object(&mut self, fields: &mut Object, of: &Type, at: Path<'_>) -> Result<(), String> {
         let mut result = Ok(());
         fields.retain(|key, value| {
@@ -125,17 +142,21 @@ impl Walk<'_> {
             }
             (Schema::Int32, Value::Number(number)) => match number.as_i64().map(i32::try_from) {
                 Some(Ok(_)) => return Ok(true),
-                _ => return Err(self.mismatch(&format!("number {number}"), at)),
+                _ => return Err(self.mismatch(&format!("number {}", go_text(number)), at)),
             },
             (Schema::Int64, Value::Number(number)) => match number.as_i64() {
                 Some(_) => return Ok(true),
-                None => return Err(self.mismatch(&format!("number {number}"), at)),
+                None => return Err(self.mismatch(&format!("number {}", go_text(number)), at)),
             },
-            (Schema::Double, Value::Number(_)) => return Ok(true),
+            // What is whole is written without a fraction, however it came.
+            (Schema::Double, Value::Number(number)) => match number.as_f64().filter(|_| number.is_f64()) {
+                Some(float) => Verdict::Replace(of_float(float)),
+                None => return Ok(true),
+            },
             (Schema::IntOrString, Value::String(_)) => return Ok(true),
             (Schema::IntOrString, Value::Number(number)) => match number.as_i64().map(i32::try_from) {
                 Some(Ok(_)) => return Ok(true),
-                _ => return Err(self.mismatch(&format!("number {number}"), at)),
+                _ => return Err(self.mismatch(&format!("number {}", go_text(number)), at)),
             },
             (Schema::Bytes, Value::String(text)) => scalar::bytes(text)?,
             (Schema::Quantity, other) => scalar::quantity(other)?,
@@ -198,7 +219,7 @@ impl Walk<'_> {
     }
 
     /// Go's complaint about a value of a wrong type. It names the innermost struct, the fields on the way there, and the type.
-    fn mismatch(&self, found: &str, at: Path<'_>) -> String {
+    pub(super) fn mismatch(&self, found: &str, at: Path<'_>) -> String {
         let mut steps = Vec::new();
         let mut step = &at;
         loop {
@@ -245,7 +266,7 @@ impl Walk<'_> {
     /// Checks an element of a list or a map, which stays whatever it is: a null is the zero of its type.
     fn element(&mut self, value: &mut Value, schema: &Schema, at: Path<'_>) -> Result<(), String> {
         if value.is_null() {
-            // No bytes are told from none only until they are stored.
+            // Empty and absent bytes are distinct only until they are stored.
             *value = if *schema == Schema::Bytes { Value::from("") } else { zero(schema) };
             return Ok(());
         }
@@ -282,7 +303,7 @@ fn is_unset(value: &Value, field: &Field, of: &Type, at: &Path<'_>) -> bool {
 }
 
 fn kept_empty(field: &Field, of: &Type, at: &Path<'_>) -> bool {
-    field.always || super::presence::is_told(of, field, at)
+    field.always || super::presence::is_distinct(of, field, at)
 }
 
 /// The zero of a type, as JSON shows it.

@@ -16,7 +16,7 @@ pub fn default(value: &mut Value, of: &Type) {
 
 fn default_object(fields: &mut Object, of: &Type) {
     for field in of.fields() {
-        if let Some(text) = field.default.as_deref().filter(|text| !says_zero(field, text)) {
+        if let Some(text) = field.default.as_deref().filter(|text| !is_zero(field, text)) {
             let absent = match fields.get(&*field.name) {
                 None => true,
                 Some(value) => value.is_null() && !field.nullable,
@@ -52,7 +52,7 @@ fn default_value(value: &mut Value, schema: &Schema) {
 }
 
 /// Whether the default of a built-in field is the zero that is written anyway, or that is never written.
-fn says_zero(field: &Field, text: &str) -> bool {
+fn is_zero(field: &Field, text: &str) -> bool {
     let plain = field.proto.is_some_and(|proto| !proto.pointer);
     (field.always || plain) && matches!(text, "\"\"" | "{}" | "0" | "false" | "null")
 }

@@ -1,6 +1,7 @@
 //! What the table of facts says about a tree: which fields there are, what their values may be, what is left out.
 //!
 //! The walks, in the order in which a request meets them:
+//! - [`exact`] reads the text again where numbers of it are more than a tree can hold.
 //! - [`conform`] brings what a client sent into the form upstream's decoder would have kept: types are checked, unknown
 //!   fields are dropped and named, nulls and zeros that mean "not set" are dropped, scalars get their canonical form.
 //!   Where anything was unknown or given twice, [`complaints`] reads the text again, for the words alone.
@@ -13,14 +14,16 @@
 
 mod conform;
 mod defaults;
+mod exact;
 mod presence;
 mod scalar;
 mod strict;
 mod unstructured;
 
 pub(crate) use conform::json_schema;
-pub use conform::{check_types, conform, prune_unknown};
+pub use conform::{check_types, conform, conform_converted, prune_unknown};
 pub use defaults::{complete, default};
+pub use exact::exact;
 pub use presence::{Form, settle};
 pub use strict::complaints;
 pub use unstructured::from_unstructured;

@@ -10,14 +10,12 @@ use serde_json::Value;
 use crate::codec::Path;
 use crate::value::Object;
 
-/// How long an empty list or map is told from an absent one.
+/// How long an empty list or map is distinct from an absent one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Told {
-    /// Not at all.
+enum Distinct {
     Never,
     /// While the object is made. Changes compare what was with what will be, and there both are the same.
     OnCreate,
-    /// In every write.
     Always,
 }
 
@@ -33,8 +31,8 @@ pub enum Form {
 }
 
 /// Whether an empty list or map in this field, of an object at `at`, is kept for those who judge the whole.
-pub(super) fn is_told(of: &Type, field: &Field, at: &Path<'_>) -> bool {
-    told(of, field) != Told::Never
+pub(super) fn is_distinct(of: &Type, field: &Field, at: &Path<'_>) -> bool {
+    distinct(of, field) != Distinct::Never
         || is_claim_metadata(at) && is_forbidden_metadata(of, field)
         || is_template_metadata(at) && of.short_name() == "ObjectMeta" && field.name == "labels"
 }
@@ -54,15 +52,15 @@ fn is_claim_metadata(at: &Path<'_>) -> bool {
     matches!(at, Path::Key(Path::Key(Path::Root, "spec") | Path::Key(_, "volumeClaimTemplate"), "metadata"))
 }
 
-fn told(of: &Type, field: &Field) -> Told {
-    let Some((package, name)) = of.name.rsplit_once('.') else { return Told::Never };
+fn distinct(of: &Type, field: &Field) -> Distinct {
+    let Some((package, name)) = of.name.rsplit_once('.') else { return Distinct::Never };
     match (name, &*field.name) {
         // An overhead that nobody defined is refused, one of nothing too; so are claims of a whole pod.
-        ("PodSpec", "overhead") | ("ResourceRequirements", "claims") => Told::OnCreate,
-        ("PersistentVolumeSpec", "capacity") => Told::Always,
-        ("HPAScalingRules", "policies") => Told::Always,
-        ("ResourceSliceSpec", "devices" | "sharedCounters") => Told::Always,
-        ("DeviceAttribute", "bools" | "ints" | "strings" | "versions") => Told::Always,
+        ("PodSpec", "overhead") | ("ResourceRequirements", "claims") => Distinct::OnCreate,
+        ("PersistentVolumeSpec", "capacity") => Distinct::Always,
+        ("HPAScalingRules", "policies") => Distinct::Always,
+        ("ResourceSliceSpec", "devices" | "sharedCounters") => Distinct::Always,
+        ("DeviceAttribute", "bools" | "ints" | "strings" | "versions") => Distinct::Always,
         (
             "JSONSchemaProps",
             "allOf"
@@ -73,8 +71,8 @@ fn told(of: &Type, field: &Field) -> Told {
             | "oneOf"
             | "patternProperties"
             | "x-kubernetes-list-map-keys",
-        ) if package.ends_with(".v1") => Told::Always,
-        _ => Told::Never,
+        ) if package.ends_with(".v1") => Distinct::Always,
+        _ => Distinct::Never,
     }
 }
 
@@ -110,7 +108,7 @@ fn settle_object(fields: &mut Object, of: &Type, form: Form, depth: usize) -> bo
             Form::Stored if field.always => *value = Value::Null,
             Form::Stored => return false,
             Form::Shown => return field.always,
-            Form::Judged if told(of, field) == Told::Always => kept = true,
+            Form::Judged if distinct(of, field) == Distinct::Always => kept = true,
             Form::Judged if field.always => *value = Value::Null,
             Form::Judged => return false,
         }

@@ -11,7 +11,6 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 
 use crate::codec::Path;
 
-/// The most complaints.
 const MAX_COMPLAINTS: usize = 100;
 
 /// The unknown and duplicate fields of an object in JSON (`unknown field "spec.foo"`); `None` if it cannot be read.

@@ -182,4 +182,17 @@ mod tests {
             check(("apps", "v1", "Deployment"), of(sent), Ok(of(json!(kept))));
         }
     }
+
+    #[test]
+    fn what_is_converted_has_all_its_unknown_fields_named_once() {
+        let of = facts::type_of("apps", "v1", "Deployment").expect("a kind").def();
+        let mut tree = json!({"a": 1, "spec": {"a": 1, "replicas": 2.0, "z": 1}, "z": 1});
+        let mut unknown = crate::schema::conform_converted(&mut tree, of).expect("the converter takes it");
+        unknown.sort();
+        let names = ["a", "spec.a", "spec.z", "z"].map(|name| format!("unknown field {name:?}"));
+        assert_eq!((tree, unknown), (json!({"spec": {"replicas": 2}}), names.to_vec()));
+        let mut tree = json!({"spec": {"replicas": "1"}});
+        let refused = crate::schema::conform_converted(&mut tree, of).expect_err("refused");
+        assert_eq!(refused, "unrecognized type: int32");
+    }
 }

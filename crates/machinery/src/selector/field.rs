@@ -24,7 +24,6 @@ pub struct FieldSelector {
 }
 
 impl FieldSelector {
-    /// Selects every object.
     pub fn everything() -> Self {
         Self::default()
     }
@@ -68,6 +67,12 @@ impl FieldSelector {
             }
         }
         Ok(self)
+    }
+
+    /// The conditions on fields that pass, without the others.
+    pub fn only(&self, pass: impl Fn(&str) -> bool) -> Self {
+        let requirements = self.requirements.iter().filter(|requirement| pass(&requirement.field));
+        Self { requirements: requirements.cloned().collect() }
     }
 
     /// Whether it selects every object.
@@ -217,8 +222,8 @@ mod tests {
         const FIELDS: [Field; 5] = [
             Field::text("reportingComponent"),
             Field::flag("spec.unschedulable"),
-            Field::count("status.successful").found_at(&["status.succeeded"]),
-            Field::text("source").found_at(&["source.component", "reportingComponent"]),
+            Field::count_found_at("status.successful", &["status.succeeded"]),
+            Field::text_found_at("source", &["source.component", "reportingComponent"]),
             Field::text("spec.nodeName"),
         ];
         let kind = FieldPaths::new(&FIELDS);

@@ -80,7 +80,6 @@ impl Requirement {
         &self.key
     }
 
-    /// How it compares.
     pub fn operator(&self) -> Operator {
         self.operator
     }
@@ -138,7 +137,6 @@ pub struct LabelSelector {
 }
 
 impl LabelSelector {
-    /// Selects every object.
     pub fn everything() -> Self {
         Self::default()
     }
@@ -148,7 +146,6 @@ impl LabelSelector {
         Self { requirements: Vec::new(), nothing: true }
     }
 
-    /// From requirements.
     pub fn new(mut requirements: Vec<Requirement>) -> Self {
         requirements.sort_by(|a, b| a.key.cmp(&b.key));
         Self { requirements, nothing: false }

@@ -11,7 +11,6 @@ const TICKS: u64 = 100;
 /// What a cgroup used, in detail.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Details {
-    /// The usual.
     pub usage: Usage,
     /// Processor time in programs.
     pub user_nanos: u64,
@@ -27,7 +26,6 @@ pub struct Details {
     pub cache: u64,
     /// Bytes of mapped files.
     pub mapped_file: u64,
-    /// Bytes in swap.
     pub swap: u64,
     /// Most bytes of memory there ever were.
     pub max_usage: u64,
@@ -48,15 +46,11 @@ pub struct Details {
 /// Traffic with one disk.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Disk {
-    /// Its path, as far as it can be told.
+    /// Its path, as far as it is known.
     pub device: String,
-    /// Bytes read.
     pub read_bytes: u64,
-    /// Bytes written.
     pub written_bytes: u64,
-    /// Reads.
     pub reads: u64,
-    /// Writes.
     pub writes: u64,
 }
 

@@ -35,27 +35,21 @@ impl Driver {
 pub enum Hierarchy {
     /// One tree per controller; `unified` is the controller-less v2 tree beside them, where there is one.
     V1(BTreeMap<String, PathBuf>),
-    /// One tree.
     V2(PathBuf),
 }
 
 /// Why a cgroup is not as asked.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The kernel refused.
     #[error("{operation} {path}: {source}", path = path.display())]
     File {
-        /// What was tried.
         operation: &'static str,
-        /// On which path.
         path: PathBuf,
         /// What the system said.
         source: std::io::Error,
     },
-    /// systemd refused.
     #[error("ask systemd for {unit}: {source}")]
     Systemd {
-        /// The slice.
         unit: String,
         /// What `busctl` said.
         source: crate::run::Error,
@@ -88,7 +82,7 @@ impl Name {
         Self(words)
     }
 
-    /// What a container runtime is told as the parent of a container's group.
+    /// What a container runtime gets as the parent of a container's group.
     pub fn parent_for_runtime(&self, driver: Driver) -> String {
         match driver {
             Driver::Cgroupfs => format!("/{}", self.0.join("/")),
@@ -142,11 +136,9 @@ pub struct Usage {
     pub working_set: u64,
     /// Bytes of anonymous memory.
     pub rss: u64,
-    /// Page faults.
     pub page_faults: u64,
     /// Page faults that had to wait for a disk.
     pub major_page_faults: u64,
-    /// Processes and threads.
     pub pids: u64,
 }
 
@@ -187,7 +179,6 @@ impl Cgroups {
         Ok(Self { hierarchy, driver })
     }
 
-    /// Who makes them.
     pub fn driver(&self) -> Driver {
         self.driver
     }

@@ -1,4 +1,4 @@
-//! What our own containerd is told: `config.toml`, written by a pure function of a few settings.
+//! The configuration of our own containerd: `config.toml`, written by a pure function of a few settings.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,6 @@ pub struct Config {
     pub cni_bin_dir: PathBuf,
     /// Registry settings: one folder per registry with a `hosts.toml`.
     pub registry_dir: PathBuf,
-    /// Who makes cgroups.
     pub cgroup_driver: Driver,
     /// `overlayfs`, or `native` where overlay mounts are not possible.
     pub snapshotter: &'static str,
@@ -32,12 +31,10 @@ impl Config {
         self.dir.join("containerd.sock")
     }
 
-    /// Layers, images, metadata.
     pub fn root(&self) -> PathBuf {
         self.dir.join("root")
     }
 
-    /// Running tasks.
     pub fn state(&self) -> PathBuf {
         self.dir.join("state")
     }

@@ -23,15 +23,12 @@ pub enum ImportError {
     /// The archive, or the record about it, cannot be read or written.
     #[error("read {path}: {source}", path = path.display())]
     File {
-        /// The path.
         path: PathBuf,
         /// What the system said.
         source: std::io::Error,
     },
-    /// containerd refused it.
     #[error("import {path}: {source}", path = path.display())]
     Import {
-        /// The archive.
         path: PathBuf,
         /// What `ctr` said.
         source: run::Error,
@@ -47,7 +44,6 @@ pub enum ImportError {
 /// What came of one archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Import {
-    /// Nothing had changed.
     Unchanged,
     /// These images were imported.
     Imported(Vec<String>),

@@ -43,7 +43,6 @@ pub enum Error {
     /// A directory or file of it cannot be made.
     #[error("prepare {path}: {source}", path = path.display())]
     Prepare {
-        /// The path.
         path: PathBuf,
         /// What the system said.
         source: std::io::Error,
@@ -56,12 +55,7 @@ pub enum Error {
     Died(PathBuf),
     /// It runs but does not answer.
     #[error("containerd does not answer on {socket}: {source}", socket = socket.display())]
-    Silent {
-        /// Where it should.
-        socket: PathBuf,
-        /// The last answer.
-        source: cri::Error,
-    },
+    Silent { socket: PathBuf, source: cri::Error },
 }
 
 /// A containerd under supervision.

@@ -12,7 +12,7 @@ use tonic::{Request, Status};
 
 use super::v1::image_service_client::ImageServiceClient;
 use super::v1::runtime_service_client::RuntimeServiceClient;
-use super::{Error, Event, Runtime, events, progress, v1, views};
+use super::{Error, Event, Interface, Runtime, events, interfaces, progress, v1, views};
 use crate::mounts::View;
 
 /// What a call is given beyond the time its own argument asks for.
@@ -80,8 +80,8 @@ fn gone<T>(result: Result<T, Error>) -> Result<(), Error> {
 impl Client {
     /// Where the runtime may keep the files of images.
     async fn snapshotters(&self) -> Result<Vec<String>, Error> {
-        let told = call!(self.runtime(), status, "Status", v1::StatusRequest { verbose: true })?;
-        Ok(views::snapshotters(&told.info))
+        let answer = call!(self.runtime(), status, "Status", v1::StatusRequest { verbose: true })?;
+        Ok(views::snapshotters(&answer.info))
     }
 }
 
@@ -120,6 +120,12 @@ impl Runtime for Client {
         let request = v1::PodSandboxStatusRequest { pod_sandbox_id: id.to_owned(), verbose: false };
         let response = call!(self.runtime(), pod_sandbox_status, "PodSandboxStatus", request)?;
         response.status.ok_or_else(|| empty("PodSandboxStatus"))
+    }
+
+    async fn sandbox_interfaces(&self, id: &str) -> Result<Vec<Interface>, Error> {
+        let request = v1::PodSandboxStatusRequest { pod_sandbox_id: id.to_owned(), verbose: true };
+        let response = call!(self.runtime(), pod_sandbox_status, "PodSandboxStatus", request)?;
+        Ok(response.info.get("info").map(|info| interfaces::read(info)).unwrap_or_default())
     }
 
     async fn list_sandboxes(&self, filter: v1::PodSandboxFilter) -> Result<Vec<v1::PodSandbox>, Error> {
@@ -257,8 +263,8 @@ impl Runtime for Client {
         }
         let wanted = v1::ImageSpec { image: image.to_owned(), ..Default::default() };
         let request = v1::ImageStatusRequest { image: Some(wanted), verbose: true };
-        let told = call!(self.images(), image_status, "ImageStatus", request)?;
-        let chain = views::chain(&told.info).ok_or_else(|| empty("ImageStatus"))?;
+        let answer = call!(self.images(), image_status, "ImageStatus", request)?;
+        let chain = views::chain(&answer.info).ok_or_else(|| empty("ImageStatus"))?;
         views::view(self.channel.clone(), &self.snapshotters().await?, &chain, pod, volume).await.map(Some)
     }
 

@@ -4,11 +4,10 @@ use tonic::{Code, Status};
 
 /// A call to the runtime that failed, in the words in which users know it from `kubectl describe`.
 #[derive(Debug, thiserror::Error)]
-#[error("rpc error: code = {} desc = {}", name(.status.code()), .status.message())]
+#[error("rpc error: code = {} desc = {}", code_name(.status.code()), .status.message())]
 pub struct Error {
     /// The call, by its name in the contract.
     pub call: &'static str,
-    /// Code and description.
     pub status: Box<Status>,
 }
 
@@ -49,14 +48,13 @@ impl Error {
         self.status.code() == Code::DeadlineExceeded
     }
 
-    /// Nobody listens.
     pub fn is_unavailable(&self) -> bool {
         self.status.code() == Code::Unavailable
     }
 }
 
 /// The names gRPC gives its codes.
-fn name(code: Code) -> &'static str {
+pub fn code_name(code: Code) -> &'static str {
     match code {
         Code::Ok => "OK",
         Code::Cancelled => "Canceled",

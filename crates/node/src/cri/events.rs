@@ -14,7 +14,7 @@ use tonic::transport::Channel;
 
 use super::{Error, v1};
 
-#[allow(missing_docs, clippy::all, clippy::unwrap_used)]
+#[allow(clippy::all, clippy::unwrap_used)]
 mod containerd {
     tonic::include_proto!("containerd.services.events.v1");
 }
@@ -24,7 +24,6 @@ mod containerd {
 pub struct Event {
     /// Id of the container or sandbox.
     pub id: String,
-    /// What happened.
     pub kind: EventKind,
 }
 
@@ -37,7 +36,6 @@ pub enum EventKind {
     Exited,
     /// A process of it was killed for want of memory.
     OutOfMemory,
-    /// It is gone.
     Removed,
 }
 

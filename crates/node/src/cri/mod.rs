@@ -6,6 +6,7 @@
 mod client;
 mod error;
 mod events;
+mod interfaces;
 mod progress;
 mod views;
 
@@ -15,13 +16,14 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 
 pub use client::Client;
-pub use error::Error;
+pub use error::{Error, code_name};
 pub use events::{Event, EventKind};
+pub use interfaces::Interface;
 
 use crate::mounts::View;
 
 /// The messages of the wire contract, generated from `proto/cri.proto`.
-#[allow(missing_docs, clippy::all, clippy::unwrap_used)]
+#[allow(clippy::all, clippy::unwrap_used)]
 pub mod v1 {
     tonic::include_proto!("runtime.v1");
 }
@@ -39,7 +41,6 @@ pub mod labels {
     pub const CONTAINER_NAME: &str = "io.kubernetes.container.name";
 }
 
-/// A container runtime.
 #[async_trait]
 pub trait Runtime: Send + Sync {
     /// Name and version of the runtime.
@@ -55,8 +56,9 @@ pub trait Runtime: Send + Sync {
     async fn stop_sandbox(&self, id: &str) -> Result<(), Error>;
     /// Removes a sandbox and everything in it; no error when it is gone already.
     async fn remove_sandbox(&self, id: &str) -> Result<(), Error>;
-    /// One sandbox.
     async fn sandbox_status(&self, id: &str) -> Result<v1::PodSandboxStatus, Error>;
+    /// How a sandbox is linked to the node; nothing where the runtime does not tell.
+    async fn sandbox_interfaces(&self, id: &str) -> Result<Vec<Interface>, Error>;
     /// All sandboxes that carry the labels.
     async fn list_sandboxes(&self, filter: v1::PodSandboxFilter) -> Result<Vec<v1::PodSandbox>, Error>;
 
@@ -75,7 +77,6 @@ pub trait Runtime: Send + Sync {
     async fn remove_container(&self, id: &str) -> Result<(), Error>;
     /// All containers that carry the labels.
     async fn list_containers(&self, filter: v1::ContainerFilter) -> Result<Vec<v1::Container>, Error>;
-    /// One container.
     async fn container_status(&self, id: &str) -> Result<v1::ContainerStatus, Error>;
     /// Changes the limits of a container in place.
     async fn update_resources(&self, id: &str, resources: v1::LinuxContainerResources) -> Result<(), Error>;
@@ -96,7 +97,6 @@ pub trait Runtime: Send + Sync {
     /// Usage of all sandboxes that pass the filter.
     async fn sandbox_stats(&self, filter: v1::PodSandboxStatsFilter) -> Result<Vec<v1::PodSandboxStats>, Error>;
 
-    /// All images.
     async fn list_images(&self) -> Result<Vec<v1::Image>, Error>;
     /// One image, or nothing when it is not there.
     async fn image_status(&self, image: v1::ImageSpec) -> Result<Option<v1::Image>, Error>;

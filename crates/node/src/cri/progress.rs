@@ -11,12 +11,12 @@ use tonic::transport::Channel;
 
 use super::events::NAMESPACE;
 
-#[allow(missing_docs, clippy::all, clippy::unwrap_used)]
+#[allow(clippy::all, clippy::unwrap_used)]
 mod content {
     tonic::include_proto!("containerd.services.content.v1");
 }
 
-/// How long a pull may be without progress, unless told otherwise.
+/// How long a pull may be without progress, by default.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// Looks in that time.
 const LOOKS: u32 = 12;
@@ -28,7 +28,6 @@ type Downloads = BTreeMap<String, (i64, i64)>;
 #[derive(Debug, Default)]
 struct Track {
     last: Downloads,
-    /// Something was downloaded.
     begun: bool,
     /// Looks in a row that saw nothing new.
     still: u32,

@@ -16,7 +16,7 @@ use super::events::NAMESPACE;
 use super::{Error, v1};
 use crate::mounts::View;
 
-#[allow(missing_docs, clippy::all, clippy::unwrap_used)]
+#[allow(clippy::all, clippy::unwrap_used)]
 mod wire {
     tonic::include_proto!("containerd.services.snapshots.v1");
 }
@@ -31,7 +31,7 @@ const KEEP: &str = "containerd.io/gc.root";
 /// Where files of images can be when the runtime does not say.
 const SNAPSHOTTERS: [&str; 2] = ["overlayfs", "native"];
 
-/// Whether this runtime mounts images into containers when it is told to, with paths inside them too.
+/// Whether this runtime mounts images into containers when it is info to, with paths inside them too.
 pub(super) fn mounts_itself(runtime: &v1::VersionResponse) -> bool {
     let mut numbers = runtime.runtime_version.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok());
     let version: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
@@ -48,9 +48,9 @@ pub(super) fn chain(info: &BTreeMap<String, String>) -> Option<String> {
 pub(super) fn snapshotters(info: &BTreeMap<String, String>) -> Vec<String> {
     let config: serde_json::Value =
         info.get("config").and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-    let told = config.pointer("/containerd/snapshotter").and_then(serde_json::Value::as_str).map(str::to_owned);
-    let others = SNAPSHOTTERS.iter().map(|name| (*name).to_owned()).filter(|name| Some(name) != told.as_ref());
-    told.iter().cloned().chain(others).collect()
+    let configured = config.pointer("/containerd/snapshotter").and_then(serde_json::Value::as_str).map(str::to_owned);
+    let others = SNAPSHOTTERS.iter().map(|name| (*name).to_owned()).filter(|name| Some(name) != configured.as_ref());
+    configured.iter().cloned().chain(others).collect()
 }
 
 fn request<T>(message: T) -> Request<T> {
@@ -170,12 +170,12 @@ mod tests {
 
     #[test]
     fn what_the_runtime_tells_is_read() {
-        let told = |key: &str, text: &str| BTreeMap::from([(key.to_owned(), text.to_owned())]);
-        assert_eq!(chain(&told("info", r#"{"chainID":"sha256:1","imageSpec":{}}"#)).as_deref(), Some("sha256:1"));
-        assert_eq!(chain(&told("other", "{}")), None);
-        let config = told("config", r#"{"containerd":{"snapshotter":"native"}}"#);
+        let info = |key: &str, text: &str| BTreeMap::from([(key.to_owned(), text.to_owned())]);
+        assert_eq!(chain(&info("info", r#"{"chainID":"sha256:1","imageSpec":{}}"#)).as_deref(), Some("sha256:1"));
+        assert_eq!(chain(&info("other", "{}")), None);
+        let config = info("config", r#"{"containerd":{"snapshotter":"native"}}"#);
         assert_eq!(snapshotters(&config), ["native", "overlayfs"]);
-        assert_eq!(snapshotters(&told("config", "nonsense")), SNAPSHOTTERS);
+        assert_eq!(snapshotters(&info("config", "nonsense")), SNAPSHOTTERS);
     }
 
     #[test]

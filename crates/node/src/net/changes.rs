@@ -1,4 +1,4 @@
-//! Being told that links, addresses or routes are not what they were.
+//! Notifications that links, addresses or routes have changed.
 //!
 //! The kernel drops the routes of a link that goes down, and of IPv4 routes it does so without a word about each; so the
 //! links themselves have to be listened to. The ends of pods' links come and go all the time and carry nobody else's
@@ -17,7 +17,7 @@ const NEW_ADDRESS: u16 = 20;
 const DELETE_ADDRESS: u16 = 21;
 const DELETE_ROUTE: u16 = 25;
 const HEADER: usize = 16;
-/// The length of what comes before a link's attributes, and where in it is told which flags changed.
+/// The length of what comes before a link's attributes, and where in it the changed flags are.
 const LINK_HEADER: usize = 16;
 const CHANGED_FLAGS: usize = 12;
 /// Where a route says who made it.
@@ -31,7 +31,6 @@ const POD_LINKS: &[u8] = b"veth";
 pub struct Changes(TokioSocket);
 
 impl Changes {
-    /// Begins to listen.
     pub fn open() -> io::Result<Self> {
         let mut socket = TokioSocket::new(NETLINK_ROUTE)?;
         socket.socket_mut().bind(&SocketAddr::new(0, 0))?;

@@ -22,15 +22,11 @@ const LAST_RESORT: u32 = u32::MAX - 1;
 /// Why the machine's network is not as asked.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No netlink socket.
     #[error("open netlink: {0}")]
     Open(#[source] std::io::Error),
-    /// The kernel refused.
     #[error("{operation} {what}: {source}")]
     Refused {
-        /// What was tried.
         operation: &'static str,
-        /// On what.
         what: String,
         /// What the kernel said.
         source: Box<rtnetlink::Error>,
@@ -86,14 +82,10 @@ impl std::fmt::Display for Network {
     }
 }
 
-/// A network interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
-    /// Its number.
     pub index: u32,
-    /// Its name.
     pub name: String,
-    /// Largest packet.
     pub mtu: u32,
     /// Whether it is switched on.
     pub up: bool,
@@ -117,7 +109,6 @@ impl Net {
         Ok(Self { handle })
     }
 
-    /// All links.
     pub async fn links(&self) -> Result<Vec<Link>, Error> {
         let mut stream = self.handle.link().get().execute();
         let mut links = Vec::new();

@@ -1,7 +1,7 @@
-//! Being told that somebody else changed a table: the kernel says so to whoever listens.
+//! Notifications that somebody else changed a table: the kernel says so to whoever listens.
 //!
 //! Every change is announced with the netlink port of the socket that asked for it, which for `nft` is its process id. So
-//! what [`super::apply`] and [`super::change`] of this process did is told from what others do (`nft flush ruleset`, a firewall's restart, a
+//! what [`super::apply`] and [`super::change`] of this process did is kept apart from what others do (`nft flush ruleset`, a firewall's restart, a
 //! deleted rule), and nobody has to compare tables, or look at them from time to time.
 
 use std::collections::VecDeque;
@@ -14,7 +14,6 @@ use parking_lot::Mutex;
 use rtnetlink::sys::{AsyncSocket as _, AsyncSocketExt as _, SocketAddr, TokioSocket};
 
 pub(super) const NETLINK_NETFILTER: isize = 12;
-/// Changes to nftables.
 const GROUP: u32 = 7;
 /// `NFNL_SUBSYS_NFTABLES`, in the upper half of a message's kind.
 pub(super) const SUBSYSTEM: u16 = 10;
@@ -66,7 +65,6 @@ pub(super) fn force_buffer(socket: &impl AsRawFd, option: libc::c_int, bytes: us
 pub struct Changes(TokioSocket);
 
 impl Changes {
-    /// Begins to listen.
     pub fn open() -> io::Result<Self> {
         Self::with_buffer(BUFFER)
     }
@@ -81,7 +79,7 @@ impl Changes {
 
     /// Says so whenever somebody else changed a table of this name, for ever: at once the first time, and ever more slowly while
     /// it goes on, for two that fight over a table must not do nothing else.
-    pub async fn tell(mut self, table: &str, mut changed: impl FnMut()) -> io::Result<Infallible> {
+    pub async fn on_change(mut self, table: &str, mut changed: impl FnMut()) -> io::Result<Infallible> {
         let mut pause = PAUSE.0;
         let mut again = false;
         loop {

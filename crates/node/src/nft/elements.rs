@@ -1,9 +1,10 @@
 //! Elements of sets and maps, changed without a program.
 //!
-//! To start `nft` costs milliseconds however little it is told, and elements are what changes all day. So they go to the kernel as
+//! To start `nft` costs milliseconds however little it has to do, and elements are what changes all day. So they go to the kernel as
 //! the messages `nft` would have made of them, all in one transaction. Whatever needs tables, chains or rules is a script.
 
 use std::io;
+use std::net::IpAddr;
 
 use rtnetlink::sys::{Socket, SocketAddr};
 
@@ -48,10 +49,49 @@ pub enum Data {
     None,
     /// A value, each part of it filled up to four bytes.
     Value(Vec<u8>),
-    /// The packet's end.
     Drop,
     /// A chain, for good.
     Goto(String),
+}
+
+/// A key or a value made of several parts: each fills up whole registers, of four bytes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Registers(Vec<u8>);
+
+impl Registers {
+    pub fn part(mut self, bytes: &[u8]) -> Self {
+        self.0.extend(bytes);
+        self.0.resize(self.0.len().next_multiple_of(4), 0);
+        self
+    }
+
+    pub fn address(self, ip: IpAddr) -> Self {
+        match ip {
+            IpAddr::V4(ip) => self.part(&ip.octets()),
+            IpAddr::V6(ip) => self.part(&ip.octets()),
+        }
+    }
+
+    pub fn port(self, port: u16) -> Self {
+        self.part(&port.to_be_bytes())
+    }
+
+    /// What the kernel computed itself, not what it read in a packet.
+    pub fn number(self, number: u32) -> Self {
+        self.part(&number.to_ne_bytes())
+    }
+
+    /// The name of a link; the kernel compares all of its room.
+    pub fn link(self, name: &str) -> Self {
+        let mut room = [0; 16];
+        let length = name.len().min(room.len() - 1);
+        room[..length].copy_from_slice(&name.as_bytes()[..length]);
+        self.part(&room)
+    }
+
+    pub fn bytes(self) -> Vec<u8> {
+        self.0
+    }
 }
 
 /// Changes to the elements of sets and maps that exist, in the order they were said.
@@ -64,7 +104,6 @@ pub struct Elements {
 }
 
 impl Elements {
-    /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }

@@ -39,8 +39,12 @@ async fn routes_follow_the_nodes_and_come_back_when_the_kernel_loses_them() {
     }
     let (shutdown, client) = (CancellationToken::new(), cluster.in_process());
     let stop = shutdown.clone();
-    let config =
-        Config { node_name: "a".into(), mode: Mode::Vxlan, cluster_cidrs: vec!["10.1.0.0/16".parse().unwrap()] };
+    let config = Config {
+        node_name: "a".into(),
+        mode: Mode::Vxlan,
+        cluster_cidrs: vec!["10.1.0.0/16".parse().unwrap()],
+        cni: None,
+    };
     let agent = net.spawn_inside("a", move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async { podnet::run(config, &Informers::new(client), stop).await.unwrap() });

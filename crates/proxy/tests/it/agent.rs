@@ -73,46 +73,6 @@ fn until(mut answer: impl FnMut() -> String, right: impl Fn(&str) -> bool) -> Du
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn load_balancers_get_the_addresses_of_ready_nodes() {
-    let cluster = Cluster::start().await;
-    let api = cluster.in_process();
-    let node = |name: &str, address: &str, ready: &str| -> Node {
-        serde_json::from_value(json!({"metadata": {"name": name}, "status": {
-            "addresses": [{"type": "InternalIP", "address": address}],
-            "conditions": [{"type": "Ready", "status": ready}]}}))
-        .unwrap()
-    };
-    for made in [node("a", "192.0.2.1", "True"), node("b", "192.0.2.2", "False")] {
-        let mut created = api.create(&made).await.unwrap();
-        created.status = made.status;
-        api.update_status(&created).await.unwrap();
-    }
-    let shutdown = CancellationToken::new();
-    let (stop, informers) = (shutdown.clone(), Informers::new(cluster.in_process()));
-    let running = tokio::spawn(async move { proxy::balancer::run(Default::default(), &informers, stop).await });
-    let spec = json!({"type": "LoadBalancer", "ports": [{"port": 80}]});
-    api.create(&service("first", spec.clone())).await.unwrap();
-    let addresses = |service: Option<&Service>| -> Vec<String> {
-        let ingress = service.and_then(|s| s.status.as_ref()?.load_balancer.as_ref()?.ingress.as_ref());
-        ingress.into_iter().flatten().filter_map(|i| i.ip.clone()).collect()
-    };
-    testkit::object::<Service>(&api, "default", "first", "the ready node", |s| addresses(s) == ["192.0.2.1"]).await;
-    // The same port again: it waits until the first one is gone.
-    api.create(&service("second", spec)).await.unwrap();
-    let mut b = api.get::<Node>("", "b").await.unwrap();
-    b.status = node("b", "192.0.2.2", "True").status;
-    api.update_status(&b).await.unwrap();
-    let both = ["192.0.2.1", "192.0.2.2"];
-    testkit::object::<Service>(&api, "default", "first", "both nodes", |s| addresses(s) == both).await;
-    assert!(addresses(Some(&api.get::<Service>("default", "second").await.unwrap())).is_empty());
-    api.delete::<Service>("default", "first", &DeleteOptions::default()).await.unwrap();
-    testkit::object::<Service>(&api, "default", "second", "its turn", |s| addresses(s) == both).await;
-    shutdown.cancel();
-    running.await.unwrap();
-    cluster.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn bad_input_is_refused_or_served_and_harms_nobody() {
     let cluster = Cluster::start().await;
     let net = Net::new(2);

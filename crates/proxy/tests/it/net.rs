@@ -10,8 +10,6 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use proxy::rules::Transaction;
-
 const WAIT: Duration = Duration::from_secs(5);
 /// Long enough for a refusal to arrive, short enough for a test of silence.
 const SILENCE: Duration = Duration::from_millis(300);
@@ -100,7 +98,8 @@ impl Net {
         self.ip(name, &format!("route add default via {near}"));
     }
 
-    fn name(&self, name: &str) -> String {
+    /// The namespace's name on this machine.
+    pub fn name(&self, name: &str) -> String {
         format!("{}-{name}", self.prefix)
     }
 
@@ -110,7 +109,8 @@ impl Net {
         run(Command::new("ip").args(["-n", &namespace]).args(args.split(' ')), "");
     }
 
-    fn set(&self, name: &str, key: &str, value: &str) {
+    /// Sets a switch of the kernel in a namespace.
+    pub fn set(&self, name: &str, key: &str, value: &str) {
         let key = format!("/proc/sys/{key}");
         run(Command::new("ip").args(["netns", "exec", &self.name(name), "tee", &key]), value);
     }
@@ -118,29 +118,6 @@ impl Net {
     /// Applies an nftables script on the node.
     pub fn nft(&self, script: &str) {
         self.nft_in("node", script);
-    }
-
-    /// Applies a change of the proxy's rules on the node, as the proxy does.
-    pub fn apply(&self, transaction: &Transaction) {
-        // Nobody starts a program that has nothing to do: a test of changes wants many of them.
-        let nft = |script: String| {
-            if !script.is_empty() {
-                self.nft(&script)
-            }
-        };
-        let change = |elements: node::nft::Elements| {
-            self.inside("node", move || {
-                let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-                runtime.block_on(node::nft::change(elements)).unwrap();
-            });
-        };
-        nft(transaction.prepare());
-        match transaction.elements() {
-            Some(elements) => change(elements),
-            None => nft(transaction.update()),
-        }
-        change(transaction.last());
-        nft(transaction.sweep());
     }
 
     /// Applies an nftables script in a namespace.
@@ -154,9 +131,9 @@ impl Net {
         Command::new("ip").args(args).stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success()
     }
 
-    /// The proxy's table as `nft -j` shows it.
-    pub fn listed(&self, family: &str) -> Vec<u8> {
-        let args = ["netns", "exec", &self.name("node"), "nft", "-j", "list", "table", family, "trireme-proxy"];
+    /// A table of the node as `nft -j` shows it.
+    pub fn table(&self, family: &str, table: &str) -> Vec<u8> {
+        let args = ["netns", "exec", &self.name("node"), "nft", "-j", "list", "table", family, table];
         run(Command::new("ip").args(args), "").into_bytes()
     }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proxy::{Family, NodeView};
 use serde_json::{Value, json};
 
+use crate::apply::Rules as _;
 use crate::net::{Net, say};
 use crate::rules::{Cluster, node};
 use crate::traffic::{tcp, three_pods, with};

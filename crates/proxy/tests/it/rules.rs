@@ -8,6 +8,7 @@ use proxy::rules::{Changed, Rules};
 use proxy::{NodeView, ServiceName};
 use serde_json::{Value, json};
 
+use crate::apply::Rules as _;
 use crate::net::Net;
 
 /// The node of [`Net`].

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use proxy::rules::Rules;
 use serde_json::json;
 
+use crate::apply::Rules as _;
 use crate::net::Net;
 use crate::rules::{changed, node, objects};
 

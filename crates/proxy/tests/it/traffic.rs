@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::apply::Rules as _;
 use crate::net::{Net, say};
 use crate::rules::{Cluster, changed, objects};
 use proxy::rules::Rules;

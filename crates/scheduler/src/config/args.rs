@@ -23,7 +23,6 @@ pub fn plugin_args<T: DeserializeOwned + Default>(profile: &ProfileConfig, plugi
         .map_err(|e| ConfigError::Invalid { field: format!("pluginConfig[{plugin}].args"), message: e.to_string() })
 }
 
-/// Arguments of DefaultPreemption.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct DefaultPreemptionArgs {
@@ -39,7 +38,6 @@ impl Default for DefaultPreemptionArgs {
     }
 }
 
-/// Arguments of InterPodAffinity.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct InterPodAffinityArgs {
@@ -55,7 +53,6 @@ impl Default for InterPodAffinityArgs {
     }
 }
 
-/// Arguments of NodeAffinity.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct NodeAffinityArgs {
@@ -67,7 +64,6 @@ pub struct NodeAffinityArgs {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ResourceSpec {
-    /// Name.
     pub name: String,
     /// Weight; zero means one.
     #[serde(default)]
@@ -84,7 +80,6 @@ pub struct UtilizationShapePoint {
     pub score: i64,
 }
 
-/// How NodeResourcesFit scores.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ScoringStrategy {
@@ -101,11 +96,9 @@ pub struct ScoringStrategy {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct RequestedToCapacityRatio {
-    /// Its points.
     pub shape: Vec<UtilizationShapePoint>,
 }
 
-/// Arguments of NodeResourcesFit.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct NodeResourcesFitArgs {
@@ -113,11 +106,9 @@ pub struct NodeResourcesFitArgs {
     pub ignored_resources: Vec<String>,
     /// Whole groups of them.
     pub ignored_resource_groups: Vec<String>,
-    /// How to score.
     pub scoring_strategy: Option<ScoringStrategy>,
 }
 
-/// Arguments of NodeResourcesBalancedAllocation.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct BalancedAllocationArgs {
@@ -125,7 +116,6 @@ pub struct BalancedAllocationArgs {
     pub resources: Vec<ResourceSpec>,
 }
 
-/// Arguments of PodTopologySpread.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PodTopologySpreadArgs {
@@ -135,7 +125,6 @@ pub struct PodTopologySpreadArgs {
     pub defaulting_type: String,
 }
 
-/// Arguments of VolumeBinding.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct VolumeBindingArgs {

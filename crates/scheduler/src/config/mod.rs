@@ -22,23 +22,16 @@ pub enum ConfigError {
     Form(String),
     /// Of another kind or version.
     #[error("no kind {kind:?} is registered for version {version:?}")]
-    Kind {
-        /// What was given.
-        kind: String,
-        /// Its version.
-        version: String,
-    },
+    Kind { kind: String, version: String },
     /// A value out of its range.
     #[error("{field}: Invalid value: {message}")]
     Invalid {
-        /// Where.
         field: String,
         /// What is wrong with it.
         message: String,
     },
 }
 
-/// A scheduler's configuration.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Configuration {
@@ -50,13 +43,10 @@ pub struct Configuration {
     pub leader_election: LeaderElection,
     /// How to reach the API; command lines may override it.
     pub client_connection: ClientConnection,
-    /// Kept for compatibility.
     pub enable_profiling: Option<bool>,
-    /// Kept for compatibility.
     pub enable_contention_profiling: Option<bool>,
     /// Backoff after the first failure.
     pub pod_initial_backoff_seconds: u64,
-    /// The longest backoff.
     pub pod_max_backoff_seconds: u64,
     /// Percentage of nodes to find before scoring; 0 adapts to the cluster's size.
     pub percentage_of_nodes_to_score: i32,
@@ -64,7 +54,6 @@ pub struct Configuration {
     pub profiles: Vec<ProfileConfig>,
     /// Other processes that take part.
     pub extenders: Vec<ExtenderConfig>,
-    /// Kept for compatibility.
     pub delay_cache_until_active: bool,
 }
 
@@ -93,10 +82,8 @@ const KIND: &str = "KubeSchedulerConfiguration";
 /// The scheduler name of pods that name none.
 pub const DEFAULT_SCHEDULER_NAME: &str = "default-scheduler";
 
-/// Leader election.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-#[allow(missing_docs, reason = "each field is the API's")]
 pub struct LeaderElection {
     pub leader_elect: bool,
     pub lease_duration: String,
@@ -129,7 +116,7 @@ impl LeaderElection {
                 field: format!("leaderElection.{field}"),
                 message: "must be greater than zero".into(),
             };
-            parse_duration(text).filter(|duration| !duration.is_zero()).ok_or_else(wrong)
+            machinery::duration::parse(text).filter(|duration| !duration.is_zero()).ok_or_else(wrong)
         };
         let lease = read("leaseDuration", &self.lease_duration)?;
         let renewal = read("renewDeadline", &self.renew_deadline)?;
@@ -165,7 +152,6 @@ impl LeaderElection {
 /// How to reach the API.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-#[allow(missing_docs, reason = "each field is the API's")]
 pub struct ClientConnection {
     pub kubeconfig: String,
     pub accept_content_types: String,
@@ -174,7 +160,6 @@ pub struct ClientConnection {
     pub burst: i32,
 }
 
-/// A profile.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ProfileConfig {
@@ -184,12 +169,10 @@ pub struct ProfileConfig {
     pub percentage_of_nodes_to_score: Option<i32>,
     /// Plugins beside, or instead of, the default ones.
     pub plugins: Plugins,
-    /// Arguments of plugins.
     pub plugin_config: Vec<PluginConfig>,
 }
 
 impl ProfileConfig {
-    /// The scheduler name.
     pub fn name(&self) -> &str {
         self.scheduler_name.as_deref().unwrap_or(DEFAULT_SCHEDULER_NAME)
     }
@@ -209,7 +192,6 @@ pub struct PluginConfig {
 /// Plugins per extension point.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-#[allow(missing_docs, reason = "each field is the extension point it is named for")]
 pub struct Plugins {
     pub pre_enqueue: PluginList,
     pub queue_sort: PluginList,
@@ -230,9 +212,7 @@ pub struct Plugins {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PluginList {
-    /// On.
     pub enabled: Vec<PluginRef>,
-    /// Off.
     pub disabled: Vec<PluginRef>,
 }
 
@@ -247,7 +227,6 @@ impl PluginList {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PluginRef {
-    /// Name.
     pub name: String,
     /// Factor of its score; zero means the default of one.
     #[serde(default)]
@@ -257,7 +236,6 @@ pub struct PluginRef {
 /// Another process that takes part in scheduling.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-#[allow(missing_docs, reason = "each field is the API's")]
 pub struct ExtenderConfig {
     pub url_prefix: String,
     pub filter_verb: String,
@@ -288,35 +266,8 @@ pub struct ManagedResource {
 impl ExtenderConfig {
     /// How long a call may take; five seconds unless given.
     pub fn timeout(&self) -> Duration {
-        self.http_timeout.as_deref().and_then(parse_duration).unwrap_or(Duration::from_secs(5))
+        self.http_timeout.as_deref().and_then(machinery::duration::parse).unwrap_or(Duration::from_secs(5))
     }
-}
-
-/// Parses durations such as `1m30s`, `500ms` or `2h`.
-pub fn parse_duration(text: &str) -> Option<Duration> {
-    let mut total = Duration::ZERO;
-    let mut rest = text;
-    if rest.is_empty() {
-        return None;
-    }
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let number: f64 = rest[..digits].parse().ok()?;
-        rest = &rest[digits..];
-        let unit_end = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
-        let seconds = match &rest[..unit_end] {
-            "h" => 3600.0,
-            "m" => 60.0,
-            "s" => 1.0,
-            "ms" => 1e-3,
-            "us" | "µs" => 1e-6,
-            "ns" => 1e-9,
-            _ => return None,
-        };
-        total += Duration::try_from_secs_f64(number * seconds).ok()?;
-        rest = &rest[unit_end..];
-    }
-    Some(total)
 }
 
 impl Configuration {
@@ -414,18 +365,5 @@ mod tests {
         }
         let other = json!({"apiVersion": "kubescheduler.config.k8s.io/v1beta3", "kind": KIND});
         assert!(matches!(Configuration::parse(other), Err(ConfigError::Kind { .. })));
-    }
-
-    #[test]
-    fn durations_are_read_as_go_writes_them() {
-        for (text, expected) in [
-            ("1m30s", Some(Duration::from_secs(90))),
-            ("500ms", Some(Duration::from_millis(500))),
-            ("1.5s", Some(Duration::from_millis(1500))),
-            ("", None),
-            ("5", None),
-        ] {
-            assert_eq!(parse_duration(text), expected, "{text}");
-        }
     }
 }

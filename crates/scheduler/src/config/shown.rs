@@ -9,7 +9,6 @@ use super::{
 use crate::plugins;
 
 impl Configuration {
-    /// The whole configuration.
     pub fn shown(&self) -> Value {
         let mut shown = json!({
             "apiVersion": API_VERSION,

@@ -45,7 +45,6 @@ pub struct PodEvent {
     pub reason: &'static str,
     /// What was being done: `Binding`, `Scheduling`, `Preempting`.
     pub action: &'static str,
-    /// For people.
     pub note: String,
 }
 
@@ -57,9 +56,7 @@ pub trait Api: Send + Sync {
     fn patch_pod_status(&self, pod: &PodInfo, patch: serde_json::Value) -> Reply;
     /// Deletes a pod, of this very uid.
     fn delete_pod(&self, pod: &PodInfo) -> Reply;
-    /// Replaces a volume.
     fn update_volume(&self, volume: PersistentVolume) -> Reply;
-    /// Replaces a claim.
     fn update_claim(&self, claim: PersistentVolumeClaim) -> Reply;
     /// Waits until the claims of a namespace are bound completely.
     fn claims_bound(&self, namespace: &str, names: Vec<String>, limit: Duration) -> Reply;

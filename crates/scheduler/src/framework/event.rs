@@ -12,7 +12,6 @@ use crate::model::resources::Resources;
 
 /// What kind of object changed. Pods are told apart by what they are to the pod in question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(missing_docs, reason = "each variant is the kind it is named for, except for the three roles of pods")]
 pub enum Resource {
     /// A pod that is on a node.
     AssignedPod,
@@ -54,8 +53,6 @@ impl fmt::Display for Resource {
 /// A set of ways in which an object can change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Action(u32);
-
-#[allow(missing_docs, reason = "each constant is the change it is named for")]
 impl Action {
     pub const ADD: Self = Self(1);
     pub const DELETE: Self = Self(1 << 1);
@@ -71,9 +68,7 @@ impl Action {
     pub const POD_TOLERATION: Self = Self(1 << 11);
     pub const POD_GATES_ELIMINATED: Self = Self(1 << 12);
     pub const OTHER_UPDATE: Self = Self(1 << 13);
-    /// Any update.
     pub const UPDATE: Self = Self(((1 << 14) - 1) & !3);
-    /// Anything.
     pub const ALL: Self = Self((1 << 14) - 1);
 
     fn contains(self, other: Self) -> bool {
@@ -111,9 +106,7 @@ impl BitOr for Action {
 /// The events that a plugin wants to be asked about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Interest {
-    /// Kind of object.
     pub resource: Resource,
-    /// Kinds of change.
     pub actions: Action,
 }
 
@@ -144,7 +137,6 @@ pub enum EventLabel {
 impl EventLabel {
     /// A pod to schedule was created.
     pub const POD_ADDED: Self = Self::Change(Resource::UnscheduledPod, Action::ADD);
-    /// An attempt failed.
     pub const ATTEMPT_FAILED: Self = Self::Custom("ScheduleAttemptFailure");
     /// A pod has sat out its backoff.
     pub const BACKOFF_COMPLETE: Self = Self::Custom("BackoffComplete");
@@ -168,9 +160,7 @@ impl fmt::Display for EventLabel {
 /// A change in the cluster, with the object before and after.
 #[derive(Debug, Clone)]
 pub struct ClusterEvent {
-    /// Kind of object.
     pub resource: Resource,
-    /// Kind of change.
     pub action: Action,
     /// The object before; absent for additions.
     pub old: Option<Object>,

@@ -28,23 +28,18 @@ pub type VictimsByNode = Vec<(String, Vec<Arc<PodInfo>>, i64)>;
 
 /// Another process that takes part in scheduling.
 pub trait Extender: Send + Sync {
-    /// For logs.
     fn name(&self) -> &str;
     /// Whether the pod concerns it.
     fn is_interested(&self, pod: &PodInfo) -> bool;
     /// Whether scheduling goes on without it when it fails.
     fn is_ignorable(&self) -> bool;
-    /// Whether it filters.
     fn filters(&self) -> bool;
-    /// Whether it scores.
     fn prioritizes(&self) -> bool;
     /// Whether it takes part in preemption.
     fn preempts(&self) -> bool;
-    /// Filters nodes.
     fn filter(&self, pod: &PodInfo, nodes: &[&NodeInfo]) -> Result<Extended, ApiFailure>;
     /// Scores nodes, each out of [`MAX_EXTENDER_PRIORITY`], and tells the weight of the scores.
     fn prioritize(&self, pod: &PodInfo, nodes: &[&NodeInfo]) -> Result<(Vec<(String, i64)>, i64), ApiFailure>;
-    /// Narrows the victims.
     fn preempt(&self, pod: &PodInfo, victims: VictimsByNode) -> Result<VictimsByNode, ApiFailure>;
     /// The work of binding, when it binds pods itself.
     fn bind(&self, pod: &Arc<PodInfo>, node: &str) -> Option<crate::framework::Work>;

@@ -39,7 +39,6 @@ pub struct PluginId(pub u8);
 pub struct PluginSet(u64);
 
 impl PluginSet {
-    /// Adds a plugin.
     pub fn insert(&mut self, plugin: PluginId) {
         self.0 |= 1 << plugin.0;
     }
@@ -54,7 +53,6 @@ impl PluginSet {
         self.0 == 0
     }
 
-    /// Both sets.
     pub fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
@@ -65,7 +63,6 @@ impl PluginSet {
     }
 }
 
-/// A scheduling plugin.
 pub trait Plugin: Send + Sync + 'static {
     /// Its name in configurations, messages and metrics.
     fn name(&self) -> &'static str;
@@ -91,7 +88,6 @@ pub trait Plugin: Send + Sync + 'static {
 
 /// What a plugin offers.
 #[derive(Default)]
-#[allow(missing_docs, reason = "each field is the extension point it is named for")]
 pub struct Points {
     pub pre_enqueue: Option<Arc<dyn PreEnqueue>>,
     pub queue_sort: Option<Arc<dyn QueueSort>>,
@@ -112,7 +108,6 @@ pub struct Points {
 pub enum Hint {
     /// It may: try the pod again.
     Queue,
-    /// It cannot.
     Skip,
 }
 
@@ -133,7 +128,6 @@ pub trait QueueSort: Send + Sync {
     fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool;
 }
 
-/// What PreFilter found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PreFilterOutcome {
     /// Any node may do.
@@ -144,15 +138,13 @@ pub enum PreFilterOutcome {
     Only(Vec<String>),
 }
 
+/// What is to be filtered, or why the pod is rejected outright.
+pub type PreFilterResult = Result<PreFilterOutcome, Rejection>;
+
 /// Prepares filtering, once per cycle.
 pub trait PreFilter: Send + Sync {
     /// Computes the plugin's state, or rejects the pod outright.
-    fn pre_filter(
-        &self,
-        state: &mut CycleState,
-        pod: &PodInfo,
-        cluster: &Cluster,
-    ) -> Result<PreFilterOutcome, Rejection>;
+    fn pre_filter(&self, state: &mut CycleState, pod: &PodInfo, cluster: &Cluster) -> PreFilterResult;
 
     /// What-if updates of that state, for plugins whose state depends on other pods.
     fn extensions(&self) -> Option<&dyn PreFilterExtensions> {
@@ -168,7 +160,6 @@ pub trait PreFilterExtensions: Send + Sync {
     fn remove_pod(&self, state: &mut CycleState, pod: &PodInfo, removed: &PodInfo, node: &NodeInfo, cluster: &Cluster);
 }
 
-/// Judges a node.
 pub trait Filter: Send + Sync {
     /// Whether the pod can run on the node. The cluster is for objects that belong to the node, such as its volumes.
     fn filter(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo, cluster: &Cluster) -> Verdict;
@@ -180,7 +171,6 @@ pub trait Filter: Send + Sync {
     }
 }
 
-/// What PostFilter achieved.
 #[derive(Debug, Clone)]
 pub struct PostFilterResult {
     /// The node to nominate the pod to; empty to clear the nomination.
@@ -193,7 +183,7 @@ pub struct PostFilterResult {
 
 /// Makes room when no node was found.
 pub trait PostFilter: Send + Sync {
-    /// Looks for a way to make the pod schedulable. The message is told to users in both cases.
+    /// Looks for a way to make the pod schedulable. Users get the message in both cases.
     fn post_filter(&self, attempt: &mut crate::scheduling::cycle::Attempt<'_>) -> PostFilterOutcome;
 }
 
@@ -204,7 +194,7 @@ pub struct PostFilterOutcome {
     pub result: Option<PostFilterResult>,
     /// Whether a way was found.
     pub success: bool,
-    /// What users are told.
+    /// The message for users.
     pub message: String,
 }
 
@@ -238,7 +228,6 @@ pub trait Score: Send + Sync {
 
 /// Claims what the pod needs beside room on a node.
 pub trait Reserve: Send + Sync {
-    /// Claims.
     fn reserve(
         &self,
         state: &mut CycleState,
@@ -253,15 +242,12 @@ pub trait Reserve: Send + Sync {
 /// The answer of Permit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PermitOutcome {
-    /// Bind.
     Allow,
     /// Wait for [`crate::Scheduler::allow`], at most so long.
     Wait(Duration),
-    /// Do not bind.
     Reject(Rejection),
 }
 
-/// Holds binding back.
 pub trait Permit: Send + Sync {
     /// Whether the pod may be bound now.
     fn permit(&self, state: &CycleState, pod: &Arc<PodInfo>, node: &NodeInfo) -> PermitOutcome;

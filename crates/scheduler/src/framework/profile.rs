@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::{
     Bind, ClusterEvent, Code, CycleState, Diagnosis, Filter, Hint, Interest, Permit, Plugin, PluginId, PluginSet,
-    PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreFilterOutcome, PreScore, QueueSort, Rejection, Reserve,
-    Score, Verdict,
+    PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreFilterExtensions, PreFilterOutcome, PreFilterResult,
+    PreScore, QueueSort, Rejection, Reserve, Score, Verdict,
 };
 use crate::metrics::{Cycle, Point, Status};
 use crate::model::cluster::{Cluster, NodeList};
@@ -14,9 +14,7 @@ use crate::model::pod::PodInfo;
 
 /// A plugin at one extension point.
 pub struct At<T: ?Sized> {
-    /// Which plugin.
     pub id: PluginId,
-    /// Its name.
     pub name: &'static str,
     /// What it does here.
     pub plugin: Arc<T>,
@@ -24,13 +22,10 @@ pub struct At<T: ?Sized> {
 
 /// A scoring plugin and its weight.
 pub struct Weighted {
-    /// Which plugin.
     pub id: PluginId,
-    /// Its name.
     pub name: &'static str,
     /// Factor of its normalized score.
     pub weight: i64,
-    /// What it does.
     pub plugin: Arc<dyn Score>,
 }
 
@@ -40,13 +35,11 @@ pub enum ProfileError {
     /// No queue sort plugin, or more than one.
     #[error("profile {0:?}: exactly one queue sort plugin is required")]
     QueueSort(String),
-    /// No bind plugin.
     #[error("profile {0:?}: at least one bind plugin is needed")]
     NoBind(String),
     /// A plugin that does not exist.
     #[error("profile {profile:?}: plugin {plugin:?} does not exist")]
     UnknownPlugin {
-        /// The profile.
         profile: String,
         /// What was asked for.
         plugin: String,
@@ -64,7 +57,7 @@ pub struct Profile {
     pub percentage_of_nodes_to_score: Option<i32>,
     /// The order of the queue.
     pub queue_sort: Arc<dyn QueueSort>,
-    /// Every plugin of the profile once, with what it wants to hear of.
+    /// Every plugin of the profile once, with the events that it is registered for.
     pub(crate) interests: Vec<(PluginId, Vec<Interest>, Arc<dyn Plugin>)>,
     pub(crate) pre_enqueue: Vec<At<dyn PreEnqueue>>,
     pub(crate) pre_filter: Vec<At<dyn PreFilter>>,
@@ -82,7 +75,6 @@ pub struct Profile {
 /// What PreFilter left to filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PreFiltered {
-    /// All nodes.
     All,
     /// The named ones, as these plugins want.
     Only(Vec<String>, Vec<&'static str>),
@@ -120,7 +112,7 @@ impl Profile {
         let mut narrowing: Vec<(&'static str, PluginId)> = Vec::new();
         let mut rejected: Option<Rejection> = None;
         for at in &self.pre_filter {
-            let status = |outcome: &Result<PreFilterOutcome, Rejection>| match outcome {
+            let status = |outcome: &PreFilterResult| match outcome {
                 Ok(PreFilterOutcome::Skip) => Status::Skip,
                 Ok(_) => Status::Success,
                 Err(rejection) => Status::Rejected(rejection.code),
@@ -251,6 +243,14 @@ impl Profile {
         self.pre_filter.iter().any(|at| !state.skip_filters.contains(at.id) && at.plugin.extensions().is_some())
     }
 
+    fn extend(&self, state: &mut CycleState, update: impl Fn(&dyn PreFilterExtensions, &mut CycleState)) {
+        for at in &self.pre_filter {
+            if let Some(extensions) = at.plugin.extensions().filter(|_| !state.skip_filters.contains(at.id)) {
+                update(extensions, state);
+            }
+        }
+    }
+
     /// Tells PreFilter states that a pod appears on a copy of a node.
     pub fn pod_added(
         &self,
@@ -260,11 +260,7 @@ impl Profile {
         node: &NodeInfo,
         cluster: &Cluster,
     ) {
-        for at in &self.pre_filter {
-            if let Some(extensions) = at.plugin.extensions().filter(|_| !state.skip_filters.contains(at.id)) {
-                extensions.add_pod(state, pod, added, node, cluster);
-            }
-        }
+        self.extend(state, |plugin, state| plugin.add_pod(state, pod, added, node, cluster));
     }
 
     /// Tells PreFilter states that a pod vanishes from a copy of a node.
@@ -276,11 +272,7 @@ impl Profile {
         node: &NodeInfo,
         cluster: &Cluster,
     ) {
-        for at in &self.pre_filter {
-            if let Some(extensions) = at.plugin.extensions().filter(|_| !state.skip_filters.contains(at.id)) {
-                extensions.remove_pod(state, pod, removed, node, cluster);
-            }
-        }
+        self.extend(state, |plugin, state| plugin.remove_pod(state, pod, removed, node, cluster));
     }
 
     /// Runs PreScore; plugins that see no difference between the nodes are skipped in scoring.

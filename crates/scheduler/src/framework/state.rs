@@ -12,9 +12,7 @@ use super::PluginSet;
 pub trait StateData: Any + Send {
     /// A copy, for what-if evaluation.
     fn clone_boxed(&self) -> Box<dyn StateData>;
-    /// For downcasting.
     fn as_any(&self) -> &dyn Any;
-    /// For downcasting.
     fn as_any_mut(&mut self) -> &mut dyn Any;
 }
 

@@ -36,7 +36,6 @@ impl Code {
 /// Why a node or a pod was rejected. Making one never allocates, except for texts made on the spot.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// A fixed text.
     Static(&'static str),
     /// `Insufficient <resource>`.
     Insufficient(Arc<str>),
@@ -69,7 +68,6 @@ impl fmt::Display for Reason {
 /// A refusal: how final, why, and by which plugin once the framework has added that.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejection {
-    /// How final.
     pub code: Code,
     /// Why, one or more.
     pub reasons: SmallVec<[Reason; 2]>,
@@ -93,12 +91,10 @@ impl Rejection {
         Self::new(Code::Unresolvable, reason)
     }
 
-    /// The plugin failed.
     pub fn error(reason: impl Into<Reason>) -> Self {
         Self::new(Code::Error, reason)
     }
 
-    /// Names the plugin.
     pub fn by(mut self, plugin: PluginId) -> Self {
         self.plugin = Some(plugin);
         self
@@ -121,7 +117,6 @@ impl Rejection {
 pub enum Verdict {
     /// The pod can run here.
     Pass,
-    /// It cannot.
     Reject(Rejection),
 }
 

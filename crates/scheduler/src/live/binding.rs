@@ -29,7 +29,6 @@ enum Fate {
     Taken,
     /// The server failed over it, at whatever point.
     Trouble,
-    /// Nobody said anything.
     Unknown,
 }
 
@@ -93,7 +92,7 @@ impl Bind {
         }
     }
 
-    /// Whether the pod is bound as wished although `error` was the last that was heard.
+    /// Whether the pod is bound to the chosen node although `error` was the last answer.
     async fn look(&self, error: client::Error) -> Result<(), ApiFailure> {
         let (namespace, name) = self.key();
         let mut pause = FIRST_PAUSE;
@@ -139,7 +138,6 @@ mod tests {
         Well,
         /// Carried out, but the answer is another.
         Silently(u16),
-        /// Not carried out.
         Not(u16),
     }
 

@@ -25,7 +25,6 @@ const LANES: usize = 16;
 /// Patches waiting in a lane.
 const LANE_CAPACITY: usize = 1024;
 
-/// Does effects.
 pub struct Doer {
     api: Arc<dyn Api>,
     inbox: Arc<Inbox>,
@@ -104,7 +103,7 @@ fn since(clock: &dyn Clock, began: Duration) -> f64 {
 
 async fn bind(api: Arc<dyn Api>, inbox: &Inbox, job: BindJob, metrics: &Metrics, clock: &dyn Clock) {
     let uid = job.pod.uid().clone();
-    let timer = hops::start(hops::Hop::Bind, "create");
+    let timer = hops::stage(hops::Stage::Bind, "create");
     for (point, plugin, work) in job.works {
         let began = clock.monotonic();
         let outcome = work(api.clone()).await;

@@ -1,4 +1,4 @@
-//! What waits to be told to the scheduling thread: observations and results.
+//! What waits for the scheduling thread: observations and results.
 //!
 //! Informers must not be held up and scheduling must not be hurried, so something has to give: observations of one object
 //! that are still waiting become one, from its first state to its last. The inbox therefore never holds more than one
@@ -16,10 +16,9 @@ use crate::framework::api::ApiFailure;
 use crate::model::objects::Object;
 use crate::model::pod::PodInfo;
 
-/// Something to be told.
+/// Something for the scheduling thread.
 #[derive(Debug, Clone)]
 pub enum Message {
-    /// An object changed.
     Observed {
         /// Before; absent for additions.
         old: Option<Object>,
@@ -50,7 +49,6 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// Leaves a message.
     pub fn push(&self, message: Message) {
         let mut waiting = self.waiting.lock();
         if let Message::Observed { old, new } = &message

@@ -57,9 +57,7 @@ pub enum Error {
 
 /// What [`run`] needs beside the API.
 pub struct Config {
-    /// Profiles, backoffs, extenders.
     pub configuration: Configuration,
-    /// Plugins from outside.
     pub registry: Registry,
     /// Host name, for events.
     pub host: String,
@@ -78,13 +76,13 @@ impl Default for Config {
     }
 }
 
-/// Schedules until told to stop.
+/// Schedules until it is stopped.
 pub async fn run(config: Config, client: Client, shutdown: CancellationToken) -> Result<(), Error> {
     let informers = Informers::new(client);
     run_with(config, &informers, shutdown).await
 }
 
-/// Schedules until told to stop, on informers that others share.
+/// Schedules until it is stopped, on informers that others share.
 pub async fn run_with(config: Config, informers: &Informers, shutdown: CancellationToken) -> Result<(), Error> {
     let clock = informers.clock().clone();
     let extenders: Vec<Arc<dyn Extender>> = crate::live::http_extender::all(&config.configuration.extenders);
@@ -140,7 +138,6 @@ fn reporters(
     configuration.profiles.iter().map(reporter).collect()
 }
 
-/// The scheduling thread.
 fn work(scheduler: &mut Scheduler, inbox: &Inbox, effects: &mpsc::Sender<Effect>) {
     loop {
         let patience = if scheduler.has_work() {

@@ -57,7 +57,6 @@ impl Source for Pods {
     }
 }
 
-/// The nodes.
 pub(crate) struct Nodes {
     client: Client,
     /// Whether somebody will ask for whole objects.

@@ -1,4 +1,4 @@
-//! What one scheduling cycle measured, collected without a lock and told in one go.
+//! What one scheduling cycle measured, collected without a lock and added in one go.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +35,6 @@ impl Cycle {
         }
     }
 
-    /// A cycle begins.
     pub fn begin(&mut self) {
         self.points.clear();
         self.plugins.clear();

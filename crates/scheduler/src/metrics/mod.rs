@@ -4,24 +4,37 @@
 //! all of it when it is asked. Schedulers register themselves, so that whoever serves `/metrics` finds them.
 
 mod cycle;
-mod histogram;
 mod render;
 pub mod resources;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
 
+use figures::{Buckets, Distribution};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use crate::framework::{Code, EventLabel};
 use crate::queue::{Pending, QueuedPod};
 pub use cycle::Cycle;
-use histogram::{Buckets, Histogram};
+
+/// Whole attempts, waits: one millisecond to 16 seconds.
+const ATTEMPT: Buckets = doubling(0.001, 15);
+/// Extension points and events: a tenth of a millisecond to 200 milliseconds.
+const POINT: Buckets = doubling(0.0001, 12);
+/// Single plugins: ten microseconds to 22 milliseconds, finely.
+const PLUGIN: Buckets = Buckets::Exponential { start: 0.00001, factor: 1.5, count: 20 };
+/// From the queue to a node: ten milliseconds to 88 minutes.
+const SLI: Buckets = doubling(0.01, 20);
+/// Finding whom to evict, and evicting them: a millisecond to 33 seconds.
+const EVICTION: Buckets = doubling(0.001, 16);
+
+const fn doubling(start: f64, count: usize) -> Buckets {
+    Buckets::Exponential { start, factor: 2.0, count }
+}
 
 /// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(missing_docs, reason = "each variant is the result it is named for")]
 pub enum Attempt {
     Scheduled,
     Unschedulable,
@@ -30,7 +43,6 @@ pub enum Attempt {
 
 /// An extension point, as metrics label it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(missing_docs, reason = "each variant is the extension point it is named for")]
 pub enum Point {
     PreFilter,
     Filter,
@@ -48,7 +60,6 @@ pub enum Point {
 
 /// How a plugin or an extension point ended, as metrics label it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(missing_docs, reason = "each variant is the status it is named for")]
 pub enum Status {
     Success,
     Skip,
@@ -65,7 +76,6 @@ impl Status {
 
 /// A queue, as metrics label it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(missing_docs, reason = "each variant is the queue it is named for")]
 pub enum Place {
     Active,
     Backoff,
@@ -76,8 +86,8 @@ pub enum Place {
 #[derive(Debug, Default)]
 struct OfProfile {
     name: String,
-    attempts: BTreeMap<Attempt, Histogram>,
-    points: BTreeMap<(Point, Status), Histogram>,
+    attempts: BTreeMap<Attempt, Distribution>,
+    points: BTreeMap<(Point, Status), Distribution>,
     evaluations: BTreeMap<(&'static str, Point), u64>,
     unschedulable: BTreeMap<&'static str, i64>,
 }
@@ -85,18 +95,18 @@ struct OfProfile {
 #[derive(Debug)]
 struct Inner {
     profiles: Vec<OfProfile>,
-    plugins: BTreeMap<(&'static str, Point, Status), Histogram>,
-    hints: BTreeMap<(&'static str, EventLabel, bool), Histogram>,
-    events: BTreeMap<EventLabel, Histogram>,
+    plugins: BTreeMap<(&'static str, Point, Status), Distribution>,
+    hints: BTreeMap<(&'static str, EventLabel, bool), Distribution>,
+    events: BTreeMap<EventLabel, Distribution>,
     incoming: BTreeMap<(Place, EventLabel), u64>,
-    sli: BTreeMap<u32, Histogram>,
-    algorithm: Histogram,
-    attempts_per_pod: Histogram,
-    victims: Histogram,
-    permit_waits: BTreeMap<Status, Histogram>,
-    evictions: BTreeMap<bool, Histogram>,
-    executions: BTreeMap<bool, Histogram>,
-    evaluations: BTreeMap<bool, Histogram>,
+    sli: BTreeMap<u32, Distribution>,
+    algorithm: Distribution,
+    attempts_per_pod: Distribution,
+    victims: Distribution,
+    permit_waits: BTreeMap<Status, Distribution>,
+    evictions: BTreeMap<bool, Distribution>,
+    executions: BTreeMap<bool, Distribution>,
+    evaluations: BTreeMap<bool, Distribution>,
     budget_violations: u64,
     preemption_attempts: u64,
     scheduled_after_flush: u64,
@@ -108,14 +118,12 @@ struct Inner {
 
 /// How much is in the cluster model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[allow(missing_docs, reason = "each field is the count it is named for")]
 pub struct CacheSize {
     pub nodes: usize,
     pub pods: usize,
     pub assumed_pods: usize,
 }
 
-/// The scheduler's metrics.
 #[derive(Debug)]
 pub struct Metrics(Mutex<Inner>);
 
@@ -128,9 +136,9 @@ impl Default for Metrics {
             events: BTreeMap::new(),
             incoming: BTreeMap::new(),
             sli: BTreeMap::new(),
-            algorithm: Histogram::new(Buckets::ATTEMPT),
-            attempts_per_pod: Histogram::new(Buckets(1.0, 2.0, 5)),
-            victims: Histogram::new(Buckets(1.0, 2.0, 7)),
+            algorithm: Distribution::new(ATTEMPT),
+            attempts_per_pod: Distribution::new(doubling(1.0, 5)),
+            victims: Distribution::new(doubling(1.0, 7)),
             permit_waits: BTreeMap::new(),
             evictions: BTreeMap::new(),
             executions: BTreeMap::new(),
@@ -169,8 +177,8 @@ impl Inner {
     }
 }
 
-fn observe<K: Ord>(histograms: &mut BTreeMap<K, Histogram>, key: K, buckets: Buckets, value: f64) {
-    histograms.entry(key).or_insert_with(|| Histogram::new(buckets)).observe(value);
+fn observe<K: Ord>(distributions: &mut BTreeMap<K, Distribution>, key: K, buckets: Buckets, value: f64) {
+    distributions.entry(key).or_insert_with(|| Distribution::new(buckets)).observe(value);
 }
 
 impl Metrics {
@@ -181,9 +189,8 @@ impl Metrics {
         all.push(Arc::downgrade(self));
     }
 
-    /// An attempt ended.
     pub fn attempt(&self, profile: &str, result: Attempt, seconds: f64) {
-        observe(&mut self.0.lock().profile(profile).attempts, result, Buckets::ATTEMPT, seconds);
+        observe(&mut self.0.lock().profile(profile).attempts, result, ATTEMPT, seconds);
     }
 
     /// A cycle took so long to find a node, or none, and measured this.
@@ -191,11 +198,11 @@ impl Metrics {
         let mut inner = self.0.lock();
         inner.algorithm.observe(seconds);
         for (plugin, point, status, seconds) in &cycle.plugins {
-            observe(&mut inner.plugins, (*plugin, *point, *status), Buckets::PLUGIN, *seconds);
+            observe(&mut inner.plugins, (*plugin, *point, *status), PLUGIN, *seconds);
         }
         let of_profile = inner.profile(profile);
         for (point, status, seconds) in &cycle.points {
-            observe(&mut of_profile.points, (*point, *status), Buckets::POINT, *seconds);
+            observe(&mut of_profile.points, (*point, *status), POINT, *seconds);
         }
         for (plugin, point, times) in &cycle.evaluations {
             *of_profile.evaluations.entry((*plugin, *point)).or_default() += times;
@@ -204,22 +211,22 @@ impl Metrics {
 
     /// An extension point outside of cycles is done.
     pub fn point(&self, profile: &str, point: Point, status: Status, seconds: f64) {
-        observe(&mut self.0.lock().profile(profile).points, (point, status), Buckets::POINT, seconds);
+        observe(&mut self.0.lock().profile(profile).points, (point, status), POINT, seconds);
     }
 
     /// A plugin ran outside of cycles.
     pub fn plugin(&self, plugin: &'static str, point: Point, status: Status, seconds: f64) {
-        observe(&mut self.0.lock().plugins, (plugin, point, status), Buckets::PLUGIN, seconds);
+        observe(&mut self.0.lock().plugins, (plugin, point, status), PLUGIN, seconds);
     }
 
     /// A plugin said whether an event may help a pod.
     pub fn hint(&self, plugin: &'static str, event: EventLabel, queue: bool, seconds: f64) {
-        observe(&mut self.0.lock().hints, (plugin, event, queue), Buckets::PLUGIN, seconds);
+        observe(&mut self.0.lock().hints, (plugin, event, queue), PLUGIN, seconds);
     }
 
     /// An event was taken in.
     pub fn event(&self, event: EventLabel, seconds: f64) {
-        observe(&mut self.0.lock().events, event, Buckets::POINT, seconds);
+        observe(&mut self.0.lock().events, event, POINT, seconds);
     }
 
     /// A pod came into a queue because of an event.
@@ -239,11 +246,10 @@ impl Metrics {
         inner.scheduled_after_flush += u64::from(pod.was_flushed());
         if let Some(first) = pod.first_active {
             let waited = now.duration_since(first).as_secs_f64();
-            observe(&mut inner.sli, pod.attempts.min(15), Buckets::SLI, waited);
+            observe(&mut inner.sli, pod.attempts.min(15), SLI, waited);
         }
     }
 
-    /// Preemption was tried.
     pub fn preemption_attempt(&self) {
         self.0.lock().preemption_attempts += 1;
     }
@@ -255,10 +261,9 @@ impl Metrics {
 
     /// It took so long to find out whom to evict, or that there is nobody.
     pub fn evaluation(&self, found: bool, seconds: f64) {
-        observe(&mut self.0.lock().evaluations, found, Buckets::EVICTION, seconds);
+        observe(&mut self.0.lock().evaluations, found, EVICTION, seconds);
     }
 
-    /// Evictions break budgets.
     pub fn budget_violations(&self, count: u64) {
         self.0.lock().budget_violations += count;
     }
@@ -266,13 +271,13 @@ impl Metrics {
     /// Evictions for a pod took so long.
     pub fn evictions(&self, succeeded: bool, seconds: f64) {
         let mut inner = self.0.lock();
-        observe(&mut inner.evictions, succeeded, Buckets::SLI, seconds);
-        observe(&mut inner.executions, succeeded, Buckets::EVICTION, seconds);
+        observe(&mut inner.evictions, succeeded, SLI, seconds);
+        observe(&mut inner.executions, succeeded, EVICTION, seconds);
     }
 
     /// A pod waited for permission.
     pub fn permit_wait(&self, status: Status, seconds: f64) {
-        observe(&mut self.0.lock().permit_waits, status, Buckets::ATTEMPT, seconds);
+        observe(&mut self.0.lock().permit_waits, status, ATTEMPT, seconds);
     }
 
     /// A binding begins (+1) or ends (-1).

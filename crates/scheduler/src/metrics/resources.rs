@@ -2,8 +2,7 @@
 //!
 //! The pods are those of the scheduler that runs; one that stands by has none to show.
 
-use std::collections::BTreeSet;
-use std::fmt::Write;
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock, Weak};
 
 use informer::Informer;
@@ -52,22 +51,26 @@ fn render(pods: &[Arc<PodInfo>], text: &mut String) {
         ),
     ];
     for (name, help, amounts) in families {
-        let lines: BTreeSet<String> = pods
+        let mut figures: Vec<(Labels<'_>, f64)> = pods
             .iter()
-            .flat_map(|pod| amounts(pod).iter().map(|(resource, amount)| line(pod, resource, *amount)))
+            .flat_map(|pod| amounts(pod).iter().map(|(resource, amount)| figure(pod, resource, *amount)))
             .collect();
-        if lines.is_empty() {
+        if figures.is_empty() {
             continue;
         }
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "# HELP {name} [STABLE] {help}\n# TYPE {name} gauge");
-        for line in &lines {
-            let _ = writeln!(text, "{name}{line}");
+        figures.sort_by(|(one, _), (other, _)| one.cmp(other));
+        figures.dedup_by(|(one, _), (other, _)| one == other);
+        let mut family = figures::samples(text, name, "gauge", &format!("[STABLE] {help}"));
+        for (labels, amount) in &figures {
+            family.add(&labels.each_ref().map(|(name, value)| (*name, &**value)), *amount);
         }
     }
 }
 
-fn line(pod: &PodInfo, resource: &str, amount: i64) -> String {
+/// What tells one series from another, in the order of the names.
+type Labels<'a> = [(&'static str, Cow<'a, str>); 7];
+
+fn figure<'a>(pod: &'a PodInfo, resource: &'a str, amount: i64) -> (Labels<'a>, f64) {
     let unit = match resource {
         "cpu" => "cores",
         "memory" | "storage" | "ephemeral-storage" => "bytes",
@@ -75,20 +78,16 @@ fn line(pod: &PodInfo, resource: &str, amount: i64) -> String {
         _ if resource.starts_with("attachable-volumes-") => "integer",
         _ => "",
     };
-    let amount = if resource == "cpu" { amount as f64 / 1000.0 } else { amount as f64 };
-    format!(
-        "{{namespace=\"{}\",node=\"{}\",pod=\"{}\",priority=\"{}\",resource=\"{resource}\",scheduler=\"{}\",unit=\"{unit}\"}} {amount}",
-        pod.namespace(),
-        pod.node_name().unwrap_or_default(),
-        pod.name(),
-        pod.priority,
-        escaped(pod.scheduler_name()),
-    )
-}
-
-/// A scheduler's name is whatever somebody wrote into a pod.
-fn escaped(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    let labels = [
+        ("namespace", pod.namespace().into()),
+        ("node", pod.node_name().unwrap_or_default().into()),
+        ("pod", pod.name().into()),
+        ("priority", pod.priority.to_string().into()),
+        ("resource", resource.into()),
+        ("scheduler", pod.scheduler_name().into()),
+        ("unit", unit.into()),
+    ];
+    (labels, if resource == "cpu" { amount as f64 / 1000.0 } else { amount as f64 })
 }
 
 #[cfg(test)]
@@ -115,11 +114,11 @@ mod tests {
             [
                 format!("kube_pod_resource_limit{} 0.51", labels("cpu", "cores")),
                 format!("kube_pod_resource_limit{} 2", labels("example.com/gpu", "")),
-                format!("kube_pod_resource_limit{} 2148532224", labels("memory", "bytes")),
+                format!("kube_pod_resource_limit{} 2.148532224e+09", labels("memory", "bytes")),
                 // The init container beside the sidecar needs more than what runs later.
                 format!("kube_pod_resource_request{} 1.06", labels("cpu", "cores")),
                 format!("kube_pod_resource_request{} 2", labels("example.com/gpu", "")),
-                format!("kube_pod_resource_request{} 1074790400", labels("memory", "bytes")),
+                format!("kube_pod_resource_request{} 1.0747904e+09", labels("memory", "bytes")),
             ]
         );
         assert!(text.contains("# TYPE kube_pod_resource_limit gauge\n"), "{text}");

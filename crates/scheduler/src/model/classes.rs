@@ -10,7 +10,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::model::node::NodeIdx;
 use crate::model::pod::{AffinityTerm, PodInfo};
-use crate::model::selector::Labels;
+use rules::selectors::Labels;
 
 /// Up to this many nodes a scan finds the entry faster than an index does.
 const SCAN: usize = 16;
@@ -98,9 +98,7 @@ pub enum TermKind {
 /// Placed pods with the same affinity term.
 #[derive(Debug)]
 pub struct TermClass {
-    /// The term.
     pub term: AffinityTerm,
-    /// What it means.
     pub kind: TermKind,
     /// Where the pods are.
     pub counts: Counts,

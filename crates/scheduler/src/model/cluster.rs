@@ -15,8 +15,8 @@ use crate::model::classes::{Classes, Membership, terms_of};
 use crate::model::node::{NodeIdx, NodeInfo};
 use crate::model::objects::Objects;
 use crate::model::pod::PodInfo;
-use crate::model::selector::{Labels, NodeFacts};
 use crate::model::topology::Topology;
+use rules::selectors::{Labels, NodeFacts};
 
 /// A container image as nodes report it.
 #[derive(Debug, Clone, Default)]
@@ -43,12 +43,10 @@ pub struct NodeList<'a> {
 }
 
 impl<'a> NodeList<'a> {
-    /// The listed nodes.
     pub fn iter(self) -> impl Iterator<Item = &'a NodeInfo> {
         self.order.iter().map(move |idx| self.cluster.node(*idx))
     }
 
-    /// How many.
     pub fn len(self) -> usize {
         self.order.len()
     }
@@ -95,7 +93,6 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// An empty cluster.
     pub fn new() -> Self {
         Self::default()
     }
@@ -351,7 +348,6 @@ impl Cluster {
         &self.classes
     }
 
-    /// Domains of nodes.
     pub fn topology(&self) -> &Topology {
         &self.topology
     }

@@ -8,5 +8,4 @@ pub mod node;
 pub mod objects;
 pub mod pod;
 pub mod resources;
-pub mod selector;
 pub mod topology;

@@ -9,7 +9,8 @@ use k8s_openapi::api::core::v1::{Node, Taint};
 
 use crate::model::pod::{HostPort, PodInfo};
 use crate::model::resources::Resources;
-use crate::model::selector::{Labels, NodeFacts};
+use rules::selectors::{Labels, NodeFacts};
+use rules::tolerations::repels;
 
 /// Position of a node in the cluster model's table; stable while the node, or a pod on it, is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -116,7 +117,6 @@ impl NodeInfo {
         &self.name
     }
 
-    /// The name, shared.
     pub fn shared_name(&self) -> &Arc<str> {
         &self.name
     }
@@ -190,9 +190,4 @@ impl NodeFacts for NodeInfo {
     fn labels(&self) -> Option<&Labels> {
         self.node.as_ref()?.metadata.labels.as_ref()
     }
-}
-
-/// Whether the taint keeps intolerant pods from being scheduled here.
-pub fn repels(taint: &Taint) -> bool {
-    taint.effect == "NoSchedule" || taint.effect == "NoExecute"
 }

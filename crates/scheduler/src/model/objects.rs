@@ -18,7 +18,6 @@ use crate::model::pod::PodInfo;
 pub enum Object {
     /// A pod, of whatever scheduler.
     Pod(Arc<PodInfo>),
-    /// A node.
     Node(Arc<Node>),
     /// A namespace, for its labels.
     Namespace(Arc<Namespace>),
@@ -32,15 +31,11 @@ pub enum Object {
     StatefulSet(Arc<StatefulSet>),
     /// A disruption budget, for preemption.
     PodDisruptionBudget(Arc<PodDisruptionBudget>),
-    /// A volume claim.
     PersistentVolumeClaim(Arc<PersistentVolumeClaim>),
-    /// A volume.
     PersistentVolume(Arc<PersistentVolume>),
-    /// A storage class.
     StorageClass(Arc<StorageClass>),
     /// The drivers of a node.
     CsiNode(Arc<CSINode>),
-    /// A volume driver.
     CsiDriver(Arc<CSIDriver>),
     /// Capacity left in a part of the cluster.
     CsiStorageCapacity(Arc<CSIStorageCapacity>),
@@ -76,7 +71,6 @@ impl<T> Lister<T> {
         self.by_namespace.get(namespace).into_iter().flat_map(|names| names.values())
     }
 
-    /// All objects.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<T>> {
         self.by_namespace.values().flat_map(|names| names.values())
     }
@@ -100,7 +94,6 @@ impl<T> Lister<T> {
     }
 }
 
-/// Attachments by node.
 #[derive(Debug, Default)]
 pub struct Attachments {
     by_node: FxHashMap<String, Vec<Arc<VolumeAttachment>>>,
@@ -126,7 +119,6 @@ impl Attachments {
 
 /// The look-ups of all kinds but pods and nodes.
 #[derive(Debug, Default)]
-#[allow(missing_docs, reason = "each field is the lister of the kind it is named for")]
 pub struct Objects {
     pub namespaces: Lister<Namespace>,
     pub services: Lister<Service>,

@@ -16,7 +16,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use rustc_hash::FxHasher;
 
 use crate::model::resources::{PodRequests, Resources, pod_requests};
-use crate::model::selector::Labels;
+use rules::selectors::Labels;
 pub use shape::{AffinityTerm, HostPort, Owner, PodAffinity, Shape, Shapes, SpreadConstraint};
 
 /// A volume of a pod, as far as it matters where the pod runs.
@@ -280,11 +280,9 @@ impl informer::Cached for PodInfo {
 /// A claim as a pod refers to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClaimRef<'a> {
-    /// By name.
     Named(&'a str),
     /// Made for the pod from a template; its name joins both with a dash.
     Ephemeral {
-        /// The owning pod.
         pod: &'a str,
         /// The volume of the pod.
         volume: &'a str,
@@ -292,7 +290,6 @@ pub enum ClaimRef<'a> {
 }
 
 impl ClaimRef<'_> {
-    /// The claim's name.
     pub fn name(&self) -> String {
         match self {
             Self::Named(name) => (*name).to_owned(),

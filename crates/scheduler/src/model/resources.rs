@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodCondition, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use rules::names::{is_extended, is_huge_page};
 
 /// CPU assumed for the scoring of a container that requests none.
 pub const DEFAULT_MILLI_CPU: i64 = 100;
@@ -31,9 +32,7 @@ fn thousandths(quantity: &Quantity) -> Option<i64> {
 pub struct Resources {
     /// Thousandths of a core.
     pub milli_cpu: i64,
-    /// Bytes.
     pub memory: i64,
-    /// Bytes.
     pub ephemeral_storage: i64,
     scalars: Vec<(Arc<str>, i64)>,
 }
@@ -83,7 +82,6 @@ impl Resources {
         self.scalars.iter().find(|(n, _)| &**n == name).map_or(0, |(_, amount)| *amount)
     }
 
-    /// The scalar resources.
     pub fn scalars(&self) -> &[(Arc<str>, i64)] {
         &self.scalars
     }
@@ -112,14 +110,9 @@ fn amount(name: &str, quantity: &Quantity) -> i64 {
 /// Whether the scheduler accounts for the resource as a scalar.
 pub fn is_scalar(name: &str) -> bool {
     is_extended(name)
-        || name.starts_with("hugepages-")
+        || is_huge_page(name)
         || name.contains("kubernetes.io/")
         || name.starts_with("attachable-volumes-")
-}
-
-/// Whether the resource is an extended one: qualified, and not in Kubernetes' own namespace.
-pub fn is_extended(name: &str) -> bool {
-    name.contains('/') && !name.contains("kubernetes.io/") && !name.starts_with("requests.")
 }
 
 /// A pod's requests in the three readings that scheduling needs.
@@ -177,15 +170,13 @@ fn read(list: Option<&ResourceList>) -> Amounts<'_> {
 }
 
 fn is_pod_level(name: &str) -> bool {
-    name == "cpu" || name == "memory" || name.starts_with("hugepages-")
+    name == "cpu" || name == "memory" || is_huge_page(name)
 }
 
 /// What a pod's spec asks for, by resource; CPU in thousandths.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Declared {
-    /// Requests.
     pub requests: Box<[(Box<str>, i64)]>,
-    /// Limits.
     pub limits: Box<[(Box<str>, i64)]>,
 }
 

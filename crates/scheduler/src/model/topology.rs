@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::model::node::{NodeIdx, NodeInfo};
-use crate::model::selector::NodeFacts;
+use rules::selectors::NodeFacts;
 
 /// Columns kept for keys that no placed pod uses.
 const MAX_IDLE_COLUMNS: usize = 32;

@@ -11,8 +11,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::World;
 use crate::model::objects::Object;
 use crate::model::pod::PodInfo;
-use crate::model::selector::NodeFacts;
 use crate::testing::selector;
+use rules::selectors::NodeFacts;
 
 /// A disruption budget for the pods of an app in a namespace.
 #[derive(Debug, Clone)]

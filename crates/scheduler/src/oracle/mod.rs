@@ -11,8 +11,8 @@ use k8s_openapi::api::core::v1::{Node, TopologySpreadConstraint};
 
 use crate::model::pod::{AffinityTerm, PodInfo, SpreadConstraint};
 use crate::model::resources::Resources;
-use crate::model::selector::{Labels, NodeFacts};
-use crate::plugins::taints::{any_tolerates, is_repelled};
+use rules::selectors::{Labels, NodeFacts};
+use rules::tolerations::{any_tolerates, is_repelled};
 
 mod eviction;
 mod preemption;

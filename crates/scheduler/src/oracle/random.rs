@@ -19,9 +19,9 @@ use crate::config::Configuration;
 use crate::config::registry::Registry;
 use crate::model::objects::Object;
 use crate::model::pod::PodInfo;
-use crate::model::selector::Labels;
 use crate::scheduling::{Effect, PreemptJob, Scheduler};
 use crate::testing::{container, node, pod, selector};
+use rules::selectors::Labels;
 
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
 const HOST: &str = "kubernetes.io/hostname";

@@ -20,7 +20,6 @@ impl Default for BalancedAllocation {
 }
 
 impl BalancedAllocation {
-    /// Balances these resources.
     pub fn new(resources: Vec<ScoredResource>) -> Self {
         Self { scorer: ResourceScorer::new(Strategy::Balanced, resources) }
     }
@@ -36,7 +35,7 @@ impl Plugin for BalancedAllocation {
     }
 
     fn points(self: Arc<Self>) -> Points {
-        Points { pre_score: Some(self.clone()), score: Some(self), ..Default::default() }
+        points!(self: pre_score, score)
     }
 
     fn interests(&self) -> Vec<Interest> {
@@ -59,10 +58,7 @@ impl Score for BalancedAllocation {
     }
 
     fn score_all(&self, state: &CycleState, _: &PodInfo, nodes: NodeList<'_>, scores: &mut [i64]) {
-        let requests = &state.expect::<Requests>().0;
-        for (score, node) in scores.iter_mut().zip(nodes.iter()) {
-            *score = self.scorer.score(requests, node);
-        }
+        self.scorer.score_all(&state.expect::<Requests>().0, nodes, scores);
     }
 
     fn is_local(&self) -> bool {

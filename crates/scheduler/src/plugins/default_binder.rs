@@ -14,7 +14,7 @@ impl Plugin for DefaultBinder {
     }
 
     fn points(self: Arc<Self>) -> Points {
-        Points { bind: Some(self), ..Default::default() }
+        points!(self: bind)
     }
 
     fn interests(&self) -> Vec<Interest> {

@@ -20,10 +20,10 @@ use crate::framework::{
 use crate::model::cluster::Cluster;
 use crate::model::node::{NodeIdx, NodeInfo};
 use crate::model::pod::PodInfo;
-use crate::model::selector::LabelSelector;
 use crate::scheduling::cycle::{Attempt, World, count, filter_with_nominated};
 use crate::scheduling::preemption::Preempting;
 use memory::{Memory, Outcome};
+use rules::selectors::LabelSelector;
 
 mod memory;
 
@@ -64,7 +64,7 @@ impl Plugin for DefaultPreemption {
     }
 
     fn points(self: Arc<Self>) -> Points {
-        Points { pre_enqueue: Some(self.clone()), post_filter: Some(self), ..Default::default() }
+        points!(self: pre_enqueue, post_filter)
     }
 
     fn interests(&self) -> Vec<Interest> {
@@ -86,7 +86,7 @@ impl PreEnqueue for DefaultPreemption {
     }
 
     fn opens_by_itself(&self) -> bool {
-        // The scheduler is told when evictions have ended, and tries the pod then.
+        // The scheduler is notified when evictions have ended, and tries the pod then.
         true
     }
 }
@@ -101,7 +101,6 @@ struct Victims {
 /// How much evictions hurt; less is better. Compared in the order of the fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Harm {
-    /// Disruption budgets broken.
     violations: i64,
     /// The highest priority among the victims.
     highest: i32,
@@ -352,7 +351,6 @@ fn started(pod: &PodInfo) -> i128 {
     pod.started().map_or(i128::MAX, |t| t.as_nanosecond())
 }
 
-/// Disruption budgets, parsed.
 #[derive(Default)]
 struct Budgets(Vec<(Arc<PodDisruptionBudget>, LabelSelector)>);
 

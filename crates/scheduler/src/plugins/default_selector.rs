@@ -2,7 +2,7 @@
 
 use crate::model::objects::Objects;
 use crate::model::pod::PodInfo;
-use crate::model::selector::{LabelSelector, Labels};
+use rules::selectors::{LabelSelector, Labels};
 
 /// The conjunction of the selectors of the pod's services and its controller; empty when it has neither.
 pub fn default_selector(pod: &PodInfo, objects: &Objects) -> LabelSelector {

@@ -1,12 +1,12 @@
 //! DynamicResources: pods that claim devices are turned down, in so many words.
 //!
 //! A claim must be allocated before its pod may run. Nothing here allocates devices, so such a pod would come to a node
-//! without what it asked for; it is told instead, and waits. The plugin has upstream's name and place, so that configurations
+//! without what it asked for; it gets a message instead, and waits. The plugin has upstream's name and place, so that configurations
 //! which mention it mean the same pods.
 
 use std::sync::Arc;
 
-use crate::framework::{CycleState, Interest, Plugin, Points, PreFilter, PreFilterOutcome, Rejection};
+use crate::framework::{CycleState, Interest, Plugin, Points, PreFilter, PreFilterOutcome, PreFilterResult, Rejection};
 use crate::model::cluster::Cluster;
 use crate::model::pod::PodInfo;
 
@@ -21,7 +21,7 @@ impl Plugin for DynamicResources {
     }
 
     fn points(self: Arc<Self>) -> Points {
-        Points { pre_filter: Some(self), ..Default::default() }
+        points!(self: pre_filter)
     }
 
     fn interests(&self) -> Vec<Interest> {
@@ -31,7 +31,7 @@ impl Plugin for DynamicResources {
 }
 
 impl PreFilter for DynamicResources {
-    fn pre_filter(&self, _: &mut CycleState, pod: &PodInfo, _: &Cluster) -> Result<PreFilterOutcome, Rejection> {
+    fn pre_filter(&self, _: &mut CycleState, pod: &PodInfo, _: &Cluster) -> PreFilterResult {
         if pod.claims_devices { Err(Rejection::unresolvable(NOT_ALLOCATED)) } else { Ok(PreFilterOutcome::Skip) }
     }
 }

@@ -30,7 +30,7 @@ impl Plugin for ImageLocality {
     }
 
     fn points(self: Arc<Self>) -> Points {
-        Points { pre_score: Some(self.clone()), score: Some(self), ..Default::default() }
+        points!(self: pre_score, score)
     }
 
     fn interests(&self) -> Vec<Interest> {

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Node;
 use crate::config::InterPodAffinityArgs;
 use crate::framework::{
     Action, ClusterEvent, CycleState, Filter, Hint, Interest, MAX_SCORE, Plugin, Points, PreFilter,
-    PreFilterExtensions, PreFilterOutcome, PreScore, Rejection, Resource, Score, Verdict,
+    PreFilterExtensions, PreFilterOutcome, PreFilterResult, PreScore, Rejection, Resource, Score, Verdict,
 };
 use crate::model::classes::TermKind;
 use crate::model::cluster::{Cluster, NodeList};
@@ -29,7 +29,6 @@ pub struct InterPodAffinity {
 }
 
 impl InterPodAffinity {
-    /// With these arguments.
     pub fn new(args: InterPodAffinityArgs) -> Self {
         Self { args }
     }
@@ -69,7 +68,6 @@ fn tally<'a>(tallies: &'a mut Vec<Tally>, key: &str, cluster: &Cluster) -> &'a m
     &mut tallies[position]
 }
 
-/// What filtering counted.
 #[derive(Clone, Default)]
 struct Counted {
     /// Placed pods that refuse the incoming one, by key.
@@ -179,13 +177,7 @@ impl Plugin for InterPodAffinity {
     }
 
     fn points(self: Arc<Self>) -> Points {
-        Points {
-            pre_filter: Some(self.clone()),
-            filter: Some(self.clone()),
-            pre_score: Some(self.clone()),
-            score: Some(self),
-            ..Default::default()
-        }
+        points!(self: pre_filter, filter, pre_score, score)
     }
 
     fn interests(&self) -> Vec<Interest> {
@@ -243,12 +235,7 @@ fn node_helps(pod: &PodInfo, old: Option<&Arc<Node>>, new: &Arc<Node>) -> bool {
 }
 
 impl PreFilter for InterPodAffinity {
-    fn pre_filter(
-        &self,
-        state: &mut CycleState,
-        pod: &PodInfo,
-        cluster: &Cluster,
-    ) -> Result<PreFilterOutcome, Rejection> {
+    fn pre_filter(&self, state: &mut CycleState, pod: &PodInfo, cluster: &Cluster) -> PreFilterResult {
         if let Some(error) = &pod.invalid {
             return Err(Rejection::unresolvable(format!("parsing pod: {error}")));
         }

@@ -1,5 +1,12 @@
 //! The plugins, one file each, with upstream's semantics, reasons and names.
 
+/// What a plugin offers, by the names of its extension points: `points!(self: pre_filter, filter)`.
+macro_rules! points {
+    ($plugin:ident: $($point:ident),+) => {
+        Points { $($point: Some($plugin.clone()),)+ ..Points::default() }
+    };
+}
+
 pub mod balanced_allocation;
 pub mod default_binder;
 pub mod default_preemption;
@@ -20,7 +27,6 @@ pub mod priority_sort;
 pub mod resource_score;
 pub mod scheduling_gates;
 pub mod taint_toleration;
-pub mod taints;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

@@ -6,13 +6,13 @@ use k8s_openapi::api::core::v1 as core;
 
 use super::normalize::scale_to_max;
 use crate::framework::{
-    Action, ClusterEvent, CycleState, Filter, Hint, Interest, Plugin, Points, PreFilter, PreFilterOutcome, PreScore,
-    Rejection, Resource, Score, Verdict,
+    Action, ClusterEvent, CycleState, Filter, Hint, Interest, Plugin, Points, PreFilter, PreFilterOutcome,
+    PreFilterResult, PreScore, Rejection, Resource, Score, Verdict,
 };
 use crate::model::cluster::{Cluster, NodeList};
 use crate::model::node::NodeInfo;
 use crate::model::pod::PodInfo;
-use crate::model::selector::{NodeFacts, NodeSelector, PreferredNodeTerm};
+use rules::selectors::{NodeFacts, NodeSelector, PreferredNodeTerm};
 
 /// Rejects nodes outside the required affinity; ranks by the preferred one.
 #[derive(Default)]
@@ -43,13 +43,7 @@ impl Plugin for NodeAffinity {
     }
 
     fn points(self: Arc<Self>) -> Points {
-        Points {
-            pre_filter: Some(self.clone()),
-            filter: Some(self.clone()),
-            pre_score: Some(self.clone()),
-            score: Some(self),
-            ..Default::default()
-        }
+        points!(self: pre_filter, filter, pre_score, score)
     }
 
     fn interests(&self) -> Vec<Interest> {
@@ -68,7 +62,7 @@ impl Plugin for NodeAffinity {
 }
 
 impl PreFilter for NodeAffinity {
-    fn pre_filter(&self, _: &mut CycleState, pod: &PodInfo, _: &Cluster) -> Result<PreFilterOutcome, Rejection> {
+    fn pre_filter(&self, _: &mut CycleState, pod: &PodInfo, _: &Cluster) -> PreFilterResult {
         let Some(required) = &pod.required_node else {
             return Ok(if self.added_required.is_some() { PreFilterOutcome::Proceed } else { PreFilterOutcome::Skip });
         };

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::framework::{
-    Action, ClusterEvent, CycleState, Filter, Hint, Interest, Plugin, Points, PreFilter, PreFilterOutcome, Rejection,
-    Resource, Verdict,
+    Action, ClusterEvent, CycleState, Filter, Hint, Interest, Plugin, Points, PreFilter, PreFilterOutcome,
+    PreFilterResult, Resource, Verdict,
 };
 use crate::model::cluster::Cluster;
 use crate::model::node::NodeInfo;
@@ -19,7 +19,7 @@ impl Plugin for NodeDeclaredFeatures {
     }
 
     fn points(self: Arc<Self>) -> Points {
-        Points { pre_filter: Some(self.clone()), filter: Some(self), ..Default::default() }
+        points!(self: pre_filter, filter)
     }
 
     fn interests(&self) -> Vec<Interest> {
@@ -45,7 +45,7 @@ impl Plugin for NodeDeclaredFeatures {
 }
 
 impl PreFilter for NodeDeclaredFeatures {
-    fn pre_filter(&self, _: &mut CycleState, pod: &PodInfo, _: &Cluster) -> Result<PreFilterOutcome, Rejection> {
+    fn pre_filter(&self, _: &mut CycleState, pod: &PodInfo, _: &Cluster) -> PreFilterResult {
         Ok(if pod.features.is_empty() { PreFilterOutcome::Skip } else { PreFilterOutcome::Proceed })
     }
 }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::framework::{
-    Action, CycleState, Filter, Interest, Plugin, Points, PreFilter, PreFilterOutcome, Rejection, Resource, Verdict,
+    Action, CycleState, Filter, Interest, Plugin, Points, PreFilter, PreFilterOutcome, PreFilterResult, Resource,
+    Verdict,
 };
 use crate::model::cluster::Cluster;
 use crate::model::node::NodeInfo;
@@ -18,7 +19,7 @@ impl Plugin for NodeName {
     }
 
     fn points(self: Arc<Self>) -> Points {
-        Points { pre_filter: Some(self.clone()), filter: Some(self), ..Default::default() }
+        points!(self: pre_filter, filter)
     }
 
     fn interests(&self) -> Vec<Interest> {
@@ -27,7 +28,7 @@ impl Plugin for NodeName {
 }
 
 impl PreFilter for NodeName {
-    fn pre_filter(&self, _: &mut CycleState, pod: &PodInfo, _: &Cluster) -> Result<PreFilterOutcome, Rejection> {
+    fn pre_filter(&self, _: &mut CycleState, pod: &PodInfo, _: &Cluster) -> PreFilterResult {
         Ok(match pod.node_name() {
             Some(name) => PreFilterOutcome::Only(vec![name.to_owned()]),
             None => PreFilterOutcome::Skip,

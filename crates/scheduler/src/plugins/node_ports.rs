@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::framework::{
-    Action, ClusterEvent, CycleState, Filter, Hint, Interest, Plugin, Points, PreFilter, PreFilterOutcome, Rejection,
-    Resource, Verdict,
+    Action, ClusterEvent, CycleState, Filter, Hint, Interest, Plugin, Points, PreFilter, PreFilterOutcome,
+    PreFilterResult, Resource, Verdict,
 };
 use crate::model::cluster::Cluster;
 use crate::model::node::NodeInfo;
@@ -23,7 +23,7 @@ impl Plugin for NodePorts {
     }
 
     fn points(self: Arc<Self>) -> Points {
-        Points { pre_filter: Some(self.clone()), filter: Some(self), ..Default::default() }
+        points!(self: pre_filter, filter)
     }
 
     fn interests(&self) -> Vec<Interest> {
@@ -38,7 +38,7 @@ impl Plugin for NodePorts {
 }
 
 impl PreFilter for NodePorts {
-    fn pre_filter(&self, _: &mut CycleState, pod: &PodInfo, _: &Cluster) -> Result<PreFilterOutcome, Rejection> {
+    fn pre_filter(&self, _: &mut CycleState, pod: &PodInfo, _: &Cluster) -> PreFilterResult {
         Ok(if pod.host_ports.is_empty() { PreFilterOutcome::Skip } else { PreFilterOutcome::Proceed })
     }
 }

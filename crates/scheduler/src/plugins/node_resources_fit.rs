@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use rules::names::is_extended;
 use smallvec::SmallVec;
 
 use super::resource_score::ResourceScorer;
@@ -12,7 +13,7 @@ use crate::framework::{
 use crate::model::cluster::{Cluster, NodeList};
 use crate::model::node::{NodeIdx, NodeInfo};
 use crate::model::pod::PodInfo;
-use crate::model::resources::{Resources, is_extended};
+use crate::model::resources::Resources;
 
 /// Rejects nodes without room for the pod's requests; ranks by how much room is left.
 pub struct NodeResourcesFit {
@@ -34,9 +35,9 @@ impl NodeResourcesFit {
     }
 
     fn is_ignored(&self, name: &str) -> bool {
-        is_extended(name)
-            && (self.ignored.iter().any(|i| i == name)
-                || name.split_once('/').is_some_and(|(group, _)| self.ignored_groups.iter().any(|g| g == group)))
+        (self.ignored.iter().any(|i| i == name)
+            || name.split_once('/').is_some_and(|(group, _)| self.ignored_groups.iter().any(|g| g == group)))
+            && is_extended(name)
     }
 
     fn judge(&self, requests: &Resources, node: &NodeInfo) -> Verdict {
@@ -92,7 +93,7 @@ impl Plugin for NodeResourcesFit {
     }
 
     fn points(self: Arc<Self>) -> Points {
-        Points { filter: Some(self.clone()), pre_score: Some(self.clone()), score: Some(self), ..Default::default() }
+        points!(self: filter, pre_score, score)
     }
 
     fn interests(&self) -> Vec<Interest> {
@@ -165,10 +166,7 @@ impl Score for NodeResourcesFit {
     }
 
     fn score_all(&self, state: &CycleState, _: &PodInfo, nodes: NodeList<'_>, scores: &mut [i64]) {
-        let requests = &state.expect::<Requests>().0;
-        for (score, node) in scores.iter_mut().zip(nodes.iter()) {
-            *score = self.scorer.score(requests, node);
-        }
+        self.scorer.score_all(&state.expect::<Requests>().0, nodes, scores);
     }
 
     fn is_local(&self) -> bool {

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Taint, Toleration};
 
-use super::taints::any_tolerates;
 use crate::framework::{Action, ClusterEvent, CycleState, Filter, Hint, Interest, Plugin, Points, Resource, Verdict};
 use crate::model::cluster::Cluster;
 use crate::model::node::NodeInfo;
 use crate::model::pod::PodInfo;
+use rules::names::UNSCHEDULABLE;
+use rules::tolerations::any_tolerates;
 
 /// Rejects nodes with `spec.unschedulable`.
 pub struct NodeUnschedulable {
@@ -17,8 +18,7 @@ pub struct NodeUnschedulable {
 
 impl Default for NodeUnschedulable {
     fn default() -> Self {
-        let taint =
-            Taint { key: "node.kubernetes.io/unschedulable".into(), effect: "NoSchedule".into(), ..Default::default() };
+        let taint = Taint { key: UNSCHEDULABLE.into(), effect: "NoSchedule".into(), ..Default::default() };
         Self { taint }
     }
 }
@@ -35,7 +35,7 @@ impl Plugin for NodeUnschedulable {
     }
 
     fn points(self: Arc<Self>) -> Points {
-        Points { filter: Some(self), ..Default::default() }
+        points!(self: filter)
     }
 
     fn interests(&self) -> Vec<Interest> {

@@ -8,8 +8,8 @@ use rustc_hash::FxHashMap;
 
 use super::volumes::{claim_class, is_for_pod, names_claim, not_found, volume_name};
 use crate::framework::{
-    Action, ClusterEvent, CycleState, Filter, Hint, Interest, Plugin, Points, PreFilter, PreFilterOutcome, Rejection,
-    Resource, Verdict,
+    Action, ClusterEvent, CycleState, Filter, Hint, Interest, Plugin, Points, PreFilter, PreFilterOutcome,
+    PreFilterResult, Rejection, Resource, Verdict,
 };
 use crate::model::cluster::Cluster;
 use crate::model::node::NodeInfo;
@@ -118,7 +118,7 @@ impl Plugin for NodeVolumeLimits {
     }
 
     fn points(self: Arc<Self>) -> Points {
-        Points { pre_filter: Some(self.clone()), filter: Some(self), ..Default::default() }
+        points!(self: pre_filter, filter)
     }
 
     fn interests(&self) -> Vec<Interest> {
@@ -147,12 +147,7 @@ impl Plugin for NodeVolumeLimits {
 }
 
 impl PreFilter for NodeVolumeLimits {
-    fn pre_filter(
-        &self,
-        state: &mut CycleState,
-        pod: &PodInfo,
-        cluster: &Cluster,
-    ) -> Result<PreFilterOutcome, Rejection> {
+    fn pre_filter(&self, state: &mut CycleState, pod: &PodInfo, cluster: &Cluster) -> PreFilterResult {
         if pod.claim_names().next().is_none() {
             return Ok(PreFilterOutcome::Skip);
         }

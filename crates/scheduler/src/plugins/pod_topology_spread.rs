@@ -8,16 +8,16 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Node, TopologySpreadConstraint};
 
 use super::default_selector::default_selector;
-use super::taints::is_repelled;
 use crate::framework::{
     Action, ClusterEvent, CycleState, Filter, Hint, Interest, MAX_SCORE, Plugin, Points, PreFilter,
-    PreFilterExtensions, PreFilterOutcome, PreScore, Rejection, Resource, Score, Verdict,
+    PreFilterExtensions, PreFilterOutcome, PreFilterResult, PreScore, Rejection, Resource, Score, Verdict,
 };
 use crate::model::cluster::{Cluster, NodeList};
 use crate::model::node::{NodeIdx, NodeInfo};
 use crate::model::pod::{PodInfo, SpreadConstraint};
-use crate::model::selector::Labels;
 use crate::model::topology::Column;
+use rules::selectors::Labels;
+use rules::tolerations::is_repelled;
 
 const NOT_MATCHED: &str = "node(s) didn't match pod topology spread constraints";
 const LABEL_MISSING: &str = "node(s) didn't match pod topology spread constraints (missing required label)";
@@ -107,7 +107,6 @@ impl Counted {
     }
 }
 
-/// All hard constraints.
 #[derive(Clone, Default)]
 struct Hard(Vec<Counted>);
 
@@ -139,13 +138,7 @@ impl Plugin for PodTopologySpread {
     }
 
     fn points(self: Arc<Self>) -> Points {
-        Points {
-            pre_filter: Some(self.clone()),
-            filter: Some(self.clone()),
-            pre_score: Some(self.clone()),
-            score: Some(self),
-            ..Default::default()
-        }
+        points!(self: pre_filter, filter, pre_score, score)
     }
 
     fn interests(&self) -> Vec<Interest> {
@@ -205,12 +198,7 @@ fn pods_help(event: &ClusterEvent, constraints: &[SpreadConstraint]) -> bool {
 }
 
 impl PreFilter for PodTopologySpread {
-    fn pre_filter(
-        &self,
-        state: &mut CycleState,
-        pod: &PodInfo,
-        cluster: &Cluster,
-    ) -> Result<PreFilterOutcome, Rejection> {
+    fn pre_filter(&self, state: &mut CycleState, pod: &PodInfo, cluster: &Cluster) -> PreFilterResult {
         if let Some(error) = &pod.invalid {
             return Err(Rejection::error(format!("obtaining pod's hard topology spread constraints: {error}")));
         }
@@ -308,7 +296,6 @@ struct Scored {
     weight: f64,
 }
 
-/// All soft constraints.
 #[derive(Clone, Default)]
 struct Soft {
     constraints: Vec<Scored>,

@@ -14,7 +14,7 @@ impl Plugin for PrioritySort {
     }
 
     fn points(self: Arc<Self>) -> Points {
-        Points { queue_sort: Some(self), ..Default::default() }
+        points!(self: queue_sort)
     }
 
     fn interests(&self) -> Vec<Interest> {

@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::framework::MAX_SCORE;
+use crate::model::cluster::NodeList;
 use crate::model::node::NodeInfo;
 use crate::model::pod::PodInfo;
 use crate::model::resources::is_scalar;
@@ -10,9 +11,7 @@ use crate::model::resources::is_scalar;
 /// What is worth most.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Strategy {
-    /// Room left.
     Least,
-    /// Room used.
     Most,
     /// What a broken line says: (utilization, score) points, both out of 100.
     Ratio(Vec<(i64, i64)>),
@@ -23,7 +22,6 @@ pub enum Strategy {
 /// A resource and its weight.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScoredResource {
-    /// Name.
     pub name: String,
     /// Share in the score.
     pub weight: i64,
@@ -84,6 +82,13 @@ impl ResourceScorer {
             _ => (node.allocatable().get(name), node.requested().get(name)),
         };
         (room != 0).then_some((taken + request, taken, room))
+    }
+
+    /// The scores of many nodes.
+    pub fn score_all(&self, requests: &[i64], nodes: NodeList<'_>, scores: &mut [i64]) {
+        for (score, node) in scores.iter_mut().zip(nodes.iter()) {
+            *score = self.score(requests, node);
+        }
     }
 
     /// The score of a node.

@@ -14,7 +14,7 @@ impl Plugin for SchedulingGates {
     }
 
     fn points(self: Arc<Self>) -> Points {
-        Points { pre_enqueue: Some(self), ..Default::default() }
+        points!(self: pre_enqueue)
     }
 
     fn interests(&self) -> Vec<Interest> {

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Node, Taint};
 
 use super::normalize::scale_to_max;
-use super::taints::{any_tolerates, is_repelled};
 use crate::framework::{
     Action, ClusterEvent, CycleState, Filter, Hint, Interest, Plugin, Points, Resource, Score, Verdict,
 };
 use crate::model::cluster::Cluster;
 use crate::model::node::NodeInfo;
 use crate::model::pod::PodInfo;
+use rules::tolerations::{any_tolerates, is_repelled};
 
 /// Rejects nodes with untolerated `NoSchedule` and `NoExecute` taints; ranks by untolerated `PreferNoSchedule` ones.
 pub struct TaintToleration;
@@ -26,7 +26,7 @@ impl Plugin for TaintToleration {
     }
 
     fn points(self: Arc<Self>) -> Points {
-        Points { filter: Some(self.clone()), score: Some(self), ..Default::default() }
+        points!(self: filter, score)
     }
 
     fn interests(&self) -> Vec<Interest> {

@@ -24,7 +24,6 @@ pub fn cluster(nodes: impl IntoIterator<Item = Node>, pods: impl IntoIterator<It
     cluster
 }
 
-/// Adds other objects.
 pub fn with(mut cluster: Cluster, objects: impl IntoIterator<Item = Object>) -> Cluster {
     for object in objects {
         cluster.objects.apply(&object, true);

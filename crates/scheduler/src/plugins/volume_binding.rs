@@ -22,14 +22,14 @@ use crate::config::VolumeBindingArgs;
 use crate::framework::api::ApiFailure;
 use crate::framework::{
     Action, ClusterEvent, Code, CycleState, Filter, Hint, Interest, Plugin, Points, PreBind, PreFilter,
-    PreFilterOutcome, PreScore, Rejection, Reserve, Resource, Score, Verdict, Work,
+    PreFilterOutcome, PreFilterResult, PreScore, Rejection, Reserve, Resource, Score, Verdict, Work,
 };
 use crate::model::cluster::{Cluster, NodeList};
 use crate::model::node::NodeInfo;
 use crate::model::objects::{Object, Objects};
 use crate::model::pod::{ClaimRef, PodInfo};
 use crate::model::resources::whole;
-use crate::model::selector::{LabelSelector, NodeFacts, NodeSelector};
+use rules::selectors::{LabelSelector, NodeFacts, NodeSelector};
 
 /// Says which in-tree volume plugins of a node are served by drivers.
 const MIGRATED_PLUGINS: &str = "storage.alpha.kubernetes.io/migrated-plugins";
@@ -52,7 +52,6 @@ impl Default for VolumeBinding {
 }
 
 impl VolumeBinding {
-    /// With these arguments.
     pub fn new(args: &VolumeBindingArgs) -> Self {
         Self {
             timeout: Duration::from_secs(args.bind_timeout_seconds),
@@ -138,7 +137,7 @@ struct Found {
 /// Which volumes the claims would get on a node, or why they would not.
 fn find(claims: &Claims, node: &NodeInfo) -> Result<Found, Rejection> {
     let mut reasons: Vec<&'static str> = Vec::new();
-    // The first claim with a problem decides which one is told.
+    // The first claim with a problem decides which one is reported.
     let missing = claims.bound.iter().find_map(|bound| match bound {
         Bound::To(Some(affinity)) if !affinity.matches(node) => Some(false),
         Bound::ToNothing => Some(true),
@@ -300,15 +299,7 @@ impl Plugin for VolumeBinding {
     }
 
     fn points(self: Arc<Self>) -> Points {
-        Points {
-            pre_filter: Some(self.clone()),
-            filter: Some(self.clone()),
-            pre_score: Some(self.clone()),
-            score: Some(self.clone()),
-            reserve: Some(self.clone()),
-            pre_bind: Some(self),
-            ..Default::default()
-        }
+        points!(self: pre_filter, filter, pre_score, score, reserve, pre_bind)
     }
 
     fn interests(&self) -> Vec<Interest> {
@@ -347,12 +338,7 @@ impl Plugin for VolumeBinding {
 }
 
 impl PreFilter for VolumeBinding {
-    fn pre_filter(
-        &self,
-        state: &mut CycleState,
-        pod: &PodInfo,
-        cluster: &Cluster,
-    ) -> Result<PreFilterOutcome, Rejection> {
+    fn pre_filter(&self, state: &mut CycleState, pod: &PodInfo, cluster: &Cluster) -> PreFilterResult {
         let found = state.get_or_default::<Claims>();
         *found = Claims::default();
         if pod.claim_names().next().is_none() {
@@ -541,7 +527,6 @@ impl Reserve for VolumeBinding {
     }
 }
 
-/// The volume, claimed.
 fn claimed(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> PersistentVolume {
     let mut volume = volume.clone();
     let spec = volume.spec.get_or_insert_default();

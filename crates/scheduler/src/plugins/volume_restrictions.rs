@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Volume;
 use super::volumes::{names_claim, not_found};
 use crate::framework::{
     Action, ClusterEvent, CycleState, Filter, Hint, Interest, Plugin, Points, PreFilter, PreFilterExtensions,
-    PreFilterOutcome, Rejection, Resource, Verdict,
+    PreFilterOutcome, PreFilterResult, Rejection, Resource, Verdict,
 };
 use crate::model::cluster::Cluster;
 use crate::model::node::NodeInfo;
@@ -75,7 +75,7 @@ impl Plugin for VolumeRestrictions {
     }
 
     fn points(self: Arc<Self>) -> Points {
-        Points { pre_filter: Some(self.clone()), filter: Some(self), ..Default::default() }
+        points!(self: pre_filter, filter)
     }
 
     fn interests(&self) -> Vec<Interest> {
@@ -100,12 +100,7 @@ impl Plugin for VolumeRestrictions {
 }
 
 impl PreFilter for VolumeRestrictions {
-    fn pre_filter(
-        &self,
-        state: &mut CycleState,
-        pod: &PodInfo,
-        cluster: &Cluster,
-    ) -> Result<PreFilterOutcome, Rejection> {
+    fn pre_filter(&self, state: &mut CycleState, pod: &PodInfo, cluster: &Cluster) -> PreFilterResult {
         let exclusive = state.get_or_default::<Exclusive>();
         exclusive.claims.clear();
         exclusive.conflicts = 0;

@@ -6,14 +6,14 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 
 use super::volumes::{claim_class, names_claim, not_found, volume_name};
 use crate::framework::{
-    Action, ClusterEvent, CycleState, Filter, Hint, Interest, Plugin, Points, PreFilter, PreFilterOutcome, Rejection,
-    Resource, Verdict,
+    Action, ClusterEvent, CycleState, Filter, Hint, Interest, Plugin, Points, PreFilter, PreFilterOutcome,
+    PreFilterResult, Rejection, Resource, Verdict,
 };
 use crate::model::cluster::Cluster;
 use crate::model::node::NodeInfo;
 use crate::model::objects::Object;
 use crate::model::pod::PodInfo;
-use crate::model::selector::NodeFacts;
+use rules::selectors::NodeFacts;
 
 /// Rejects nodes outside the zones of the pod's volumes.
 pub struct VolumeZone;
@@ -56,7 +56,7 @@ impl Plugin for VolumeZone {
     }
 
     fn points(self: Arc<Self>) -> Points {
-        Points { pre_filter: Some(self.clone()), filter: Some(self), ..Default::default() }
+        points!(self: pre_filter, filter)
     }
 
     fn interests(&self) -> Vec<Interest> {
@@ -82,12 +82,7 @@ impl Plugin for VolumeZone {
 }
 
 impl PreFilter for VolumeZone {
-    fn pre_filter(
-        &self,
-        state: &mut CycleState,
-        pod: &PodInfo,
-        cluster: &Cluster,
-    ) -> Result<PreFilterOutcome, Rejection> {
+    fn pre_filter(&self, state: &mut CycleState, pod: &PodInfo, cluster: &Cluster) -> PreFilterResult {
         let wanted = &mut state.get_or_default::<Zones>().0;
         wanted.clear();
         let objects = &cluster.objects;

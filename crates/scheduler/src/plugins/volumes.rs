@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use crate::model::objects::Objects;
 use crate::model::pod::{ClaimRef, PodInfo};
 use crate::model::resources::whole;
-use crate::model::selector::NodeSelector;
+use rules::selectors::NodeSelector;
 
 /// Set by the volume controller once a claim and its volume point at each other.
 pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
@@ -73,9 +73,7 @@ pub fn waits_for_consumer(claim: &PersistentVolumeClaim, objects: &Objects) -> R
 
 /// Checks that a claim for an ephemeral volume was made for this very pod.
 pub fn is_for_pod(claim: &PersistentVolumeClaim, pod: &PodInfo) -> Result<(), String> {
-    let owners = claim.metadata.owner_references.iter().flatten();
-    let owned = owners.into_iter().any(|o| o.controller == Some(true) && *o.uid == **pod.uid());
-    if owned {
+    if rules::owners::controller_uid(&claim.metadata) == Some(&**pod.uid()) {
         return Ok(());
     }
     let name = |part: &Option<String>| part.clone().unwrap_or_default();

@@ -33,7 +33,7 @@ const MAX_IN_FLIGHT_EVENTS: usize = 10_000;
 pub trait Judge {
     /// Whether the pod may become active; who says no, otherwise.
     fn pre_enqueue(&self, pod: &PodInfo) -> Result<(), Gate>;
-    /// The plugins that want to hear of such an event.
+    /// The plugins that are registered for such an event.
     fn interested(&self, event: &ClusterEvent) -> PluginSet;
     /// Whether the event may help: `None` no, `Some(true)` so much that backoff is waived.
     fn hint(&self, pod: &PodInfo, rejectors: PluginSet, pending: PluginSet, event: &ClusterEvent) -> Option<bool>;
@@ -53,7 +53,6 @@ pub struct Gate {
 pub struct QueueConfig {
     /// Backoff after the first failure.
     pub initial_backoff: Duration,
-    /// The longest backoff.
     pub max_backoff: Duration,
     /// After so long without a helpful event a pod is tried all the same.
     pub max_unschedulable: Duration,
@@ -71,7 +70,6 @@ impl Default for QueueConfig {
 
 /// How many pods are where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[allow(missing_docs, reason = "each field is the place it is named for")]
 pub struct Pending {
     pub active: usize,
     pub backoff: usize,
@@ -102,7 +100,6 @@ impl Order for ByBackoff {
     }
 }
 
-/// The scheduling queue.
 pub struct Queue {
     config: QueueConfig,
     by_sort: ByQueueSort,
@@ -122,7 +119,6 @@ pub struct Queue {
     in_flight: FxHashMap<Arc<str>, u64>,
     events: VecDeque<ClusterEvent>,
     first_event: u64,
-    /// Promised nodes.
     pub nominator: Nominator,
     metrics: Arc<Metrics>,
     /// The names of the plugins, by number.

@@ -15,7 +15,6 @@ pub(super) const WINDOW: Duration = Duration::from_secs(1);
 /// A pod in the queue, with the history that decides when it is tried again.
 #[derive(Debug, Clone)]
 pub struct QueuedPod {
-    /// The pod.
     pub info: Arc<PodInfo>,
     /// When it came into the queue, or when its last attempt ended.
     pub timestamp: Timestamp,

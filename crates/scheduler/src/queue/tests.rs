@@ -9,7 +9,6 @@ use crate::testing::{node, pod};
 const FIT: PluginId = PluginId(1);
 const GATES: PluginId = PluginId(2);
 
-/// Answers as told.
 struct Told {
     gate: Cell<bool>,
     helps: Cell<Option<bool>>,

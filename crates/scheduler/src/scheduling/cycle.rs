@@ -1,6 +1,6 @@
 //! One scheduling cycle: from a pod and a frozen cluster to a node, or to the reasons why there is none.
 //!
-//! Synchronous, deterministic for a seed, and free of allocation for pods without special wishes: all buffers outlive
+//! Synchronous, deterministic for a seed, and free of allocation for pods without special requirements: all buffers outlive
 //! the cycle. Filtering starts where the last cycle stopped and ends as soon as enough nodes are found, so that in a large
 //! cluster the cost per pod is bounded and all nodes get their turn.
 
@@ -30,7 +30,6 @@ const MIN_FEASIBLE_PERCENTAGE: i64 = 5;
 /// Where a pod goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Placement {
-    /// The node.
     pub node: NodeIdx,
     /// How many nodes were looked at.
     pub evaluated: usize,
@@ -45,7 +44,6 @@ pub enum Failure {
     NoNodes,
     /// No node will do; the diagnosis says why.
     Unschedulable,
-    /// Something failed.
     Error(Rejection),
 }
 
@@ -54,9 +52,7 @@ pub enum Failure {
 pub struct World<'a> {
     /// The cluster, prepared for the pod.
     pub cluster: &'a Cluster,
-    /// The pod's profile.
     pub profile: &'a Profile,
-    /// Promised nodes.
     pub nominator: &'a Nominator,
     /// Other processes that take part.
     pub extenders: &'a [Arc<dyn Extender>],
@@ -72,7 +68,6 @@ pub struct Attempt<'a> {
     pub world: World<'a>,
     /// The states of the plugins.
     pub state: &'a mut CycleState,
-    /// The pod.
     pub pod: &'a Arc<PodInfo>,
     /// Why there is no node.
     pub diagnosis: &'a Diagnosis,
@@ -475,7 +470,6 @@ impl Algorithm {
 /// What the promises to other pods mean for a cycle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Promises {
-    /// There are none.
     None,
     /// What they come to on a node depends on that node alone, and is remembered.
     Remembered,

@@ -68,7 +68,6 @@ pub struct Sorting {
 
 /// Where nodes are sorted into.
 pub struct Sorted<'a> {
-    /// Those that pass.
     pub feasible: &'a mut Vec<NodeIdx>,
     /// Those that do not.
     pub rejected: &'a mut Vec<(NodeIdx, Code)>,
@@ -126,7 +125,6 @@ impl Kind {
         &self.rejections[number]
     }
 
-    /// Remembers a verdict.
     pub fn judge(&mut self, node: NodeIdx, generation: u64, rejection: Option<&Rejection>) {
         let verdict = self.number(rejection);
         if let Some(judged) = self.judged.get_mut(node.row()) {
@@ -167,7 +165,6 @@ impl Kind {
         self.scored.get(node.row()).filter(|scored| scored.generation == generation).map(|scored| &scored.scores)
     }
 
-    /// Remembers raw scores.
     pub fn score(&mut self, node: NodeIdx, generation: u64, scores: [i32; MAX_SCORES]) {
         if let Some(scored) = self.scored.get_mut(node.row()) {
             *scored = Scored { generation, scores };

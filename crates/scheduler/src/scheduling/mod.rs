@@ -45,20 +45,16 @@ pub enum Effect {
     Preempt(PreemptJob),
     /// Patch the status of a pod.
     PatchStatus {
-        /// The pod.
         pod: Arc<PodInfo>,
         /// A strategic merge patch.
         patch: serde_json::Value,
     },
-    /// Record an event.
     Record(PodEvent),
 }
 
 /// The work of binding one pod, in order.
 pub struct BindJob {
-    /// The pod.
     pub pod: Arc<PodInfo>,
-    /// Its node.
     pub node: Arc<str>,
     /// PreBind work and the binding itself, each with the plugin that wants it.
     pub works: Vec<(Point, &'static str, Work)>,
@@ -69,7 +65,6 @@ pub struct BindJob {
 pub struct PreemptJob {
     /// The pod that needs the room.
     pub preemptor: Arc<PodInfo>,
-    /// Where.
     pub node: String,
     /// Whom to evict; the last one only after the others.
     pub victims: Vec<Arc<PodInfo>>,
@@ -94,7 +89,6 @@ struct Under {
     began: Timestamp,
 }
 
-/// The scheduler.
 pub struct Scheduler {
     cluster: Cluster,
     queue: Queue,
@@ -259,7 +253,6 @@ impl Scheduler {
         &self.cluster
     }
 
-    /// What is measured.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
     }
@@ -349,7 +342,7 @@ impl Scheduler {
             extender_id: self.extender_id,
             now,
         };
-        let timer = hops::start(hops::Hop::Schedule, "schedule");
+        let timer = hops::stage(hops::Stage::Schedule, "schedule");
         let algorithm = &mut self.algorithm;
         let outcome = guarded(&info, || algorithm.schedule(world, &info))
             .unwrap_or_else(|| Err(Failure::Error(Rejection::error(PANICKED))));
@@ -474,7 +467,7 @@ impl Scheduler {
     }
 }
 
-/// What a pod is told on which a plugin panicked.
+/// The message for a pod on which a plugin panicked.
 const PANICKED: &str = "a plugin panicked while looking at this pod";
 
 /// Plugins only look at the cluster, and what a cycle finds out is cleared by the next. So one that panics harms nothing but the

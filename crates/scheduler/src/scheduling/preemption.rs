@@ -10,12 +10,10 @@ use rustc_hash::FxHashSet;
 pub struct Preempting(RwLock<FxHashSet<Arc<str>>>);
 
 impl Preempting {
-    /// Evictions begin.
     pub fn begin(&self, uid: &Arc<str>) {
         self.0.write().insert(uid.clone());
     }
 
-    /// Evictions have ended.
     pub fn end(&self, uid: &str) {
         self.0.write().remove(uid);
     }

@@ -12,13 +12,10 @@ const MAX_NOTE: usize = 1024;
 /// A condition to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Condition<'a> {
-    /// Its type.
     pub kind: &'a str,
     /// `True` or `False`.
     pub status: &'a str,
-    /// For machines.
     pub reason: &'a str,
-    /// For people.
     pub message: &'a str,
 }
 

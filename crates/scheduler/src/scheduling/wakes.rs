@@ -1,6 +1,6 @@
 //! What wakes a pod that a plugin rejected, and what does not: every plugin against every kind of event.
 //!
-//! The first table is what each plugin wants to hear of, the second runs the whole machine: a pod that exactly one plugin
+//! The first table is which events each plugin registers for, the second runs the whole machine: a pod that exactly one plugin
 //! rejects, then each event of one catalogue, and whether the pod is still waiting. Both tables are upstream's: its
 //! `EventsToRegister` and its queueing hints.
 

@@ -1,4 +1,4 @@
-//! The file `ACKNOWLEDGED`: up to which revision writers were told that their writes are durable.
+//! The file `ACKNOWLEDGED`: up to which revision writes were acknowledged as durable.
 //!
 //! The log alone cannot say what an unreadable end is. A crash during a write leaves any part of it, and damage to the last group
 //! that was acknowledged looks the same: nothing follows that would prove it had been whole. So there is one place more in which
@@ -84,7 +84,7 @@ impl Acknowledged {
         Ok(opened)
     }
 
-    /// Everything up to `revision` is durable and about to be told. A number that is behind is still true, so a failure is no
+    /// Everything up to `revision` is durable and about to be acknowledged. A number that is behind is still true, so a failure is no
     /// reason to refuse the write.
     pub(super) fn set(&mut self, disk: &dyn Disk, revision: Revision) {
         let written = disk.write(&self.file, &encode(revision), 0);

@@ -13,7 +13,6 @@ pub(super) trait Disk: Send + Sync + 'static {
     fn sync(&self, file: &File) -> io::Result<()>;
 }
 
-/// The real one.
 #[derive(Debug)]
 pub(super) struct Os;
 

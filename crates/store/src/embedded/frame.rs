@@ -32,7 +32,6 @@ const MAGIC: [u8; 4] = *b"\xf7TRB";
 /// What a frame holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Entries.
     Entries,
     /// The last frame of a finished segment: how much came before it.
     Seal,
@@ -138,9 +137,14 @@ pub(super) struct Entry<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change<'a> {
     /// Sets a value; `expires` in milliseconds since 1970, 0 is never.
-    Put { key: &'a str, value: &'a [u8], expires: u64 },
-    /// Removes the key.
-    Delete { key: &'a str },
+    Put {
+        key: &'a str,
+        value: &'a [u8],
+        expires: u64,
+    },
+    Delete {
+        key: &'a str,
+    },
     /// History up to the entry's revision was given up. It takes no revision of its own.
     Compact,
 }

@@ -56,7 +56,7 @@ pub(super) fn events(shared: &Shared, prefix: &str, after: Revision, upto: Revis
             Some(live) if live.revision == old.revision => (live.key, Some(live.value)),
             _ => (old.key, old.value),
         };
-        Ok(Event { key, revision: old.revision, value, previous })
+        Ok(Event { key, revision: old.revision, value, previous, write: None })
     });
     let events = events.collect::<Result<_, Error>>()?;
     Ok(Past { events, reached })

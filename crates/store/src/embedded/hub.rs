@@ -114,12 +114,10 @@ impl Hub {
         (after >= oldest && upto <= inner.revision).then(|| wanted.cloned().collect())
     }
 
-    /// How many watch.
     pub(super) fn watchers(&self) -> usize {
         self.inner.lock().lengths.values().sum()
     }
 
-    /// Ends all watches.
     pub(super) fn close(&self) {
         let mut inner = self.inner.lock();
         inner.closed = true;

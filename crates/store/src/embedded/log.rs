@@ -46,7 +46,6 @@ pub(super) struct Loaded {
 pub(super) enum Mode {
     /// Cut off the torn tail, finish the last segment, remove leftovers.
     Repair,
-    /// Change nothing.
     ReadOnly,
 }
 

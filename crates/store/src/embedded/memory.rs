@@ -31,7 +31,6 @@ pub(super) struct Committed {
 #[derive(Debug)]
 pub(super) struct Memory {
     live: BTreeMap<Arc<str>, Live>,
-    /// The latest revision.
     pub(super) revision: Revision,
     /// History up to here is given up; state as of here is not.
     pub(super) compacted: Revision,

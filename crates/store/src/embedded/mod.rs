@@ -74,7 +74,7 @@ pub struct Options {
     pub segment_bytes: u64,
     /// Transactions that may wait for the writer; more wait for their turn to wait.
     pub queue: usize,
-    /// Events that may wait for a watcher before it is told that it lags.
+    /// Events that may wait for a watcher before it is ended as too slow.
     pub watch_queue: usize,
 }
 
@@ -94,11 +94,9 @@ impl Default for Options {
 /// Figures about a store, for metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stats {
-    /// The latest revision.
     pub revision: Revision,
     /// History up to here is given up.
     pub compacted: Revision,
-    /// Keys.
     pub keys: usize,
     /// Bytes of keys and values.
     pub bytes: u64,

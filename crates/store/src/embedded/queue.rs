@@ -10,9 +10,7 @@ use crate::{Error, Op, Outcome, Revision, Txn};
 
 /// What callers ask of the writer, with where to answer.
 pub(super) enum Command {
-    /// A compare-and-swap.
     Txn(Txn, oneshot::Sender<Result<Outcome, Error>>),
-    /// Give up history.
     Compact(Revision, oneshot::Sender<Result<(), Error>>),
 }
 

@@ -88,7 +88,6 @@ pub(super) fn failed(path: &Path, error: &std::io::Error) -> Error {
 /// How far a segment goes, and where things are in it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Extent {
-    /// Synced bytes.
     pub(super) end: u64,
     /// The last revision it covers; one before the first while it is empty.
     pub(super) last: Revision,

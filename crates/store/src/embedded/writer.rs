@@ -145,7 +145,8 @@ impl Writer {
                 break;
             }
             let Some(Reverse((when, key, revision))) = self.expiries.pop() else { break };
-            let _ = group.decide(Txn { key: Arc::clone(&key), expect: Expect::At(revision), op: Op::Delete });
+            let _ =
+                group.decide(Txn { key: Arc::clone(&key), expect: Expect::At(revision), op: Op::Delete, write: None });
             expired.push(Reverse((when, key, revision)));
         }
         expired
@@ -201,7 +202,7 @@ impl Writer {
     }
 }
 
-/// A group being put together: what it changes, and what each command will hear.
+/// A group being put together: what it changes, and the answer to each command.
 struct Group<'a> {
     shared: &'a Shared,
     first: Revision,
@@ -264,7 +265,7 @@ impl<'a> Group<'a> {
         let revision = self.last() + 1;
         let key = current.as_ref().map_or(txn.key, |c| Arc::clone(&c.key));
         self.changed.insert(Arc::clone(&key), self.changes.len());
-        let event = Arc::new(Event { key, revision, value, previous: current });
+        let event = Arc::new(Event { key, revision, value, previous: current, write: txn.write });
         self.changes.push(Committed { event, expires });
         Outcome::Committed(revision)
     }

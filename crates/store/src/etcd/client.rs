@@ -35,7 +35,6 @@ const ANSWER: usize = 256 << 20;
 /// Whether a call may be repeated without knowing what became of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Repeat {
-    /// It changes nothing.
     Freely,
     /// It may have changed something.
     IfUnsent,

@@ -49,7 +49,7 @@ pub struct Options {
     pub cert_file: Option<PathBuf>,
     /// PEM file of the client certificate's key.
     pub key_file: Option<PathBuf>,
-    /// Events that may wait for a watcher before it is told that it lags.
+    /// Events that may wait for a watcher before it is ended as too slow.
     pub watch_queue: usize,
     /// How often history is given up; each time, that from before the last time goes. `None` leaves it to others.
     pub compaction: Option<Duration>,
@@ -106,14 +106,14 @@ impl Etcd {
 
     /// What a failed read at `at` means.
     async fn read_error(&self, status: &Status, at: Revision) -> Error {
-        let told = if is_compacted(status) {
+        let translated = if is_compacted(status) {
             self.oldest().await.map(|oldest| Error::Compacted { oldest })
         } else if is_future(status) {
             self.revision().await.map(|current| Error::Future { requested: at, current })
         } else {
             Ok(client::error(status))
         };
-        told.unwrap_or_else(|error| error)
+        translated.unwrap_or_else(|error| error)
     }
 
     /// One reading of a range, page by page at the revision of the first.
@@ -315,7 +315,7 @@ mod tests {
     #[test]
     fn an_absent_key_is_compared_with_an_explicit_zero() {
         use prost::Message;
-        let txn = Txn { key: "k".into(), expect: Expect::Absent, op: Op::Delete };
+        let txn = Txn { key: "k".into(), expect: Expect::Absent, op: Op::Delete, write: None };
         let compare = request(&txn, 0).compare.remove(0);
         // Key, then the target, then tag 6 with its value: a oneof member is sent even when it is 0.
         assert_eq!(compare.encode_to_vec(), [0x10, 2, 0x1a, 1, b'k', 0x30, 0]);

@@ -88,14 +88,14 @@ impl Cursor {
                 continue;
             }
             let reached = self.reached;
-            let told: Vec<_> = std::mem::take(&mut reader.fragments)
+            let received: Vec<_> = std::mem::take(&mut reader.fragments)
                 .into_iter()
-                .filter_map(Told::read)
-                .filter(|told| told.event.revision > reached)
+                .filter_map(Received::read)
+                .filter(|one| one.event.revision > reached)
                 .collect();
-            let mut events = Vec::with_capacity(told.len());
-            for told in told {
-                match told.complete(client).await {
+            let mut events = Vec::with_capacity(received.len());
+            for event in received {
+                match event.complete(client).await {
                     Ok(event) => events.push(event),
                     // Nothing of this answer is delivered, so it is asked for again whole.
                     Err(status) => return Turn::Broken(status),
@@ -109,14 +109,14 @@ impl Cursor {
     }
 }
 
-/// An event as etcd told it.
-struct Told {
+/// An event as it came from etcd.
+struct Received {
     event: Event,
     /// It changed a key that was there, but does not say what the key held.
     lacks_previous: bool,
 }
 
-impl Told {
+impl Received {
     /// `None` for a key that is no text: nothing of ours.
     fn read(event: proto::Event) -> Option<Self> {
         let kv = event.kv?;
@@ -130,7 +130,7 @@ impl Told {
             value: previous.value.into(),
             revision: previous.mod_revision as u64,
         });
-        Some(Self { event: Event { key, revision, value, previous }, lacks_previous })
+        Some(Self { event: Event { key, revision, value, previous, write: None }, lacks_previous })
     }
 
     /// The event with its previous value. etcd 3.4 leaves it out at times, for instance of events it sends soon after a

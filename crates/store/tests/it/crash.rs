@@ -82,7 +82,7 @@ async fn keep_writing(store: Arc<Embedded>, seed: u64, writer: u64, from: u64) {
         let key: Arc<str> = format!("/registry/{name}").into();
         let expect = store.get(&key).await.unwrap().map_or(Expect::Absent, |r| Expect::At(r.revision));
         let op = value.map_or(Op::Delete, |value| Op::Put { value: value.into(), ttl: None });
-        match store.txn(Txn { key, expect, op }).await.unwrap() {
+        match store.txn(Txn { key, expect, op, write: None }).await.unwrap() {
             Outcome::Committed(revision) => say(&format!("ack {writer} {step} {revision}")),
             Outcome::Conflict(current) => panic!("nobody else writes {name}: {current:?}"),
         }

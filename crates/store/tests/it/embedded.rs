@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use store::embedded::{Embedded, Options};
-use store::{Error, Store, admin};
+use store::{Error, Expect, Op, Store, Txn, WriteId, admin};
 
 use crate::contract;
 use crate::support::{Fixture, next, take, within};
@@ -277,4 +277,20 @@ async fn an_empty_store_is_backed_up_and_restored_too() {
     assert_eq!(admin::restore(&file, &two).unwrap().keys, 0);
     let store = Embedded::open(&two, Options::default()).unwrap();
     assert_eq!(fixture(&store).put("a", "1").await, 2);
+}
+
+#[tokio::test]
+async fn an_event_names_the_write_that_it_came_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Embedded::open(dir.path(), Options::default()).unwrap();
+    let f = fixture(&store);
+    let mut watch = f.watch(f.revision().await).await;
+    let ids = [Some(WriteId::new()), None, Some(WriteId::new())];
+    for (at, write) in ids.into_iter().enumerate() {
+        let op = Op::Put { value: "same".into(), ttl: None };
+        let txn = Txn { key: f.key(&format!("k{at}")).into(), expect: Expect::Absent, op, write };
+        within("a transaction", store.txn(txn)).await.unwrap();
+    }
+    let named: Vec<Option<WriteId>> = take(&mut watch, 3).await.into_iter().map(|event| event.write).collect();
+    assert_eq!(named, ids);
 }

@@ -41,27 +41,22 @@ pub async fn call_as(client: &Client, method: Method, path: &str, media: &str, b
     }
 }
 
-/// POST.
 pub async fn post(client: &Client, path: &str, body: Value) -> (u16, Value) {
     call(client, Method::POST, path, Some(body)).await
 }
 
-/// GET.
 pub async fn get(client: &Client, path: &str) -> (u16, Value) {
     call(client, Method::GET, path, None).await
 }
 
-/// PUT.
 pub async fn put(client: &Client, path: &str, body: Value) -> (u16, Value) {
     call(client, Method::PUT, path, Some(body)).await
 }
 
-/// A merge patch.
 pub async fn merge(client: &Client, path: &str, body: Value) -> (u16, Value) {
     call_as(client, Method::PATCH, path, "application/merge-patch+json", Some(body)).await
 }
 
-/// DELETE.
 pub async fn delete(client: &Client, path: &str, options: Option<Value>) -> (u16, Value) {
     call(client, Method::DELETE, path, options).await
 }

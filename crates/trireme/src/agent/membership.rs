@@ -30,7 +30,6 @@ pub enum Error {
     /// A file cannot be read.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which.
         path: PathBuf,
         /// What the system said.
         #[source]
@@ -83,7 +82,6 @@ impl Error {
 /// How to get in.
 #[derive(Debug, Clone)]
 pub struct Invitation {
-    /// The API server.
     pub server: String,
     /// Proves that we may join.
     pub token: Option<Token>,
@@ -91,11 +89,9 @@ pub struct Invitation {
     pub authority: Option<String>,
 }
 
-/// A member.
 #[derive(Clone)]
 pub struct Membership {
     directory: PathBuf,
-    /// The node.
     pub node: String,
     /// The cluster's authority, in PEM.
     pub authority: String,

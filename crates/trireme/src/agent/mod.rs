@@ -110,6 +110,7 @@ pub async fn run(options: Agent) -> Result<(), Failure> {
             kubelet: with_agent("kubelet"),
             proxy: with_agent("kube-proxy"),
             dns: with_agent("coredns"),
+            policies: with_agent("trireme-netpol"),
         };
         let serving = kubelet::Serving {
             address: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), node.kubelet_port),

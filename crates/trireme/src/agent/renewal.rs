@@ -18,7 +18,7 @@ const LONGEST_DELAY: Duration = Duration::from_secs(300);
 /// Timers are set for no longer than this: the machine may sleep, and its clock may be set.
 const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
 
-/// Renews the node's client certificate until told to stop.
+/// Renews the node's client certificate until it is stopped.
 pub async fn keep_client(member: &Membership, stop: CancellationToken) -> Result<(), Failure> {
     let file = member.file(Purpose::Client);
     let mut current = Certificate::from_pem(&std::fs::read_to_string(&file)?)?;
@@ -58,7 +58,7 @@ impl Serving {
         self.current.subscribe()
     }
 
-    /// Asks for the certificate and renews it until told to stop.
+    /// Asks for the certificate and renews it until it is stopped.
     pub async fn keep(&self, member: &Membership, sans: &[San], stop: CancellationToken) -> Result<(), Failure> {
         let file = member.file(Purpose::Serving);
         loop {
@@ -87,7 +87,7 @@ async fn due(certificate: &Certificate) {
     }
 }
 
-/// Asks until there is an answer; nothing if told to stop before.
+/// Asks until there is an answer; nothing if it is stopped before.
 async fn obtain(member: &Membership, purpose: Purpose, sans: &[San], stop: &CancellationToken) -> Option<String> {
     let mut delay = FIRST_DELAY;
     loop {

@@ -22,17 +22,13 @@ pub enum Error {
     /// Key or request could not be made, or the certificate cannot be read.
     #[error(transparent)]
     Pki(#[from] pki::Error),
-    /// Somebody said no.
     #[error("certificate request {name} was {verdict}: {message}")]
     Refused {
-        /// The request.
         name: String,
         /// `denied` or `failed`.
         verdict: &'static str,
-        /// Why.
         message: String,
     },
-    /// Nobody decided.
     #[error("certificate request {0} was not answered in time")]
     Unanswered(String),
     /// The certificate is for another key.

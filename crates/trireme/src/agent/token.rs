@@ -22,10 +22,8 @@ const PIN: &str = "sha256:";
 )]
 pub struct Malformed;
 
-/// A join token.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token {
-    /// Which; not secret.
     pub id: String,
     /// Proves that its holder may join. Secret.
     pub secret: String,

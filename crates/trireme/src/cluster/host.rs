@@ -15,7 +15,7 @@ use super::Made;
 use crate::component::Failure;
 
 const FILE: &str = "cluster.json";
-/// What the kubelets are told. The disk is the host's and everybody's: how full it is is no reason to end pods.
+/// The configuration of the kubelets. The disk is the host's and everybody's: how full it is is no reason to end pods.
 const KUBELET: &str = "apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 imageGCHighThresholdPercent: 100
@@ -38,7 +38,6 @@ const RUNTIME: Duration = Duration::from_secs(10);
 pub(super) struct Host {
     /// Where it keeps everything.
     pub(super) directory: PathBuf,
-    /// Its machines.
     pub(super) layout: Layout,
     made: Made,
 }
@@ -87,7 +86,6 @@ impl Host {
         devnet::directory(&self.directory, machine).join("data")
     }
 
-    /// The administrator's kubeconfig.
     pub(super) fn kubeconfig(&self) -> PathBuf {
         self.data(&self.layout.machines[0]).join("admin.kubeconfig")
     }
@@ -98,17 +96,17 @@ impl Host {
         let data = self.data(machine).display().to_string();
         let kubelet = self.directory.join(KUBELET_FILE).display().to_string();
         let mut arguments: Vec<String> = Vec::new();
-        let mut say = |words: &[&str]| arguments.extend(words.iter().map(|&word| word.to_owned()));
+        let mut add = |words: &[&str]| arguments.extend(words.iter().map(|&word| word.to_owned()));
         let (own, api) = (machine.address.to_string(), first.address.to_string());
         if machine == first {
-            say(&["server", "--bind-address", &api, "--advertise-address", &api, "--https-port", &PORT.to_string()]);
-            say(&["--cluster-cidr", &self.made.cluster_cidr, "--service-cluster-ip-range", &self.made.service_range]);
+            add(&["server", "--bind-address", &api, "--advertise-address", &api, "--https-port", &PORT.to_string()]);
+            add(&["--cluster-cidr", &self.made.cluster_cidr, "--service-cluster-ip-range", &self.made.service_range]);
         } else {
             let token = self.data(first).join("token").display().to_string();
-            say(&["agent", "--server", &format!("https://{api}:{PORT}"), "--token-file", &token]);
+            add(&["agent", "--server", &format!("https://{api}:{PORT}"), "--token-file", &token]);
         }
-        say(&["--data-dir", &data, "--node-name", &machine.name, "--node-ip", &own, "--kubelet-config", &kubelet]);
-        say(&["--pod-network", &self.made.pod_network, "--cgroup-root", &format!("/trireme/{}", machine.name)]);
+        add(&["--data-dir", &data, "--node-name", &machine.name, "--node-ip", &own, "--kubelet-config", &kubelet]);
+        add(&["--pod-network", &self.made.pod_network, "--cgroup-root", &format!("/trireme/{}", machine.name)]);
         if machine == first {
             arguments.extend(self.made.server_arguments.iter().cloned());
         }

@@ -24,7 +24,7 @@ use crate::component::Failure;
 use crate::parts::agent::PodNetwork;
 use host::Host;
 
-/// Where clusters are, unless told otherwise.
+/// Where clusters are, by default.
 const DIRECTORY: &str = "/var/lib/trireme/clusters";
 
 /// What to do with a cluster.

@@ -63,7 +63,7 @@ async fn watch(client: &Client, waiting: &mut BTreeSet<&str>) -> Result<(), Fail
     let mut changes = client.watch::<Node>("", &WatchParams::default()).await?;
     while let Some(change) = changes.next().await {
         if let Event::Added(node) | Event::Modified(node) = change?
-            && is_ready(&node)
+            && rules::pods::is_node_ready(&node)
             && let Some(name) = node.metadata.name.as_deref()
             && waiting.remove(name)
         {
@@ -74,11 +74,6 @@ async fn watch(client: &Client, waiting: &mut BTreeSet<&str>) -> Result<(), Fail
         }
     }
     Ok(())
-}
-
-fn is_ready(node: &Node) -> bool {
-    let conditions = node.status.iter().flat_map(|status| &status.conditions).flatten();
-    conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 /// Waits until the Trireme of one of the machines has ended, and says what it said last.

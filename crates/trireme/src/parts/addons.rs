@@ -1,4 +1,4 @@
-//! What a cluster of ours has besides its API: the Service of cluster DNS and what DNS may read, a default class of volumes,
+//! What a cluster of ours has besides its API: the Service of cluster DNS and what DNS may read, what nodes read for network policies, a default class of volumes,
 //! and the word whose certificates are believed.
 
 use std::net::IpAddr;
@@ -49,6 +49,30 @@ async fn changed<K: Kind>(
 /// Makes the class of volumes in directories of the nodes, the default one until somebody chooses another.
 pub async fn ensure_storage_class(client: &Client) -> Result<(), Failure> {
     made(client.create(&controllers::default_storage_class()).await)
+}
+
+/// Lets nodes read what network policies are made of. They speak of all pods, so a node that enforces them has to know all pods, as
+/// the agents of other networks do; the Node authorizer alone would show it none but its own.
+pub async fn ensure_network_policy(client: &Client) -> Result<(), Failure> {
+    let name = "trireme:network-policy";
+    let role: ClusterRole = serde_json::from_value(json!({
+        "metadata": {"name": name},
+        "rules": [
+            {"apiGroups": [""], "resources": ["pods", "namespaces"], "verbs": ["list", "watch"]},
+            {"apiGroups": ["networking.k8s.io"], "resources": ["networkpolicies"], "verbs": ["list", "watch"]},
+        ],
+    }))?;
+    let group = "rbac.authorization.k8s.io";
+    let binding: ClusterRoleBinding = serde_json::from_value(json!({
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
+        "subjects": [
+            {"apiGroup": group, "kind": "Group", "name": "system:nodes"},
+            {"apiGroup": group, "kind": "User", "name": "system:network-policy"},
+        ],
+    }))?;
+    made(client.create(&role).await)?;
+    made(client.create(&binding).await)
 }
 
 /// Makes the `kube-dns` Service where it is missing. It has no selector: every node answers at its address itself.

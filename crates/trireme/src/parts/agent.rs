@@ -1,7 +1,7 @@
 //! The node: a container runtime, the kubelet on it, the service proxy, cluster DNS and the pod network.
 //!
 //! They reach the API server through the clients they are given: in its process, or over HTTPS from another machine.
-//! Containers, and what the kernel was told about Services and routes, outlive this process; the next start takes them over.
+//! Containers, and the kernel's rules for Services and routes, outlive this process; the next start takes them over.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -17,13 +17,15 @@ use node::private;
 use tokio_util::sync::CancellationToken;
 
 use super::host_name;
+use super::policies::{self, Policies};
 use crate::component::Failure;
+use crate::kubelet_root;
 
 /// The image of every pod's first process.
 const PAUSE: &str = "registry.trireme.local/pause:1";
 /// The bridge that pods hang on.
 pub const BRIDGE: &str = "cni0";
-/// Where the kubelet serves, unless told otherwise.
+/// Where the kubelet serves, by default.
 pub const KUBELET_PORT: u16 = 10250;
 /// Where the proxy tells whether the node takes Service traffic.
 pub const PROXY_HEALTH_PORT: u16 = 10256;
@@ -34,7 +36,7 @@ pub const DNS_METRICS_PORT: u16 = 9153;
 /// The port of DNS servers.
 const DNS_PORT: u16 = 53;
 
-/// What the node is told by its administrator.
+/// What an administrator configures of the node.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Node")]
 #[group(id = "node")]
@@ -54,6 +56,9 @@ pub struct Options {
     /// How pods on other nodes are reached.
     #[arg(long, value_name = "HOW", default_value = "host-gw")]
     pub pod_network: PodNetwork,
+    /// Do not keep pods to network policies: somebody else does [default where somebody else's CNI sees to pods].
+    #[arg(long)]
+    pub disable_network_policy: bool,
     /// Which of the node's addresses take NodePort traffic: CIDRs, `primary` or `all` [default: all but loopback].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub nodeport_addresses: Vec<proxy::NodePortAddress>,
@@ -72,6 +77,10 @@ pub struct Options {
     /// The port of the kubelet's API.
     #[arg(long, value_name = "PORT", default_value_t = KUBELET_PORT)]
     pub kubelet_port: u16,
+    /// Where the kubelet keeps volumes and meets storage drivers [default: /var/lib/kubelet if the data directory is
+    /// /var/lib/trireme, otherwise agent/kubelet in it].
+    #[arg(long, value_name = "DIR")]
+    pub kubelet_root: Option<PathBuf>,
     /// Run the pods that can be read at this URL, too.
     #[arg(long, value_name = "URL")]
     pub manifest_url: Option<String>,
@@ -126,6 +135,8 @@ pub struct Clients {
     pub proxy: Client,
     /// That of cluster DNS, which only reads too.
     pub dns: Client,
+    /// That of network policies, which reads pods, namespaces and policies.
+    pub policies: Client,
 }
 
 impl Options {
@@ -133,13 +144,36 @@ impl Options {
     pub fn name(&self) -> String {
         self.node_name.clone().unwrap_or_else(own_name)
     }
+
+    /// Whether network policies are ours to enforce: not where somebody else's CNI sees to pods.
+    fn enforces_policies(&self) -> bool {
+        self.pod_network != PodNetwork::None && !self.disable_network_policy
+    }
+
+    /// What they say of the kubelet, and what its file says.
+    fn set(&self, kubelet: &mut kubelet::Config) -> Result<(), Failure> {
+        kubelet.cgroup_root = cgroup(&self.cgroup_root);
+        kubelet.node.labels = labels(&self.node_labels)?;
+        kubelet.node.max_pods = self.max_pods;
+        kubelet.node.port = self.kubelet_port;
+        kubelet.eviction = kubelet::pressure::Config::for_a_shared_disk();
+        if let Some(file) = &self.kubelet_config {
+            kubelet::configuration::read(file, kubelet)?;
+        }
+        if let Some(url) = self.manifest_url.clone() {
+            let headers = headers(&self.manifest_url_header)?;
+            let source = kubelet::configuration::static_url(url, headers, None);
+            kubelet.static_url = Some(source.map_err(|why| format!("--manifest-url: {why}"))?);
+        }
+        Ok(())
+    }
 }
 
 fn own_name() -> String {
     host_name().unwrap_or_else(|| "localhost".to_owned())
 }
 
-/// Runs the node until told to stop.
+/// Runs the node until it is stopped.
 pub async fn run(
     options: Options,
     addresses: Vec<IpAddr>,
@@ -182,42 +216,35 @@ pub async fn run(
         PodNetwork::None => podnet::Mode::None,
     };
     let mtu = pod_mtu(mode, address).await;
-    let podnet = podnet::Config { node_name: name.clone(), mode, cluster_cidrs: cluster.pods };
+    let cni = (options.pod_network != PodNetwork::None).then(|| podnet::Cni {
+        conf_dir,
+        bridge: BRIDGE.to_owned(),
+        mtu,
+        ipam_dir: dir.join("ipam"),
+    });
+    let podnet = podnet::Config { node_name: name.clone(), mode, cluster_cidrs: cluster.pods, cni };
     let mut kubelet = kubelet::Config {
         cluster_dns: vec![cluster.dns.to_string()],
         cluster_domain: cluster.domain,
         serving,
-        network: (options.pod_network != PodNetwork::None).then(|| kubelet::Network {
-            conf_dir,
-            bridge: BRIDGE.to_owned(),
-            mtu,
-            ipam_dir: dir.join("ipam"),
-            ranges: Vec::new(),
-        }),
         ..kubelet::Config::new(&name, &dir)
     };
-    kubelet.cgroup_root = cgroup(&options.cgroup_root);
+    kubelet.node.root = kubelet_root::of(&data_dir, options.kubelet_root.as_deref());
+    kubelet_root::claim(&kubelet.node.root, &data_dir)?;
     kubelet.node.addresses = addresses.iter().map(ToString::to_string).collect();
-    kubelet.node.labels = labels(&options.node_labels)?;
-    kubelet.node.max_pods = options.max_pods;
-    kubelet.node.port = options.kubelet_port;
     // Every sandbox needs the first, and there may be nowhere to pull the others from.
     kubelet.image_gc.keep = vec![PAUSE.to_owned()];
     kubelet.image_gc.keep.extend(supervised.iter().flat_map(Containerd::imported_images));
-    kubelet.eviction = kubelet::pressure::Config::for_a_shared_disk();
-    if let Some(file) = &options.kubelet_config {
-        kubelet::configuration::read(file, &mut kubelet)?;
-    }
-    if let Some(url) = options.manifest_url {
-        let headers = headers(&options.manifest_url_header)?;
-        let source = kubelet::configuration::static_url(url, headers, None);
-        kubelet.static_url = Some(source.map_err(|why| format!("--manifest-url: {why}"))?);
-    }
+    options.set(&mut kubelet)?;
     let namespaces = Informers::new(clients.dns);
+    let watched = Informers::new(clients.policies);
+    let policies = options.enforces_policies().then(|| Policies::of(&name, cluster.dns, &watched, &runtime));
+    kubelet.pod_network = policies.as_ref().map(|(_, links)| links.clone() as Arc<dyn kubelet::PodNetwork>);
     let ended = tokio::try_join!(
         async { podnet::run(podnet, &informers, stop.clone()).await.map_err(Failure::from) },
         async { proxy::run(proxy, &informers, stop.clone()).await.map_err(Failure::from) },
         names(dns, &informers, &namespaces, stop.clone()),
+        policies::keep(policies, stop.clone()),
         async { kubelet::run(kubelet, clients.kubelet, runtime, cgroups, stop.clone()).await.map_err(Failure::from) },
     );
     if let Some(containerd) = supervised {
@@ -336,7 +363,7 @@ fn headers(pairs: &[String]) -> Result<Vec<(String, String)>, Failure> {
         .iter()
         .map(|pair| match pair.split_once(':') {
             Some((name, value)) => Ok((name.trim().to_owned(), value.trim().to_owned())),
-            // The text may be a secret: it is not told.
+            // The text may be a secret: it is not shown.
             None => Err("--manifest-url-header: not of the form name:value".into()),
         })
         .collect()

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use client::Client;
 use informer::{Informers, clock};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
-use proxy::Protocol;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -16,7 +15,7 @@ use crate::component::Failure;
 
 const NAME: &str = "service-lb";
 
-/// Runs the load balancer until told to stop. `reserved` are the TCP ports that nodes need themselves.
+/// Runs the load balancer until it is stopped. `reserved` are the TCP ports that nodes need themselves.
 pub async fn run(
     reserved: Vec<u16>,
     identities: Identities,
@@ -25,9 +24,9 @@ pub async fn run(
 ) -> Result<(), Failure> {
     allow(&identities.administrator()).await?;
     let client = identities.component(NAME);
-    let reserved: BTreeSet<(Protocol, u16)> = reserved.into_iter().map(|port| (Protocol::Tcp, port)).collect();
+    let reserved: BTreeSet<u16> = reserved.into_iter().collect();
     let run = async |stop, fence| {
-        proxy::balancer::run(reserved, &Informers::new(fenced(client, fence)), stop).await;
+        controllers::serviceloadbalancer::run(reserved, &Informers::new(fenced(client, fence)), stop).await;
         Ok(())
     };
     // Nobody asks it how it is: it only runs beside the API server.

@@ -35,7 +35,7 @@ pub struct Options {
     pub node_monitor_grace_period: u64,
 }
 
-/// Runs the controllers until told to stop; where others may run them too, only while this is the one who leads.
+/// Runs the controllers until it is stopped; where others may run them too, only while this is the one who leads.
 pub async fn run(
     options: Options,
     service_ranges: &[IpNet],

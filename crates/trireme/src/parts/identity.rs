@@ -5,7 +5,6 @@ use std::sync::Arc;
 use client::Client;
 use machinery::rest::{Handler, User};
 
-/// Makes clients.
 #[derive(Clone)]
 pub enum Identities {
     /// Beside the API server, in its process: each part is whom it is said to be.

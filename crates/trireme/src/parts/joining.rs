@@ -1,4 +1,4 @@
-//! What a cluster needs so that nodes can join it: whom they ask, what they may ask, and what they are told.
+//! What a cluster needs so that nodes can join it: whom they ask, what they may ask, and what they get.
 //!
 //! The ways are upstream's: bootstrap tokens are Secrets, `cluster-info` says whom to trust, new nodes ask for their
 //! certificate by a CertificateSigningRequest. The names of the bindings are those of upstream's documentation.

@@ -6,6 +6,7 @@ pub mod balancer;
 pub mod controllers;
 mod identity;
 pub mod joining;
+mod policies;
 pub mod scheduler;
 pub mod serving;
 pub mod signing;
@@ -21,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::component::Failure;
 pub use identity::Identities;
 
-/// The lease of a part, as long as nobody wishes otherwise.
+/// The lease of a part, by default.
 fn lease(name: &str) -> Election {
     Election {
         namespace: "kube-system".to_owned(),

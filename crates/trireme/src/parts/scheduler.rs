@@ -20,7 +20,7 @@ pub const NAME: &str = "kube-scheduler";
 /// Where upstream's serves health and figures.
 pub const PORT: u16 = 10259;
 
-/// Runs the scheduler until told to stop. Where others may run too, `election` is theirs and its own.
+/// Runs the scheduler until it is stopped. Where others may run too, `election` is theirs and its own.
 pub async fn run(
     configuration: Configuration,
     identities: Identities,

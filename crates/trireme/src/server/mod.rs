@@ -29,7 +29,6 @@ pub enum Error {
     /// The data directory cannot be made.
     #[error("cannot use the data directory {}: {source}", path.display())]
     DataDirectory {
-        /// Which.
         path: PathBuf,
         /// What the system said.
         #[source]
@@ -37,12 +36,7 @@ pub enum Error {
     },
     /// A setting makes no sense.
     #[error("--{option}: {message}")]
-    Option {
-        /// Which.
-        option: &'static str,
-        /// Why not.
-        message: String,
-    },
+    Option { option: &'static str, message: String },
     /// The certificates cannot be made or read.
     #[error("certificates: {0}")]
     Pki(#[from] pki::Error),
@@ -65,6 +59,16 @@ struct Opened {
     store: Arc<dyn store::Store>,
     embedded: Option<Arc<store::embedded::Embedded>>,
 }
+
+/// What the parts of this process count, for its one page of figures.
+const FIGURES: [fn(&mut String); 6] = [
+    scheduler::metrics::write,
+    controllers::metrics::write,
+    informer::metrics::write,
+    client::metrics::write,
+    ::netpol::figures::write,
+    threads::write,
+];
 
 /// Runs until a signal stops it.
 pub async fn run(options: Options) -> Result<(), Error> {
@@ -109,13 +113,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
         config.node_ports = options.service_node_port_range.0..=options.service_node_port_range.1;
         config.event_ttl = options.event_ttl;
         config.parts = Arc::clone(&parts);
-        config.figures = vec![
-            scheduler::metrics::write,
-            controllers::metrics::write,
-            informer::metrics::write,
-            client::metrics::write,
-            threads::write,
-        ];
+        config.figures = FIGURES.to_vec();
         Ok(apiserver::Server::start(config).await?)
     };
     let server = tokio::select! {
@@ -172,7 +170,9 @@ fn base_config(store: Arc<dyn store::Store>, keys: &pki::Cluster) -> Result<apis
     let tls = pki::server_config(&keys.server, &keys.authority_pem())?;
     let kubelet_client = pki::client_config(&keys.kubelet_client, &keys.authority_pem())?;
     let token_key = pki::PrivateKey::from_pem(keys.service_account_key.to_pem())?;
-    Ok(apiserver::Config::new(store, tls, kubelet_client, token_key))
+    let mut config = apiserver::Config::new(store, tls, kubelet_client, token_key);
+    config.front_proxy_client = Some(keys.front_proxy_client.clone());
+    Ok(config)
 }
 
 /// Starts the API server. A store that is not there yet, as an etcd may be, is waited for: the machines of a cluster come up
@@ -266,6 +266,7 @@ fn start_addons(
         let (server, authority, front_proxy) = (server.clone(), authority.clone(), front_proxy.clone());
         async move {
             let mut changed = parts::addons::ensure_kept(&client, &authority, &front_proxy, cluster.dns).await?;
+            parts::addons::ensure_network_policy(&client).await?;
             parts::addons::ensure_storage_class(&client).await?;
             parts::joining::ensure(&client, &server, &authority, &cluster, &token).await?;
             loop {
@@ -297,6 +298,7 @@ fn start_agent(
             kubelet: identities.node(&agent.name()),
             proxy: identities.component("kube-proxy"),
             dns: identities.component("coredns"),
+            policies: identities.component("network-policy"),
         };
         let (agent, data_dir, cluster) = (agent.clone(), data_dir.clone(), cluster.clone());
         let (keys, addresses) = (Arc::clone(&keys), addresses.clone());

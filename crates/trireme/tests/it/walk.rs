@@ -1,5 +1,7 @@
 //! The whole way, as a user goes it: `kubectl apply` to a page that a Service serves, from real containers on a real node.
 
+use testkit::{Kubectl, eventually};
+
 use crate::node::Machine;
 
 const IMAGE: &str = "trireme.local/walk:1";
@@ -19,6 +21,27 @@ async fn apply_ends_with_a_page_behind_a_service() {
     let address = kubectl.run(&["get", "service", "hello", "-o", "jsonpath={.spec.clusterIP}"]).await;
     let page = page(&machine, &address).await;
     assert!(page.starts_with("Hello from hello-"), "{page}");
+
+    // Which way it went: every hop of the server's, under the name that it has for good.
+    let uid = kubectl.run(&["get", "deployment", "hello", "-o", "jsonpath={.metadata.uid}"]).await;
+    let path = format!("/debug/hops?uid={uid}");
+    let trail: serde_json::Value = serde_json::from_str(&kubectl.run(&["get", "--raw", &path]).await).expect("hops");
+    let spans = trail["hops"].as_array().expect("a list");
+    let mut hops: Vec<(u64, &str)> = spans
+        .iter()
+        .map(|span| (span["hop"].as_u64().expect("a number"), span["name"].as_str().expect("a name")))
+        .collect();
+    hops.sort_unstable();
+    hops.dedup();
+    let expected: Vec<(u64, &str)> =
+        hops::Hop::ALL[1..].iter().map(|hop| (u64::from(hop.number()), hop.name())).collect();
+    assert_eq!(hops, expected, "the first hop is the client's own");
+    let stages: Vec<&str> = spans.iter().filter_map(|span| span["stage"].as_str()).collect();
+    for stage in ["schedule", "bind", "sandbox", "create-container", "start-container", "status"] {
+        assert!(stages.contains(&stage), "{stage} in {stages:?}");
+    }
+    let refused = kubectl.fail(&["get", "--raw", &path, "--as=somebody"]).await;
+    assert!(refused.contains("Forbidden"), "{refused}");
 
     // What a user does next.
     let pods = kubectl.run(&["get", "pods", "-l", "app=hello", "-o", "jsonpath={.items[*].metadata.name}"]).await;
@@ -62,9 +85,37 @@ async fn apply_ends_with_a_page_behind_a_service() {
     let of_pod = summary["pods"].as_array().and_then(|pods| pods.iter().find(|one| one["podRef"]["name"] == *pod));
     assert!(of_pod.is_some_and(|one| one["memory"]["workingSetBytes"].as_u64() > Some(0)), "{summary:#}");
 
+    uses(&kubectl, &pod).await;
+
     kubectl.run(&["delete", "deployment/hello", "service/hello", "--wait=true", "--timeout=60s"]).await;
     kubectl.run(&["wait", "--for=delete", "pods", "-l", "app=hello", "--timeout=60s"]).await;
     machine.clean().await;
+}
+
+/// `kubectl top`, and the group that it asks, until somebody's metrics-server takes it over.
+async fn uses(kubectl: &Kubectl, pod: &str) {
+    let node = kubectl.run(&["top", "node", "--no-headers"]).await;
+    let columns: Vec<&str> = node.split_whitespace().collect();
+    assert!(columns[0] == "walker" && columns[1].ends_with('m') && columns[3].ends_with("Mi"), "{node}");
+    let pods = kubectl.run(&["top", "pod", "-l", "app=hello", "--containers", "--no-headers"]).await;
+    let own = pods.lines().find(|line| line.split_whitespace().next() == Some(pod));
+    assert!(own.is_some_and(|line| line.trim_end().ends_with("Mi")), "{pod} in:\n{pods}");
+    let nobody = kubectl.fail(&["top", "pod", "nobody"]).await;
+    assert!(nobody.contains("pods \"nobody\" not found"), "{nobody}");
+    assert!(kubectl.run(&["api-resources", "--api-group=metrics.k8s.io"]).await.contains("PodMetrics"));
+    let table = kubectl.run(&["get", "nodes.metrics.k8s.io"]).await;
+    assert!(table.starts_with("NAME") && table.contains("WINDOW") && table.contains("walker"), "{table}");
+    let service = ["get", "apiservice", "v1beta1.metrics.k8s.io", "-o"];
+    let available = [&service[..], &["jsonpath={.status.conditions[0].reason}"]].concat();
+    assert_eq!(kubectl.run(&available).await, "Local");
+
+    let taken = r#"{"spec": {"service": {"namespace": "default", "name": "gone"}, "insecureSkipTLSVerify": true}}"#;
+    kubectl.run(&["patch", "apiservice", "v1beta1.metrics.k8s.io", "--type=merge", "-p", taken]).await;
+    let refused = kubectl.fail(&["get", "--raw", "/apis/metrics.k8s.io/v1beta1/nodes"]).await;
+    assert!(refused.contains("unable to handle the request"), "another server has the group now: {refused}");
+    kubectl.run(&["delete", "apiservice", "v1beta1.metrics.k8s.io"]).await;
+    let answers = async { while !kubectl.output(&["top", "node"], "").await.stdout.contains("walker") {} };
+    eventually("the group is this server's again", answers).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

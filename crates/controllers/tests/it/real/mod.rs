@@ -1,11 +1,15 @@
 //! Controllers against a real API server, each with its own identity and nothing but its own rights.
 
+mod balancer;
 mod certificates;
+mod custom;
 mod devices;
 mod jobs;
+mod migration;
 mod protection;
 mod quotas;
 mod revisions;
+mod volumes;
 
 use std::sync::Arc;
 
@@ -48,8 +52,10 @@ impl Rig {
         config.controllers = controllers.split(',').map(str::to_owned).collect();
         config.cluster_ca = Some(self.cluster.keys().authority_pem());
         let stop = CancellationToken::new();
-        let told = stop.clone();
-        tokio::spawn(async move { controllers::run(config, told).await.expect("the names of controllers are right") });
+        let stopped = stop.clone();
+        tokio::spawn(
+            async move { controllers::run(config, stopped).await.expect("the names of controllers are right") },
+        );
         stop.drop_guard()
     }
 

@@ -25,15 +25,12 @@ const LIVES: Lives =
 /// Why a request goes no further.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
-    /// Nobody we know.
     #[error("Unauthorized")]
     Unauthorized,
     /// Somebody who may not.
     #[error("Forbidden (user={user}, verb={verb}, resource=nodes, subresource(s)=[{}])\n", .subresources.join(" "))]
     Forbidden {
-        /// Who.
         user: String,
-        /// What.
         verb: &'static str,
         /// On which of the node's subresources.
         subresources: Vec<&'static str>,
@@ -41,9 +38,7 @@ pub enum Refusal {
     /// The API server could not be asked.
     #[error("Authorization error (user={user}, verb={verb}, resource=nodes, subresource={subresource})")]
     Unknown {
-        /// Who.
         user: String,
-        /// What.
         verb: &'static str,
         /// On which of the node's subresources.
         subresource: &'static str,

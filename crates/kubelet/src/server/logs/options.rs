@@ -6,7 +6,6 @@ use machinery::query::Query;
 
 use super::record::{Stream, Wanted};
 
-/// A request's options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// What is to be shown, and how.
@@ -31,7 +30,6 @@ pub enum BadOptions {
 }
 
 impl Options {
-    /// Reads a query.
     pub fn parse(query: &Query, now: Timestamp) -> Result<Self, BadOptions> {
         let number = |name: &str| {
             let text = Some(query.get(name)).filter(|text| !text.is_empty());
@@ -81,8 +79,8 @@ fn of<'a>(status: &'a PodStatus, container: &str) -> Option<&'a ContainerStatus>
 
 /// The id, with the runtime's prefix, of the container whose log is meant; or why there is none.
 pub fn choose(pod: &str, status: &PodStatus, container: &str, previous: bool) -> Result<String, String> {
-    let said = |what: &str| Err(format!("container {container:?} in pod {pod:?} is {what}"));
-    let Some(found) = of(status, container) else { return said("not available") };
+    let refused = |what: &str| Err(format!("container {container:?} in pod {pod:?} is {what}"));
+    let Some(found) = of(status, container) else { return refused("not available") };
     let state = found.state.clone().unwrap_or_default();
     let last = found.last_state.as_ref().and_then(|state| state.terminated.as_ref());
     let id = |id: Option<&String>| id.filter(|id| !id.is_empty()).cloned();
@@ -95,16 +93,16 @@ pub fn choose(pod: &str, status: &PodStatus, container: &str, previous: bool) ->
     }
     if let Some(terminated) = &state.terminated {
         // Without an id of its own it never ran: the run before it is what there is to read.
-        return id(terminated.container_id.as_ref()).or(last_id).map_or_else(|| said("terminated"), Ok);
+        return id(terminated.container_id.as_ref()).or(last_id).map_or_else(|| refused("terminated"), Ok);
     }
     if last.is_some() {
-        return last_id.map_or_else(|| said("terminated"), Ok);
+        return last_id.map_or_else(|| refused("terminated"), Ok);
     }
     match state.waiting.map(|waiting| waiting.reason.unwrap_or_default()).as_deref() {
-        Some("ErrImagePull") => said("waiting to start: image can't be pulled"),
-        Some("ImagePullBackOff") => said("waiting to start: trying and failing to pull image"),
-        Some(reason) => said(&format!("waiting to start: {reason}")),
-        None => said("waiting to start - no logs yet"),
+        Some("ErrImagePull") => refused("waiting to start: image can't be pulled"),
+        Some("ImagePullBackOff") => refused("waiting to start: trying and failing to pull image"),
+        Some(reason) => refused(&format!("waiting to start: {reason}")),
+        None => refused("waiting to start - no logs yet"),
     }
 }
 

@@ -11,22 +11,17 @@ const LONGEST: usize = 1 << 20;
 /// Which of a container's two outputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
-    /// Standard output.
     Stdout,
-    /// Standard error.
     Stderr,
 }
 
-/// One record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// When, as written.
     pub time: &'a str,
     /// Where it was written to.
     pub stream: Stream,
     /// Whether the line goes on in the stream's next record.
     pub partial: bool,
-    /// What.
     pub content: &'a [u8],
 }
 
@@ -61,9 +56,7 @@ impl<'a> Record<'a> {
 /// What of the records is to be shown, and how.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// Only this stream.
     pub stream: Option<Stream>,
-    /// Nothing older.
     pub since: Option<Timestamp>,
     /// Every line begins with its time.
     pub timestamps: bool,

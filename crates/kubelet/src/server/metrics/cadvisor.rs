@@ -1,20 +1,18 @@
 //! `/metrics/cadvisor`: groups of processes in detail, and the machine, in the families and labels of cAdvisor.
 
+use figures::{Samples, samples};
 use k8s_openapi::api::core::v1::Pod;
 use node::cgroups::Disk;
 
-use super::{NANOS, Text, limits};
+use super::{NANOS, at, limits};
 use crate::server::stats::groups::Group;
 use crate::server::stats::types::Interface;
 
 /// The machine as such.
 #[derive(Debug, Clone, Copy)]
 pub struct Machine {
-    /// Processors.
     pub processors: usize,
-    /// Bytes of memory.
     pub memory: u64,
-    /// Bytes of swap.
     pub swap: u64,
 }
 
@@ -115,18 +113,18 @@ const OTHERS: [Family; 9] = [
     }),
 ];
 
-/// The whole answer.
 pub fn render(groups: &[Group], pods: &[Pod], machine: Machine) -> String {
-    let mut text = Text::default();
-    text.family("container_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed in seconds.");
+    let mut text = String::new();
+    let mut family =
+        samples(&mut text, "container_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed in seconds.");
     for group in groups {
-        sample(&mut text, group, &[("cpu", "total")], seconds(group.details.usage.cpu_nanos));
+        sample(&mut family, group, &[("cpu", "total")], seconds(group.details.usage.cpu_nanos));
     }
     for (name, kind, help, value) in PROCESSORS.into_iter().chain(MEMORY).chain(OTHERS) {
-        text.family(name, kind, help);
+        let mut family = samples(&mut text, name, kind, help);
         for group in groups {
             if let Some(value) = value(group) {
-                sample(&mut text, group, &[], value);
+                sample(&mut family, group, &[], value);
             }
         }
     }
@@ -140,13 +138,13 @@ pub fn render(groups: &[Group], pods: &[Pod], machine: Machine) -> String {
         ("machine_swap_bytes", "Amount of swap memory available on the machine.", machine.swap as f64),
     ];
     for (name, help, value) in machine_wide {
-        text.family(name, "gauge", help).sample(&[], value, None);
+        samples(&mut text, name, "gauge", help).add(&[], value);
     }
-    text.finish()
+    text
 }
 
 /// A sample of a group, with labels in the order of the alphabet.
-pub(super) fn sample(text: &mut Text, group: &Group, further: &[Further<'_>], value: f64) {
+pub(super) fn sample(family: &mut Samples<'_>, group: &Group, further: &[Further<'_>], value: f64) {
     let mut labels = vec![
         ("container", group.container.as_str()),
         ("id", &group.id),
@@ -157,21 +155,22 @@ pub(super) fn sample(text: &mut Text, group: &Group, further: &[Further<'_>], va
     ];
     labels.extend(further);
     labels.sort_unstable();
-    text.sample(&labels, value, Some(group.time));
+    family.add_at(&labels, value, at(group.time));
 }
 
-fn faults(text: &mut Text, groups: &[Group]) {
-    text.family("container_memory_failures_total", "counter", "Cumulative count of memory allocation failures.");
+fn faults(text: &mut String, groups: &[Group]) {
+    let mut family =
+        samples(text, "container_memory_failures_total", "counter", "Cumulative count of memory allocation failures.");
     for group in groups {
         let usage = &group.details.usage;
         for (kind, count) in [("pgfault", usage.page_faults), ("pgmajfault", usage.major_page_faults)] {
             let labels: [Further<'_>; 2] = [("failure_type", kind), ("scope", "hierarchy")];
-            sample(text, group, &labels, count as f64);
+            sample(&mut family, group, &labels, count as f64);
         }
     }
 }
 
-fn disks(text: &mut Text, groups: &[Group]) {
+fn disks(text: &mut String, groups: &[Group]) {
     type Count = fn(&Disk) -> u64;
     let traffic: [(&'static str, &str, Count); 4] = [
         ("container_fs_reads_bytes_total", "Cumulative count of bytes read", |disk| disk.read_bytes),
@@ -180,10 +179,10 @@ fn disks(text: &mut Text, groups: &[Group]) {
         ("container_fs_writes_total", "Cumulative count of writes completed", |disk| disk.writes),
     ];
     for (name, help, count) in traffic {
-        text.family(name, "counter", help);
+        let mut family = samples(text, name, "counter", help);
         for group in groups {
             for disk in &group.details.disks {
-                sample(text, group, &[("device", &disk.device)], count(disk) as f64);
+                sample(&mut family, group, &[("device", &disk.device)], count(disk) as f64);
             }
         }
     }
@@ -201,16 +200,16 @@ fn disks(text: &mut Text, groups: &[Group]) {
         }),
     ];
     for (name, help, room) in rooms {
-        text.family(name, "gauge", help);
+        let mut family = samples(text, name, "gauge", help);
         for group in groups {
             if let Some((device, fs)) = &group.rootfs {
-                sample(text, group, &[("device", device)], room(fs) as f64);
+                sample(&mut family, group, &[("device", device)], room(fs) as f64);
             }
         }
     }
 }
 
-fn networks(text: &mut Text, groups: &[Group]) {
+fn networks(text: &mut String, groups: &[Group]) {
     type Count = fn(&Interface) -> u64;
     let families: [(&'static str, &str, Count); 8] = [
         ("container_network_receive_bytes_total", "Cumulative count of bytes received", |one| one.rx_bytes),
@@ -237,10 +236,10 @@ fn networks(text: &mut Text, groups: &[Group]) {
         ),
     ];
     for (name, help, count) in families {
-        text.family(name, "counter", help);
+        let mut family = samples(text, name, "counter", help);
         for group in groups {
             for interface in group.network.iter().flat_map(|network| &network.interfaces) {
-                sample(text, group, &[("interface", &interface.name)], count(interface) as f64);
+                sample(&mut family, group, &[("interface", &interface.name)], count(interface) as f64);
             }
         }
     }

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::Pod;
 use node::cri::v1::LinuxContainerResources;
 
-use super::{Text, cadvisor};
+use super::cadvisor;
 use crate::pod::{resources, spec};
 use crate::server::stats::groups::Group;
 
@@ -24,10 +24,10 @@ const FAMILIES: [(&str, &str, Value); 4] = [
 ];
 
 /// Appends the limits of all containers that run.
-pub fn render(text: &mut Text, groups: &[Group], pods: &[Pod], memory: u64) {
+pub fn render(text: &mut String, groups: &[Group], pods: &[Pod], memory: u64) {
     let memory = i64::try_from(memory).unwrap_or(i64::MAX);
     for (name, help, value) in FAMILIES {
-        text.family(name, "gauge", help);
+        let mut family = figures::samples(text, name, "gauge", help);
         for group in groups.iter().filter(|group| !group.container.is_empty()) {
             let same = |pod: &&Pod| spec::namespace(pod) == group.namespace && spec::name(pod) == group.pod;
             let Some(member) = pods.iter().find(same).and_then(|pod| Some((pod, spec::member(pod, &group.container)?)))
@@ -36,7 +36,7 @@ pub fn render(text: &mut Text, groups: &[Group], pods: &[Pod], memory: u64) {
             };
             let given = resources::container_limits(member.0, &member.1.container, memory);
             if let Some(value) = value(&given) {
-                cadvisor::sample(text, group, &[], value);
+                cadvisor::sample(&mut family, group, &[], value);
             }
         }
     }

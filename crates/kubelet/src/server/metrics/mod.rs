@@ -3,14 +3,14 @@
 pub mod cadvisor;
 mod limits;
 mod requests;
-mod text;
 
+use figures::{Samples, samples};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerState, Pod};
 
 pub use requests::Requests;
-pub use text::Text;
 
-use super::stats::types::{ContainerStats, PodStats, Summary};
+use super::stats::types::{ContainerStats, Cpu, Memory, PodStats, Summary};
 use crate::pod::spec;
 
 /// Nanoseconds of a second. Divided by, because a thousand-millionth has no exact form.
@@ -18,80 +18,71 @@ const NANOS: f64 = 1e9;
 
 /// `/metrics/resource`: what metrics-server reads. Without a summary there is only the news of that.
 pub fn resource(summary: Option<&Summary>) -> String {
-    let mut text = Text::default();
+    let mut text = String::new();
     let Some(summary) = summary else {
         scrape_error(&mut text, 1.0);
-        return text.finish();
+        return text;
     };
     let containers = || summary.pods.iter().flat_map(|pod| pod.containers.iter().map(move |one| (pod, one)));
-    text.family(
-        "container_cpu_usage_seconds_total",
-        "counter",
-        "[STABLE] Cumulative cpu time consumed by the container in core-seconds",
-    );
+    let help = "[STABLE] Cumulative cpu time consumed by the container in core-seconds";
+    let mut family = samples(&mut text, "container_cpu_usage_seconds_total", "counter", help);
     for (pod, container) in containers() {
-        if let Some(cpu) = &container.cpu {
-            text.sample(&names(pod, container), cpu.usage_core_nano_seconds as f64 / NANOS, Some(cpu.time));
-        }
+        add_cpu(&mut family, &names(pod, container), container.cpu.as_ref());
     }
-    text.family(
-        "container_memory_working_set_bytes",
-        "gauge",
-        "[STABLE] Current working set of the container in bytes",
-    );
+    let help = "[STABLE] Current working set of the container in bytes";
+    let mut family = samples(&mut text, "container_memory_working_set_bytes", "gauge", help);
     for (pod, container) in containers() {
-        if let Some(memory) = &container.memory {
-            text.sample(&names(pod, container), memory.working_set_bytes as f64, Some(memory.time));
-        }
+        add_memory(&mut family, &names(pod, container), container.memory.as_ref());
     }
-    text.family(
-        "container_start_time_seconds",
-        "gauge",
-        "[STABLE] Start time of the container since unix epoch in seconds",
-    );
+    let help = "[STABLE] Start time of the container since unix epoch in seconds";
+    let mut family = samples(&mut text, "container_start_time_seconds", "gauge", help);
     for (pod, container) in containers() {
-        text.sample(&names(pod, container), container.start_time.as_nanosecond() as f64 / NANOS, None);
+        family.add(&names(pod, container), container.start_time.as_nanosecond() as f64 / NANOS);
     }
-    text.family(
-        "node_cpu_usage_seconds_total",
-        "counter",
-        "[STABLE] Cumulative cpu time consumed by the node in core-seconds",
-    );
-    if let Some(cpu) = &summary.node.cpu {
-        text.sample(&[], cpu.usage_core_nano_seconds as f64 / NANOS, Some(cpu.time));
-    }
-    text.family("node_memory_working_set_bytes", "gauge", "[STABLE] Current working set of the node in bytes");
-    if let Some(memory) = &summary.node.memory {
-        text.sample(&[], memory.working_set_bytes as f64, Some(memory.time));
-    }
-    let pod_names = |pod: &PodStats| [("namespace", pod.pod_ref.namespace.clone()), ("pod", pod.pod_ref.name.clone())];
-    text.family(
-        "pod_cpu_usage_seconds_total",
-        "counter",
-        "[STABLE] Cumulative cpu time consumed by the pod in core-seconds",
-    );
+    let help = "[STABLE] Cumulative cpu time consumed by the node in core-seconds";
+    let mut family = samples(&mut text, "node_cpu_usage_seconds_total", "counter", help);
+    add_cpu(&mut family, &[], summary.node.cpu.as_ref());
+    let help = "[STABLE] Current working set of the node in bytes";
+    let mut family = samples(&mut text, "node_memory_working_set_bytes", "gauge", help);
+    add_memory(&mut family, &[], summary.node.memory.as_ref());
+    let help = "[STABLE] Cumulative cpu time consumed by the pod in core-seconds";
+    let mut family = samples(&mut text, "pod_cpu_usage_seconds_total", "counter", help);
     for pod in &summary.pods {
-        if let Some(cpu) = &pod.cpu {
-            let names = pod_names(pod);
-            let labels = names.each_ref().map(|(label, value)| (*label, value.as_str()));
-            text.sample(&labels, cpu.usage_core_nano_seconds as f64 / NANOS, Some(cpu.time));
-        }
+        add_cpu(&mut family, &pod_names(pod), pod.cpu.as_ref());
     }
-    text.family("pod_memory_working_set_bytes", "gauge", "[STABLE] Current working set of the pod in bytes");
+    let help = "[STABLE] Current working set of the pod in bytes";
+    let mut family = samples(&mut text, "pod_memory_working_set_bytes", "gauge", help);
     for pod in &summary.pods {
-        if let Some(memory) = &pod.memory {
-            let names = pod_names(pod);
-            let labels = names.each_ref().map(|(label, value)| (*label, value.as_str()));
-            text.sample(&labels, memory.working_set_bytes as f64, Some(memory.time));
-        }
+        add_memory(&mut family, &pod_names(pod), pod.memory.as_ref());
     }
     scrape_error(&mut text, 0.0);
-    text.finish()
+    text
 }
 
-fn scrape_error(text: &mut Text, value: f64) {
+fn add_cpu(family: &mut Samples<'_>, labels: &[(&str, &str)], cpu: Option<&Cpu>) {
+    if let Some(cpu) = cpu {
+        family.add_at(labels, cpu.usage_core_nano_seconds as f64 / NANOS, at(cpu.time));
+    }
+}
+
+fn add_memory(family: &mut Samples<'_>, labels: &[(&str, &str)], memory: Option<&Memory>) {
+    if let Some(memory) = memory {
+        family.add_at(labels, memory.working_set_bytes as f64, at(memory.time));
+    }
+}
+
+fn pod_names(pod: &PodStats) -> [(&'static str, &str); 2] {
+    [("namespace", &pod.pod_ref.namespace), ("pod", &pod.pod_ref.name)]
+}
+
+/// The time of a sample, in the milliseconds that the format wants.
+fn at(time: Timestamp) -> Option<i64> {
+    Some(time.as_millisecond())
+}
+
+fn scrape_error(text: &mut String, value: f64) {
     let help = "[STABLE] 1 if there was an error while getting container metrics, 0 otherwise";
-    text.family("resource_scrape_error", "gauge", help).sample(&[], value, None);
+    samples(text, "resource_scrape_error", "gauge", help).add(&[], value);
 }
 
 fn names<'a>(pod: &'a PodStats, container: &'a ContainerStats) -> [(&'static str, &'a str); 3] {
@@ -99,7 +90,7 @@ fn names<'a>(pod: &'a PodStats, container: &'a ContainerStats) -> [(&'static str
 }
 
 /// Appends how many pods and containers there are.
-pub fn count_pods(text: &mut Text, pods: &[Pod]) {
+pub fn count_pods(text: &mut String, pods: &[Pod]) {
     let states = |pod: &Pod| -> Vec<ContainerState> {
         let status = pod.status.clone().unwrap_or_default();
         let lists = [status.container_statuses, status.init_container_statuses, status.ephemeral_container_statuses];
@@ -118,10 +109,10 @@ pub fn count_pods(text: &mut Text, pods: &[Pod]) {
         matches!(phase, Some("Succeeded" | "Failed"))
     };
     let mut by_source = |name: &'static str, help: &str, counts: &dyn Fn(&&Pod) -> bool| {
-        text.family(name, "gauge", help);
+        let mut family = samples(text, name, "gauge", help);
         for (label, is_static) in [("", false), ("true", true)] {
             let count = pods.iter().filter(|pod| spec::is_static(pod) == is_static).filter(|pod| counts(pod)).count();
-            text.sample(&[("static", label)], count as f64, None);
+            family.add(&[("static", label)], count as f64);
         }
     };
     by_source(
@@ -137,19 +128,19 @@ pub fn count_pods(text: &mut Text, pods: &[Pod]) {
     );
     let mirrored = pods.iter().filter(|pod| spec::is_static(pod)).count();
     let help = "[ALPHA] The number of mirror pods the kubelet will try to create (one per admitted static pod)";
-    text.family("kubelet_mirror_pods", "gauge", help).sample(&[], mirrored as f64, None);
-    text.family("kubelet_running_containers", "gauge", "[ALPHA] Number of containers currently running");
-    text.sample(&[("container_state", "exited")], exited as f64, None);
-    text.sample(&[("container_state", "running")], running as f64, None);
+    samples(text, "kubelet_mirror_pods", "gauge", help).add(&[], mirrored as f64);
+    let mut family =
+        samples(text, "kubelet_running_containers", "gauge", "[ALPHA] Number of containers currently running");
+    family.add(&[("container_state", "exited")], exited as f64);
+    family.add(&[("container_state", "running")], running as f64);
     let help = "[ALPHA] Number of pods that have a running pod sandbox";
-    text.family("kubelet_running_pods", "gauge", help).sample(&[], alive as f64, None);
+    samples(text, "kubelet_running_pods", "gauge", help).add(&[], alive as f64);
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::stats::types::{Cpu, Interface, Memory, Network, NodeStats, PodReference};
+    use super::super::stats::types::{Interface, Network, NodeStats, PodReference};
     use super::*;
-    use jiff::Timestamp;
     use serde_json::json;
 
     fn summary() -> Summary {

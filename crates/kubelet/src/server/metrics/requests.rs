@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 use http::Method;
 use parking_lot::Mutex;
 
-use super::text::Text;
-
 type Key = (&'static str, &'static str);
 
 /// Requests by method and path, of which both are few.
@@ -40,31 +38,30 @@ impl Requests {
         Under { requests: self, key }
     }
 
-    /// Appends the figures.
-    pub fn render(&self, text: &mut Text) {
+    pub fn render(&self, text: &mut String) {
         let counts = self.counts.lock().clone();
-        let mut families = [
+        type Read = fn(&(u64, u64)) -> u64;
+        let families: [(&str, &str, &str, Read); 2] = [
             (
                 "kubelet_http_requests_total",
                 "counter",
                 "[ALPHA] Number of the http requests received since the server started",
+                |count| count.0,
             ),
-            ("kubelet_http_inflight_requests", "gauge", "[ALPHA] Number of the inflight http requests"),
-        ]
-        .into_iter();
-        let mut render = |pick: fn(&(u64, u64)) -> u64| {
-            let Some((name, kind, help)) = families.next() else { return };
-            text.family(name, kind, help);
+            ("kubelet_http_inflight_requests", "gauge", "[ALPHA] Number of the inflight http requests", |count| {
+                count.1
+            }),
+        ];
+        for (name, kind, help, read) in families {
+            let mut family = figures::samples(text, name, kind, help);
             for ((method, path), count) in &counts {
                 let long_running =
                     if matches!(*path, "exec" | "attach" | "portforward" | "debug") { "true" } else { "false" };
                 let labels =
                     [("long_running", long_running), ("method", method), ("path", path), ("server_type", "readwrite")];
-                text.sample(&labels, pick(count) as f64, None);
+                family.add(&labels, read(count) as f64);
             }
-        };
-        render(|count| count.0);
-        render(|count| count.1);
+        }
     }
 }
 
@@ -78,9 +75,8 @@ mod tests {
         let first = requests.begin(&Method::GET, "pods");
         drop(requests.begin(&Method::GET, "pods"));
         drop(requests.begin(&"BREW".parse().unwrap(), "other"));
-        let mut text = Text::default();
+        let mut text = String::new();
         requests.render(&mut text);
-        let text = text.finish();
         for line in [
             "kubelet_http_requests_total{long_running=\"false\",method=\"GET\",path=\"pods\",server_type=\"readwrite\"} 2",
             "kubelet_http_inflight_requests{long_running=\"false\",method=\"GET\",path=\"pods\",server_type=\"readwrite\"} 1",

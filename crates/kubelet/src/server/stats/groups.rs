@@ -12,26 +12,21 @@ use super::types::{ContainerStats, Fs, Network, PodStats, Summary};
 use super::{Pods, Stats, machine};
 use crate::pod::spec;
 
-/// One group.
 #[derive(Debug, Clone)]
 pub struct Group {
     /// Its path below the root of the hierarchy, with a leading slash.
     pub id: String,
     /// The container's name in its pod; empty for groups that are no containers.
     pub container: String,
-    /// The container's image.
     pub image: String,
     /// The runtime's id of the container or sandbox.
     pub name: String,
-    /// The pod's namespace.
     pub namespace: String,
-    /// The pod's name.
     pub pod: String,
     /// When it was made.
     pub start_time: Timestamp,
     /// When it was looked at.
     pub time: Timestamp,
-    /// What it used.
     pub details: Details,
     /// What it wrote beside its volumes, and where that is.
     pub rootfs: Option<(String, Fs)>,
@@ -44,11 +39,8 @@ pub struct Group {
 /// Processes and what they have open.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Open {
-    /// Processes.
     pub processes: u64,
-    /// Files, sockets included.
     pub files: u64,
-    /// Sockets.
     pub sockets: u64,
 }
 
@@ -56,7 +48,7 @@ pub struct Open {
 struct Wanted {
     stats: PodStats,
     cgroup: Option<node::cgroups::Name>,
-    /// By the container's name, as people know them: the runtime was told the image's digest.
+    /// By the container's name, as people know them: the runtime knows the image's digest.
     images: HashMap<String, String>,
     own_network: bool,
 }

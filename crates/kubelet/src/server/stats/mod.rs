@@ -27,19 +27,15 @@ const MEMORY: SignedDuration = SignedDuration::from_mins(10);
 
 /// Where figures come from.
 pub struct Stats {
-    /// The node's name.
     pub node: String,
     /// Where pods' volumes are.
     pub root: PathBuf,
-    /// Where logs are.
     pub log_dir: PathBuf,
     /// Groups of processes, where there are any.
     pub cgroups: Option<Cgroups>,
     /// The group of all pods.
     pub cgroup_root: Name,
-    /// Readings made before.
     pub rates: Rates,
-    /// What volumes take.
     pub volumes: Volumes,
 }
 

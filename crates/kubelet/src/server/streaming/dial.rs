@@ -39,7 +39,6 @@ pub enum Error {
     /// It cannot be reached.
     #[error("error dialing backend: {0}")]
     Connect(#[source] std::io::Error),
-    /// It broke off.
     #[error("error dialing backend: {0}")]
     Http(#[from] hyper::Error),
     /// It does not answer.
@@ -51,7 +50,6 @@ pub enum Error {
 pub enum Dialed {
     /// It switched protocols: its headers, and the connection.
     Switched(HeaderMap, Upgraded),
-    /// It did not.
     Refused(Box<Response<Incoming>>),
 }
 

@@ -65,7 +65,6 @@ enum Error {
     /// The runtime cannot be talked to.
     #[error(transparent)]
     Dial(#[from] dial::Error),
-    /// Everything is taken.
     #[error("{}", super::TOO_MANY)]
     TooMany,
 }

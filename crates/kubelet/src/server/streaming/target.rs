@@ -15,11 +15,9 @@ use crate::server::route::Place;
 /// Which of the three.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
-    /// A command.
     Exec,
     /// A container's own streams.
     Attach,
-    /// Ports.
     PortForward,
 }
 
@@ -44,7 +42,6 @@ pub enum Error {
 }
 
 impl Error {
-    /// The answer's code.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Bad(_) => StatusCode::BAD_REQUEST,

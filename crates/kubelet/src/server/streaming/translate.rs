@@ -26,11 +26,8 @@ const LONGEST_OUTCOME: usize = 64 << 10;
 /// Which streams a conversation has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Streams {
-    /// Input.
     pub stdin: bool,
-    /// Output.
     pub stdout: bool,
-    /// Messages.
     pub stderr: bool,
     /// A terminal, whose size may change.
     pub tty: bool,
@@ -255,11 +252,11 @@ mod tests {
         assert_eq!(server.data().await, (stdin, b"wor".to_vec(), false));
         assert_eq!(server.data().await, (stdin, b"ld".to_vec(), false));
         assert_eq!(server.data().await, (stdin, vec![], true));
-        server.say(stdout, b"out", false).await;
-        server.say(stderr, b"err", true).await;
-        server.say(error, br#"{"status":"Failure"}"#, true).await;
+        server.send(stdout, b"out", false).await;
+        server.send(stderr, b"err", true).await;
+        server.send(error, br#"{"status":"Failure"}"#, true).await;
         // The outcome waits for the last of the output.
-        server.say(stdout, b"put", true).await;
+        server.send(stdout, b"put", true).await;
         task.await.unwrap().unwrap();
         let expect = [
             (2, b"\x01".to_vec()),
@@ -282,8 +279,8 @@ mod tests {
         let size = br#"{"Width":80,"Height":24}"#;
         client.write_all(&client::message(&[&[RESIZE][..], size].concat())).await.unwrap();
         assert_eq!(server.data().await, (7, size.to_vec(), false));
-        server.say(5, b"", true).await;
-        server.say(1, b"", true).await;
+        server.send(5, b"", true).await;
+        server.send(1, b"", true).await;
         task.await.unwrap().unwrap();
         let frames = rest(client).await;
         assert_eq!(frames[1], (2, [&[ERROR][..], &success()].concat()));

@@ -1,42 +1,7 @@
 //! The laws of apply for every built-in kind, with all of its fields.
 
-use facts::Schema;
-
 use super::*;
-
-/// How deep objects are filled: schemas of schemas have no end.
-const DEPTH: usize = 7;
-
-/// A value that fits a schema. Items of lists and keys of maps carry the mark, so that two authors never share one.
-fn fill(schema: &Schema, mark: &str, depth: usize) -> Option<Value> {
-    Some(match schema {
-        Schema::String => json!(mark),
-        Schema::Bytes => json!("aGVsbG8="),
-        Schema::Int32 | Schema::Int64 | Schema::IntOrString => json!(7 + mark.len()),
-        Schema::Double => json!(1.5),
-        Schema::Bool => json!(true),
-        Schema::Time => json!(NOW),
-        Schema::MicroTime => json!("2026-01-01T00:00:00.000000Z"),
-        Schema::Quantity => json!("1"),
-        Schema::Duration => json!("1s"),
-        Schema::Any(_) => json!({"key": mark}),
-        Schema::Ref(_) | Schema::Object(_) if depth == 0 => return None,
-        Schema::Ref(_) | Schema::Object(_) => object(schema.object()?, |_| Some(mark), depth),
-        Schema::Array(list) => json!([fill(&list.items, mark, depth)?]),
-        Schema::Map(map) => json!({mark: fill(&map.values, mark, depth)?}),
-    })
-}
-
-/// An object with the fields for which there is a mark.
-fn object<'m>(of: &Type, marks: impl Fn(usize) -> Option<&'m str>, depth: usize) -> Value {
-    let mut filled = crate::value::Object::new();
-    for (at, field) in of.fields().iter().enumerate() {
-        if let Some(value) = marks(at).and_then(|mark| fill(&field.schema, mark, depth - 1)) {
-            filled.insert(field.name.to_string(), value);
-        }
-    }
-    Value::Object(filled)
-}
+use crate::testing::{DEPTH, object};
 
 /// An object of a kind. `half` fills every other field of the object and of its spec; `None` all of them.
 fn configuration(fields: &FieldManager<'_>, half: Option<usize>) -> Value {

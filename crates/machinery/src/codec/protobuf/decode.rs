@@ -163,7 +163,6 @@ fn expect(piece: &Piece<'_>, kind: u8, field: &Field) -> Result<(), Error> {
     if piece.kind == kind { Ok(()) } else { Err(Error::WireType { got: piece.kind, field: field.name.to_string() }) }
 }
 
-/// A string field.
 pub fn text(piece: &Piece<'_>, field: &str) -> Result<String, Error> {
     std::str::from_utf8(piece.bytes).map(str::to_owned).map_err(|_| Error::Utf8(field.to_owned()))
 }

@@ -42,19 +42,16 @@ pub enum Error {
     WireType {
         /// The wire type found.
         got: u8,
-        /// The field.
         field: String,
     },
     /// Text that is not UTF-8.
     #[error("proto: field {0} contains invalid UTF-8")]
     Utf8(String),
-    /// Too deep.
     #[error("proto: exceeded max recursion depth")]
     TooDeep,
     /// A kind that nobody knows.
     #[error("no kind {kind:?} is registered for version {version:?}")]
     UnknownKind {
-        /// The kind.
         kind: String,
         /// Its `apiVersion`.
         version: String,

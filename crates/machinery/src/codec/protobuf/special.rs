@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::wire::{Piece, Reader, put_bytes, put_number};
 use super::{Error, decode as messages, encode as writing};
-use crate::time;
+use crate::{duration, time};
 
 /// The schema type that the three forms of a custom resource's schema refer to.
 const SCHEMA: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
@@ -35,7 +35,7 @@ pub fn decode(bytes: &[u8], of: &Type, depth: usize) -> Result<Value, Error> {
             0 => Value::from(number(2) as i32),
             _ => Value::String(text(3)?),
         },
-        Shape::Duration => Value::String(go_duration(number(1) as i64)),
+        Shape::Duration => Value::String(duration::format_nanos(number(1) as i64)),
         Shape::Strings => {
             let texts = pieces.iter().filter(|piece| piece.number == 1);
             Value::Array(
@@ -85,7 +85,9 @@ pub fn encode(value: &Value, of: &Type, out: &mut Vec<u8>) {
             put_number(out, 2, number as u64);
             put_bytes(out, 3, text.as_bytes());
         }
-        Shape::Duration => put_number(out, 1, value.as_str().and_then(parse_go_duration).unwrap_or(0) as u64),
+        Shape::Duration => {
+            put_number(out, 1, value.as_str().and_then(|text| duration::parse_nanos(text).ok()).unwrap_or(0) as u64)
+        }
         Shape::Strings => {
             for text in value.as_array().into_iter().flatten().filter_map(Value::as_str) {
                 put_bytes(out, 1, text.as_bytes());
@@ -156,63 +158,4 @@ fn text_of(value: &Value) -> String {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     }
-}
-
-/// Nanoseconds as Go prints them: `1h2m3.5s`, `0s`, `250ms`.
-pub fn go_duration(nanos: i64) -> String {
-    let magnitude = nanos.unsigned_abs();
-    let sign = if nanos < 0 { "-" } else { "" };
-    let fraction = |whole: u64, rest: u64, digits: usize| {
-        let text = format!("{rest:0digits$}");
-        match text.trim_end_matches('0') {
-            "" => format!("{whole}"),
-            decimals => format!("{whole}.{decimals}"),
-        }
-    };
-    match magnitude {
-        0 => "0s".to_owned(),
-        nanos if nanos < 1_000 => format!("{sign}{nanos}ns"),
-        nanos if nanos < 1_000_000 => format!("{sign}{}µs", fraction(nanos / 1_000, nanos % 1_000, 3)),
-        nanos if nanos < 1_000_000_000 => format!("{sign}{}ms", fraction(nanos / 1_000_000, nanos % 1_000_000, 6)),
-        nanos => {
-            let seconds = nanos / 1_000_000_000;
-            let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
-            let rest = fraction(seconds % 60, nanos % 1_000_000_000, 9);
-            match (hours, minutes) {
-                (0, 0) => format!("{sign}{rest}s"),
-                (0, minutes) => format!("{sign}{minutes}m{rest}s"),
-                (hours, minutes) => format!("{sign}{hours}h{minutes}m{rest}s"),
-            }
-        }
-    }
-}
-
-/// The nanoseconds of a Go duration.
-pub fn parse_go_duration(text: &str) -> Option<i64> {
-    let (sign, mut rest) = match text.strip_prefix('-') {
-        Some(rest) => (-1.0, rest),
-        None => (1.0, text.strip_prefix('+').unwrap_or(text)),
-    };
-    if rest == "0" {
-        return Some(0);
-    }
-    let mut total = 0.0;
-    while !rest.is_empty() {
-        let end = rest.find(|character: char| !character.is_ascii_digit() && character != '.')?;
-        let number: f64 = rest[..end].parse().ok()?;
-        rest = &rest[end..];
-        let end = rest.find(|character: char| character.is_ascii_digit()).unwrap_or(rest.len());
-        let unit = match &rest[..end] {
-            "ns" => 1.0,
-            "us" | "µs" | "μs" => 1e3,
-            "ms" => 1e6,
-            "s" => 1e9,
-            "m" => 60e9,
-            "h" => 3600e9,
-            _ => return None,
-        };
-        total += number * unit;
-        rest = &rest[end..];
-    }
-    (!text.is_empty()).then_some((sign * total) as i64)
 }

@@ -11,9 +11,7 @@ pub const FIXED32: u8 = 5;
 /// One field as it lies on the wire.
 #[derive(Debug, Clone, Copy)]
 pub struct Piece<'a> {
-    /// The number.
     pub number: u32,
-    /// The wire type.
     pub kind: u8,
     /// The value of a varint or a fixed number.
     pub number_value: u64,
@@ -70,7 +68,6 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Appends a varint.
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push((value as u8) | 0x80);

@@ -1,9 +1,11 @@
 //! Writes YAML that every reader of either version takes for the same tree: whatever YAML 1.1 would mistake for something
 //! else is quoted.
 
+use std::cmp::Ordering;
+
 use serde_json::Value;
 
-use super::plain;
+use super::scalar::plain;
 use crate::value::Object;
 
 /// How long a line may grow before it ends at the next blank.
@@ -29,7 +31,9 @@ fn indent(out: &mut String, level: usize) {
 
 /// The fields of an object, the first one where the pen is, the others on lines of their own.
 fn put_fields(out: &mut String, fields: &Object, level: usize) {
-    for (at, (key, value)) in fields.iter().enumerate() {
+    let mut sorted: Vec<(&String, &Value)> = fields.iter().collect();
+    sorted.sort_by(|(a, _), (b, _)| natural(a, b));
+    for (at, (key, value)) in sorted.into_iter().enumerate() {
         if at > 0 {
             indent(out, level);
         }
@@ -53,6 +57,29 @@ fn put_fields(out: &mut String, fields: &Object, level: usize) {
             }
         }
     }
+}
+
+/// The order in which Go's encoder writes keys: letters after all else, and numbers within them by what they count.
+fn natural(a: &str, b: &str) -> Ordering {
+    let (left, right): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let Some(at) = left.iter().zip(&right).position(|(a, b)| a != b) else { return left.len().cmp(&right.len()) };
+    let (one, other) = (left[at], right[at]);
+    match (one.is_alphabetic(), other.is_alphabetic()) {
+        (true, true) => return one.cmp(&other),
+        (true, false) => return Ordering::Greater,
+        (false, true) => return Ordering::Less,
+        (false, false) => {}
+    }
+    // A zero within a number is a digit of it; one at its beginning is not.
+    let before = left[..at].iter().rev().take_while(|digit| digit.is_ascii_digit());
+    let within = (one == '0' || other == '0') && before.into_iter().any(|digit| *digit != '0');
+    let count = |digits: &[char]| {
+        let digits = digits.iter().map_while(|digit| digit.to_digit(10));
+        digits.fold((i64::from(within), 0_usize), |(number, length), digit| {
+            (number.wrapping_mul(10).wrapping_add(i64::from(digit)), length + 1)
+        })
+    };
+    count(&left[at..]).cmp(&count(&right[at..])).then(one.cmp(&other))
 }
 
 fn put_items(out: &mut String, items: &[Value], level: usize) {
@@ -85,10 +112,15 @@ fn put_scalar(out: &mut String, value: &Value, level: usize) {
 fn put_text(out: &mut String, text: &str, level: Option<usize>) {
     if let Some(level) = level.filter(|_| is_block(text)) {
         let body = text.trim_end_matches('\n');
+        out.push('|');
+        // Where the first line does not show how deep the block is, a number says so.
+        if text.starts_with([' ', '\n']) {
+            out.push('2');
+        }
         out.push_str(match text.len() - body.len() {
-            0 => "|-",
-            1 => "|",
-            _ => "|+",
+            0 => "-",
+            1 if !body.is_empty() => "",
+            _ => "+",
         });
         for line in text.strip_suffix('\n').unwrap_or(text).split('\n') {
             out.push('\n');
@@ -97,7 +129,7 @@ fn put_text(out: &mut String, text: &str, level: Option<usize>) {
                 out.push_str(line);
             }
         }
-    } else if !is_text(text) || !text.chars().all(is_plain_letter) {
+    } else if !is_text(text) || !text.chars().all(is_plain_letter) || (level.is_none() && text == "<<") {
         put_folded(out, &quoted(text), level, Style::Double);
     } else if is_plain(text) {
         put_folded(out, text, level, Style::Plain);
@@ -107,16 +139,39 @@ fn put_text(out: &mut String, text: &str, level: Option<usize>) {
     }
 }
 
-/// A string of JSON is a quoted scalar of YAML, once what is not printable is escaped too.
+/// Text in double quotes. What is not printable is escaped as upstream's library does it.
 fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
-    for letter in Value::from(text).to_string().chars() {
-        if is_plain_letter(letter) {
-            quoted.push(letter);
-        } else {
-            quoted.push_str(&format!("\\U{:08x}", u32::from(letter)));
+    quoted.push('"');
+    for letter in text.chars() {
+        match letter {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '\0' => quoted.push_str("\\0"),
+            '\x07' => quoted.push_str("\\a"),
+            '\x08' => quoted.push_str("\\b"),
+            '\t' => quoted.push_str("\\t"),
+            '\n' => quoted.push_str("\\n"),
+            '\x0b' => quoted.push_str("\\v"),
+            '\x0c' => quoted.push_str("\\f"),
+            '\r' => quoted.push_str("\\r"),
+            '\x1b' => quoted.push_str("\\e"),
+            '\u{85}' => quoted.push_str("\\N"),
+            '\u{a0}' => quoted.push_str("\\_"),
+            '\u{2028}' => quoted.push_str("\\L"),
+            '\u{2029}' => quoted.push_str("\\P"),
+            plain if is_plain_letter(plain) => quoted.push(plain),
+            other => {
+                let code = u32::from(other);
+                quoted.push_str(&match code {
+                    0..=0xff => format!("\\x{code:02X}"),
+                    0x100..=0xffff => format!("\\u{code:04X}"),
+                    _ => format!("\\U{code:08X}"),
+                });
+            }
         }
     }
+    quoted.push('"');
     quoted
 }
 
@@ -163,7 +218,6 @@ fn put_folded(out: &mut String, scalar: &str, level: Option<usize>, style: Style
 fn is_text(text: &str) -> bool {
     !text.is_empty()
         && matches!(plain(text), Ok(Value::String(_)))
-        && !matches!(text, "<<" | "=")
         && !looks_like_a_number(text)
         && !looks_like_a_time(text)
 }
@@ -217,7 +271,9 @@ fn is_sexagesimal(text: &str) -> bool {
 
 fn is_plain_letter(letter: char) -> bool {
     letter == ' '
-        || !(letter.is_control() || letter.is_whitespace() || matches!(letter, '\u{feff}' | '\u{fffe}' | '\u{ffff}'))
+        || !(letter.is_control()
+            || matches!(letter, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
+            || letter > '\u{ffff}')
 }
 
 /// Whether text can stand without quotes.
@@ -240,7 +296,7 @@ fn is_plain(text: &str) -> bool {
 /// Whether text has lines that a block can keep as they are.
 fn is_block(text: &str) -> bool {
     let safe = |line: &str| !line.ends_with(' ') && line.chars().all(is_plain_letter);
-    text.contains('\n') && !text.starts_with([' ', '\n']) && !text.ends_with("\n\n") && text.split('\n').all(safe)
+    text.contains('\n') && text.split('\n').all(safe)
 }
 
 #[cfg(test)]
@@ -261,7 +317,7 @@ mod tests {
         });
         assert_eq!(
             encode(&tree),
-            "apiVersion: v1\ndata:\n  a: |\n    x\n    y\n  b: |-\n    x\n    y\n  c: \" x\\ny\"\n  \"on\": \"yes\"\n  s: 'a: b'\n  t: 'it''s #1'\n  u: '#1'\nempty:\n  l: []\n  m: {}\n  \"n\": null\n  s: \"\"\nlist:\n- a: 1\n  b:\n  - true\n  - \"5\"\n  - 1.5\n- - - 1\n  - []\n- \"1e3\"\n- \"12:30\"\n"
+            "apiVersion: v1\ndata:\n  a: |\n    x\n    y\n  b: |-\n    x\n    y\n  c: |2-\n     x\n    y\n  \"on\": \"yes\"\n  s: 'a: b'\n  t: 'it''s #1'\n  u: '#1'\nempty:\n  l: []\n  m: {}\n  \"n\": null\n  s: \"\"\nlist:\n- a: 1\n  b:\n  - true\n  - \"5\"\n  - 1.5\n- - - 1\n  - []\n- \"1e3\"\n- \"12:30\"\n"
         );
         assert_eq!(encode(&json!("x")), "x\n");
         assert_eq!(
@@ -280,6 +336,23 @@ mod tests {
             "- \"2026-01-02T03:04:05Z\"\n- \"2026-01-02T03:04:05.000006Z\"\n- \"2026-01-02\"\n- 2026-01-02T03:04:05\n- 2026-01\n"
         );
         assert_eq!(encode(&json!({})), "{}\n");
+    }
+
+    #[test]
+    fn keys_are_in_the_order_of_gos_encoder() {
+        let keys = ["a", "A", "a10", "a2", "a-b", "a.b", "aB", "a_b", "_u", "1", "a01", "x10y", "x9y", "<<", "="];
+        let tree: Value = keys.iter().map(|key| ((*key).to_owned(), json!(0))).collect::<Object>().into();
+        let written = encode(&tree);
+        let order: Vec<&str> = written.lines().map(|line| line.trim_end_matches(": 0")).collect();
+        let expected =
+            ["\"<<\"", "=", "_u", "\"1\"", "A", "a", "a-b", "a.b", "a_b", "a01", "a2", "a10", "aB", "x9y", "x10y"];
+        assert_eq!(order, expected);
+    }
+
+    #[test]
+    fn what_is_not_printable_is_escaped() {
+        let written = encode(&json!(["a\u{1}\u{1b}\"\\", "a\u{a0}b", "\u{1f600}", "\u{2028}x", "tab\t"]));
+        assert_eq!(written, "- \"a\\x01\\e\\\"\\\\\"\n- a\u{a0}b\n- \"\\U0001F600\"\n- \"\\Lx\"\n- \"tab\\t\"\n");
     }
 
     #[test]

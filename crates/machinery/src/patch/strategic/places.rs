@@ -57,7 +57,6 @@ impl<'a> Places<'a> {
 pub(super) struct Seen<'a>(HashSet<Identity<'a>>);
 
 impl<'a> Seen<'a> {
-    /// These values.
     pub(super) fn of(values: impl IntoIterator<Item = &'a Value>) -> Self {
         Self(values.into_iter().map(Identity).collect())
     }

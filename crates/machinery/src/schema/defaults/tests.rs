@@ -179,11 +179,8 @@ fn unknown_fields_are_pruned_and_preserved() {
 /// Upstream's own encodings are in upstream's form already: every field known, every zero that is written there.
 #[test]
 fn upstreams_goldens_stay_as_they_are() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/upstream/wire");
-    let Ok(entries) = std::fs::read_dir(folder) else {
-        eprintln!("upstream's facts are not beside the repository: nothing to compare with");
-        return;
-    };
+    let Some(folder) = goldens::upstream("wire") else { return };
+    let entries = std::fs::read_dir(folder).expect("a folder");
     let mut compared = 0;
     for path in entries.map(|entry| entry.expect("an entry").path()) {
         if path.extension().is_none_or(|extension| extension != "json") {
@@ -202,4 +199,15 @@ fn upstreams_goldens_stay_as_they_are() {
         assert_eq!(ours, golden, "{}", path.display());
     }
     assert!(compared > 50, "only {compared} goldens were compared");
+}
+
+/// So are objects of our own making that have all fields, once they are complete.
+#[test]
+fn whole_objects_stay_as_they_are() {
+    for (name, of, object) in crate::testing::every_kind() {
+        let mut ours = object.clone();
+        assert_eq!(conform(&mut ours, of), Ok(Vec::new()), "{name}");
+        complete(&mut ours, of);
+        assert_eq!(goldens::difference(&name, &ours, &object), None);
+    }
 }

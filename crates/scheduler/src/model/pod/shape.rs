@@ -1,4 +1,4 @@
-//! What a pod has in common with its replicas: labels, wishes and tolerations, parsed once and shared.
+//! What a pod has in common with its replicas: labels, affinities and tolerations, parsed once and shared.
 //!
 //! Thousands of pods come from one template. [`Shapes`] recognises them, so that they hold one [`Shape`] between them:
 //! that is most of what is known of a pod, and comparing two replicas is comparing two pointers.
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::model::resources::{Declared, declared};
-use crate::model::selector::{LabelSelector, Labels, PreferredNodeTerm, RequiredNodeAffinity, SelectorError};
+use rules::selectors::{LabelSelector, Labels, PreferredNodeTerm, RequiredNodeAffinity, SelectorError};
 
 /// A port that a pod takes on its host.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -20,7 +20,6 @@ pub struct HostPort {
     pub ip: String,
     /// `TCP`, `UDP` or `SCTP`.
     pub protocol: String,
-    /// Port number.
     pub port: i32,
 }
 
@@ -39,9 +38,7 @@ impl HostPort {
 pub struct AffinityTerm {
     /// Namespaces by name, in order.
     pub namespaces: Vec<String>,
-    /// Namespaces by label.
     pub namespace_selector: LabelSelector,
-    /// Pods by label.
     pub selector: LabelSelector,
     /// The node label that defines a domain.
     pub topology_key: String,
@@ -126,11 +123,8 @@ impl SpreadConstraint {
 /// The controller of a pod.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Owner {
-    /// Its API version.
     pub api_version: String,
-    /// Its kind.
     pub kind: String,
-    /// Its name.
     pub name: String,
 }
 
@@ -159,7 +153,6 @@ pub struct Shape {
     pub host_ports: Box<[HostPort]>,
     /// `nodeSelector` and required node affinity.
     pub required_node: Option<Box<RequiredNodeAffinity>>,
-    /// Preferred node affinity.
     pub preferred_nodes: Box<[PreferredNodeTerm]>,
     /// Inter-pod affinity, when the pod has any.
     pub affinity: Option<Box<PodAffinity>>,
@@ -285,8 +278,7 @@ impl Shapes {
 }
 
 fn owner(pod: &Pod) -> Option<Box<Owner>> {
-    let mut owners = pod.metadata.owner_references.iter().flatten();
-    let owner = owners.find(|o| o.controller == Some(true))?;
+    let owner = rules::owners::controller(&pod.metadata)?;
     Some(Box::new(Owner { api_version: owner.api_version.clone(), kind: owner.kind.clone(), name: owner.name.clone() }))
 }
 

@@ -40,7 +40,6 @@ struct Kind {
     rejections: Vec<Rejection>,
 }
 
-/// What is remembered.
 #[derive(Default)]
 pub(super) struct Memory {
     kinds: Vec<Kind>,

@@ -1,7 +1,7 @@
 //! The options of `trireme server` that configure the gates of the API server, under upstream's names.
 //!
 //! [`Options`] is what the command line says, [`Options::read`] checks it and reads the files it names before anything is
-//! started, and [`Gates::configure`] hands the result to the API server. So a mistake is told at once, with the name of
+//! started, and [`Gates::configure`] hands the result to the API server. So a mistake is reported at once, with the name of
 //! the option that has it.
 
 mod audit;
@@ -179,8 +179,7 @@ fn certificates(option: &'static str, path: &Path) -> Result<String, Error> {
 
 /// A duration as Go writes it, such as `1m30s`.
 fn duration(text: &str) -> Result<Duration, String> {
-    apiserver::gates::authorization::settings::duration(text)
-        .ok_or_else(|| "give a duration such as 30s or 2m0s".to_owned())
+    machinery::duration::parse(text).ok_or_else(|| "give a duration such as 30s or 2m0s".to_owned())
 }
 
 #[cfg(test)]

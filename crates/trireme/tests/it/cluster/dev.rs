@@ -16,7 +16,6 @@ pub const IMAGE: &str = "trireme.local/cluster:1";
 /// Longer than anything that works takes, even on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
-/// The cluster.
 pub struct Dev {
     home: tempfile::TempDir,
     name: String,
@@ -35,11 +34,17 @@ impl Dev {
         Self::make('v', nodes, &["--pod-network", "vxlan"])
     }
 
+    /// A cluster for network policies.
+    pub fn policed(nodes: u8) -> Self {
+        Self::make('p', nodes, &[])
+    }
+
     /// The letter tells clusters of one test process apart.
     fn make(letter: char, nodes: u8, further: &[&str]) -> Self {
         let home = tempfile::tempdir().expect("a directory");
         let id = std::process::id();
-        let place = (id * 2 + u32::from(letter == 'v')) % 250;
+        let letters = ['v', 'p'].iter().position(|known| *known == letter).map_or(0, |at| at + 1);
+        let place = (id * 3 + u32::try_from(letters).expect("a few")) % 250;
         let (name, octet) = (format!("{letter}{}", id % 1_000_000), u8::try_from(place).expect("below 250"));
         let kubeconfig = home.path().join(format!("{name}/{name}-1/data/admin.kubeconfig"));
         let kubectl = Kubectl::new(&kubeconfig, home.path());
@@ -79,12 +84,10 @@ impl Dev {
         }
     }
 
-    /// A node's name.
     pub fn node(&self, number: u8) -> String {
         format!("{}-{number}", self.name)
     }
 
-    /// A node's address.
     pub fn address(&self, number: u8) -> String {
         format!("198.18.{}.{}", self.octet, 10 + number)
     }
@@ -116,7 +119,6 @@ impl Dev {
         format!("/run/netns/trireme-{}", self.node(number)).into()
     }
 
-    /// The administrator.
     pub fn client(&self) -> Client {
         let config = Config::from_kubeconfig(self.data(1).join("admin.kubeconfig")).expect("a kubeconfig");
         Client::https(config).expect("a client")

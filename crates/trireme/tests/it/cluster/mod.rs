@@ -4,6 +4,7 @@
 
 mod alone;
 mod dev;
+mod policies;
 mod tunnel;
 
 use std::collections::BTreeSet;

@@ -20,20 +20,16 @@ const GOAWAY: u16 = 7;
 pub enum Head {
     /// Content of a stream.
     Data {
-        /// Which.
         stream: StreamId,
         /// Whether it is the last.
         fin: bool,
-        /// Bytes that follow.
         length: usize,
     },
     /// Something about the connection or its streams.
     Control {
-        /// What.
         kind: Kind,
         /// Whether it ends a stream.
         fin: bool,
-        /// Bytes that follow.
         length: usize,
     },
 }
@@ -41,7 +37,6 @@ pub enum Head {
 /// What a control frame is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A new stream.
     SynStream,
     /// A stream was taken.
     SynReply,
@@ -49,7 +44,6 @@ pub enum Kind {
     RstStream,
     /// A question to be sent back as it is.
     Ping,
-    /// The connection ends.
     GoAway,
     /// Settings, windows, more headers: nothing that matters here.
     Other,

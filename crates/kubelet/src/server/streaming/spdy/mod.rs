@@ -25,7 +25,6 @@ const ACCEPT: Duration = Duration::from_secs(30);
 /// Why a conversation ends early.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The connection broke.
     #[error(transparent)]
     Io(#[from] std::io::Error),
     /// The other side does not follow the protocol.
@@ -39,7 +38,6 @@ pub enum Error {
     Silence,
 }
 
-/// What came in.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Incoming {
     /// A stream was accepted.
@@ -56,7 +54,6 @@ pub enum Incoming {
     Over,
 }
 
-/// The reading half.
 pub struct Reader<R> {
     io: R,
     /// Data of the frame being read: stream, bytes left, whether it is the last frame.
@@ -69,7 +66,6 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         Self { io, rest: None }
     }
 
-    /// What comes next.
     pub async fn next(&mut self) -> Result<Incoming, Error> {
         loop {
             if let Some((stream, left, fin)) = self.rest.take() {
@@ -121,7 +117,6 @@ impl<R: AsyncRead + Unpin> Reader<R> {
     }
 }
 
-/// The writing half.
 pub struct Writer<W> {
     io: W,
     headers: Encoder,
@@ -134,7 +129,6 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
         Ok(Self { io, headers: Encoder::new()?, next: 1 })
     }
 
-    /// Opens a stream.
     pub async fn open(&mut self, headers: &[(&str, &str)]) -> Result<StreamId, Error> {
         let stream = self.next;
         self.next += 2;
@@ -144,7 +138,6 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
         Ok(stream)
     }
 
-    /// Sends content.
     pub async fn data(&mut self, stream: StreamId, data: &[u8]) -> Result<(), Error> {
         for piece in data.chunks(PIECE) {
             let mut bytes = Vec::with_capacity(HEAD + piece.len());
@@ -246,7 +239,7 @@ pub mod tests {
             (stream, body, fin)
         }
 
-        pub async fn say(&mut self, stream: StreamId, content: &[u8], fin: bool) {
+        pub async fn send(&mut self, stream: StreamId, content: &[u8], fin: bool) {
             self.io.write_all(&frame::data(stream, fin, content.len())).await.unwrap();
             self.io.write_all(content).await.unwrap();
         }
@@ -273,7 +266,7 @@ pub mod tests {
         assert_eq!(server.data().await, (3, vec![], true));
         server.io.write_all(&window_update(1)).await.unwrap();
         server.io.write_all(&frame::ping([0, 0, 0, 2])).await.unwrap();
-        server.say(1, b"done", true).await;
+        server.send(1, b"done", true).await;
         assert_eq!(reader.next().await.unwrap(), Incoming::Ping([0, 0, 0, 2]));
         assert_eq!(reader.next().await.unwrap(), Incoming::Data(1, b"done".to_vec()));
         assert_eq!(reader.next().await.unwrap(), Incoming::End(1));

@@ -1,0 +1,267 @@
+//! How an object of a custom resource is read, and what is wrong with whole objects inside of it.
+//!
+//! Metadata is read as that of built-in kinds is, at the root and wherever a schema embeds a resource; the rest is dropped where the schema does
+//! not know it. All that a strict reader would object to is named, in upstream's order.
+
+use std::sync::LazyLock;
+
+use facts::{Field, Type};
+use machinery::status::FieldError;
+use machinery::{Value, names, objectmeta, schema};
+
+use crate::Schema;
+
+/// What every resource has; whatever else it has is not looked at.
+static RESOURCE: LazyLock<Type> = LazyLock::new(|| {
+    let metadata = facts::type_named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta");
+    let metadata = metadata.map(|id| Field::new("metadata", facts::Schema::Ref(id)));
+    let mut of = Type::new("", metadata.into_iter().collect());
+    of.preserve_unknown = true;
+    of
+});
+
+impl Schema {
+    /// Brings an object into the form in which it is kept. Answers with the complaints of a strict reader (`unknown field "spec.foo"`), or with
+    /// what cannot be read at all.
+    pub fn coerce(&self, object: &mut Value) -> Result<Vec<String>, String> {
+        as_go_reads(object);
+        let mut problems = Self::coerce_metadata(object)?;
+        let named = |paths: Vec<String>| paths.into_iter().map(|path| format!("unknown field \"{path}\""));
+        problems.extend(named(self.prune(object)));
+        self.drop_nulls(object);
+        let mut unknown = Vec::new();
+        embedded(self, object, "", false, &mut unknown).map_err(|error| error.to_string())?;
+        unknown.sort();
+        problems.extend(named(unknown));
+        Ok(problems)
+    }
+
+    /// As [`Schema::coerce`], of the metadata alone.
+    pub fn coerce_metadata(object: &mut Value) -> Result<Vec<String>, String> {
+        schema::conform(object, &RESOURCE).map_err(of_metadata)
+    }
+
+    /// What is wrong with the resources inside of an object.
+    pub fn validate_embedded(&self, object: &Value) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        walk(self, object, "", &mut |value, path| validate_resource(value, path, &mut errors));
+        errors
+    }
+
+    /// What is wrong with the metadata of resources in a value that stands at `path`, and is a resource itself if it says so. What reads it is done to it.
+    pub(crate) fn judge_metadata(&self, value: &mut Value, path: &str, resource: bool) -> Result<(), Vec<FieldError>> {
+        embedded(self, value, path, resource, &mut Vec::new()).map_err(|error| vec![error])?;
+        let mut errors = Vec::new();
+        if resource && value.is_object() {
+            validate_resource(value, path, &mut errors);
+        }
+        walk(self, value, path, &mut |value, path| validate_resource(value, path, &mut errors));
+        if errors.is_empty() { Ok(()) } else { Err(errors) }
+    }
+}
+
+/// A field of what stands at a path.
+fn below(path: &str, field: &str) -> String {
+    if path.is_empty() { field.to_owned() } else { format!("{path}.{field}") }
+}
+
+/// Whole numbers that are too large for Go's are read as floats.
+fn as_go_reads(value: &mut Value) {
+    match value {
+        Value::Number(number) if !number.is_i64() && number.is_u64() => {
+            *value = number.as_f64().map_or(Value::Null, Value::from);
+        }
+        Value::Array(items) => items.iter_mut().for_each(as_go_reads),
+        Value::Object(fields) => fields.values_mut().for_each(as_go_reads),
+        _ => {}
+    }
+}
+
+/// Reads the metadata of resources inside of a value.
+fn embedded(
+    of: &Schema,
+    value: &mut Value,
+    path: &str,
+    here: bool,
+    unknown: &mut Vec<String>,
+) -> Result<(), FieldError> {
+    match value {
+        Value::Object(_) => {
+            if here {
+                read_embedded(value, path, unknown)?;
+            }
+            for (name, field) in value.as_object_mut().into_iter().flatten() {
+                let Some(below) = of.field(name) else { continue };
+                let place = place(of, path, name);
+                embedded(below, field, &place, below.embedded_resource, unknown)?;
+            }
+        }
+        Value::Array(items) => {
+            let Some(below) = &of.items else { return Ok(()) };
+            for (index, item) in items.iter_mut().enumerate() {
+                embedded(below, item, &format!("{path}[{index}]"), below.embedded_resource, unknown)?;
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn read_embedded(value: &mut Value, path: &str, unknown: &mut Vec<String>) -> Result<(), FieldError> {
+    for field in ["apiVersion", "kind"] {
+        if value.get(field).is_some_and(|value| !value.is_string()) {
+            return Err(FieldError::invalid(below(path, field), value[field].clone(), "must be a string"));
+        }
+    }
+    let before = value.get("metadata").cloned();
+    let found = schema::conform(value, &RESOURCE)
+        .map_err(|why| FieldError::invalid(below(path, "metadata"), before.unwrap_or_default(), of_metadata(why)))?;
+    let inside = |problem: String| {
+        let field = problem.trim_start_matches("unknown field ").trim_matches('"').to_owned();
+        below(path, &field)
+    };
+    unknown.extend(found.into_iter().map(inside));
+    Ok(())
+}
+
+fn place(of: &Schema, path: &str, name: &str) -> String {
+    match of.property(name) {
+        Some(_) => below(path, name),
+        None => format!("{path}[{name}]"),
+    }
+}
+
+/// Upstream reads metadata by itself, and not as a part of an object.
+fn of_metadata(why: String) -> String {
+    why.replacen("Go struct field ObjectMeta.metadata.", "Go struct field ObjectMeta.", 1).replacen(
+        "Go struct field .metadata of type",
+        "Go value of type",
+        1,
+    )
+}
+
+/// Visits every resource inside of a value.
+fn walk(of: &Schema, value: &Value, path: &str, visit: &mut impl FnMut(&Value, &str)) {
+    match value {
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                let Some(below) = of.field(name) else { continue };
+                let place = place(of, path, name);
+                if below.embedded_resource && field.is_object() {
+                    visit(field, &place);
+                }
+                walk(below, field, &place, visit);
+            }
+        }
+        Value::Array(items) => {
+            let Some(below) = &of.items else { return };
+            for (index, item) in items.iter().enumerate() {
+                let place = format!("{path}[{index}]");
+                if below.embedded_resource && item.is_object() {
+                    visit(item, &place);
+                }
+                walk(below, item, &place, visit);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn validate_resource(resource: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    let at = |field: &str| below(path, field);
+    for field in ["apiVersion", "kind"] {
+        let invalid = |detail: String| FieldError::invalid(at(field), resource[field].clone(), detail);
+        match resource.get(field) {
+            None => errors.push(FieldError::required(at(field), "")),
+            Some(Value::String(text)) if text.is_empty() => errors.push(invalid("must not be empty".to_owned())),
+            Some(Value::String(text)) if field == "kind" => {
+                let wrong = names::is_dns1035_label(&text.to_lowercase());
+                if !wrong.is_empty() {
+                    let message = format!("may have mixed case, but should otherwise match: {}", wrong.join(","));
+                    errors.push(invalid(message));
+                }
+            }
+            Some(Value::String(text)) => {
+                if text.matches('/').count() > 1 {
+                    errors.push(invalid(format!("unexpected GroupVersion string: {text}")));
+                }
+            }
+            Some(_) => errors.push(invalid("must be a string".to_owned())),
+        }
+    }
+    if let Some(metadata) = resource.get("metadata").filter(|metadata| metadata.is_object()) {
+        let mut metadata = metadata.clone();
+        // What has no name yet is not judged for it.
+        if machinery::value::text(&metadata, "name").is_empty() {
+            machinery::value::set(&mut metadata, "name", "fakename");
+        }
+        let namespaced = !machinery::value::text(&metadata, "namespace").is_empty();
+        let found =
+            objectmeta::validate_object_meta(&metadata, namespaced, names::name_is_path_segment, &at("metadata"));
+        errors.extend(found);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn schema() -> Schema {
+        let props = json!({"type": "object", "properties": {
+            "spec": {"type": "object", "properties": {
+                "known": {"type": "string"},
+                "template": {"type": "object", "x-kubernetes-embedded-resource": true,
+                             "x-kubernetes-preserve-unknown-fields": true},
+            }},
+        }});
+        Schema::read(&props).expect("a schema")
+    }
+
+    #[test]
+    fn unknown_fields_are_named_in_upstreams_order() {
+        let mut object = json!({"apiVersion": "g/v1", "kind": "K",
+            "metadata": {"name": "x", "unknownMeta": 1},
+            "spec": {"known": "a", "extra": 1, "template": {
+                "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "unknownSubMeta": 1}, "anything": 1}},
+            "other": 1});
+        let problems = schema().coerce(&mut object).expect("an object");
+        assert_eq!(
+            problems,
+            [
+                r#"unknown field "metadata.unknownMeta""#,
+                r#"unknown field "other""#,
+                r#"unknown field "spec.extra""#,
+                r#"unknown field "spec.template.metadata.unknownSubMeta""#,
+            ]
+        );
+        let expect = json!({"apiVersion": "g/v1", "kind": "K", "metadata": {"name": "x"}, "spec": {
+            "known": "a", "template": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "anything": 1}}});
+        assert_eq!(object, expect);
+    }
+
+    #[test]
+    fn metadata_of_a_wrong_type_is_refused() {
+        assert!(schema().coerce(&mut json!({"metadata": {"name": 1}})).is_err());
+        let mut inside = json!({"spec": {"template": {"apiVersion": "v1", "kind": 1}}});
+        let why = schema().coerce(&mut inside).expect_err("refused");
+        assert_eq!(why, "spec.template.kind: Invalid value: 1: must be a string");
+    }
+
+    #[test]
+    fn an_embedded_resource_is_one() {
+        let told = |template: Value| -> Vec<String> {
+            let errors = schema().validate_embedded(&json!({"spec": {"template": template}}));
+            errors.iter().map(ToString::to_string).collect()
+        };
+        assert!(told(json!({"apiVersion": "v1", "kind": "Pod"})).is_empty());
+        assert_eq!(
+            told(json!({"apiVersion": "", "metadata": {"name": ".."}})),
+            [
+                "spec.template.apiVersion: Invalid value: \"\": must not be empty",
+                "spec.template.kind: Required value",
+                "spec.template.metadata.name: Invalid value: \"..\": may not be '..'",
+            ]
+        );
+    }
+}

@@ -1,0 +1,267 @@
+//! Paths that are not resources: discovery, OpenAPI, health, version, metrics.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use gates::Exchange;
+use gates::answer::{bytes, text};
+use gates::audit::Audit;
+use gates::flow_control::FlowControl;
+use gates::forms::{self, Media, Shape};
+use http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH, VARY};
+use http::{Method, StatusCode};
+use machinery::rest::{Payload, Response};
+use machinery::status::ApiError;
+use rest::{Api, value_response};
+use storage::encryption::Encryption;
+
+use crate::aggregation::Aggregation;
+use crate::discovery::{Aggregated, Document, Root};
+use crate::extension::Published;
+use crate::health::Health;
+use crate::metrics;
+use crate::{trail, version};
+
+/// The media type of figures, as scrapers know it.
+const FIGURES: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
+
+/// Everything that answers at a fixed path.
+pub struct Documents {
+    /// Groups, versions, resources and schemas.
+    pub published: Arc<Published>,
+    /// What other servers have.
+    pub aggregation: Aggregation,
+    pub health: Arc<Health>,
+    /// For its figures and dumps.
+    pub flow_control: Option<Arc<FlowControl>>,
+    pub audit: Option<Arc<Audit>>,
+    pub encryption: Option<Arc<Encryption>>,
+    /// Write the figures of the other parts in this process.
+    pub figures: Vec<fn(&mut String)>,
+    pub api: Arc<Api>,
+    /// The address that `/api` tells clients.
+    pub server_address: String,
+}
+
+impl Documents {
+    /// Answers a request that is not about a resource. `gates` writes the figures of the gates.
+    pub fn answer(&self, exchange: &Exchange, gates: impl Fn(&mut String)) -> Result<Response, ApiError> {
+        let Exchange { parts, info, .. } = exchange;
+        let segments: Vec<&str> = info.path.split('/').filter(|segment| !segment.is_empty()).collect();
+        if info.path.contains("//") {
+            return if info.path.starts_with("//") { Ok(no_such_page()) } else { Err(ApiError::no_such_path()) };
+        }
+        // Some paths have routes, with methods and media types of their own; the others answer whatever they are asked.
+        let route = |produced: &[&str]| {
+            if parts.method == Method::GET {
+                exchange.forms().routed(produced)
+            } else {
+                Err(ApiError::method_not_allowed())
+            }
+        };
+        match segments.as_slice() {
+            [] => Ok(self.paths()),
+            ["api"] => {
+                route(forms::OBJECTS)?;
+                self.root(exchange, Root::Api)
+            }
+            ["apis"] => self.root(exchange, Root::Apis),
+            ["api", version] => {
+                let found = self.published.discovery().resources("", version).ok_or_else(ApiError::no_such_path)?;
+                route(forms::OBJECTS)?;
+                document(exchange, found)
+            }
+            ["apis", group] => match self.aggregation.group(group, self.published.discovery().group(group)) {
+                Some(found) => document(exchange, found),
+                None => Ok(no_such_page()),
+            },
+            ["apis", group, version] => match self.published.discovery().resources(group, version) {
+                Some(found) => {
+                    route(forms::OBJECTS)?;
+                    document(exchange, found)
+                }
+                None if self.aggregation.offers(group, version) => {
+                    route(forms::OBJECTS)?;
+                    document(exchange, resourcemetrics::documents::resources().to_string().into())
+                }
+                None if facts::table().group(group).is_some() => Err(ApiError::no_such_path()),
+                None => Ok(no_such_page()),
+            },
+            ["version"] => {
+                route(&["application/json"])?;
+                let lines = serde_json::to_vec_pretty(&version::info()).map(Bytes::from).unwrap_or_default();
+                Ok(json(lines))
+            }
+            [".well-known", "openid-configuration"] => {
+                route(&["application/json"])?;
+                Ok(self.issuer())
+            }
+            ["openid", "v1", "jwks"] => {
+                route(&["application/jwk-set+json"])?;
+                let (keys, _) = self.api.service_accounts.key_set();
+                Ok(issued("application/jwk-set+json", &keys))
+            }
+            ["openapi", rest @ ..] => {
+                let openapi = self.published.openapi();
+                let answer = openapi.answer(rest, parts, &exchange.asked, Some(&self.aggregation));
+                Ok(answer.unwrap_or_else(no_such_page))
+            }
+            ["healthz" | "livez" | "readyz"] if !info.path.ends_with('/') => {
+                Ok(self.health.answer(segments[0], exchange.query()))
+            }
+            ["healthz" | "livez" | "readyz", check @ ..] => {
+                Ok(self.health.check(segments[0], &check.join("/")).unwrap_or_else(no_such_page))
+            }
+            ["metrics", "slis"] => Ok(scraped(exchange, self.health.figures())),
+            ["metrics"] => Ok(scraped(exchange, self.figures(gates))),
+            ["debug", "hops"] => match exchange.query().get("uid") {
+                "" => Err(ApiError::bad_request("name the uid of an object: /debug/hops?uid=")),
+                uid => Ok(json(Bytes::from(trail::of(uid).to_string()))),
+            },
+            ["debug", "api_priority_and_fairness", dump] => {
+                let dumped = self.flow_control.as_ref().and_then(|flow_control| flow_control.dump(dump));
+                dumped.map(|dumped| text(StatusCode::OK, dumped)).ok_or_else(ApiError::no_such_path)
+            }
+            _ => Ok(no_such_page()),
+        }
+    }
+
+    /// Everything that is counted.
+    fn figures(&self, gates: impl Fn(&mut String)) -> String {
+        let mut figures = metrics::render(&self.api, self.audit.as_deref());
+        gates(&mut figures);
+        if let Some(flow_control) = &self.flow_control {
+            flow_control.metrics(&mut figures);
+        }
+        if let Some(encryption) = &self.encryption {
+            encryption.metrics(&mut figures);
+        }
+        self.aggregation.aggregator.figures(&mut figures);
+        for write in &self.figures {
+            write(&mut figures);
+        }
+        figures
+    }
+
+    fn root(&self, exchange: &Exchange, root: Root) -> Result<Response, ApiError> {
+        let Some(version) = exchange.forms().aggregated_discovery() else {
+            let found = match root {
+                Root::Api => self.published.discovery().api_versions(&self.server_address),
+                Root::Apis => self.aggregation.group_list(self.published.discovery().group_list()),
+            };
+            return document(exchange, found);
+        };
+        let discovery = self.published.discovery();
+        let document = self.aggregation.aggregated(root, discovery.aggregated(root, version));
+        let name = match version {
+            Aggregated::V2 => "v2",
+            Aggregated::V2beta1 => "v2beta1",
+        };
+        let content = format!("application/json;g=apidiscovery.k8s.io;v={name};as=APIGroupDiscoveryList");
+        Ok(tagged(&exchange.parts, &document, &content))
+    }
+
+    /// What others need to know to check the tokens of service accounts.
+    fn issuer(&self) -> Response {
+        let accounts = &self.api.service_accounts;
+        let (_, algorithms) = accounts.key_set();
+        let document = serde_json::json!({
+            "issuer": accounts.issuer(),
+            "jwks_uri": format!("https://{}/openid/v1/jwks", self.server_address),
+            "response_types_supported": ["id_token"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": algorithms,
+        });
+        issued("application/json", &document)
+    }
+
+    /// Everything that is served, for people who look around.
+    fn paths(&self) -> Response {
+        let mut paths = vec!["/api".to_owned(), "/apis".to_owned()];
+        let discovery = self.published.discovery();
+        for group in discovery.groups() {
+            if group.name.is_empty() {
+                paths.extend(group.versions.iter().map(|version| format!("/api/{}", version.name)));
+            } else {
+                paths.push(format!("/apis/{}", group.name));
+                paths.extend(group.versions.iter().map(|version| format!("/apis/{}/{}", group.name, version.name)));
+            }
+        }
+        for probe in ["healthz", "livez", "readyz"] {
+            paths.push(format!("/{probe}"));
+            paths.extend(self.health.checks(probe).map(|check| format!("/{probe}/{check}")));
+        }
+        paths.extend(FlowControl::dumps().iter().map(|dump| format!("/debug/api_priority_and_fairness/{dump}")));
+        paths.extend(
+            [
+                "/.well-known/openid-configuration",
+                "/metrics",
+                "/metrics/slis",
+                "/openapi/v2",
+                "/openapi/v3",
+                "/openid/v1/jwks",
+                "/version",
+            ]
+            .map(str::to_owned),
+        );
+        paths.sort();
+        let tree = serde_json::json!({"paths": paths});
+        json(serde_json::to_vec_pretty(&tree).map(Bytes::from).unwrap_or_default())
+    }
+}
+
+/// Figures in the form that the scraper wants.
+fn scraped(exchange: &Exchange, figures: String) -> Response {
+    if metrics::protobuf::is_wanted(exchange.forms()) {
+        return bytes(StatusCode::OK, metrics::protobuf::MEDIA, Bytes::from(metrics::protobuf::encode(&figures)));
+    }
+    bytes(StatusCode::OK, FIGURES, Bytes::from(figures))
+}
+
+/// A document about the issuer of tokens, which may be kept for an hour.
+fn issued(content: &str, document: &serde_json::Value) -> Response {
+    let mut response = bytes(StatusCode::OK, content, Bytes::from(document.to_string()));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=3600"));
+    response
+}
+
+/// A document, or 304 for a client that has it.
+pub fn tagged(parts: &http::request::Parts, document: &Document, content: &str) -> Response {
+    let etag = format!("\"{}\"", document.etag);
+    let known = parts.headers.get(IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == etag.as_bytes());
+    let mut response = if known {
+        let mut response = Response::new(Payload::Empty);
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        response
+    } else {
+        bytes(StatusCode::OK, content, document.body.clone())
+    };
+    let headers = response.headers_mut();
+    if let Ok(etag) = HeaderValue::from_str(&etag) {
+        headers.insert(ETAG, etag);
+    }
+    headers.insert(VARY, HeaderValue::from_static("Accept"));
+    response
+}
+
+/// A document of discovery in the form that the client wants.
+fn document(exchange: &Exchange, body: Bytes) -> Result<Response, ApiError> {
+    let accepted = exchange.forms().answers()?;
+    if accepted.shape != Shape::Whole {
+        return Err(forms::unacceptable());
+    }
+    if accepted.media == Media::Json && !exchange.forms().pretty {
+        return Ok(json([&body[..], b"\n"].concat().into()));
+    }
+    let tree = serde_json::from_slice(&body).map_err(ApiError::internal)?;
+    Ok(value_response(StatusCode::OK, tree))
+}
+
+fn json(body: Bytes) -> Response {
+    bytes(StatusCode::OK, "application/json", body)
+}
+
+/// The answer where there is nothing, not even an API.
+pub fn no_such_page() -> Response {
+    text(StatusCode::NOT_FOUND, "404 page not found\n".to_owned())
+}

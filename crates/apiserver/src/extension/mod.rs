@@ -1,0 +1,258 @@
+//! Custom resources: follows the definitions, and serves what they make.
+//!
+//! One task sees every change of a definition. It first serves what the definition makes ([`Installed`]) and only then says in its status that it is
+//! established, so that whoever waits for that can use it at once. A definition that goes takes its objects with it ([`cleanup`]).
+//!
+//! What is served changes when the definition does: watches that are open then are ended, and their clients come back to the new schema.
+
+mod cleanup;
+mod published;
+mod strategy;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use aggregator::Aggregator;
+use apiextensions::Definition;
+use apiextensions::definition::{CLEANUP, Source, accept_names, approval, condition_is};
+use machinery::gvk::GroupResource;
+use machinery::object::FieldPaths;
+use machinery::status::ApiError;
+use machinery::{Value, value};
+use rest::Api;
+use rest::admission::webhooks::Services;
+use rest::registry::{Converter, Form, Resource, Served, Shared};
+use serde_json::json;
+use storage::cache::{Filter, Start, Subscription};
+use tokio::task::JoinHandle;
+
+use crate::loopback::Loopback;
+use cleanup::Cleanups;
+pub use published::Published;
+use strategy::Custom;
+
+const GROUP: &str = "apiextensions.k8s.io";
+const PLURAL: &str = "customresourcedefinitions";
+
+/// When a definition that could not be served or written is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Serves what the definitions in the store make, and follows them from then on. The task ends with the server's caches.
+pub async fn start(
+    api: &Arc<Api>,
+    loopback: Loopback,
+    published: Arc<Published>,
+    aggregator: Arc<Aggregator>,
+) -> JoinHandle<()> {
+    let (installed, known, cleanups) = Default::default();
+    let mut extension = Extension { installed, known, published, aggregator, cleanups, loopback };
+    // Whoever connects first finds everything that was served before.
+    extension.round(api).await;
+    let api = Arc::downgrade(api);
+    tokio::spawn(async move { extension.follow(api).await })
+}
+
+struct Extension {
+    /// By the name of the definition.
+    installed: HashMap<String, Installed>,
+    /// Every definition as it was last seen. Definitions are long and many, so only what others need of them is kept.
+    known: HashMap<String, Known>,
+    published: Arc<Published>,
+    /// Keeps an APIService for each group version.
+    aggregator: Arc<Aggregator>,
+    cleanups: Cleanups,
+    loopback: Loopback,
+}
+
+/// A definition that was seen.
+struct Known {
+    revision: u64,
+    /// Its group, and the names that it has.
+    names: Value,
+    /// Whether nothing is left to be done about it.
+    settled: bool,
+}
+
+/// A definition that is served.
+struct Installed {
+    definition: Arc<Definition>,
+    /// Tells what decides what is served from what decided it before.
+    made_from: [u8; 32],
+    prefix: String,
+}
+
+/// What of a definition decides what is served.
+fn decisive(definition: &Value) -> [u8; 32] {
+    let mut text = String::new();
+    for path in ["metadata.uid", "spec", "status.acceptedNames", "metadata.deletionTimestamp"] {
+        text.push_str(&value::at(definition, path).map(Value::to_string).unwrap_or_default());
+        text.push('\n');
+    }
+    let mut digest = [0; 32];
+    digest.copy_from_slice(ring::digest::digest(&ring::digest::SHA256, text.as_bytes()).as_ref());
+    digest
+}
+
+/// What other definitions of a group need to know of one.
+fn names(definition: &Value) -> Value {
+    let at = |path: &str| value::at(definition, path).cloned().unwrap_or_default();
+    json!({"spec": {"group": at("spec.group")}, "status": {"acceptedNames": at("status.acceptedNames")}})
+}
+
+impl Extension {
+    async fn follow(&mut self, api: Weak<Api>) {
+        while let Some(mut changes) = subscribe(&api).await {
+            loop {
+                // Seen together is served together.
+                while changes.live.try_recv().is_ok() {}
+                let Some(api) = api.upgrade() else { return };
+                let settled = api.caches.settle().await.is_ok() && self.round(&api).await;
+                drop(api);
+                let change = changes.live.recv();
+                let goes_on = match settled {
+                    true => change.await.is_some(),
+                    false => tokio::time::timeout(RETRY, change).await.map_or(true, |change| change.is_some()),
+                };
+                if !goes_on {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Looks at every definition that changed, or for which something is left to be done; whether nothing is.
+    async fn round(&mut self, api: &Arc<Api>) -> bool {
+        let Some(resource) = api.registry.stored(GROUP, PLURAL) else { return true };
+        let (all, _) = resource.cache.list(&Filter::everything(), None, 0);
+        let there: HashSet<&str> = all.iter().map(|object| &*object.meta().name).collect();
+        let gone: Vec<String> = self.known.keys().filter(|name| !there.contains(name.as_str())).cloned().collect();
+        for name in &gone {
+            self.known.remove(name);
+            self.uninstall(api, name);
+        }
+        let mut settled = true;
+        for object in &all {
+            let name = object.meta().name.to_string();
+            let known = self.known.get(&name);
+            if known.is_some_and(|known| known.settled && known.revision == object.revision()) {
+                continue;
+            }
+            let before = object.to_value();
+            let after = self.decided(&name, &before, &api.now());
+            let served = self.serve(api, resource, &before, &after).await;
+            if let Err(error) = &served {
+                tracing::warn!(%error, definition = name, "a custom resource cannot be served");
+                settled = false;
+            }
+            // Who waits for a name looks again whenever anything changes.
+            let done = served.is_ok() && condition_is(&after, "NamesAccepted", "True");
+            let known = Known { revision: object.revision(), names: names(&after), settled: done };
+            self.known.insert(name, known);
+        }
+        self.aggregator.set_custom(self.published.group_versions());
+        settled
+    }
+
+    /// A definition with what is to be said of it, given the names that others have.
+    fn decided(&self, name: &str, definition: &Value, now: &str) -> Value {
+        let mut definition = definition.clone();
+        let named = value::at(&definition, "spec.names") == value::at(&definition, "status.acceptedNames");
+        if !named || !condition_is(&definition, "Established", "True") {
+            let others = self.known.iter().filter(|(other, _)| *other != name).map(|(_, other)| &other.names);
+            accept_names(&mut definition, others, now);
+        }
+        approval(&mut definition, now);
+        definition
+    }
+
+    /// Serves what a definition makes, and writes what is to be said of it.
+    async fn serve(
+        &mut self,
+        api: &Arc<Api>,
+        resource: &Arc<Resource>,
+        before: &Value,
+        after: &Value,
+    ) -> Result<(), ApiError> {
+        let name = value::text(after, "metadata.name");
+        let accepted = condition_is(after, "NamesAccepted", "True") || condition_is(after, "Established", "True");
+        if accepted {
+            self.install(api, resource, after).await?;
+        } else {
+            self.uninstall(api, name);
+        }
+        if after != before {
+            // What was decided is for the definition as it was seen; another comes with a change of its own.
+            self.loopback.update(resource, after.clone(), "status").await?;
+        }
+        let leaving = value::at(after, "metadata.deletionTimestamp").is_some();
+        let held = value::list(after, "metadata.finalizers").iter().any(|finalizer| finalizer == CLEANUP);
+        if leaving && held {
+            let uid = value::text(after, "metadata.uid").to_owned();
+            cleanup::begin(&self.cleanups, api, &self.loopback, resource, name, &uid);
+        }
+        Ok(())
+    }
+
+    async fn install(&mut self, api: &Arc<Api>, resource: &Arc<Resource>, tree: &Value) -> Result<(), ApiError> {
+        let name = value::text(tree, "metadata.name");
+        let made_from = decisive(tree);
+        if self.installed.get(name).is_some_and(|known| known.made_from == made_from) {
+            return Ok(());
+        }
+        let source: Source = {
+            let (definitions, name) = (resource.clone(), name.to_owned());
+            Arc::new(move || definitions.cache.get(&name).map(|object| object.to_value()))
+        };
+        let age = prose::of("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
+            .and_then(|prose| prose.fields().find(|(field, _)| *field == "creationTimestamp"))
+            .map(|(_, text)| text.into_owned())
+            .unwrap_or_default();
+        let Some(definition) = Definition::read(tree, source, &age).map(Arc::new) else { return Ok(()) };
+        let prefix = format!("/registry/{}/{}/", definition.group, definition.plural);
+        let cache = api.caches.open(&prefix, FieldPaths::default()).await?;
+        let converter = Converter::of(&definition, Services::of(&api.registry)).map(Arc::new);
+        let make = |version: &Arc<apiextensions::Version>| {
+            Arc::new(Resource {
+                name: GroupResource::new(&definition.group, &definition.plural),
+                storage: Shared::Made(version.resource.clone()),
+                prefix: prefix.clone(),
+                strategy: Shared::Made(Arc::new(Custom::new(version.clone()))),
+                cache: cache.clone(),
+                ttl: None,
+                form: Some(Arc::new(Form::new(definition.clone(), version.clone(), converter.clone()))),
+            })
+        };
+        let Some(storage) = definition.storage().map(make) else { return Ok(()) };
+        let serve = |version: &Arc<apiextensions::Version>| Served {
+            facts: Shared::Made(version.resource.clone()),
+            resource: Some(make(version)),
+        };
+        let served = definition.versions.iter().filter(|version| version.served).map(serve).collect();
+        api.registry.add_versions(storage, served);
+        // Who has a watch open would hear of objects in a form that is no longer served.
+        cache.end_watches();
+        let generation = value::int(tree, "metadata.generation").unwrap_or(0);
+        self.published.insert(definition.clone(), generation);
+        self.installed.insert(name.to_owned(), Installed { definition, made_from, prefix });
+        Ok(())
+    }
+
+    fn uninstall(&mut self, api: &Api, name: &str) {
+        let Some(installed) = self.installed.remove(name) else { return };
+        api.registry.remove(&installed.definition.group, &installed.definition.plural);
+        api.caches.close(&installed.prefix);
+        self.published.remove(name);
+    }
+}
+
+/// Changes of definitions from now on; nothing when the server is gone or stops.
+async fn subscribe(api: &Weak<Api>) -> Option<Subscription> {
+    let api = api.upgrade()?;
+    let resource = api.registry.stored(GROUP, PLURAL)?;
+    let everything = Filter::everything();
+    let subscribed =
+        resource.cache.subscribe(&*api.store, &everything, Start::Now, api.caches.revision()).await.ok()?;
+    // The caches of a server that stops are closed, and so is everything that they gave out.
+    (!subscribed.live.is_closed()).then_some(subscribed)
+}

@@ -1,0 +1,120 @@
+//! What admission has to say about custom resources: webhooks, policies, quotas.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::Method;
+use serde_json::{Value, json};
+use testkit::Https;
+
+use super::{DEFINITIONS, fleet, serving, ship, ships, spec, version};
+
+/// A webhook that denies what is marked so, and gives everything else two names: one that the schema knows.
+async fn hook() -> Https {
+    Https::start(|_| {
+        |request: http::Request<Bytes>| {
+            let review: Value = serde_json::from_slice(request.body()).expect("a review");
+            let question = &review["request"];
+            let object = if question["operation"] == "DELETE" { &question["oldObject"] } else { &question["object"] };
+            let denied = object["spec"]["name"] == "pirate" || object["metadata"]["labels"]["pirate"] == "yes";
+            let mut response = json!({"uid": question["uid"], "allowed": !denied, "status": {"message": "no pirates"}});
+            if request.uri().path() == "/mutate" {
+                let patch = json!([
+                    {"op": "add", "path": "/spec/name", "value": "mutated"},
+                    {"op": "add", "path": "/spec/unknown", "value": "dropped"},
+                ]);
+                response["allowed"] = json!(true);
+                response["patchType"] = json!("JSONPatch");
+                response["patch"] = json!(STANDARD.encode(patch.to_string()));
+            }
+            let answer = json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response});
+            http::Response::new(Bytes::from(answer.to_string()))
+        }
+    })
+    .await
+}
+
+fn configuration(kind: &str, hook: &Https, path: &str, rule: &Value) -> Value {
+    json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": "hook"}, "webhooks": [{
+        "name": "hook.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None", "rules": [rule],
+        "clientConfig": {"url": format!("{}{path}", hook.url()), "caBundle": STANDARD.encode(hook.authority())},
+    }]})
+}
+
+#[tokio::test]
+async fn webhooks_see_change_and_refuse_custom_resources() {
+    let hook = hook().await;
+    let names = spec(json!({"name": {"type": "string"}}));
+    let server = serving(&ships(json!([version("v1", false, names.clone()), version("v2", true, names)]))).await;
+    let rule = json!({"apiGroups": ["harbour.example.com"], "apiVersions": ["v1"], "resources": ["ships"], "operations": ["*"]});
+    let configurations = "/apis/admissionregistration.k8s.io/v1";
+    let validating = configuration("ValidatingWebhookConfiguration", &hook, "/validate", &rule);
+    assert_eq!(
+        server.post(&format!("{configurations}/validatingwebhookconfigurations"), &validating).await.status,
+        201
+    );
+    let denied = server.post(&fleet("v1"), &ship("argo", json!({"name": "pirate"}))).await;
+    assert_eq!(
+        (denied.status, denied.message().as_str()),
+        (400, "admission webhook \"hook.example.com\" denied the request: no pirates")
+    );
+    assert_eq!(server.post(&fleet("v1"), &ship("argo", json!({"name": "Argo"}))).await.status, 201);
+    let path = format!("{}/argo", fleet("v2"));
+    let merge = "application/merge-patch+json";
+    // What is asked for in another version is the same.
+    assert_eq!(server.patch(&path, merge, r#"{"spec":{"name":"pirate"}}"#).await.status, 400);
+    let removed =
+        server.send(Method::DELETE, &format!("{configurations}/validatingwebhookconfigurations/hook"), &[], "").await;
+    assert_eq!(removed.status, 200);
+    assert_eq!(server.patch(&path, merge, r#"{"metadata":{"labels":{"pirate":"yes"}}}"#).await.status, 200);
+    assert_eq!(
+        server.post(&format!("{configurations}/validatingwebhookconfigurations"), &validating).await.status,
+        201
+    );
+    assert_eq!(server.send(Method::DELETE, &path, &[], "").await.status, 400, "a deletion is asked about too");
+
+    let mutating = configuration("MutatingWebhookConfiguration", &hook, "/mutate", &rule);
+    assert_eq!(server.post(&format!("{configurations}/mutatingwebhookconfigurations"), &mutating).await.status, 201);
+    let mutated = server.post(&fleet("v1"), &ship("other", json!({"name": "Other"}))).await;
+    assert_eq!(
+        (mutated.status, &mutated.json()["spec"]),
+        (201, &json!({"name": "mutated"})),
+        "what nobody knows is dropped again"
+    );
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn webhooks_are_asked_about_definitions() {
+    let hook = hook().await;
+    let server = crate::server::Server::default().await;
+    let rule = json!({"apiGroups": ["apiextensions.k8s.io"], "apiVersions": ["*"], "resources": ["customresourcedefinitions"], "operations": ["CREATE"]});
+    let validating = configuration("ValidatingWebhookConfiguration", &hook, "/validate", &rule);
+    let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    assert_eq!(server.post(path, &validating).await.status, 201);
+    let mut definition = ships(json!([version("v1", true, spec(json!({})))]));
+    definition["metadata"]["labels"] = json!({"pirate": "yes"});
+    let denied = server.post(DEFINITIONS, &definition).await;
+    assert_eq!(denied.message(), "admission webhook \"hook.example.com\" denied the request: no pirates");
+    assert_eq!(server.get(&fleet("v1")).await.status, 404);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn quotas_count_custom_resources() {
+    let server = serving(&ships(json!([version("v1", true, spec(json!({})))]))).await;
+    let quotas = "/api/v1/namespaces/default/resourcequotas";
+    let hard = json!({"count/ships.harbour.example.com": "1"});
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": hard}});
+    assert_eq!(server.post(quotas, &quota).await.status, 201);
+    let status = json!({"status": {"hard": hard, "used": {"count/ships.harbour.example.com": "0"}}}).to_string();
+    assert_eq!(server.patch(&format!("{quotas}/q/status"), "application/merge-patch+json", &status).await.status, 200);
+    assert_eq!(server.post(&fleet("v1"), &ship("a", json!({}))).await.status, 201);
+    let refused = server.post(&fleet("v1"), &ship("b", json!({}))).await;
+    assert_eq!(refused.status, 403);
+    assert_eq!(
+        refused.message(),
+        "ships.harbour.example.com \"b\" is forbidden: exceeded quota: q, requested: count/ships.harbour.example.com=1, used: count/ships.harbour.example.com=1, limited: count/ships.harbour.example.com=1"
+    );
+    server.stop().await;
+}

@@ -1,0 +1,287 @@
+//! Which nodes a volume is attached to, and what pods are told.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use informer::EventType;
+use informer::clock::since;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{CSIPersistentVolumeSource, Node, PersistentVolume, Pod};
+use k8s_openapi::api::storage::v1::{CSIDriver, VolumeAttachment, VolumeAttachmentSource, VolumeAttachmentSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use rules::pods::is_node_ready;
+
+use crate::common::meta::MetaExt;
+use crate::common::pods;
+
+/// How long a node that does not answer may keep a volume.
+pub(super) const MAX_WAIT: Duration = Duration::from_secs(6 * 60);
+const MANAGED: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
+
+/// A volume, who wants it, and where it is.
+#[derive(Debug, Default)]
+pub(super) struct Observed {
+    pub(super) volume: Arc<PersistentVolume>,
+    pub(super) driver: Option<Arc<CSIDriver>>,
+    /// Pods that use its claim.
+    pub(super) pods: Vec<Arc<Pod>>,
+    pub(super) attachments: Vec<Arc<VolumeAttachment>>,
+    /// Nodes of both, as far as they exist.
+    pub(super) nodes: BTreeMap<String, Arc<Node>>,
+    pub(super) remembered: Remembered,
+}
+
+/// What no object says.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Remembered {
+    /// Since when nodes should not have the volume any more.
+    pub(super) unwanted: BTreeMap<String, Timestamp>,
+    /// Nodes whose pods were told that they have to wait for others.
+    pub(super) told: BTreeSet<String>,
+    /// Uids of attachments that are deleted, whatever the cache says.
+    pub(super) deleted: BTreeSet<String>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Step {
+    Attach(Box<VolumeAttachment>),
+    /// The node may mount it.
+    Report {
+        node: String,
+    },
+    Detach {
+        node: String,
+        attachment: String,
+        uid: String,
+        forced: Option<&'static str>,
+    },
+    /// It was told to go, and the cache does not show it going.
+    Ask {
+        attachment: String,
+        uid: String,
+    },
+    Tell {
+        pod: Arc<Pod>,
+        kind: EventType,
+        reason: &'static str,
+        message: String,
+    },
+}
+
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Plan {
+    pub(super) steps: Vec<Step>,
+    pub(super) remembered: Remembered,
+    /// When to look again though nothing changed.
+    pub(super) again: Option<Duration>,
+}
+
+/// The driver's part of a volume that has to be attached.
+pub(super) fn attachable<'a>(
+    volume: &'a PersistentVolume,
+    driver: Option<&CSIDriver>,
+) -> Option<&'a CSIPersistentVolumeSource> {
+    let source = volume.spec.as_ref()?.csi.as_ref()?;
+    (driver.and_then(|driver| driver.spec.attach_required) != Some(false)).then_some(source)
+}
+
+/// The volume as nodes know it.
+pub(super) fn unique_name(source: &CSIPersistentVolumeSource) -> String {
+    csi::names::unique(&source.driver, &source.volume_handle)
+}
+
+/// Whether several nodes may have a volume at once. Nobody knows of one without modes.
+fn is_shared(volume: &PersistentVolume) -> bool {
+    let modes = volume.spec.as_ref().and_then(|spec| spec.access_modes.as_deref()).unwrap_or_default();
+    modes.is_empty() || modes.iter().any(|mode| mode == "ReadWriteMany" || mode == "ReadOnlyMany")
+}
+
+pub(super) fn is_in_use(node: &Node, volume: &str) -> bool {
+    let names = node.status.as_ref().and_then(|status| status.volumes_in_use.as_deref()).unwrap_or_default();
+    names.iter().any(|name| name == volume)
+}
+
+fn is_reported(node: &Node, volume: &str) -> bool {
+    let attached = node.status.as_ref().and_then(|status| status.volumes_attached.as_deref()).unwrap_or_default();
+    attached.iter().any(|one| one.name == volume)
+}
+
+fn is_out_of_service(node: &Node) -> bool {
+    node.spec.iter().flat_map(|spec| spec.taints.iter().flatten()).any(|taint| taint.key == pods::OUT_OF_SERVICE)
+}
+
+pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
+    let mut plan = Plan::default();
+    let Some(source) = attachable(&observed.volume, observed.driver.as_deref()) else { return plan };
+    let name = observed.volume.metadata.name();
+    let wanted = wanted(observed);
+    // Attachments by node; one that is on its way out still keeps others from the volume.
+    let present: BTreeMap<&str, (&VolumeAttachment, bool)> = observed
+        .attachments
+        .iter()
+        .filter(|one| {
+            one.metadata.name() == csi::names::attachment(&source.volume_handle, &source.driver, &one.spec.node_name)
+        })
+        .map(|one| (one.spec.node_name.as_str(), (&**one, is_leaving(one, observed))))
+        .collect();
+    plan.remembered.deleted = present
+        .values()
+        .map(|(one, _)| one.metadata.uid().to_owned())
+        .filter(|uid| observed.remembered.deleted.contains(uid))
+        .collect();
+    for (node, (attachment, leaving)) in &present {
+        if *leaving && !attachment.metadata.is_deleting() {
+            let (attachment, uid) = (attachment.metadata.name().to_owned(), attachment.metadata.uid().to_owned());
+            plan.steps.push(Step::Ask { attachment, uid });
+        } else if !*leaving && !wanted.contains_key(*node) {
+            detach(observed, source, node, attachment, now, &mut plan);
+        }
+    }
+    let mut taken = !present.is_empty();
+    for (node, users) in &wanted {
+        match present.get(node.as_str()) {
+            Some((_, true)) => {}
+            Some((attachment, false)) => follow(observed, source, node, users, attachment, &mut plan),
+            None if taken && !is_shared(&observed.volume) => wait(observed, &present, &wanted, node, users, &mut plan),
+            None => {
+                plan.steps.push(Step::Attach(Box::new(attachment(name, source, node))));
+                taken = true;
+            }
+        }
+    }
+    plan
+}
+
+/// Pods that want the volume, by the nodes that they are on.
+fn wanted(observed: &Observed) -> BTreeMap<String, Vec<Arc<Pod>>> {
+    let mut wanted: BTreeMap<String, Vec<Arc<Pod>>> = BTreeMap::new();
+    for pod in observed.pods.iter().filter(|pod| !pods::is_terminal(pod)) {
+        let Some(name) = pods::node_name(pod) else { continue };
+        let managed = |node: &Arc<Node>| node.metadata.annotation(MANAGED) == Some("true");
+        if observed.nodes.get(name).is_some_and(managed) {
+            wanted.entry(name.to_owned()).or_default().push(pod.clone());
+        }
+    }
+    wanted
+}
+
+fn is_leaving(attachment: &VolumeAttachment, observed: &Observed) -> bool {
+    attachment.metadata.is_deleting() || observed.remembered.deleted.contains(attachment.metadata.uid())
+}
+
+/// Takes a volume from a node that does not use it, or cannot be asked.
+fn detach(
+    observed: &Observed,
+    source: &CSIPersistentVolumeSource,
+    node: &str,
+    attachment: &VolumeAttachment,
+    now: Timestamp,
+    plan: &mut Plan,
+) {
+    let asked = observed.remembered.unwanted.get(node).copied().unwrap_or(now);
+    let known = observed.nodes.get(node);
+    let in_use = known.is_some_and(|known| is_in_use(known, &unique_name(source)));
+    let waited = since(now, asked);
+    let healthy = known.is_some_and(|known| is_node_ready(known));
+    let forced = match known {
+        _ if !in_use => None,
+        Some(known) if is_out_of_service(known) => Some("out-of-service"),
+        _ if !healthy && waited >= MAX_WAIT => Some("timeout"),
+        _ => {
+            plan.remembered.unwanted.insert(node.to_owned(), asked);
+            // A node that answers lets go by itself, and is heard of.
+            if !healthy {
+                let left = MAX_WAIT - waited;
+                plan.again = Some(plan.again.map_or(left, |sooner| sooner.min(left)));
+            }
+            return;
+        }
+    };
+    plan.steps.push(Step::Detach {
+        node: node.to_owned(),
+        attachment: attachment.metadata.name().to_owned(),
+        uid: attachment.metadata.uid().to_owned(),
+        forced,
+    });
+}
+
+/// Tells the node, and its pods, what came of attaching.
+fn follow(
+    observed: &Observed,
+    source: &CSIPersistentVolumeSource,
+    node: &str,
+    users: &[Arc<Pod>],
+    attachment: &VolumeAttachment,
+    plan: &mut Plan,
+) {
+    let name = observed.volume.metadata.name();
+    let status = attachment.status.clone().unwrap_or_default();
+    if !status.attached {
+        if let Some(error) = status.attach_error {
+            let message =
+                format!("AttachVolume.Attach failed for volume {name:?} : {}", error.message.unwrap_or_default());
+            tell(users, EventType::Warning, "FailedAttachVolume", |_| message.clone(), plan);
+        }
+        return;
+    }
+    if !observed.nodes.get(node).is_some_and(|known| is_reported(known, &unique_name(source))) {
+        plan.steps.push(Step::Report { node: node.to_owned() });
+        let message = format!("AttachVolume.Attach succeeded for volume {name:?} ");
+        tell(users, EventType::Normal, "SuccessfulAttachVolume", |_| message.clone(), plan);
+    }
+}
+
+/// Tells pods, once, why their volume is not attached to their node.
+fn wait(
+    observed: &Observed,
+    present: &BTreeMap<&str, (&VolumeAttachment, bool)>,
+    wanted: &BTreeMap<String, Vec<Arc<Pod>>>,
+    node: &str,
+    users: &[Arc<Pod>],
+    plan: &mut Plan,
+) {
+    plan.remembered.told.insert(node.to_owned());
+    if observed.remembered.told.contains(node) {
+        return;
+    }
+    let others: Vec<&Arc<Pod>> =
+        wanted.iter().filter(|(other, _)| present.contains_key(other.as_str())).flat_map(|(_, pods)| pods).collect();
+    let why = |pod: &Pod| {
+        let (near, far): (Vec<&Arc<Pod>>, Vec<&Arc<Pod>>) =
+            others.iter().copied().partition(|other| other.metadata.namespace() == pod.metadata.namespace());
+        let names: Vec<&str> = near.iter().map(|other| other.metadata.name()).collect();
+        match (names.is_empty(), far.len()) {
+            (true, 0) => "Volume is already exclusively attached to one node, waiting on detach before it can be attached to another node".to_owned(),
+            (true, far) => format!("Volume is already used by {far} pod(s) in different namespaces"),
+            (false, 0) => format!("Volume is already used by pod(s) {}", names.join(", ")),
+            (false, far) => format!("Volume is already used by pod(s) {} and {far} pod(s) in different namespaces", names.join(", ")),
+        }
+    };
+    let name = observed.volume.metadata.name();
+    let message = |pod: &Pod| format!("Waiting for detach for volume {name:?} {}", why(pod));
+    tell(users, EventType::Warning, "FailedAttachVolume", message, plan);
+}
+
+fn tell(users: &[Arc<Pod>], kind: EventType, reason: &'static str, message: impl Fn(&Pod) -> String, plan: &mut Plan) {
+    let steps = users.iter().map(|pod| Step::Tell { pod: pod.clone(), kind, reason, message: message(pod) });
+    plan.steps.extend(steps);
+}
+
+fn attachment(volume: &str, source: &CSIPersistentVolumeSource, node: &str) -> VolumeAttachment {
+    VolumeAttachment {
+        metadata: ObjectMeta {
+            name: Some(csi::names::attachment(&source.volume_handle, &source.driver, node)),
+            ..ObjectMeta::default()
+        },
+        spec: VolumeAttachmentSpec {
+            attacher: source.driver.clone(),
+            node_name: node.to_owned(),
+            source: VolumeAttachmentSource {
+                persistent_volume_name: Some(volume.to_owned()),
+                ..VolumeAttachmentSource::default()
+            },
+        },
+        status: None,
+    }
+}

@@ -1,0 +1,59 @@
+//! Observes, applies what `plan` decides, and reports.
+
+use std::sync::Arc;
+
+use client::Client;
+use informer::{Action, Clock, Filter, Informer, Key, Reconciler};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+
+use super::plan;
+use crate::Error;
+use crate::common::tokens::bootstrap_tokens;
+use crate::context::Context;
+
+const NAMESPACE: &str = "kube-public";
+const NAME: &str = "cluster-info";
+
+pub(crate) async fn start(context: Context) {
+    let maps = Filter {
+        namespace: NAMESPACE.to_owned(),
+        field_selector: format!("metadata.name={NAME}"),
+        ..Filter::default()
+    };
+    let controller = BootstrapSigner {
+        client: context.client.clone(),
+        clock: context.clock.clone(),
+        tokens: context.informers.filtered(bootstrap_tokens()),
+        maps: context.informers.filtered(maps),
+    };
+    let queue = context.queue();
+    informer::feed(&controller.maps, &queue, |change| change.after().map(|_| Key::new(NAMESPACE, NAME)));
+    informer::feed(&controller.tokens, &queue, |_| [Key::new(NAMESPACE, NAME)]);
+    futures::join!(controller.tokens.synced(), controller.maps.synced());
+    context.run(controller, queue, 1).await;
+}
+
+struct BootstrapSigner {
+    client: Client,
+    clock: Arc<dyn Clock>,
+    tokens: Informer<Secret>,
+    maps: Informer<ConfigMap>,
+}
+
+impl Reconciler for BootstrapSigner {
+    type Error = Error;
+
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+        let Some(map) = self.maps.get(key) else { return Ok(Action::Done) };
+        let plan = plan::plan(&map, &self.tokens.list(), self.clock.now());
+        if let Some(data) = plan.data {
+            let changed = ConfigMap { data: Some(data), ..ConfigMap::clone(&map) };
+            match self.client.update(&changed).await {
+                // The next version of it comes through the watch.
+                Err(error) if !error.is_conflict() && !error.is_not_found() => return Err(error.into()),
+                _ => {}
+            }
+        }
+        Ok(Action::after(plan.again))
+    }
+}

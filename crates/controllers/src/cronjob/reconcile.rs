@@ -1,0 +1,128 @@
+//! Observes, applies what `plan` decides, and reports.
+
+use std::sync::Arc;
+
+use client::{Client, DeleteOptions, Propagation};
+use informer::{Action, Clock, EventType, Informer, Key, Reconciler, Recorder, clock};
+use jiff::tz::TimeZone;
+use k8s_openapi::api::batch::v1::{CronJob, Job};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::plan::{self, Observed, Start, Started};
+use crate::Error;
+use crate::common::meta::{MetaExt, controller_key};
+use crate::common::pod_control::namespace_ends;
+use crate::context::Context;
+use crate::metrics;
+
+const WORKERS: usize = 5;
+
+pub(crate) async fn start(context: Context) {
+    let controller = CronJobs {
+        client: context.client.clone(),
+        recorder: context.recorder.clone(),
+        clock: context.clock.clone(),
+        crons: context.informers.of(),
+        jobs: context.informers.of(),
+    };
+    let queue = context.queue();
+    informer::feed(&controller.crons, &queue, |change| [change.object().metadata.key()]);
+    informer::feed(&controller.jobs, &queue, |change| controller_key::<CronJob>(&change.object().metadata));
+    futures::join!(controller.crons.synced(), controller.jobs.synced());
+    context.run(controller, queue, WORKERS).await;
+}
+
+struct CronJobs {
+    client: Client,
+    recorder: Recorder,
+    clock: Arc<dyn Clock>,
+    crons: Informer<CronJob>,
+    jobs: Informer<Job>,
+}
+
+impl Reconciler for CronJobs {
+    type Error = Error;
+
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+        let Some(observed) = self.observe(key) else { return Ok(Action::Done) };
+        let cron = &observed.cron;
+        let plan = plan::plan(&observed, self.clock.now());
+        for (type_, reason, message) in &plan.events {
+            self.recorder.event(&**cron, *type_, reason, message.clone());
+        }
+        for name in &plan.clean_up {
+            self.delete(cron, name).await?;
+        }
+        let (mut status, mut applied) = (plan.status, Ok(()));
+        if let Some(start) = &plan.start {
+            let mut started = Started::default();
+            applied = self.start(cron, start, &mut started).await;
+            status = plan::after_start(status, start, &started);
+        }
+        // What was done is reported even if the rest failed: a time that was served is not served again.
+        if status != cron.status.clone().unwrap_or_default() {
+            let changed = CronJob { status: Some(status), ..CronJob::clone(cron) };
+            self.client.update_status(&changed).await?;
+        }
+        applied?;
+        Ok(Action::after(plan.again))
+    }
+}
+
+impl CronJobs {
+    fn observe(&self, key: &Key) -> Option<Observed> {
+        let cron = self.crons.get(key)?;
+        let zone = match cron.spec.time_zone.as_deref() {
+            None => Ok(TimeZone::UTC),
+            Some(name) => TimeZone::get(name).map_err(|error| error.to_string()),
+        };
+        Some(Observed { jobs: self.jobs.by_owner(cron.metadata.uid()), cron, zone })
+    }
+
+    async fn delete(&self, cron: &CronJob, name: &str) -> Result<(), Error> {
+        let options = DeleteOptions { propagation_policy: Some(Propagation::Background), ..DeleteOptions::default() };
+        match self.client.delete::<Job>(cron.metadata.namespace(), name, &options).await {
+            Ok(()) => self.recorder.event(cron, EventType::Normal, "SuccessfulDelete", format!("Deleted job {name}")),
+            Err(error) if error.is_not_found() => {}
+            Err(error) => {
+                self.recorder.event(cron, EventType::Warning, "FailedDelete", format!("Deleted job: {error}"));
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Serves a time that is due; `started` becomes what came of it, however far it went.
+    async fn start(&self, cron: &CronJob, start: &Start, started: &mut Started) -> Result<(), Error> {
+        for name in &start.replaces {
+            self.delete(cron, name).await?;
+        }
+        started.replaced = true;
+        let created = match self.client.create(&start.job).await {
+            Ok(job) => {
+                let made =
+                    job.metadata.creation_timestamp.as_ref().map_or_else(|| self.clock.now(), |Time(made)| *made);
+                metrics::CRON_SKEW.observe(&[], clock::since(made, start.at).as_secs_f64());
+                Some(job)
+            }
+            // An earlier turn made it and was cut off before it could say so.
+            Err(error) if error.is_already_exists() => {
+                let meta = &start.job.metadata;
+                let live = self.client.get::<Job>(meta.namespace(), meta.name()).await?;
+                let own = live.metadata.controller().is_some_and(|owner| owner.uid == cron.metadata.uid());
+                Some(live).filter(|live| own && plan::finished(live).is_none())
+            }
+            Err(error) if namespace_ends(&error) => return Ok(()),
+            Err(error) => {
+                self.recorder.event(cron, EventType::Warning, "FailedCreate", format!("Error creating job: {error}"));
+                return Err(error.into());
+            }
+        };
+        if let Some(job) = &created {
+            let message = format!("Created job {}", job.metadata.name());
+            self.recorder.event(cron, EventType::Normal, "SuccessfulCreate", message);
+        }
+        started.served = Some(created);
+        Ok(())
+    }
+}

@@ -1,0 +1,66 @@
+//! Observes, applies what `plan` decides, and reports.
+
+use client::Client;
+use informer::{Action, EventType, Informer, Key, Reconciler, Recorder};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+
+use super::plan::{self, Step};
+use crate::Error;
+use crate::common::meta::MetaExt;
+use crate::context::Context;
+use crate::metrics;
+
+const WORKERS: usize = 10;
+
+pub(crate) async fn start(context: Context) {
+    let controller = EphemeralVolumes {
+        client: context.client.clone(),
+        recorder: context.recorder.clone(),
+        pods: context.informers.of(),
+        claims: context.informers.of(),
+    };
+    let queue = context.queue();
+    informer::feed(&controller.pods, &queue, |change| {
+        change.after().filter(|pod| plan::ephemeral(pod).next().is_some()).map(|pod| pod.metadata.key())
+    });
+    informer::feed(&controller.claims, &queue, |change| {
+        // A claim that somebody deleted under its pod is made again.
+        let gone = change.after().is_none().then(|| change.object());
+        gone.and_then(|claim| claim.metadata.controller())
+            .filter(|owner| owner.kind == "Pod")
+            .map(|owner| Key::new(change.object().metadata.namespace(), &owner.name))
+    });
+    futures::join!(controller.pods.synced(), controller.claims.synced());
+    context.run(controller, queue, WORKERS).await;
+}
+
+struct EphemeralVolumes {
+    client: Client,
+    recorder: Recorder,
+    pods: Informer<Pod>,
+    claims: Informer<PersistentVolumeClaim>,
+}
+
+impl Reconciler for EphemeralVolumes {
+    type Error = Error;
+
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+        let Some(pod) = self.pods.get(key) else { return Ok(Action::Done) };
+        for (volume, step) in plan::plan(&pod, |claim| self.claims.get(claim)) {
+            let claim = match step {
+                Step::Create(claim) => claim,
+                Step::Refuse(reason) => return Err(Error::Unusable { key: key.clone(), reason }),
+            };
+            metrics::EPHEMERAL_CREATED.increment(&[]);
+            if let Err(error) = self.client.create(&*claim).await
+                && !error.is_already_exists()
+            {
+                metrics::EPHEMERAL_FAILED.increment(&[]);
+                let message = format!("ephemeral volume {volume}: create PVC {}: {error}", claim.metadata.name());
+                self.recorder.event(&*pod, EventType::Warning, "FailedBinding", message);
+                return Err(error.into());
+            }
+        }
+        Ok(Action::Done)
+    }
+}

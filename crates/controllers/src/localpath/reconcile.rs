@@ -1,0 +1,140 @@
+//! Observes, applies what `plan` decides, and reports.
+
+use std::sync::Arc;
+
+use client::{Client, DeleteOptions};
+use informer::{Action, EventType, Informer, Key, Reconciler, Recorder};
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::storage::v1::StorageClass;
+
+use super::Directories;
+use super::plan::{self, Observed, Plan};
+use crate::Error;
+use crate::common::meta::MetaExt;
+use crate::common::storage::{self, SELECTED_NODE};
+use crate::context::Context;
+
+const WORKERS: usize = 2;
+/// Keys of volumes have this namespace; no claim can.
+const VOLUMES: &str = "\u{0}volumes";
+
+pub(crate) async fn start(context: Context) {
+    let controller = LocalPath {
+        client: context.client.clone(),
+        recorder: context.recorder.clone(),
+        claims: context.informers.of(),
+        volumes: context.informers.of(),
+        classes: context.informers.of(),
+        nodes: context.informers.of(),
+        root: context.config.local_path_root.clone(),
+        directories: context.config.directories.clone(),
+    };
+    let queue = context.queue();
+    informer::feed(&controller.claims, &queue, |change| change.after().map(|claim| claim.metadata.key()));
+    informer::feed(&controller.volumes, &queue, |change| {
+        change.after().map(|volume| Key::new(VOLUMES, volume.metadata.name()))
+    });
+    futures::join!(
+        controller.claims.synced(),
+        controller.volumes.synced(),
+        controller.classes.synced(),
+        controller.nodes.synced()
+    );
+    context.run(controller, queue, WORKERS).await;
+}
+
+struct LocalPath {
+    client: Client,
+    recorder: Recorder,
+    claims: Informer<PersistentVolumeClaim>,
+    volumes: Informer<PersistentVolume>,
+    classes: Informer<StorageClass>,
+    nodes: Informer<Node>,
+    root: String,
+    directories: Option<Arc<dyn Directories>>,
+}
+
+impl Reconciler for LocalPath {
+    type Error = Error;
+
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+        if key.namespace == VOLUMES {
+            let volume = self.volumes.get(&Key::cluster(&key.name));
+            if let Some(volume) = volume.filter(|volume| plan::is_over(volume)) {
+                self.remove(&volume).await?;
+            }
+            return Ok(Action::Done);
+        }
+        let Some(observed) = self.observe(key) else { return Ok(Action::Done) };
+        match plan::plan(&observed, &self.root) {
+            Plan::Keep => {}
+            Plan::Grow { volume, claim } => self.grow(&observed.claim, volume.as_deref(), &claim).await?,
+            Plan::Provision(volume) => self.provision(&observed.claim, &volume).await?,
+        }
+        Ok(Action::Done)
+    }
+}
+
+impl LocalPath {
+    fn observe(&self, key: &Key) -> Option<Observed> {
+        let claim = self.claims.get(key)?;
+        let class = claim.spec.as_ref().and_then(|spec| spec.storage_class_name.as_deref());
+        let node = claim.metadata.annotation(SELECTED_NODE);
+        Some(Observed {
+            volume: storage::bound_volume(&claim, &self.volumes),
+            class: class.and_then(|class| self.classes.get(&Key::cluster(class))),
+            node: node.and_then(|node| self.nodes.get(&Key::cluster(node))),
+            claim,
+        })
+    }
+
+    async fn provision(&self, claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Result<(), Error> {
+        match self.client.create(volume).await {
+            Ok(created) => {
+                let message = format!("Successfully provisioned volume {}", created.metadata.name());
+                self.recorder.event(claim, EventType::Normal, "ProvisioningSucceeded", message);
+                Ok(())
+            }
+            Err(error) if error.is_already_exists() => Ok(()),
+            Err(error) => {
+                let class =
+                    volume.spec.as_ref().and_then(|spec| spec.storage_class_name.as_deref()).unwrap_or_default();
+                let message = format!("failed to provision volume with StorageClass {class:?}: {error}");
+                self.recorder.event(claim, EventType::Warning, "ProvisioningFailed", message);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// The directory first: once the volume is gone, nobody knows of it.
+    async fn remove(&self, volume: &PersistentVolume) -> Result<(), Error> {
+        if let (Some(directories), Some((node, path))) = (self.directories.clone(), plan::place(volume, &self.root)) {
+            let removing = tokio::task::spawn_blocking(move || directories.remove(&node, &path)).await;
+            let outcome = removing.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+            if let Err(error) = outcome {
+                self.recorder.event(volume, EventType::Warning, "VolumeFailedDelete", error.to_string());
+                return Err(Error::Waiting(format!("directory of {}: {error}", volume.metadata.name())));
+            }
+        }
+        let options = DeleteOptions { uid: volume.metadata.uid.clone(), ..DeleteOptions::default() };
+        match self.client.delete::<PersistentVolume>("", volume.metadata.name(), &options).await {
+            Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// First the volume, then the claim: a claim never has more than its volume.
+    async fn grow(
+        &self,
+        claim: &PersistentVolumeClaim,
+        larger: Option<&PersistentVolume>,
+        grown: &PersistentVolumeClaim,
+    ) -> Result<(), Error> {
+        if let Some(larger) = larger {
+            self.client.update(larger).await?;
+        }
+        self.client.update_status(grown).await?;
+        self.recorder.event(claim, EventType::Normal, "VolumeResizeSuccessful", "Resize volume succeeded");
+        Ok(())
+    }
+}

@@ -1,0 +1,59 @@
+//! Observes, applies what `plan` decides, and reports.
+
+use client::{Client, Patch};
+use informer::{Action, Informer, Key, Reconciler, WorkQueue};
+use k8s_openapi::api::core::v1::Node;
+use parking_lot::Mutex;
+use serde_json::json;
+
+use super::plan::{ANNOTATION, plan};
+use crate::Error;
+use crate::common::meta::MetaExt;
+use crate::context::Context;
+
+const WORKERS: usize = 2;
+
+pub(crate) async fn start(context: Context) {
+    let queue = context.queue();
+    let controller = NodeTtl {
+        client: context.client.clone(),
+        nodes: context.informers.of(),
+        queue: queue.clone(),
+        step: Mutex::new(0),
+    };
+    informer::feed(&controller.nodes, &queue, |change| [change.object().metadata.key()]);
+    controller.nodes.synced().await;
+    context.run(controller, queue, WORKERS).await;
+}
+
+struct NodeTtl {
+    client: Client,
+    nodes: Informer<Node>,
+    /// A change of the cluster's size concerns all nodes.
+    queue: WorkQueue<Key>,
+    step: Mutex<usize>,
+}
+
+impl Reconciler for NodeTtl {
+    type Error = Error;
+
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+        let plan = {
+            let mut step = self.step.lock();
+            let plan = plan(*step, self.nodes.len(), self.nodes.get(key).as_deref());
+            *step = plan.step;
+            plan
+        };
+        if plan.all {
+            self.nodes.list().iter().for_each(|node| self.queue.add(node.metadata.key()));
+        }
+        if let Some(seconds) = plan.annotate {
+            let patch = Patch::Strategic(json!({"metadata": {"annotations": {ANNOTATION: seconds.to_string()}}}));
+            match self.client.patch::<Node>("", &key.name, &patch).await {
+                Err(error) if !error.is_not_found() => return Err(error.into()),
+                _ => {}
+            }
+        }
+        Ok(Action::Done)
+    }
+}

@@ -1,0 +1,47 @@
+//! Observes, applies what `plan` decides, and reports.
+
+use std::sync::Arc;
+
+use client::{Client, DeleteOptions};
+use informer::{Action, Clock, Informer, Key, Reconciler};
+use k8s_openapi::api::certificates::v1::PodCertificateRequest;
+
+use super::plan::plan;
+use crate::Error;
+use crate::common::expiry::Expiry;
+use crate::common::meta::MetaExt;
+use crate::context::Context;
+
+pub(crate) async fn start(context: Context) {
+    let controller =
+        Cleaner { client: context.client.clone(), clock: context.clock.clone(), requests: context.informers.of() };
+    let queue = context.queue();
+    informer::feed(&controller.requests, &queue, |change| change.after().map(|request| request.metadata.key()));
+    controller.requests.synced().await;
+    context.run(controller, queue, 1).await;
+}
+
+struct Cleaner {
+    client: Client,
+    clock: Arc<dyn Clock>,
+    requests: Informer<PodCertificateRequest>,
+}
+
+impl Reconciler for Cleaner {
+    type Error = Error;
+
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+        let Some(request) = self.requests.get(key) else { return Ok(Action::Done) };
+        match plan(&request, self.clock.now()) {
+            Expiry::Never => return Ok(Action::Done),
+            Expiry::In(left) => return Ok(Action::After(left)),
+            Expiry::Now => {}
+        }
+        // Only this very request: another may have its name by now.
+        let options = DeleteOptions { uid: request.metadata.uid.clone(), ..DeleteOptions::default() };
+        match self.client.delete::<PodCertificateRequest>(&key.namespace, &key.name, &options).await {
+            Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error.into()),
+            _ => Ok(Action::Done),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Observes, applies what `plan` decides, and reports.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use client::{Client, DeleteOptions, Patch};
+use informer::{Action, Clock, Informer, Key, Reconciler};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use parking_lot::Mutex;
+use serde_json::json;
+
+use super::plan::{self, Absences, Reason};
+use crate::Error;
+use crate::common::batch;
+use crate::common::meta::MetaExt;
+use crate::common::pods;
+use crate::context::Context;
+use crate::metrics;
+
+/// How long a node must be gone before its pods go: it may only have been registered anew.
+const QUARANTINE: Duration = Duration::from_secs(40);
+/// The index of pods that ended, all under one value.
+const ENDED_INDEX: &str = "ended";
+const ENDED: &str = "ended";
+/// There is one key: the whole cluster.
+const ALL: &str = "cluster";
+
+pub(crate) async fn start(context: Context) {
+    let controller = PodGc {
+        client: context.client.clone(),
+        clock: context.clock.clone(),
+        nodes: context.informers.of(),
+        pods: context.informers.of(),
+        absences: Mutex::default(),
+    };
+    controller.pods.add_index(pods::NODE_INDEX, pods::node_of);
+    controller.pods.add_index(
+        ENDED_INDEX,
+        |pod: &Pod| {
+            if pods::is_terminal(pod) { vec![ENDED.to_owned()] } else { Vec::new() }
+        },
+    );
+    let queue = context.queue();
+    informer::feed(&controller.nodes, &queue, |change| {
+        let matters = change.after().is_none_or(|node| plan::is_out_of_service(node));
+        matters.then(|| Key::cluster(ALL))
+    });
+    let (nodes, pods) = (controller.nodes.clone(), controller.pods.clone());
+    informer::feed(&controller.pods, &queue, move |change| {
+        let pod = change.after()?;
+        // A turn looks at every pod: one more that ended is a reason only when they have become too many.
+        let too_many = || pods::is_terminal(pod) && pods.count(ENDED_INDEX, ENDED) > plan::MOST_ENDED;
+        (plan::may_matter(pod, |name| nodes.get(&Key::cluster(name))) || too_many()).then(|| Key::cluster(ALL))
+    });
+    futures::join!(controller.nodes.synced(), controller.pods.synced());
+    queue.add(Key::cluster(ALL));
+    context.run(controller, queue, 1).await;
+}
+
+struct PodGc {
+    client: Client,
+    clock: Arc<dyn Clock>,
+    nodes: Informer<Node>,
+    pods: Informer<Pod>,
+    /// Since when nodes that pods name are missing.
+    absences: Mutex<Absences>,
+}
+
+impl Reconciler for PodGc {
+    type Error = Error;
+
+    async fn reconcile(&self, _: &Key) -> Result<Action, Error> {
+        let (all, nodes) = (self.pods.list(), self.nodes.list());
+        let now = self.clock.monotonic();
+        let (gone, wait) = self.absences.lock().gone(&all, &nodes, now, QUARANTINE);
+        let mut confirmed = Vec::new();
+        for node in gone {
+            match self.client.get::<Node>("", &node).await {
+                Err(error) if error.is_not_found() => confirmed.push(node),
+                Err(error) => return Err(error.into()),
+                Ok(_) => {}
+            }
+        }
+        batch::all(plan::plan(&all, &nodes, &confirmed), |(pod, reason)| async move {
+            let labels = [pod.metadata.namespace(), reason.label()];
+            let answer = self.remove(&pod, reason).await;
+            let family = if answer.is_ok() { &metrics::POD_GC } else { &metrics::POD_GC_ERRORS };
+            family.increment(&labels);
+            answer
+        })
+        .await?;
+        Ok(Action::after(wait))
+    }
+}
+
+impl PodGc {
+    async fn remove(&self, pod: &Pod, reason: Reason) -> Result<(), Error> {
+        let (namespace, name) = (pod.metadata.namespace(), pod.metadata.name());
+        if !pods::is_terminal(pod) {
+            let mut status = json!({"phase": "Failed"});
+            if let Some(message) = reason.disruption() {
+                status["conditions"] = json!([{
+                    "type": "DisruptionTarget",
+                    "status": "True",
+                    "reason": "DeletionByPodGC",
+                    "message": message,
+                    "lastTransitionTime": machinery::time::format(self.clock.now()),
+                }]);
+            }
+            let patch = Patch::Strategic(json!({"metadata": {"uid": pod.metadata.uid}, "status": status}));
+            match self.client.patch_status::<Pod>(namespace, name, &patch).await {
+                Err(error) if error.is_not_found() => return Ok(()),
+                answer => answer.map(drop)?,
+            }
+        }
+        let options =
+            DeleteOptions { grace_period_seconds: Some(0), uid: pod.metadata.uid.clone(), ..DeleteOptions::default() };
+        match self.client.delete::<Pod>(namespace, name, &options).await {
+            Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Observes, applies what `plan` decides, and reports.
+
+use std::sync::Arc;
+
+use client::Client;
+use informer::{Action, Clock, Informer, Key, Reconciler};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+
+use super::plan::{NAME, Plan, plan};
+use crate::Error;
+use crate::common::meta::MetaExt;
+use crate::common::pod_control::namespace_ends;
+use crate::context::Context;
+use crate::metrics;
+
+/// Runs the controller, if there is anything to publish.
+pub(crate) async fn start(context: Context) {
+    let Some(certificates) = context.config.cluster_ca.clone() else { return };
+    let controller = RootCa {
+        client: context.client.clone(),
+        clock: context.clock.clone(),
+        namespaces: context.informers.of(),
+        maps: context.informers.filtered(informer::Filter::fields(format!("metadata.name={NAME}"))),
+        certificates,
+    };
+    let queue = context.queue();
+    informer::feed(&controller.namespaces, &queue, |change| change.after().map(|namespace| namespace.metadata.key()));
+    informer::feed(&controller.maps, &queue, |change| [Key::cluster(change.object().metadata.namespace())]);
+    futures::join!(controller.namespaces.synced(), controller.maps.synced());
+    context.run(controller, queue, 1).await;
+}
+
+struct RootCa {
+    client: Client,
+    clock: Arc<dyn Clock>,
+    namespaces: Informer<Namespace>,
+    maps: Informer<ConfigMap>,
+    certificates: String,
+}
+
+impl Reconciler for RootCa {
+    type Error = Error;
+
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+        let begun = self.clock.monotonic();
+        let answer = self.publish(key).await;
+        let code = match &answer {
+            Ok(_) => 200,
+            Err(error) => error.code().unwrap_or(500),
+        };
+        let code = code.to_string();
+        metrics::ROOT_CA_SYNCS.increment(&[&code]);
+        metrics::ROOT_CA_SECONDS.observe(&[&code], self.clock.monotonic().saturating_sub(begun).as_secs_f64());
+        Ok(answer?)
+    }
+}
+
+impl RootCa {
+    async fn publish(&self, key: &Key) -> Result<Action, client::Error> {
+        let map = self.maps.get(&Key::new(&key.name, NAME));
+        let answer = match plan(self.namespaces.get(key).as_deref(), map.as_deref(), &self.certificates) {
+            Plan::Keep => return Ok(Action::Done),
+            Plan::Create(map) => self.client.create(&map).await,
+            Plan::Update(map) => self.client.update(&map).await,
+        };
+        match answer {
+            Err(error) if !error.is_already_exists() && !namespace_ends(&error) => Err(error),
+            _ => Ok(Action::Done),
+        }
+    }
+}

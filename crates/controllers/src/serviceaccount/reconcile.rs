@@ -1,0 +1,48 @@
+//! Observes, applies what `plan` decides, and reports.
+
+use client::Client;
+use informer::{Action, Informer, Key, Reconciler};
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+
+use super::plan::{NAME, plan};
+use crate::Error;
+use crate::common::meta::MetaExt;
+use crate::common::pod_control::namespace_ends;
+use crate::context::Context;
+
+pub(crate) async fn start(context: Context) {
+    let controller = ServiceAccounts {
+        client: context.client.clone(),
+        namespaces: context.informers.of(),
+        accounts: context.informers.of(),
+    };
+    let queue = context.queue();
+    informer::feed(&controller.namespaces, &queue, |change| change.after().map(|namespace| namespace.metadata.key()));
+    informer::feed(&controller.accounts, &queue, |change| {
+        let gone = change.after().is_none() && change.object().metadata.name() == NAME;
+        gone.then(|| Key::cluster(change.object().metadata.namespace()))
+    });
+    futures::join!(controller.namespaces.synced(), controller.accounts.synced());
+    context.run(controller, queue, 1).await;
+}
+
+struct ServiceAccounts {
+    client: Client,
+    namespaces: Informer<Namespace>,
+    accounts: Informer<ServiceAccount>,
+}
+
+impl Reconciler for ServiceAccounts {
+    type Error = Error;
+
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+        let account = self.accounts.get(&Key::new(&key.name, NAME));
+        let Some(account) = plan(self.namespaces.get(key).as_deref(), account.is_some()) else {
+            return Ok(Action::Done);
+        };
+        match self.client.create(&account).await {
+            Err(error) if !error.is_already_exists() && !namespace_ends(&error) => Err(error.into()),
+            _ => Ok(Action::Done),
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Observes, applies what `plan` decides, and reports.
+
+use std::sync::Arc;
+
+use client::{Client, DeleteOptions};
+use informer::{Action, Clock, Informer, Key, Reconciler};
+use k8s_openapi::api::core::v1::Secret;
+
+use super::plan::plan;
+use crate::Error;
+use crate::common::expiry::Expiry;
+use crate::common::meta::MetaExt;
+use crate::common::tokens::bootstrap_tokens;
+use crate::context::Context;
+
+pub(crate) async fn start(context: Context) {
+    let tokens = context.informers.filtered(bootstrap_tokens());
+    let controller = TokenCleaner { client: context.client.clone(), clock: context.clock.clone(), tokens };
+    let queue = context.queue();
+    informer::feed(&controller.tokens, &queue, |change| change.after().map(|token| token.metadata.key()));
+    controller.tokens.synced().await;
+    context.run(controller, queue, 1).await;
+}
+
+struct TokenCleaner {
+    client: Client,
+    clock: Arc<dyn Clock>,
+    tokens: Informer<Secret>,
+}
+
+impl Reconciler for TokenCleaner {
+    type Error = Error;
+
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+        let Some(token) = self.tokens.get(key) else { return Ok(Action::Done) };
+        match plan(&token, self.clock.now()) {
+            Expiry::Never => return Ok(Action::Done),
+            Expiry::In(left) => return Ok(Action::After(left)),
+            Expiry::Now => {}
+        }
+        let options = DeleteOptions { uid: token.metadata.uid.clone(), ..DeleteOptions::default() };
+        match self.client.delete::<Secret>(&key.namespace, &key.name, &options).await {
+            Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error.into()),
+            _ => Ok(Action::Done),
+        }
+    }
+}

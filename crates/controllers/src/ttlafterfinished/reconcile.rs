@@ -1,0 +1,72 @@
+//! Observes, applies what `plan` decides, and reports.
+
+use std::sync::Arc;
+
+use client::{Client, DeleteOptions, Propagation};
+use informer::{Action, Clock, Informer, Key, Reconciler, clock};
+use k8s_openapi::api::batch::v1::Job;
+
+use super::plan::{Plan, expires, plan};
+use crate::Error;
+use crate::common::meta::MetaExt;
+use crate::context::Context;
+use crate::metrics;
+
+const WORKERS: usize = 5;
+
+pub(crate) async fn start(context: Context) {
+    let controller = Ttl { client: context.client.clone(), clock: context.clock.clone(), jobs: context.informers.of() };
+    let queue = context.queue();
+    informer::feed(&controller.jobs, &queue, |change| {
+        change.after().filter(|job| expires(job).is_some()).map(|job| job.metadata.key())
+    });
+    controller.jobs.synced().await;
+    context.run(controller, queue, WORKERS).await;
+}
+
+struct Ttl {
+    client: Client,
+    clock: Arc<dyn Clock>,
+    jobs: Informer<Job>,
+}
+
+impl Reconciler for Ttl {
+    type Error = Error;
+
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+        let Some(job) = self.jobs.get(key) else { return Ok(Action::Done) };
+        if let Some(action) = waits(&plan(&job, self.clock.now())) {
+            return Ok(action);
+        }
+        // The cache may be behind: the time may have been made longer since.
+        let live = match self.client.get::<Job>(&key.namespace, &key.name).await {
+            Ok(job) => job,
+            Err(error) if error.is_not_found() => return Ok(Action::Done),
+            Err(error) => return Err(error.into()),
+        };
+        let plan = plan(&live, self.clock.now());
+        let Plan::Delete(end) = plan else { return Ok(waits(&plan).unwrap_or(Action::Done)) };
+        let options = DeleteOptions {
+            propagation_policy: Some(Propagation::Foreground),
+            uid: live.metadata.uid.clone(),
+            resource_version: live.metadata.resource_version.clone(),
+            ..DeleteOptions::default()
+        };
+        match self.client.delete::<Job>(&key.namespace, &key.name, &options).await {
+            Err(error) if !error.is_not_found() => Err(error.into()),
+            _ => {
+                metrics::TTL_DELETION_SECONDS.observe(&[], clock::since(self.clock.now(), end).as_secs_f64());
+                Ok(Action::Done)
+            }
+        }
+    }
+}
+
+/// How a turn ends that deletes nothing.
+fn waits(plan: &Plan) -> Option<Action> {
+    match plan {
+        Plan::Keep => Some(Action::Done),
+        Plan::Wait(left) => Some(Action::After(*left)),
+        Plan::Delete(_) => None,
+    }
+}

@@ -1,0 +1,54 @@
+//! Observes, applies what `plan` decides, and reports.
+
+use client::{Client, Patch};
+use informer::{Action, Informer, Key, Reconciler};
+use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use serde_json::{Value, json};
+
+use super::kinds::Kinds;
+use super::plan::plan;
+use crate::Error;
+use crate::common::meta::MetaExt;
+use crate::context::Context;
+
+const WORKERS: usize = 5;
+
+pub(crate) async fn start(context: Context) {
+    let controller = Checker {
+        client: context.client.clone(),
+        policies: context.informers.of(),
+        definitions: context.informers.of(),
+    };
+    let queue = context.queue();
+    informer::feed(&controller.policies, &queue, |change| {
+        change.after().map(|policy| policy.metadata.key()).into_iter().collect::<Vec<_>>()
+    });
+    futures::join!(controller.policies.synced(), controller.definitions.synced());
+    context.run(controller, queue, WORKERS).await;
+}
+
+struct Checker {
+    client: Client,
+    policies: Informer<ValidatingAdmissionPolicy>,
+    definitions: Informer<CustomResourceDefinition>,
+}
+
+impl Reconciler for Checker {
+    type Error = Error;
+
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+        let Some(policy) = self.policies.get(key) else { return Ok(Action::Done) };
+        let known = Kinds { definitions: self.definitions.list() };
+        let Some(warnings) = plan(&policy, &known) else { return Ok(Action::Done) };
+        let warnings = if warnings.is_empty() { Value::Null } else { json!(warnings) };
+        let patch = Patch::Merge(json!({"status": {
+            "observedGeneration": policy.metadata.generation,
+            "typeChecking": {"expressionWarnings": warnings},
+        }}));
+        match self.client.patch_status::<ValidatingAdmissionPolicy>("", &key.name, &patch).await {
+            Err(error) if !error.is_not_found() => Err(error.into()),
+            _ => Ok(Action::Done),
+        }
+    }
+}

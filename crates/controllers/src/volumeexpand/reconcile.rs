@@ -1,0 +1,43 @@
+//! Observes, applies what `plan` decides, and reports.
+
+use informer::{Action, EventType, Informer, Key, Reconciler, Recorder};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+
+use super::plan::{grew, plan};
+use crate::Error;
+use crate::common::meta::MetaExt;
+use crate::common::storage;
+use crate::context::Context;
+
+const WORKERS: usize = 2;
+
+pub(crate) async fn start(context: Context) {
+    let controller = VolumeExpand {
+        recorder: context.recorder.clone(),
+        claims: context.informers.of(),
+        volumes: context.informers.of(),
+    };
+    let queue = context.queue();
+    informer::feed(&controller.claims, &queue, |change| grew(change).then(|| change.object().metadata.key()));
+    futures::join!(controller.claims.synced(), controller.volumes.synced());
+    context.run(controller, queue, WORKERS).await;
+}
+
+struct VolumeExpand {
+    recorder: Recorder,
+    claims: Informer<PersistentVolumeClaim>,
+    volumes: Informer<PersistentVolume>,
+}
+
+impl Reconciler for VolumeExpand {
+    type Error = Error;
+
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+        let Some(claim) = self.claims.get(key) else { return Ok(Action::Done) };
+        let Some(volume) = storage::bound_volume(&claim, &self.volumes) else { return Ok(Action::Done) };
+        if let Some(message) = plan(&claim, &volume) {
+            self.recorder.event(&*claim, EventType::Normal, "ExternalExpanding", message);
+        }
+        Ok(Action::Done)
+    }
+}

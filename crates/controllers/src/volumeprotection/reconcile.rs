@@ -1,0 +1,78 @@
+//! Observes, applies what `plan` decides, and reports.
+
+use client::Client;
+use informer::{Action, Informer, Key, Reconciler};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+
+use super::plan::{is_bound, uses_claims};
+use crate::Error;
+use crate::common::meta::MetaExt;
+use crate::common::pods;
+use crate::common::protection::protect;
+use crate::common::storage::{CLAIM_INDEX, claim_values, claims_of};
+use crate::context::Context;
+
+const WORKERS: usize = 2;
+const CLAIM_FINALIZER: &str = "kubernetes.io/pvc-protection";
+const VOLUME_FINALIZER: &str = "kubernetes.io/pv-protection";
+
+/// Runs the protection of claims.
+pub(crate) async fn start_claims(context: Context) {
+    let controller =
+        Claims { client: context.client.clone(), claims: context.informers.of(), pods: context.informers.of() };
+    controller.pods.add_index(CLAIM_INDEX, claim_values);
+    let queue = context.queue();
+    informer::feed(&controller.claims, &queue, |change| change.after().map(|claim| claim.metadata.key()));
+    informer::feed(&controller.pods, &queue, |change| {
+        let over = change.after().is_none_or(|pod| pods::is_terminal(pod));
+        if over { claims_of(change.object()) } else { Vec::new() }
+    });
+    futures::join!(controller.claims.synced(), controller.pods.synced());
+    context.run(controller, queue, WORKERS).await;
+}
+
+/// Runs the protection of volumes.
+pub(crate) async fn start_volumes(context: Context) {
+    let controller = Volumes { client: context.client.clone(), volumes: context.informers.of() };
+    let queue = context.queue();
+    informer::feed(&controller.volumes, &queue, |change| change.after().map(|volume| volume.metadata.key()));
+    controller.volumes.synced().await;
+    context.run(controller, queue, WORKERS).await;
+}
+
+struct Claims {
+    client: Client,
+    claims: Informer<PersistentVolumeClaim>,
+    pods: Informer<Pod>,
+}
+
+impl Reconciler for Claims {
+    type Error = Error;
+
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+        let Some(claim) = self.claims.get(key) else { return Ok(Action::Done) };
+        let mut used = self.pods.by_index(CLAIM_INDEX, &key.to_string()).iter().any(|pod| uses_claims(pod));
+        if !used && claim.metadata.is_deleting() && claim.metadata.has_finalizer(CLAIM_FINALIZER) {
+            // The cache may not show a pod that was bound a moment ago; data is at stake, so the API server is asked.
+            let live = self.client.list::<Pod>(&key.namespace, &client::ListParams::default()).await?;
+            // A pod that cannot be read may use anything.
+            let uses = |pod: &Pod| uses_claims(pod) && claims_of(pod).contains(key);
+            used = !live.undecodable.is_empty() || live.items.iter().any(|pod| uses(pod));
+        }
+        protect(&self.client, &*claim, CLAIM_FINALIZER, used).await.map(|()| Action::Done)
+    }
+}
+
+struct Volumes {
+    client: Client,
+    volumes: Informer<PersistentVolume>,
+}
+
+impl Reconciler for Volumes {
+    type Error = Error;
+
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+        let Some(volume) = self.volumes.get(key) else { return Ok(Action::Done) };
+        protect(&self.client, &*volume, VOLUME_FINALIZER, is_bound(&volume)).await.map(|()| Action::Done)
+    }
+}

@@ -1,0 +1,46 @@
+//! What a call to a driver may answer instead of a result.
+
+use node::cri::code_name;
+use tonic::{Code, Status};
+
+/// A call that failed, in the words in which users know it from `kubectl describe`.
+#[derive(Debug, thiserror::Error)]
+#[error("rpc error: code = {} desc = {}", code_name(.status.code()), .status.message())]
+pub struct Error {
+    /// The call, by its name in the contract.
+    pub call: &'static str,
+    pub status: Box<Status>,
+}
+
+impl Error {
+    pub(crate) fn new(call: &'static str, status: Status) -> Self {
+        Self { call, status: Box::new(status) }
+    }
+
+    /// Whether nothing of the call goes on: it did not begin, or it ended without success. After any other error the driver may
+    /// have done what it was asked, or be about to do it.
+    pub fn is_final(&self) -> bool {
+        !matches!(
+            self.status.code(),
+            Code::Cancelled | Code::DeadlineExceeded | Code::Unavailable | Code::ResourceExhausted | Code::Aborted
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_go_on_in_the_driver_is_not_final() {
+        let error = |code| Error::new("NodeStageVolume", Status::new(code, "no"));
+        assert_eq!(error(Code::Internal).to_string(), "rpc error: code = Internal desc = no");
+        for code in [Code::Internal, Code::InvalidArgument, Code::NotFound, Code::Unimplemented, Code::Unknown] {
+            assert!(error(code).is_final(), "{code:?}");
+        }
+        for code in [Code::DeadlineExceeded, Code::Unavailable, Code::Aborted, Code::Cancelled, Code::ResourceExhausted]
+        {
+            assert!(!error(code).is_final(), "{code:?}");
+        }
+    }
+}

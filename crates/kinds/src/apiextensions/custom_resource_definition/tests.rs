@@ -1,0 +1,59 @@
+//! What upstream says about CustomResourceDefinitions.
+
+use machinery::Value;
+use serde_json::json;
+
+use crate::apiextensions::custom_resource_definition::Definitions;
+use crate::strategy::Strategy;
+
+fn shown(definition: &Value) -> Vec<String> {
+    let mut definition = definition.clone();
+    Definitions.default(&mut definition);
+    Definitions.prepare_for_create(&mut definition);
+    Definitions.validate(&definition).iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn definitions_are_checked_in_upstreams_words() {
+    let good = json!({"metadata": {"name": "tabs.example.com"}, "spec": {"group": "example.com", "scope": "Namespaced", "names": {"plural": "tabs", "kind": "Tab"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object"}}}}}]}});
+    assert_eq!(shown(&good), Vec::<String>::new());
+    let mut bad = good.clone();
+    bad["spec"]["group"] = json!("example");
+    bad["spec"]["versions"][0]["storage"] = json!(false);
+    bad["spec"]["versions"][0]["additionalPrinterColumns"] = json!([{"name": "A", "type": "text", "jsonPath": "spec"}]);
+    bad["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"] =
+        json!({"properties": {"a": {"type": "array"}}});
+    let errors = shown(&bad);
+    for expected in [
+        "metadata.name: Invalid value: \"tabs.example.com\": must be spec.names.plural+\".\"+spec.group",
+        "spec.group: Invalid value: \"example\": should be a domain with at least one dot",
+        "spec.additionalPrinterColumns[0].type: Invalid value: \"text\": must be one of boolean,date,integer,number,string",
+        "spec.additionalPrinterColumns[0].JSONPath: Invalid value: \"spec\": must be a simple json path starting with .",
+        "spec.validation.openAPIV3Schema.properties[spec].type: Required value: must not be empty for specified object fields",
+        "spec.validation.openAPIV3Schema.properties[spec].properties[a].items: Required value: must be specified",
+        "status.storedVersions: Invalid value: null: must have at least one stored version",
+    ] {
+        assert!(errors.contains(&expected.to_owned()), "{expected} is not in {errors:#?}");
+    }
+}
+
+#[test]
+fn what_an_unchanged_rule_costs_is_not_judged_anew() {
+    let definition = |maximum: i64| {
+        let rule = json!([{"rule": "self.all(x, self.all(y, x == y || x.size() > 1))"}]);
+        let list = json!({"type": "array", "items": {"type": "string"}, "maxItems": maximum, "x-kubernetes-validations": rule});
+        let mut definition = json!({"metadata": {"name": "tabs.example.com"}, "spec": {"group": "example.com", "scope": "Namespaced", "names": {"plural": "tabs", "kind": "Tab"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object", "properties": {"l": list}}}}]}});
+        Definitions.default(&mut definition);
+        Definitions.prepare_for_create(&mut definition);
+        definition
+    };
+    let too_expensive = |errors: Vec<machinery::status::FieldError>| {
+        errors.iter().filter(|error| error.to_string().contains("estimated rule cost exceeds budget")).count()
+    };
+    let expensive = definition(60);
+    assert_eq!(too_expensive(Definitions.validate(&expensive)), 1);
+    assert_eq!(too_expensive(Definitions.validate_update(&expensive, &expensive)), 0);
+    assert_eq!(too_expensive(Definitions.validate_update(&definition(61), &expensive)), 1);
+}

@@ -1,0 +1,3 @@
+//! Scales, which are subresources and never stored.
+
+pub mod columns;

@@ -1,0 +1,56 @@
+//! Between the version an object is stored in and the version a client asked for.
+//!
+//! Most versions of a kind differ in nothing but `apiVersion`; the few that differ in more have a `convert.rs` in their folder.
+
+use std::sync::Arc;
+
+use facts::Resource as Facts;
+use machinery::object::{FieldPaths, Object};
+use machinery::rest::WatchEvent;
+use machinery::status::ApiError;
+use machinery::{Value, value};
+
+/// A stored object as the client asked for it. Nothing happens when that is the same.
+pub fn from_storage(
+    storage: &Facts,
+    to: &Facts,
+    object: Arc<Object>,
+    fields: &FieldPaths,
+) -> Result<Arc<Object>, ApiError> {
+    if std::ptr::eq(storage, to) {
+        return Ok(object);
+    }
+    let converted = between(storage, to, object.to_value());
+    Object::from_value(&converted, object.revision(), fields).map(Arc::new).map_err(ApiError::internal)
+}
+
+/// A watch event as the client asked for it.
+pub fn event(storage: &Facts, to: &Facts, event: WatchEvent, fields: &FieldPaths) -> WatchEvent {
+    let convert = |object, make: fn(Arc<Object>) -> WatchEvent| match from_storage(storage, to, object, fields) {
+        Ok(object) => make(object),
+        Err(error) => WatchEvent::Error(error),
+    };
+    match event {
+        WatchEvent::Added(object) => convert(object, WatchEvent::Added),
+        WatchEvent::Modified(object) => convert(object, WatchEvent::Modified),
+        WatchEvent::Deleted(object) => convert(object, WatchEvent::Deleted),
+        other => other,
+    }
+}
+
+/// An object of one version in another version of the same kind.
+pub fn between(from: &Facts, to: &Facts, mut object: Value) -> Value {
+    if (&from.group, &from.version) == (&to.group, &to.version) {
+        return object;
+    }
+    let (was, will) = (from.api_version(), to.api_version());
+    let row = crate::kind(&from.group, &from.kind);
+    if let Some(conversion) = row.and_then(|row| row.conversion(&was, &will)) {
+        (conversion.convert)(&mut object);
+    }
+    value::set(&mut object, "apiVersion", will);
+    if let Some(of) = to.ty {
+        machinery::schema::complete(&mut object, of.def());
+    }
+    object
+}

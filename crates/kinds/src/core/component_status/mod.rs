@@ -1,0 +1,3 @@
+//! ComponentStatuses.
+
+pub mod columns;

@@ -1,0 +1,3 @@
+//! StorageVersions.
+
+pub mod columns;

@@ -1,0 +1,3 @@
+//! Evictions.
+
+pub mod columns;

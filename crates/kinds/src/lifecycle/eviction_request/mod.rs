@@ -1,0 +1,3 @@
+//! EvictionRequests.
+
+pub mod columns;

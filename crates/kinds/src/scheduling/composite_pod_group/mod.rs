@@ -1,0 +1,3 @@
+//! CompositePodGroups.
+
+pub mod columns;

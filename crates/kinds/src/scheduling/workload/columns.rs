@@ -1,0 +1,6 @@
+//! What a table shows of Workloads.
+
+use crate::table::cells::{age, name};
+use crate::table::{AGE, NAME, Printer};
+
+pub static TABLE: Printer = Printer::new(&[NAME, AGE], |object, now| vec![name(object), age(object, now)]);

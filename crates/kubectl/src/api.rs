@@ -1,0 +1,340 @@
+//! Requests as kubectl sends them, and answers as it reads them: warnings are kept, refusals are failures.
+
+use std::cell::RefCell;
+
+use bytes::{Bytes, BytesMut};
+use client::Client;
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use http::header::{ACCEPT, CONTENT_TYPE, WARNING};
+use http::{HeaderMap, Method};
+use machinery::ApiError;
+use machinery::rest::{Body, Payload};
+use machinery::status::Reason;
+use serde_json::Value;
+
+use crate::config::Connection;
+use crate::error::{Failure, Outcome};
+
+pub const JSON: &str = "application/json";
+/// How tables are asked for.
+pub const TABLE: &str =
+    "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
+/// The largest answer that is held in memory.
+const MAX_ANSWER: usize = 1 << 30;
+
+/// Bytes as they come.
+pub type Chunks = BoxStream<'static, Result<Bytes, std::io::Error>>;
+
+/// One server, and who we are there.
+pub struct Api {
+    client: Client,
+    headers: HeaderMap,
+    host: String,
+    warnings: RefCell<Vec<String>>,
+}
+
+impl Api {
+    pub fn new(connection: &Connection) -> Outcome<Self> {
+        let host = connection.host();
+        if connection.client.server.starts_with("http://") {
+            return Err(without_tls(&host));
+        }
+        let client = Client::https(connection.client.clone()).map_err(|error| failure(&host, error))?;
+        let client = client.with_user_agent(&agent());
+        Ok(Self { client, headers: connection.headers.clone(), host, warnings: RefCell::default() })
+    }
+
+    /// What the server warned of since this was last asked.
+    pub fn take_warnings(&self) -> Vec<String> {
+        self.warnings.take()
+    }
+
+    /// Sends a request and gives its answer as it comes; a refusal is a failure.
+    pub async fn stream(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<(&str, Bytes)>,
+        accept: &str,
+    ) -> Outcome<(HeaderMap, Chunks)> {
+        let mut builder = http::Request::builder().method(method).uri(path).header(ACCEPT, accept);
+        for (name, value) in &self.headers {
+            builder = builder.header(name, value);
+        }
+        let body = match body {
+            None => Body::Empty,
+            Some((content_type, bytes)) => {
+                builder = builder.header(CONTENT_TYPE, content_type);
+                Body::Bytes(bytes)
+            }
+        };
+        let request = builder.body(body).map_err(|error| Failure::Message(error.to_string()))?;
+        let response = self.client.request(request).await.map_err(|error| failure(&self.host, error))?;
+        let (head, payload) = response.into_parts();
+        self.keep_warnings(&head.headers);
+        let chunks = match payload {
+            Payload::Stream(chunks) => chunks,
+            Payload::Bytes(bytes) => futures::stream::iter([Ok(bytes)]).boxed(),
+            _ => futures::stream::empty().boxed(),
+        };
+        if head.status.is_success() || head.status.is_redirection() {
+            return Ok((head.headers, chunks));
+        }
+        Err(refusal(head.status, &collect(chunks).await?))
+    }
+
+    /// Sends a request and gives its whole answer.
+    pub async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<(&str, Bytes)>,
+        accept: &str,
+    ) -> Outcome<(HeaderMap, Bytes)> {
+        let (headers, chunks) = self.stream(method, path, body, accept).await?;
+        Ok((headers, collect(chunks).await?))
+    }
+
+    /// Reads an object.
+    pub async fn get(&self, path: &str) -> Outcome<Value> {
+        self.get_as(path, JSON).await
+    }
+
+    pub async fn get_as(&self, path: &str, accept: &str) -> Outcome<Value> {
+        let (_, bytes) = self.call(Method::GET, path, None, accept).await?;
+        decode(&bytes)
+    }
+
+    /// Writes an object and gives what became of it.
+    pub async fn send(&self, method: Method, path: &str, content_type: &str, body: &Value) -> Outcome<Value> {
+        let bytes = Bytes::from(serde_json::to_vec(body).map_err(|error| Failure::Message(error.to_string()))?);
+        let (_, bytes) = self.call(method, path, Some((content_type, bytes)), JSON).await?;
+        decode(&bytes)
+    }
+
+    /// The events of a watch.
+    pub async fn watch(&self, path: &str, accept: &str) -> Outcome<Watch> {
+        let (_, chunks) = self.stream(Method::GET, path, None, accept).await?;
+        Ok(Watch { chunks, held: BytesMut::new(), ended: false })
+    }
+
+    fn keep_warnings(&self, headers: &HeaderMap) {
+        for value in headers.get_all(WARNING).iter().filter_map(|value| value.to_str().ok()) {
+            if let Some(text) = warning(value) {
+                self.warnings.borrow_mut().push(text);
+            }
+        }
+    }
+}
+
+/// A watch under way: one JSON document after the other.
+pub struct Watch {
+    chunks: Chunks,
+    held: BytesMut,
+    ended: bool,
+}
+
+impl Watch {
+    /// The next event; nothing when the server ended the watch.
+    pub async fn next(&mut self) -> Outcome<Option<(String, Value)>> {
+        loop {
+            if let Some(end) = self.held.iter().position(|byte| *byte == b'\n') {
+                let line = self.held.split_to(end + 1);
+                if line.iter().all(u8::is_ascii_whitespace) {
+                    continue;
+                }
+                return event(&line).map(Some);
+            }
+            if self.ended {
+                let rest = self.held.split();
+                return if rest.iter().all(u8::is_ascii_whitespace) { Ok(None) } else { event(&rest).map(Some) };
+            }
+            match self.chunks.next().await {
+                Some(Ok(chunk)) => self.held.extend_from_slice(&chunk),
+                Some(Err(_)) | None => self.ended = true,
+            }
+        }
+    }
+}
+
+fn event(line: &[u8]) -> Outcome<(String, Value)> {
+    let mut event = decode(line)?;
+    let kind = event.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let object = event.get_mut("object").map(Value::take).unwrap_or_default();
+    if kind == "ERROR" {
+        let code = object.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
+        return Err(ApiError::from_value(code.unwrap_or(500), &object).into());
+    }
+    Ok((kind, object))
+}
+
+fn decode(bytes: &[u8]) -> Outcome<Value> {
+    serde_json::from_slice(bytes)
+        .map_err(|error| Failure::Message(format!("the server's answer cannot be read: {error}")))
+}
+
+/// All of an answer.
+pub async fn collect(mut chunks: Chunks) -> Outcome<Bytes> {
+    let mut whole = BytesMut::new();
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.map_err(|error| Failure::Message(error.to_string()))?;
+        if whole.len() + chunk.len() > MAX_ANSWER {
+            return Err(Failure::Message(format!("the server's answer is larger than {MAX_ANSWER} bytes")));
+        }
+        whole.extend_from_slice(&chunk);
+    }
+    Ok(whole.freeze())
+}
+
+/// As whom kubectl introduces itself.
+fn agent() -> String {
+    let machine = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    format!("kubectl/{} ({}/{machine}) kubernetes/trireme", rules::names::VERSION, std::env::consts::OS)
+}
+
+/// The text of a `Warning` header: `299 - "text"`.
+fn warning(header: &str) -> Option<String> {
+    let quoted = header.strip_prefix("299 ")?.split_once('"')?.1;
+    let mut text = String::new();
+    let mut letters = quoted.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' => text.extend(letters.next()),
+            '"' => return Some(text),
+            other => text.push(other),
+        }
+    }
+    None
+}
+
+/// A refusal that is a `Status`, or made into one as upstream makes it.
+fn refusal(status: http::StatusCode, body: &[u8]) -> Failure {
+    let parsed: Option<Value> = serde_json::from_slice(body).ok();
+    if let Some(tree) = parsed.filter(|tree| tree.get("kind").and_then(Value::as_str) == Some("Status")) {
+        return ApiError::from_value(status.as_u16(), &tree).into();
+    }
+    let text = String::from_utf8_lossy(body).trim().chars().take(1024).collect::<String>();
+    let (reason, message) = match status.as_u16() {
+        400 => (Reason::BadRequest, "the server rejected our request for an unknown reason".to_owned()),
+        401 => (Reason::Unauthorized, "the server has asked for the client to provide credentials".to_owned()),
+        403 => (Reason::Forbidden, if text.is_empty() { "unknown".to_owned() } else { text }),
+        404 => (Reason::NotFound, "the server could not find the requested resource".to_owned()),
+        405 => (Reason::MethodNotAllowed, "the server does not allow this method on the requested resource".to_owned()),
+        406 => (Reason::NotAcceptable, if text.is_empty() { "unknown".to_owned() } else { text }),
+        415 => (Reason::UnsupportedMediaType, if text.is_empty() { "unknown".to_owned() } else { text }),
+        429 => (
+            Reason::TooManyRequests,
+            "the server has received too many requests and has asked us to try again later".to_owned(),
+        ),
+        503 => (Reason::ServiceUnavailable, "the server is currently unable to handle the request".to_owned()),
+        504 => (
+            Reason::Timeout,
+            "the server was unable to return a response in the time allotted, but may still be processing the request"
+                .to_owned(),
+        ),
+        code if code >= 500 => (
+            Reason::InternalError,
+            format!("an error on the server ({}) has prevented the request from succeeding", quoted(&text)),
+        ),
+        code => {
+            let mut error = ApiError::new(
+                Reason::BadRequest,
+                format!("the server responded with the status code {code} but did not return more information"),
+            );
+            (error.code, error.reason) = (code, None);
+            return error.into();
+        }
+    };
+    let mut error = ApiError::new(reason, message);
+    error.code = status.as_u16();
+    error.into()
+}
+
+fn quoted(text: &str) -> String {
+    if text.is_empty() { "\"unknown\"".to_owned() } else { machinery::status::go_quote(text) }
+}
+
+/// Why nobody answered.
+fn failure(host: &str, error: client::Error) -> Failure {
+    match error {
+        client::Error::Api(error) => error.into(),
+        client::Error::Transport(source) => {
+            let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&*source);
+            let mut text = source.to_string();
+            while let Some(error) = cause {
+                if let Some(io) = error.downcast_ref::<std::io::Error>()
+                    && io.kind() == std::io::ErrorKind::ConnectionRefused
+                {
+                    return Failure::Refused(host.to_owned());
+                }
+                text = error.to_string();
+                cause = error.source();
+            }
+            Failure::Unreachable(certificate(&text))
+        }
+        client::Error::Timeout(_) => Failure::Unreachable(
+            "net/http: request canceled (Client.Timeout exceeded while awaiting headers)".to_owned(),
+        ),
+        other => Failure::Message(other.to_string()),
+    }
+}
+
+/// The words that people search for when a certificate is not believed.
+fn certificate(text: &str) -> String {
+    let why = if text.contains("UnknownIssuer") {
+        "certificate signed by unknown authority"
+    } else if text.contains("Expired") {
+        "certificate has expired or is not yet valid"
+    } else if text.contains("NotValidForName") {
+        "certificate is not valid for the name of the server"
+    } else {
+        return text.to_owned();
+    };
+    format!("tls: failed to verify certificate: x509: {why}")
+}
+
+/// Only TLS is spoken. Whoever has no configuration is sent to a port where nobody listens, and is told so.
+fn without_tls(host: &str) -> Failure {
+    match std::net::TcpStream::connect(host) {
+        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => Failure::Refused(host.to_owned()),
+        Err(error) => Failure::Unreachable(error.to_string()),
+        Ok(_) => Failure::Unreachable(format!("{host} is to be asked without TLS, which this kubectl does not do")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_are_read_from_their_header() {
+        assert_eq!(warning(r#"299 - "a \"b\" c""#).as_deref(), Some("a \"b\" c"));
+        assert_eq!(warning("199 - \"x\""), None);
+        assert_eq!(warning("299 - \"x"), None);
+    }
+
+    #[test]
+    fn what_is_no_status_is_made_one() {
+        for (code, body, expected) in [
+            (
+                404,
+                "404 page not found",
+                "Error from server (NotFound): the server could not find the requested resource",
+            ),
+            (
+                500,
+                "<html>",
+                "Error from server (InternalError): an error on the server (\"<html>\") has prevented the request from succeeding",
+            ),
+            (403, r#"{"kind":"Status","reason":"Forbidden","message":"no"}"#, "Error from server (Forbidden): no"),
+        ] {
+            let status = http::StatusCode::from_u16(code).expect("a code");
+            assert_eq!(refusal(status, body.as_bytes()).render(), expected);
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! What a command is: its names, its flags, its children, and the function that runs it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use futures::future::LocalBoxFuture;
+
+use crate::error::{Failure, Outcome};
+use crate::flags::{self, Flag, Given, Mistake};
+use crate::resource::helper::DryRun;
+use crate::session::Session;
+use crate::streams::Streams;
+use crate::{commands, help};
+
+/// Runs a command whose flags were read.
+pub type Run = for<'a> fn(&'a mut Invocation) -> LocalBoxFuture<'a, Outcome>;
+
+/// One command, or a family of them.
+pub struct Command {
+    pub name: &'static str,
+    pub aliases: &'static [&'static str],
+    /// What follows the name in `Usage:`.
+    pub usage: &'static str,
+    /// One sentence for lists of commands.
+    pub short: &'static str,
+    /// Groups of flags; commands share some.
+    pub flags: &'static [&'static [Flag]],
+    pub children: &'static [&'static Command],
+    /// What it does; a family without this prints its help.
+    pub run: Option<Run>,
+}
+
+impl Command {
+    pub fn child(&self, name: &str) -> Option<&'static Command> {
+        self.children.iter().copied().find(|child| child.name == name || child.aliases.contains(&name))
+    }
+}
+
+/// The variables and directories of whoever calls.
+#[derive(Clone, Debug, Default)]
+pub struct Environment {
+    pub variables: BTreeMap<String, String>,
+    /// Where relative paths begin; empty is the process' own directory.
+    pub directory: PathBuf,
+    /// The configuration that is taken when no other is given: that of the server beside which the program lies.
+    pub fallback: Option<PathBuf>,
+}
+
+impl Environment {
+    /// That of the process.
+    pub fn of_process() -> Self {
+        let variables =
+            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        Self { variables: variables.collect(), directory: PathBuf::new(), fallback: None }
+    }
+
+    /// A variable that is set and not empty.
+    pub fn variable(&self, name: &str) -> Option<&str> {
+        self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    pub fn home(&self) -> PathBuf {
+        self.variable("HOME").map(PathBuf::from).unwrap_or_default()
+    }
+
+    /// A path that a user gave, from where the user is.
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.directory.join(path)
+    }
+}
+
+/// A command under way.
+pub struct Invocation {
+    /// `kubectl create deployment`, for messages.
+    pub path: String,
+    pub command: &'static Command,
+    pub flags: Given,
+    pub streams: Streams,
+    pub session: Session,
+}
+
+impl Invocation {
+    /// The arguments that are no flags.
+    pub fn arguments(&self) -> Vec<String> {
+        self.flags.arguments.clone()
+    }
+
+    pub fn usage(&self, text: impl std::fmt::Display) -> Failure {
+        Failure::usage(&self.path, text)
+    }
+
+    pub fn print(&mut self, text: &str) -> Outcome {
+        Ok(self.streams.text(text)?)
+    }
+
+    pub fn say(&mut self, text: &str) -> Outcome {
+        Ok(self.streams.line(text)?)
+    }
+
+    /// Says on standard error what the server warned of since the last time.
+    pub fn warn(&mut self) {
+        for warning in self.session.take_warnings() {
+            self.streams.error(&format!("Warning: {warning}"));
+        }
+    }
+}
+
+/// Finds the command that a command line means, reads its flags and runs it. The answer is the exit code.
+pub async fn run(environment: Environment, arguments: &[String], mut streams: Streams) -> i32 {
+    match dispatch(environment, arguments, &mut streams) {
+        Ok(Some(invocation)) => {
+            let mut invocation = Invocation { streams, ..invocation };
+            warn_of_dry_run(&mut invocation);
+            let run = invocation.command.run.expect("only commands that run are dispatched");
+            let outcome = run(&mut invocation).await;
+            invocation.warn();
+            let outcome = outcome.and_then(|()| invocation.session.end());
+            finish(outcome, &mut invocation.streams)
+        }
+        Ok(None) => finish(Ok(()), &mut streams),
+        Err(failure) => finish(Err(failure), &mut streams),
+    }
+}
+
+/// Old forms of `--dry-run` still work.
+fn warn_of_dry_run(invocation: &mut Invocation) {
+    let text = match invocation.flags.text("dry-run") {
+        "" | "none" | "client" | "server" => return,
+        "unchanged" => "--dry-run is deprecated and can be replaced with --dry-run=client.".to_owned(),
+        old => match DryRun::from_flags(&invocation.flags) {
+            Err(_) => return,
+            Ok(meant) => {
+                let new = if meant == DryRun::Client { "client" } else { "none" };
+                format!("--dry-run={old} is deprecated (boolean value) and can be replaced with --dry-run={new}.")
+            }
+        },
+    };
+    invocation.streams.log('W', "helpers.go:714", &text);
+}
+
+fn finish(outcome: Outcome, streams: &mut Streams) -> i32 {
+    let code = match &outcome {
+        Ok(()) => 0,
+        Err(failure) => {
+            let text = failure.render();
+            if !text.is_empty() {
+                streams.error(text.strip_suffix('\n').unwrap_or(&text));
+            }
+            failure.code()
+        }
+    };
+    let _ = streams.out.flush();
+    code
+}
+
+/// The command to run, or nothing where help was all that was wanted.
+fn dispatch(environment: Environment, arguments: &[String], streams: &mut Streams) -> Outcome<Option<Invocation>> {
+    let root: &'static Command = &commands::ROOT;
+    let mut arguments = arguments.to_vec();
+    let (mut command, mut path) = (root, "kubectl".to_owned());
+    while !command.children.is_empty() {
+        let groups = command.flags.iter().chain(flags::sets::GLOBAL);
+        let Some(at) = flags::find_command(groups, &arguments) else { break };
+        let Some(child) = command.child(&arguments[at]) else { break };
+        path = format!("{path} {}", child.name);
+        arguments.remove(at);
+        command = child;
+    }
+    let groups = command.flags.iter().chain(flags::sets::GLOBAL);
+    let given = match flags::parse(groups, &arguments) {
+        Ok(given) => given,
+        Err(Mistake::Help) => {
+            streams.text(&help::of(command, &path))?;
+            return Ok(None);
+        }
+        Err(Mistake::Words(words)) => {
+            return Err(Failure::Message(format!("{words}\nSee '{path} --help' for usage.")));
+        }
+    };
+    if command.run.is_none() {
+        let Some(unknown) = given.arguments.first() else {
+            let help = help::of(command, &path);
+            if std::ptr::eq(command, root) {
+                streams.text(&help)?;
+                return Ok(None);
+            }
+            return Err(Failure::Plain(help));
+        };
+        return Err(if std::ptr::eq(command, root) {
+            Failure::Message(format!("unknown command {unknown:?} for \"kubectl\"{}", help::suggestions(root, unknown)))
+        } else {
+            Failure::usage(&path, format_args!("unknown command {unknown:?}"))
+        });
+    }
+    let session = Session::new(environment, &given.global());
+    // The caller puts its own streams in; these are never used.
+    let (nowhere, _, _) = Streams::memory(b"");
+    Ok(Some(Invocation { path, command, flags: given, streams: nowhere, session }))
+}
+
+use std::io::Write as _;

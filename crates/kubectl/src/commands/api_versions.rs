@@ -1,0 +1,32 @@
+//! `kubectl api-versions`.
+
+use crate::command::{Command, Invocation};
+use crate::error::Outcome;
+
+pub static COMMAND: Command = Command {
+    name: "api-versions",
+    aliases: &[],
+    usage: "",
+    short: "Print the supported API versions on the server, in the form of \"group/version\"",
+    flags: &[],
+    children: &[],
+    run: Some(|invocation| Box::pin(run(invocation))),
+};
+
+async fn run(invocation: &mut Invocation) -> Outcome {
+    if let Some(unexpected) = invocation.flags.arguments.first() {
+        return Err(invocation.usage(format_args!("unexpected arguments: [{unexpected}]")));
+    }
+    // What is remembered may be old, and this command is asked what there is now.
+    let discovery = invocation.session.rediscover().await?;
+    let mut versions: Vec<String> = discovery
+        .groups
+        .iter()
+        .flat_map(|group| group.versions.iter().map(|version| facts::api_version(&group.name, version)))
+        .collect();
+    versions.sort();
+    for version in versions {
+        invocation.say(&version)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! `kubectl apply view-last-applied` and `set-last-applied`.
+
+use machinery::codec::yaml;
+use machinery::status::go_quote;
+use serde_json::{Value, json};
+
+use super::super::create::{LAST_APPLIED, remember};
+use crate::command::{Command, Invocation};
+use crate::error::{Failure, Outcome};
+use crate::flags::{Flag, sets};
+use crate::print::json;
+use crate::report::Report;
+use crate::resource::helper::{DryRun, MERGE, Writing};
+use crate::resource::{Builder, Info};
+
+pub static VIEW: Command = Command {
+    name: "view-last-applied",
+    aliases: &[],
+    usage: "(TYPE [NAME | -l label] | TYPE/NAME | -f FILENAME)",
+    short: "View the latest last-applied-configuration annotations of a resource/object",
+    flags: &[
+        sets::FILENAME,
+        sets::SELECTOR,
+        sets::ALL,
+        &[Flag::string("output", "yaml", "Output format: yaml or json.").short('o')],
+    ],
+    children: &[],
+    run: Some(|invocation| Box::pin(view(invocation))),
+};
+
+pub static SET: Command = Command {
+    name: "set-last-applied",
+    aliases: &[],
+    usage: "-f FILENAME",
+    short: "Set the last-applied-configuration annotation on a live object to match the contents of a file",
+    flags: &[
+        sets::PRINT,
+        sets::FILENAME,
+        sets::DRY_RUN,
+        &[Flag::bool("create-annotation", "Make the annotation where it is missing.")],
+    ],
+    children: &[],
+    run: Some(|invocation| Box::pin(set(invocation))),
+};
+
+/// What was applied last.
+fn remembered(info: &Info) -> Option<Value> {
+    let text = machinery::value::at(&info.object, "metadata.annotations")?.get(LAST_APPLIED)?.as_str()?;
+    serde_json::from_str(text).ok()
+}
+
+async fn infos(invocation: &mut Invocation) -> Outcome<Vec<Info>> {
+    let mut builder = Builder { latest: true, ..Builder::from_flags(&invocation.session, &invocation.flags)? };
+    builder.enforce_namespace = false;
+    builder.infos(&invocation.session, &mut invocation.streams).await?.all()
+}
+
+async fn view(invocation: &mut Invocation) -> Outcome {
+    let output = invocation.flags.text("output").to_owned();
+    if !matches!(output.as_str(), "yaml" | "json") {
+        let text = format!("Unexpected -o output mode: {output}, the flag 'output' must be one of yaml|json");
+        return Err(invocation.usage(text));
+    }
+    for info in infos(invocation).await? {
+        let Some(last) = remembered(&info) else {
+            return Err(Failure::Message(format!(
+                "no last-applied-configuration annotation found on resource: {}",
+                info.name
+            )));
+        };
+        let text =
+            if output == "json" { json::indented(&last).replace("    ", "  ") + "\n" } else { yaml::encode(&last) };
+        invocation.print(&text)?;
+    }
+    Ok(())
+}
+
+async fn set(invocation: &mut Invocation) -> Outcome {
+    let writing = Writing::from_flags(&invocation.flags)?;
+    let builder = Builder::from_flags(&invocation.session, &invocation.flags)?;
+    if builder.has_no_files() {
+        return Err(Failure::message("must specify one of -f and -k"));
+    }
+    let found = builder.infos(&invocation.session, &mut invocation.streams).await?.all()?;
+    let mut report = Report::new(invocation, writing.dry_run, false)?;
+    for mut info in found {
+        let api = invocation.session.api()?;
+        remember(&mut info.object);
+        let wanted =
+            machinery::value::at(&info.object, "metadata.annotations").and_then(|all| all.get(LAST_APPLIED)).cloned();
+        let current = api.get(&info.path()).await?;
+        let known = machinery::value::at(&current, "metadata.annotations").and_then(|all| all.get(LAST_APPLIED));
+        if known.is_none() && !invocation.flags.is("create-annotation") {
+            let name = go_quote(&info.name);
+            return Err(Failure::Message(format!(
+                "no last-applied-configuration annotation found on resource: {name}, to create the annotation, run the command with --create-annotation"
+            )));
+        }
+        let same = known == wanted.as_ref();
+        info.refresh(current);
+        if !same && writing.dry_run != DryRun::Client {
+            let patch = json!({"metadata": {"annotations": {LAST_APPLIED: wanted}}});
+            let object = writing.patch(&api, &info, MERGE, &patch).await?;
+            info.refresh(object);
+        }
+        report.say(invocation, &info.object, "configured")?;
+    }
+    Ok(())
+}

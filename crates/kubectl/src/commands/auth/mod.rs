@@ -1,0 +1,16 @@
+//! `kubectl auth`: who somebody is, and what they may do.
+
+mod can_i;
+mod whoami;
+
+use crate::command::Command;
+
+pub static COMMAND: Command = Command {
+    name: "auth",
+    aliases: &[],
+    usage: "",
+    short: "Inspect authorization",
+    flags: &[],
+    children: &[&can_i::COMMAND, &whoami::COMMAND],
+    run: None,
+};

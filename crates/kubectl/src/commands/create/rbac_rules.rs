@@ -1,0 +1,222 @@
+//! The rules of a role that is made from flags.
+
+use serde_json::{Value, json};
+
+use crate::command::Invocation;
+use crate::error::{Failure, Outcome};
+
+/// What the flags ask for.
+#[derive(Debug, Default)]
+pub struct Asked {
+    pub verbs: Vec<String>,
+    pub resources: Vec<Resource>,
+    pub names: Vec<String>,
+    pub urls: Vec<String>,
+}
+
+impl Asked {
+    pub fn is_empty(&self) -> bool {
+        self.verbs.is_empty() && self.resources.is_empty() && self.names.is_empty() && self.urls.is_empty()
+    }
+}
+
+/// `resource.group/subresource`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Resource {
+    pub group: String,
+    pub resource: String,
+    pub subresource: String,
+}
+
+pub fn resources(words: &[String]) -> Vec<Resource> {
+    let mut found = Vec::new();
+    for word in words {
+        let (whole, subresource) = word.split_once('/').unwrap_or((word, ""));
+        let (resource, group) = whole.split_once('.').unwrap_or((whole, ""));
+        let one =
+            Resource { group: group.to_owned(), resource: resource.to_owned(), subresource: subresource.to_owned() };
+        // All resources are one.
+        if word == "*" {
+            return vec![one];
+        }
+        found.push(one);
+    }
+    found
+}
+
+const KNOWN: [&str; 11] =
+    ["get", "delete", "list", "create", "update", "patch", "watch", "proxy", "deletecollection", "use", "bind"];
+const MORE: [&str; 4] = ["escalate", "impersonate", "approve", "sign"];
+const URL_VERBS: [&str; 8] = ["get", "put", "post", "head", "options", "delete", "patch", "*"];
+
+pub fn validate_cluster_role(asked: &Asked) -> Result<(), String> {
+    if asked.verbs.is_empty() {
+        return Err("at least one verb must be specified".to_owned());
+    }
+    if asked.resources.is_empty() && asked.urls.is_empty() {
+        return Err("one of resource or nonResourceURL must be specified".to_owned());
+    }
+    if !asked.urls.is_empty() {
+        if let Some(verb) = asked.verbs.iter().find(|verb| !URL_VERBS.contains(&verb.as_str())) {
+            return Err(format!("invalid verb: '{verb}' for nonResourceURL"));
+        }
+        for url in asked.urls.iter().filter(|url| *url != "*") {
+            if !url.starts_with('/') {
+                return Err("nonResourceURL should start with /".to_owned());
+            }
+            if url.trim_end_matches('*').contains('*') {
+                return Err("nonResourceURL only supports wildcard matches when '*' is at the end".to_owned());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One rule for each group, with its resources as the server names them, and one for paths.
+pub async fn rules(invocation: &mut Invocation, asked: &Asked) -> Outcome<Vec<Value>> {
+    for verb in &asked.verbs {
+        if verb != "*" && !KNOWN.contains(&verb.as_str()) && !MORE.contains(&verb.as_str()) && asked.urls.is_empty() {
+            invocation.streams.error(&format!("Warning: '{verb}' is not a standard resource verb"));
+        }
+    }
+    let mut groups: Vec<(String, Vec<String>)> = Vec::new();
+    for one in &asked.resources {
+        if one.resource.is_empty() {
+            return Err(Failure::message("resource must be specified if apiGroup/subresource specified"));
+        }
+        let (group, mut name) = if one.resource == "*" {
+            (one.group.clone(), "*".to_owned())
+        } else {
+            let word =
+                if one.group.is_empty() { one.resource.clone() } else { format!("{}.{}", one.resource, one.group) };
+            let mapping = invocation.session.mapping(&word).await.map_err(Failure::without_prefix)?;
+            (mapping.group, mapping.resource)
+        };
+        if !one.subresource.is_empty() {
+            name = format!("{name}/{}", one.subresource);
+        }
+        match groups.iter_mut().find(|(known, _)| *known == group) {
+            Some((_, names)) if names.contains(&name) => {}
+            Some((_, names)) => names.push(name),
+            None => groups.push((group, vec![name])),
+        }
+    }
+    groups.sort();
+    let rule = |(group, resources): (String, Vec<String>)| {
+        let mut rule = json!({"apiGroups": [group], "resources": resources, "verbs": asked.verbs});
+        if !asked.names.is_empty() {
+            rule["resourceNames"] = json!(asked.names);
+        }
+        rule
+    };
+    let mut rules: Vec<Value> = groups.into_iter().map(rule).collect();
+    if !asked.urls.is_empty() {
+        rules.push(json!({"nonResourceURLs": asked.urls, "verbs": asked.verbs}));
+    }
+    Ok(rules)
+}
+
+/// A label query as the selector of an object.
+pub fn label_selector(text: &str) -> Result<Value, String> {
+    let mut labels = serde_json::Map::new();
+    let mut expressions: Vec<Value> = Vec::new();
+    for part in split(text) {
+        let part = part.trim();
+        let (key, operator, values) =
+            requirement(part).ok_or_else(|| format!("couldn't parse the selector string \"{text}\""))?;
+        match (operator, &values[..]) {
+            ("=", [value]) => {
+                labels.insert(key, value.as_str().into());
+            }
+            (operator, []) => expressions.push(json!({"key": key, "operator": operator})),
+            (operator, values) => expressions.push(json!({"key": key, "operator": operator, "values": values})),
+        }
+    }
+    let mut selector = json!({});
+    if !labels.is_empty() {
+        selector["matchLabels"] = Value::Object(labels);
+    }
+    if !expressions.is_empty() {
+        selector["matchExpressions"] = Value::Array(expressions);
+    }
+    Ok(selector)
+}
+
+/// The requirements of a query: commas within parentheses separate values.
+fn split(text: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut depth = 0;
+    for letter in text.chars() {
+        match letter {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(String::new());
+                continue;
+            }
+            _ => {}
+        }
+        parts.last_mut().expect("there is always a part").push(letter);
+    }
+    parts
+}
+
+fn requirement(text: &str) -> Option<(String, &'static str, Vec<String>)> {
+    if let Some((key, value)) = text.split_once("!=") {
+        return Some((key.trim().to_owned(), "NotIn", vec![value.trim().to_owned()]));
+    }
+    if let Some((key, value)) = text.split_once("==").or_else(|| text.split_once('=')) {
+        return Some((key.trim().to_owned(), "=", vec![value.trim().to_owned()]));
+    }
+    if let Some((head, values)) = text.split_once('(') {
+        let values: Vec<String> = values.strip_suffix(')')?.split(',').map(|value| value.trim().to_owned()).collect();
+        let mut words = head.split_whitespace();
+        let (key, operator) = (words.next()?.to_owned(), words.next()?);
+        return match operator {
+            "in" => Some((key, "In", values)),
+            "notin" => Some((key, "NotIn", values)),
+            _ => None,
+        };
+    }
+    match text.strip_prefix('!') {
+        Some(key) => Some((key.to_owned(), "DoesNotExist", Vec::new())),
+        None if text.is_empty() || text.contains(' ') => None,
+        None => Some((text.to_owned(), "Exists", Vec::new())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_become_selectors() {
+        assert_eq!(
+            label_selector("a=b,c in (d,e)").expect("a selector"),
+            json!({
+                "matchLabels": {"a": "b"}, "matchExpressions": [{"key": "c", "operator": "In", "values": ["d", "e"]}],
+            })
+        );
+        assert_eq!(
+            label_selector("!x").expect("a selector"),
+            json!({
+                "matchExpressions": [{"key": "x", "operator": "DoesNotExist"}],
+            })
+        );
+        assert!(label_selector("a b").is_err());
+    }
+
+    #[test]
+    fn resources_are_taken_apart() {
+        let one = |word: &str| resources(&[word.to_owned()]).remove(0);
+        assert_eq!(
+            one("pods/log"),
+            Resource { resource: "pods".to_owned(), subresource: "log".to_owned(), ..Default::default() }
+        );
+        assert_eq!(
+            one("deployments.apps"),
+            Resource { resource: "deployments".to_owned(), group: "apps".to_owned(), ..Default::default() }
+        );
+        assert_eq!(resources(&["pods".to_owned(), "*".to_owned()]).len(), 1);
+    }
+}

@@ -1,0 +1,139 @@
+//! `kubectl events`.
+
+use machinery::value::{int, list, text};
+use serde_json::{Value, json};
+
+use crate::command::{Command, Invocation};
+use crate::discovery::query;
+use crate::error::{Failure, Outcome};
+use crate::flags::{Flag, sets};
+use crate::print::tabs::Tabs;
+use crate::print::{OBJECTS, Printer, Request, table};
+use crate::resource::arguments::parse_single;
+
+pub static COMMAND: Command = Command {
+    name: "events",
+    aliases: &[],
+    usage: "[(-o|--output=)json|yaml|name|go-template|go-template-file|template|templatefile|jsonpath|jsonpath-as-json|jsonpath-file] [--for TYPE/NAME] [--watch] [--types=Normal,Warning]",
+    short: "List events",
+    flags: &[
+        sets::PRINT,
+        sets::ALL_NAMESPACES,
+        sets::CHUNK_SIZE,
+        &[
+            Flag::string("for", "", "Only events of this object, as TYPE/NAME."),
+            Flag::bool("no-headers", "Print no headers."),
+            Flag::slice("types", "Only events of these types: Normal, Warning."),
+            Flag::bool("watch", "Show further events as they come.").short('w'),
+        ],
+    ],
+    children: &[],
+    run: Some(|invocation| Box::pin(run(invocation))),
+};
+
+async fn run(invocation: &mut Invocation) -> Outcome {
+    let types = invocation.flags.list("types");
+    if let Some(odd) = types.iter().find(|kind| !matches!(kind.to_lowercase().as_str(), "normal" | "warning")) {
+        let _ = odd;
+        return Err(Failure::message("valid --types are Normal or Warning"));
+    }
+    let mut fields = Vec::new();
+    let word = invocation.flags.text("for").to_owned();
+    if !word.is_empty() {
+        let (mapping, Some(name)) = parse_single(&invocation.session, &word).await.map_err(Failure::without_prefix)?
+        else {
+            return Err(Failure::message("--for must be in resource/name form"));
+        };
+        fields.push(format!("involvedObject.kind={}", mapping.kind));
+        fields.push(format!("involvedObject.name={name}"));
+        fields.push(format!("involvedObject.apiVersion={}", mapping.api_version()));
+    }
+    let everywhere = invocation.flags.is("all-namespaces");
+    let namespace = invocation.session.namespace()?;
+    let collection =
+        if everywhere { "/api/v1/events".to_owned() } else { format!("/api/v1/namespaces/{namespace}/events") };
+    let fields = fields.join(",");
+    let answer =
+        invocation.session.api()?.get(&format!("{collection}{}", query(&[("fieldSelector", &fields)]))).await?;
+    let wanted =
+        |event: &Value| types.is_empty() || types.iter().any(|kind| kind.eq_ignore_ascii_case(text(event, "type")));
+    let mut events: Vec<Value> = list(&answer, "items").iter().filter(|event| wanted(event)).cloned().collect();
+    events.sort_by_key(|event| seen(event).map_or(i64::MIN, |time| time.as_second()));
+    if events.is_empty() && !invocation.flags.is("watch") {
+        let nothing = if everywhere {
+            "No events found.".to_owned()
+        } else {
+            format!("No events found in {namespace} namespace.")
+        };
+        invocation.streams.error(&nothing);
+        return Ok(());
+    }
+    let request = Request { allowed: OBJECTS, typed: false };
+    if let Some(mut printer) = Printer::from_flags(&invocation.flags, &invocation.session.environment, &request)? {
+        for event in &mut events {
+            event["kind"] = "Event".into();
+            event["apiVersion"] = "v1".into();
+            machinery::value::remove(event, "metadata.managedFields");
+        }
+        let all = json!({"apiVersion": "v1", "kind": "EventList", "metadata": answer["metadata"], "items": events});
+        let text = printer.print(&all)?;
+        return invocation.print(&text);
+    }
+    let mut tabs = Tabs::remembering();
+    let mut lines = String::new();
+    if !invocation.flags.is("no-headers") {
+        lines += if everywhere { "NAMESPACE\t" } else { "" };
+        lines += "LAST SEEN\tTYPE\tREASON\tOBJECT\tMESSAGE\n";
+    }
+    lines.extend(events.iter().map(|event| line(event, everywhere)));
+    let shown = tabs.align(&lines);
+    invocation.print(&shown)?;
+    if !invocation.flags.is("watch") {
+        return Ok(());
+    }
+    std::io::Write::flush(&mut invocation.streams.out)?;
+    let version = text(&answer, "metadata.resourceVersion");
+    let path = format!(
+        "{collection}{}",
+        query(&[("fieldSelector", &fields), ("resourceVersion", version), ("watch", "true")])
+    );
+    let mut watch = invocation.session.api()?.watch(&path, crate::api::JSON).await?;
+    while let Some((what, event)) = watch.next().await? {
+        if what != "DELETED" && wanted(&event) {
+            let shown = tabs.align(&line(&event, everywhere));
+            invocation.print(&shown)?;
+            std::io::Write::flush(&mut invocation.streams.out)?;
+        }
+    }
+    Ok(())
+}
+
+fn time(event: &Value, path: &str) -> Option<jiff::Timestamp> {
+    machinery::time::parse(text(event, path))
+}
+
+/// When it was seen last.
+fn seen(event: &Value) -> Option<jiff::Timestamp> {
+    time(event, "series.lastObservedTime").or_else(|| time(event, "lastTimestamp")).or_else(|| time(event, "eventTime"))
+}
+
+fn line(event: &Value, everywhere: bool) -> String {
+    let now = jiff::Timestamp::now();
+    let age = |at: Option<jiff::Timestamp>| at.map_or("<unknown>".to_owned(), |at| table::age(at, now));
+    let first = age(time(event, "eventTime").or_else(|| time(event, "firstTimestamp")));
+    let interval = match (int(event, "series.count"), int(event, "count")) {
+        (Some(count), _) => format!("{} (x{count} over {first})", age(time(event, "series.lastObservedTime"))),
+        (None, Some(count)) if count > 1 => format!("{} (x{count} over {first})", age(time(event, "lastTimestamp"))),
+        _ => first,
+    };
+    let escape = |path: &str| text(event, path).trim().replace('\x1b', "^[").replace('\r', "\\r").replace('\n', "\\n");
+    let namespace = if everywhere { format!("{}\t", text(event, "metadata.namespace")) } else { String::new() };
+    format!(
+        "{namespace}{interval}\t{}\t{}\t{}/{}\t{}\n",
+        escape("type"),
+        escape("reason"),
+        escape("involvedObject.kind"),
+        escape("involvedObject.name"),
+        text(event, "message").trim().replace('\x1b', "^[")
+    )
+}

@@ -1,0 +1,77 @@
+//! `kubectl explain`: what a kind and its fields are for, as the server's schema says.
+
+mod text;
+
+use machinery::status::go_quote;
+
+use crate::command::{Command, Invocation};
+use crate::error::{Failure, Outcome};
+use crate::flags::Flag;
+
+pub static COMMAND: Command = Command {
+    name: "explain",
+    aliases: &[],
+    usage: "TYPE [--recursive=FALSE|TRUE] [--api-version=api-version-group] [-o|--output=plaintext|plaintext-openapiv2]",
+    short: "Get documentation for a resource",
+    flags: &[&[
+        Flag::string("api-version", "", "Version of the group, as group/version."),
+        Flag::int("max-depth", "0", "How deep --recursive goes; 0 is to the end."),
+        Flag::string("output", "plaintext", "Output format.").short('o'),
+        Flag::bool("recursive", "Show the fields of fields."),
+    ]],
+    children: &[],
+    run: Some(|invocation| Box::pin(run(invocation))),
+};
+
+async fn run(invocation: &mut Invocation) -> Outcome {
+    let flags = &invocation.flags;
+    let word = match &flags.arguments[..] {
+        [word] => word.clone(),
+        [] => {
+            return Err(Failure::message(
+                "You must specify the type of resource to explain. Use \"kubectl api-resources\" for a complete list of supported resources.\n",
+            ));
+        }
+        _ => return Err(Failure::message("We accept only this format: explain RESOURCE\n")),
+    };
+    let (recursive, depth) = (flags.is("recursive"), flags.int("max-depth"));
+    if depth != 0 && !recursive {
+        return Err(Failure::message("--max-depth requires --recursive"));
+    }
+    if depth < 0 {
+        return Err(Failure::message("--max-depth must be non-negative"));
+    }
+    let wanted = flags.text("api-version").to_owned();
+    let (first, _) = word.split_once('.').unwrap_or((&word, ""));
+    let mapping = invocation.session.mapping(first).await.map_err(Failure::without_prefix)?;
+    // A group may follow the resource.
+    let rest = word.strip_prefix(&format!("{first}.{}", mapping.group)).filter(|_| !mapping.group.is_empty());
+    let rest = rest.filter(|rest| rest.is_empty() || rest.starts_with('.')).or_else(|| word.strip_prefix(first));
+    let fields: Vec<String> =
+        rest.unwrap_or_default().split('.').filter(|field| !field.is_empty()).map(str::to_owned).collect();
+    let mapping = if wanted.is_empty() {
+        mapping
+    } else {
+        let found = invocation.session.mapping_of_kind(&wanted, &mapping.kind).await?;
+        found.ok_or_else(|| {
+            Failure::Message(format!(
+                "couldn't find resource for {}",
+                go_quote(&format!("{wanted}, Resource={}", mapping.resource))
+            ))
+        })?
+    };
+    let place = if mapping.group.is_empty() {
+        format!("api/{}", mapping.version)
+    } else {
+        format!("apis/{}", mapping.api_version())
+    };
+    let document = invocation.session.api()?.get(&format!("/openapi/v3/{place}")).await?;
+    let explained = text::explain(&document, &mapping, &fields, recursive, usize::try_from(depth).unwrap_or_default());
+    match explained {
+        Ok(text) => invocation.print(&text),
+        Err((head, why)) => {
+            invocation.print(&head)?;
+            Err(Failure::Message(why))
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Tables for people.
+
+use futures::future::join_all;
+
+use crate::api::TABLE;
+use crate::command::Invocation;
+use crate::discovery::{Mapping, query};
+use crate::error::{Failure, Outcome};
+use crate::print::sort;
+use crate::print::table::{Options, Row, Table};
+use crate::print::tabs::Tabs;
+use crate::resource::{Builder, Target, arguments, unselectable};
+
+/// What the flags ask for.
+pub(super) fn options(invocation: &Invocation, wide: bool) -> Options {
+    let flags = &invocation.flags;
+    Options {
+        wide,
+        no_headers: flags.is("no-headers"),
+        namespace: false,
+        kind: flags.is("show-kind"),
+        labels: flags.is("show-labels"),
+        columns: flags.list("label-columns"),
+    }
+}
+
+/// What is to be read: what the arguments mean, or what is in files.
+pub(super) async fn targets(invocation: &mut Invocation, builder: &Builder) -> Outcome<Vec<Target>> {
+    if builder.has_no_files() {
+        return arguments::targets(builder, &invocation.session).await;
+    }
+    let infos = builder.infos(&invocation.session, &mut invocation.streams).await?.all()?;
+    let target = |info: crate::resource::Info| Target {
+        mapping: info.mapping,
+        namespace: info.namespace,
+        name: Some(info.name),
+    };
+    Ok(infos.into_iter().map(target).collect())
+}
+
+pub(super) async fn run(invocation: &mut Invocation, builder: &Builder, wide: bool) -> Outcome {
+    let targets = targets(invocation, builder).await?;
+    let sort_by = invocation.flags.text("sort-by").to_owned();
+    let fetched = join_all(targets.iter().map(|target| fetch(invocation, builder, target, !sort_by.is_empty()))).await;
+    let mut errors = Vec::new();
+    let mut groups: Vec<(Mapping, Table)> = Vec::new();
+    for (target, answer) in targets.iter().zip(fetched) {
+        match answer {
+            Ok(table) => match groups.iter_mut().find(|(mapping, _)| *mapping == target.mapping) {
+                Some((_, known)) => known.rows.extend(table.rows),
+                None => groups.push((target.mapping.clone(), table)),
+            },
+            Err(error) if error.is_not_found() && invocation.flags.is("ignore-not-found") => {}
+            Err(error) => errors.push(error),
+        }
+    }
+    let mut options = options(invocation, wide);
+    options.kind |= groups.len() > 1;
+    let mut text = String::new();
+    for (mapping, table) in &mut groups {
+        if !sort_by.is_empty() {
+            sort::sort(&mut table.rows, &sort_by, |row: &Row| &row.object).map_err(Failure::Message)?;
+        }
+        let local = Options { namespace: builder.all_namespaces && mapping.namespaced, ..options.clone() };
+        let lines = table.lines(Some(mapping), &local);
+        if !text.is_empty() && !lines.is_empty() && !options.no_headers {
+            text.push('\n');
+        }
+        text += &Tabs::new().align(&lines);
+    }
+    invocation.print(&text)?;
+    if text.is_empty() && errors.is_empty() && !invocation.flags.is("ignore-not-found") {
+        invocation.warn();
+        let namespaced = !builder.all_namespaces && groups.iter().all(|(mapping, _)| mapping.namespaced);
+        let nothing = if namespaced {
+            format!("No resources found in {} namespace.", builder.namespace)
+        } else {
+            "No resources found".to_owned()
+        };
+        invocation.streams.error(&nothing);
+    }
+    Failure::all(errors)
+}
+
+/// One object or a whole collection as a table, chunk by chunk.
+async fn fetch(invocation: &Invocation, builder: &Builder, target: &Target, whole: bool) -> Outcome<Table> {
+    let api = invocation.session.api()?;
+    let accept = if invocation.flags.is("server-print") { TABLE } else { crate::api::JSON };
+    let include = if whole { "Object" } else { "" };
+    let now = jiff::Timestamp::now();
+    if let Some(name) = &target.name {
+        let path = target.mapping.path(&target.namespace, name, &builder.subresource);
+        let answer = api.get_as(&(path + &query(&[("includeObject", include)])), accept).await?;
+        return Ok(Table::from_value(answer, now));
+    }
+    let mut all = Table::default();
+    let mut next = String::new();
+    loop {
+        let path = target.mapping.path(&target.namespace, "", &builder.subresource) + &builder.query(&next);
+        let separator = if path.contains('?') { "&" } else { "?" };
+        let path = if whole { format!("{path}{separator}includeObject=Object") } else { path };
+        let answer = api.get_as(&path, accept).await;
+        let answer = answer.map_err(|error| unselectable(error, target, builder))?;
+        machinery::value::text(&answer, "metadata.continue").clone_into(&mut next);
+        let table = Table::from_value(answer, now);
+        if all.columns.is_empty() {
+            all.columns = table.columns;
+        }
+        all.rows.extend(table.rows);
+        if next.is_empty() {
+            return Ok(all);
+        }
+    }
+}

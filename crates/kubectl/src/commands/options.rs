@@ -1,0 +1,25 @@
+//! `kubectl options`: the flags of every command.
+
+use crate::command::{Command, Invocation};
+use crate::error::Outcome;
+use crate::flags::sets;
+use crate::help;
+
+pub static COMMAND: Command = Command {
+    name: "options",
+    aliases: &[],
+    usage: "",
+    short: "Print the list of flags inherited by all commands",
+    flags: &[],
+    children: &[],
+    run: Some(|invocation| Box::pin(run(invocation))),
+};
+
+async fn run(invocation: &mut Invocation) -> Outcome {
+    invocation.print("The following options can be passed to any command:\n\n")?;
+    for flag in sets::GLOBAL.iter().flat_map(|group| group.iter()) {
+        let line = help::line(flag);
+        invocation.print(&line)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,155 @@
+//! `kubectl replace`: puts objects in the place of others.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::create::{LAST_APPLIED, remember};
+use crate::api::JSON;
+use crate::command::{Command, Invocation};
+use crate::error::{Failure, Outcome};
+use crate::flags::{Flag, sets};
+use crate::report::Report;
+use crate::resource::helper::{DryRun, Writing};
+use crate::resource::{Builder, Info};
+
+pub static COMMAND: Command = Command {
+    name: "replace",
+    aliases: &[],
+    usage: "-f FILENAME",
+    short: "Replace a resource by file name or stdin",
+    flags: &[
+        sets::PRINT,
+        sets::FILENAME,
+        sets::DRY_RUN,
+        sets::VALIDATE,
+        sets::SAVE_CONFIG,
+        &[
+            sets::field_manager("kubectl-replace"),
+            Flag::string("cascade", "background", "What becomes of dependents.").or_bare("background"),
+            Flag::bool("force", "Delete the objects and create them anew."),
+            Flag::int("grace-period", "-1", "Seconds that a pod gets to end; negative is the pod's own."),
+            Flag::string("raw", "", "Path on the server to put the file to."),
+            Flag::string("subresource", "", "Part of the object to replace."),
+            Flag::duration("timeout", "0s", "How long to wait for an end."),
+            Flag::bool("wait", "Wait until what is deleted is gone."),
+        ],
+    ],
+    children: &[],
+    run: Some(|invocation| Box::pin(run(invocation))),
+};
+
+async fn run(invocation: &mut Invocation) -> Outcome {
+    let flags = &invocation.flags;
+    let writing = Writing::from_flags(flags)?;
+    let force = flags.is("force");
+    if flags.int("grace-period") >= 0 && !force {
+        return Err(Failure::message("--grace-period must have --force specified"));
+    }
+    if flags.nanos("timeout") != 0 && !force {
+        return Err(Failure::message("--timeout must have --force specified"));
+    }
+    if force && writing.dry_run != DryRun::No {
+        return Err(Failure::message("--dry-run can not be used when --force is set"));
+    }
+    if flags.list("filename").is_empty() && flags.text("kustomize").is_empty() {
+        return Err(Failure::message("must specify one of -f and -k"));
+    }
+    if let Some(path) = flags.given("raw").map(str::to_owned) {
+        return raw(invocation, &path).await;
+    }
+    let builder = Builder::from_flags(&invocation.session, flags)?;
+    let found = builder.infos(&invocation.session, &mut invocation.streams).await?;
+    let mut errors = found.errors;
+    let mut report = Report::new(invocation, writing.dry_run, false)?;
+    if found.infos.is_empty() && errors.is_empty() {
+        return Err(Failure::message("no objects passed to replace"));
+    }
+    if force {
+        delete(invocation, &writing, &found.infos).await?;
+    }
+    for mut info in found.infos {
+        annotate(invocation, &mut info.object);
+        if writing.dry_run == DryRun::Client {
+            report.say(invocation, &info.object, "replaced")?;
+            continue;
+        }
+        let api = invocation.session.api()?;
+        let answer = if force { writing.create(&api, &info).await } else { put(invocation, &writing, &info).await };
+        match answer {
+            Ok(object) => report.say(invocation, &object, "replaced")?,
+            Err(error) => {
+                errors.push(error.about(if force { "creating" } else { "replacing" }, &info.source));
+            }
+        }
+    }
+    Failure::all(errors)
+}
+
+/// Replaces an object, whichever version of it the file was made from, unless the file says one.
+async fn put(invocation: &Invocation, writing: &Writing, info: &Info) -> Outcome<Value> {
+    let api = invocation.session.api()?;
+    let mut object = info.object.clone();
+    if info.resource_version().is_empty() && needs_version(&info.mapping.group) {
+        let current = api.get(&info.path()).await?;
+        let version = machinery::value::text(&current, "metadata.resourceVersion").to_owned();
+        machinery::value::set(&mut object, "metadata.resourceVersion", version);
+    }
+    writing.replace(&api, info, &object).await
+}
+
+/// Custom resources cannot be replaced without saying which version was seen.
+fn needs_version(group: &str) -> bool {
+    facts::table().group(group).is_none()
+}
+
+/// The annotation of `apply` follows where it is, or where it is asked for.
+fn annotate(invocation: &Invocation, object: &mut Value) {
+    let there = machinery::value::at(object, "metadata.annotations").is_some_and(|all| all.get(LAST_APPLIED).is_some());
+    if there || invocation.flags.is("save-config") {
+        remember(object);
+    }
+}
+
+async fn delete(invocation: &mut Invocation, writing: &Writing, infos: &[Info]) -> Outcome {
+    let grace = invocation.flags.int("grace-period");
+    let mut options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"});
+    options["gracePeriodSeconds"] = grace.max(0).into();
+    if grace < 0 {
+        invocation.streams.error("Warning: Immediate deletion does not wait for confirmation that the running resource has been terminated. The resource may continue to run on the cluster indefinitely.");
+    }
+    let mut gone = Vec::new();
+    for info in infos {
+        let api = invocation.session.api()?;
+        match writing.delete(&api, info, &options).await {
+            Ok(answer) => {
+                let done = if grace <= 0 { "force deleted" } else { "deleted" };
+                let place =
+                    if info.mapping.namespaced { format!(" from {} namespace", info.namespace) } else { String::new() };
+                let line = format!("{} \"{}\" {done}{place}", info.mapping.kind_name(), info.name);
+                invocation.say(&line)?;
+                gone.push((info.clone(), machinery::value::text(&answer, "metadata.uid").to_owned()));
+            }
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error.about("deleting", &info.source)),
+        }
+    }
+    super::wait::until_gone(invocation, &gone, invocation.flags.duration("timeout")).await
+}
+
+async fn raw(invocation: &mut Invocation, path: &str) -> Outcome {
+    use std::io::Read as _;
+    let files = invocation.flags.list("filename");
+    let [file] = &files[..] else {
+        return Err(Failure::message("--raw can only use a single local file or stdin"));
+    };
+    let mut text = Vec::new();
+    if file == "-" {
+        invocation.streams.input.read_to_end(&mut text)?;
+    } else {
+        text = std::fs::read(invocation.session.environment.path(file))?;
+    }
+    let api = invocation.session.api()?;
+    let (_, answer) = api.call(http::Method::PUT, path, Some((JSON, Bytes::from(text))), JSON).await?;
+    let text = String::from_utf8_lossy(&answer).into_owned();
+    invocation.print(&text)
+}

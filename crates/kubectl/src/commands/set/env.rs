@@ -1,0 +1,191 @@
+//! `kubectl set env`.
+
+use machinery::status::go_quote;
+use machinery::value::{list, text};
+use serde_json::{Value, json};
+
+use super::{COMMON, apply, containers, pod_spec};
+use crate::command::{Command, Invocation};
+use crate::error::{Failure, Outcome};
+use crate::flags::{Flag, sets};
+use crate::resource::Builder;
+
+pub static COMMAND: Command = Command {
+    name: "env",
+    aliases: &[],
+    usage: "RESOURCE/NAME KEY_1=VAL_1 ... KEY_N=VAL_N",
+    short: "Update environment variables on a pod template",
+    flags: &[
+        sets::PRINT,
+        sets::FILENAME,
+        sets::SELECTOR,
+        sets::DRY_RUN,
+        COMMON,
+        &[
+            Flag::string("containers", "*", "Containers to change; may have a *.").short('c'),
+            Flag::array("env", "Variable as key=value.").short('e'),
+            Flag::string("from", "", "Config map or secret that the variables come from."),
+            Flag::slice("keys", "Keys of --from to take."),
+            Flag::bool("list", "Show the variables."),
+            Flag::bool("overwrite", "Change values that are there.").default("true"),
+            Flag::string("prefix", "", "What stands before each variable of --from."),
+            Flag::bool("resolve", "Show the values that references have."),
+        ],
+    ],
+    children: &[],
+    run: Some(|invocation| Box::pin(run(invocation))),
+};
+
+/// What is to be set, and what is to go.
+type Wanted = (Vec<Value>, Vec<String>);
+
+fn parse(words: &[String]) -> Result<Wanted, String> {
+    let (mut set, mut remove) = (Vec::new(), Vec::new());
+    for word in words {
+        match word.split_once('=') {
+            Some((key, _)) if !machinery::names::is_relaxed_env_var_name(key).is_empty() => {
+                let why = machinery::names::is_relaxed_env_var_name(key).join(",");
+                return Err(format!("{} is not a valid key name: {why}", go_quote(key)));
+            }
+            Some((key, value)) => set.push(json!({"name": key, "value": value})),
+            None => match word.strip_suffix('-') {
+                Some(key) => remove.push(key.to_owned()),
+                None => return Err(format!("unknown environment argument: {word}")),
+            },
+        }
+    }
+    Ok((set, remove))
+}
+
+async fn run(invocation: &mut Invocation) -> Outcome {
+    let is_change = |word: &String| word.contains('=') || (word.ends_with('-') && word.len() > 1);
+    let (mut words, resources): (Vec<String>, Vec<String>) = invocation.arguments().into_iter().partition(is_change);
+    words.extend(invocation.flags.list("env"));
+    let flags = &invocation.flags;
+    if flags.is("all") && !flags.text("selector").is_empty() {
+        return Err(Failure::message("cannot set --all and --selector at the same time"));
+    }
+    if resources.is_empty() && flags.list("filename").is_empty() {
+        return Err(Failure::message(
+            "one or more resources must be specified as <resource> <name> or <resource>/<name>",
+        ));
+    }
+    if flags.is("list") && !flags.text("output").is_empty() {
+        return Err(Failure::message("--list and --output may not be specified together"));
+    }
+    if !flags.list("keys").is_empty() && flags.text("from").is_empty() {
+        return Err(Failure::message("when specifying --keys, a configmap or secret must be provided with --from"));
+    }
+    let (mut set, remove) = parse(&words).map_err(Failure::Message)?;
+    if !flags.text("from").is_empty() {
+        set.extend(from(invocation).await?);
+    }
+    if invocation.flags.is("list") {
+        return show(invocation, resources).await;
+    }
+    let pattern = invocation.flags.text("containers").to_owned();
+    let overwrite = invocation.flags.is("overwrite");
+    apply(invocation, resources, "env updated", "failed to patch env update to pod template:", |info| {
+        let kind = (info.mapping.resource.clone(), info.name.clone());
+        let spec = pod_spec(info).map_err(|why| vec![format!("error: {why}\n")])?;
+        let found = containers(spec, &pattern, true);
+        if found.is_empty() {
+            return Err(vec![format!(
+                "{} {} does not have any containers matching {}",
+                kind.0,
+                kind.1,
+                go_quote(&pattern)
+            )]);
+        }
+        for container in found {
+            change(container, &set, &remove, overwrite)
+                .map_err(|why| vec![format!("error: {}/{} {why}", kind.0, kind.1)])?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+fn change(container: &mut Value, set: &[Value], remove: &[String], overwrite: bool) -> Result<(), String> {
+    let mut env = list(container, "env").to_vec();
+    for variable in set {
+        let name = text(variable, "name");
+        match env.iter_mut().find(|known| text(known, "name") == name) {
+            Some(known) if !overwrite && known != variable => {
+                let value = text(known, "value");
+                return Err(format!("'{name}' already has a value ({value}), and --overwrite is false"));
+            }
+            Some(known) => known.clone_from(variable),
+            None => env.push(variable.clone()),
+        }
+    }
+    env.retain(|known| !remove.iter().any(|name| text(known, "name") == name));
+    if env.is_empty() {
+        machinery::value::remove(container, "env");
+    } else {
+        container["env"] = Value::Array(env);
+    }
+    Ok(())
+}
+
+/// References to the keys of a config map or a secret.
+async fn from(invocation: &mut Invocation) -> Outcome<Vec<Value>> {
+    let word = invocation.flags.text("from").to_owned();
+    let (mapping, name) = crate::resource::arguments::parse_single(&invocation.session, &word).await?;
+    let reference = match mapping.kind.as_str() {
+        "ConfigMap" => "configMapKeyRef",
+        "Secret" => "secretKeyRef",
+        _ => return Err(Failure::message("unsupported resource specified in --from")),
+    };
+    let namespace = invocation.session.namespace()?;
+    let name = name.unwrap_or_default();
+    let object = invocation.session.api()?.get(&mapping.path(&namespace, &name, "")).await?;
+    let (keys, prefix) = (invocation.flags.list("keys"), invocation.flags.text("prefix").to_owned());
+    let data = machinery::value::at(&object, "data").and_then(Value::as_object).cloned().unwrap_or_default();
+    let variable = |key: &String| {
+        let upper: String = key
+            .chars()
+            .map(|letter| if letter.is_ascii_alphanumeric() { letter.to_ascii_uppercase() } else { '_' })
+            .collect();
+        json!({"name": format!("{prefix}{upper}"), "valueFrom": {reference: {"name": name, "key": key}}})
+    };
+    Ok(data.keys().filter(|key| keys.is_empty() || keys.contains(key)).map(variable).collect())
+}
+
+async fn show(invocation: &mut Invocation, resources: Vec<String>) -> Outcome {
+    let mut builder = Builder { latest: true, ..Builder::from_flags(&invocation.session, &invocation.flags)? };
+    builder.arguments = resources;
+    let pattern = invocation.flags.text("containers").to_owned();
+    for mut info in builder.infos(&invocation.session, &mut invocation.streams).await?.all()? {
+        let (kind, name) = (info.mapping.kind.clone(), info.name.clone());
+        let spec = pod_spec(&mut info).map_err(Failure::Message)?;
+        let mut lines = String::new();
+        for container in containers(spec, &pattern, true) {
+            lines += &format!("# {kind} {name}, container {}\n", text(container, "name"));
+            for variable in list(container, "env") {
+                let name = text(variable, "name");
+                lines += &match variable.get("valueFrom") {
+                    None => format!("{name}={}\n", text(variable, "value")),
+                    Some(from) => format!("# {name} from {}\n", reference(from)),
+                };
+            }
+        }
+        invocation.print(&lines)?;
+    }
+    Ok(())
+}
+
+fn reference(from: &Value) -> String {
+    for (field, what) in [("configMapKeyRef", "configmap"), ("secretKeyRef", "secret")] {
+        if let Some(named) = from.get(field) {
+            return format!("{what} {}, key {}", text(named, "name"), text(named, "key"));
+        }
+    }
+    if let Some(field) = from.get("fieldRef") {
+        return format!("field path {}", text(field, "fieldPath"));
+    }
+    match from.get("resourceFieldRef") {
+        Some(field) => format!("resource field {}", text(field, "resource")),
+        None => "invalid valueFrom".to_owned(),
+    }
+}

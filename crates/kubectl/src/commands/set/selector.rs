@@ -1,0 +1,71 @@
+//! `kubectl set selector` and `serviceaccount`.
+
+use serde_json::{Value, json};
+
+use super::{COMMON, apply, pod_spec};
+use crate::command::{Command, Invocation};
+use crate::commands::expose;
+use crate::error::{Failure, Outcome};
+use crate::flags::{Flag, sets};
+
+pub static COMMAND: Command = Command {
+    name: "selector",
+    aliases: &[],
+    usage: "(-f FILENAME | TYPE NAME) EXPRESSIONS [--resource-version=version]",
+    short: "Set the selector on a resource",
+    flags: &[
+        sets::PRINT,
+        sets::FILENAME,
+        sets::DRY_RUN,
+        COMMON,
+        &[Flag::string("resource-version", "", "Change only this version of the object.")],
+    ],
+    children: &[],
+    run: Some(|invocation| Box::pin(selector(invocation))),
+};
+
+pub static SERVICE_ACCOUNT: Command = Command {
+    name: "serviceaccount",
+    aliases: &["sa"],
+    usage: "(-f FILENAME | TYPE NAME) SERVICE_ACCOUNT",
+    short: "Update the service account of a resource",
+    flags: &[sets::PRINT, sets::FILENAME, sets::DRY_RUN, COMMON],
+    children: &[],
+    run: Some(|invocation| Box::pin(service_account(invocation))),
+};
+
+async fn selector(invocation: &mut Invocation) -> Outcome {
+    let (pairs, resources): (Vec<String>, Vec<String>) =
+        invocation.arguments().into_iter().partition(|word| word.contains('='));
+    let Some(pair) = pairs.first() else {
+        return Err(Failure::message(
+            "one or more resources must be specified as <resource> <name> or <resource>/<name>",
+        ));
+    };
+    let labels = expose::labels(pair).map_err(Failure::Message)?;
+    let version = invocation.flags.text("resource-version").to_owned();
+    apply(invocation, resources, "selector updated", "failed to patch selector:", |info| {
+        if info.mapping.kind != "Service" {
+            return Err(vec![format!("setting a selector is only supported for Services")]);
+        }
+        machinery::value::set(&mut info.object, "spec.selector", Value::Object(labels.clone()));
+        if !version.is_empty() {
+            machinery::value::set(&mut info.object, "metadata.resourceVersion", version.as_str());
+        }
+        Ok(())
+    })
+    .await
+}
+
+async fn service_account(invocation: &mut Invocation) -> Outcome {
+    let mut resources = invocation.arguments();
+    let Some(account) = resources.pop() else {
+        return Err(Failure::message("serviceaccount is required"));
+    };
+    apply(invocation, resources, "serviceaccount updated", "failed to patch ServiceAccountName", |info| {
+        let spec = pod_spec(info).map_err(|why| vec![format!("error: {why}\n")])?;
+        spec["serviceAccountName"] = json!(account);
+        Ok(())
+    })
+    .await
+}

@@ -1,0 +1,383 @@
+//! From a configuration and the flags that override it to a connection: where the server is, whom to trust, who we are.
+
+use std::path::Path;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use client::config::{Credentials, Plugin, Trust};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use machinery::status::go_quote;
+use serde_json::Value;
+
+use super::file::{Config, Entry};
+use crate::error::{Failure, Outcome};
+use crate::flags::Given;
+
+/// Where kubectl looks when nothing says where the server is.
+const NOWHERE: &str = "http://localhost:8080";
+/// A request without a limit is given this long: longer than any server lets one take.
+const FOREVER: Duration = Duration::from_secs(24 * 3600);
+
+/// All that a session needs to know about its server.
+#[derive(Debug, Clone)]
+pub struct Connection {
+    pub client: client::Config,
+    /// What goes with every request besides the credentials: impersonation, a password.
+    pub headers: HeaderMap,
+    pub namespace: String,
+    /// Whether the namespace was said by a flag.
+    pub namespace_given: bool,
+}
+
+/// Flags that say something of a cluster, with the field that they override.
+const CLUSTER: [(&str, &str); 4] = [
+    ("server", "server"),
+    ("tls-server-name", "tls-server-name"),
+    ("certificate-authority", "certificate-authority"),
+    ("insecure-skip-tls-verify", "insecure-skip-tls-verify"),
+];
+/// The same for a user.
+const USER: [(&str, &str); 7] = [
+    ("client-certificate", "client-certificate"),
+    ("client-key", "client-key"),
+    ("token", "token"),
+    ("username", "username"),
+    ("password", "password"),
+    ("as", "as"),
+    ("as-uid", "as-uid"),
+];
+
+impl Connection {
+    pub fn new(config: &Config, flags: &Given) -> Outcome<Self> {
+        let name = flags.given("context").unwrap_or(&config.current);
+        let context = context(config, name)?;
+        let cluster_name = flags.given("cluster").unwrap_or(context.text("cluster"));
+        let mut cluster = match config.clusters.get(cluster_name) {
+            None if flags.given("cluster").is_some() && !flags.changed("server") => {
+                return Err(Failure::Message(format!("no server found for cluster {}", go_quote(cluster_name))));
+            }
+            _ => named("cluster", &config.clusters, cluster_name)?,
+        };
+        let mut user = named("auth info", &config.users, flags.given("user").unwrap_or(context.text("user")))?;
+        override_cluster(&mut cluster, flags);
+        override_user(&mut user, flags);
+        if cluster.text("server").is_empty()
+            && in_cluster_wanted(config, flags)
+            && let Ok(inside) = client::Config::in_cluster()
+        {
+            let namespace = flags.given("namespace").unwrap_or(&inside.namespace).to_owned();
+            let given = flags.given("namespace").is_some();
+            return Ok(Self { client: inside, headers: headers(&user)?, namespace, namespace_given: given });
+        }
+        validate(&cluster, context.text("cluster"), &user, context.text("user"))?;
+        let server = match cluster.text("server") {
+            "" => NOWHERE.to_owned(),
+            server if !server.contains("://") => format!("http://{server}"),
+            server => server.trim_end_matches('/').to_owned(),
+        };
+        let mut made = client::Config::new(server);
+        made.server_name = Some(cluster.text("tls-server-name").to_owned()).filter(|name| !name.is_empty());
+        made.trust = trust(&cluster)?;
+        made.credentials = credentials(&user)?;
+        made.timeout = timeout(flags)?;
+        let namespace = flags.given("namespace").unwrap_or(match context.text("namespace") {
+            "" => "default",
+            namespace => namespace,
+        });
+        Ok(Self {
+            client: made,
+            headers: headers(&user)?,
+            namespace: namespace.to_owned(),
+            namespace_given: flags.given("namespace").is_some(),
+        })
+    }
+
+    /// `host:port` of the server, for messages.
+    pub fn host(&self) -> String {
+        let rest = self.client.server.split_once("://").map_or(&*self.client.server, |(_, rest)| rest);
+        rest.split('/').next().unwrap_or_default().to_owned()
+    }
+}
+
+fn context(config: &Config, name: &str) -> Outcome<Entry> {
+    match config.contexts.get(name) {
+        Some(context) => Ok(context.clone()),
+        None if !name.is_empty() => {
+            Err(Failure::Configuration(vec![format!("context was not found for specified context: {name}")]))
+        }
+        None => Ok(Entry::default()),
+    }
+}
+
+fn named(what: &str, entries: &std::collections::BTreeMap<String, Entry>, name: &str) -> Outcome<Entry> {
+    match entries.get(name) {
+        Some(entry) => Ok(entry.clone()),
+        None if name.is_empty() => Ok(Entry::default()),
+        None => Err(Failure::Message(format!("{what} {} does not exist", go_quote(name)))),
+    }
+}
+
+/// In a pod without any configuration, the pod's own account is used.
+fn in_cluster_wanted(config: &Config, flags: &Given) -> bool {
+    config.clusters.is_empty() && config.contexts.is_empty() && !flags.changed("server") && !flags.changed("kubeconfig")
+}
+
+fn override_cluster(cluster: &mut Entry, flags: &Given) {
+    for (flag, field) in CLUSTER {
+        // An empty value overrides nothing.
+        if flags.given(flag).is_none() {
+            continue;
+        }
+        match field {
+            "insecure-skip-tls-verify" => {
+                cluster.set(field, flags.is(flag));
+                if flags.is(flag) {
+                    cluster.set("certificate-authority", "");
+                    cluster.set("certificate-authority-data", "");
+                }
+            }
+            _ => cluster.set(field, flags.text(flag)),
+        }
+    }
+    // A server that was given belongs to no authority of the file, unless that was given too.
+    if flags.given("certificate-authority").is_some() {
+        cluster.set("certificate-authority-data", "");
+        cluster.set("insecure-skip-tls-verify", flags.is("insecure-skip-tls-verify"));
+    }
+}
+
+fn override_user(user: &mut Entry, flags: &Given) {
+    for (flag, field) in USER {
+        if flags.given(flag).is_some() {
+            user.set(field, flags.text(flag));
+            if matches!(field, "client-certificate" | "client-key") {
+                user.set(&format!("{field}-data"), "");
+            }
+        }
+    }
+    if flags.given("token").is_some() {
+        user.set("tokenFile", "");
+        user.set("exec", Value::Null);
+    }
+    if flags.changed("as-group") {
+        user.set("as-groups", flags.list("as-group").into_iter().map(Value::from).collect::<Vec<_>>());
+    }
+    if flags.changed("as-user-extra") {
+        let mut extra = serde_json::Map::new();
+        for pair in flags.list("as-user-extra") {
+            let (key, value) = pair.split_once('=').unwrap_or((&pair, ""));
+            let slot = extra.entry(key).or_insert_with(|| Value::Array(Vec::new()));
+            if let Value::Array(values) = slot {
+                values.push(value.into());
+            }
+        }
+        user.set("as-user-extra", Value::Object(extra));
+    }
+}
+
+/// What upstream checks before it asks anybody.
+fn validate(cluster: &Entry, cluster_name: &str, user: &Entry, user_name: &str) -> Outcome {
+    let mut wrong = Vec::new();
+    let unreadable = |what: &str, entry: &Entry, field: &str, name: &str| {
+        let path = entry.text(field);
+        if path.is_empty() || !entry.text(&format!("{field}-data")).is_empty() {
+            return None;
+        }
+        let error = std::fs::File::open(path).err()?;
+        let why = crate::error::os_error("open", path, &error);
+        Some(format!("unable to read {what} {path} for {name} due to {why}"))
+    };
+    wrong.extend(unreadable("certificate-authority", cluster, "certificate-authority", cluster_name));
+    if !user.text("client-certificate").is_empty() || !user.text("client-certificate-data").is_empty() {
+        if user.text("client-key").is_empty() && user.text("client-key-data").is_empty() {
+            wrong.push(format!(
+                "client-key-data or client-key must be specified for {user_name} to use the clientCert authentication method."
+            ));
+        }
+        wrong.extend(unreadable("client-cert", user, "client-certificate", user_name));
+        wrong.extend(unreadable("client-key", user, "client-key", user_name));
+    }
+    let impersonates_more =
+        ["as-uid", "as-groups", "as-user-extra"].iter().any(|field| user.fields.contains_key(*field));
+    if impersonates_more && user.text("as").is_empty() {
+        wrong.push(format!("requesting uid, groups or user-extra for {user_name} without impersonating a user"));
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(Failure::Message(format!("invalid configuration: {}", list(&wrong)))) }
+}
+
+fn list(reasons: &[String]) -> String {
+    match reasons {
+        [one] => one.clone(),
+        many => format!("[{}]", many.join(", ")),
+    }
+}
+
+fn content(entry: &Entry, field: &str) -> Outcome<Option<Vec<u8>>> {
+    let data: String = entry.text(&format!("{field}-data")).split_ascii_whitespace().collect();
+    if !data.is_empty() {
+        let decoded = STANDARD.decode(data).map_err(|error| Failure::Message(format!("{field}-data: {error}")))?;
+        return Ok(Some(decoded));
+    }
+    let path = entry.text(field);
+    if path.is_empty() {
+        return Ok(None);
+    }
+    let read = std::fs::read(path).map_err(|error| Failure::Message(crate::error::os_error("open", path, &error)))?;
+    Ok(Some(read))
+}
+
+fn trust(cluster: &Entry) -> Outcome<Trust> {
+    if cluster.flag("insecure-skip-tls-verify") {
+        return Ok(Trust::Insecure);
+    }
+    match content(cluster, "certificate-authority")? {
+        None => Ok(Trust::System),
+        Some(pem) => Trust::bundle(&pem).map_err(|_| {
+            Failure::Message("unable to load root certificates: unable to parse bytes as PEM block".to_owned())
+        }),
+    }
+}
+
+fn credentials(user: &Entry) -> Outcome<Credentials> {
+    let failed = |error: client::config::Error| Failure::Message(error.to_string());
+    let credentials = if !user.text("token").is_empty() {
+        Credentials::token(user.text("token")).map_err(failed)?
+    } else if !user.text("tokenFile").is_empty() {
+        Credentials::token_file(user.text("tokenFile"))
+    } else if let Some(exec) = user.fields.get("exec").filter(|exec| exec.is_object()) {
+        Credentials::plugin(plugin(exec, &user.origin)?)
+    } else if user.fields.contains_key("auth-provider") {
+        let name = user.fields["auth-provider"].get("name").and_then(Value::as_str).unwrap_or_default();
+        return Err(Failure::Message(format!("no Auth Provider found for name {}", go_quote(name))));
+    } else {
+        Credentials::default()
+    };
+    match (content(user, "client-certificate")?, content(user, "client-key")?) {
+        (Some(chain), Some(key)) => credentials.and_certificate(&chain, &key).map_err(failed),
+        _ => Ok(credentials),
+    }
+}
+
+fn plugin(exec: &Value, origin: &Path) -> Outcome<Plugin> {
+    let text = |name: &str| exec.get(name).and_then(Value::as_str).unwrap_or_default();
+    let version = text("apiVersion");
+    if !matches!(version, "client.authentication.k8s.io/v1" | "client.authentication.k8s.io/v1beta1") {
+        return Err(Failure::Message(format!("exec plugin: invalid apiVersion {}", go_quote(version))));
+    }
+    let command = Path::new(text("command"));
+    let base = origin.parent().unwrap_or(Path::new(""));
+    let bare = command.components().count() <= 1;
+    let list = |name: &str| exec.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
+    let pair = |variable: &Value| {
+        let part = |name: &str| variable.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        (part("name"), part("value"))
+    };
+    Ok(Plugin {
+        command: if bare { command.to_owned() } else { base.join(command) },
+        args: list("args").iter().filter_map(|arg| arg.as_str().map(str::to_owned)).collect(),
+        env: list("env").iter().map(pair).collect(),
+        api_version: version.to_owned(),
+    })
+}
+
+fn headers(user: &Entry) -> Outcome<HeaderMap> {
+    let mut headers = HeaderMap::new();
+    let mut add = |name: &str, value: &str| -> Outcome {
+        let odd = || Failure::Message(format!("{} cannot be sent as a header", go_quote(value)));
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| odd())?;
+        headers.append(name, HeaderValue::from_str(value).map_err(|_| odd())?);
+        Ok(())
+    };
+    if !user.text("as").is_empty() {
+        add("impersonate-user", user.text("as"))?;
+    }
+    if !user.text("as-uid").is_empty() {
+        add("impersonate-uid", user.text("as-uid"))?;
+    }
+    for group in user.fields.get("as-groups").and_then(Value::as_array).into_iter().flatten() {
+        add("impersonate-group", group.as_str().unwrap_or_default())?;
+    }
+    for (key, values) in user.fields.get("as-user-extra").and_then(Value::as_object).into_iter().flatten() {
+        let key = percent_encoding::utf8_percent_encode(key, percent_encoding::NON_ALPHANUMERIC).to_string();
+        let key = key.replace("%2D", "-").replace("%2E", ".").replace("%5F", "_");
+        for value in values.as_array().into_iter().flatten() {
+            add(&format!("impersonate-extra-{key}"), value.as_str().unwrap_or_default())?;
+        }
+    }
+    if !user.text("username").is_empty() && user.text("token").is_empty() {
+        let pair = STANDARD.encode(format!("{}:{}", user.text("username"), user.text("password")));
+        add("authorization", &format!("Basic {pair}"))?;
+        if let Some(value) = headers.get_mut("authorization") {
+            value.set_sensitive(true);
+        }
+    }
+    Ok(headers)
+}
+
+fn timeout(flags: &Given) -> Outcome<Duration> {
+    let text = flags.text("request-timeout");
+    let nanos = match text.parse::<i64>() {
+        Ok(seconds) => seconds.saturating_mul(1_000_000_000),
+        Err(_) => machinery::duration::parse_nanos(text).map_err(|_| {
+            Failure::message(
+                "invalid timeout value. Timeout must be a single integer in seconds, or an integer followed by a corresponding time unit (e.g. 1s | 2m | 3h)",
+            )
+        })?,
+    };
+    Ok(if nanos <= 0 { FOREVER } else { Duration::from_nanos(nanos.unsigned_abs()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flags::{self, sets};
+
+    const TEXT: &str = "
+current-context: x
+clusters:
+- {name: c, cluster: {server: 'https://a:1/base/', insecure-skip-tls-verify: true}}
+- {name: d, cluster: {server: 'https://d'}}
+contexts:
+- {name: x, context: {cluster: c, user: u, namespace: team}}
+- {name: other, context: {cluster: missing, user: u}}
+users:
+- {name: u, user: {token: t}}
+";
+
+    fn connection(line: &str) -> Outcome<Connection> {
+        let config = Config::parse(TEXT.as_bytes(), Path::new("/f")).expect("a kubeconfig");
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        Connection::new(&config, &flags::parse(sets::GLOBAL, &words).expect("flags"))
+    }
+
+    #[test]
+    fn flags_win_over_the_file() {
+        let plain = connection("").expect("a connection");
+        assert_eq!((plain.client.server.as_str(), plain.namespace.as_str()), ("https://a:1/base", "team"));
+        assert_eq!((plain.host().as_str(), plain.namespace_given), ("a:1", false));
+        let other = connection("--cluster d -n m --as me --as-group g --as-group h").expect("a connection");
+        assert_eq!((other.client.server.as_str(), other.namespace.as_str()), ("https://d", "m"));
+        assert_eq!(other.headers.get_all("impersonate-group").iter().count(), 2);
+        let server = connection("-s https://else:2").expect("a connection");
+        assert_eq!(server.client.server, "https://else:2");
+    }
+
+    #[test]
+    fn what_is_named_must_be_there() {
+        for (line, expected) in [
+            ("--context z", "Error in configuration: context was not found for specified context: z\n"),
+            ("--cluster z", "error: no server found for cluster \"z\""),
+            ("--context other", "error: cluster \"missing\" does not exist"),
+            ("--user z", "error: auth info \"z\" does not exist"),
+        ] {
+            assert_eq!(connection(line).err().map(|error| error.render()).as_deref(), Some(expected), "{line}");
+        }
+    }
+
+    #[test]
+    fn impersonating_details_without_a_user_is_refused() {
+        let error = connection("--as-group g").expect_err("refused").render();
+        assert!(error.ends_with("requesting uid, groups or user-extra for u without impersonating a user"), "{error}");
+    }
+}

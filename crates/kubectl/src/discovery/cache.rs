@@ -1,0 +1,174 @@
+//! What a server was found to serve, on disk, in the layout that upstream's kubectl reads and writes: both may share it.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Value, json};
+
+use super::{Discovery, Group, Mapping};
+use crate::command::Environment;
+use crate::config::Connection;
+use crate::flags::Given;
+
+/// How long an answer is believed.
+const LIFETIME: Duration = Duration::from_secs(6 * 3600);
+
+/// The directory of one server.
+#[derive(Debug, Clone)]
+pub struct Place(PathBuf);
+
+impl Place {
+    pub fn new(environment: &Environment, flags: &Given, connection: &Connection) -> Self {
+        let root = match (flags.given("cache-dir"), environment.variable("KUBECACHEDIR")) {
+            (Some(given), _) => environment.path(given),
+            (None, Some(variable)) => PathBuf::from(variable),
+            (None, None) => environment.home().join(".kube/cache"),
+        };
+        let server = connection.client.server.split_once("://").map_or(&*connection.client.server, |(_, rest)| rest);
+        Self(root.join("discovery").join(safe(server)))
+    }
+
+    /// For tests and tools.
+    pub fn at(directory: &Path) -> Self {
+        Self(directory.to_owned())
+    }
+}
+
+/// A server's address as the name of a directory.
+fn safe(server: &str) -> String {
+    let fits = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '/' | '.' | '(' | ')');
+    server.chars().map(|letter| if fits(letter) { letter } else { '_' }).collect()
+}
+
+/// What is remembered; nothing where a part of it is missing or too old.
+pub fn read(place: &Place) -> Option<Discovery> {
+    let list = fresh(&place.0.join("servergroups.json"))?;
+    let mut found = Discovery::default();
+    for group in list.get("groups")?.as_array()? {
+        let name = group.get("name").and_then(Value::as_str)?.to_owned();
+        let mut versions = Vec::new();
+        for entry in group.get("versions")?.as_array()? {
+            let version = entry.get("version")?.as_str()?.to_owned();
+            let resources = fresh(&place.0.join(facts::api_version(&name, &version)).join("serverresources.json"))?;
+            for resource in resources.get("resources").and_then(Value::as_array).into_iter().flatten() {
+                found.resources.push(Mapping::from_value(resource, &name, &version));
+            }
+            versions.push(version);
+        }
+        let preferred = machinery::value::text(group, "preferredVersion.version").to_owned();
+        found.groups.push(Group { name, versions, preferred });
+    }
+    Some(found)
+}
+
+fn fresh(path: &Path) -> Option<Value> {
+    let written = std::fs::metadata(path).ok()?.modified().ok()?;
+    // A clock that was set back makes a file of the future, which is fresh.
+    let age = SystemTime::now().duration_since(written).unwrap_or_default();
+    if age > LIFETIME {
+        return None;
+    }
+    serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+}
+
+/// Remembers what was found. A cache that cannot be written is no failure: the next command asks again.
+pub fn write(place: &Place, found: &Discovery) {
+    // A server behind the server that does not answer is asked again next time.
+    if !found.failed.is_empty() {
+        return;
+    }
+    for group in &found.groups {
+        for version in &group.versions {
+            let api_version = facts::api_version(&group.name, version);
+            let resources: Vec<Value> = found
+                .resources
+                .iter()
+                .filter(|mapping| mapping.group == group.name && mapping.version == *version)
+                .map(entry)
+                .collect();
+            let list = json!({
+                "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": api_version, "resources": resources,
+            });
+            let _ = put(&place.0.join(&api_version).join("serverresources.json"), &list);
+        }
+    }
+    let groups: Vec<Value> = found.groups.iter().map(group).collect();
+    let list = json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups});
+    let _ = put(&place.0.join("servergroups.json"), &list);
+}
+
+fn group(group: &Group) -> Value {
+    let version =
+        |version: &String| json!({"groupVersion": facts::api_version(&group.name, version), "version": version});
+    json!({
+        "name": group.name,
+        "versions": group.versions.iter().map(version).collect::<Vec<_>>(),
+        "preferredVersion": version(&group.preferred),
+    })
+}
+
+fn entry(mapping: &Mapping) -> Value {
+    let mut entry = json!({
+        "name": mapping.resource,
+        "singularName": mapping.singular,
+        "namespaced": mapping.namespaced,
+        "kind": mapping.kind,
+        "verbs": mapping.verbs,
+    });
+    if !mapping.short_names.is_empty() {
+        entry["shortNames"] = json!(mapping.short_names);
+    }
+    if !mapping.categories.is_empty() {
+        entry["categories"] = json!(mapping.categories);
+    }
+    entry
+}
+
+/// Writes a file whole or not at all.
+fn put(path: &Path, tree: &Value) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    if let Some(directory) = path.parent() {
+        std::fs::DirBuilder::new().recursive(true).mode(0o750).create(directory)?;
+    }
+    let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
+    std::fs::write(&temporary, serde_json::to_vec(tree)?)?;
+    std::fs::rename(&temporary, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_found_is_found_again_until_it_is_old() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let place = Place::at(directory.path());
+        assert!(read(&place).is_none());
+        let pods = Mapping {
+            version: "v1".to_owned(),
+            resource: "pods".to_owned(),
+            singular: "pod".to_owned(),
+            kind: "Pod".to_owned(),
+            namespaced: true,
+            short_names: vec!["po".to_owned()],
+            categories: vec!["all".to_owned()],
+            verbs: vec!["get".to_owned()],
+            ..Mapping::default()
+        };
+        let core = Group { name: String::new(), versions: vec!["v1".to_owned()], preferred: "v1".to_owned() };
+        let found = Discovery { groups: vec![core], resources: vec![pods], ..Discovery::default() };
+        write(&place, &found);
+        assert_eq!(read(&place), Some(found));
+        let file = directory.path().join("v1/serverresources.json");
+        let old = SystemTime::now() - LIFETIME - Duration::from_secs(60);
+        let opened = std::fs::File::options().write(true).open(file).expect("the file");
+        opened.set_modified(old).expect("an older file");
+        assert!(read(&place).is_none());
+    }
+
+    #[test]
+    fn directories_are_named_as_upstream_names_them() {
+        assert_eq!(safe("127.0.0.1:6443"), "127.0.0.1_6443");
+        assert_eq!(safe("a-b.c:1/base"), "a_b.c_1/base");
+    }
+}

@@ -1,0 +1,115 @@
+//! Go templates, with the functions that kubectl adds.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use gotmpl::{MissingKey, TemplateError};
+use serde_json::Value;
+
+use super::golang;
+use crate::error::{Failure, Outcome};
+
+pub struct Template {
+    template: gotmpl::Template,
+    raw: String,
+}
+
+impl Template {
+    pub fn new(text: &str, allow_missing: bool) -> Outcome<Self> {
+        let missing = if allow_missing { MissingKey::Invalid } else { MissingKey::Error };
+        let template = gotmpl::Template::new("output")
+            .missing_key(missing)
+            .func("exists", |arguments| Ok(gotmpl::Value::Bool(exists(arguments))))
+            .func("base64decode", |arguments| {
+                let text = arguments.first().map(ToString::to_string).unwrap_or_default();
+                let bytes = base64::engine::general_purpose::STANDARD.decode(text.trim());
+                let bytes = bytes.map_err(|error| TemplateError::Exec(format!("base64 decode failed: {error}")))?;
+                Ok(gotmpl::Value::String(String::from_utf8_lossy(&bytes).into()))
+            })
+            .parse(text)
+            .map_err(|error| Failure::Message(format!("error parsing template {text}, {error}\n")))?;
+        Ok(Self { template, raw: text.to_owned() })
+    }
+
+    pub fn print(&self, object: &Value) -> Outcome<String> {
+        self.template.execute_to_string(&convert(object)).map_err(|error| {
+            Failure::Message(format!("error executing template {}: {error}", machinery::status::go_quote(&self.raw)))
+        })
+    }
+
+    /// What is printed besides the message, to find out what is wrong with a template.
+    pub fn debugging(&self, object: &Value, why: &str) -> String {
+        format!(
+            "Error executing template: {why}. Printing more information for debugging the template:\n\ttemplate was:\n\t\t{}\n\traw data was:\n\t\t{object}\n\tobject given to template engine was:\n\t\t{}\n\n",
+            self.raw,
+            golang::print(object)
+        )
+    }
+}
+
+/// Whether a path of keys and indexes leads to something.
+fn exists(arguments: &[gotmpl::Value]) -> bool {
+    let Some((first, steps)) = arguments.split_first() else { return false };
+    let mut at = first.clone();
+    for step in steps {
+        let next = match (&at, step) {
+            (gotmpl::Value::Map(fields), gotmpl::Value::String(key)) => fields.get(key).cloned(),
+            (gotmpl::Value::List(items), gotmpl::Value::Int(index)) => {
+                usize::try_from(*index).ok().and_then(|index| items.get(index)).cloned()
+            }
+            _ => None,
+        };
+        match next {
+            Some(next) => at = next,
+            None => return false,
+        }
+    }
+    true
+}
+
+/// Whole numbers stay whole, as upstream's reader of JSON keeps them.
+fn convert(value: &Value) -> gotmpl::Value {
+    match value {
+        Value::Null => gotmpl::Value::Nil,
+        Value::Bool(flag) => gotmpl::Value::Bool(*flag),
+        Value::Number(number) => match number.as_i64() {
+            Some(whole) => gotmpl::Value::Int(whole),
+            None => gotmpl::Value::Float(number.as_f64().unwrap_or_default()),
+        },
+        Value::String(text) => gotmpl::Value::String(text.as_str().into()),
+        Value::Array(items) => gotmpl::Value::List(items.iter().map(convert).collect()),
+        Value::Object(fields) => gotmpl::Value::Map(Arc::new(
+            fields.iter().map(|(key, value)| (key.as_str().into(), convert(value))).collect(),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn templates_print_what_upstream_prints() {
+        let object = json!({
+            "items": [{"metadata": {"name": "a"}, "n": 3}, {"metadata": {"name": "b"}, "n": 12_345_678}],
+            "data": {"k": "dmFsdWU="},
+        });
+        for (template, expected) in [
+            ("{{range.items}}{{.metadata.name}}:{{end}}", "a:b:"),
+            ("{{len .items}}", "2"),
+            ("{{(index .items 0).n}}", "3"),
+            ("{{(index .items 1).n}}", "12345678"),
+            ("{{.missing}}", "<no value>"),
+            ("{{index .data \"k\" | base64decode}}", "value"),
+            ("{{if exists . \"data\" \"k\"}}yes{{end}}", "yes"),
+            ("{{if exists . \"data\" \"x\"}}yes{{end}}", ""),
+            ("{{range $k, $v := .data}}{{$k}}={{$v}}{{end}}", "k=dmFsdWU="),
+        ] {
+            let printed = Template::new(template, true).expect(template).print(&object).expect(template);
+            assert_eq!(printed, expected, "{template}");
+        }
+        assert!(Template::new("{{.a", true).is_err());
+    }
+}

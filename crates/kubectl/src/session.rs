@@ -1,0 +1,141 @@
+//! What a command asks of the world: its configuration, its server, and what the server serves. Each is found out when it is
+//! first needed, so that a command that needs nothing is done at once.
+
+use std::cell::{OnceCell, RefCell};
+use std::rc::Rc;
+
+use crate::api::Api;
+use crate::command::Environment;
+use crate::config::{Access, Config, Connection};
+use crate::discovery::{self, Discovery, Mapping};
+use crate::error::{Failure, Outcome};
+use crate::flags::Given;
+
+pub struct Session {
+    pub environment: Environment,
+    flags: Given,
+    connection: OnceCell<Connection>,
+    api: OnceCell<Rc<Api>>,
+    discovery: RefCell<Option<Rc<Discovery>>>,
+    warned: std::cell::Cell<usize>,
+}
+
+impl Session {
+    pub fn new(environment: Environment, flags: &Given) -> Self {
+        Self {
+            environment,
+            flags: flags.clone(),
+            connection: OnceCell::new(),
+            api: OnceCell::new(),
+            discovery: RefCell::default(),
+            warned: std::cell::Cell::new(0),
+        }
+    }
+
+    /// Where the configuration is.
+    pub fn access(&self) -> Access {
+        Access::new(&self.environment, &self.flags)
+    }
+
+    /// The merged configuration, before flags.
+    pub fn config(&self) -> Outcome<Config> {
+        self.access().load(true)
+    }
+
+    pub fn connection(&self) -> Outcome<&Connection> {
+        if let Some(connection) = self.connection.get() {
+            return Ok(connection);
+        }
+        let made = Connection::new(&self.config()?, &self.flags)?;
+        Ok(self.connection.get_or_init(|| made))
+    }
+
+    pub fn api(&self) -> Outcome<Rc<Api>> {
+        if let Some(api) = self.api.get() {
+            return Ok(api.clone());
+        }
+        let made = Rc::new(Api::new(self.connection()?)?);
+        Ok(self.api.get_or_init(|| made).clone())
+    }
+
+    pub fn namespace(&self) -> Outcome<String> {
+        Ok(self.connection()?.namespace.clone())
+    }
+
+    /// Whether the namespace was said by a flag, so that objects of another are refused.
+    pub fn namespace_given(&self) -> Outcome<bool> {
+        Ok(self.connection()?.namespace_given)
+    }
+
+    /// What the server serves, from the cache on disk while that is fresh.
+    pub async fn discovery(&self) -> Outcome<Rc<Discovery>> {
+        if let Some(known) = self.discovery.borrow().clone() {
+            return Ok(known);
+        }
+        let place = discovery::cache::Place::new(&self.environment, &self.flags, self.connection()?);
+        let found = match discovery::cache::read(&place) {
+            Some(cached) => cached,
+            None => self.discover().await?,
+        };
+        let found = Rc::new(found);
+        *self.discovery.borrow_mut() = Some(found.clone());
+        Ok(found)
+    }
+
+    /// What the server serves now.
+    pub async fn rediscover(&self) -> Outcome<Rc<Discovery>> {
+        let found = Rc::new(self.discover().await?);
+        *self.discovery.borrow_mut() = Some(found.clone());
+        Ok(found)
+    }
+
+    async fn discover(&self) -> Outcome<Discovery> {
+        let found = discovery::fetch(&*self.api()?).await?;
+        let place = discovery::cache::Place::new(&self.environment, &self.flags, self.connection()?);
+        discovery::cache::write(&place, &found);
+        Ok(found)
+    }
+
+    /// The resource that a word of the command line means. What was remembered may be old: who finds nothing asks again, once.
+    pub async fn mapping(&self, word: &str) -> Outcome<Mapping> {
+        let known = self.discovery().await?;
+        if let Some(mapping) = known.resource(word) {
+            return Ok(mapping.clone());
+        }
+        if !known.fresh
+            && let Some(mapping) = self.rediscover().await?.resource(word)
+        {
+            return Ok(mapping.clone());
+        }
+        let (resource, group) = word.split_once('.').unwrap_or((word, ""));
+        Err(Failure::NoMatch { resource: resource.to_owned(), group: group.to_owned(), version: String::new() })
+    }
+
+    /// The resource of a kind, if the server has it.
+    pub async fn mapping_of_kind(&self, api_version: &str, kind: &str) -> Outcome<Option<Mapping>> {
+        let known = self.discovery().await?;
+        if let Some(mapping) = known.kind(api_version, kind) {
+            return Ok(Some(mapping.clone()));
+        }
+        if known.fresh {
+            return Ok(None);
+        }
+        Ok(self.rediscover().await?.kind(api_version, kind).cloned())
+    }
+
+    pub fn take_warnings(&self) -> Vec<String> {
+        let warnings = self.api.get().map(|api| api.take_warnings()).unwrap_or_default();
+        self.warned.set(self.warned.get() + warnings.len());
+        warnings
+    }
+
+    /// `--warnings-as-errors`.
+    pub fn end(&self) -> Outcome {
+        match self.warned.get() {
+            0 => Ok(()),
+            _ if !self.flags.is("warnings-as-errors") => Ok(()),
+            1 => Err(Failure::message("1 warning received")),
+            many => Err(Failure::message(format!("{many} warnings received"))),
+        }
+    }
+}

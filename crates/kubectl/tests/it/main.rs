@@ -1,0 +1,77 @@
+//! Command lines against a real server. What is expected was compared with upstream's kubectl v1.37 on the same server.
+
+mod config;
+mod more;
+mod objects;
+
+use std::path::Path;
+
+use kubectl::{Environment, Streams};
+use testkit::Cluster;
+
+/// What a command said, and its exit code.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Said {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+/// kubectl with a kubeconfig and a home of its own.
+pub struct Shell {
+    environment: Environment,
+}
+
+impl Shell {
+    pub fn new(kubeconfig: &Path, home: &Path) -> Self {
+        let variable = |name: &str, value: &Path| (name.to_owned(), value.display().to_string());
+        let variables = [variable("KUBECONFIG", kubeconfig), variable("HOME", home)].into();
+        Self { environment: Environment { variables, directory: home.to_owned(), fallback: None } }
+    }
+
+    /// For a cluster, in a directory for its files.
+    pub fn of(cluster: &Cluster, home: &Path) -> Self {
+        Self::new(cluster.kubeconfig(), home)
+    }
+
+    pub async fn run_with(&self, line: &str, input: &str) -> Said {
+        let words = split(line);
+        let (streams, out, err) = Streams::memory(input.as_bytes());
+        let run = kubectl::run(self.environment.clone(), &words, streams);
+        let code = tokio::time::timeout(std::time::Duration::from_secs(60), run).await.expect("the command ends");
+        Said { code, out: out.text(), err: err.text() }
+    }
+
+    pub async fn run(&self, line: &str) -> Said {
+        self.run_with(line, "").await
+    }
+
+    /// Runs a command that must succeed, and gives what it wrote.
+    pub async fn ok(&self, line: &str) -> String {
+        let said = self.run(line).await;
+        assert_eq!((said.code, said.err.as_str()), (0, ""), "{line}: {}", said.out);
+        said.out
+    }
+
+    /// Runs a command that must fail, and gives what it said.
+    pub async fn fail(&self, line: &str) -> String {
+        let said = self.run(line).await;
+        assert_eq!((said.code, said.out.as_str()), (1, ""), "{line}: {}", said.err);
+        said.err
+    }
+}
+
+/// Words of a line; single quotes hold one together.
+fn split(line: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut quoted = false;
+    for letter in line.chars() {
+        match letter {
+            '\'' => quoted = !quoted,
+            ' ' if !quoted => words.push(String::new()),
+            other => words.last_mut().expect("there is always a word").push(other),
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}

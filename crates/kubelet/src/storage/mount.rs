@@ -1,0 +1,289 @@
+//! From a volume that a pod wants to a directory that its containers can see.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use csi::v1;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Pod, Secret, SecretReference, ServiceAccountTokenProjection};
+use k8s_openapi::api::storage::v1::{CSIDriver, VolumeAttachment};
+
+use super::data::Data;
+use super::source::about_pod;
+use super::{Source, Storage, layout};
+use crate::pod::spec;
+use crate::shared::tokens::Tokens;
+use crate::volumes;
+
+/// How often volumes are published again whose driver wants that.
+const REPUBLISH: Duration = Duration::from_secs(60);
+/// How often claims are looked at whose volumes may grow: a node may not watch them.
+const LOOK: Duration = Duration::from_secs(60);
+const TOKENS: &str = "csi.storage.k8s.io/serviceAccount.tokens";
+
+/// A volume that is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mounted {
+    /// The directory, or the device.
+    pub(crate) path: PathBuf,
+    /// When it has to be published again, or its claim looked at.
+    pub(crate) due: Option<Timestamp>,
+    /// Whether it was made larger.
+    pub(crate) grown: bool,
+}
+
+/// Why a volume is not there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum NotMounted {
+    /// It is not attached yet. The pod's worker hears of that.
+    Waiting,
+    /// Which step failed, and why.
+    Failed { step: &'static str, why: String },
+}
+
+/// Where its driver is asked to stage the volume.
+const STAGE: &str = "MountVolume.MountDevice failed";
+/// Where its driver is asked to publish the volume.
+const PUBLISH: &str = "MountVolume.SetUp failed";
+pub(super) const EXPAND: &str = "MountVolume.Setup failed while expanding volume";
+
+pub(super) fn failed(step: &'static str) -> impl Fn(String) -> NotMounted {
+    move |why| NotMounted::Failed { step, why }
+}
+
+/// What was found out about a volume before its driver is asked for it.
+pub(super) struct Known {
+    pub(super) driver: csi::Driver,
+    pub(super) abilities: csi::Abilities,
+    pub(super) object: Option<Arc<CSIDriver>>,
+    /// What the attaching came to.
+    pub(super) context: BTreeMap<String, String>,
+}
+
+impl Storage {
+    /// Mounts a volume for a pod. May be called again for one that is there.
+    pub(crate) async fn mount(&self, pod: &Pod, source: &Source, tokens: &Tokens) -> Result<Mounted, NotMounted> {
+        let step = if source.ephemeral { PUBLISH } else { STAGE };
+        let dir =
+            layout::published(&self.root, spec::uid(pod), &source.name).map_err(|e| failed(PUBLISH)(e.to_string()))?;
+        let target = layout::mount(&dir);
+        let object = self.object(&source.driver).await;
+        let republish = object.as_ref().is_some_and(|object| object.spec.requires_republish == Some(true));
+        // What is there needs no driver: one that is being replaced disturbs no pod that runs.
+        if !republish && let Some(mounted) = self.there(source, &target) {
+            return Ok(mounted);
+        }
+        let before = self.published.lock().contains_key(&target);
+        let known = self.known(pod, source, object, step).await?;
+        let group = volumes::fs_group(pod);
+        let _turn = self.locks.turn(&source.driver, &source.handle).await;
+        self.record(source).save(&dir).map_err(|e| failed(step)(format!("failed to save volume info data: {e}")))?;
+        let staging = if source.ephemeral || !known.abilities.stage {
+            String::new()
+        } else {
+            let staged =
+                layout::staged(&self.root, &source.driver, &source.handle).map_err(|e| failed(STAGE)(e.to_string()))?;
+            self.stage(source, &known, &staged, group).await.map_err(failed(STAGE))?
+        };
+        let (context, secrets) = self.told(pod, source, &known, tokens).await.map_err(failed(PUBLISH))?;
+        let request = v1::NodePublishVolumeRequest {
+            volume_id: source.handle.clone(),
+            publish_context: known.context.clone(),
+            staging_target_path: staging.clone(),
+            target_path: target.to_string_lossy().into_owned(),
+            volume_capability: Some(source.capability(known.abilities, group)),
+            readonly: source.read_only,
+            secrets,
+            volume_context: context,
+        };
+        if !before || republish {
+            known.driver.publish(request).await.map_err(|e| failed(PUBLISH)(e.to_string()))?;
+        }
+        if !before && source.takes_group(known.abilities, known.object.as_deref()) {
+            volumes::give_to_group(pod, &target)
+                .await
+                .map_err(|e| failed(PUBLISH)(format!("applyFSGroup failed for vol {}: {e}", source.handle)))?;
+        }
+        let grown = self.expand(source, &known, &target.to_string_lossy(), &staging).await.map_err(failed(EXPAND))?;
+        self.published.lock().insert(target.clone(), known.abilities.expand);
+        Ok(Mounted { due: self.due(source, known.abilities.expand, republish), path: target, grown })
+    }
+
+    /// A volume that is where it should be, and as large.
+    pub(super) fn there(&self, source: &Source, target: &Path) -> Option<Mounted> {
+        let grows = *self.published.lock().get(target).filter(|_| source.growth.is_none())?;
+        Some(Mounted { path: target.to_owned(), due: self.due(source, grows, false), grown: false })
+    }
+
+    pub(super) fn due(&self, source: &Source, grows: bool, republish: bool) -> Option<Timestamp> {
+        let grows = (grows && !source.ephemeral && !source.read_only).then_some(LOOK);
+        let soonest = grows.into_iter().chain(republish.then_some(REPUBLISH)).min()?;
+        Some(informer::clock::add(self.clock.now(), soonest))
+    }
+
+    /// The driver, and that the volume is attached where it has to be.
+    pub(super) async fn known(
+        &self,
+        pod: &Pod,
+        source: &Source,
+        object: Option<Arc<CSIDriver>>,
+        step: &'static str,
+    ) -> Result<Known, NotMounted> {
+        let attachable = source.is_attachable(object.as_deref());
+        if attachable {
+            self.check_attached(pod, source)?;
+        }
+        let Some(driver) = self.drivers.get(&source.driver) else {
+            // Its registration is heard of.
+            self.wait(spec::uid(pod));
+            let made = if source.ephemeral {
+                "mounter.SetUpAt failed to get CSI client"
+            } else {
+                "attacher.MountDevice failed to create newCsiDriverClient"
+            };
+            let name = &source.driver;
+            let why = format!(
+                "kubernetes.io/csi: {made}: driver name {name} not found in the list of registered CSI drivers"
+            );
+            return Err(failed(step)(why));
+        };
+        if let Some(why) = source.unsupported(object.as_deref()) {
+            let why = format!("kubernetes.io/csi: mounter.SetupAt failed to check volume lifecycle mode: {why}");
+            return Err(failed(PUBLISH)(why));
+        }
+        let context =
+            if attachable { self.publish_context(source).await.map_err(failed(step))? } else { BTreeMap::new() };
+        let abilities = driver.abilities().await.map_err(|e| failed(step)(e.to_string()))?;
+        Ok(Known { driver, abilities, object, context })
+    }
+
+    /// Whether the node's status says both that the volume is in use, so that nobody detaches it, and that it is attached.
+    fn check_attached(&self, pod: &Pod, source: &Source) -> Result<(), NotMounted> {
+        let name = source.unique_name();
+        // Before looking: what changes after that is heard of.
+        self.wait(spec::uid(pod));
+        if self.in_use.add(&name, spec::uid(pod)) {
+            self.status_changed.notify_one();
+        }
+        let node = self.me.get(&informer::Key::cluster(&self.node));
+        let status = node.and_then(|node| node.status.clone()).unwrap_or_default();
+        let in_use = status.volumes_in_use.iter().flatten().any(|one| *one == name);
+        let attached = status.volumes_attached.iter().flatten().any(|one| one.name == name);
+        if in_use && attached { Ok(()) } else { Err(NotMounted::Waiting) }
+    }
+
+    async fn publish_context(&self, source: &Source) -> Result<BTreeMap<String, String>, String> {
+        let name = csi::names::attachment(&source.handle, &source.driver, &self.node);
+        let found = self.client.get::<VolumeAttachment>("", &name).await;
+        let found =
+            found.map_err(|e| format!("volume {} has GET error for volume attachment {name}: {e}", source.handle))?;
+        let status = found.status.unwrap_or_default();
+        if !status.attached {
+            return Err(format!("volume {} is not attached for volume attachment {name}", source.handle));
+        }
+        Ok(status.attachment_metadata.unwrap_or_default())
+    }
+
+    fn record(&self, source: &Source) -> Data {
+        Data {
+            handle: source.handle.clone(),
+            driver: source.driver.clone(),
+            volume: source.name.clone(),
+            node_name: self.node.clone(),
+            attachment: csi::names::attachment(&source.handle, &source.driver, &self.node),
+            volume_lifecycle_mode: source.lifecycle().to_owned(),
+        }
+    }
+
+    /// Stages a volume, once for all pods; answers where. The volume's lock is held.
+    async fn stage(&self, source: &Source, known: &Known, staged: &Path, group: Option<u32>) -> Result<String, String> {
+        let target = layout::global_mount(staged);
+        let path = target.to_string_lossy().into_owned();
+        if self.is_staged(source) {
+            return Ok(path);
+        }
+        std::fs::create_dir_all(&target)
+            .map_err(|e| format!("kubernetes.io/csi: attacher.MountDevice failed to create dir {path:?}:  {e}"))?;
+        let record = Data { handle: source.handle.clone(), driver: source.driver.clone(), ..Data::default() };
+        record.save(staged).map_err(|e| format!("kubernetes.io/csi: failed to save volume info data: {e}"))?;
+        self.ask_to_stage(source, known, &target, group).await?;
+        Ok(path)
+    }
+
+    pub(super) fn is_staged(&self, source: &Source) -> bool {
+        self.staged.lock().contains(&(source.driver.clone(), source.handle.clone()))
+    }
+
+    pub(super) async fn ask_to_stage(
+        &self,
+        source: &Source,
+        known: &Known,
+        target: &Path,
+        group: Option<u32>,
+    ) -> Result<(), String> {
+        let secrets = self.secrets("NodeStageSecretRef", source.stage_secret.as_ref()).await?;
+        let request = v1::NodeStageVolumeRequest {
+            volume_id: source.handle.clone(),
+            publish_context: known.context.clone(),
+            staging_target_path: target.to_string_lossy().into_owned(),
+            volume_capability: Some(source.capability(known.abilities, group)),
+            secrets,
+            volume_context: source.attributes.clone(),
+        };
+        known.driver.stage(request).await.map_err(|e| e.to_string())?;
+        self.staged.lock().insert((source.driver.clone(), source.handle.clone()));
+        Ok(())
+    }
+
+    /// What goes with publishing: the volume's attributes with what the driver wants to know of the pod, and secrets.
+    pub(super) async fn told(
+        &self,
+        pod: &Pod,
+        source: &Source,
+        known: &Known,
+        tokens: &Tokens,
+    ) -> Result<(BTreeMap<String, String>, BTreeMap<String, String>), String> {
+        let mut context = source.attributes.clone();
+        let mut secrets = self.secrets("NodePublishSecretRef", source.publish_secret.as_ref()).await?;
+        let Some(object) = &known.object else { return Ok((context, secrets)) };
+        if object.spec.pod_info_on_mount == Some(true) {
+            context.extend(about_pod(pod, source.ephemeral));
+        }
+        let requests = object.spec.token_requests.as_deref().unwrap_or_default();
+        if !requests.is_empty() {
+            let mut made = serde_json::Map::new();
+            for request in requests {
+                let wanted = ServiceAccountTokenProjection {
+                    audience: Some(request.audience.clone()),
+                    expiration_seconds: request.expiration_seconds,
+                    ..ServiceAccountTokenProjection::default()
+                };
+                let token = tokens.get(pod, &wanted).await?;
+                let status =
+                    serde_json::json!({"token": token.value, "expirationTimestamp": token.expires.to_string()});
+                made.insert(request.audience.clone(), status);
+            }
+            let text = serde_json::Value::Object(made).to_string();
+            let into =
+                if object.spec.service_account_token_in_secrets == Some(true) { &mut secrets } else { &mut context };
+            into.insert(TOKENS.to_owned(), text);
+        }
+        Ok((context, secrets))
+    }
+
+    pub(super) async fn secrets(
+        &self,
+        what: &str,
+        reference: Option<&SecretReference>,
+    ) -> Result<BTreeMap<String, String>, String> {
+        let Some(reference) = reference else { return Ok(BTreeMap::new()) };
+        let (namespace, name) =
+            (reference.namespace.clone().unwrap_or_default(), reference.name.clone().unwrap_or_default());
+        let secret = self.client.get::<Secret>(&namespace, &name).await;
+        let secret = secret.map_err(|e| format!("fetching {what} {namespace}/{name} failed: {e}"))?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ok(secret.data.iter().flatten().map(|(key, value)| (key.clone(), text(&value.0))).collect())
+    }
+}

@@ -1,0 +1,158 @@
+//! Sockets of plug-ins: each that appears in the directory is asked who is behind it, and is told what came of that.
+//!
+//! A socket is tried until it answers or goes; one that hangs or talks nonsense costs nothing but a task of its own. The same name with
+//! another file behind it is a plug-in that was started anew.
+
+use std::collections::HashMap;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use client::Client;
+use csi::registration;
+use informer::Backoff;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{Drivers, node_object};
+
+/// More sockets than a node has drivers; what comes after them is left alone.
+const MOST: usize = 256;
+/// How often the directory is looked at though nothing was announced.
+const LOOK: Duration = Duration::from_secs(300);
+
+/// Follows the directory.
+pub(crate) struct Plugins {
+    pub(crate) dir: PathBuf,
+    pub(crate) node: String,
+    pub(crate) client: Client,
+    pub(crate) drivers: Arc<Drivers>,
+}
+
+/// A file, told from another of the same name.
+type Identity = (u64, i64, i64);
+
+impl Plugins {
+    pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30), 0.2);
+        while let Err(error) = node_object::ensure(&self.client, &self.node).await {
+            tracing::warn!(%error, "CSINode not made yet");
+            tokio::time::sleep(backoff.delay()).await;
+        }
+        let mut running: HashMap<PathBuf, (Identity, AbortOnDropHandle<()>)> = HashMap::new();
+        while !stop.is_cancelled() {
+            // Before looking: what appears after that is announced.
+            let watch = node::files::Watch::new(&self.dir);
+            let found = sockets(&self.dir);
+            let gone: Vec<PathBuf> = running
+                .iter()
+                .filter(|(path, (identity, _))| found.get(*path) != Some(identity))
+                .map(|(path, _)| path.clone())
+                .collect();
+            for path in gone {
+                running.remove(&path);
+                // A socket that was replaced is about to be asked again, maybe under another name.
+                if let Some(name) = self.drivers.remove(&path)
+                    && !found.contains_key(&path)
+                {
+                    tracing::info!(driver = name, "storage driver is gone");
+                    if let Err(error) = node_object::uninstall(&self.client, &self.node, &name).await {
+                        tracing::warn!(%error, driver = name, "storage driver not taken out of CSINode");
+                    }
+                }
+            }
+            for (path, identity) in found.into_iter().take(MOST) {
+                running.entry(path.clone()).or_insert_with(|| {
+                    let me = self.clone();
+                    (identity, AbortOnDropHandle::new(tokio::spawn(async move { me.register(&path).await })))
+                });
+            }
+            let news = async {
+                match watch {
+                    Ok(mut watch) => drop(watch.changed().await),
+                    Err(error) => {
+                        tracing::warn!(%error, "directory of plug-ins cannot be watched");
+                        tokio::time::sleep(Duration::from_secs(10)).await;
+                    }
+                }
+            };
+            tokio::select! {
+                () = news => {}
+                () = tokio::time::sleep(LOOK) => {}
+                () = stop.cancelled() => {}
+            }
+        }
+    }
+
+    /// Tries until it works, or the socket goes.
+    async fn register(&self, socket: &Path) {
+        let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(120), 0.2);
+        while let Err(why) = self.try_register(socket).await {
+            tracing::warn!(socket = %socket.display(), why, "plug-in not registered");
+            tokio::time::sleep(backoff.delay()).await;
+        }
+    }
+
+    async fn try_register(&self, socket: &Path) -> Result<(), String> {
+        let info = registration::info(socket).await.map_err(|e| e.to_string())?;
+        let outcome = self.install(&info, socket).await;
+        let told = registration::notify(socket, outcome.as_ref().copied().map_err(String::as_str)).await;
+        if let Err(error) = told {
+            // Upstream goes on with a plug-in that cannot be told, and takes it for unregistered; the next try tells it again.
+            return Err(format!("not told: {error}"));
+        }
+        outcome
+    }
+
+    async fn install(&self, info: &registration::v1::PluginInfo, socket: &Path) -> Result<(), String> {
+        if info.r#type != registration::CSI_PLUGIN {
+            return Err(format!(
+                "no handler registered for plugin type: {} at socket {}",
+                info.r#type,
+                socket.display()
+            ));
+        }
+        let version = self.drivers.check(&info.name, &info.supported_versions, socket)?;
+        let endpoint = if info.endpoint.is_empty() { socket.to_owned() } else { PathBuf::from(&info.endpoint) };
+        let driver = csi::Driver::new(&endpoint);
+        let about = driver.info().await.map_err(|e| e.to_string())?;
+        node_object::install(&self.client, &self.node, &info.name, &about).await?;
+        self.drivers.add(&info.name, driver, version, socket);
+        tracing::info!(driver = info.name, "storage driver registered");
+        Ok(())
+    }
+}
+
+/// The sockets of a directory. Links are none, whatever they lead to.
+fn sockets(dir: &Path) -> HashMap<PathBuf, Identity> {
+    let listing = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let visible = listing.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'));
+    visible
+        .filter_map(|entry| {
+            let about = entry.path().symlink_metadata().ok()?;
+            about.file_type().is_socket().then(|| (entry.path(), (about.ino(), about.ctime(), about.ctime_nsec())))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_sockets_count_and_a_new_one_of_the_same_name_is_another() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("d-reg.sock");
+        let first = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        std::fs::write(dir.path().join("file"), "").unwrap();
+        std::os::unix::fs::symlink(&path, dir.path().join("link.sock")).unwrap();
+        let _hidden = std::os::unix::net::UnixListener::bind(dir.path().join(".hidden.sock")).unwrap();
+        let before = sockets(dir.path());
+        assert_eq!(before.keys().collect::<Vec<_>>(), [&path]);
+        std::fs::remove_file(&path).unwrap();
+        let _second = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        drop(first);
+        assert_ne!(sockets(dir.path()), before);
+    }
+}

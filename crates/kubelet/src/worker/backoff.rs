@@ -1,0 +1,82 @@
+//! How long a container that keeps ending has to wait before it is started again.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+/// First and longest wait, and after how long of running well it starts over.
+const FIRST: Duration = Duration::from_secs(10);
+const LONGEST: Duration = Duration::from_secs(300);
+const FORGET: Duration = Duration::from_secs(600);
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    delay: Duration,
+    noted: Timestamp,
+}
+
+#[derive(Debug, Default)]
+pub struct Restarts(HashMap<String, Entry>);
+
+impl Restarts {
+    /// How long the container, which ended at `ended`, still has to wait, out of which wait; nothing when it may start.
+    /// Starting it has to be noted with [`Restarts::note`].
+    pub fn wait(&self, key: &str, ended: Timestamp, now: Timestamp) -> Option<(Duration, Duration)> {
+        let entry = self.0.get(key)?;
+        if since(now, entry.noted) > FORGET {
+            return None;
+        }
+        let left = entry.delay.saturating_sub(since(now, ended));
+        (!left.is_zero()).then_some((left, entry.delay))
+    }
+
+    /// Notes that a container that ended at `ended` is started again.
+    pub fn note(&mut self, key: &str, ended: Timestamp, now: Timestamp) {
+        let entry = self.0.get(key).filter(|entry| since(ended, entry.noted) <= FORGET);
+        let delay = entry.map_or(FIRST, |entry| (entry.delay * 2).min(LONGEST));
+        self.0.insert(key.to_owned(), Entry { delay, noted: now });
+    }
+}
+
+fn since(later: Timestamp, earlier: Timestamp) -> Duration {
+    informer::clock::since(later, earlier)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn the_first_restart_is_at_once_and_the_waits_double() {
+        let mut restarts = Restarts::default();
+        assert_eq!(restarts.wait("a", at(0), at(0)), None);
+        let mut now = 0;
+        let mut waits = Vec::new();
+        for _ in 0..7 {
+            restarts.note("a", at(now), at(now));
+            // It ends again one second later.
+            let ended = now + 1;
+            let (left, delay) = restarts.wait("a", at(ended), at(ended)).unwrap();
+            assert_eq!(left, delay);
+            waits.push(delay.as_secs());
+            now = ended + delay.as_secs() as i64;
+            assert_eq!(restarts.wait("a", at(ended), at(now)), None);
+        }
+        assert_eq!(waits, [10, 20, 40, 80, 160, 300, 300]);
+    }
+
+    #[test]
+    fn running_well_for_long_enough_forgets_it() {
+        let mut restarts = Restarts::default();
+        restarts.note("a", at(0), at(0));
+        restarts.note("a", at(5), at(5));
+        assert_eq!(restarts.wait("a", at(5000), at(5000)), None);
+        restarts.note("a", at(5000), at(5000));
+        assert_eq!(restarts.wait("a", at(5001), at(5001)).unwrap().1, FIRST);
+    }
+}

@@ -1,0 +1,4 @@
+//! Whole builds, as upstream's kubectl makes them.
+
+mod goldens;
+mod roots;

@@ -1,0 +1,401 @@
+//! The decision: policies, namespaces and pods in, elements of the kernel's maps out. Pure, and incremental.
+//!
+//! Pods that no policy can tell apart (namespace, labels and named ports are the same) have one number. Pods of this node that
+//! the same policies select share a [`Ruleset`], which says what each number may use. A change therefore costs what it changes: a pod
+//! elsewhere is one element if others are like it, and one look at each ruleset if it is the first of its kind.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::blocks::{Part, parts};
+use crate::elements::{BLOCK, Changes, Key, allowances};
+use crate::model::{Alike, Direction, Labels, PodFacts, Policy, PolicyName};
+use crate::ports::Ports;
+use crate::ruleset::{Other, Ruleset, RulesetKey, Selectors};
+
+/// Something that changed, as it is now; absent if it is gone.
+#[derive(Debug, Clone)]
+pub enum Input {
+    Policy(PolicyName, Option<Policy>),
+    Namespace(String, Option<Labels>),
+    /// By its uid.
+    Pod(String, Option<PodFacts>),
+}
+
+/// A pod's address on this node.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Local {
+    ingress: Option<u32>,
+    egress: Option<u32>,
+}
+
+impl Local {
+    fn ruleset(&self, direction: Direction) -> Option<u32> {
+        match direction {
+            Direction::Ingress => self.ingress,
+            Direction::Egress => self.egress,
+        }
+    }
+}
+
+/// Everything that was decided, for one node.
+#[derive(Debug, Default)]
+pub struct Compiler {
+    node: String,
+    namespaces: BTreeMap<String, Labels>,
+    policies: BTreeMap<PolicyName, (u64, Policy)>,
+    revision: u64,
+    pods: FxHashMap<String, PodFacts>,
+    /// Who says that an address is theirs, the youngest last.
+    claims: FxHashMap<IpAddr, BTreeSet<(i64, String)>>,
+    /// The number of the pod that has an address.
+    identities: BTreeMap<IpAddr, u32>,
+    numbers: FxHashMap<Arc<Alike>, (u32, usize)>,
+    next: u32,
+    others: BTreeMap<u32, Other>,
+    selectors: Selectors,
+    borders: BTreeMap<IpNet, (u32, usize)>,
+    parts: Vec<Part>,
+    rulesets: FxHashMap<u32, Ruleset>,
+    by_key: FxHashMap<RulesetKey, u32>,
+    local: BTreeMap<IpAddr, Local>,
+}
+
+/// What one update has touched.
+#[derive(Debug, Default)]
+struct Batch {
+    addresses: BTreeSet<IpAddr>,
+    /// Numbers that came, or whose namespace has other labels, and numbers that went.
+    revised: BTreeSet<u32>,
+    gone: BTreeSet<u32>,
+    /// Elements of addresses whose ruleset is another one now.
+    moved: BTreeMap<(Direction, IpAddr), BTreeSet<Key>>,
+    fresh: Vec<u32>,
+    borders: bool,
+}
+
+impl Compiler {
+    pub fn new(node: impl Into<String>) -> Self {
+        Self { node: node.into(), ..Self::default() }
+    }
+
+    /// Takes over what changed, and says which elements that changes.
+    pub fn update(&mut self, inputs: impl IntoIterator<Item = Input>) -> Changes {
+        let mut batch = Batch::default();
+        let mut changes = Changes::default();
+        for input in inputs {
+            self.take(input, &mut batch);
+        }
+        self.identify(&mut batch, &mut changes);
+        for number in &batch.revised {
+            if let Some(Other::Pods(alike)) = self.others.get(number) {
+                self.selectors.revise(*number, Some(alike), &self.namespaces);
+            }
+        }
+        for number in &batch.gone {
+            self.selectors.revise(*number, None, &self.namespaces);
+        }
+        self.assign(&mut batch, &mut changes);
+        self.revise(&batch, &mut changes);
+        self.show_moved(batch.moved, &mut changes);
+        if batch.borders {
+            self.show_blocks(&mut changes);
+        }
+        changes
+    }
+
+    fn take(&mut self, input: Input, batch: &mut Batch) {
+        match input {
+            Input::Namespace(name, labels) => {
+                let of_it = self.others.iter().filter_map(|(number, other)| match other {
+                    Other::Pods(alike) if alike.namespace == name => Some(*number),
+                    _ => None,
+                });
+                batch.revised.extend(of_it);
+                match labels {
+                    Some(labels) => drop(self.namespaces.insert(name, labels)),
+                    None => drop(self.namespaces.remove(&name)),
+                }
+            }
+            Input::Policy(name, policy) => {
+                self.revision += 1;
+                let before = match policy.clone() {
+                    Some(policy) => self.policies.insert(name, (self.revision, policy)),
+                    None => self.policies.remove(&name),
+                };
+                let either = [before.map(|(_, policy)| policy), policy];
+                let touched = self.local.keys().filter(|address| {
+                    self.owner(address).is_some_and(|pod| {
+                        either.iter().flatten().any(|policy| policy.selects(&pod.alike.namespace, &pod.alike.labels))
+                    })
+                });
+                batch.addresses.extend(touched);
+            }
+            Input::Pod(uid, pod) => {
+                if let Some(before) = self.pods.remove(&uid) {
+                    for address in &before.addresses {
+                        if let Some(claims) = self.claims.get_mut(address) {
+                            claims.remove(&(before.created, uid.clone()));
+                            if claims.is_empty() {
+                                self.claims.remove(address);
+                            }
+                        }
+                        batch.addresses.insert(*address);
+                    }
+                }
+                if let Some(pod) = pod {
+                    for address in &pod.addresses {
+                        self.claims.entry(*address).or_default().insert((pod.created, uid.clone()));
+                        batch.addresses.insert(*address);
+                    }
+                    self.pods.insert(uid, pod);
+                }
+            }
+        }
+    }
+
+    /// The pod that has an address.
+    fn owner(&self, address: &IpAddr) -> Option<&PodFacts> {
+        self.claims.get(address).and_then(|claims| claims.last()).and_then(|(_, uid)| self.pods.get(uid))
+    }
+
+    /// Gives the touched addresses their numbers.
+    fn identify(&mut self, batch: &mut Batch, changes: &mut Changes) {
+        let mut released = Vec::new();
+        for address in &batch.addresses {
+            let alike = self.owner(address).map(|pod| pod.alike.clone());
+            let before = self.identities.get(address).copied();
+            let after = alike.map(|alike| match self.numbers.get_mut(&alike) {
+                Some((number, users)) => {
+                    *users += 1;
+                    *number
+                }
+                None => {
+                    // Numbers are not used again: one that a packet has just read means what it meant.
+                    self.next += 1;
+                    self.numbers.insert(alike.clone(), (self.next, 1));
+                    self.others.insert(self.next, Other::Pods(alike));
+                    batch.revised.insert(self.next);
+                    self.next
+                }
+            });
+            released.extend(before);
+            match after {
+                Some(number) => drop(self.identities.insert(*address, number)),
+                None => drop(self.identities.remove(address)),
+            }
+            changes.replace(Key::Identity(*address), before, after);
+        }
+        for number in released {
+            let Some(Other::Pods(alike)) = self.others.get(&number) else { continue };
+            let alike = alike.clone();
+            if let Some((_, users)) = self.numbers.get_mut(&alike) {
+                *users -= 1;
+                if *users == 0 {
+                    self.numbers.remove(&alike);
+                    self.others.remove(&number);
+                    batch.revised.remove(&number);
+                    batch.gone.insert(number);
+                }
+            }
+        }
+    }
+
+    /// Gives the touched addresses of this node their rulesets.
+    fn assign(&mut self, batch: &mut Batch, changes: &mut Changes) {
+        let mut left = Vec::new();
+        for address in &std::mem::take(&mut batch.addresses) {
+            let here = self.owner(address).filter(|pod| pod.node == self.node).map(|pod| pod.alike.clone());
+            let before = self.local.get(address).cloned().unwrap_or_default();
+            let mut after = Local::default();
+            for direction in Direction::BOTH {
+                let key = here.as_ref().and_then(|alike| self.key(direction, alike));
+                let number = key.map(|key| self.ruleset(key, batch));
+                let old = before.ruleset(direction);
+                match direction {
+                    Direction::Ingress => after.ingress = number,
+                    Direction::Egress => after.egress = number,
+                }
+                let marker = |ruleset: Option<u32>| ruleset.map(|_| 0);
+                changes.replace(Key::Isolated(direction, *address), marker(old), marker(number));
+                if old == number {
+                    continue;
+                }
+                let elements = old.map(|old| self.elements(old, *address)).unwrap_or_default();
+                batch.moved.insert((direction, *address), elements);
+                if let Some(ruleset) = old.and_then(|old| self.rulesets.get_mut(&old)) {
+                    ruleset.addresses.remove(address);
+                    left.extend(old);
+                }
+                if let Some(ruleset) = number.and_then(|number| self.rulesets.get_mut(&number)) {
+                    ruleset.addresses.insert(*address);
+                }
+            }
+            let itself = |local: &Local| (local.ingress.is_some() || local.egress.is_some()).then_some(0);
+            changes.replace(Key::Itself(*address), itself(&before), itself(&after));
+            match here {
+                Some(_) => drop(self.local.insert(*address, after)),
+                None => drop(self.local.remove(address)),
+            }
+        }
+        for number in left {
+            if self.rulesets.get(&number).is_some_and(|ruleset| ruleset.addresses.is_empty())
+                && let Some(ruleset) = self.rulesets.remove(&number)
+            {
+                self.by_key.remove(ruleset.key());
+                batch.fresh.retain(|fresh| *fresh != number);
+                ruleset.selectors().for_each(|selector| self.selectors.release(selector));
+                self.release_borders(&ruleset, batch);
+            }
+        }
+    }
+
+    /// The policies that isolate such a pod; nothing if none does.
+    fn key(&self, direction: Direction, alike: &Alike) -> Option<RulesetKey> {
+        let first = PolicyName { namespace: alike.namespace.clone(), name: String::new() };
+        let policies: Vec<(PolicyName, u64)> = self
+            .policies
+            .range(first..)
+            .take_while(|(name, _)| name.namespace == alike.namespace)
+            .filter(|(_, (_, policy))| policy.rules(direction).is_some() && policy.pods.matches(Some(&alike.labels)))
+            .map(|(name, (revision, _))| (name.clone(), *revision))
+            .collect();
+        let ports = (direction == Direction::Ingress).then(|| alike.ports.clone());
+        (!policies.is_empty()).then_some(RulesetKey { direction, policies, ports })
+    }
+
+    fn ruleset(&mut self, key: RulesetKey, batch: &mut Batch) -> u32 {
+        if let Some(number) = self.by_key.get(&key) {
+            return *number;
+        }
+        let (policies, direction) = (&self.policies, key.direction);
+        let names: Vec<PolicyName> = key.policies.iter().map(|(name, _)| name.clone()).collect();
+        let rules = names.iter().filter_map(|name| policies.get(name));
+        let rules = rules.flat_map(|(_, policy)| policy.rules(direction).unwrap_or_default());
+        let ruleset = Ruleset::new(key.clone(), rules, &mut self.selectors);
+        for border in ruleset.borders() {
+            let next = &mut self.next;
+            let (number, users) = self.borders.entry(border).or_insert_with(|| {
+                *next += 1;
+                (*next | BLOCK, 0)
+            });
+            *users += 1;
+            if *users == 1 {
+                self.others.insert(*number, Other::Block(border));
+                batch.revised.insert(*number);
+                batch.borders = true;
+            }
+        }
+        self.next += 1;
+        self.rulesets.insert(self.next, ruleset);
+        self.by_key.insert(key, self.next);
+        batch.fresh.push(self.next);
+        self.next
+    }
+
+    fn release_borders(&mut self, ruleset: &Ruleset, batch: &mut Batch) {
+        for border in ruleset.borders() {
+            if let Some((number, users)) = self.borders.get_mut(&border) {
+                *users -= 1;
+                if *users == 0 {
+                    self.others.remove(number);
+                    batch.revised.remove(number);
+                    batch.gone.insert(*number);
+                    batch.borders = true;
+                    self.borders.remove(&border);
+                }
+            }
+        }
+    }
+
+    /// Computes new rulesets, and in others what is new at the other end.
+    fn revise(&mut self, batch: &Batch, changes: &mut Changes) {
+        self.selectors.settle(self.others.iter().map(|(number, other)| (*number, other)), &self.namespaces);
+        let fresh: FxHashSet<u32> = batch.fresh.iter().copied().collect();
+        for number in &fresh {
+            if let Some(ruleset) = self.rulesets.get_mut(number) {
+                ruleset.fill(self.others.iter().map(|(number, other)| (*number, other)), &self.selectors);
+            }
+        }
+        if batch.revised.is_empty() && batch.gone.is_empty() {
+            return;
+        }
+        for (_, ruleset) in self.rulesets.iter_mut().filter(|(number, _)| !fresh.contains(number)) {
+            let direction = ruleset.key().direction;
+            for peer in batch.revised.iter().chain(&batch.gone) {
+                let Some((before, after)) = ruleset.revise(*peer, self.others.get(peer), &self.selectors) else {
+                    continue;
+                };
+                let gone = batch.gone.contains(peer);
+                for address in &ruleset.addresses {
+                    if !batch.moved.contains_key(&(direction, *address)) {
+                        differ(
+                            changes,
+                            keys(direction, *address, *peer, &before),
+                            keys(direction, *address, *peer, &after),
+                            gone,
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    fn show_moved(&self, moved: BTreeMap<(Direction, IpAddr), BTreeSet<Key>>, changes: &mut Changes) {
+        for ((direction, address), before) in moved {
+            let ruleset = self.local.get(&address).and_then(|local| local.ruleset(direction));
+            let after = ruleset.map(|number| self.elements(number, address)).unwrap_or_default();
+            differ(changes, before, after, false);
+        }
+    }
+
+    fn show_blocks(&mut self, changes: &mut Changes) {
+        let numbers = self.borders.iter().map(|(border, (number, _))| (*border, *number)).collect();
+        let after = parts(&numbers);
+        let shown = |parts: &[Part]| -> BTreeMap<Key, u32> {
+            parts.iter().map(|(first, last, number)| (Key::Block(*first, *last), *number)).collect()
+        };
+        let (before, now) = (shown(&self.parts), shown(&after));
+        for key in before.keys().chain(now.keys()) {
+            changes.replace(*key, before.get(key).copied(), now.get(key).copied());
+        }
+        self.parts = after;
+    }
+
+    /// The allowances of a ruleset for one address.
+    fn elements(&self, ruleset: u32, address: IpAddr) -> BTreeSet<Key> {
+        let Some(ruleset) = self.rulesets.get(&ruleset) else { return BTreeSet::new() };
+        let direction = ruleset.key().direction;
+        ruleset.table.iter().flat_map(|(peer, ports)| allowances(direction, address, *peer, ports)).collect()
+    }
+
+    /// All elements there should be.
+    pub fn all(&self) -> BTreeMap<Key, u32> {
+        let mut all: BTreeMap<Key, u32> = self.identities.iter().map(|(ip, n)| (Key::Identity(*ip), *n)).collect();
+        all.extend(self.parts.iter().map(|(first, last, number)| (Key::Block(*first, *last), *number)));
+        for (address, local) in &self.local {
+            for direction in Direction::BOTH {
+                if let Some(number) = local.ruleset(direction) {
+                    all.insert(Key::Isolated(direction, *address), 0);
+                    all.insert(Key::Itself(*address), 0);
+                    all.extend(self.elements(number, *address).into_iter().map(|key| (key, 0)));
+                }
+            }
+        }
+        all
+    }
+}
+
+fn keys(direction: Direction, pod: IpAddr, peer: u32, ports: &Ports) -> BTreeSet<Key> {
+    allowances(direction, pod, peer, ports).collect()
+}
+
+fn differ(changes: &mut Changes, before: BTreeSet<Key>, after: BTreeSet<Key>, last: bool) {
+    let removed = if last { &mut changes.remove_last } else { &mut changes.remove };
+    removed.extend(before.difference(&after));
+    changes.add.extend(after.difference(&before).map(|key| (*key, 0)));
+}

@@ -1,0 +1,158 @@
+//! Whether one end may connect to another, and which policies say so. Pure, and read from the API alone.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+
+use crate::model::{Alike, Direction, Labels, Peer, PodFacts, Policy, PolicyName, Rule};
+use crate::ports::Protocol;
+
+/// One end of a connection: a pod, or just an address.
+#[derive(Debug, Clone)]
+pub struct End {
+    pub addresses: Vec<IpAddr>,
+    /// What policies know of the pod; nothing for other addresses, and for pods that share their node's.
+    pub alike: Option<Arc<Alike>>,
+}
+
+/// What the policies of one end say.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Side {
+    /// The policies that isolate it in this direction; without any all is allowed.
+    pub isolated: Vec<PolicyName>,
+    /// Those of them that allow the connection, and with which of their rules, counted from one.
+    pub allowing: Vec<(PolicyName, usize)>,
+}
+
+impl Side {
+    pub fn allows(&self) -> bool {
+        self.isolated.is_empty() || !self.allowing.is_empty()
+    }
+}
+
+/// What is said about a connection.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Explanation {
+    pub egress: Side,
+    pub ingress: Side,
+}
+
+impl Explanation {
+    pub fn allows(&self) -> bool {
+        self.egress.allows() && self.ingress.allows()
+    }
+}
+
+/// What the policies say about a connection; no port stands for a protocol without any. A pod reaches itself whatever they say.
+pub fn explain(
+    policies: &[Policy],
+    namespaces: &BTreeMap<String, Labels>,
+    from: &End,
+    to: &End,
+    port: Option<(Protocol, u16)>,
+) -> Explanation {
+    if from.alike.is_some() && from.addresses == to.addresses {
+        return Explanation::default();
+    }
+    let side = |direction, pod: &End, other: &End| {
+        let mut side = Side::default();
+        let Some(alike) = &pod.alike else { return side };
+        for policy in policies.iter().filter(|policy| policy.selects(&alike.namespace, &alike.labels)) {
+            let Some(rules) = policy.rules(direction) else { continue };
+            side.isolated.push(policy.name.clone());
+            let rule = rules.iter().position(|rule| allows(rule, direction, namespaces, (other, to), port));
+            side.allowing.extend(rule.map(|rule| (policy.name.clone(), rule + 1)));
+        }
+        side
+    };
+    Explanation { egress: side(Direction::Egress, from, to), ingress: side(Direction::Ingress, to, from) }
+}
+
+fn allows(
+    rule: &Rule,
+    direction: Direction,
+    namespaces: &BTreeMap<String, Labels>,
+    (other, to): (&End, &End),
+    port: Option<(Protocol, u16)>,
+) -> bool {
+    let by_name = port.is_some_and(|(protocol, number)| {
+        let named = |name: &String| to.alike.as_ref()?.ports.get(&(name.clone(), protocol));
+        rule.named.iter().any(|(name, of)| *of == protocol && named(name).is_some_and(|all| all.contains(&number)))
+    });
+    let ports = |block: bool| rule.ports.contains(port) || (by_name && !(block && direction == Direction::Egress));
+    let Some(peers) = &rule.peers else { return ports(false) };
+    peers.iter().any(|peer| match peer {
+        Peer::Block(block) => other.addresses.iter().any(|ip| block.contains(&IpNet::from(*ip))) && ports(true),
+        Peer::Pods(pods) => {
+            let meant =
+                |alike: &Arc<Alike>| pods.matches(&alike.namespace, namespaces.get(&alike.namespace), &alike.labels);
+            other.alike.as_ref().is_some_and(meant) && ports(false)
+        }
+    })
+}
+
+/// What a policy says that nobody can have meant.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Doubt {
+    #[error("selects no pod")]
+    SelectsNothing,
+    #[error("names port {0:?} of {protocol}, which none of the pods it is about has", protocol = .1.as_str())]
+    NoSuchPort(String, Protocol),
+}
+
+/// What is doubtful about a policy while these pods are there.
+pub fn doubts(policy: &Policy, pods: &[PodFacts]) -> Vec<Doubt> {
+    let selected: Vec<&PodFacts> =
+        pods.iter().filter(|pod| policy.selects(&pod.alike.namespace, &pod.alike.labels)).collect();
+    let mut doubts = Vec::new();
+    if selected.is_empty() {
+        doubts.push(Doubt::SelectsNothing);
+    }
+    for direction in Direction::BOTH {
+        for (name, protocol) in policy.rules(direction).into_iter().flatten().flat_map(|rule| &rule.named) {
+            let has = |pod: &PodFacts| pod.alike.ports.contains_key(&(name.clone(), *protocol));
+            // What goes out is to a port of the other end, whoever that may be.
+            let found = match direction {
+                Direction::Ingress => selected.is_empty() || selected.iter().any(|pod| has(pod)),
+                Direction::Egress => pods.iter().any(has),
+            };
+            if !found {
+                doubts.push(Doubt::NoSuchPort(name.clone(), *protocol));
+            }
+        }
+    }
+    doubts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(spec: serde_json::Value) -> Policy {
+        let policy = serde_json::json!({"metadata": {"namespace": "a", "name": "p"}, "spec": spec});
+        Policy::of(&serde_json::from_value(policy).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn what_nobody_can_have_meant_is_said() {
+        let pod = serde_json::json!({"metadata": {"namespace": "a", "name": "x", "labels": {"app": "x"}},
+            "spec": {"containers": [{"name": "c", "ports": [{"name": "web", "containerPort": 80}]}]}});
+        let pods = [PodFacts::of(&serde_json::from_value(pod).unwrap(), &[]).unwrap()];
+        let check = |spec, want: &[&str]| {
+            let said: Vec<String> = doubts(&policy(spec), &pods).iter().map(ToString::to_string).collect();
+            assert_eq!(said, want);
+        };
+        let ports = |name: &str| serde_json::json!([{"ports": [{"port": name}]}]);
+        check(serde_json::json!({"podSelector": {"matchLabels": {"app": "x"}}, "ingress": ports("web")}), &[]);
+        check(serde_json::json!({"podSelector": {"matchLabels": {"app": "y"}}}), &["selects no pod"]);
+        check(
+            serde_json::json!({"podSelector": {}, "ingress": ports("wbe"), "egress": ports("dns")}),
+            &[
+                "names port \"wbe\" of TCP, which none of the pods it is about has",
+                "names port \"dns\" of TCP, which none of the pods it is about has",
+            ],
+        );
+    }
+}

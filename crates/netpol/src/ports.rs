@@ -1,0 +1,151 @@
+//! Which ports a rule is about: all of them, or ranges of protocols, kept in one form so that equal sets are equal.
+
+use std::collections::BTreeMap;
+
+/// The protocols that policies know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Protocol {
+    Tcp,
+    Udp,
+    Sctp,
+}
+
+impl Protocol {
+    /// As the API says it; absent means TCP.
+    pub fn parse(text: Option<&str>) -> Option<Self> {
+        match text {
+            None | Some("TCP" | "tcp") => Some(Self::Tcp),
+            Some("UDP" | "udp") => Some(Self::Udp),
+            Some("SCTP" | "sctp") => Some(Self::Sctp),
+            Some(_) => None,
+        }
+    }
+
+    /// The protocol's number in a packet.
+    pub fn number(self) -> u8 {
+        match self {
+            Self::Tcp => 6,
+            Self::Udp => 17,
+            Self::Sctp => 132,
+        }
+    }
+
+    /// The protocol with this number in a packet.
+    pub fn of_number(number: u8) -> Option<Self> {
+        [Self::Tcp, Self::Udp, Self::Sctp].into_iter().find(|protocol| protocol.number() == number)
+    }
+
+    /// The word of the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tcp => "TCP",
+            Self::Udp => "UDP",
+            Self::Sctp => "SCTP",
+        }
+    }
+}
+
+/// Ports of a protocol, both ends included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Range {
+    pub protocol: Protocol,
+    pub first: u16,
+    pub last: u16,
+}
+
+/// A set of ports. All of them includes what has no ports, such as ICMP; all ranges together do not.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Ports {
+    all: bool,
+    /// Sorted, apart from each other; empty if all are meant.
+    ranges: Vec<Range>,
+}
+
+impl Ports {
+    pub fn all() -> Self {
+        Self { all: true, ranges: Vec::new() }
+    }
+
+    pub fn is_all(&self) -> bool {
+        self.all
+    }
+
+    pub fn is_empty(&self) -> bool {
+        !self.all && self.ranges.is_empty()
+    }
+
+    pub fn ranges(&self) -> &[Range] {
+        &self.ranges
+    }
+
+    /// Whether a packet to this port is meant; no port stands for a protocol without any.
+    pub fn contains(&self, to: Option<(Protocol, u16)>) -> bool {
+        let within = |(protocol, port)| {
+            self.ranges.iter().any(|range| range.protocol == protocol && range.first <= port && port <= range.last)
+        };
+        self.all || to.is_some_and(within)
+    }
+
+    pub fn add(&mut self, range: Range) {
+        if !self.all && range.first <= range.last {
+            self.ranges.push(range);
+            self.normalize();
+        }
+    }
+
+    pub fn extend(&mut self, other: &Self) {
+        if self.all || other.is_empty() {
+            return;
+        }
+        if other.all {
+            *self = Self::all();
+            return;
+        }
+        self.ranges.extend(&other.ranges);
+        self.normalize();
+    }
+
+    fn normalize(&mut self) {
+        if self.ranges.len() < 2 {
+            return;
+        }
+        self.ranges.sort_unstable();
+        let mut merged: Vec<Range> = Vec::with_capacity(self.ranges.len());
+        for range in self.ranges.drain(..) {
+            match merged.last_mut() {
+                Some(last) if last.protocol == range.protocol && range.first <= last.last.saturating_add(1) => {
+                    last.last = last.last.max(range.last);
+                }
+                _ => merged.push(range),
+            }
+        }
+        self.ranges = merged;
+    }
+}
+
+/// The named ports of a pod. A name may stand for several numbers, one for each protocol and container.
+pub type NamedPorts = BTreeMap<(String, Protocol), Vec<u16>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(first: u16, last: u16) -> Range {
+        Range { protocol: Protocol::Tcp, first, last }
+    }
+
+    #[test]
+    fn sets_of_ports_have_one_form() {
+        let mut ports = Ports::default();
+        for part in [range(80, 80), range(90, 95), range(81, 89), range(9, 3), range(92, 93), range(65_535, 65_535)] {
+            ports.add(part);
+        }
+        assert_eq!(ports.ranges(), [range(80, 95), range(65_535, 65_535)]);
+        ports.add(Range { protocol: Protocol::Udp, first: 0, last: 65_535 });
+        assert!(ports.contains(Some((Protocol::Udp, 1))) && !ports.contains(Some((Protocol::Sctp, 85))));
+        assert!(!ports.contains(None), "what has no port is meant only where no port is named");
+        ports.extend(&Ports::all());
+        assert_eq!(ports, Ports::all());
+        assert!(ports.contains(None));
+    }
+}

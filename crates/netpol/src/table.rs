@@ -1,0 +1,263 @@
+//! The kernel's rules as text: fixed chains that look maps up, and the elements of the maps.
+//!
+//! Packets are judged where they are forwarded: Services' addresses are translated by then, and sources are not masqueraded yet, so
+//! both ends are those that policies speak of. What two pods behind the node's bridge send each other is forwarded too, since
+//! the bridge hands it to the IP rules. The node itself reaches its pods and is reached by them, as upstream documents, except at
+//! addresses of Services that it answers itself, such as cluster DNS: these are judged like the pods that would answer elsewhere.
+//!
+//! Every packet of a connection's first direction is judged, so a policy is in force for connections that are there; answers are not
+//! judged. The other end's number is put into the packet's mark, because a rule can look up nothing else that was looked up;
+//! what was in the mark (the service proxy asks for masquerading there) waits in the connection's mark meanwhile.
+//!
+//! A second table binds each pod's port of the bridge to the addresses that the pod was given.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+use node::nft::{self, Data, Registers};
+
+use crate::elements::{Changes, Key};
+use crate::flow::{COUNTED, FOLLOWED};
+use crate::model::Direction;
+use crate::port::Port;
+
+/// The tables' name: that of IP packets, and that of the bridge.
+pub const TABLE: &str = "trireme-netpol";
+/// How a rule begins to write into a log.
+const LOG: &str = "log prefix";
+/// So many elements go on one line: `nft` parses one command at a time.
+const PER_LINE: usize = 512;
+/// Messages by which neighbours find each other: without them there is no IPv6.
+const NEIGHBOURS: &str = "nd-router-solicit, nd-router-advert, nd-neighbor-solicit, nd-neighbor-advert, \
+                          mld-listener-query, mld-listener-report, mld-listener-done, mld2-listener-report";
+/// What a pod may say as a neighbour before it has an address.
+const ANNOUNCEMENTS: &str = "nd-router-solicit, nd-neighbor-solicit, nd-neighbor-advert, mld-listener-report, \
+                             mld-listener-done, mld2-listener-report";
+
+/// One transaction that makes the tables exactly these, whatever was there.
+pub fn replace(served: &[IpAddr], elements: &BTreeMap<Key, u32>, ports: &[Port]) -> String {
+    let mut out = remove();
+    out.push_str(&judging(served));
+    out.push_str(&binding());
+    add(&mut out, elements);
+    for port in ports {
+        for (set, element) in port.elements() {
+            let _ = writeln!(out, "add element bridge {TABLE} {set} {{ {} }}", element.text);
+        }
+    }
+    out
+}
+
+/// Removes the tables, whether or not they exist.
+pub fn remove() -> String {
+    ["inet", "bridge"].map(|family| format!("add table {family} {TABLE}\ndelete table {family} {TABLE}\n")).concat()
+}
+
+fn judging(served: &[IpAddr]) -> String {
+    let mut out = format!("table inet {TABLE} {{\n");
+    let mut entry = String::new();
+    let mut input = String::new();
+    for (v, ip, address) in [("4", "ip", "ipv4_addr"), ("6", "ip6", "ipv6_addr")] {
+        let _ = writeln!(
+            out,
+            "map identities{v} {{ type {address} : mark; }}\n\
+             map blocks{v} {{ type {address} : mark; flags interval; }}\n\
+             set itself{v} {{ type {address} . {address}; }}"
+        );
+        for (direction, own, other) in [("egress", "saddr", "daddr"), ("ingress", "daddr", "saddr")] {
+            let key = format!("type {address} . mark . inet_proto . inet_service;");
+            let _ = writeln!(
+                out,
+                "set {direction}-isolated{v} {{ type {address}; }}\n\
+                 set {direction}-all{v} {{ type {address} . mark; }}\n\
+                 set {direction}-port{v} {{ {key} }}\n\
+                 set {direction}-range{v} {{ {key} flags interval; }}"
+            );
+            let asked = format!(
+                "{ip} {own} . meta mark . meta l4proto . th dport @{direction}-port{v} goto {direction}-passed\n\
+                 {ip} {own} . meta mark @{direction}-all{v} goto {direction}-passed\n\
+                 {ip} {own} . meta mark . meta l4proto . th dport @{direction}-range{v} goto {direction}-passed"
+            );
+            // Who is at the other end, then anybody, then the block around the address. A map without the address leaves the mark.
+            let _ = writeln!(
+                out,
+                "chain {direction}{v} {{\nct state invalid,untracked counter drop\nct mark set meta mark\n\
+                 meta mark set 0\nmeta mark set {ip} {other} map @identities{v}\n{asked}\n\
+                 meta mark set 0\n{asked}\nmeta mark set {ip} {other} map @blocks{v}\n{asked}\n\
+                 meta mark set ct mark\n{}counter drop\n}}",
+                logs(direction, "denied")
+            );
+        }
+        let _ = writeln!(
+            entry,
+            "{ip} saddr . {ip} daddr @itself{v} accept\n\
+             {ip} saddr @egress-isolated{v} jump egress{v}\n{ip} daddr @ingress-isolated{v} jump ingress{v}"
+        );
+        let own: Vec<String> = served.iter().filter(|a| a.is_ipv4() == (v == "4")).map(ToString::to_string).collect();
+        if !own.is_empty() {
+            let _ =
+                writeln!(input, "{ip} daddr {{ {} }} {ip} saddr @egress-isolated{v} jump egress{v}", own.join(", "));
+        }
+    }
+    let passed = ["ingress", "egress"].map(|direction| {
+        let logs = logs(direction, "allowed").replace("limit", "ct state new limit");
+        format!("chain {direction}-passed {{\nmeta mark set ct mark\n{logs}}}\n")
+    });
+    let passed = passed.concat();
+    let exempt = format!(
+        "ct direction reply accept\nct state related meta l4proto {{ icmp, ipv6-icmp }} accept\n\
+         icmpv6 type {{ {NEIGHBOURS} }} accept"
+    );
+    let _ = writeln!(
+        out,
+        "{passed}chain forward {{\ntype filter hook forward priority -10; policy accept;\n{exempt}\n{entry}}}\n\
+         chain input {{\ntype filter hook input priority -10; policy accept;\nct direction reply accept\n{input}}}\n}}"
+    );
+    out
+}
+
+/// Writes some of the packets into the kernel's logs: more than a thousand a second say nothing more.
+fn logs(direction: &str, verdict: &str) -> String {
+    let log = |group: u16| {
+        format!("limit rate 1000/second burst 1000 packets {LOG} \"{direction} {verdict}\" group {group} snaplen 128\n")
+    };
+    [FOLLOWED, COUNTED].map(log).concat()
+}
+
+/// The same rules for a kernel that keeps no such logs.
+pub fn without_logs(script: &str) -> String {
+    script.lines().filter(|line| !line.contains(LOG)).fold(String::new(), |out, line| out + line + "\n")
+}
+
+/// Frames of ports that are known must come from where their pod is.
+fn binding() -> String {
+    format!(
+        "table bridge {TABLE} {{\n\
+         set ports {{ type ifname; }}\n\
+         set links {{ type ifname . ether_addr; }}\n\
+         set bound4 {{ type ifname . ether_addr . ipv4_addr; }}\n\
+         set bound6 {{ type ifname . ether_addr . ipv6_addr; }}\n\
+         chain prerouting {{\ntype filter hook prerouting priority -300; policy accept;\niifname @ports jump port\n}}\n\
+         chain port {{\n\
+         iifname . ether saddr != @links counter drop\n\
+         ether type arp arp saddr ip 0.0.0.0 accept\n\
+         ether type arp iifname . ether saddr . arp saddr ip != @bound4 counter drop\n\
+         ether type ip iifname . ether saddr . ip saddr != @bound4 counter drop\n\
+         ip6 saddr {{ ::, fe80::/10 }} icmpv6 type {{ {ANNOUNCEMENTS} }} accept\n\
+         ether type ip6 iifname . ether saddr . ip6 saddr != @bound6 counter drop\n\
+         ether type != {{ arp, ip, ip6 }} counter drop\n}}\n}}\n"
+    )
+}
+
+/// A change as one script.
+pub fn script(changes: &Changes) -> String {
+    let mut out = String::new();
+    delete(&mut out, changes.remove.iter());
+    add(&mut out, &changes.add);
+    out
+}
+
+/// A change as messages, if it is one of single addresses and ports only, as nearly every one is.
+pub fn messages(changes: &Changes) -> Option<nft::Elements> {
+    let is_interval = |key: &Key| matches!(key, Key::Block(..) | Key::Range(..));
+    if changes.remove.iter().chain(changes.add.keys()).any(is_interval) {
+        return None;
+    }
+    let mut out = nft::Elements::default();
+    let removed: Vec<&Key> = changes.remove.iter().collect();
+    for keys in removed.chunk_by(|a, b| set(a) == set(b)) {
+        let bytes: Vec<Vec<u8>> = keys.iter().map(|key| bytes(key)).collect();
+        out.delete(nft::Family::Inet, TABLE, &set(keys[0]), &bytes);
+    }
+    let added: Vec<(&Key, &u32)> = changes.add.iter().collect();
+    for elements in added.chunk_by(|(a, _), (b, _)| set(a) == set(b)) {
+        let bytes: Vec<(Vec<u8>, Data)> =
+            elements.iter().map(|(key, value)| (bytes(key), data(key, **value))).collect();
+        out.add(nft::Family::Inet, TABLE, &set(elements[0].0), &bytes);
+    }
+    Some(out)
+}
+
+/// What goes when the change is done.
+pub fn last(changes: &Changes) -> Changes {
+    Changes { remove: changes.remove_last.clone(), ..Changes::default() }
+}
+
+fn delete<'a>(out: &mut String, keys: impl Iterator<Item = &'a Key>) {
+    let keys: Vec<&Key> = keys.collect();
+    for same in keys.chunk_by(|a, b| set(a) == set(b)).flat_map(|same| same.chunks(PER_LINE)) {
+        let texts: Vec<String> = same.iter().map(|key| text(key)).collect();
+        let _ = writeln!(out, "delete element inet {TABLE} {} {{ {} }}", set(same[0]), texts.join(", "));
+    }
+}
+
+fn add(out: &mut String, elements: &BTreeMap<Key, u32>) {
+    let elements: Vec<(&Key, &u32)> = elements.iter().collect();
+    for same in elements.chunk_by(|(a, _), (b, _)| set(a) == set(b)).flat_map(|same| same.chunks(PER_LINE)) {
+        let texts: Vec<String> = same
+            .iter()
+            .map(|(key, value)| match key {
+                Key::Identity(_) | Key::Block(..) => format!("{} : {value:#x}", text(key)),
+                _ => text(key),
+            })
+            .collect();
+        let _ = writeln!(out, "add element inet {TABLE} {} {{ {} }}", set(same[0].0), texts.join(", "));
+    }
+}
+
+fn word(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Ingress => "ingress",
+        Direction::Egress => "egress",
+    }
+}
+
+/// The set or map that a key is in.
+fn set(key: &Key) -> String {
+    let v = |ip: &IpAddr| if ip.is_ipv4() { "4" } else { "6" };
+    match key {
+        Key::Identity(ip) => format!("identities{}", v(ip)),
+        Key::Block(ip, _) => format!("blocks{}", v(ip)),
+        Key::Itself(ip) => format!("itself{}", v(ip)),
+        Key::Isolated(direction, ip) => format!("{}-isolated{}", word(*direction), v(ip)),
+        Key::All(direction, ip, _) => format!("{}-all{}", word(*direction), v(ip)),
+        Key::Port(direction, ip, ..) => format!("{}-port{}", word(*direction), v(ip)),
+        Key::Range(direction, ip, ..) => format!("{}-range{}", word(*direction), v(ip)),
+    }
+}
+
+fn text(key: &Key) -> String {
+    match key {
+        Key::Identity(ip) | Key::Isolated(_, ip) => ip.to_string(),
+        Key::Block(first, last) if first == last => first.to_string(),
+        Key::Block(first, last) => format!("{first}-{last}"),
+        Key::Itself(ip) => format!("{ip} . {ip}"),
+        Key::All(_, ip, peer) => format!("{ip} . {peer:#x}"),
+        Key::Port(_, ip, peer, protocol, port) => format!("{ip} . {peer:#x} . {} . {port}", protocol.number()),
+        Key::Range(_, ip, peer, range) => {
+            format!("{ip} . {peer:#x} . {} . {}-{}", range.protocol.number(), range.first, range.last)
+        }
+    }
+}
+
+fn bytes(key: &Key) -> Vec<u8> {
+    let of = Registers::default();
+    let of = match *key {
+        Key::Identity(ip) | Key::Isolated(_, ip) | Key::Block(ip, _) => of.address(ip),
+        Key::Itself(ip) => of.address(ip).address(ip),
+        Key::All(_, ip, peer) => of.address(ip).number(peer),
+        Key::Port(_, ip, peer, protocol, port) => of.address(ip).number(peer).part(&[protocol.number()]).port(port),
+        Key::Range(_, ip, peer, range) => {
+            of.address(ip).number(peer).part(&[range.protocol.number()]).port(range.first)
+        }
+    };
+    of.bytes()
+}
+
+fn data(key: &Key, value: u32) -> Data {
+    match key {
+        Key::Identity(_) => Data::Value(value.to_ne_bytes().to_vec()),
+        _ => Data::None,
+    }
+}

@@ -1,0 +1,102 @@
+//! Who a verdict is about, and which policies it follows from.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use informer::{Informer, Informers};
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+
+use crate::explain::{End, explain};
+use crate::figures::VERDICTS;
+use crate::flow::{COUNTED, Verdict, Verdicts};
+use crate::model::{Direction, PodFacts, Policy, PolicyName, namespace};
+
+/// The index of pods by their addresses.
+const BY_ADDRESS: &str = "address";
+
+/// What is known of pods and policies.
+#[derive(Clone)]
+pub struct Known {
+    policies: Informer<NetworkPolicy>,
+    namespaces: Informer<Namespace>,
+    pods: Informer<Pod>,
+}
+
+/// A verdict with names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    /// A pod's name and namespace, or the address.
+    pub from: String,
+    pub to: String,
+    /// Those that allow the connection, or else those that isolate the pod.
+    pub policies: Vec<PolicyName>,
+}
+
+impl Known {
+    pub fn new(informers: &Informers) -> Self {
+        let known = Self { policies: informers.of(), namespaces: informers.of(), pods: informers.of() };
+        known.pods.add_index(BY_ADDRESS, |pod| {
+            let addresses = PodFacts::of(pod, &[]).map(|facts| facts.addresses).unwrap_or_default();
+            addresses.iter().map(ToString::to_string).collect()
+        });
+        known
+    }
+
+    pub async fn synced(&self) {
+        self.policies.synced().await;
+        self.namespaces.synced().await;
+        self.pods.synced().await;
+    }
+
+    fn end(&self, ip: IpAddr) -> (String, End) {
+        let owners = self.pods.by_index(BY_ADDRESS, &ip.to_string());
+        let youngest = owners.iter().filter_map(|pod| PodFacts::of(pod, &[])).max_by_key(|facts| facts.created);
+        let name = youngest.as_ref().map(|facts| format!("{}/{}", facts.alike.namespace, facts.name));
+        let end = End { addresses: vec![ip], alike: youngest.map(|facts| facts.alike) };
+        (name.unwrap_or_else(|| ip.to_string()), end)
+    }
+
+    pub fn tell(&self, verdict: &Verdict) -> Told {
+        let ((from, source), (to, target)) = (self.end(verdict.from), self.end(verdict.to));
+        let own = match verdict.direction {
+            Direction::Ingress => &target,
+            Direction::Egress => &source,
+        };
+        let of_pod = own.alike.as_ref().map(|alike| self.policies.by_namespace(&alike.namespace)).unwrap_or_default();
+        let policies: Vec<Policy> =
+            of_pod.iter().filter_map(|policy: &Arc<NetworkPolicy>| Policy::of(policy)).collect();
+        let namespaces: BTreeMap<_, _> = [&source, &target]
+            .into_iter()
+            .filter_map(|end| self.namespaces.get(&informer::Key::cluster(&end.alike.as_ref()?.namespace)))
+            .filter_map(|found| namespace(&found))
+            .collect();
+        let said = explain(&policies, &namespaces, &source, &target, verdict.port);
+        let side = if verdict.direction == Direction::Ingress { said.ingress } else { said.egress };
+        let policies = match verdict.allowed {
+            true => side.allowing.into_iter().map(|(name, _)| name).collect(),
+            false => side.isolated,
+        };
+        Told { from, to, policies }
+    }
+}
+
+/// Counts verdicts by policy, for as long as it is asked. Where the kernel keeps no such log nothing is counted.
+pub(crate) async fn count(known: Known) {
+    known.synced().await;
+    let counted = async {
+        let mut verdicts = Verdicts::open(COUNTED).await?;
+        loop {
+            for verdict in verdicts.next().await? {
+                let direction = if verdict.direction == Direction::Ingress { "ingress" } else { "egress" };
+                let outcome = if verdict.allowed { "allowed" } else { "denied" };
+                for policy in known.tell(&verdict).policies {
+                    VERDICTS.increment(&[&policy.namespace, &policy.name, direction, outcome]);
+                }
+            }
+        }
+    };
+    let Err(error): std::io::Result<std::convert::Infallible> = counted.await;
+    tracing::warn!(%error, "verdicts of network policies are not counted");
+}

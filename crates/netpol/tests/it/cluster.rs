@@ -1,0 +1,110 @@
+//! A node with pods behind its bridge, and the rules that this crate decides on, in real kernel tables.
+
+use netpol::elements::Changes;
+use netpol::model::{PodFacts, Policy};
+use netpol::{Compiler, Input, Port, table};
+use serde_json::{Value, json};
+
+use crate::net::Net;
+
+/// Where the node answers itself what pods answer elsewhere.
+pub const SERVED: &str = "10.96.0.10";
+
+pub struct Cluster<'a> {
+    pub net: &'a Net,
+    pub compiler: Compiler,
+    pub ports: Vec<Port>,
+}
+
+/// Pods `pod0`, `pod1`, … at 10.1.0.2, 10.1.0.3, … and fd01::2, fd01::3, …, all of which serve.
+pub fn bridged(pods: u8) -> Net {
+    let net = Net::bridged(pods);
+    net.set("node", "net/bridge/bridge-nf-call-ip6tables", "1");
+    net.ip("node", "addr add fd01::1/64 dev cni0 nodad");
+    net.ip("node", &format!("addr add {SERVED}/32 dev lo"));
+    for pod in 0..pods {
+        let (name, host) = (format!("pod{pod}"), pod + 2);
+        net.ip(&name, &format!("addr add fd01::{host:x}/64 dev eth0 nodad"));
+        net.ip(&name, "-6 route add default via fd01::1");
+        for port in [80, 81] {
+            net.serve(&name, &format!("10.1.0.{host}:{port}"));
+            net.serve(&name, &format!("[fd01::{host:x}]:{port}"));
+        }
+        net.serve_udp(&name, &format!("10.1.0.{host}:53"));
+    }
+    net.serve("node", &format!("{SERVED}:53"));
+    net.serve("node", "192.0.2.1:10250");
+    net.serve("out", "192.0.2.9:80");
+    net
+}
+
+/// The pod with this number, in namespace `default` unless its labels say otherwise.
+pub fn pod(number: u8, labels: Value, ports: Value) -> Input {
+    let host = number + 2;
+    let namespace = labels["namespace"].as_str().unwrap_or("default").to_owned();
+    let pod = json!({
+        "metadata": {"namespace": namespace, "name": format!("pod{number}"), "labels": labels},
+        "spec": {"nodeName": "node", "containers": [{"name": "c", "ports": ports}]},
+        "status": {"podIPs": [{"ip": format!("10.1.0.{host}")}, {"ip": format!("fd01::{host:x}")}]},
+    });
+    Input::Pod(format!("uid{number}"), PodFacts::of(&serde_json::from_value(pod).unwrap(), &[]))
+}
+
+pub fn policy(name: &str, spec: Value) -> Input {
+    let policy = json!({"metadata": {"namespace": "default", "name": name}, "spec": spec});
+    let policy = Policy::of(&serde_json::from_value(policy).unwrap()).unwrap();
+    Input::Policy(policy.name.clone(), Some(policy))
+}
+
+impl<'a> Cluster<'a> {
+    /// Pods with label `app` from `a` on.
+    pub fn new(net: &'a Net, pods: u8) -> Self {
+        let mut cluster = Self { net, compiler: Compiler::new("node"), ports: Vec::new() };
+        let inputs = (0..pods).map(|number| {
+            let app = char::from(b'a' + number).to_string();
+            pod(number, json!({"app": app}), json!([{"name": "web", "containerPort": 80}]))
+        });
+        cluster.compiler.update(inputs.collect::<Vec<_>>());
+        cluster.rewrite();
+        cluster
+    }
+
+    pub fn rewrite(&self) {
+        self.net.nft(&table::replace(&[SERVED.parse().unwrap()], &self.compiler.all(), &self.ports));
+    }
+
+    /// Applies a change as the agent does.
+    pub fn update(&mut self, inputs: impl IntoIterator<Item = Input>) -> Changes {
+        let changes = self.compiler.update(inputs);
+        for part in [&changes, &table::last(&changes)] {
+            match table::messages(part) {
+                Some(messages) => self.net.inside("node", move || {
+                    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                    runtime.block_on(node::nft::change(messages)).unwrap();
+                }),
+                None => self.net.nft(&table::script(part)),
+            }
+        }
+        changes
+    }
+
+    pub fn allow(&mut self, name: &str, spec: Value) {
+        self.update([policy(name, spec)]);
+    }
+
+    pub fn forget(&mut self, name: &str) {
+        let name = netpol::model::PolicyName { namespace: "default".into(), name: name.into() };
+        self.update([Input::Policy(name, None)]);
+    }
+
+    /// Whether a pod, the node or the outsider reaches an address, in one go.
+    pub fn reaches(&self, from: &str, to: &str) -> bool {
+        match self.net.ask(from, to).as_str() {
+            "silence" => false,
+            said => {
+                assert!(!said.contains("refused") && !said.contains("unreachable"), "{from} to {to}: {said}");
+                true
+            }
+        }
+    }
+}

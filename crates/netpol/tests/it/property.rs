@@ -1,0 +1,258 @@
+//! For generated policies, pods and packets, the specification and the compiled maps agree, after every single change.
+
+use std::net::IpAddr;
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use netpol::explain::{End, explain};
+use netpol::model::{self, PodFacts, Policy, PolicyName};
+use netpol::ports::Protocol;
+use netpol::{Compiler, Input};
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+use serde_json::{Value, json};
+
+use crate::oracle::World;
+use crate::tables::Tables;
+
+const NAMESPACES: [&str; 2] = ["a", "b"];
+const NODE: &str = "here";
+
+fn pick<'a, T>(random: &mut StdRng, from: &'a [T]) -> &'a T {
+    &from[random.random_range(0..from.len())]
+}
+
+pub fn labels(random: &mut StdRng) -> Value {
+    let mut labels = serde_json::Map::new();
+    for key in ["app", "tier"] {
+        if random.random_bool(0.7) {
+            labels.insert(key.into(), json!(pick(random, &["x", "y", "z"])));
+        }
+    }
+    Value::Object(labels)
+}
+
+fn selector(random: &mut StdRng) -> Value {
+    match random.random_range(0..6) {
+        0 => json!({}),
+        1 => json!({"matchLabels": labels(random)}),
+        2 => json!({"matchLabels": {"app": pick(random, &["x", "y", "z"])}}),
+        3 => json!({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["x"]}]}),
+        4 => json!({"matchExpressions": [{"key": "tier", "operator": pick(random, &["Exists", "DoesNotExist"])}]}),
+        _ => json!({"matchExpressions": [{"key": "app", "operator": "In", "values": ["y", "z"]}]}),
+    }
+}
+
+fn peer(random: &mut StdRng) -> Value {
+    match random.random_range(0..5) {
+        0 => json!({"podSelector": selector(random)}),
+        1 => json!({"namespaceSelector": selector(random)}),
+        2 => json!({"namespaceSelector": selector(random), "podSelector": selector(random)}),
+        3 => {
+            json!({"ipBlock": {"cidr": pick(random, &["10.0.0.0/24", "10.0.0.0/28", "fd00::/64", "192.0.2.0/24", "0.0.0.0/0"])}})
+        }
+        _ => {
+            let (cidr, except) = pick(
+                random,
+                &[
+                    ("0.0.0.0/0", ["10.0.0.0/29", "192.0.2.7/32"]),
+                    ("10.0.0.0/24", ["10.0.0.0/30", "10.0.0.0/29"]),
+                    ("::/0", ["fd00::4/126", "fd00::5/128"]),
+                    ("192.0.2.0/24", ["192.0.2.0/25", "192.0.2.128/25"]),
+                ],
+            );
+            json!({"ipBlock": {"cidr": cidr, "except": except}})
+        }
+    }
+}
+
+fn port(random: &mut StdRng) -> Value {
+    let protocol = pick(random, &["TCP", "UDP", "SCTP"]);
+    match random.random_range(0..5) {
+        0 => json!({"protocol": protocol}),
+        1 => json!({"port": pick(random, &[80, 81])}),
+        2 => json!({"protocol": protocol, "port": 80}),
+        3 => json!({"protocol": protocol, "port": 80, "endPort": pick(random, &[80, 82, 90])}),
+        _ => json!({"protocol": protocol, "port": pick(random, &["web", "dns"])}),
+    }
+}
+
+fn rules(random: &mut StdRng, peers: &str) -> Value {
+    let rules = (0..random.random_range(0..3)).map(|_| {
+        let mut rule = serde_json::Map::new();
+        if random.random_bool(0.8) {
+            rule.insert(peers.into(), (0..random.random_range(0..3)).map(|_| peer(random)).collect());
+        }
+        if random.random_bool(0.6) {
+            rule.insert("ports".into(), (0..random.random_range(0..3)).map(|_| port(random)).collect());
+        }
+        Value::Object(rule)
+    });
+    rules.collect()
+}
+
+pub fn policy(random: &mut StdRng, name: &str) -> NetworkPolicy {
+    let mut spec = json!({"podSelector": selector(random)});
+    match random.random_range(0..4) {
+        0 => spec["policyTypes"] = json!(["Ingress"]),
+        1 => spec["policyTypes"] = json!(["Egress"]),
+        2 => spec["policyTypes"] = json!(["Ingress", "Egress"]),
+        _ => {}
+    }
+    if random.random_bool(0.8) {
+        spec["ingress"] = rules(random, "from");
+    }
+    if random.random_bool(0.8) {
+        spec["egress"] = rules(random, "to");
+    }
+    let metadata = json!({"namespace": pick(random, &NAMESPACES), "name": name});
+    serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+}
+
+fn pod(random: &mut StdRng, uid: usize) -> Pod {
+    let ports = match random.random_range(0..3) {
+        0 => json!([{"name": "web", "containerPort": 80}, {"name": "dns", "containerPort": 81, "protocol": "UDP"}]),
+        1 => json!([{"name": "web", "containerPort": pick(random, &[80, 81, 88])}]),
+        _ => json!([]),
+    };
+    // Some addresses are claimed twice: those of a pod that is gone are given to the next one at once.
+    let number = random.random_range(1..24);
+    serde_json::from_value(json!({
+        "metadata": {
+            "namespace": pick(random, &NAMESPACES), "name": format!("p{uid}"), "labels": labels(random),
+            "creationTimestamp": format!("2026-01-01T00:00:{:02}Z", random.random_range(0..60)),
+        },
+        "spec": {
+            "nodeName": pick(random, &[NODE, NODE, NODE, "there"]), "hostNetwork": random.random_bool(0.1),
+            "containers": [{"name": "c", "ports": ports}],
+        },
+        "status": {
+            "phase": if random.random_bool(0.1) { "Succeeded" } else { "Running" },
+            "podIPs": [{"ip": format!("10.0.0.{number}")}, {"ip": format!("fd00::{number:x}")}],
+        },
+    }))
+    .unwrap()
+}
+
+fn address(random: &mut StdRng) -> IpAddr {
+    let text = match random.random_range(0..10) {
+        0 => format!("192.0.2.{}", random.random_range(0..=255)),
+        1 => format!("fd00:1::{:x}", random.random_range(0..9)),
+        2..5 => format!("fd00::{:x}", random.random_range(1..26)),
+        _ => format!("10.0.0.{}", random.random_range(1..26)),
+    };
+    text.parse().unwrap()
+}
+
+fn packet(random: &mut StdRng) -> (IpAddr, IpAddr, Option<(Protocol, u16)>) {
+    loop {
+        let (from, to) = (address(random), address(random));
+        let protocol = *pick(random, &[Protocol::Tcp, Protocol::Udp, Protocol::Sctp]);
+        let port = random.random_bool(0.95).then(|| (protocol, *pick(random, &[79, 80, 81, 85, 88, 91, 65_535])));
+        if from.is_ipv4() == to.is_ipv4() {
+            return (from, to, port);
+        }
+    }
+}
+
+/// One change of the world, as the compiler is told of it.
+fn change(random: &mut StdRng, world: &mut World) -> Input {
+    match random.random_range(0..10) {
+        0 => {
+            let name = (*pick(random, &NAMESPACES)).to_owned();
+            if random.random_bool(0.2) {
+                world.namespaces.remove(&name);
+                return Input::Namespace(name, None);
+            }
+            let labels: std::collections::BTreeMap<String, String> = serde_json::from_value(labels(random)).unwrap();
+            world.namespaces.insert(name.clone(), labels.clone());
+            Input::Namespace(name, Some(labels))
+        }
+        1..4 => {
+            let name = format!("np{}", random.random_range(0..8));
+            let before = world.policies.remove(&name).and_then(|policy| policy.metadata.namespace);
+            if let Some(namespace) = before.clone().filter(|_| random.random_bool(0.2)) {
+                return Input::Policy(PolicyName { namespace, name }, None);
+            }
+            let mut made = policy(random, &name);
+            // What has the name stays in its namespace.
+            made.metadata.namespace = before.or(made.metadata.namespace);
+            world.policies.insert(name, made.clone());
+            let read = Policy::of(&made).unwrap();
+            Input::Policy(read.name.clone(), Some(read))
+        }
+        _ => {
+            let number = random.random_range(0..30);
+            let uid = format!("uid{number}");
+            if random.random_bool(0.2) {
+                world.pods.remove(&uid);
+                return Input::Pod(uid, None);
+            }
+            let made = pod(random, number);
+            let facts = PodFacts::of(&made, &[]);
+            world.pods.insert(uid.clone(), made);
+            Input::Pod(uid, facts)
+        }
+    }
+}
+
+pub fn seed() -> u64 {
+    std::env::var("TRIREME_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| rand::rng().random())
+}
+
+/// What a user is told agrees with the specification, wherever the pods are.
+fn explained(world: &World, policies: &[Policy], (from, to, port): (IpAddr, IpAddr, Option<(Protocol, u16)>)) {
+    let end = |ip| {
+        let facts = world.owner(ip).and_then(|pod| PodFacts::of(pod, &[]));
+        End { addresses: vec![ip], alike: facts.map(|facts| facts.alike) }
+    };
+    let said = explain(policies, &world.namespaces, &end(from), &end(to), port);
+    let want = from == to
+        || (world.owner(from).is_none_or(|pod| world.allows(true, pod, to, to, port))
+            && world.owner(to).is_none_or(|pod| world.allows(false, pod, from, to, port)));
+    assert_eq!(said.allows(), want, "{from} {to} {port:?}: {said:?}");
+}
+
+#[test]
+fn the_specification_and_the_compiled_maps_agree_on_100_000_packets() {
+    let seed = seed();
+    let mut random = StdRng::seed_from_u64(seed);
+    let (mut allowed, mut denied) = (0, 0);
+    for _ in 0..50 {
+        let (mut world, mut compiler, mut tables) = (World::default(), Compiler::new(NODE), Tables::default());
+        let all: Vec<Input> = (0..60).map(|_| change(&mut random, &mut world)).collect();
+        tables.apply(&compiler.update(all));
+        for _ in 0..40 {
+            tables.apply(&compiler.update([change(&mut random, &mut world)]));
+            assert_eq!(tables.0, compiler.all(), "TRIREME_SEED={seed}");
+            let policies: Vec<Policy> = world.policies.values().filter_map(Policy::of).collect();
+            for _ in 0..50 {
+                let (from, to, port) = packet(&mut random);
+                let want = world.judge(NODE, from, to, port);
+                explained(&world, &policies, (from, to, port));
+                // A pod that is not here is not known to talk to itself, and never does so through this node.
+                if from != to {
+                    assert_eq!(tables.judge(from, to, port), want, "TRIREME_SEED={seed} {from} {to} {port:?}");
+                }
+                *if want { &mut allowed } else { &mut denied } += 1;
+            }
+        }
+    }
+    assert!(allowed + denied >= 100_000 && allowed > 10_000 && denied > 10_000, "{allowed} {denied}");
+}
+
+#[test]
+fn what_cannot_be_read_allows_nothing() {
+    let read = |spec: Value| {
+        let policy = json!({"metadata": {"namespace": "a", "name": "p"}, "spec": spec});
+        Policy::of(&serde_json::from_value(policy).unwrap()).unwrap()
+    };
+    let bad = read(json!({"podSelector": {"matchExpressions": [{"key": "a", "operator": "Near"}]},
+        "ingress": [{"from": [{"ipBlock": {"cidr": "10.0.0.0/99"}}]}, {"from": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["x"]}}]},
+                    {"from": [{}]}, {"ports": [{"port": 99999}]}, {"ports": [{"protocol": "IGMP"}]}, {"ports": [{"port": 9, "endPort": 3}]}]}));
+    assert!(bad.selects("a", &model::Labels::new()) && !bad.selects("b", &model::Labels::new()));
+    let rules = bad.ingress.unwrap();
+    assert!(rules[..3].iter().all(|rule| rule.peers.as_ref().is_some_and(Vec::is_empty)));
+    assert!(rules[3..].iter().all(|rule| rule.ports.is_empty() && rule.named.is_empty()));
+    assert!(bad.egress.is_none());
+}

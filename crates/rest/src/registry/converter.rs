@@ -1,0 +1,54 @@
+//! Asking a conversion webhook.
+
+use std::time::Duration;
+
+use apiextensions::Definition;
+use apiextensions::conversion::{Question, review_version, subject};
+use machinery::status::ApiError;
+use machinery::{Value, value};
+
+use crate::admission::webhooks::{Server, Services};
+
+/// How long a webhook may take.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// How many objects it is asked about at once.
+pub const BATCH: usize = 500;
+
+/// The webhook of a definition.
+pub struct Converter {
+    webhook: Value,
+    server: Server,
+    services: Services,
+}
+
+impl Converter {
+    /// Of a definition whose objects somebody else converts.
+    pub fn of(definition: &Definition, services: Services) -> Option<Self> {
+        let apiextensions::Conversion::Webhook(webhook) = &definition.conversion else { return None };
+        let server = Server::read(value::at(webhook, "clientConfig").unwrap_or(&Value::Null));
+        Some(Self { webhook: webhook.clone(), server, services })
+    }
+
+    /// Objects in another version, in their order. No more than [`BATCH`] at once.
+    pub async fn convert(&self, objects: &[Value], desired: &str) -> Result<Vec<Value>, ApiError> {
+        let Some(first) = objects.first() else { return Ok(Vec::new()) };
+        let review = review_version(&self.webhook).map_err(failed)?;
+        let uid = common::new_uuid().to_string();
+        let question = Question { review, uid: &uid, desired, objects };
+        let of = |why: String| failed(format!("conversion webhook for {} failed: {why}", subject(first)));
+        let remote = self.server.remote(&self.services, TIMEOUT.as_secs()).map_err(|why| {
+            let why = why.strip_prefix("failed to call webhook: ").map_or(why.as_str(), |why| why).to_owned();
+            of(why)
+        })?;
+        let answer = remote.post(&question.to_value(), TIMEOUT).await;
+        let answer = answer.map_err(|error| of(format!("Post {:?}: {error}", remote.address())))?;
+        question.read(&answer).map_err(failed)
+    }
+}
+
+/// Upstream says what a webhook did wrong as it is, and takes the blame.
+fn failed(why: String) -> ApiError {
+    let mut error = ApiError::internal("");
+    error.message = why;
+    error
+}

@@ -1,0 +1,30 @@
+//! Get.
+
+use http::StatusCode;
+use machinery::rest::Response;
+use machinery::status::ApiError;
+
+use super::{Api, Call, object_response};
+
+impl Api {
+    /// One object: as of now, or, with `resourceVersion`, not older than that.
+    pub(super) async fn get(&self, call: &Call<'_>) -> Result<Response, ApiError> {
+        match call.query.get("resourceVersion") {
+            "" => self.caches.settle().await?,
+            "0" => self.caches.revision(),
+            version => self.caches.reach(parse_version(version)?).await?,
+        };
+        let object = call.resource.cache.get(&call.key()).ok_or_else(|| call.not_found())?;
+        let object = self.show(call.resource, object).await?;
+        Ok(object_response(StatusCode::OK, self.convert(call, object)?))
+    }
+}
+
+/// A resource version as the number it is inside.
+pub fn parse_version(text: &str) -> Result<u64, ApiError> {
+    text.parse().map_err(|_| {
+        ApiError::bad_request(format!(
+            "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
+        ))
+    })
+}

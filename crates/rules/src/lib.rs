@@ -1,0 +1,18 @@
+//! What Kubernetes *means*, written once: rules that the API server enforces, controllers and scheduler act on, and the kubelet checks
+//! again. Pure: no tokio, no I/O, no clock.
+//!
+//! Two parts that answer one question differently are a bug that nobody sees until they meet: a pod that the scheduler places and the
+//! kubelet refuses, a quota whose `status.used` is not what was charged. So a rule that two crates need has its home here. Rules of the
+//! API server are about trees ([`machinery::Value`]), those of the other parts about `k8s-openapi`'s types; where both need one, there
+//! are two doors into the same room.
+
+pub mod cron;
+pub mod names;
+pub mod owners;
+pub mod pod_resources;
+pub mod pods;
+pub mod qos;
+pub mod quota;
+pub mod selectors;
+pub mod services;
+pub mod tolerations;

@@ -1,0 +1,133 @@
+//! The store around the store.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::StreamExt as _;
+use store::{Event, Op, Outcome, Page, Range, Record, Revision, Store, Txn, Watch};
+
+use super::{Encryption, Error, Layout, Settings};
+
+/// A store whose values are sealed on their way down and opened on their way up.
+pub struct Encrypted {
+    inner: Arc<dyn Store>,
+    encryption: Arc<Encryption>,
+}
+
+impl Encrypted {
+    /// Around a store laid out like this, by the configuration of a file.
+    pub async fn open(inner: Arc<dyn Store>, settings: Settings, layout: Layout) -> Result<Arc<Self>, Error> {
+        Ok(Arc::new(Self { inner, encryption: Encryption::open(settings, layout).await? }))
+    }
+
+    /// The configuration in use.
+    pub fn encryption(&self) -> &Arc<Encryption> {
+        &self.encryption
+    }
+
+    async fn record(&self, record: Record) -> Result<Record, store::Error> {
+        let value = open(&self.encryption, &record.key, record.value).await?;
+        Ok(Record { value, ..record })
+    }
+}
+
+/// Opens a value. One that no key opens is handed on as it is: whoever reads it sees that it is no object, says so, and
+/// does not serve it. One whose key management service is away may be read later.
+async fn open(encryption: &Encryption, key: &str, stored: Bytes) -> Result<Bytes, store::Error> {
+    let rules = encryption.rules();
+    let Some(rule) = rules.of(&encryption.layout, key) else { return Ok(stored) };
+    match rule.open(key, &stored).await {
+        Ok((plain, _)) => Ok(plain),
+        Err(Error::Kms(why)) => Err(store::Error::Unavailable(why)),
+        Err(error) => {
+            tracing::error!(key, %error, "a value in the store cannot be decrypted");
+            Ok(stored)
+        }
+    }
+}
+
+async fn open_event(encryption: &Encryption, event: Event) -> Result<Event, store::Error> {
+    let value = match event.value {
+        Some(value) => Some(open(encryption, &event.key, value).await?),
+        None => None,
+    };
+    let previous = match event.previous {
+        Some(record) => Some(Record { value: open(encryption, &record.key, record.value).await?, ..record }),
+        None => None,
+    };
+    Ok(Event { value, previous, ..event })
+}
+
+#[async_trait::async_trait]
+impl Store for Encrypted {
+    async fn revision(&self) -> Result<Revision, store::Error> {
+        self.inner.revision().await
+    }
+
+    async fn get(&self, key: &str) -> Result<Option<Record>, store::Error> {
+        match self.inner.get(key).await? {
+            Some(record) => self.record(record).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn range(&self, range: Range) -> Result<Page, store::Error> {
+        let mut page = self.inner.range(range).await?;
+        for record in &mut page.records {
+            record.value = open(&self.encryption, &record.key, std::mem::take(&mut record.value)).await?;
+        }
+        Ok(page)
+    }
+
+    async fn txn(&self, mut txn: Txn) -> Result<Outcome, store::Error> {
+        if let Op::Put { value, .. } = &mut txn.op
+            && let Some(rule) = self.encryption.rules().of(&self.encryption.layout, &txn.key)
+        {
+            let sealed = rule.seal(&txn.key, value).await;
+            *value = sealed.map_err(|error| store::Error::Unavailable(error.to_string()))?;
+        }
+        match self.inner.txn(txn).await? {
+            Outcome::Conflict(Some(record)) => Ok(Outcome::Conflict(Some(self.record(record).await?))),
+            outcome => Ok(outcome),
+        }
+    }
+
+    async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, store::Error> {
+        let encryption = Arc::clone(&self.encryption);
+        let events = self.inner.watch(prefix, after).await?;
+        let opened = events.then(move |event| {
+            let encryption = Arc::clone(&encryption);
+            async move { open_event(&encryption, event?).await }
+        });
+        Ok(opened.boxed())
+    }
+
+    async fn history(
+        &self,
+        prefix: &str,
+        after: Revision,
+        until: Revision,
+        limit: usize,
+    ) -> Result<Vec<Event>, store::Error> {
+        let mut opened = Vec::new();
+        for event in self.inner.history(prefix, after, until, limit).await? {
+            opened.push(open_event(&self.encryption, event).await?);
+        }
+        Ok(opened)
+    }
+
+    async fn compact(&self, revision: Revision) -> Result<(), store::Error> {
+        self.inner.compact(revision).await
+    }
+
+    fn write_failure(&self) -> Option<String> {
+        self.inner.write_failure()
+    }
+
+    async fn stale(&self, key: &str) -> Result<bool, store::Error> {
+        let rules = self.encryption.rules();
+        let Some(rule) = rules.of(&self.encryption.layout, key) else { return Ok(false) };
+        let Some(record) = self.inner.get(key).await? else { return Ok(false) };
+        Ok(rule.open(key, &record.value).await.is_ok_and(|(_, stale)| stale))
+    }
+}
