@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
@@ -24,6 +24,8 @@ use crate::{Error, Revision};
 
 /// How many threads read and verify segments at start.
 const READERS: usize = 2;
+/// Between two looks whether a predecessor has let go of the directory.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// The segments, by the first revision they cover.
 pub(super) struct Log {
@@ -49,22 +51,34 @@ pub(super) enum Mode {
     ReadOnly,
 }
 
-/// Takes the directory for this process, or says who cannot have it.
-pub(super) fn lock(dir: &Path) -> Result<File, Error> {
+/// Takes the directory for this process, as soon as a predecessor has let go of it, if it does so in time.
+pub(super) fn lock(dir: &Path, predecessor: Duration) -> Result<File, Error> {
     let path = dir.join("LOCK");
     let file = private_file().create(true).truncate(false).open(&path).map_err(|e| failed(&path, &e))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(fs::TryLockError::WouldBlock) => {
-            Err(Error::Unavailable(format!("the store in {} is in use by another process", dir.display())))
+    let started = Instant::now();
+    let mut waiting = false;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(fs::TryLockError::WouldBlock) if started.elapsed() >= predecessor => {
+                let what = format!("the store in {} is in use by another process", dir.display());
+                return Err(Error::Unavailable(what));
+            }
+            Err(fs::TryLockError::WouldBlock) => {}
+            Err(fs::TryLockError::Error(e)) => return Err(failed(&path, &e)),
         }
-        Err(fs::TryLockError::Error(e)) => Err(failed(&path, &e)),
+        if !waiting {
+            tracing::warn!("the store in {} is in use by another process; waiting for its end", dir.display());
+            waiting = true;
+        }
+        // The kernel could wake us, but only without a limit.
+        std::thread::sleep(LOOK);
     }
 }
 
 /// Reads and verifies everything in `dir`.
-pub(super) fn load(dir: &Path, mode: Mode) -> Result<Loaded, Error> {
-    let lock = lock(dir)?;
+pub(super) fn load(dir: &Path, mode: Mode, predecessor: Duration) -> Result<Loaded, Error> {
+    let lock = lock(dir, predecessor)?;
     let mut files = list(dir, mode)?;
     let mut merge = Merge::default();
     std::thread::scope(|scope| {

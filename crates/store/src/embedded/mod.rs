@@ -76,6 +76,9 @@ pub struct Options {
     pub queue: usize,
     /// Events that may wait for a watcher before it is ended as too slow.
     pub watch_queue: usize,
+    /// How long the store may be in use by another process before that is an error. One that was killed holds it until the
+    /// last of its threads has ended, which a busy disk can delay.
+    pub predecessor: Duration,
 }
 
 impl Default for Options {
@@ -87,6 +90,7 @@ impl Default for Options {
             segment_bytes: 16 << 20,
             queue: 4096,
             watch_queue: 8192,
+            predecessor: Duration::ZERO,
         }
     }
 }
@@ -145,7 +149,7 @@ impl Embedded {
 
     fn open_on(dir: &Path, options: Options, disk: Arc<dyn Disk>) -> Result<Arc<Self>, Error> {
         disk::private_directory(dir).map_err(|e| segment::failed(dir, &e))?;
-        let Loaded { log, memory, lock, torn } = log::load(dir, Mode::Repair)?;
+        let Loaded { log, memory, lock, torn } = log::load(dir, Mode::Repair, options.predecessor)?;
         if torn > 0 {
             tracing::warn!(bytes = torn, "dropped an unfinished, never acknowledged write at the end of the log");
         }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use super::compact;
 use super::disk::{Disk, Os, private_file, sync_directory};
@@ -39,7 +40,7 @@ pub(crate) fn write_snapshot(file: &Path, snapshot: &mut Snapshot) -> Result<u64
 
 /// Reads a whole store without changing it.
 pub(crate) fn inspect(dir: &Path) -> Result<(Snapshot, Summary), Error> {
-    let Loaded { log, memory, lock: _lock, torn } = log::load(dir, Mode::ReadOnly)?;
+    let Loaded { log, memory, lock: _lock, torn } = log::load(dir, Mode::ReadOnly, Duration::ZERO)?;
     let (files, disk_bytes) = log.size();
     let summary = Summary {
         revision: memory.revision,

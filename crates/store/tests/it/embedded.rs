@@ -41,6 +41,22 @@ async fn a_directory_is_one_process_s() {
     Embedded::open(dir.path(), Options::default()).unwrap();
 }
 
+/// As a server that was killed has it: its threads end one by one, and the last of them lets go.
+#[tokio::test]
+async fn a_predecessor_s_end_is_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Embedded::open(dir.path(), Options::default()).unwrap();
+    let path = dir.path().to_owned();
+    let (tell, told) = std::sync::mpsc::channel();
+    let successor = std::thread::spawn(move || {
+        tell.send(()).unwrap();
+        Embedded::open(&path, Options { predecessor: Duration::from_secs(60), ..Options::default() })
+    });
+    told.recv().unwrap();
+    store.close().await;
+    successor.join().unwrap().unwrap();
+}
+
 #[tokio::test]
 async fn a_closed_store_says_so() {
     let dir = tempfile::tempdir().unwrap();

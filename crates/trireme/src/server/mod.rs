@@ -23,6 +23,9 @@ use crate::signals::Signals;
 /// How long components may take to stop before they are cut off.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How long the store may still be held by a server that was killed.
+const PREDECESSOR: Duration = Duration::from_secs(10);
+
 /// Why the server did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -319,7 +322,8 @@ async fn open_store(options: &StoreOptions, data_dir: &Path) -> Result<Opened, E
     match options.store {
         Engine::Embedded => {
             let directory = crate::store::directory(data_dir);
-            let open = move || store::embedded::Embedded::open(&directory, store::embedded::Options::default());
+            let options = store::embedded::Options { predecessor: PREDECESSOR, ..Default::default() };
+            let open = move || store::embedded::Embedded::open(&directory, options);
             let embedded = tokio::task::spawn_blocking(open).await.map_err(|_| Error::Panicked)??;
             Ok(Opened { store: embedded.clone(), embedded: Some(embedded) })
         }
