@@ -3,4 +3,5 @@
 mod hops;
 mod house;
 mod lengths;
+mod licences;
 mod source;
