@@ -9,6 +9,11 @@ pub const VERSION: &str = "v1.37.0";
 /// Names the lease that a write is made under: `namespace/name/holder`. Sent by `client`, judged by the API server.
 pub const LEASE_HEADER: HeaderName = HeaderName::from_static("trireme-lease");
 
+/// A token with which a node joins is a Secret of this type in `kube-system`.
+pub const BOOTSTRAP_TOKEN: &str = "bootstrap.kubernetes.io/token";
+/// What its name has before the token's id.
+pub const BOOTSTRAP_TOKEN_PREFIX: &str = "bootstrap-token-";
+
 /// The namespace in which every node renews a Lease of its own name.
 pub const NODE_LEASES: &str = "kube-node-lease";
 

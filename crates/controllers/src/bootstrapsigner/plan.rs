@@ -10,12 +10,12 @@ use informer::clock;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use ring::hmac;
+use rules::names::BOOTSTRAP_TOKEN_PREFIX;
 
 use crate::common::meta::MetaExt;
 
 const CONTENT: &str = "kubeconfig";
 const SIGNATURE: &str = "jws-kubeconfig-";
-const NAME_PREFIX: &str = "bootstrap-token-";
 
 /// What a turn does.
 pub(super) struct Plan {
@@ -51,7 +51,9 @@ fn token(secret: &Secret, now: Timestamp) -> Option<Token> {
         std::str::from_utf8(&bytes.0).ok().filter(|text| !text.is_empty())
     };
     let id = data("token-id")?;
-    if secret.metadata.name().strip_prefix(NAME_PREFIX) != Some(id) || data("usage-bootstrap-signing") != Some("true") {
+    if secret.metadata.name().strip_prefix(BOOTSTRAP_TOKEN_PREFIX) != Some(id)
+        || data("usage-bootstrap-signing") != Some("true")
+    {
         return None;
     }
     // A time that cannot be read has passed.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use informer::{Filter, Informer, Key};
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use rules::names::BOOTSTRAP_TOKEN;
 
 use super::meta::MetaExt;
 
@@ -14,7 +15,7 @@ pub(crate) const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
 pub(crate) fn bootstrap_tokens() -> Filter {
     Filter {
         namespace: "kube-system".to_owned(),
-        field_selector: "type=bootstrap.kubernetes.io/token".to_owned(),
+        field_selector: format!("type={BOOTSTRAP_TOKEN}"),
         ..Filter::default()
     }
 }

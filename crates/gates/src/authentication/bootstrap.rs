@@ -4,17 +4,17 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use machinery::rest::User;
 use machinery::{Value, time, value};
+use rules::names::{BOOTSTRAP_TOKEN, BOOTSTRAP_TOKEN_PREFIX};
 use storage::Lookup;
 
 use super::service_accounts::same;
 
-const TYPE: &str = "bootstrap.kubernetes.io/token";
 const GROUP: &str = "system:bootstrappers";
 
 /// The user of a bootstrap token, if its Secret says so.
 pub fn authenticate(lookup: &dyn Lookup, token: &str, now: jiff::Timestamp) -> Option<User> {
     let (id, secret) = split(token)?;
-    let object = lookup.object("", "secrets", "kube-system", &format!("bootstrap-token-{id}"))?;
+    let object = lookup.object("", "secrets", "kube-system", &format!("{BOOTSTRAP_TOKEN_PREFIX}{id}"))?;
     if object.meta().deleting {
         return None;
     }
@@ -35,7 +35,7 @@ fn user(secret: &Value, id: &str, shown: &str, now: jiff::Timestamp) -> Option<U
         let bytes = STANDARD.decode(secret["data"][key].as_str().unwrap_or_default()).unwrap_or_default();
         String::from_utf8(bytes).unwrap_or_default()
     };
-    let holds = value::text(secret, "type") == TYPE
+    let holds = value::text(secret, "type") == BOOTSTRAP_TOKEN
         && same(data("token-secret").as_bytes(), shown.as_bytes())
         && data("token-id") == id
         && data("usage-bootstrap-authentication") == "true";
@@ -78,7 +78,7 @@ mod tests {
         for (key, text) in base.iter().chain(changes) {
             data[*key] = json!(STANDARD.encode(text));
         }
-        json!({"type": TYPE, "data": data})
+        json!({"type": BOOTSTRAP_TOKEN, "data": data})
     }
 
     #[test]
