@@ -5,7 +5,8 @@
 //! that knows HTTP on the wire; [`Server::start`] ties everything together.
 
 mod aggregation;
-pub mod bootstrap;
+pub mod backups;
+mod bootstrap;
 pub mod components;
 pub mod discovery;
 mod documents;
@@ -123,6 +124,8 @@ pub struct Config {
     pub figures: Vec<fn(&mut String)>,
     /// How those parts are.
     pub parts: Arc<components::Parts>,
+    /// Makes backups on request, where the store is this process's own.
+    pub backups: Option<Arc<dyn backups::Backups>>,
 }
 
 impl Config {
@@ -154,6 +157,7 @@ impl Config {
             clock: Arc::new(Timestamp::now),
             figures: Vec::new(),
             parts: Arc::default(),
+            backups: None,
         }
     }
 }
@@ -299,6 +303,7 @@ async fn wire(config: Config, service_ranges: Vec<Cidr>, place: bootstrap::Place
         resource_metrics: ResourceMetrics::new(api.clone(), proxy.clone()).map_err(setting)?,
         proxy,
         parts: config.parts,
+        backups: config.backups,
         documents,
         authenticator: authenticator.clone(),
         authorizers: authorizers.clone(),

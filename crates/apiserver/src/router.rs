@@ -21,6 +21,7 @@ use rest::registry::Served;
 use rest::{Api, Call, is_apply};
 
 use crate::aggregation::Aggregation;
+use crate::backups::{self, Backups};
 use crate::components::Parts;
 use crate::documents::{Documents, no_such_page};
 use crate::messages::of_watch;
@@ -36,6 +37,8 @@ pub struct Router {
     pub resource_metrics: ResourceMetrics,
     /// How the other parts of this process are.
     pub parts: Arc<Parts>,
+    /// Makes backups on request.
+    pub backups: Option<Arc<dyn Backups>>,
     /// Everything else: discovery, health, metrics, version.
     pub documents: Documents,
     /// For reviews of tokens.
@@ -62,6 +65,9 @@ impl Destination for Router {
             exchange.measure = Some(self.api.metrics.requests.begin(None, info, &asked.query, false, *begun));
             if offered {
                 return Ok(Box::pin(self.resource_metrics.answer(exchange)).await?);
+            }
+            if exchange.info.path == backups::PATH {
+                return Ok(backups::answer(self.backups.as_deref(), exchange).await?);
             }
             Ok(self.documents.answer(exchange, |figures| {
                 self.authenticator.metrics(figures);

@@ -50,7 +50,10 @@ pub enum Command {
     Netpol(crate::netpol::Command),
     /// Pretend to be nodes: they register, and their pods run without containers. For runs at scale.
     HollowNode(Box<crate::hollow::HollowNode>),
-    /// Back up, restore or check a store.
+    /// Make backups of a running server, and new servers from backups.
+    #[command(subcommand)]
+    Backup(crate::backup::Command),
+    /// Back up, restore or check a store that no server has open.
     #[command(subcommand)]
     Store(crate::store::Command),
     /// Make images without a registry.
@@ -135,6 +138,9 @@ pub struct Server {
     /// Where objects are kept.
     #[command(flatten)]
     pub store: Store,
+    /// When they are backed up.
+    #[command(flatten)]
+    pub backups: crate::backup::Options,
 }
 
 /// Where objects are kept.

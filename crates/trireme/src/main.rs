@@ -1,6 +1,7 @@
 //! The one binary: parses the command, sets up memory, logging and the runtime, and hands over.
 
 mod agent;
+mod backup;
 mod cli;
 mod cluster;
 mod component;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         Command::Netpol(command) => runtime().and_then(|runtime| runtime.block_on(netpol::run(command))),
         Command::Token(command) => runtime().and_then(|runtime| runtime.block_on(token::run(command))),
         Command::HollowNode(options) => runtime().and_then(|runtime| runtime.block_on(hollow::run(*options))),
+        Command::Backup(command) => runtime().and_then(|runtime| runtime.block_on(backup::run(command))),
         Command::Store(command) => store::run(&command).map_err(Into::into),
         Command::Image(command) => image::run(&command),
         Command::Node(command) => runtime().and_then(|runtime| runtime.block_on(node::run(&command))),

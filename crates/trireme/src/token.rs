@@ -1,8 +1,10 @@
-//! `trireme token`: join tokens that are good for a while.
+//! `trireme token`: join tokens, made, shown without their secrets, and taken back.
 
+use client::{Client, DeleteOptions, ListParams};
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use pki::Certificate;
+use rules::names::{BOOTSTRAP_TOKEN, BOOTSTRAP_TOKEN_PREFIX};
 
 use crate::agent::token::Token;
 use crate::component::Failure;
@@ -24,12 +26,47 @@ pub enum Command {
         #[arg(long)]
         bare: bool,
     },
+    /// Show the tokens that there are, without their secrets.
+    List {
+        /// Whom to connect to, and as whom.
+        #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
+        kubeconfig: std::path::PathBuf,
+    },
+    /// Take a token back: no further node joins with it, and those that did stay.
+    ///
+    /// The server's own token is made known again at its next start; remove its file, too.
+    Delete {
+        /// Whom to connect to, and as whom.
+        #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
+        kubeconfig: std::path::PathBuf,
+        /// Its id: what is before the dot.
+        #[arg(value_parser = id)]
+        id: String,
+    },
+}
+
+/// The secret behind the dot may be there, too, and is not needed.
+fn id(text: &str) -> Result<String, String> {
+    let id = text.split_once('.').map_or(text, |(id, _)| id);
+    let fits = id.len() == 6 && id.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    if fits { Ok(id.to_owned()) } else { Err("an id has six lower-case letters or digits".to_owned()) }
 }
 
 /// Runs the command.
 pub async fn run(command: Command) -> Result<(), Failure> {
-    let Command::Create { kubeconfig, ttl, bare } = command;
-    let client = connect(&kubeconfig)?;
+    match command {
+        Command::Create { kubeconfig, ttl, bare } => create(&connect(&kubeconfig)?, ttl, bare).await,
+        Command::List { kubeconfig } => list(&connect(&kubeconfig)?).await,
+        Command::Delete { kubeconfig, id } => {
+            let name = format!("{}{id}", BOOTSTRAP_TOKEN_PREFIX);
+            connect(&kubeconfig)?.delete::<Secret>("kube-system", &name, &DeleteOptions::default()).await?;
+            println!("token {id} deleted");
+            Ok(())
+        }
+    }
+}
+
+async fn create(client: &Client, ttl: u32, bare: bool) -> Result<(), Failure> {
     let info = client.get::<ConfigMap>("kube-public", joining::CLUSTER_INFO).await?;
     let authority = Certificate::from_pem(&joining::authority_of(&info)?)?;
     let token = Token::generate(authority.public_key.pin());
@@ -39,12 +76,27 @@ pub async fn run(command: Command) -> Result<(), Failure> {
     };
     // Upstream's times have whole seconds.
     let expiration = expiration.map(|at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
-    joining::keep_token(&client, &token, "Made by trireme token create.", expiration).await?;
+    joining::keep_token(client, &token, "Made by trireme token create.", expiration).await?;
     if bare {
         println!("{}", token.reveal());
     } else {
         let server = joining::server_of(&info)?;
         println!("trireme agent --server {server} --token {} --data-dir /var/lib/trireme", token.reveal());
+    }
+    Ok(())
+}
+
+async fn list(client: &Client) -> Result<(), Failure> {
+    let params = ListParams { field_selector: format!("type={}", BOOTSTRAP_TOKEN), ..ListParams::default() };
+    println!("{:<8} {:<21} DESCRIPTION", "ID", "EXPIRES");
+    for secret in client.list::<Secret>("kube-system", &params).await?.items {
+        let said = |key: &str| {
+            let bytes = secret.data.as_ref().and_then(|data| data.get(key))?;
+            Some(String::from_utf8_lossy(&bytes.0).into_owned())
+        };
+        let id = said("token-id").unwrap_or_else(|| "?".to_owned());
+        let expires = said("expiration").unwrap_or_else(|| "never".to_owned());
+        println!("{id:<8} {expires:<21} {}", said("description").unwrap_or_default());
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ use client::{Client, DeleteOptions};
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use rules::names::{BOOTSTRAP_TOKEN, BOOTSTRAP_TOKEN_PREFIX};
 use serde_json::{Value, json};
 
 use super::addons::made;
@@ -108,8 +109,8 @@ pub async fn keep_token(
         data["expiration"] = json!(expiration);
     }
     let secret: Secret = serde_json::from_value(json!({
-        "metadata": {"name": format!("bootstrap-token-{}", token.id), "namespace": "kube-system"},
-        "type": "bootstrap.kubernetes.io/token", "stringData": data,
+        "metadata": {"name": format!("{BOOTSTRAP_TOKEN_PREFIX}{}", token.id), "namespace": "kube-system"},
+        "type": BOOTSTRAP_TOKEN, "stringData": data,
     }))?;
     made(client.create(&secret).await)
 }

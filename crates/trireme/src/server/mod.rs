@@ -106,6 +106,10 @@ pub async fn run(options: Options) -> Result<(), Error> {
         write_kubeconfig(&data_dir, address, &keys)?;
     }
     let parts = Arc::<apiserver::components::Parts>::default();
+    let backups = opened.embedded.as_ref().map(|store| {
+        let directory = options.backups.directory(&data_dir);
+        Arc::new(crate::backup::Keeper::new(Arc::clone(store), &data_dir, directory))
+    });
     let start = async || {
         let mut config = base_config(Arc::clone(&opened.store), &keys)?;
         gates.configure(&mut config, &keys)?;
@@ -117,6 +121,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
         config.event_ttl = options.event_ttl;
         config.parts = Arc::clone(&parts);
         config.figures = FIGURES.to_vec();
+        config.backups = backups.clone().map(|keeper| keeper as _);
         Ok(apiserver::Server::start(config).await?)
     };
     let server = tokio::select! {
@@ -141,6 +146,9 @@ pub async fn run(options: Options) -> Result<(), Error> {
     start_parts(&mut components, &options, &identities, &keys);
     if !options.disable_service_lb {
         start_balancer(&mut components, &options, server.address.port(), &identities);
+    }
+    if let Some(keeper) = backups {
+        start_backups(&mut components, &options.backups, keeper);
     }
     let cluster = agent_cluster(&options, service_address);
     let joined_at = format!("https://{}", SocketAddr::new(advertise, server.address.port()));
@@ -239,6 +247,13 @@ fn start_balancer(components: &mut Components, options: &Options, port: u16, ide
     let identities = identities.clone();
     components
         .start("service-lb", move |stop| parts::balancer::run(reserved.clone(), identities.clone(), contested, stop));
+}
+
+/// Starts what backs up the store by itself, if it shall.
+fn start_backups(components: &mut Components, options: &crate::backup::Options, keeper: Arc<crate::backup::Keeper>) {
+    let Some(schedule) = options.backup_schedule.clone() else { return };
+    let keep = options.backup_keep;
+    components.start("backups", move |stop| crate::backup::keep(Arc::clone(&keeper), schedule.clone(), keep, stop));
 }
 
 /// The cluster's networks, as the node on this machine needs to know them.

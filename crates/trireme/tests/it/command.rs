@@ -116,6 +116,12 @@ async fn an_agent_and_a_cluster_know_each_other_before_they_trust_each_other() {
     let (id, secret) = bearer.split_once('.').expect("an id");
     let secrets = kubectl.run(&["get", "secrets", "-n", "kube-system", "--no-headers"]).await;
     assert!(secrets.contains(&format!("bootstrap-token-{id}")), "{secrets}");
+    let (success, list, stderr) = trireme(&["token", "list", "--kubeconfig", kubeconfig]);
+    assert!(success && list.contains(id) && list.contains("Made by trireme token create."), "{list}{stderr}");
+    assert!(
+        list.contains("never") && !list.contains(secret),
+        "the server's own has no end, and nobody's secret is shown: {list}"
+    );
     let mode = std::fs::metadata(server.data_dir().join("token")).expect("the server's token").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 
@@ -131,5 +137,10 @@ async fn an_agent_and_a_cluster_know_each_other_before_they_trust_each_other() {
     assert!(join(&format!("{bearer}@{other}")).contains("is not the one that the token names"));
     assert!(join(&format!("{id}.{}@{pin}", "x".repeat(16))).contains("does not accept the token"));
     assert!(join(bearer).contains("--ca-file"), "a token without a pin needs the authority");
+    let (success, said, stderr) = trireme(&["token", "delete", "--kubeconfig", kubeconfig, bearer]);
+    assert!(success && said.contains(id) && !said.contains(secret), "{said}{stderr}");
+    let (_, list, _) = trireme(&["token", "list", "--kubeconfig", kubeconfig]);
+    assert!(!list.contains(id), "{list}");
+    assert!(join(&token).contains("does not accept the token"), "a token that was taken back");
     assert!(server.stop().await, "{}", server.log_text());
 }

@@ -3,6 +3,7 @@
 mod addons;
 mod audit;
 mod auth;
+mod backup;
 mod balancer;
 mod clients;
 mod cluster;
