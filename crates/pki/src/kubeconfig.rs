@@ -5,12 +5,13 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::cluster::Pair;
 
-/// A kubeconfig with one cluster, one user and one context. Secret, as it holds the key.
+/// A kubeconfig with one cluster, one user and one context. Secret, as it holds the key. The user's name has neither quotes nor
+/// backslashes nor control characters.
 pub fn kubeconfig(server: &str, authority_pem: &str, user: &str, pair: &Pair) -> String {
     let (authority, chain, key) =
         (STANDARD.encode(authority_pem), STANDARD.encode(&pair.chain_pem), STANDARD.encode(&pair.key_pem));
     format!(
-        "apiVersion: v1
+        r#"apiVersion: v1
 kind: Config
 preferences: {{}}
 clusters:
@@ -19,16 +20,16 @@ clusters:
     server: {server}
     certificate-authority-data: {authority}
 users:
-- name: {user}
+- name: "{user}"
   user:
     client-certificate-data: {chain}
     client-key-data: {key}
 contexts:
-- name: {user}@trireme
+- name: "{user}@trireme"
   context:
     cluster: trireme
-    user: {user}
-current-context: {user}@trireme
-"
+    user: "{user}"
+current-context: "{user}@trireme"
+"#
     )
 }

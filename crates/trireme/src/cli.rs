@@ -38,9 +38,12 @@ pub enum Command {
     /// It joins with a token at first start; later starts need none. SIGTERM or SIGINT stop it cleanly; its containers go on
     /// running, and the next start takes them over.
     Agent(Box<crate::agent::Agent>),
-    /// Make tokens with which nodes join.
+    /// Make tokens with which nodes join, show them, take them back.
     #[command(subcommand)]
     Token(crate::token::Command),
+    /// Make kubeconfigs for people.
+    #[command(subcommand)]
+    Kubeconfig(crate::kubeconfig::Command),
     /// Run a cluster of several nodes on this machine, for development.
     Cluster(Box<crate::cluster::Cluster>),
     /// Run the service proxy of a node in a process of its own, against any API server.

@@ -8,6 +8,7 @@ mod component;
 mod data_dir;
 mod hollow;
 mod image;
+mod kubeconfig;
 mod kubectl;
 mod kubelet_root;
 mod logging;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         Command::Proxy(options) => runtime().and_then(|runtime| runtime.block_on(proxy::run(*options))),
         Command::Netpol(command) => runtime().and_then(|runtime| runtime.block_on(netpol::run(command))),
         Command::Token(command) => runtime().and_then(|runtime| runtime.block_on(token::run(command))),
+        Command::Kubeconfig(command) => runtime().and_then(|runtime| runtime.block_on(kubeconfig::run(command))),
         Command::HollowNode(options) => runtime().and_then(|runtime| runtime.block_on(hollow::run(*options))),
         Command::Backup(command) => runtime().and_then(|runtime| runtime.block_on(backup::run(command))),
         Command::Store(command) => store::run(&command).map_err(Into::into),

@@ -6,7 +6,7 @@
 
 mod membership;
 mod renewal;
-mod requests;
+pub mod requests;
 pub mod token;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _, UdpSocket};

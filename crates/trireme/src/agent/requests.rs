@@ -6,9 +6,11 @@ use client::{Client, Event, WatchParams};
 use futures::StreamExt as _;
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
-use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestSpec};
+use k8s_openapi::api::certificates::v1::{
+    CertificateSigningRequest, CertificateSigningRequestCondition, CertificateSigningRequestSpec,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use pki::{Certificate, PrivateKey, Request, San, Subject};
+use pki::{Certificate, Pair, PrivateKey, Request, San, Subject};
 
 /// How long approval and signature may take before another request is made.
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
@@ -53,12 +55,11 @@ impl Purpose {
         }
     }
 
-    fn usages(self) -> Vec<String> {
-        let own = match self {
+    fn usage(self) -> &'static str {
+        match self {
             Self::Client => "client auth",
             Self::Serving => "server auth",
-        };
-        vec!["digital signature".to_owned(), own.to_owned()]
+        }
     }
 
     fn prefix(self) -> &'static str {
@@ -76,28 +77,71 @@ pub fn subject(node: &str) -> Subject {
 
 /// Asks for a certificate with a new key and waits for it. The answer is certificate and key, in one PEM text. Secret.
 pub async fn obtain(client: &Client, purpose: Purpose, node: &str, sans: &[San]) -> Result<String, Error> {
+    let subject = subject(node);
+    let (prefix, signer, usage) = (purpose.prefix(), purpose.signer(), purpose.usage());
+    let wanted = Wanted { prefix, signer, usage, subject: &subject, sans, seconds: None, approve: false };
+    let pair = ask(client, &wanted).await?;
+    Ok(format!("{}{}", pair.chain_pem, pair.key_pem))
+}
+
+/// A certificate that is asked for.
+pub struct Wanted<'a> {
+    /// What the request's name begins with.
+    pub prefix: &'a str,
+    pub signer: &'a str,
+    pub usage: &'a str,
+    pub subject: &'a Subject,
+    pub sans: &'a [San],
+    /// How long it shall live at most.
+    pub seconds: Option<i32>,
+    /// Whether whoever asks approves it, too, and therefore has to be allowed to.
+    pub approve: bool,
+}
+
+/// Asks for a certificate with a new key and waits for it.
+pub async fn ask(client: &Client, wanted: &Wanted<'_>) -> Result<Pair, Error> {
     let key = PrivateKey::generate()?;
-    let request = Request::new(&subject(node), sans, &key)?;
+    let request = Request::new(wanted.subject, wanted.sans, &key)?;
     let made = client
         .create(&CertificateSigningRequest {
-            metadata: ObjectMeta { generate_name: Some(purpose.prefix().to_owned()), ..ObjectMeta::default() },
+            metadata: ObjectMeta { generate_name: Some(wanted.prefix.to_owned()), ..ObjectMeta::default() },
             spec: CertificateSigningRequestSpec {
                 request: ByteString(request.to_pem().into_bytes()),
-                signer_name: purpose.signer().to_owned(),
-                usages: Some(purpose.usages()),
+                signer_name: wanted.signer.to_owned(),
+                usages: Some(vec!["digital signature".to_owned(), wanted.usage.to_owned()]),
+                expiration_seconds: wanted.seconds,
                 ..CertificateSigningRequestSpec::default()
             },
             status: None,
         })
         .await?;
-    let name = made.metadata.name.unwrap_or_default();
+    let name = made.metadata.name.clone().unwrap_or_default();
+    if wanted.approve {
+        approve(client, &name, made).await?;
+    }
     tracing::debug!("certificate request {name} waits for its approval");
     let answer = tokio::time::timeout(PATIENCE, answered(client, &name)).await;
     let chain = answer.map_err(|_| Error::Unanswered(name.clone()))??;
     if Certificate::from_pem(&chain)?.public_key != key.public() {
         return Err(Error::Foreign(name));
     }
-    Ok(format!("{chain}{}", key.to_pem()))
+    Ok(Pair { chain_pem: chain, key_pem: key.to_pem().to_owned() })
+}
+
+async fn approve(client: &Client, name: &str, mut request: CertificateSigningRequest) -> Result<(), Error> {
+    request.status.get_or_insert_default().conditions.get_or_insert_default().push(
+        CertificateSigningRequestCondition {
+            type_: "Approved".to_owned(),
+            status: "True".to_owned(),
+            reason: Some("TriremeKubeconfigCreate".to_owned()),
+            message: Some("Approved by whoever asked for it.".to_owned()),
+            ..CertificateSigningRequestCondition::default()
+        },
+    );
+    client
+        .update_subresource::<CertificateSigningRequest, _, CertificateSigningRequest>("", name, "approval", &request)
+        .await?;
+    Ok(())
 }
 
 /// Watches a request until it is decided.
