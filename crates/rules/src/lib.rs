@@ -13,6 +13,7 @@ pub mod pod_resources;
 pub mod pods;
 pub mod qos;
 pub mod quota;
+pub mod rbac;
 pub mod selectors;
 pub mod services;
 pub mod tolerations;

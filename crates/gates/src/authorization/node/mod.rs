@@ -15,6 +15,7 @@ use serde::Deserialize as _;
 use storage::Lookup;
 use storage::cache::{Cache, News, Place};
 
+use super::rbac::{allows, of_facts};
 use super::{Attributes, Authorizer, Rule, Rules, Verdict};
 use graph::Graph;
 pub use graph::Kind;
@@ -61,7 +62,7 @@ impl Node {
             attachments: cache("storage.k8s.io", "volumeattachments"),
             slices: cache("resource.k8s.io", "resourceslices"),
             certificate_requests: cache("certificates.k8s.io", "podcertificaterequests"),
-            rules: role.rules.iter().filter(|rule| !rule.gated).map(Rule::of_facts).chain(services()).collect(),
+            rules: role.rules.iter().filter(|rule| !rule.gated).map(of_facts).chain(services()).collect(),
             state: RwLock::default(),
         })
     }
@@ -334,7 +335,7 @@ impl Authorizer for Node {
                 _ => {}
             }
         }
-        if self.rules.iter().any(|rule| rule.allows(asked)) { Verdict::ALLOW } else { Verdict::NO_OPINION }
+        if self.rules.iter().any(|rule| allows(rule, asked)) { Verdict::ALLOW } else { Verdict::NO_OPINION }
     }
 
     fn rules(&self, user: &User, _: &str, rules: &mut Rules) {

@@ -8,7 +8,7 @@ use machinery::{Value, value};
 use rustc_hash::FxHashMap;
 
 use super::super::{Attributes, Decision, Verdict};
-use super::Rule;
+use super::{Rule, allows};
 
 /// A role by namespace (empty for a cluster role) and name.
 type RoleKey = (Box<str>, Box<str>);
@@ -137,7 +137,7 @@ impl Index {
         for grant in self.grants_of(attributes.user, if attributes.is_resource { attributes.namespace } else { "" }) {
             match &self.slots[grant.slot].rules {
                 Some(rules) => {
-                    if rules.iter().any(|rule| rule.allows(attributes)) {
+                    if rules.iter().any(|rule| allows(rule, attributes)) {
                         return Verdict { decision: Decision::Allow, reason: Some(grant.reason.clone()) };
                     }
                 }

@@ -13,7 +13,7 @@ use storage::cache::{Cache, News, Place};
 
 use super::{Attributes, Authorizer, Rules, Verdict};
 use index::Index;
-pub use rule::{Rule, missing, quoted};
+pub use rule::{Rule, allows, missing, of_facts, quoted};
 
 /// The group of the four kinds.
 pub const GROUP: &str = "rbac.authorization.k8s.io";
