@@ -24,7 +24,7 @@ use crate::error::Error;
 use crate::guard::{self, Guard};
 use crate::params::{DeleteOptions, ListParams, Patch, WatchParams};
 use crate::path::{self, Query};
-use crate::transport::Transport;
+use crate::transport::{Transport, Upgrade};
 
 pub(crate) const JSON: &str = "application/json";
 
@@ -262,6 +262,12 @@ impl Client {
     pub async fn request(&self, mut request: Request) -> Result<Response, Error> {
         request.headers_mut().entry(USER_AGENT).or_insert_with(|| self.agent.clone());
         self.send(request).await
+    }
+
+    /// Asks the server to speak another protocol, which the request's headers name; only identity and user agent are added.
+    pub async fn upgrade(&self, mut request: http::Request<()>) -> Result<Upgrade, Error> {
+        request.headers_mut().entry(USER_AGENT).or_insert_with(|| self.agent.clone());
+        self.transport.upgrade(request).await
     }
 
     async fn send(&self, mut request: Request) -> Result<Response, Error> {

@@ -25,4 +25,5 @@ pub use dynamic::{Dynamic, Gvr, Partial};
 pub use error::Error;
 pub use guard::Guard;
 pub use params::{DeleteOptions, ListParams, Patch, Propagation, VersionMatch, WatchParams};
+pub use transport::{Connection, Upgrade};
 pub use undecodable::Undecodable;

@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use client::Client;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use http::header::{ACCEPT, CONTENT_TYPE, WARNING};
+use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT, WARNING};
 use http::{HeaderMap, Method};
 use machinery::ApiError;
 use machinery::rest::{Body, Payload};
@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use crate::config::Connection;
 use crate::error::{Failure, Outcome};
+use crate::trace::Trace;
 
 pub const JSON: &str = "application/json";
 /// How tables are asked for.
@@ -31,18 +32,18 @@ pub struct Api {
     client: Client,
     headers: HeaderMap,
     host: String,
+    server: String,
     warnings: RefCell<Vec<String>>,
+    trace: Option<Trace>,
 }
 
 impl Api {
-    pub fn new(connection: &Connection) -> Outcome<Self> {
+    pub fn new(connection: &Connection, trace: Option<Trace>) -> Outcome<Self> {
         let host = connection.host();
-        if connection.client.server.starts_with("http://") {
-            return Err(without_tls(&host));
-        }
         let client = Client::https(connection.client.clone()).map_err(|error| failure(&host, error))?;
         let client = client.with_user_agent(&agent());
-        Ok(Self { client, headers: connection.headers.clone(), host, warnings: RefCell::default() })
+        let server = connection.client.server.clone();
+        Ok(Self { client, headers: connection.headers.clone(), host, server, warnings: RefCell::default(), trace })
     }
 
     /// What the server warned of since this was last asked.
@@ -58,7 +59,8 @@ impl Api {
         body: Option<(&str, Bytes)>,
         accept: &str,
     ) -> Outcome<(HeaderMap, Chunks)> {
-        let mut builder = http::Request::builder().method(method).uri(path).header(ACCEPT, accept);
+        let mut builder = http::Request::builder().method(method).uri(path);
+        builder = builder.header(ACCEPT, accept).header(USER_AGENT, agent());
         for (name, value) in &self.headers {
             builder = builder.header(name, value);
         }
@@ -70,7 +72,7 @@ impl Api {
             }
         };
         let request = builder.body(body).map_err(|error| Failure::Message(error.to_string()))?;
-        let response = self.client.request(request).await.map_err(|error| failure(&self.host, error))?;
+        let response = self.exchange(request, path).await?;
         let (head, payload) = response.into_parts();
         self.keep_warnings(&head.headers);
         let chunks = match payload {
@@ -81,7 +83,31 @@ impl Api {
         if head.status.is_success() || head.status.is_redirection() {
             return Ok((head.headers, chunks));
         }
-        Err(refusal(head.status, &collect(chunks).await?))
+        let answer = collect(chunks).await?;
+        if let Some(trace) = &self.trace {
+            trace.answer(&answer);
+        }
+        Err(refusal(head.status, &answer))
+    }
+
+    /// Sends a request, and logs it and its answer.
+    async fn exchange(&self, request: machinery::rest::Request, path: &str) -> Outcome<machinery::rest::Response> {
+        let Some(trace) = &self.trace else {
+            return self.client.request(request).await.map_err(|error| failure(&self.host, error));
+        };
+        let (method, url) = (request.method().to_string(), format!("{}{path}", self.server));
+        let body = if let Body::Bytes(bytes) = request.body() { Some(bytes.clone()) } else { None };
+        trace.request(&method, &url, request.headers(), body.as_deref());
+        let begun = std::time::Instant::now();
+        let answer = self.client.request(request).await;
+        match &answer {
+            Ok(response) => {
+                let status = response.status().to_string();
+                trace.response(&method, &url, &status, response.headers(), begun.elapsed());
+            }
+            Err(_) => trace.response(&method, &url, "", &HeaderMap::new(), begun.elapsed()),
+        }
+        answer.map_err(|error| failure(&self.host, error))
     }
 
     /// Sends a request and gives its whole answer.
@@ -93,7 +119,25 @@ impl Api {
         accept: &str,
     ) -> Outcome<(HeaderMap, Bytes)> {
         let (headers, chunks) = self.stream(method, path, body, accept).await?;
-        Ok((headers, collect(chunks).await?))
+        let answer = collect(chunks).await?;
+        if let Some(trace) = &self.trace {
+            trace.answer(&answer);
+        }
+        Ok((headers, answer))
+    }
+
+    /// What sends requests, and the headers that say as whom, for tasks of their own.
+    pub fn parts(&self) -> (Client, HeaderMap) {
+        (self.client.clone(), self.headers.clone())
+    }
+
+    /// Asks for another protocol, which the request names.
+    pub async fn upgrade(&self, mut request: http::request::Builder) -> Outcome<client::Upgrade> {
+        for (name, value) in &self.headers {
+            request = request.header(name, value);
+        }
+        let request = request.body(()).map_err(|error| Failure::Message(error.to_string()))?;
+        self.client.upgrade(request).await.map_err(|error| failure(&self.host, error))
     }
 
     /// Reads an object.
@@ -296,15 +340,6 @@ fn certificate(text: &str) -> String {
         return text.to_owned();
     };
     format!("tls: failed to verify certificate: x509: {why}")
-}
-
-/// Only TLS is spoken. Whoever has no configuration is sent to a port where nobody listens, and is told so.
-fn without_tls(host: &str) -> Failure {
-    match std::net::TcpStream::connect(host) {
-        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => Failure::Refused(host.to_owned()),
-        Err(error) => Failure::Unreachable(error.to_string()),
-        Ok(_) => Failure::Unreachable(format!("{host} is to be asked without TLS, which this kubectl does not do")),
-    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use futures::future::LocalBoxFuture;
 
 use crate::error::{Failure, Outcome};
-use crate::flags::{self, Flag, Given, Mistake};
+use crate::flags::{self, Flag, Given, Mistake, sets};
+use crate::preferences::{self, Alias, Preferences};
 use crate::resource::helper::DryRun;
 use crate::session::Session;
 use crate::streams::Streams;
@@ -107,6 +108,13 @@ impl Invocation {
 
 /// Finds the command that a command line means, reads its flags and runs it. The answer is the exit code.
 pub async fn run(environment: Environment, arguments: &[String], mut streams: Streams) -> i32 {
+    if let Some((question @ ("__complete" | "__completeNoDesc"), words)) =
+        arguments.split_first().map(|(first, rest)| (first.as_str(), rest))
+    {
+        let descriptions = question == "__complete";
+        let outcome = commands::completion::answer(environment, words, descriptions, &mut streams).await;
+        return finish(outcome, &mut streams);
+    }
     match dispatch(environment, arguments, &mut streams) {
         Ok(Some(invocation)) => {
             let mut invocation = Invocation { streams, ..invocation };
@@ -156,7 +164,14 @@ fn finish(outcome: Outcome, streams: &mut Streams) -> i32 {
 /// The command to run, or nothing where help was all that was wanted.
 fn dispatch(environment: Environment, arguments: &[String], streams: &mut Streams) -> Outcome<Option<Invocation>> {
     let root: &'static Command = &commands::ROOT;
-    let mut arguments = arguments.to_vec();
+    let (preferences, complaint) =
+        Preferences::load(&environment, &preferences::given_place(arguments)).map_err(Failure::Message)?;
+    if let Some(complaint) = complaint {
+        streams.error(&complaint);
+    }
+    let alias = alias(&preferences, arguments);
+    let all = alias.as_ref().map_or(arguments, |alias| &alias.arguments);
+    let mut arguments = all.to_vec();
     let (mut command, mut path) = (root, "kubectl".to_owned());
     while !command.children.is_empty() {
         let groups = command.flags.iter().chain(flags::sets::GLOBAL);
@@ -166,8 +181,9 @@ fn dispatch(environment: Environment, arguments: &[String], streams: &mut Stream
         arguments.remove(at);
         command = child;
     }
+    run_plugin(&environment, streams, command, all, &arguments)?;
     let groups = command.flags.iter().chain(flags::sets::GLOBAL);
-    let given = match flags::parse(groups, &arguments) {
+    let mut given = match flags::parse(groups, &arguments) {
         Ok(given) => given,
         Err(Mistake::Help) => {
             streams.text(&help::of(command, &path))?;
@@ -192,10 +208,45 @@ fn dispatch(environment: Environment, arguments: &[String], streams: &mut Stream
             Failure::usage(&path, format_args!("unknown command {unknown:?}"))
         });
     }
-    let session = Session::new(environment, &given.global());
+    let name = path.strip_prefix("kubectl ").unwrap_or(&path).to_owned();
+    let options = alias.map_or_else(|| preferences.defaults(&name), |alias| alias.options);
+    preferences::fill(&mut given, &options, &name).map_err(Failure::Message)?;
+    let session =
+        Session::new(environment, &given.global()).traced(streams.trace.clone()).with_preferences(preferences);
     // The caller puts its own streams in; these are never used.
     let (nowhere, _, _) = Streams::memory(b"");
     Ok(Some(Invocation { path, command, flags: given, streams: nowhere, session }))
+}
+
+/// What the user calls a command by another name.
+fn alias(preferences: &Preferences, arguments: &[String]) -> Option<Alias> {
+    let at = flags::find_command(sets::GLOBAL, arguments)?;
+    if commands::ROOT.child(&arguments[at]).is_some() {
+        return None;
+    }
+    preferences.alias(arguments, at)
+}
+
+/// A word that is no command may be a plug-in. So may one after `create`, which is no generator.
+fn run_plugin(
+    environment: &Environment,
+    streams: &mut Streams,
+    command: &'static Command,
+    all: &[String],
+    rest: &[String],
+) -> Outcome {
+    let Some(first) = rest.first() else { return Ok(()) };
+    if std::ptr::eq(command, &raw const commands::ROOT) {
+        let word = rest.iter().find(|word| !word.starts_with('-')).map_or("", String::as_str);
+        if matches!(word, "" | "help" | "__complete" | "__completeNoDesc") {
+            return Ok(());
+        }
+        return commands::plugin::run(environment, streams, all, 1);
+    }
+    if command.name == "create" && !first.starts_with('-') {
+        return commands::plugin::run(environment, streams, all, all.len() - rest.len() + 1);
+    }
+    Ok(())
 }
 
 use std::io::Write as _;

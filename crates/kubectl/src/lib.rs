@@ -14,11 +14,15 @@ pub mod error;
 pub mod flags;
 pub mod help;
 pub mod patch;
+pub mod preferences;
 pub mod print;
+pub mod program;
+pub mod remote;
 pub mod report;
 pub mod resource;
 pub mod session;
 pub mod streams;
+pub mod trace;
 
 use std::path::PathBuf;
 

@@ -10,6 +10,8 @@ use crate::config::{Access, Config, Connection};
 use crate::discovery::{self, Discovery, Mapping};
 use crate::error::{Failure, Outcome};
 use crate::flags::Given;
+use crate::preferences::Preferences;
+use crate::trace::Trace;
 
 pub struct Session {
     pub environment: Environment,
@@ -18,6 +20,8 @@ pub struct Session {
     api: OnceCell<Rc<Api>>,
     discovery: RefCell<Option<Rc<Discovery>>>,
     warned: std::cell::Cell<usize>,
+    trace: Option<Trace>,
+    preferences: Preferences,
 }
 
 impl Session {
@@ -29,7 +33,21 @@ impl Session {
             api: OnceCell::new(),
             discovery: RefCell::default(),
             warned: std::cell::Cell::new(0),
+            trace: None,
+            preferences: Preferences::default(),
         }
+    }
+
+    /// Logs what is sent and answered, as `-v` says.
+    pub fn traced(mut self, trace: Trace) -> Self {
+        self.trace = Some(trace.at(self.flags.int("v")));
+        self
+    }
+
+    /// Lets only those credential plug-ins run that the user's preferences allow.
+    pub fn with_preferences(mut self, preferences: Preferences) -> Self {
+        self.preferences = preferences;
+        self
     }
 
     /// Where the configuration is.
@@ -47,6 +65,9 @@ impl Session {
             return Ok(connection);
         }
         let made = Connection::new(&self.config()?, &self.flags)?;
+        if let Some(plugin) = &made.plugin {
+            self.preferences.allows_plugin(&self.environment, plugin).map_err(Failure::Message)?;
+        }
         Ok(self.connection.get_or_init(|| made))
     }
 
@@ -54,7 +75,7 @@ impl Session {
         if let Some(api) = self.api.get() {
             return Ok(api.clone());
         }
-        let made = Rc::new(Api::new(self.connection()?)?);
+        let made = Rc::new(Api::new(self.connection()?, self.trace.clone())?);
         Ok(self.api.get_or_init(|| made).clone())
     }
 

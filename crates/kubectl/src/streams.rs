@@ -3,6 +3,8 @@
 use std::io::{Read, Write};
 use std::sync::{Arc, Mutex};
 
+use crate::trace::Trace;
+
 /// Standard input, output and error.
 pub struct Streams {
     pub input: Box<dyn Read + Send>,
@@ -10,6 +12,12 @@ pub struct Streams {
     pub err: Box<dyn Write + Send>,
     /// Whether a person looks at the output.
     pub terminal: bool,
+    /// Whether a person types the input.
+    pub typed: bool,
+    /// Where `-v` writes.
+    pub trace: Trace,
+    /// Whether they are the process' own, so that a program can be given them.
+    pub own: bool,
 }
 
 impl Streams {
@@ -21,6 +29,9 @@ impl Streams {
             out: Box::new(std::io::BufWriter::with_capacity(64 << 10, std::io::stdout())),
             err: Box::new(std::io::stderr()),
             terminal: std::io::stdout().is_terminal(),
+            typed: std::io::stdin().is_terminal(),
+            trace: Trace::new(Box::new(std::io::stderr())),
+            own: true,
         }
     }
 
@@ -32,6 +43,9 @@ impl Streams {
             out: Box::new(out.clone()),
             err: Box::new(err.clone()),
             terminal: false,
+            typed: false,
+            trace: Trace::new(Box::new(err.clone())),
+            own: false,
         };
         (streams, out, err)
     }
@@ -44,6 +58,11 @@ impl Streams {
 
     pub fn text(&mut self, text: &str) -> std::io::Result<()> {
         self.out.write_all(text.as_bytes())
+    }
+
+    /// Hands the input over to somebody who reads it elsewhere; nothing is left of it here.
+    pub fn take_input(&mut self) -> Box<dyn Read + Send> {
+        std::mem::replace(&mut self.input, Box::new(std::io::empty()))
     }
 
     /// Writes a line to standard error, after what was written to standard output before it.

@@ -114,6 +114,8 @@ pub struct Config {
     pub namespace: String,
     /// How long the server may take to begin its answer.
     pub timeout: Duration,
+    /// Whether `http://` will do, as behind a proxy on this machine. Only people ask for that.
+    pub allows_plain: bool,
 }
 
 impl Config {
@@ -127,6 +129,7 @@ impl Config {
             impersonate: None,
             namespace: "default".to_owned(),
             timeout: TIMEOUT,
+            allows_plain: false,
         }
     }
 

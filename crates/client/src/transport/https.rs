@@ -15,6 +15,7 @@ use machinery::rest::{Body, Payload, Request, Response};
 
 use super::lanes::{Lanes, Ticket};
 use super::tls::Connector;
+use super::upgrade::{self, Upgrade};
 use crate::config::{self, Config, Credentials, Impersonate};
 use crate::error::Error;
 use crate::metrics;
@@ -35,6 +36,9 @@ const MAX_BODY: usize = 64 << 20;
 /// A pool of connections to one server.
 pub(crate) struct Https {
     lanes: Lanes<Pool<Connector, Full<Bytes>>>,
+    /// For connections that leave HTTP.
+    connector: Connector,
+    scheme: Scheme,
     authority: Authority,
     /// What stands before `/api`, without a slash at its end.
     prefix: String,
@@ -46,12 +50,17 @@ pub(crate) struct Https {
 impl Https {
     pub(crate) fn new(config: Config) -> Result<Self, Error> {
         let server: Uri = config.server.parse().map_err(|_| config::Error::Server { server: config.server.clone() })?;
-        let authority = server.authority().cloned().filter(|_| server.scheme() == Some(&Scheme::HTTPS));
-        let authority = authority.ok_or(config::Error::Server { server: config.server.clone() })?;
+        let usable = |scheme: &&Scheme| **scheme == Scheme::HTTPS || (config.allows_plain && **scheme == Scheme::HTTP);
+        let scheme = server.scheme().filter(usable).cloned();
+        let (Some(scheme), Some(authority)) = (scheme, server.authority().cloned()) else {
+            return Err(config::Error::Server { server: config.server.clone() }.into());
+        };
         let impersonation = config.impersonate.as_ref().map_or_else(|| Ok(HeaderMap::new()), impersonation)?;
         let connector = Connector::new(&config)?;
         Ok(Self {
+            connector: connector.only_http1(),
             lanes: Lanes::new(move || pool(connector.clone())),
+            scheme,
             authority,
             prefix: server.path().trim_end_matches('/').to_owned(),
             credentials: config.credentials,
@@ -112,10 +121,25 @@ impl Https {
         }
     }
 
+    /// Asks the server to speak another protocol on a connection of its own. The request names the protocol in its headers.
+    pub(crate) async fn upgrade(&self, request: http::Request<()>) -> Result<Upgrade, Error> {
+        let (mut head, ()) = request.into_parts();
+        let uri = self.uri(&head.uri)?;
+        head.headers.extend(self.impersonation.clone());
+        if let Some(token) = self.credentials.bearer().await? {
+            head.headers.insert(AUTHORIZATION, token);
+        }
+        let host = HeaderValue::from_str(self.authority.as_str()).map_err(|_| config::Error::Token)?;
+        head.headers.insert(http::header::HOST, host);
+        head.uri = Uri::from(uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/")));
+        let exchange = upgrade::exchange(self.connector.clone(), uri, head);
+        tokio::time::timeout(self.timeout, exchange).await.map_err(|_| Error::Timeout(self.timeout))?
+    }
+
     /// The whole address of a path of the API.
     fn uri(&self, path: &Uri) -> Result<Uri, Error> {
         let path_and_query = path.path_and_query().map_or("/", PathAndQuery::as_str);
-        let uri = Uri::builder().scheme(Scheme::HTTPS).authority(self.authority.clone());
+        let uri = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone());
         Ok(if self.prefix.is_empty() {
             uri.path_and_query(path_and_query)
         } else {

@@ -3,6 +3,7 @@
 mod https;
 mod lanes;
 mod tls;
+mod upgrade;
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,6 +14,8 @@ use serde::Serialize;
 
 use crate::config::Config;
 use crate::error::Error;
+
+pub use upgrade::{Connection, Upgrade};
 
 /// One of the two ways.
 pub(crate) enum Transport {
@@ -59,6 +62,16 @@ impl Transport {
                 Ok(handler.handle(request).await)
             }
             Self::Https(https) => https.send(request).await,
+        }
+    }
+}
+
+impl Transport {
+    /// Asks the server for another protocol. In process there is no connection that could speak it.
+    pub(crate) async fn upgrade(&self, request: http::Request<()>) -> Result<Upgrade, Error> {
+        match self {
+            Self::InProcess { .. } => Err(Error::Unexpected("a connection of its own")),
+            Self::Https(https) => https.upgrade(request).await,
         }
     }
 }

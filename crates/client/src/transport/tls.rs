@@ -1,4 +1,4 @@
-//! TLS connections: who the server must prove to be, and who we prove to be.
+//! Connections, by TLS unless the caller said otherwise: who the server must prove to be, and who we prove to be.
 
 use std::future::Future;
 use std::io;
@@ -64,6 +64,15 @@ impl Connector {
     }
 }
 
+impl Connector {
+    /// One whose connections speak nothing but HTTP/1.1, which alone can be left for another protocol.
+    pub(crate) fn only_http1(&self) -> Self {
+        let mut tls = ClientConfig::clone(self.tls.config());
+        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Self { tls: TlsConnector::from(Arc::new(tls)), ..self.clone() }
+    }
+}
+
 impl Service<Uri> for Connector {
     type Response = Stream;
     type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -79,7 +88,11 @@ impl Service<Uri> for Connector {
             // An IPv6 address stands in brackets in an address and without them in a certificate.
             None => ServerName::try_from(uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned()),
         };
+        let plain = uri.scheme() == Some(&http::uri::Scheme::HTTP);
         let tcp = self.tcp.call(uri);
+        if plain {
+            return Box::pin(async move { Ok(Stream::Plain(tcp.await?)) });
+        }
         let tls = self.tls.clone();
         let credentials = self.credentials.clone();
         Box::pin(async move {
@@ -91,51 +104,78 @@ impl Service<Uri> for Connector {
                 Ok::<_, Self::Error>(tls.connect(name, tcp.into_inner()).await?)
             };
             let stream = tokio::time::timeout(CONNECT_TIMEOUT, connect).await??;
-            Ok(Stream(TokioIo::new(stream)))
+            Ok(Stream::Tls(Box::new(TokioIo::new(stream))))
         })
     }
 }
 
 /// An established connection that knows what was negotiated.
-pub(crate) struct Stream(TokioIo<TlsStream<TcpStream>>);
+pub(crate) enum Stream {
+    Tls(Box<TokioIo<TlsStream<TcpStream>>>),
+    Plain(TokioIo<TcpStream>),
+}
+
+/// Does the same with either kind of connection.
+macro_rules! either {
+    ($stream:expr, $io:ident => $what:expr) => {
+        match $stream.get_mut() {
+            Stream::Tls(io) => {
+                let $io = Pin::new(&mut **io);
+                $what
+            }
+            Stream::Plain(io) => {
+                let $io = Pin::new(io);
+                $what
+            }
+        }
+    };
+}
 
 impl Connection for Stream {
     fn connected(&self) -> Connected {
-        let (tcp, session) = self.0.inner().get_ref();
-        let connected = tcp.connected();
-        if session.alpn_protocol() == Some(b"h2") { connected.negotiated_h2() } else { connected }
+        match self {
+            Self::Plain(tcp) => tcp.inner().connected(),
+            Self::Tls(tls) => {
+                let (tcp, session) = tls.inner().get_ref();
+                let connected = tcp.connected();
+                if session.alpn_protocol() == Some(b"h2") { connected.negotiated_h2() } else { connected }
+            }
+        }
     }
 }
 
 impl Read for Stream {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buf)
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+        either!(self, io => io.poll_read(cx, buf))
     }
 }
 
 impl Write for Stream {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, buf)
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        either!(self, io => io.poll_write(cx, buf))
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        either!(self, io => io.poll_flush(cx))
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        either!(self, io => io.poll_shutdown(cx))
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.0.is_write_vectored()
+        match self {
+            Self::Tls(tls) => tls.is_write_vectored(),
+            Self::Plain(tcp) => tcp.is_write_vectored(),
+        }
     }
 
     fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write_vectored(cx, bufs)
+        either!(self, io => io.poll_write_vectored(cx, bufs))
     }
 }
 

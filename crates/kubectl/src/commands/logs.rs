@@ -156,7 +156,11 @@ fn logs(invocation: &mut Invocation, pods: &[Value]) -> Outcome<Vec<Log>> {
         let names = if every {
             // In the order in which they start.
             let mut names = pods::containers(pod);
-            names.sort_by_key(|(_, kind)| *kind != " (init)");
+            names.sort_by_key(|(_, kind)| match *kind {
+                " (init)" => 0,
+                "" => 1,
+                _ => 2,
+            });
             names.into_iter().map(|(name, _)| name).collect()
         } else {
             let quiet = invocation.flags.is("all-pods");
@@ -216,6 +220,17 @@ fn parameters(invocation: &Invocation) -> Outcome<Vec<(&'static str, String)>> {
 async fn open(invocation: &Invocation, log: &Log) -> Outcome<Chunks> {
     let (_, chunks) = invocation.session.api()?.stream(http::Method::GET, &log.path, None, "*/*").await?;
     Ok(chunks)
+}
+
+/// The log of a container of a pod as it is now, for commands that cannot join its streams.
+pub async fn show(invocation: &mut Invocation, pod: &Value, container: &str, since: &str) -> Outcome {
+    let container = pods::container(invocation, pod, container, true)?;
+    let (name, namespace) = (text(pod, "metadata.name"), text(pod, "metadata.namespace"));
+    let pairs = query(&[("container", &container), ("sinceTime", since)]);
+    let path = format!("/api/v1/namespaces/{namespace}/pods/{}/log{pairs}", segment(name));
+    let log = Log { pod: name.to_owned(), container, path };
+    let chunks = open(invocation, &log).await?;
+    copy(invocation, lines(chunks, String::new())).await
 }
 
 fn prefix(invocation: &Invocation, log: &Log) -> String {

@@ -4,34 +4,51 @@
 mod api_resources;
 mod api_versions;
 mod apply;
+mod attach;
 mod auth;
 mod autoscale;
 mod certificate;
 mod cluster_info;
+pub mod completion;
 mod config;
+mod cp;
 mod create;
+mod debug;
 mod delete;
 mod describe;
+mod diff;
+mod edit;
 mod events;
+mod exec;
 mod explain;
 mod expose;
 mod get;
+mod kuberc;
 mod kustomize;
 mod labels;
 mod logs;
 mod nodes;
 mod options;
 mod patch;
+pub mod plugin;
 mod pods;
+mod port_forward;
+mod proxy;
 mod replace;
 mod rollout;
 mod run;
 mod scale;
 mod set;
+mod talk;
+mod top;
 mod version;
 mod wait;
+mod why;
 
-use crate::command::Command;
+use std::time::Duration;
+
+use crate::command::{Command, Invocation};
+use crate::error::Outcome;
 
 /// `kubectl` itself.
 pub static ROOT: Command = Command {
@@ -45,34 +62,61 @@ pub static ROOT: Command = Command {
         &api_resources::COMMAND,
         &api_versions::COMMAND,
         &apply::COMMAND,
+        &attach::COMMAND,
         &auth::COMMAND,
         &autoscale::COMMAND,
         &certificate::COMMAND,
         &cluster_info::COMMAND,
+        &completion::COMMAND,
         &config::COMMAND,
         &nodes::cordon::CORDON,
+        &cp::COMMAND,
         &create::COMMAND,
+        &debug::COMMAND,
         &delete::COMMAND,
         &describe::COMMAND,
+        &diff::COMMAND,
         &nodes::drain::COMMAND,
+        &edit::COMMAND,
         &events::COMMAND,
+        &exec::COMMAND,
         &explain::COMMAND,
         &expose::COMMAND,
         &get::COMMAND,
+        &kuberc::COMMAND,
         &kustomize::COMMAND,
         &labels::LABEL,
         &logs::COMMAND,
         &options::COMMAND,
         &patch::COMMAND,
+        &plugin::COMMAND,
+        &port_forward::COMMAND,
+        &proxy::COMMAND,
         &replace::COMMAND,
         &rollout::COMMAND,
         &run::COMMAND,
         &scale::COMMAND,
         &set::COMMAND,
         &nodes::taint::COMMAND,
+        &top::COMMAND,
         &nodes::cordon::UNCORDON,
         &version::COMMAND,
         &wait::COMMAND,
+        &why::COMMAND,
     ],
     run: None,
 };
+
+/// `--pod-running-timeout`.
+fn patience(invocation: &Invocation) -> Outcome<Duration> {
+    match invocation.flags.duration("pod-running-timeout") {
+        Duration::ZERO => Err(invocation.usage("--pod-running-timeout must be higher than zero")),
+        patience => Ok(patience),
+    }
+}
+
+/// A number for the name of something temporary.
+fn random_number() -> u32 {
+    let random = ring::rand::generate::<[u8; 4]>(&ring::rand::SystemRandom::new());
+    random.map_or(0, |random| u32::from_be_bytes(random.expose()))
+}

@@ -28,6 +28,8 @@ pub struct Connection {
     pub namespace: String,
     /// Whether the namespace was said by a flag.
     pub namespace_given: bool,
+    /// The program that gives credentials.
+    pub plugin: Option<String>,
 }
 
 /// Flags that say something of a cluster, with the field that they override.
@@ -68,7 +70,8 @@ impl Connection {
         {
             let namespace = flags.given("namespace").unwrap_or(&inside.namespace).to_owned();
             let given = flags.given("namespace").is_some();
-            return Ok(Self { client: inside, headers: headers(&user)?, namespace, namespace_given: given });
+            let headers = headers(&user)?;
+            return Ok(Self { client: inside, headers, namespace, namespace_given: given, plugin: None });
         }
         validate(&cluster, context.text("cluster"), &user, context.text("user"))?;
         let server = match cluster.text("server") {
@@ -81,6 +84,7 @@ impl Connection {
         made.trust = trust(&cluster)?;
         made.credentials = credentials(&user)?;
         made.timeout = timeout(flags)?;
+        made.allows_plain = true;
         let namespace = flags.given("namespace").unwrap_or(match context.text("namespace") {
             "" => "default",
             namespace => namespace,
@@ -90,6 +94,7 @@ impl Connection {
             headers: headers(&user)?,
             namespace: namespace.to_owned(),
             namespace_given: flags.given("namespace").is_some(),
+            plugin: user.fields.get("exec").and_then(|exec| exec["command"].as_str()).map(str::to_owned),
         })
     }
 

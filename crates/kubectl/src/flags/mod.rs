@@ -156,6 +156,19 @@ impl Given {
         kept
     }
 
+    /// Takes back what was given of a flag.
+    pub fn forget(&mut self, flag: &str) {
+        self.values.remove(flag);
+    }
+
+    /// Sets a flag that the command knows, if the value is one.
+    pub fn set_checked(&mut self, name: &str, value: &str) -> Result<(), String> {
+        match self.known.get(name).copied() {
+            Some(flag) => parse::put_value(self, flag, value),
+            None => Err(format!("unknown flag: --{name}")),
+        }
+    }
+
     /// Sets a flag as if it had been given.
     pub fn set(&mut self, flag: &'static str, value: &str) {
         self.values.insert(flag, vec![value.to_owned()]);

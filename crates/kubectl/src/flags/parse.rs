@@ -92,6 +92,14 @@ fn parse_short<'a>(
     Ok(())
 }
 
+/// Sets a flag, and says why it cannot be that.
+pub(super) fn put_value(given: &mut Given, flag: &'static Flag, value: &str) -> Result<(), String> {
+    put(given, flag, value.to_owned()).map_err(|mistake| match mistake {
+        Mistake::Words(words) => words,
+        Mistake::Help => String::new(),
+    })
+}
+
 fn put(given: &mut Given, flag: &'static Flag, value: String) -> Result<(), Mistake> {
     let why = match flag.kind {
         Kind::Bool => boolean(&value).err(),

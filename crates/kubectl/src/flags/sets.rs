@@ -63,6 +63,8 @@ pub static ALL: &[Flag] = &[Flag::bool("all", "Every object of the given types."
 
 pub static CHUNK_SIZE: &[Flag] = &[Flag::int("chunk-size", "500", "How many objects one answer has; 0 is all.")];
 
+pub static CONTAINER: &[Flag] = &[Flag::string("container", "", "The container.").short('c')];
+
 pub static LOCAL: &[Flag] = &[Flag::bool("local", "Ask no server; work on files alone.")];
 
 pub static VALIDATE: &[Flag] = &[Flag::string("validate", "strict", "strict, warn or ignore.").or_bare("strict")];

@@ -60,6 +60,20 @@ pub async fn infos(builder: &Builder, session: &Session, streams: &mut Streams) 
     Ok(found)
 }
 
+/// The objects of a text, each with where it would be.
+pub async fn from_text(session: &Session, text: &[u8], name: &str) -> Outcome<Vec<Info>> {
+    let builder = Builder { namespace: session.namespace()?, ..Builder::default() };
+    let mut infos = Vec::new();
+    for document in split(text) {
+        if let Some(object) = decode(document, name, false)? {
+            for item in flatten(object) {
+                infos.push(one(&builder, session, item, name).await?);
+            }
+        }
+    }
+    Ok(infos)
+}
+
 async fn one(builder: &Builder, session: &Session, object: Value, source: &str) -> Outcome<Info> {
     let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (version, kind) = (text("apiVersion"), text("kind"));

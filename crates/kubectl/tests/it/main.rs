@@ -3,6 +3,8 @@
 mod config;
 mod more;
 mod objects;
+mod programs;
+mod streams;
 
 use std::path::Path;
 
@@ -32,6 +34,18 @@ impl Shell {
     /// For a cluster, in a directory for its files.
     pub fn of(cluster: &Cluster, home: &Path) -> Self {
         Self::new(cluster.kubeconfig(), home)
+    }
+
+    /// With another variable in its environment.
+    pub fn with(mut self, name: &str, value: &str) -> Self {
+        self.environment.variables.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    /// What runs a command with these streams.
+    pub fn start(&self, line: &str, streams: Streams) -> impl Future<Output = i32> + use<> {
+        let (environment, words) = (self.environment.clone(), split(line));
+        async move { kubectl::run(environment, &words, streams).await }
     }
 
     pub async fn run_with(&self, line: &str, input: &str) -> Said {

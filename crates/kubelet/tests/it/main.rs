@@ -13,6 +13,7 @@ mod contents;
 mod hooks;
 mod inside;
 mod lifecycle;
+mod own_kubectl;
 mod pressure;
 mod reach;
 mod registry;

@@ -2,6 +2,10 @@
 
 mod last_applied;
 mod prune;
+mod set;
+mod trace;
+
+pub use prune::prunable;
 
 use machinery::status::go_quote;
 use serde_json::{Value, json};
@@ -42,10 +46,11 @@ pub static COMMAND: Command = Command {
             Flag::bool("server-side", "Let the server merge."),
             Flag::string("subresource", "", "Part of the object to apply."),
             Flag::duration("timeout", "0s", "How long to wait for an end."),
+            Flag::bool("trace", "Show the hops of this apply as they happen."),
             Flag::bool("wait", "Wait until what is deleted is gone."),
         ],
     ],
-    children: &[&last_applied::SET, &last_applied::VIEW],
+    children: &[&super::edit::LAST, &last_applied::SET, &last_applied::VIEW],
     run: Some(|invocation| Box::pin(run(invocation))),
 };
 
@@ -72,6 +77,12 @@ fn validate(invocation: &Invocation) -> Outcome<Writing> {
         "cannot set --all and --selector at the same time"
     } else if flags.changed("applyset") && !flags.is("prune") {
         "--applyset requires --prune"
+    } else if flags.changed("applyset") && flags.is("all") {
+        "--all is incompatible with --applyset"
+    } else if flags.changed("applyset") && !flags.text("selector").is_empty() {
+        "--selector is incompatible with --applyset"
+    } else if flags.changed("applyset") && !flags.list("prune-allowlist").is_empty() {
+        "--prune-allowlist is incompatible with --applyset"
     } else if flags.is("force") && flags.is("prune") {
         "--force cannot be used with --prune"
     } else if flags.is("prune") && !flags.is("all") && flags.text("selector").is_empty() && !flags.changed("applyset") {
@@ -89,10 +100,12 @@ fn validate(invocation: &Invocation) -> Outcome<Writing> {
 }
 
 async fn run(invocation: &mut Invocation) -> Outcome {
+    let begun = jiff::Timestamp::now();
     let writing = validate(invocation)?;
-    if invocation.flags.changed("applyset") {
-        return Err(Failure::message("apply sets are not kept by this kubectl: prune with a selector instead"));
-    }
+    let mut set = match invocation.flags.given("applyset").map(str::to_owned) {
+        Some(reference) => Some(set::Set::named(invocation, &reference).await?),
+        None => None,
+    };
     let builder = Builder::from_flags(&invocation.session, &invocation.flags)?;
     let selector = machinery::selector::LabelSelector::parse(&builder.selector).map_err(Failure::Message)?;
     let found = builder.infos(&invocation.session, &mut invocation.streams).await?;
@@ -104,7 +117,12 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         let labels = machinery::value::at(&info.object, "metadata.labels").unwrap_or(&Value::Null);
         builder.selector.is_empty() || selector.matches_labels(labels)
     };
-    for mut info in found.infos.into_iter().filter(fits) {
+    let mut infos: Vec<Info> = found.infos.into_iter().filter(fits).collect();
+    if let Some(set) = &mut set {
+        set.label(&mut infos)?;
+        set.begin(invocation, &writing, &infos).await?;
+    }
+    for mut info in infos {
         match one(invocation, &writing, &mut info).await {
             Ok(done) => {
                 if report.shows_objects() {
@@ -127,7 +145,13 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         let list = json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": shown});
         report.say(invocation, &list, "")?;
     }
+    if invocation.flags.is("trace") {
+        trace::follow(invocation, begun, &applied).await?;
+    }
     Failure::all(errors)?;
+    if let Some(set) = set {
+        return set.prune(invocation, &writing, &applied).await;
+    }
     if invocation.flags.is("prune") {
         prune::run(invocation, &writing, &builder, &applied).await?;
     }

@@ -36,6 +36,15 @@ pub(super) async fn run(
     builder: &Builder,
     applied: &[Info],
 ) -> Outcome {
+    for (mapping, object) in prunable(invocation, builder, applied).await? {
+        delete(invocation, writing, &mapping, object).await?;
+    }
+    Ok(())
+}
+
+/// What was applied before and is not among what is applied now.
+pub async fn prunable(invocation: &Invocation, builder: &Builder, applied: &[Info]) -> Outcome<Vec<(Mapping, Value)>> {
+    let mut found = Vec::new();
     let visited: BTreeSet<String> =
         applied.iter().map(|info| machinery::value::text(&info.object, "metadata.uid").to_owned()).collect();
     let namespaces: BTreeSet<&str> =
@@ -52,11 +61,11 @@ pub(super) async fn run(
                 if remembered.is_none() || visited.contains(uid) {
                     continue;
                 }
-                delete(invocation, writing, &mapping, object).await?;
+                found.push((mapping.clone(), object));
             }
         }
     }
-    Ok(())
+    Ok(found)
 }
 
 async fn mappings(invocation: &Invocation) -> Outcome<Vec<Mapping>> {
@@ -88,7 +97,13 @@ async fn mappings(invocation: &Invocation) -> Outcome<Vec<Mapping>> {
     Ok(found)
 }
 
-async fn delete(invocation: &mut Invocation, writing: &Writing, mapping: &Mapping, object: Value) -> Outcome {
+/// Deletes what is no longer applied, and says so.
+pub(super) async fn delete(
+    invocation: &mut Invocation,
+    writing: &Writing,
+    mapping: &Mapping,
+    object: Value,
+) -> Outcome {
     let info = info(mapping, object, "");
     if writing.dry_run != DryRun::Client {
         let mut options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"});

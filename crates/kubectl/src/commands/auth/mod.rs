@@ -1,6 +1,7 @@
 //! `kubectl auth`: who somebody is, and what they may do.
 
 mod can_i;
+mod reconcile;
 mod whoami;
 
 use crate::command::Command;
@@ -11,6 +12,6 @@ pub static COMMAND: Command = Command {
     usage: "",
     short: "Inspect authorization",
     flags: &[],
-    children: &[&can_i::COMMAND, &whoami::COMMAND],
+    children: &[&can_i::COMMAND, &reconcile::COMMAND, &whoami::COMMAND],
     run: None,
 };

@@ -96,6 +96,9 @@ async fn run(invocation: &mut Invocation) -> Outcome {
     let selector = machinery::selector::LabelSelector::parse(&builder.selector).map_err(Failure::Message)?;
     let mut report = Report::new(invocation, writing.dry_run, false)?;
     let found = builder.infos(&invocation.session, &mut invocation.streams).await?;
+    if invocation.flags.is("edit") {
+        return super::edit::before_create(invocation, found.all()?).await;
+    }
     let mut errors = Vec::new();
     let mut count = 0;
     for mut info in found.infos {

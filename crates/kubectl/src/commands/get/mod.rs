@@ -1,5 +1,6 @@
 //! `kubectl get`: objects as tables or in a format of the user's choice, once or as they change.
 
+mod contexts;
 mod human;
 mod watch;
 
@@ -25,6 +26,7 @@ pub static COMMAND: Command = Command {
         sets::ALL_NAMESPACES,
         sets::CHUNK_SIZE,
         &[
+            Flag::slice("contexts", "Contexts of the kubeconfig to ask, all at once."),
             Flag::bool("ignore-not-found", "An object that is not there is no error."),
             Flag::slice("label-columns", "Labels to be shown as columns.").short('L'),
             Flag::bool("no-headers", "Print no headers."),
@@ -45,6 +47,10 @@ pub static COMMAND: Command = Command {
 
 async fn run(invocation: &mut Invocation) -> Outcome {
     validate(invocation)?;
+    let contexts = invocation.flags.list("contexts");
+    if !contexts.is_empty() {
+        return contexts::run(invocation, &contexts).await;
+    }
     if let Some(path) = invocation.flags.given("raw").map(str::to_owned) {
         return raw(invocation, &path).await;
     }

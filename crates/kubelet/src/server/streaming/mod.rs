@@ -13,21 +13,19 @@
 //! What is understood here is only what the runtime does not understand itself.
 
 mod dial;
-mod spdy;
 mod target;
 mod translate;
-mod tunnel;
 
 use bytes::Bytes;
-use http::header::{
-    CONNECTION, HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_PROTOCOL, UPGRADE,
-};
+use http::header::{CONNECTION, HeaderMap, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use machinery::query::Query;
+use websocket::channels::{OVER_SPDY, Streams, VERSION_HEADER, WITH_END_OF_INPUT};
+use websocket::tunnel;
 
 use super::Inner;
 use super::answer::{self, Answer};
@@ -35,9 +33,7 @@ use super::route::Place;
 use dial::Dialed;
 pub use target::What;
 
-const VERSION_HEADER: HeaderName = HeaderName::from_static("x-stream-protocol-version");
-const WITH_END_OF_INPUT: &str = "v5.channel.k8s.io";
-const IN_THE_RUNTIME: HeaderValue = HeaderValue::from_static("v4.channel.k8s.io");
+const IN_THE_RUNTIME: HeaderValue = HeaderValue::from_static(OVER_SPDY);
 const SPDY: HeaderValue = HeaderValue::from_static("SPDY/3.1");
 /// Longest refusal of the runtime that is passed on.
 const LONGEST_REFUSAL: usize = 64 << 10;
@@ -84,7 +80,7 @@ impl Error {
 enum Join {
     Bytes,
     Tunnel,
-    Translation(translate::Streams),
+    Translation(Streams),
 }
 
 async fn serve(

@@ -7,10 +7,10 @@ use k8s_openapi::api::core::v1::Pod;
 use machinery::query::Query;
 use node::cri::{labels, v1};
 
-use super::translate::Streams;
 use crate::server::Inner;
 use crate::server::pods::tty;
 use crate::server::route::Place;
+use websocket::channels::Streams;
 
 /// Which of the three.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

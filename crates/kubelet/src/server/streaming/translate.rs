@@ -1,8 +1,4 @@
 //! WebSocket channels on one side, SPDY streams on the other: what kubectl speaks and what runtimes serve.
-//!
-//! A message's first byte is its channel: 0 to 2 are the standard streams, 3 the outcome, 4 the terminal's size, and 255
-//! says that the channel named by its second byte ends. Without that last one, which is what version 5 of the protocol is
-//! about, a command could never see the end of its input.
 
 use std::sync::Arc;
 
@@ -10,42 +6,12 @@ use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Mutex;
 
-use super::spdy::{self, Incoming as FromRuntime, StreamId};
 use websocket::Incoming as FromClient;
-
-const STDIN: u8 = 0;
-const STDOUT: u8 = 1;
-const STDERR: u8 = 2;
-const ERROR: u8 = 3;
-const RESIZE: u8 = 4;
-const END_OF: u8 = 255;
+use websocket::channels::{END_OF, ERROR, RESIZE, STDERR, STDIN, STDOUT, Streams};
+use websocket::spdy::{self, Incoming as FromRuntime, StreamId};
 
 /// Longest outcome that is passed on.
 const LONGEST_OUTCOME: usize = 64 << 10;
-
-/// Which streams a conversation has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Streams {
-    pub stdin: bool,
-    pub stdout: bool,
-    pub stderr: bool,
-    /// A terminal, whose size may change.
-    pub tty: bool,
-}
-
-impl Streams {
-    /// Channel and type of each, the outcome's first: runtimes wait for all of them.
-    fn list(self) -> Vec<(u8, &'static str)> {
-        let all = [
-            (ERROR, "error", true),
-            (STDIN, "stdin", self.stdin),
-            (STDOUT, "stdout", self.stdout),
-            (STDERR, "stderr", self.stderr),
-            (RESIZE, "resize", self.tty),
-        ];
-        all.into_iter().filter(|(_, _, wanted)| *wanted).map(|(channel, kind, _)| (channel, kind)).collect()
-    }
-}
 
 /// Carries everything both ways until the command has ended or the client has left.
 pub async fn run<C, R>(client: C, runtime: R, streams: Streams) -> Result<(), websocket::Error>
@@ -213,10 +179,10 @@ fn failure(error: &dyn std::fmt::Display) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::spdy::tests::Server;
     use super::*;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
     use websocket::client;
+    use websocket::spdy::testing::Server;
 
     const ALL: Streams = Streams { stdin: true, stdout: true, stderr: true, tty: false };
 

@@ -1,11 +1,14 @@
-//! A small client of SPDY/3.1, the protocol in which runtimes serve exec, attach and port-forward.
+//! A small client of SPDY/3.1, the protocol in which runtimes serve exec, attach and port-forward, and API servers do where a proxy
+//! lets no WebSocket pass.
 //!
-//! Only what those need: streams opened at the beginning, data both ways, the end of each. There is no flow control: the
+//! Only what those need: streams opened by the client, data both ways, the end of each. There is no flow control: the
 //! servers in question have none either, and TCP's is enough on one machine. Headers of answers are not read, because
 //! nothing in them matters, so their compression needs no undoing.
 
 mod frame;
 mod headers;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
 use std::time::Duration;
 
@@ -154,6 +157,12 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
         Ok(self.io.flush().await?)
     }
 
+    /// Says that nothing more is wanted of a stream.
+    pub async fn cut(&mut self, stream: StreamId) -> Result<(), Error> {
+        self.io.write_all(&frame::rst_stream(stream)).await?;
+        Ok(self.io.flush().await?)
+    }
+
     /// Sends a ping back.
     pub async fn ping(&mut self, id: [u8; 4]) -> Result<(), Error> {
         // Odd ones would be answers to our own, and we ask none.
@@ -196,54 +205,10 @@ pub async fn open_all<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
 }
 
 #[cfg(test)]
-pub mod tests {
+mod tests {
+    use super::frame::rst_stream;
+    use super::testing::{Server, window_update};
     use super::*;
-    use tokio::io::DuplexStream;
-
-    pub use super::frame::tests::{rst_stream, syn_reply, window_update};
-    pub use super::headers::tests::Decoder;
-
-    /// What a server of the runtime sees and says, for tests.
-    pub struct Server {
-        pub io: DuplexStream,
-        decoder: Decoder,
-    }
-
-    impl Server {
-        pub fn new(io: DuplexStream) -> Self {
-            Self { io, decoder: Decoder::new() }
-        }
-
-        /// Takes the next stream; says its id and type.
-        pub async fn accept(&mut self) -> (StreamId, String) {
-            let mut head = [0; HEAD];
-            self.io.read_exact(&mut head).await.unwrap();
-            let Some(Head::Control { kind: Kind::SynStream, length, .. }) = Head::parse(head) else {
-                panic!("no new stream: {head:?}")
-            };
-            let mut body = vec![0; length];
-            self.io.read_exact(&mut body).await.unwrap();
-            let stream = u32::from_be_bytes(body[..4].try_into().unwrap());
-            let headers = self.decoder.decode(&body[10..]);
-            self.io.write_all(&syn_reply(stream)).await.unwrap();
-            (stream, headers[0].1.clone())
-        }
-
-        /// The next data: stream, content, whether it ends.
-        pub async fn data(&mut self) -> (StreamId, Vec<u8>, bool) {
-            let mut head = [0; HEAD];
-            self.io.read_exact(&mut head).await.unwrap();
-            let Some(Head::Data { stream, fin, length }) = Head::parse(head) else { panic!("no data: {head:?}") };
-            let mut body = vec![0; length];
-            self.io.read_exact(&mut body).await.unwrap();
-            (stream, body, fin)
-        }
-
-        pub async fn send(&mut self, stream: StreamId, content: &[u8], fin: bool) {
-            self.io.write_all(&frame::data(stream, fin, content.len())).await.unwrap();
-            self.io.write_all(content).await.unwrap();
-        }
-    }
 
     #[tokio::test]
     async fn streams_are_opened_used_and_ended() {

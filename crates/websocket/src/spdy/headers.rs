@@ -71,50 +71,9 @@ impl Encoder {
 }
 
 #[cfg(test)]
-pub mod tests {
+mod tests {
+    use super::super::testing::Decoder;
     use super::*;
-    use flate2::{Decompress, FlushDecompress};
-
-    /// Reads the header blocks of one direction.
-    pub struct Decoder {
-        zlib: Decompress,
-    }
-
-    impl Decoder {
-        pub fn new() -> Self {
-            Self { zlib: Decompress::new(true) }
-        }
-
-        pub fn decode(&mut self, block: &[u8]) -> Vec<(String, String)> {
-            let mut plain = Vec::with_capacity(64 << 10);
-            let start = self.zlib.total_in();
-            if let Err(error) = self.zlib.decompress_vec(block, &mut plain, FlushDecompress::Sync) {
-                assert_eq!(error.needs_dictionary(), Some(0xe3c6_a7c2));
-                self.zlib.set_dictionary(&dictionary()).unwrap();
-                let used = usize::try_from(self.zlib.total_in() - start).unwrap();
-                self.zlib.decompress_vec(&block[used..], &mut plain, FlushDecompress::Sync).unwrap();
-            }
-            let mut bytes = plain.as_slice();
-            let mut number = || {
-                let (head, rest) = bytes.split_at(4);
-                let number = u32::from_be_bytes(head.try_into().unwrap()) as usize;
-                bytes = rest;
-                number
-            };
-            let count = number();
-            let mut headers = Vec::new();
-            let mut texts = plain[4..].iter().copied();
-            for _ in 0..count {
-                let mut text = || {
-                    let length: Vec<u8> = texts.by_ref().take(4).collect();
-                    let length = u32::from_be_bytes(length.try_into().unwrap()) as usize;
-                    String::from_utf8(texts.by_ref().take(length).collect()).unwrap()
-                };
-                headers.push((text(), text()));
-            }
-            headers
-        }
-    }
 
     #[test]
     fn the_dictionary_is_the_one_everybody_has() {

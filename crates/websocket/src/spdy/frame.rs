@@ -10,7 +10,7 @@ pub const HEAD: usize = 8;
 
 const VERSION: u16 = 3;
 const SYN_STREAM: u16 = 1;
-const SYN_REPLY: u16 = 2;
+pub(super) const SYN_REPLY: u16 = 2;
 const RST_STREAM: u16 = 3;
 const PING: u16 = 6;
 const GOAWAY: u16 = 7;
@@ -73,7 +73,7 @@ impl Head {
     }
 }
 
-fn control(kind: u16, flags: u8, body: &[&[u8]]) -> Vec<u8> {
+pub(super) fn control(kind: u16, flags: u8, body: &[&[u8]]) -> Vec<u8> {
     let length: usize = body.iter().map(|part| part.len()).sum();
     let mut bytes = Vec::with_capacity(HEAD + length);
     bytes.extend_from_slice(&(0x8000 | VERSION).to_be_bytes());
@@ -87,6 +87,12 @@ fn control(kind: u16, flags: u8, body: &[&[u8]]) -> Vec<u8> {
 pub fn syn_stream(stream: StreamId, block: &[u8]) -> Vec<u8> {
     // No parent, no priority, no credential.
     control(SYN_STREAM, 0, &[&stream.to_be_bytes(), &[0; 6], block])
+}
+
+/// Cuts a stream off: its sender wants nothing more of it.
+pub fn rst_stream(stream: StreamId) -> Vec<u8> {
+    // 5: cancelled.
+    control(RST_STREAM, 0, &[&stream.to_be_bytes(), &5u32.to_be_bytes()])
 }
 
 /// Sends a ping back.
@@ -105,23 +111,9 @@ pub fn data(stream: StreamId, fin: bool, length: usize) -> [u8; HEAD] {
 }
 
 #[cfg(test)]
-pub mod tests {
+mod tests {
+    use super::super::testing::{syn_reply, window_update};
     use super::*;
-
-    /// A server's acceptance of a stream.
-    pub fn syn_reply(stream: StreamId) -> Vec<u8> {
-        control(SYN_REPLY, 0, &[&stream.to_be_bytes(), b"headers nobody reads"])
-    }
-
-    /// A server's refusal of a stream.
-    pub fn rst_stream(stream: StreamId) -> Vec<u8> {
-        control(RST_STREAM, 0, &[&stream.to_be_bytes(), &1u32.to_be_bytes()])
-    }
-
-    /// A window update, as some servers send.
-    pub fn window_update(stream: StreamId) -> Vec<u8> {
-        control(9, 0, &[&stream.to_be_bytes(), &1u32.to_be_bytes()])
-    }
 
     #[test]
     fn heads_are_read_as_they_are_written() {

@@ -1,5 +1,7 @@
 //! `kubectl cluster-info`.
 
+mod dump;
+
 use machinery::value::{list, text};
 
 use crate::command::{Command, Invocation};
@@ -12,7 +14,7 @@ pub static COMMAND: Command = Command {
     usage: "",
     short: "Display cluster information",
     flags: &[],
-    children: &[],
+    children: &[&dump::COMMAND],
     run: Some(|invocation| Box::pin(run(invocation))),
 };
 

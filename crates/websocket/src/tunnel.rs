@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::Mutex;
 
-use websocket::{Error, Incoming, Reader, Writer};
+use crate::{Error, Incoming, Reader, Writer};
 
 /// What a subprotocol begins with when it means a tunnel.
 const PREFIX: &str = "SPDY/3.1+";
@@ -23,23 +23,42 @@ pub fn outside(protocol: &str) -> String {
     format!("{PREFIX}{protocol}")
 }
 
-/// Carries bytes both ways until either side is done.
-pub async fn run<C, R>(client: C, runtime: R) -> Result<(), Error>
+/// Carries bytes both ways between a client's messages and a plain connection, until either side is done.
+pub async fn run<C, P>(client: C, plain: P) -> Result<(), Error>
 where
     C: AsyncRead + AsyncWrite,
-    R: AsyncRead + AsyncWrite,
+    P: AsyncRead + AsyncWrite,
 {
-    let (client_read, client_write) = tokio::io::split(client);
-    let (mut runtime_read, mut runtime_write) = tokio::io::split(runtime);
-    let (mut from_client, to_client) = (Reader::new(client_read), Arc::new(Mutex::new(Writer::new(client_write))));
+    let (read, write) = tokio::io::split(client);
+    carry(Reader::new(read), Writer::new(write), plain).await
+}
+
+/// The same at the other end, where a server sends the messages.
+pub async fn run_at_client<S, P>(server: S, plain: P) -> Result<(), Error>
+where
+    S: AsyncRead + AsyncWrite,
+    P: AsyncRead + AsyncWrite,
+{
+    let (read, write) = tokio::io::split(server);
+    carry(Reader::of_server(read), Writer::to_server(write), plain).await
+}
+
+async fn carry<R, W, P>(mut from_peer: Reader<R>, to_peer: Writer<W>, plain: P) -> Result<(), Error>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+    P: AsyncRead + AsyncWrite,
+{
+    let (mut plain_read, mut plain_write) = tokio::io::split(plain);
+    let to_peer = Arc::new(Mutex::new(to_peer));
     let upward = async {
         loop {
-            match from_client.next().await? {
+            match from_peer.next().await? {
                 Incoming::Close => return Ok(()),
-                Incoming::Ping(data) => to_client.lock().await.pong(&data).await?,
+                Incoming::Ping(data) => to_peer.lock().await.pong(&data).await?,
                 Incoming::Piece { data, .. } => {
-                    runtime_write.write_all(&data).await?;
-                    runtime_write.flush().await?;
+                    plain_write.write_all(&data).await?;
+                    plain_write.flush().await?;
                 }
             }
         }
@@ -47,9 +66,9 @@ where
     let downward = async {
         let mut piece = vec![0; PIECE];
         loop {
-            match runtime_read.read(&mut piece).await? {
-                0 => return Ok(to_client.lock().await.close().await?),
-                size => to_client.lock().await.message(&piece[..size], &[]).await?,
+            match plain_read.read(&mut piece).await? {
+                0 => return Ok(to_peer.lock().await.close().await?),
+                size => to_peer.lock().await.message(&piece[..size], &[]).await?,
             }
         }
     };
@@ -62,7 +81,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use websocket::client;
+    use crate::client;
 
     #[test]
     fn tunnels_are_known_by_their_name() {

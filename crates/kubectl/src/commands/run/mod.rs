@@ -1,12 +1,14 @@
 //! `kubectl run`: one pod from an image.
 
+mod session;
+
 use serde_json::{Value, json};
 
 use super::create::{LAST_APPLIED, remember};
 use super::expose;
 use crate::command::{Command, Invocation};
 use crate::error::{Failure, Outcome};
-use crate::flags::{Flag, sets};
+use crate::flags::{Flag, Given, sets};
 use crate::report::Report;
 use crate::resource::helper::{DryRun, Writing};
 use crate::resource::{files, info};
@@ -23,20 +25,34 @@ pub static COMMAND: Command = Command {
         &[
             sets::field_manager("kubectl-run"),
             Flag::array("annotations", "Annotations of the pod, as key=value."),
+            Flag::bool("attach", "Wait until the pod runs and attach to it; with -i this is the default."),
+            Flag::string("cascade", "background", "What becomes of dependents: background, orphan or foreground.")
+                .or_bare("background"),
             Flag::bool("command", "What follows is the command, not its arguments."),
+            Flag::string("detach-keys", "ctrl-p,ctrl-q", "Keys that end the session and not the container."),
             Flag::array("env", "Variables of the container, as key=value."),
             Flag::bool("expose", "Make a service for --port, too."),
+            Flag::slice("filename", "Ignored.").short('f'),
+            Flag::bool("force", "Do not wait for the end of containers."),
+            Flag::int("grace-period", "-1", "Seconds that a pod gets to end; negative is the pod's own."),
             Flag::string("image", "", "Image of the container."),
             Flag::string("image-pull-policy", "", "When the image is pulled."),
+            Flag::string("kustomize", "", "Directory with a kustomization.").short('k'),
             Flag::string("labels", "", "Labels of the pod.").short('l'),
+            Flag::bool("leave-stdin-open", "Standard input stays open after the first session."),
             Flag::string("override-type", "merge", "Kind of --overrides: json, merge or strategic."),
             Flag::string("overrides", "", "JSON that changes the pod before it is made."),
+            Flag::duration("pod-running-timeout", "1m0s", "How long to wait for a pod that runs."),
             Flag::string("port", "", "Port that the container exposes."),
             Flag::bool("privileged", "Run the container in privileged mode."),
             Flag::bool("quiet", "Say nothing but what was asked for.").short('q'),
+            Flag::bool("recursive", "Look into directories below.").short('R'),
             Flag::string("restart", "Always", "Restart policy: Always, OnFailure or Never."),
+            Flag::bool("rm", "Delete the pod when the session is over."),
             Flag::bool("stdin", "Keep standard input open.").short('i'),
+            Flag::duration("timeout", "0s", "How long to wait for a deletion."),
             Flag::bool("tty", "Give the container a terminal.").short('t'),
+            Flag::bool("wait", "Wait for a deletion to be done."),
         ],
     ],
     children: &[],
@@ -55,9 +71,7 @@ fn validate(invocation: &Invocation) -> Outcome<String> {
     if image.is_empty() {
         return Err(Failure::message("--image is required"));
     }
-    let odd = |letter: char| letter.is_ascii_uppercase() || letter.is_whitespace();
-    let repository = image.rsplit_once(':').filter(|(_, tag)| !tag.contains('/')).map_or(image, |(before, _)| before);
-    if repository.contains(odd) || repository.is_empty() || image.contains(char::is_whitespace) {
+    if !is_image(image) {
         let quoted = machinery::status::go_quote(image);
         return Err(Failure::Message(format!("invalid image name {quoted}: invalid reference format")));
     }
@@ -66,6 +80,12 @@ fn validate(invocation: &Invocation) -> Outcome<String> {
     }
     if flags.is("expose") && flags.text("port").is_empty() {
         return Err(Failure::message("--port must be set when exposing a service"));
+    }
+    if flags.given("port").is_some_and(|port| port.parse::<i64>().is_err()) {
+        return Err(Failure::message("--port must be a number"));
+    }
+    if flags.is("rm") && !attaches(flags) {
+        return Err(Failure::message("--rm should only be used for attached containers"));
     }
     let restart = flags.text("restart");
     if !matches!(restart, "" | "Always" | "OnFailure" | "Never") {
@@ -82,30 +102,54 @@ fn validate(invocation: &Invocation) -> Outcome<String> {
     Ok(name.clone())
 }
 
+/// Whether a text can be the name of an image.
+pub fn is_image(image: &str) -> bool {
+    let odd = |letter: char| letter.is_ascii_uppercase() || letter.is_whitespace();
+    let repository = image.rsplit_once(':').filter(|(_, tag)| !tag.contains('/')).map_or(image, |(before, _)| before);
+    !repository.contains(odd) && !repository.is_empty() && !image.contains(char::is_whitespace)
+}
+
+/// Whether the user wants to be in the container.
+fn attaches(flags: &Given) -> bool {
+    if flags.changed("attach") { flags.is("attach") } else { flags.is("stdin") }
+}
+
 async fn run(invocation: &mut Invocation) -> Outcome {
     let name = validate(invocation)?;
     let writing = Writing::from_flags(&invocation.flags)?;
+    let attaches = attaches(&invocation.flags);
+    if attaches && writing.dry_run != DryRun::No {
+        return Err(Failure::message(
+            "--dry-run=[server|client] can't be used with attached containers options (--attach, --stdin, or --tty)",
+        ));
+    }
     let mut object = pod(invocation, &name).map_err(Failure::Message)?;
     if let Some(overrides) = invocation.flags.given("overrides") {
         let patch: Value = serde_json::from_str(overrides).map_err(|error| Failure::Message(error.to_string()))?;
         machinery::patch::merge::apply(&mut object, patch);
     }
     let labels = machinery::value::at(&object, "metadata.labels").cloned().unwrap_or_default();
-    make(invocation, &writing, object).await?;
+    let mut made = vec![make(invocation, &writing, object).await?];
     if invocation.flags.is("expose") {
-        let port: i64 =
-            invocation.flags.text("port").parse().map_err(|_| Failure::message("--port must be a number"))?;
+        let port = invocation.flags.int("port");
         let service = json!({
             "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
             "spec": {"ports": [{"port": port, "protocol": "TCP", "targetPort": port}], "selector": labels},
             "status": {"loadBalancer": {}},
         });
-        make(invocation, &writing, service).await?;
+        made.push(make(invocation, &writing, service).await?);
+    }
+    if attaches {
+        return session::hold(invocation, &made).await;
+    }
+    for object in &made {
+        Report::new(invocation, writing.dry_run, true)?.say(invocation, object, "created")?;
     }
     Ok(())
 }
 
-async fn make(invocation: &mut Invocation, writing: &Writing, mut object: Value) -> Outcome {
+/// Makes an object; as the server has it then.
+async fn make(invocation: &mut Invocation, writing: &Writing, mut object: Value) -> Outcome<Value> {
     let connection = invocation.session.connection()?.clone();
     if connection.namespace_given {
         machinery::value::set(&mut object, "metadata.namespace", connection.namespace.as_str());
@@ -118,12 +162,10 @@ async fn make(invocation: &mut Invocation, writing: &Writing, mut object: Value)
     let mapping = files::local(&text("apiVersion"), &text("kind")).unwrap_or_default();
     let mut made = info(&mapping, object, "");
     made.namespace.clone_from(&connection.namespace);
-    let object = if writing.dry_run == DryRun::Client {
-        made.object
-    } else {
-        writing.create(&*invocation.session.api()?, &made).await?
-    };
-    Report::new(invocation, writing.dry_run, true)?.say(invocation, &object, "created")
+    if writing.dry_run == DryRun::Client {
+        return Ok(made.object);
+    }
+    writing.create(&*invocation.session.api()?, &made).await
 }
 
 fn pod(invocation: &Invocation, name: &str) -> Result<Value, String> {
@@ -154,7 +196,9 @@ fn pod(invocation: &Invocation, name: &str) -> Result<Value, String> {
     }
     if flags.is("stdin") {
         container["stdin"] = true.into();
-        container["stdinOnce"] = true.into();
+        if !flags.is("leave-stdin-open") {
+            container["stdinOnce"] = true.into();
+        }
     }
     if flags.is("tty") {
         container["tty"] = true.into();

@@ -1,0 +1,240 @@
+//! Words that the configuration, the cluster or the command itself knows.
+
+use machinery::value::{list, text};
+
+use super::super::pods;
+use super::Directive;
+use crate::discovery::{Mapping, query, segment};
+use crate::error::Outcome;
+use crate::flags::Given;
+use crate::session::Session;
+
+/// Words, each with what it is.
+pub type Offers = Vec<(String, String)>;
+
+/// How many objects are asked for: more than anybody reads.
+const MOST: &str = "500";
+
+/// What a command takes.
+enum Wanted {
+    /// A type, then names of its objects, as many as one likes.
+    Objects,
+    /// The same, of these types only.
+    Of(&'static [&'static str]),
+    /// A type and no name.
+    Types,
+    /// Names of objects of one type.
+    Names(&'static str),
+    /// A pod, or something that has pods.
+    Pods,
+    Contexts,
+    Clusters,
+    Users,
+    Words(&'static [&'static str]),
+    Files,
+    Nothing,
+}
+
+const ROLLS: &[&str] = &["deployments.apps", "daemonsets.apps", "statefulsets.apps"];
+const TEMPLATES: &[&str] = &[
+    "pods",
+    "replicationcontrollers",
+    "deployments.apps",
+    "daemonsets.apps",
+    "statefulsets.apps",
+    "replicasets.apps",
+    "cronjobs.batch",
+    "jobs.batch",
+];
+const SCALES: &[&str] = &["deployments.apps", "replicasets.apps", "replicationcontrollers", "statefulsets.apps"];
+
+fn wanted(path: &str) -> Wanted {
+    match path {
+        "get"
+        | "describe"
+        | "delete"
+        | "edit"
+        | "label"
+        | "annotate"
+        | "patch"
+        | "wait"
+        | "apply view-last-applied"
+        | "apply edit-last-applied" => Wanted::Objects,
+        "rollout history" | "rollout restart" | "rollout status" | "rollout undo" => Wanted::Of(ROLLS),
+        "rollout pause" | "rollout resume" => Wanted::Of(&["deployments.apps"]),
+        "scale" => Wanted::Of(SCALES),
+        "autoscale" => Wanted::Of(&["deployments.apps", "replicasets.apps", "replicationcontrollers"]),
+        "expose" => Wanted::Of(&["pods", "services", "replicationcontrollers", "deployments.apps", "replicasets.apps"]),
+        "set image" | "set env" | "set resources" | "set serviceaccount" => Wanted::Of(TEMPLATES),
+        "explain" | "auth can-i" => Wanted::Types,
+        "cordon" | "uncordon" | "drain" | "top node" => Wanted::Names("nodes"),
+        "taint" => Wanted::Of(&["nodes"]),
+        "certificate approve" | "certificate deny" => Wanted::Names("certificatesigningrequests.certificates.k8s.io"),
+        "create token" => Wanted::Names("serviceaccounts"),
+        "top pod" | "why" => Wanted::Names("pods"),
+        "logs" | "exec" | "attach" | "port-forward" | "debug" => Wanted::Pods,
+        "config use-context"
+        | "config delete-context"
+        | "config rename-context"
+        | "config get-contexts"
+        | "config set-context" => Wanted::Contexts,
+        "config delete-cluster" | "config set-cluster" => Wanted::Clusters,
+        "config delete-user" | "config set-credentials" => Wanted::Users,
+        "completion" => Wanted::Words(&["bash", "fish", "powershell", "zsh"]),
+        "cp" | "kustomize" => Wanted::Files,
+        _ => Wanted::Nothing,
+    }
+}
+
+fn fitting<'a>(words: impl IntoIterator<Item = &'a str>, typed: &str) -> Offers {
+    let fits = words.into_iter().filter(|word| word.starts_with(typed));
+    fits.map(|word| (word.to_owned(), String::new())).collect()
+}
+
+/// The offers for an argument. What cannot be found out is not offered.
+pub async fn arguments(
+    session: &Session,
+    path: &str,
+    given: &Given,
+    arguments: &[String],
+    typed: &str,
+) -> (Offers, Directive) {
+    let none = || (Offers::new(), Directive::NoFiles);
+    let found = match wanted(path) {
+        Wanted::Files => return (Offers::new(), Directive::Files),
+        Wanted::Nothing => return none(),
+        Wanted::Words(words) if arguments.is_empty() => Ok(fitting(words.iter().copied(), typed)),
+        Wanted::Contexts => session.config().map(|config| fitting(config.contexts.keys().map(String::as_str), typed)),
+        Wanted::Clusters => session.config().map(|config| fitting(config.clusters.keys().map(String::as_str), typed)),
+        Wanted::Users => session.config().map(|config| fitting(config.users.keys().map(String::as_str), typed)),
+        Wanted::Names(resource) => names(session, resource, given, arguments, typed, "").await,
+        Wanted::Types if arguments.is_empty() => types(session, typed).await,
+        Wanted::Objects => return objects(session, None, given, arguments, typed).await,
+        Wanted::Of(allowed) => return objects(session, Some(allowed), given, arguments, typed).await,
+        Wanted::Pods if arguments.is_empty() => return with_pods(session, given, typed).await,
+        Wanted::Pods if path == "logs" => containers(session, &arguments[0], typed).await,
+        _ => return none(),
+    };
+    (found.unwrap_or_default(), Directive::NoFiles)
+}
+
+/// The offers for the value of a flag.
+pub async fn values(
+    session: &Session,
+    flag: &str,
+    given: &Given,
+    arguments: &[String],
+    typed: &str,
+) -> (Offers, Directive) {
+    let found = match flag {
+        "namespace" => names(session, "namespaces", given, &[], typed, "").await,
+        "context" => session.config().map(|config| fitting(config.contexts.keys().map(String::as_str), typed)),
+        "cluster" => session.config().map(|config| fitting(config.clusters.keys().map(String::as_str), typed)),
+        "user" => session.config().map(|config| fitting(config.users.keys().map(String::as_str), typed)),
+        "output" => {
+            let allowed = if given.knows("label-columns") { crate::print::ALL } else { crate::print::OBJECTS };
+            Ok(fitting(allowed.split(','), typed))
+        }
+        "dry-run" => Ok(fitting(["none", "client", "server"], typed)),
+        "container" => match arguments.first() {
+            Some(pod) => containers(session, pod, typed).await,
+            None => Ok(Offers::new()),
+        },
+        "filename"
+        | "kustomize"
+        | "kubeconfig"
+        | "patch-file"
+        | "from-file"
+        | "certificate-authority"
+        | "client-certificate"
+        | "client-key"
+        | "cache-dir" => return (Offers::new(), Directive::Files),
+        _ => Ok(Offers::new()),
+    };
+    (found.unwrap_or_default(), Directive::NoFiles)
+}
+
+async fn types(session: &Session, typed: &str) -> Outcome<Offers> {
+    let discovery = session.discovery().await?;
+    let mut names: Vec<String> =
+        discovery.ordered().filter(|mapping| mapping.has_verb("get")).map(Mapping::qualified).collect();
+    names.sort();
+    names.dedup();
+    Ok(fitting(names.iter().map(String::as_str), typed))
+}
+
+/// `type`, `type name…` and `type/name`.
+async fn objects(
+    session: &Session,
+    allowed: Option<&[&str]>,
+    given: &Given,
+    arguments: &[String],
+    typed: &str,
+) -> (Offers, Directive) {
+    let quiet = |found: Outcome<Offers>| (found.unwrap_or_default(), Directive::NoFiles);
+    if let Some((kind, name)) = typed.split_once('/') {
+        return quiet(names(session, kind, given, &[], name, &format!("{kind}/")).await);
+    }
+    match arguments.first() {
+        Some(first) if first.contains('/') => (Offers::new(), Directive::NoFiles),
+        Some(first) => quiet(names(session, first, given, &arguments[1..], typed, "").await),
+        None => quiet(match allowed {
+            Some(allowed) => Ok(fitting(allowed.iter().copied(), typed)),
+            None => types(session, typed).await,
+        }),
+    }
+}
+
+/// Names of objects that are not on the command line yet.
+async fn names(
+    session: &Session,
+    word: &str,
+    given: &Given,
+    taken: &[String],
+    typed: &str,
+    before: &str,
+) -> Outcome<Offers> {
+    let mapping = session.mapping(word.rsplit(',').next().unwrap_or(word)).await?;
+    let everywhere = given.is("all-namespaces") || !mapping.namespaced;
+    let namespace = if everywhere { String::new() } else { session.namespace()? };
+    // Names are all that is needed, and metadata is the least that has them.
+    let accept = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json";
+    let path = format!("{}{}", mapping.path(&namespace, "", ""), query(&[("limit", MOST)]));
+    let found = session.api()?.get_as(&path, accept).await?;
+    let all = list(&found, "items").iter().map(|object| text(object, "metadata.name"));
+    let fits = |name: &&str| name.starts_with(typed) && !taken.iter().any(|known| known == name);
+    Ok(all.filter(fits).map(|name| (format!("{before}{name}"), String::new())).collect())
+}
+
+/// Pods, and types of what has pods, which a name follows.
+async fn with_pods(session: &Session, given: &Given, typed: &str) -> (Offers, Directive) {
+    if let Some((kind, name)) = typed.split_once('/') {
+        let found = names(session, kind, given, &[], name, &format!("{kind}/")).await;
+        return (found.unwrap_or_default(), Directive::NoFiles);
+    }
+    let mut offers = names(session, "pods", given, &[], typed, "").await.unwrap_or_default();
+    let pods = offers.len();
+    let kinds = [
+        "daemonsets/",
+        "deployments/",
+        "jobs/",
+        "pods/",
+        "replicasets/",
+        "replicationcontrollers/",
+        "services/",
+        "statefulsets/",
+    ];
+    offers.extend(fitting(kinds, typed));
+    // A type alone is not done.
+    let directive = if pods == 0 && !offers.is_empty() { Directive::NoSpaceNoFiles } else { Directive::NoFiles };
+    (offers, directive)
+}
+
+async fn containers(session: &Session, pod: &str, typed: &str) -> Outcome<Offers> {
+    let name = pod.strip_prefix("pods/").or_else(|| pod.strip_prefix("pod/")).unwrap_or(pod);
+    let namespace = session.namespace()?;
+    let path = format!("/api/v1/namespaces/{}/pods/{}", segment(&namespace), segment(name));
+    let pod = session.api()?.get(&path).await?;
+    let known = pods::containers(&pod);
+    Ok(fitting(known.iter().map(|(name, _)| name.as_str()), typed))
+}

@@ -1,0 +1,207 @@
+//! kuberc: what a user prefers. Defaults of flags, other names for commands, and which credential plug-ins may run.
+
+use std::path::{Path, PathBuf};
+
+use machinery::codec::{Limits, yaml};
+use machinery::value::{list, text};
+use serde_json::Value;
+
+use crate::command::Environment;
+use crate::error::os_error;
+use crate::flags::Given;
+
+/// What a file says.
+#[derive(Debug, Default, Clone)]
+pub struct Preferences {
+    tree: Value,
+}
+
+/// An alias in place of a command.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Alias {
+    /// The command line that it stands for.
+    pub arguments: Vec<String>,
+    /// Flags that it sets where the user does not.
+    pub options: Vec<(String, String)>,
+}
+
+/// The file, and whether it was asked for; nothing where preferences are turned off.
+pub fn place(environment: &Environment, flag: &str) -> Result<Option<(PathBuf, bool)>, String> {
+    let variable = environment.variable("KUBERC");
+    if variable == Some("off") {
+        if !flag.is_empty() {
+            return Err("disabling kuberc via KUBERC=off and passing kuberc flag are mutually exclusive".to_owned());
+        }
+        return Ok(None);
+    }
+    if !flag.is_empty() {
+        return Ok(Some((environment.path(flag), true)));
+    }
+    if let Some(file) = variable {
+        return Ok(Some((environment.path(file), true)));
+    }
+    Ok(Some((environment.home().join(".kube/kuberc"), false)))
+}
+
+/// `--kuberc` on a command line that was not read yet.
+pub fn given_place(arguments: &[String]) -> String {
+    let mut words = arguments.iter().take_while(|word| *word != "--");
+    while let Some(word) = words.next() {
+        if let Some(file) = word.strip_prefix("--kuberc=") {
+            return file.to_owned();
+        }
+        if word == "--kuberc" {
+            return words.next().cloned().unwrap_or_default();
+        }
+    }
+    String::new()
+}
+
+impl Preferences {
+    /// What the user's file says, if there is one; and what is wrong with it, where that does not matter.
+    pub fn load(environment: &Environment, flag: &str) -> Result<(Self, Option<String>), String> {
+        if environment.variable("KUBECTL_KUBERC") == Some("false") {
+            return Ok((Self::default(), None));
+        }
+        let found = place(environment, flag).map_err(|error| format!("kuberc error {error}"))?;
+        let Some((file, wanted)) = found else { return Ok((Self::default(), None)) };
+        match read(&file) {
+            Ok(Some(tree)) => Ok((Self { tree }, None)),
+            Ok(None) if wanted => {
+                let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
+                Err(format!("kuberc error kuberc: {}", os_error("open", &file.display().to_string(), &missing)))
+            }
+            Ok(None) => Ok((Self::default(), None)),
+            Err(error) if wanted => Err(format!("kuberc error kuberc: {error}")),
+            Err(error) => {
+                Ok((Self::default(), Some(format!("kuberc: no preferences loaded from {}: {error}", file.display()))))
+            }
+        }
+    }
+
+    fn options(entry: &Value) -> Vec<(String, String)> {
+        // Earlier versions of the file called them flags.
+        let named = if entry.get("options").is_some() { "options" } else { "flags" };
+        let pair = |option: &Value| (text(option, "name").to_owned(), text(option, "default").to_owned());
+        list(entry, named).iter().map(pair).collect()
+    }
+
+    /// The alias of this name. `arguments` is the whole command line, and `at` is where the name stands in it.
+    pub fn alias(&self, arguments: &[String], at: usize) -> Option<Alias> {
+        let alias = list(&self.tree, "aliases").iter().find(|alias| text(alias, "name") == arguments[at])?;
+        let words = |name: &str| list(alias, name).iter().filter_map(Value::as_str).map(str::to_owned);
+        let mut line: Vec<String> = arguments[..at].to_vec();
+        line.extend(text(alias, "command").split_whitespace().map(str::to_owned));
+        line.extend(words("prependArgs"));
+        line.extend(arguments[at + 1..].iter().cloned());
+        line.extend(words("appendArgs"));
+        Some(Alias { arguments: line, options: Self::options(alias) })
+    }
+
+    /// What a command's flags are where the user does not say.
+    pub fn defaults(&self, command: &str) -> Vec<(String, String)> {
+        let fits = |entry: &&Value| text(entry, "command").split_whitespace().eq(command.split_whitespace());
+        list(&self.tree, "defaults").iter().filter(fits).flat_map(Self::options).collect()
+    }
+
+    /// Whether a credential plug-in may run.
+    pub fn allows_plugin(&self, environment: &Environment, command: &str) -> Result<(), String> {
+        match text(&self.tree, "credentialPluginPolicy") {
+            "" | "AllowAll" => Ok(()),
+            "DenyAll" => Err(format!("plugin {command:?} not allowed: policy set to \"DenyAll\"")),
+            "Allowlist" => {
+                let found = |name: &str| match name.contains('/') {
+                    true => Some(PathBuf::from(name)),
+                    false => crate::program::find(environment, name),
+                };
+                let own = found(command);
+                let named = |entry: &Value| match text(entry, "command") {
+                    "" => text(entry, "name").to_owned(),
+                    command => command.to_owned(),
+                };
+                let allowed = list(&self.tree, "credentialPluginAllowlist");
+                if own.is_some() && allowed.iter().any(|entry| found(&named(entry)) == own) {
+                    return Ok(());
+                }
+                Err(format!("plugin {command:?} not allowed: it is not in the credential plugin allowlist"))
+            }
+            other => Err(format!("unknown plugin policy: {other:?}")),
+        }
+    }
+}
+
+/// A file of preferences; nothing where there is none.
+pub fn read(file: &Path) -> Result<Option<Value>, String> {
+    let bytes = match std::fs::read(file) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(os_error("open", &file.display().to_string(), &error)),
+    };
+    let tree = yaml::decode(&bytes, Limits::default()).map_err(|error| error.message)?.value;
+    let (version, kind) = (text(&tree, "apiVersion"), text(&tree, "kind"));
+    if kind != "Preference" || !matches!(version, "kubectl.config.k8s.io/v1beta1" | "kubectl.config.k8s.io/v1alpha1") {
+        return Err(format!("no kind {kind:?} is registered for version {version:?}"));
+    }
+    Ok(Some(tree))
+}
+
+/// Sets flags that were not given.
+pub fn fill(given: &mut Given, options: &[(String, String)], of: &str) -> Result<(), String> {
+    for (name, value) in options {
+        if !given.knows(name) {
+            return Err(format!("invalid flag {name} for command {of}"));
+        }
+        if !given.changed(name) {
+            given.set_checked(name, value).map_err(|why| {
+                format!("could not apply override value {value} to flag {name} in command {of} err: {why}")
+            })?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn own(line: &str) -> Vec<String> {
+        line.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn aliases_stand_for_command_lines() {
+        let tree = json!({"aliases": [{"name": "getn", "command": "get", "prependArgs": ["node"], "appendArgs": ["--", "x"],
+            "options": [{"name": "output", "default": "wide"}]}], "defaults": [{"command": "set env", "options": [{"name": "a", "default": "b"}]}]});
+        let preferences = Preferences { tree };
+        let alias = preferences.alias(&own("-n y getn a"), 2).expect("an alias");
+        assert_eq!(alias.arguments, own("-n y get node a -- x"));
+        assert_eq!(alias.options, [("output".to_owned(), "wide".to_owned())]);
+        assert_eq!(preferences.alias(&own("other"), 0), None);
+        assert_eq!(preferences.defaults("set env").len(), 1);
+        assert!(preferences.defaults("set").is_empty());
+    }
+
+    #[test]
+    fn plugins_are_judged_by_the_policy() {
+        let preferences = |tree: Value| Preferences { tree };
+        let environment = Environment::default();
+        assert!(preferences(json!({})).allows_plugin(&environment, "/bin/x").is_ok());
+        assert!(
+            preferences(json!({"credentialPluginPolicy": "DenyAll"})).allows_plugin(&environment, "/bin/x").is_err()
+        );
+        let listed = preferences(
+            json!({"credentialPluginPolicy": "Allowlist", "credentialPluginAllowlist": [{"command": "/bin/x"}]}),
+        );
+        assert!(listed.allows_plugin(&environment, "/bin/x").is_ok());
+        assert!(listed.allows_plugin(&environment, "/bin/y").is_err());
+    }
+
+    #[test]
+    fn the_file_may_be_named_on_the_command_line() {
+        assert_eq!(given_place(&own("get --kuberc x pods")), "x");
+        assert_eq!(given_place(&own("get --kuberc=y")), "y");
+        assert_eq!(given_place(&own("get -- --kuberc=y")), "");
+    }
+}

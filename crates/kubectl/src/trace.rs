@@ -1,0 +1,177 @@
+//! `-v`: what is sent and answered, as upstream's log writes it. Credentials are never written.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName};
+
+/// Where log lines go, and how much is logged.
+#[derive(Clone)]
+pub struct Trace {
+    level: i64,
+    to: Arc<Mutex<Box<dyn Write + Send>>>,
+}
+
+impl Trace {
+    pub fn new(to: Box<dyn Write + Send>) -> Self {
+        Self { level: 0, to: Arc::new(Mutex::new(to)) }
+    }
+
+    pub fn at(mut self, level: i64) -> Self {
+        self.level = level;
+        self
+    }
+
+    fn line(&self, place: &str, text: &str) {
+        let now = jiff::Zoned::now();
+        let time = now.strftime("%m%d %H:%M:%S.%6f").to_string();
+        let mut to = self.to.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // There is nobody left to tell if this fails.
+        let _ = writeln!(to, "I{time} {:7} {place}] {text}", std::process::id());
+    }
+
+    /// A request that is about to be sent.
+    pub fn request(&self, method: &str, url: &str, headers: &HeaderMap, body: Option<&[u8]>) {
+        if self.level < 7 {
+            return;
+        }
+        if let Some(body) = body.filter(|_| self.level >= 8) {
+            self.body("Request Body", body);
+        }
+        let fields = if self.level >= 9 {
+            format!("curlCommand={}", value(&curl(method, url, headers)))
+        } else {
+            format!("verb={} url={} headers={}", value(method), value(url), value(&shown(headers)))
+        };
+        self.line("round_trippers.go:527", &format!("\"Request\" {fields}"));
+    }
+
+    /// The answer to it, or that there was none.
+    pub fn response(&self, method: &str, url: &str, status: &str, headers: &HeaderMap, took: Duration) {
+        let took = took.as_millis();
+        let fields = match self.level {
+            ..6 => return,
+            6 => format!("verb={} url={} status={} milliseconds={took}", value(method), value(url), value(status)),
+            7 => format!("status={} milliseconds={took}", value(status)),
+            8 => format!("status={} headers={} milliseconds={took}", value(status), value(&shown(headers))),
+            9.. => format!(
+                "verb={} url={} status={} headers={} milliseconds={took} getConnectionMilliseconds=0 serverProcessingMilliseconds={took}",
+                value(method),
+                value(url),
+                value(status),
+                value(&shown(headers))
+            ),
+        };
+        self.line("round_trippers.go:632", &format!("\"Response\" {fields}"));
+    }
+
+    pub fn answer(&self, body: &[u8]) {
+        if self.level >= 8 {
+            self.body("Response Body", body);
+        }
+    }
+
+    fn body(&self, what: &str, body: &[u8]) {
+        let text = String::from_utf8_lossy(body);
+        let most = match self.level {
+            ..=8 => 1024,
+            9 => 10240,
+            _ => usize::MAX,
+        };
+        let mut cut = text.len().min(most);
+        while !text.is_char_boundary(cut) {
+            cut -= 1;
+        }
+        let mut shown = text[..cut].to_owned();
+        if cut < text.len() {
+            shown += &format!(" [truncated {} chars]", text.len() - cut);
+        }
+        self.line("request.go:1351", &format!("{what:?} body={}", value(&shown)));
+    }
+}
+
+/// A value as upstream's log writes it: quoted, or indented where it has several lines.
+fn value(text: &str) -> String {
+    if !text.contains('\n') {
+        return machinery::status::go_quote(text);
+    }
+    let lines: Vec<String> = text.trim_end_matches('\n').lines().map(|line| format!("\t{line}")).collect();
+    format!("<\n{}\n >", lines.join("\n"))
+}
+
+fn canonical(name: &HeaderName) -> String {
+    let capital = |part: &str| {
+        let mut letters = part.chars();
+        letters.next().map(|first| first.to_ascii_uppercase().to_string() + letters.as_str()).unwrap_or_default()
+    };
+    name.as_str().split('-').map(capital).collect::<Vec<_>>().join("-")
+}
+
+/// What may be shown of a header.
+fn masked(name: &HeaderName, value: &http::HeaderValue) -> String {
+    let text = value.to_str().unwrap_or("<binary>");
+    if *name != http::header::AUTHORIZATION {
+        return text.to_owned();
+    }
+    let kind = text.split(' ').next().unwrap_or_default();
+    match kind.to_lowercase().as_str() {
+        "bearer" | "basic" | "negotiate" if text.len() > kind.len() + 1 => format!("{kind} <masked>"),
+        "bearer" | "basic" | "negotiate" => kind.to_owned(),
+        "" => String::new(),
+        _ => "<masked>".to_owned(),
+    }
+}
+
+fn shown(headers: &HeaderMap) -> String {
+    let mut lines: Vec<String> =
+        headers.iter().map(|(name, value)| format!("{}: {}\n", canonical(name), masked(name, value))).collect();
+    lines.sort();
+    lines.concat()
+}
+
+fn curl(method: &str, url: &str, headers: &HeaderMap) -> String {
+    let line = |(name, value): (&HeaderName, &http::HeaderValue)| {
+        format!(" -H {:?}", format!("{}: {}", canonical(name), masked(name, value)))
+    };
+    let all: String = headers.iter().map(line).collect();
+    format!("curl -v -X{method} {all} '{url}'\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::streams::Memory;
+
+    fn said(level: i64) -> String {
+        let memory = Memory::default();
+        let trace = Trace::new(Box::new(memory.clone())).at(level);
+        let mut headers = HeaderMap::new();
+        headers.insert("authorization", "Bearer secret".parse().expect("a header"));
+        headers.insert("accept", "application/json".parse().expect("a header"));
+        trace.request("GET", "https://h/api", &headers, Some(b"{}"));
+        trace.response("GET", "https://h/api", "200 OK", &headers, Duration::from_millis(5));
+        trace.answer(&[b'x'; 2000]);
+        memory
+            .text()
+            .lines()
+            .map(|line| line.split_once("] ").map_or(line, |(_, text)| text))
+            .collect::<Vec<_>>()
+            .join("\n")
+    }
+
+    #[test]
+    fn more_is_said_at_higher_levels_and_secrets_never() {
+        assert_eq!(said(5), "");
+        assert_eq!(said(6), "\"Response\" verb=\"GET\" url=\"https://h/api\" status=\"200 OK\" milliseconds=5");
+        assert_eq!(
+            said(7),
+            "\"Request\" verb=\"GET\" url=\"https://h/api\" headers=<\n\tAccept: application/json\n\tAuthorization: Bearer <masked>\n >\n\"Response\" status=\"200 OK\" milliseconds=5"
+        );
+        assert!(said(8).contains("[truncated 976 chars]") && said(8).starts_with("\"Request Body\" body=\"{}\""));
+        assert!(said(9).contains("curlCommand=<\n\tcurl -v -XGET"), "{}", said(9));
+        for level in 6..=10 {
+            assert!(!said(level).contains("secret"), "{level}");
+        }
+    }
+}
