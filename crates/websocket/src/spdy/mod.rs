@@ -132,6 +132,11 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
         Ok(Self { io, headers: Encoder::new()?, next: 1 })
     }
 
+    /// The stream that will be opened next, for whoever has to know it before the answer can come.
+    pub fn upcoming(&self) -> StreamId {
+        self.next
+    }
+
     pub async fn open(&mut self, headers: &[(&str, &str)]) -> Result<StreamId, Error> {
         let stream = self.next;
         self.next += 2;

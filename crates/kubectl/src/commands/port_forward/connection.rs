@@ -136,9 +136,10 @@ impl Connection {
         let headers = [("streamtype", kind), ("port", port.as_str()), ("requestid", request.as_str())];
         let id = {
             let mut writer = self.writer.lock().await;
-            let id = writer.open(&headers).await.map_err(|error| error.to_string())?;
+            // Known before it is opened: the answer may come at once.
+            let id = writer.upcoming();
             self.locked().insert(id, Waiting { accepted: Some(accepted), data: sender });
-            id
+            writer.open(&headers).await.map_err(|error| error.to_string())?
         };
         is_accepted.await.map_err(|_| "the stream was refused".to_owned())?;
         Ok(Stream { id, data })
