@@ -1,5 +1,6 @@
 //! Command lines against a real server. What is expected was compared with upstream's kubectl v1.37 on the same server.
 
+mod beyond;
 mod config;
 mod more;
 mod objects;
@@ -44,7 +45,12 @@ impl Shell {
 
     /// What runs a command with these streams.
     pub fn start(&self, line: &str, streams: Streams) -> impl Future<Output = i32> + use<> {
-        let (environment, words) = (self.environment.clone(), split(line));
+        self.start_words(split(line), streams)
+    }
+
+    /// The same with words, some of which may be empty.
+    pub fn start_words(&self, words: Vec<String>, streams: Streams) -> impl Future<Output = i32> + use<> {
+        let environment = self.environment.clone();
         async move { kubectl::run(environment, &words, streams).await }
     }
 

@@ -168,7 +168,7 @@ fn started(found: &Found<'_>, container: &Container<'_>) -> Option<Step> {
     let step = |what: String, advice: String| {
         Some(Step { hop: 11, name: "Kubelet", done: Some(false), what, advice: Some(advice) })
     };
-    let Some(status) = container.status else { return None };
+    let status = container.status?;
     if let Some(waiting) = at(status, "state.waiting") {
         let (reason, message) = (text(waiting, "reason"), text(waiting, "message"));
         let message = match message {
