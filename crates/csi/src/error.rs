@@ -25,6 +25,16 @@ impl Error {
             Code::Cancelled | Code::DeadlineExceeded | Code::Unavailable | Code::ResourceExhausted | Code::Aborted
         )
     }
+
+    /// Whether the same call can never succeed.
+    pub fn is_infeasible(&self) -> bool {
+        matches!(self.status.code(), Code::InvalidArgument | Code::OutOfRange | Code::NotFound)
+    }
+
+    /// Whether the volume is in the wrong state for the call: in use, where it may not be.
+    pub fn is_precondition(&self) -> bool {
+        self.status.code() == Code::FailedPrecondition
+    }
 }
 
 #[cfg(test)]
@@ -42,5 +52,7 @@ mod tests {
         {
             assert!(!error(code).is_final(), "{code:?}");
         }
+        assert!(error(Code::OutOfRange).is_infeasible() && !error(Code::Internal).is_infeasible());
+        assert!(error(Code::FailedPrecondition).is_precondition() && !error(Code::Internal).is_precondition());
     }
 }

@@ -16,6 +16,7 @@ pub mod cri;
 pub mod elf;
 pub mod files;
 pub mod logind;
+pub mod mount_program;
 pub mod mounts;
 pub mod net;
 pub mod nft;

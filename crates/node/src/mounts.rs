@@ -155,6 +155,30 @@ pub fn make_shared(target: &Path) -> Result<(), Error> {
     .map_err(failed("share", target))
 }
 
+/// Makes `dir` a place whose mounts containers can share in both directions, if what it lies on is not. Says whether it is one now: a directory
+/// with mounts in it is left as it is, since they would be hidden.
+pub fn share(dir: &Path) -> Result<bool, Error> {
+    let io = |source| Error { operation: "share", path: dir.to_owned(), source };
+    let dir = dir.canonicalize().map_err(io)?;
+    let table = list().map_err(io)?;
+    // Of mounts at one place the last one is seen.
+    let lies_on = table
+        .iter()
+        .filter(|mount| dir.starts_with(&mount.target))
+        .max_by_key(|mount| mount.target.components().count());
+    if lies_on.is_some_and(|mount| mount.shared) {
+        return Ok(true);
+    }
+    if table.iter().any(|mount| mount.target != dir && mount.target.starts_with(&dir)) {
+        return Ok(false);
+    }
+    if lies_on.is_none_or(|mount| mount.target != dir) {
+        bind(&dir, &dir)?;
+    }
+    make_shared(&dir)?;
+    Ok(true)
+}
+
 /// Takes a mount away, at once from view and for good when the last user lets go. Not mounted is no error.
 pub fn unmount(target: &Path) -> Result<(), Error> {
     match rustix::mount::unmount(target, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
@@ -288,6 +312,7 @@ fn open_at(base: &OwnedFd, path: &Path, flags: OFlags, how: ResolveFlags) -> Res
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Capacity {
     pub bytes: u64,
+    pub free: u64,
     /// Bytes free for everybody.
     pub available: u64,
     pub inodes: u64,
@@ -299,6 +324,7 @@ pub fn capacity(path: &Path) -> Result<Capacity, Error> {
     let stat = rustix::fs::statvfs(path).map_err(failed("stat file system of", path))?;
     Ok(Capacity {
         bytes: stat.f_blocks * stat.f_frsize,
+        free: stat.f_bfree * stat.f_frsize,
         available: stat.f_bavail * stat.f_frsize,
         inodes: stat.f_files,
         inodes_free: stat.f_ffree,
@@ -320,6 +346,27 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_is_shared_once_and_not_over_what_is_mounted_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        // Whatever the machine's own mounts are.
+        tmpfs(&dir, None, 0o755).unwrap();
+        rustix::mount::mount_change(&dir, rustix::mount::MountPropagationFlags::PRIVATE).unwrap();
+        let (root, busy) = (dir.join("root"), dir.join("busy"));
+        std::fs::create_dir_all(&root).unwrap();
+        std::fs::create_dir_all(busy.join("in")).unwrap();
+        let at = |path: &Path| list().unwrap().into_iter().filter(|mount| mount.target == path).collect::<Vec<_>>();
+        for _ in 0..2 {
+            assert!(share(&root).unwrap());
+            assert!(matches!(&at(&root)[..], [one] if one.shared), "{:?}", at(&root));
+        }
+        tmpfs(&busy.join("in"), None, 0o755).unwrap();
+        assert!(!share(&busy).unwrap());
+        assert_eq!(at(&busy), []);
+        unmount_below(&dir).unwrap();
+    }
+
+    #[test]
     fn a_path_in_a_volume_cannot_leave_it() {
         let dir = tempfile::tempdir().unwrap();
         let volume = dir.path().join("volume");
@@ -337,6 +384,11 @@ mod tests {
         let mode =
             std::os::unix::fs::PermissionsExt::mode(&volume.join("real/new/dir").metadata().unwrap().permissions());
         assert_eq!(mode & 0o777, 0o777);
+        make_beneath(&volume, Path::new("grouped/deep"), 0o2770).unwrap();
+        for path in ["grouped", "grouped/deep"] {
+            let found = volume.join(path).metadata().unwrap().permissions();
+            assert_eq!(std::os::unix::fs::PermissionsExt::mode(&found) & 0o7777, 0o2770, "{path}");
+        }
     }
 
     #[test]
