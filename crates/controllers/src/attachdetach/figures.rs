@@ -42,8 +42,7 @@ fn plugin(driver: &str) -> String {
 
 /// A driver's volume, with what the driver is called in figures.
 fn named(volume: &PersistentVolume) -> Option<(String, String)> {
-    let source = volume.spec.as_ref()?.csi.as_ref()?;
-    Some((volume.metadata.name().to_owned(), plugin(&source.driver)))
+    Some((volume.metadata.name().to_owned(), plugin(super::plan::driver(volume)?)))
 }
 
 fn write(wanted: &BTreeSet<(String, String, String)>, attached: &[String], text: &mut String) {

@@ -1,5 +1,6 @@
 //! Which nodes a volume is attached to, and what pods are told.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,6 +76,24 @@ pub(super) struct Plan {
     pub(super) remembered: Remembered,
     /// When to look again though nothing changed.
     pub(super) again: Option<Duration>,
+}
+
+/// The name of the driver that has a volume, whatever the volume calls it.
+pub(super) fn driver(volume: &PersistentVolume) -> Option<&str> {
+    let old = rules::migration::plugin_of(volume).map(|plugin| plugin.driver);
+    old.or_else(|| Some(volume.spec.as_ref()?.csi.as_ref()?.driver.as_str()))
+}
+
+/// A volume as its driver knows it; nothing where that cannot be said.
+pub(super) fn as_attached(volume: &Arc<PersistentVolume>) -> Option<Arc<PersistentVolume>> {
+    match rules::migration::volume(volume) {
+        Ok(Cow::Borrowed(_)) => Some(volume.clone()),
+        Ok(Cow::Owned(translated)) => Some(Arc::new(translated)),
+        Err(why) => {
+            tracing::warn!(volume = volume.metadata.name(), why, "volume not translated for its driver");
+            None
+        }
+    }
 }
 
 /// The driver's part of a volume that has to be attached.

@@ -78,9 +78,7 @@ fn feed(controller: &AttachDetach, queue: &informer::WorkQueue<Key>) {
     let volumes = controller.volumes.clone();
     informer::feed(&controller.drivers, queue, move |change| {
         let name = change.object().metadata.name().to_owned();
-        let is_own = |volume: &Arc<PersistentVolume>| {
-            volume.spec.as_ref().and_then(|spec| spec.csi.as_ref()).is_some_and(|source| source.driver == name)
-        };
+        let is_own = |volume: &Arc<PersistentVolume>| plan::driver(volume).is_some_and(|driver| driver == name);
         volumes.list().into_iter().filter(is_own).map(|volume| volume.metadata.key()).collect::<Vec<_>>()
     });
     let (claims, pods, attachments) =
@@ -162,7 +160,7 @@ impl Reconciler for AttachDetach {
 
 impl AttachDetach {
     fn observe(&self, key: &Key) -> Option<Observed> {
-        let volume = self.volumes.get(key)?;
+        let volume = plan::as_attached(&self.volumes.get(key)?)?;
         let source = volume.spec.as_ref()?.csi.as_ref()?;
         let driver = self.drivers.get(&Key::cluster(&source.driver));
         let pods = self.users(&volume);

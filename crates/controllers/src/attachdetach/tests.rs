@@ -190,3 +190,13 @@ fn attachments_that_others_made_are_left_alone() {
     other.metadata.name = Some("by-hand".to_owned());
     check(&observed(&[], &[Arc::new(other)], &[node("n1", true, false, false)]), &[]);
 }
+
+#[test]
+fn a_volume_of_an_old_name_is_attached_by_its_driver() {
+    let old = json!({"metadata": {"name": "pv"}, "spec": {"awsElasticBlockStore": {"volumeID": "aws:///vol-1"}}});
+    let old: Arc<PersistentVolume> = Arc::new(serde_json::from_value(old).expect("a volume"));
+    assert_eq!(super::plan::driver(&old), Some("ebs.csi.aws.com"));
+    let known = super::plan::as_attached(&old).expect("a translation");
+    let source = super::plan::attachable(&known, None).expect("it has to be attached");
+    assert_eq!(super::plan::unique_name(source), "kubernetes.io/csi/ebs.csi.aws.com^vol-1");
+}

@@ -1,5 +1,6 @@
 //! Which volume a claim gets, and in which phase both are.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use informer::Key;
@@ -11,15 +12,19 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use machinery::quantity::Quantity;
+use rules::migration;
 
 use crate::common::meta::MetaExt;
 use crate::common::selector;
-use crate::common::storage::SELECTED_NODE;
+use crate::common::storage::{PRE_RESIZE, SELECTED_NODE};
 
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 const PROVISIONER: [&str; 2] =
     ["volume.beta.kubernetes.io/storage-provisioner", "volume.kubernetes.io/storage-provisioner"];
+
+/// On a volume: who made it.
+const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 
 /// What a claim needs.
 #[derive(Debug)]
@@ -119,7 +124,7 @@ pub(super) fn claim(
     }
     match class {
         Some(class) if class.provisioner != "kubernetes.io/no-provisioner" => {
-            Claim::Provision(class.provisioner.clone())
+            Claim::Provision(migration::driver_of(&class.provisioner).to_owned())
         }
         _ => Claim::Wait {
             reason: "FailedBinding",
@@ -224,6 +229,38 @@ pub(super) fn with_volume(claim: &PersistentVolumeClaim, volume: &PersistentVolu
     (changed != *claim).then_some(changed)
 }
 
+/// Annotations with the driver behind a provisioner of an old name, or without where there is none; `None` if they say so.
+fn with_driver(annotations: Option<&BTreeMap<String, String>>, keys: &[&str]) -> Option<BTreeMap<String, String>> {
+    let annotations = annotations?;
+    let provisioner = keys.iter().find_map(|key| annotations.get(*key))?;
+    let driver = Some(migration::driver_of(provisioner)).filter(|driver| driver != provisioner);
+    let known = annotations.get(migration::MIGRATED_TO).map(String::as_str).filter(|known| !known.is_empty());
+    if known == driver {
+        return None;
+    }
+    let mut changed = annotations.clone();
+    changed.remove(migration::MIGRATED_TO);
+    changed.extend(driver.map(|driver| (migration::MIGRATED_TO.to_owned(), driver.to_owned())));
+    Some(changed)
+}
+
+/// The claim with the driver that its provisioner became; `None` if that is what it says.
+pub(super) fn migrated_claim(claim: &PersistentVolumeClaim) -> Option<PersistentVolumeClaim> {
+    let keys = [PROVISIONER[1], PROVISIONER[0]];
+    let annotations = with_driver(claim.metadata.annotations.as_ref(), &keys)?;
+    let mut changed = claim.clone();
+    changed.metadata.annotations = Some(annotations);
+    Some(changed)
+}
+
+/// The volume with the driver that its provisioner became; `None` if that is what it says.
+pub(super) fn migrated_volume(volume: &PersistentVolume) -> Option<PersistentVolume> {
+    let annotations = with_driver(volume.metadata.annotations.as_ref(), &[PROVISIONED_BY])?;
+    let mut changed = volume.clone();
+    changed.metadata.annotations = Some(annotations);
+    Some(changed)
+}
+
 /// The claim for its provisioner to see; `None` if it can.
 pub(super) fn for_provisioner(claim: &PersistentVolumeClaim, provisioner: &str) -> Option<PersistentVolumeClaim> {
     let mut changed = claim.clone();
@@ -231,7 +268,7 @@ pub(super) fn for_provisioner(claim: &PersistentVolumeClaim, provisioner: &str) 
     for key in PROVISIONER {
         annotations.insert(key.to_owned(), provisioner.to_owned());
     }
-    (changed != *claim).then_some(changed)
+    (changed != *claim).then(|| migrated_claim(&changed).unwrap_or(changed))
 }
 
 /// The volume in another phase; `None` if it is in this one.
@@ -255,15 +292,31 @@ pub(super) fn with_claim_phase(
     let mut changed = claim.clone();
     let status = changed.status.get_or_insert_default();
     status.phase = Some(phase.to_owned());
+    let before = claim.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
     match volume {
-        None => (status.access_modes, status.capacity) = (None, None),
+        None => {
+            (status.access_modes, status.capacity, status.current_volume_attributes_class_name) = (None, None, None);
+        }
         Some(volume) => {
             let spec = volume_spec(volume);
             status.access_modes = spec.access_modes;
-            // A claim that was grown on its node keeps what it has.
-            let known = claim.status.as_ref().and_then(|status| status.capacity.clone());
-            let was_bound = claim.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Bound");
-            status.capacity = known.filter(|_| was_bound).or(spec.capacity);
+            // A claim that is bound may have less than its volume on purpose: what is in the volume has yet to grow.
+            if before != phase {
+                status.capacity = spec.capacity;
+                if let Some(size) =
+                    volume.metadata.annotation(PRE_RESIZE).filter(|size| size.parse::<Quantity>().is_ok())
+                {
+                    let size = (
+                        "storage".to_owned(),
+                        k8s_openapi::apimachinery::pkg::api::resource::Quantity(size.to_owned()),
+                    );
+                    status.capacity.get_or_insert_default().extend([size]);
+                }
+            }
+            // Later changes are the resizer's to tell.
+            if before == "Pending" && phase == "Bound" {
+                status.current_volume_attributes_class_name = spec.volume_attributes_class_name;
+            }
         }
     }
     (changed != *claim).then_some(changed)

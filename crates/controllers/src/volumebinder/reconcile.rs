@@ -87,6 +87,10 @@ impl Reconciler for Binder {
 
 impl Binder {
     async fn sync_claim(&self, claim: &PersistentVolumeClaim) -> Result<(), Error> {
+        if let Some(changed) = plan::migrated_claim(claim) {
+            // The change brings the claim back here.
+            return Ok(self.client.update(&changed).await.map(drop)?);
+        }
         let class = plan::class_of(claim).and_then(|name| self.classes.get(&Key::cluster(name)));
         let volumes = self.volumes.list();
         match plan::claim(claim, class.as_deref(), &volumes) {
@@ -155,6 +159,9 @@ impl Binder {
     }
 
     async fn sync_volume(&self, volume: &PersistentVolume) -> Result<(), Error> {
+        if let Some(changed) = plan::migrated_volume(volume) {
+            return Ok(self.client.update(&changed).await.map(drop)?);
+        }
         let claim = plan::claim_key(volume).map(|key| self.claims.get(&key));
         let claim = match claim {
             // The cache may not know the claim yet that a provisioner made the volume for.

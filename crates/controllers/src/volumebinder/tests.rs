@@ -63,3 +63,52 @@ fn a_volume_is_released_when_its_claim_is_gone_or_another() {
     assert!(matches!(plan::volume(&earlier, Some(Some(&claim("1Gi", None)))), Volume::Phase("Released")));
     assert!(matches!(plan::volume(&volume("a", "1Gi", json!({})), None), Volume::Phase("Available")));
 }
+
+#[test]
+fn a_claim_that_is_bound_gets_size_and_attributes_of_its_volume_once() {
+    let bound = volume("a", "2Gi", json!({"volumeAttributesClassName": "gold"}));
+    let mut claim = claim("1Gi", None);
+    claim.status = Some(serde_json::from_value(json!({"phase": "Pending"})).expect("a status"));
+    let size = |claim: &PersistentVolumeClaim| claim.status.clone().unwrap().capacity.unwrap()["storage"].0.clone();
+    let class = |claim: &PersistentVolumeClaim| claim.status.clone().unwrap().current_volume_attributes_class_name;
+    let settled = plan::with_claim_phase(&claim, Some(&bound), "Bound").expect("a change");
+    assert_eq!((size(&settled).as_str(), class(&settled).as_deref()), ("2Gi", Some("gold")));
+    let later = volume("a", "3Gi", json!({"volumeAttributesClassName": "silver"}));
+    assert_eq!(plan::with_claim_phase(&settled, Some(&later), "Bound"), None, "the rest is the resizer's");
+    // A volume that grew before it was bound again, and whose contents did not.
+    let mut grown = PersistentVolume::clone(&later);
+    grown.metadata.annotations = Some([("volume.alpha.kubernetes.io/pre-resize-capacity".into(), "1Gi".into())].into());
+    assert_eq!(size(&plan::with_claim_phase(&claim, Some(&grown), "Bound").expect("a change")), "1Gi");
+    let lost = plan::with_claim_phase(&settled, None, "Lost").expect("a change");
+    assert_eq!((lost.status.clone().unwrap().capacity, class(&lost)), (None, None));
+}
+
+#[test]
+fn claims_and_volumes_of_old_names_say_which_driver_has_them() {
+    let migrated = "pv.kubernetes.io/migrated-to";
+    let class = serde_json::from_value(json!({
+        "metadata": {"name": "old"}, "provisioner": "kubernetes.io/gce-pd", "volumeBindingMode": "Immediate",
+    }))
+    .expect("a class");
+    let claim = claim("1Gi", Some("old"));
+    let Claim::Provision(driver) = plan::claim(&claim, Some(&class), &[]) else { panic!("no provisioner") };
+    assert_eq!(driver, "pd.csi.storage.gke.io");
+    let mut old = claim.clone();
+    let annotations = |pairs: &[(&str, &str)]| {
+        Some(pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect())
+    };
+    let provisioner = ("volume.kubernetes.io/storage-provisioner", "kubernetes.io/gce-pd");
+    old.metadata.annotations = annotations(&[provisioner]);
+    let marked = plan::migrated_claim(&old).expect("a change");
+    assert_eq!(marked.metadata.annotations, annotations(&[provisioner, (migrated, "pd.csi.storage.gke.io")]));
+    assert_eq!(plan::migrated_claim(&marked), None);
+    // A provisioner that is a driver by itself has nothing to say.
+    old.metadata.annotations = annotations(&[(provisioner.0, "d.example"), (migrated, "pd.csi.storage.gke.io")]);
+    let plain = plan::migrated_claim(&old).expect("a change");
+    assert_eq!(plain.metadata.annotations, annotations(&[(provisioner.0, "d.example")]));
+    let mut made = PersistentVolume::clone(&volume("a", "1Gi", json!({})));
+    assert_eq!(plan::migrated_volume(&made), None, "nobody made it");
+    made.metadata.annotations = annotations(&[("pv.kubernetes.io/provisioned-by", "kubernetes.io/aws-ebs")]);
+    let marked = plan::migrated_volume(&made).expect("a change").metadata.annotations.expect("annotations");
+    assert_eq!(marked[migrated], "ebs.csi.aws.com");
+}

@@ -26,13 +26,14 @@ type Volumes = FxHashMap<(String, String), ()>;
 fn attached_as(claim: &PersistentVolumeClaim, objects: &Objects) -> Option<(String, String)> {
     let name = volume_name(claim);
     if let Some(volume) = objects.volumes.named(name).filter(|_| !name.is_empty()) {
-        let source = volume.spec.as_ref()?.csi.as_ref()?;
+        let known = rules::migration::volume(volume).ok()?;
+        let source = known.spec.as_ref()?.csi.as_ref()?;
         return Some((source.driver.clone(), source.volume_handle.clone()));
     }
     let class = objects.storage_classes.named(claim_class(claim))?;
     let part = |p: &Option<String>| p.clone().unwrap_or_default();
     let handle = format!("unbound-{}/{}", part(&claim.metadata.namespace), part(&claim.metadata.name));
-    Some((class.provisioner.clone(), handle))
+    Some((rules::migration::driver_of(&class.provisioner).to_owned(), handle))
 }
 
 fn collect(pod: &PodInfo, objects: &Objects, is_new: bool, volumes: &mut Volumes) -> Result<(), Rejection> {
@@ -87,7 +88,8 @@ fn judge(wanted: &Volumes, node: &NodeInfo, objects: &Objects) -> Result<(), Rej
     // What is attached without a pod here counts too: it may be on its way out, but it is not out yet.
     for attachment in objects.attachments.on(node.name()) {
         let name = attachment.spec.source.persistent_volume_name.as_deref().unwrap_or_default();
-        let source = objects.volumes.named(name).and_then(|v| v.spec.as_ref()?.csi.as_ref());
+        let known = objects.volumes.named(name).and_then(|volume| rules::migration::volume(volume).ok());
+        let source = known.as_ref().and_then(|volume| volume.spec.as_ref()?.csi.as_ref());
         if let Some(source) = source.filter(|_| !attachment.spec.attacher.is_empty()) {
             attached.insert((attachment.spec.attacher.clone(), source.volume_handle.clone()), ());
         }

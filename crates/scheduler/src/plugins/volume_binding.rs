@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 use super::resource_score::broken_line;
 pub use super::volumes::is_fully_bound;
 use super::volumes::{
-    BOUND_BY_CONTROLLER, NO_PROVISIONER, SELECTED_NODE, capacity_bytes, claim_class, is_for_pod, names_claim,
+    BOUND_BY_CONTROLLER, NO_PROVISIONER, Reach, SELECTED_NODE, capacity_bytes, claim_class, is_for_pod, names_claim,
     node_affinity, not_found, requested_bytes, volume_class, volume_name, waits_for_consumer,
 };
 use crate::config::VolumeBindingArgs;
@@ -29,10 +29,9 @@ use crate::model::node::NodeInfo;
 use crate::model::objects::{Object, Objects};
 use crate::model::pod::{ClaimRef, PodInfo};
 use crate::model::resources::whole;
+use rules::migration::MIGRATED_PLUGINS;
 use rules::selectors::{LabelSelector, NodeFacts, NodeSelector};
 
-/// Says which in-tree volume plugins of a node are served by drivers.
-const MIGRATED_PLUGINS: &str = "storage.alpha.kubernetes.io/migrated-plugins";
 const NODE_CONFLICT: &str = "node(s) didn't match PersistentVolume's node affinity";
 const BIND_CONFLICT: &str = "node(s) didn't find available persistent volumes to bind";
 const NOT_ENOUGH_SPACE: &str = "node(s) did not have enough free storage";
@@ -114,8 +113,7 @@ struct Delayed {
 /// A claim that is bound.
 #[derive(Clone)]
 enum Bound {
-    /// Its volume can be reached from the nodes of this selector, or from all of them.
-    To(Option<NodeSelector>),
+    To(Reach),
     /// Its volume does not exist.
     ToNothing,
 }
@@ -139,7 +137,7 @@ fn find(claims: &Claims, node: &NodeInfo) -> Result<Found, Rejection> {
     let mut reasons: Vec<&'static str> = Vec::new();
     // The first claim with a problem decides which one is reported.
     let missing = claims.bound.iter().find_map(|bound| match bound {
-        Bound::To(Some(affinity)) if !affinity.matches(node) => Some(false),
+        Bound::To(reach) if !reach.includes(node) => Some(false),
         Bound::ToNothing => Some(true),
         Bound::To(_) => None,
     });
@@ -352,7 +350,9 @@ impl PreFilter for VolumeBinding {
             let claim = promised.claim(&format!("{}/{}", pod.namespace(), reference.name()), claim);
             if is_fully_bound(&claim) {
                 match objects.volumes.named(volume_name(&claim)) {
-                    Some(volume) => found.bound.push(Bound::To(node_affinity(&promised.volume(volume)))),
+                    Some(volume) => found
+                        .bound
+                        .push(Bound::To(Reach::of(&promised.volume(volume), objects).map_err(Rejection::error)?)),
                     None => found.bound.push(Bound::ToNothing),
                 }
             } else if waits_for_consumer(&claim, objects).map_err(Rejection::error)? && volume_name(&claim).is_empty() {

@@ -1,10 +1,16 @@
 //! What claims and volumes say about themselves: shared by the volume plugins.
 
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::storage::v1::CSINode;
+use rustc_hash::FxHashSet;
+
+use crate::model::node::NodeInfo;
 use crate::model::objects::Objects;
 use crate::model::pod::{ClaimRef, PodInfo};
 use crate::model::resources::whole;
+use rules::migration::MIGRATED_PLUGINS;
 use rules::selectors::NodeSelector;
 
 /// Set by the volume controller once a claim and its volume point at each other.
@@ -54,6 +60,42 @@ pub fn capacity_bytes(volume: &PersistentVolume) -> i64 {
 /// The nodes that can reach a volume; `None` for all of them.
 pub fn node_affinity(volume: &PersistentVolume) -> Option<NodeSelector> {
     volume.spec.as_ref()?.node_affinity.as_ref()?.required.as_ref().map(NodeSelector::parse)
+}
+
+/// From where a volume can be reached.
+#[derive(Clone)]
+pub struct Reach {
+    affinity: Option<NodeSelector>,
+    by_driver: Option<ByDriver>,
+}
+
+/// What a driver says of a volume of an old name, and the nodes that leave it to the driver.
+#[derive(Clone)]
+struct ByDriver {
+    affinity: Option<NodeSelector>,
+    nodes: FxHashSet<String>,
+}
+
+impl Reach {
+    pub fn of(volume: &PersistentVolume, objects: &Objects) -> Result<Self, String> {
+        let Some(plugin) = rules::migration::plugin_of(volume) else {
+            return Ok(Self { affinity: node_affinity(volume), by_driver: None });
+        };
+        let translated = rules::migration::volume(volume).map_err(|why| format!("could not translate pv: {why}"))?;
+        let leaves = |node: &&Arc<CSINode>| {
+            let plugins = node.metadata.annotations.as_ref().and_then(|all| all.get(MIGRATED_PLUGINS));
+            plugins.is_some_and(|plugins| plugins.split(',').any(|one| one == plugin.name))
+        };
+        let nodes = objects.csi_nodes.iter().filter(leaves).filter_map(|node| node.metadata.name.clone()).collect();
+        let by_driver = Some(ByDriver { affinity: node_affinity(&translated), nodes });
+        Ok(Self { affinity: node_affinity(volume), by_driver })
+    }
+
+    pub fn includes(&self, node: &NodeInfo) -> bool {
+        let driver = self.by_driver.as_ref().filter(|driver| driver.nodes.contains(node.name()));
+        let affinity = driver.map_or(&self.affinity, |driver| &driver.affinity);
+        affinity.as_ref().is_none_or(|affinity| affinity.matches(node))
+    }
 }
 
 /// The message for an object that is not there.

@@ -103,6 +103,29 @@ fn pods_without_claims_and_with_unusable_ones() {
 }
 
 #[test]
+fn a_volume_of_an_old_name_is_where_its_driver_says_on_nodes_that_leave_it_to_the_driver() {
+    let mut volume = PersistentVolume {
+        metadata: ObjectMeta { name: Some("v".into()), ..Default::default() },
+        spec: serde_json::from_value(serde_json::json!({"cinder": {"volumeID": "c"}})).unwrap(),
+        ..Default::default()
+    };
+    volume.metadata.labels = Some([("topology.kubernetes.io/zone".to_owned(), "z".to_owned())].into());
+    let leaves = |name: &str| {
+        let annotations = [(MIGRATED_PLUGINS.to_owned(), "kubernetes.io/aws-ebs,kubernetes.io/cinder".to_owned())];
+        let metadata =
+            ObjectMeta { name: Some(name.into()), annotations: Some(annotations.into()), ..Default::default() };
+        Object::CsiNode(Arc::new(CSINode { metadata, ..Default::default() }))
+    };
+    let objects =
+        vec![of(claim("c", NOW, "v")), Object::PersistentVolume(Arc::new(volume)), leaves("n1"), leaves("n2")];
+    let zone = "topology.cinder.csi.openstack.org/zone";
+    let nodes = vec![node("n1").build(), node("n2").label(zone, "z").build(), node("n3").build()];
+    let judged = filter(VolumeBinding::default(), with(cluster(nodes, []), objects), pod("p").claim("c").build());
+    let whys: Vec<String> = judged.into_iter().map(|(_, why)| why).collect();
+    assert_eq!(whys, [NODE_CONFLICT, "", ""], "the third mounts such volumes itself");
+}
+
+#[test]
 fn bound_claims_bind_the_pod_to_where_their_volume_is() {
     let objects = vec![of(claim("c", NOW, "v")), volume("v", NOW, "5Gi", "n2")];
     assert_eq!(why(objects, pod("p").claim("c").build()), [NODE_CONFLICT, ""]);
