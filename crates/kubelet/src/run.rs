@@ -75,6 +75,7 @@ pub async fn run(
 ) -> Result<(), Error> {
     // The node tells how large the disk below it is before the first pod needs it, and drivers are started that look for theirs.
     make_directories(&config.node.root)?;
+    share(&config.node.root);
     let machine = Machine::read(&config.node.root);
     let sysctls = Allowed::new(&machine.kernel, &config.allowed_unsafe_sysctls).map_err(Error::Sysctls)?;
     // What is kept for the node itself is not promised to pods.
@@ -123,6 +124,17 @@ pub async fn run(
         running.stop().await;
     }
     Ok(())
+}
+
+/// Storage drivers mount volumes from inside of containers, and containers are to see what is mounted for them later.
+fn share(root: &Path) {
+    match node::mounts::share(root) {
+        Ok(true) => {}
+        Ok(false) => {
+            tracing::warn!(root = %root.display(), "mounts are not shared with containers before the next start without pods")
+        }
+        Err(error) => tracing::warn!(%error, "mounts are not shared with containers"),
+    }
 }
 
 fn make_directories(root: &Path) -> Result<(), Error> {
@@ -246,7 +258,7 @@ impl Parts {
             cgroups: shared.cgroups.clone(),
             cgroup_root: config.cgroup_root.clone(),
             rates: Rates::default(),
-            volumes: Volumes::new(config.volume_stats_period),
+            volumes: Volumes::new(config.volume_stats_period, Some(shared.storage.clone())),
         }
     }
 
@@ -295,6 +307,7 @@ impl Parts {
             node: config.node.name.clone(),
             client: shared.client.clone(),
             drivers: shared.storage.drivers.clone(),
+            objects: shared.storage.objects.clone(),
         };
         tasks.spawn("plug-ins", Arc::new(plugins), Plugins::run);
         if let Some(cgroups) = shared.cgroups.clone() {

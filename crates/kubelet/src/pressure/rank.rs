@@ -248,7 +248,7 @@ mod tests {
             cpu: None,
             memory: Some(memory(used)),
             network: None,
-            volumes: vec![VolumeStats { name: "v".into(), fs: fs(0) }],
+            volumes: vec![VolumeStats { name: "v".into(), fs: fs(0), claim: None }],
             ephemeral_storage: Some(fs(used)),
             process_stats: Some(ProcessStats { process_count: used }),
         });

@@ -49,6 +49,7 @@ use route::Route;
 pub use serving::Running;
 use serving::{Check, Probes, Service};
 use stats::Stats;
+use stats::types::PodReference;
 use streaming::What;
 
 /// The most followed logs and streams at once.
@@ -198,7 +199,7 @@ impl Service for Inner {
                     Err(error) => answer::text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
                 }
             }
-            Route::Metrics => answer::figures(self.own_figures()),
+            Route::Metrics => answer::figures(self.own_figures().await),
             Route::ResourceMetrics => {
                 let summary = self.summary(true).await.inspect_err(|error| tracing::warn!(%error, "no figures"));
                 answer::figures(metrics::resource(summary.ok().as_ref()))
@@ -239,11 +240,15 @@ impl Inner {
         self.stats.summary(&*self.runtime, &*self.pods, self.clock.now(), brief).await
     }
 
-    fn own_figures(&self) -> String {
+    async fn own_figures(&self) -> String {
         let mut text = String::new();
+        let pods = self.pods.all();
         figures::samples(&mut text, "kubelet_node_name", "gauge", "[ALPHA] The node's name. The count is always 1.")
             .add(&[("node", &self.node_name)], 1.0);
-        metrics::count_pods(&mut text, &self.pods.all());
+        metrics::count_pods(&mut text, &pods);
+        let pods: Vec<PodReference> = pods.iter().map(PodReference::of).collect();
+        let volumes = self.stats.volumes.persistent(&pods, self.clock.now()).await;
+        metrics::volumes::render(&mut text, volumes.iter().flatten());
         self.requests.render(&mut text);
         self.pods.metrics(&mut text);
         text

@@ -7,7 +7,7 @@ use csi::v1;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::data::Data;
-use super::mount::failed;
+use super::mount::{EXPAND_ONLINE, TAKEN, failed};
 use super::{Mounted, NotMounted, Source, Storage, layout};
 use crate::pod::spec;
 use crate::shared::tokens::Tokens;
@@ -29,6 +29,9 @@ impl Storage {
         let object = self.object(&source.driver).await;
         let known = self.known(pod, source, object, SET_UP).await?;
         let _turn = self.locks.turn(&source.driver, &source.handle).await;
+        if source.is_exclusive() && self.has_other_device(spec::uid(pod), &source.name) {
+            return Err(failed(SET_UP)(TAKEN.to_owned()));
+        }
         let data = Data {
             handle: source.handle.clone(),
             driver: source.driver.clone(),
@@ -63,10 +66,10 @@ impl Storage {
         if !before {
             known.driver.publish(request).await.map_err(|e| failed(MAP)(e.to_string()))?;
         }
-        let grown =
-            self.expand(source, &known, &device.publish.to_string_lossy(), &staging).await.map_err(failed(EXPAND))?;
-        self.published.lock().insert(device.publish.clone(), known.abilities.expand);
-        Ok(Mounted { due: self.due(source, known.abilities.expand, false), path: device.publish, grown })
+        let step = if before { EXPAND_ONLINE } else { EXPAND };
+        let paths = (&*device.publish.to_string_lossy(), staging.as_str());
+        let grown = self.expand(source, &known, paths, before).await.map_err(failed(step))?;
+        Ok(self.shown(source, &known, device.publish, grown, false))
     }
 
     /// Takes a pod's device away, and what was staged for it when no other pod has it.

@@ -17,16 +17,39 @@ impl std::fmt::Display for Version {
 }
 
 impl Version {
-    fn parse(text: &str) -> Option<Self> {
-        let text = text.strip_prefix('v').unwrap_or(text);
-        let plain = text.split(['-', '+']).next().unwrap_or_default();
-        let parts: Option<Vec<u64>> = plain.split('.').map(|part| part.parse().ok()).collect();
-        parts.filter(|parts| parts.len() >= 2).map(Self)
+    fn parse(text: &str) -> Result<Self, String> {
+        let plain = text.trim_start();
+        let plain = plain.strip_prefix('v').unwrap_or(plain);
+        let end = plain.find(|one: char| !one.is_ascii_digit() && one != '.').unwrap_or(plain.len());
+        let numbers = plain[..end].trim_end_matches('.');
+        let parts: Option<Vec<u64>> = numbers.split('.').map(|part| part.parse().ok()).collect();
+        match parts {
+            None => Err(format!("could not parse {text:?} as version")),
+            Some(parts) if parts.len() < 2 => Err(format!("illegal version string {text:?}")),
+            Some(parts) => Ok(Self(parts)),
+        }
     }
 
     /// The highest of these that is spoken here: those of the first major version.
-    pub(super) fn highest(versions: &[String]) -> Option<Self> {
-        versions.iter().filter_map(|text| Self::parse(text)).filter(|version| version.0[0] == 1).max()
+    pub(super) fn highest(versions: &[String]) -> Result<Self, String> {
+        let (mut highest, mut wrong): (Option<Self>, String) = (None, "<nil>".to_owned());
+        for text in versions.iter().rev() {
+            match Self::parse(text) {
+                Ok(version) if version.0[0] <= 1 => highest = highest.max(Some(version)),
+                Ok(_) => {}
+                Err(why) => wrong = why,
+            }
+        }
+        match highest {
+            None => Err(format!(
+                "could not find a highest supported version from versions ([{}]) reported: {wrong}",
+                versions.join(" ")
+            )),
+            Some(version) if version.0[0] != 1 => {
+                Err(format!("highest supported version reported is {version}, must be v1.x"))
+            }
+            Some(version) => Ok(version),
+        }
     }
 }
 
@@ -56,13 +79,14 @@ impl Drivers {
 
     /// Whether a driver may make itself known by this socket.
     pub(super) fn check(&self, name: &str, versions: &[String], by: &Path) -> Result<Version, String> {
-        let begin = format!("kubernetes.io/csi: RegisterPlugin for CSI driver {name:?} failed.");
+        let begin = format!("kubernetes.io/csi: ValidatePlugin for CSI driver {name:?} failed.");
         if versions.is_empty() {
             return Err(format!("{begin} Plugin returned an empty list for supported versions"));
         }
-        let Some(version) = Version::highest(versions) else {
-            return Err(format!("{begin} None of the versions specified {versions:?} are supported."));
-        };
+        let version = Version::highest(versions).map_err(|why| {
+            let shown: Vec<String> = versions.iter().map(|version| format!("{version:?}")).collect();
+            format!("{begin} None of the versions specified [{}] are supported. err={why}", shown.join(" "))
+        })?;
         match self.known.lock().get(name) {
             Some(other) if other.by != by && other.version >= version => Err(format!(
                 "{begin} Another driver with the same name is already registered with a higher supported version: \"{}\"",
@@ -98,7 +122,15 @@ mod tests {
         let version = drivers.check("d", &list(&["0.3.0", "1.2.0", "1.10.0", "2.0.0"]), one).unwrap();
         assert_eq!(version.to_string(), "1.10.0");
         assert!(drivers.check("d", &[], one).unwrap_err().ends_with("an empty list for supported versions"));
-        assert!(drivers.check("d", &list(&["2.0.0", "x"]), one).unwrap_err().contains("are supported"));
+        let wrong = |versions: &[&str]| {
+            let why = drivers.check("d", &list(versions), one).unwrap_err();
+            why.split_once(" failed. ").unwrap().1.to_owned()
+        };
+        assert_eq!(
+            wrong(&["2.0.0", "x"]),
+            "None of the versions specified [\"2.0.0\" \"x\"] are supported. err=could not find a highest supported version from versions ([2.0.0 x]) reported: could not parse \"x\" as version"
+        );
+        assert!(wrong(&["0.3.0"]).ends_with("err=highest supported version reported is 0.3.0, must be v1.x"));
         drivers.add("d", csi::Driver::new(Path::new("/d.sock")), version, one);
         let refused = drivers.check("d", &list(&["1.10.0"]), other).unwrap_err();
         assert!(refused.ends_with("with a higher supported version: \"1.10.0\""), "{refused}");

@@ -1,105 +1,138 @@
 //! Volumes that grew: what is in them is made as large, on the node that has them, and the claim is told.
 
 use csi::v1;
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use serde_json::{Value, json};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use serde_json::Value;
 
 use super::mount::Known;
-use super::{Source, Storage};
+use super::{Growth, Source, Storage};
 
-/// What a claim has to get.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Growth {
-    namespace: String,
-    claim: String,
-    size: String,
-    bytes: i64,
-    /// What else its status says, to be written without what is over.
-    conditions: Vec<Value>,
+/// What came of growing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Grown {
+    /// There was nothing to do, or it is left as it is.
+    No,
+    Yes,
+    /// The volume is larger, and may not be written to.
+    ReadOnly,
 }
 
-fn bytes(size: Option<&Quantity>) -> Option<i64> {
-    Some(size?.0.parse::<machinery::quantity::Quantity>().ok()?.value())
+/// What drivers said about growing a volume, as long as it is on this node.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Refusals {
+    /// A try ended without success.
+    ended: bool,
+    /// Not while a pod has it.
+    in_use: bool,
 }
 
-impl Growth {
-    /// What is missing, when the volume is larger than its claim says.
-    pub(crate) fn of(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<Self> {
-        let size = volume.spec.as_ref()?.capacity.as_ref()?.get("storage")?;
-        let status = claim.status.as_ref()?;
-        let granted = bytes(status.capacity.as_ref()?.get("storage"))?;
-        let wanted = bytes(Some(size)).filter(|wanted| *wanted > granted)?;
-        let over = ["FileSystemResizePending", "Resizing", "ControllerResizeError", "NodeResizeError"];
-        let left = status.conditions.iter().flatten().filter(|one| !over.contains(&one.type_.as_str()));
-        Some(Self {
-            namespace: claim.metadata.namespace.clone()?,
-            claim: claim.metadata.name.clone()?,
-            size: size.0.clone(),
-            bytes: wanted,
-            conditions: left.map(|one| json!(one)).collect(),
-        })
+/// Why a volume did not grow.
+struct Refused {
+    why: String,
+    /// Nothing of the call goes on.
+    ended: bool,
+    unsupported: bool,
+    in_use: bool,
+    infeasible: bool,
+}
+
+impl Refused {
+    fn early(why: String) -> Self {
+        Self { why, ended: true, unsupported: false, in_use: false, infeasible: false }
     }
+}
 
-    fn patch(&self) -> Value {
-        json!({"status": {
-            "capacity": {"storage": self.size}, "conditions": self.conditions,
-            "allocatedResourceStatuses": {"storage": null},
-        }})
+impl From<csi::Error> for Refused {
+    fn from(error: csi::Error) -> Self {
+        let infeasible = error.is_infeasible();
+        let between = if infeasible { " " } else { " : " };
+        let why = format!("Expander.NodeExpand failed to expand the volume{between}{error}");
+        Self { why, ended: error.is_final(), unsupported: false, in_use: error.is_precondition(), infeasible }
     }
 }
 
 impl Storage {
-    /// Lets the driver make the volume's contents as large as the volume; whether that was done.
+    /// Lets the driver make the volume's contents as large as the volume. `online` says that pods have it.
     pub(super) async fn expand(
         &self,
         source: &Source,
         known: &Known,
-        path: &str,
-        staging: &str,
-    ) -> Result<bool, String> {
-        let Some(growth) = source.growth.as_ref().filter(|_| known.abilities.expand && !source.read_only) else {
-            return Ok(false);
+        (path, staging): (&str, &str),
+        online: bool,
+    ) -> Result<Grown, String> {
+        let Some(growth) = source.growth.as_ref() else { return Ok(Grown::No) };
+        // A mount that is made now has the size of now.
+        if growth.elsewhere && !online {
+            return Ok(Grown::No);
+        }
+        if source.read_only {
+            return Ok(Grown::ReadOnly);
+        }
+        let volume = (source.driver.clone(), source.handle.clone());
+        let refusals = self.refusals.lock().get(&volume).copied().unwrap_or_default();
+        if refusals.in_use && online {
+            return Ok(Grown::No);
+        }
+        let growth = if growth.recovers && !growth.elsewhere {
+            self.tell(growth, growth.begun()).await?
+        } else {
+            growth.clone()
         };
+        let Err(refused) = self.ask_to_expand(source, known, &growth, (path, staging)).await else {
+            self.refusals.lock().remove(&volume);
+            if !growth.elsewhere {
+                let told = self.tell(&growth, growth.finished()).await;
+                let what = if growth.recovers { "pvc status failed:" } else { "PVC status failed :" };
+                told.map_err(|why| format!("mountVolume.NodeExpandVolume update {what} {why}"))?;
+            }
+            return Ok(Grown::Yes);
+        };
+        if refused.unsupported && (growth.elsewhere || !growth.recovers) {
+            return Ok(Grown::No);
+        }
+        if growth.recovers && refused.ended {
+            let infeasible = refused.infeasible || (growth.outdated && refusals.ended);
+            let patch = growth.failed(&refused.why, infeasible, self.clock.now());
+            if let Err(why) = self.tell(&growth, patch).await {
+                tracing::warn!(claim = growth.claim, why, "claim not told that it did not grow");
+            }
+        }
+        let mut all = self.refusals.lock();
+        let entry = all.entry(volume).or_default();
+        entry.ended |= refused.ended;
+        entry.in_use |= refused.in_use;
+        // A volume that cannot grow while somebody has it keeps nobody from having it.
+        if refused.in_use { Ok(Grown::No) } else { Err(refused.why) }
+    }
+
+    async fn ask_to_expand(
+        &self,
+        source: &Source,
+        known: &Known,
+        growth: &Growth,
+        (path, staging): (&str, &str),
+    ) -> Result<(), Refused> {
+        if !known.abilities.expand {
+            let why = format!("NodeExpand is not supported by the CSI driver {}", source.driver);
+            return Err(Refused { unsupported: true, ..Refused::early(why) });
+        }
+        let secrets = self.secrets("NodeExpandSecretRef", source.expand_secret.as_ref()).await;
         let request = v1::NodeExpandVolumeRequest {
             volume_id: source.handle.clone(),
             volume_path: path.to_owned(),
             capacity_range: Some(v1::CapacityRange { required_bytes: growth.bytes, limit_bytes: 0 }),
             staging_target_path: staging.to_owned(),
             volume_capability: Some(source.capability(known.abilities, None)),
-            secrets: self.secrets("NodeExpandSecretRef", source.expand_secret.as_ref()).await?,
+            secrets: secrets.map_err(Refused::early)?,
         };
-        let expanded = known.driver.expand(request).await;
-        expanded.map_err(|e| format!("Expander.NodeExpand failed to expand the volume : {e}"))?;
-        let patch = client::Patch::Merge(growth.patch());
-        let told = self.client.patch_status::<PersistentVolumeClaim>(&growth.namespace, &growth.claim, &patch).await;
-        told.map_err(|e| format!("mountVolume.NodeExpandVolume update PVC status failed : {e}"))?;
-        Ok(true)
+        known.driver.expand(request).await.map(drop).map_err(Refused::from)
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_claim_gets_what_its_volume_has_and_loses_what_is_over() {
-        let volume = |size: &str| -> PersistentVolume {
-            serde_json::from_value(json!({"spec": {"capacity": {"storage": size}}})).unwrap()
-        };
-        let claim: PersistentVolumeClaim = serde_json::from_value(json!({
-            "metadata": {"name": "c", "namespace": "ns"},
-            "status": {"capacity": {"storage": "1Gi"}, "conditions": [
-                {"type": "FileSystemResizePending", "status": "True"}, {"type": "Other", "status": "True"},
-            ]},
-        }))
-        .unwrap();
-        assert_eq!(Growth::of(&volume("1Gi"), &claim), None);
-        let growth = Growth::of(&volume("2Gi"), &claim).unwrap();
-        assert_eq!(growth.bytes, 2 << 30);
-        let patch = growth.patch();
-        assert_eq!(patch["status"]["capacity"], json!({"storage": "2Gi"}));
-        assert_eq!(patch["status"]["conditions"].as_array().unwrap().len(), 1);
-        assert_eq!(Growth::of(&volume("2Gi"), &PersistentVolumeClaim::default()), None, "it has none yet");
+    /// Writes a claim's status; answers what is missing by the claim as it is then.
+    async fn tell(&self, growth: &Growth, patch: Value) -> Result<Growth, String> {
+        let patch = client::Patch::Merge(patch);
+        let told = self.client.patch_status::<PersistentVolumeClaim>(&growth.namespace, &growth.claim, &patch).await;
+        let told = told.map_err(|e| format!("patchPVCStatus failed to patch PVC {:?}: {e}", growth.claim))?;
+        Ok(growth.after(&told))
     }
 }

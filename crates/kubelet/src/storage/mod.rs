@@ -14,12 +14,14 @@ mod data;
 mod device;
 mod drivers;
 mod expand;
+mod growth;
 mod in_use;
 mod layout;
 mod locks;
 mod mount;
 mod node_object;
 mod plugins;
+mod shown;
 mod source;
 mod unmount;
 
@@ -36,12 +38,25 @@ use tokio::sync::Notify;
 
 use crate::shared::objects::OnChange;
 pub(crate) use drivers::Drivers;
-pub(crate) use expand::Growth;
+pub(crate) use expand::Grown;
+use expand::Refusals;
+pub(crate) use growth::Growth;
 use in_use::InUse;
 use locks::Locks;
 pub(crate) use mount::{Mounted, NotMounted};
 pub(crate) use plugins::Plugins;
+use shown::AllShown;
+pub(crate) use shown::{Knows, Shown, Usage};
 pub(crate) use source::Source;
+
+/// A volume where this process has published it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Published {
+    /// Whether its driver can make it larger there.
+    grows: bool,
+    /// How large the volume was, or has become there.
+    bytes: i64,
+}
 
 /// What mounts and unmounts volumes of drivers.
 pub(crate) struct Storage {
@@ -51,15 +66,16 @@ pub(crate) struct Storage {
     clock: Arc<dyn Clock>,
     pub(crate) drivers: Arc<Drivers>,
     /// What cluster administrators say about drivers.
-    objects: Informer<CSIDriver>,
+    pub(crate) objects: Informer<CSIDriver>,
     /// The node's own object.
     me: Informer<Node>,
     locks: Locks,
     in_use: InUse,
     /// Volumes that this process has staged, by driver and handle.
     staged: Mutex<HashSet<(String, String)>>,
-    /// Places where this process has published volumes, and whether these may grow there.
-    published: Mutex<HashMap<PathBuf, bool>>,
+    published: Mutex<HashMap<PathBuf, Published>>,
+    refusals: Mutex<HashMap<(String, String), Refusals>>,
+    shown: AllShown,
     /// Pods that wait until a volume is attached, or a driver is there.
     waiting: Arc<Mutex<HashSet<String>>>,
     status_changed: Arc<Notify>,
@@ -101,6 +117,8 @@ impl Storage {
             in_use,
             staged: Mutex::default(),
             published: Mutex::default(),
+            refusals: Mutex::default(),
+            shown: AllShown::default(),
             waiting,
             status_changed,
         }

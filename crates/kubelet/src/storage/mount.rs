@@ -12,7 +12,7 @@ use k8s_openapi::api::storage::v1::{CSIDriver, VolumeAttachment};
 
 use super::data::Data;
 use super::source::about_pod;
-use super::{Source, Storage, layout};
+use super::{Grown, Published, Source, Storage, layout};
 use crate::pod::spec;
 use crate::shared::tokens::Tokens;
 use crate::volumes;
@@ -30,8 +30,14 @@ pub(crate) struct Mounted {
     pub(crate) path: PathBuf,
     /// When it has to be published again, or its claim looked at.
     pub(crate) due: Option<Timestamp>,
-    /// Whether it was made larger.
-    pub(crate) grown: bool,
+    pub(crate) grown: Grown,
+}
+
+impl Mounted {
+    /// One that stays as it is.
+    pub(crate) fn still(path: PathBuf) -> Self {
+        Self { path, due: None, grown: Grown::No }
+    }
 }
 
 /// Why a volume is not there.
@@ -47,7 +53,12 @@ pub(crate) enum NotMounted {
 const STAGE: &str = "MountVolume.MountDevice failed";
 /// Where its driver is asked to publish the volume.
 const PUBLISH: &str = "MountVolume.SetUp failed";
-pub(super) const EXPAND: &str = "MountVolume.Setup failed while expanding volume";
+const EXPAND: &str = "MountVolume.Setup failed while expanding volume";
+/// Where its driver is asked to make it larger while pods have it.
+pub(super) const EXPAND_ONLINE: &str = "NodeExpandVolume.NodeExpandVolume failed";
+
+/// What a pod is told whose volume is another's alone.
+pub(super) const TAKEN: &str = "volume uses the ReadWriteOncePod access mode and is already in use by another pod";
 
 pub(super) fn failed(step: &'static str) -> impl Fn(String) -> NotMounted {
     move |why| NotMounted::Failed { step, why }
@@ -79,7 +90,11 @@ impl Storage {
         let known = self.known(pod, source, object, step).await?;
         let group = volumes::fs_group(pod);
         let _turn = self.locks.turn(&source.driver, &source.handle).await;
-        self.record(source).save(&dir).map_err(|e| failed(step)(format!("failed to save volume info data: {e}")))?;
+        let record = self.record(source);
+        if source.is_exclusive() && self.has_other_mount(&record, &dir) {
+            return Err(failed(PUBLISH)(TAKEN.to_owned()));
+        }
+        record.save(&dir).map_err(|e| failed(step)(format!("failed to save volume info data: {e}")))?;
         let staging = if source.ephemeral || !known.abilities.stage {
             String::new()
         } else {
@@ -106,15 +121,37 @@ impl Storage {
                 .await
                 .map_err(|e| failed(PUBLISH)(format!("applyFSGroup failed for vol {}: {e}", source.handle)))?;
         }
-        let grown = self.expand(source, &known, &target.to_string_lossy(), &staging).await.map_err(failed(EXPAND))?;
-        self.published.lock().insert(target.clone(), known.abilities.expand);
-        Ok(Mounted { due: self.due(source, known.abilities.expand, republish), path: target, grown })
+        let step = if before { EXPAND_ONLINE } else { EXPAND };
+        let paths = (&*target.to_string_lossy(), staging.as_str());
+        let grown = self.expand(source, &known, paths, before).await.map_err(failed(step))?;
+        Ok(self.shown(source, &known, target, grown, republish))
     }
 
     /// A volume that is where it should be, and as large.
     pub(super) fn there(&self, source: &Source, target: &Path) -> Option<Mounted> {
-        let grows = *self.published.lock().get(target).filter(|_| source.growth.is_none())?;
-        Some(Mounted { path: target.to_owned(), due: self.due(source, grows, false), grown: false })
+        let published = *self.published.lock().get(target)?;
+        if source.growth.as_ref().is_some_and(|growth| growth.is_due(published.bytes)) {
+            return None;
+        }
+        Some(Mounted { path: target.to_owned(), due: self.due(source, published.grows, false), grown: Grown::No })
+    }
+
+    /// Remembers a volume that was published just now, or grew.
+    pub(super) fn shown(
+        &self,
+        source: &Source,
+        known: &Known,
+        path: PathBuf,
+        grown: Grown,
+        republish: bool,
+    ) -> Mounted {
+        let grows = known.abilities.expand;
+        let mut published = self.published.lock();
+        let entry = published.entry(path.clone()).or_insert(Published { grows, bytes: source.bytes });
+        if grown == Grown::Yes {
+            entry.bytes = source.bytes;
+        }
+        Mounted { due: self.due(source, grows, republish), path, grown }
     }
 
     pub(super) fn due(&self, source: &Source, grows: bool, republish: bool) -> Option<Timestamp> {

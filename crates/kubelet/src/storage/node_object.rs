@@ -7,12 +7,10 @@ use csi::v1::NodeGetInfoResponse;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::storage::v1::{CSINode, CSINodeDriver, VolumeNodeResources};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use rules::migration::{MIGRATED_PLUGINS, PLUGINS};
 use serde_json::json;
 
 const NODE_ID: &str = "csi.volume.kubernetes.io/nodeid";
-const MIGRATED: &str = "storage.alpha.kubernetes.io/migrated-plugins";
-/// Names of old for what drivers do today.
-const MIGRATED_PLUGINS: &str = "kubernetes.io/aws-ebs,kubernetes.io/azure-disk,kubernetes.io/azure-file,kubernetes.io/cinder,kubernetes.io/gce-pd,kubernetes.io/portworx-volume,kubernetes.io/vsphere-volume";
 /// Tries when somebody else writes the object at the same time.
 const TRIES: usize = 5;
 
@@ -23,10 +21,11 @@ pub(super) async fn ensure(client: &Client, name: &str) -> Result<CSINode, clien
         other => return other,
     }
     let node = client.get::<Node>("", name).await?;
+    let migrated = PLUGINS.iter().map(|plugin| plugin.name).collect::<Vec<_>>().join(",");
     let fresh = CSINode {
         metadata: ObjectMeta {
             name: Some(name.to_owned()),
-            annotations: Some([(MIGRATED.to_owned(), MIGRATED_PLUGINS.to_owned())].into()),
+            annotations: Some([(MIGRATED_PLUGINS.to_owned(), migrated)].into()),
             owner_references: Some(vec![OwnerReference {
                 api_version: "v1".to_owned(),
                 kind: "Node".to_owned(),

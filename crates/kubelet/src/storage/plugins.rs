@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use client::Client;
 use csi::registration;
-use informer::Backoff;
+use informer::{Backoff, Informer, Key};
+use k8s_openapi::api::storage::v1::CSIDriver;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -28,6 +30,8 @@ pub(crate) struct Plugins {
     pub(crate) node: String,
     pub(crate) client: Client,
     pub(crate) drivers: Arc<Drivers>,
+    /// What cluster administrators say about drivers.
+    pub(crate) objects: Informer<CSIDriver>,
 }
 
 /// A file, told from another of the same name.
@@ -40,6 +44,9 @@ impl Plugins {
             tracing::warn!(%error, "CSINode not made yet");
             tokio::time::sleep(backoff.delay()).await;
         }
+        let changed = watch::Sender::new(());
+        let announce = changed.clone();
+        self.objects.subscribe(move |_| announce.send_replace(()));
         let mut running: HashMap<PathBuf, (Identity, AbortOnDropHandle<()>)> = HashMap::new();
         while !stop.is_cancelled() {
             // Before looking: what appears after that is announced.
@@ -64,8 +71,8 @@ impl Plugins {
             }
             for (path, identity) in found.into_iter().take(MOST) {
                 running.entry(path.clone()).or_insert_with(|| {
-                    let me = self.clone();
-                    (identity, AbortOnDropHandle::new(tokio::spawn(async move { me.register(&path).await })))
+                    let (me, changed) = (self.clone(), changed.subscribe());
+                    (identity, AbortOnDropHandle::new(tokio::spawn(async move { me.register(&path, changed).await })))
                 });
             }
             let news = async {
@@ -85,16 +92,46 @@ impl Plugins {
         }
     }
 
-    /// Tries until it works, or the socket goes.
-    async fn register(&self, socket: &Path) {
+    /// Tries until it works, and keeps what the driver says of this node up to date until the socket goes.
+    async fn register(&self, socket: &Path, mut changed: watch::Receiver<()>) {
         let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(120), 0.2);
-        while let Err(why) = self.try_register(socket).await {
-            tracing::warn!(socket = %socket.display(), why, "plug-in not registered");
+        let name = loop {
+            match self.try_register(socket).await {
+                Ok(name) => break name,
+                Err(why) => tracing::warn!(socket = %socket.display(), why, "plug-in not registered"),
+            }
             tokio::time::sleep(backoff.delay()).await;
+        };
+        loop {
+            // Before looking: what changes after that is announced.
+            changed.mark_unchanged();
+            let object = self.objects.get(&Key::cluster(&name));
+            let period = object.and_then(|object| object.spec.node_allocatable_update_period_seconds);
+            let Some(period) = period.and_then(|seconds| u64::try_from(seconds).ok()).filter(|seconds| *seconds > 0)
+            else {
+                if changed.changed().await.is_err() {
+                    return;
+                }
+                continue;
+            };
+            let waited = tokio::time::timeout(Duration::from_secs(period), changed.changed()).await;
+            if waited.is_err()
+                && let Err(why) = self.ask_again(&name).await
+            {
+                tracing::warn!(driver = name, why, "what a node takes of volumes is not known anew");
+            }
         }
     }
 
-    async fn try_register(&self, socket: &Path) -> Result<(), String> {
+    /// How many volumes the node takes may change with what else is attached to it.
+    async fn ask_again(&self, name: &str) -> Result<(), String> {
+        let Some(driver) = self.drivers.get(name) else { return Ok(()) };
+        let about = driver.info().await.map_err(|error| error.to_string())?;
+        node_object::install(&self.client, &self.node, name, &about).await
+    }
+
+    /// The driver's name.
+    async fn try_register(&self, socket: &Path) -> Result<String, String> {
         let info = registration::info(socket).await.map_err(|e| e.to_string())?;
         let outcome = self.install(&info, socket).await;
         let told = registration::notify(socket, outcome.as_ref().copied().map_err(String::as_str)).await;
@@ -102,22 +139,24 @@ impl Plugins {
             // Upstream goes on with a plug-in that cannot be told, and takes it for unregistered; the next try tells it again.
             return Err(format!("not told: {error}"));
         }
-        outcome
+        outcome.map(|()| info.name)
     }
 
     async fn install(&self, info: &registration::v1::PluginInfo, socket: &Path) -> Result<(), String> {
         if info.r#type != registration::CSI_PLUGIN {
+            let (kind, socket) = (&info.r#type, socket.display());
             return Err(format!(
-                "no handler registered for plugin type: {} at socket {}",
-                info.r#type,
-                socket.display()
+                "RegisterPlugin error -- no handler registered for plugin type: {kind} at socket {socket}"
             ));
         }
-        let version = self.drivers.check(&info.name, &info.supported_versions, socket)?;
+        let version = self.drivers.check(&info.name, &info.supported_versions, socket);
+        let version =
+            version.map_err(|why| format!("RegisterPlugin error -- plugin validation failed with err: {why}"))?;
         let endpoint = if info.endpoint.is_empty() { socket.to_owned() } else { PathBuf::from(&info.endpoint) };
         let driver = csi::Driver::new(&endpoint);
-        let about = driver.info().await.map_err(|e| e.to_string())?;
-        node_object::install(&self.client, &self.node, &info.name, &about).await?;
+        let failed = |why: String| format!("RegisterPlugin error -- plugin registration failed with err: {why}");
+        let about = driver.info().await.map_err(|error| failed(error.to_string()))?;
+        node_object::install(&self.client, &self.node, &info.name, &about).await.map_err(failed)?;
         self.drivers.add(&info.name, driver, version, socket);
         tracing::info!(driver = info.name, "storage driver registered");
         Ok(())

@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{PersistentVolume, Pod, SecretReference, Volume}
 use k8s_openapi::api::storage::v1::CSIDriver;
 
 use super::Growth;
+use super::growth::bytes;
 use crate::pod::spec;
 
 /// A volume of a driver, as a pod asks for it.
@@ -30,6 +31,8 @@ pub(crate) struct Source {
     pub(crate) stage_secret: Option<SecretReference>,
     pub(crate) publish_secret: Option<SecretReference>,
     pub(crate) expand_secret: Option<SecretReference>,
+    /// How large it is.
+    pub(crate) bytes: i64,
     /// What its claim does not have yet.
     pub(crate) growth: Option<Growth>,
 }
@@ -53,6 +56,7 @@ impl Source {
             stage_secret: source.node_stage_secret_ref,
             publish_secret: source.node_publish_secret_ref,
             expand_secret: source.node_expand_secret_ref,
+            bytes: bytes(spec.capacity.as_ref().and_then(|all| all.get("storage"))).unwrap_or(0),
             growth: None,
         })
     }
@@ -78,6 +82,11 @@ impl Source {
 
     pub(crate) fn unique_name(&self) -> String {
         csi::names::unique(&self.driver, &self.handle)
+    }
+
+    /// Whether one pod at a time may have it. With several modes nobody knows which one a pod means.
+    pub(crate) fn is_exclusive(&self) -> bool {
+        self.access_modes == ["ReadWriteOncePod"]
     }
 
     pub(crate) fn lifecycle(&self) -> &'static str {

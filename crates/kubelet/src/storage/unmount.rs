@@ -11,6 +11,7 @@ use super::{Storage, layout};
 impl Storage {
     /// Takes all volumes of a pod away. What fails is to be tried again: nothing is removed that a driver did not let go.
     pub(crate) async fn unmount_pod(&self, pod: &str) -> Result<(), String> {
+        self.shown.lock().remove(pod);
         let mut failures = Vec::new();
         for dir in layout::published_to(&self.root, pod) {
             failures.extend(self.unpublish(&dir).await.err().map(|why| format!("{}: {why}", dir.display())));
@@ -76,7 +77,9 @@ impl Storage {
     }
 
     pub(super) async fn ask_to_unstage(&self, driver: &csi::Driver, data: &Data, target: &Path) -> Result<(), String> {
-        self.staged.lock().remove(&(data.driver.clone(), data.handle.clone()));
+        let volume = (data.driver.clone(), data.handle.clone());
+        self.staged.lock().remove(&volume);
+        self.refusals.lock().remove(&volume);
         let staging_target_path = target.to_string_lossy().into_owned();
         let request = v1::NodeUnstageVolumeRequest { volume_id: data.handle.clone(), staging_target_path };
         driver.unstage(request).await.map_err(|e| e.to_string())
@@ -92,7 +95,7 @@ impl Storage {
     }
 
     /// Whether another pod's record is about the volume too.
-    fn has_other_mount(&self, data: &Data, dir: &Path) -> bool {
+    pub(super) fn has_other_mount(&self, data: &Data, dir: &Path) -> bool {
         let others = layout::all_published(&self.root).into_iter().filter(|other| other != dir);
         others.filter_map(|other| Data::load(&other)).any(|other| other.is_same_volume(data))
     }

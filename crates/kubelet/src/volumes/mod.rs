@@ -8,6 +8,7 @@ pub mod atomic;
 mod empty_dir;
 mod host_path;
 pub mod mounts;
+pub(crate) mod nfs;
 mod ownership;
 pub mod payload;
 pub mod references;
@@ -170,6 +171,11 @@ pub fn remove(root: &Path, uid: &str) -> Result<(), Error> {
         return Err(failed("a storage driver has not let go of its volumes".to_owned()));
     }
     node::mounts::unmount_below(&dir).map_err(|e| failed(e.to_string()))?;
+    // What is mounted is somebody's data, and would be removed with the directory.
+    let mounted = node::mounts::list().map_err(|e| failed(e.to_string()))?;
+    if let Some(left) = mounted.iter().find(|mount| mount.target.starts_with(&dir)) {
+        return Err(failed(format!("{} is mounted", left.target.display())));
+    }
     match std::fs::remove_dir_all(&dir) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(failed(e.to_string())),
         _ => Ok(()),

@@ -60,6 +60,10 @@ fn volumes_are_made_updated_shown_and_removed() {
     assert!(node::mounts::is_mounted(Path::new(&host("/e"))).unwrap());
     std::fs::write(format!("{}/file", host("/e")), "x").unwrap();
     assert!(paths["empty"].join("me/x/file").exists());
+    for made in ["me", "me/x"] {
+        let meta = paths["empty"].join(made).metadata().unwrap();
+        assert_eq!((meta.mode() & 0o7777, meta.gid()), (0o2777, 4321), "{made} has its volume's group");
+    }
     assert_eq!(std::fs::read_to_string(host("/c/key")).unwrap(), "1");
     assert!(std::fs::read_to_string(host("/etc/hosts")).unwrap().contains("10.0.0.1\tp"));
     assert!(Path::new(&host("/dev/termination-log")).exists());

@@ -11,7 +11,8 @@ use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVo
 use super::Worker;
 use crate::cri_config::References;
 use crate::pod::spec;
-use crate::storage::{Growth, NotMounted, Source};
+use crate::storage::{Grown, Growth, Knows, Mounted, NotMounted, Shown, Source};
+use crate::volumes::nfs::Share;
 use crate::volumes::{self, Paths, Resolved, references};
 
 /// Between looks at a claim that is not bound.
@@ -105,6 +106,7 @@ impl Worker {
         // A volume whose update failed is where it was.
         let mut all = self.volumes.take().map(|before| before.paths).unwrap_or_default();
         all.extend(paths);
+        self.shared.storage.show(self.uid(), self.shown(&all));
         self.volumes = Some(Made { paths: all, references, due, ips, pod });
         Ok(())
     }
@@ -160,10 +162,12 @@ impl Worker {
         // Claims are looked at again when it is time to: their volumes may have grown.
         let due = self.volumes.as_ref().and_then(|made| made.due).is_some_and(|at| self.now() >= at);
         for (volume, claim, own) in volumes {
-            let known = self.claims.contains_key(&claim);
-            if known && !due {
+            let known = self.claims.get(&claim);
+            // What a claim lacked may be there by now, or have been given up.
+            if known.is_some_and(|known| known.growth.is_none()) && !due {
                 continue;
             }
+            let known = known.is_some();
             match self.bound_volume(&claim, own).await {
                 Ok(found) => drop(self.claims.insert(claim, found)),
                 Err(_) if known => {}
@@ -191,32 +195,50 @@ impl Worker {
             format!("PersistentVolumeClaim is not bound: {:?}", claim.metadata.name.clone().unwrap_or_default())
         })?;
         let volume: PersistentVolume = client.get("", &name).await.map_err(|e| e.to_string())?;
+        let volume = rules::migration::volume(&volume)?.into_owned();
         Ok(Claimed { growth: Growth::of(&volume, &claim), claim: informer::events::reference(&claim), volume })
     }
 
-    /// Lets drivers mount the volumes that are theirs, all at once. The calls run to their end whatever becomes of this turn.
-    async fn mount_drivers(&mut self, resolved: &mut Resolved) -> Drivers {
+    /// The volumes that others have to be asked for, by name.
+    fn asked_of_others(&self) -> Vec<(String, Asked)> {
         let volumes = self.pod.spec.iter().flat_map(|s| s.volumes.iter().flatten());
-        let sources = volumes.filter_map(|volume| {
-            let claimed = |name| {
-                let read_only =
-                    volume.persistent_volume_claim.as_ref().is_some_and(|claim| claim.read_only == Some(true));
-                let claimed = self.claims.get(&name)?;
-                let source = Source::persistent(&claimed.volume, read_only)?;
-                Some(Source { growth: claimed.growth.clone(), ..source })
+        let asked = volumes.filter_map(|volume| {
+            let read_only = volume.persistent_volume_claim.as_ref().is_some_and(|claim| claim.read_only == Some(true));
+            let claim = references::claim_of(&self.pod, volume).and_then(|name| self.claims.get(&name));
+            let asked = match claim {
+                Some(claimed) => {
+                    let source = Source::persistent(&claimed.volume, read_only);
+                    let source = source.map(|source| Source { growth: claimed.growth.clone(), ..source });
+                    let share = || Share::persistent(&claimed.volume, read_only).map(Asked::Server);
+                    source.map(Box::new).map(Asked::Driver).or_else(share)
+                }
+                None => {
+                    let source = Source::inline(&self.pod, volume).map(Box::new).map(Asked::Driver);
+                    source.or_else(|| Share::inline(volume).map(Asked::Server))
+                }
             };
-            let claim = references::claim_of(&self.pod, volume).and_then(claimed);
-            Some((volume.name.clone(), claim.or_else(|| Source::inline(&self.pod, volume))?))
+            Some((volume.name.clone(), asked?))
         });
-        let calls = sources.map(|(volume, source)| {
+        asked.collect()
+    }
+
+    /// Lets drivers and servers mount the volumes that are theirs, all at once. The calls run to their end whatever becomes of this turn.
+    async fn mount_drivers(&mut self, resolved: &mut Resolved) -> Drivers {
+        let calls = self.asked_of_others().into_iter().map(|(volume, asked)| {
             let (shared, pod) = (self.shared.clone(), self.pod.clone());
             let call = self.mounts.spawn(async move {
                 let (storage, tokens) = (&shared.storage, &shared.tokens);
-                let mounted = match source.block {
-                    true => storage.map(&pod, &source, tokens).await,
-                    false => storage.mount(&pod, &source, tokens).await,
-                };
-                (source.name, mounted)
+                match asked {
+                    Asked::Driver(source) if source.block => {
+                        (source.name.clone(), storage.map(&pod, &source, tokens).await)
+                    }
+                    Asked::Driver(source) => (source.name.clone(), storage.mount(&pod, &source, tokens).await),
+                    Asked::Server(share) => {
+                        let mounted = share.mount(&shared.settings.root, spec::uid(&pod)).await;
+                        let failed = |why| NotMounted::Failed { step: "MountVolume.SetUp failed", why };
+                        (share.name, mounted.map(Mounted::still).map_err(failed))
+                    }
+                }
             });
             async move { (volume, call.await) }
         });
@@ -225,9 +247,7 @@ impl Worker {
             let path = match called {
                 Ok((name, Ok(mounted))) => {
                     drivers.due = [drivers.due, mounted.due].into_iter().flatten().min();
-                    if mounted.grown {
-                        self.note_growth(&name);
-                    }
+                    self.note_growth(&name, mounted.grown);
                     Some(mounted.path)
                 }
                 Ok((_, Err(NotMounted::Waiting))) => {
@@ -235,7 +255,11 @@ impl Worker {
                     None
                 }
                 Ok((name, Err(NotMounted::Failed { step, why }))) => {
-                    let reason = if step.starts_with("MapVolume") { "FailedMapVolume" } else { "FailedMount" };
+                    let reason = match step.split('.').next() {
+                        Some("MapVolume") => "FailedMapVolume",
+                        Some("NodeExpandVolume") => "VolumeResizeFailed",
+                        _ => "FailedMount",
+                    };
                     drivers.failures.push((reason, format!("{step} for volume {name:?} : {why}")));
                     None
                 }
@@ -251,16 +275,47 @@ impl Worker {
         drivers
     }
 
-    /// Tells the pod and the claim that a volume is as large as it was asked to be.
-    fn note_growth(&mut self, volume: &str) {
-        let node = self.shared.facts().node_name.clone();
-        let message = format!("MountVolume.NodeExpandVolume succeeded for volume {volume:?} {node}");
-        self.shared.event(&self.pod, EventType::Normal, "FileSystemResizeSuccessful", message.clone());
+    /// The volumes of which somebody else knows how full they are.
+    fn shown(&self, paths: &Paths) -> Vec<Shown> {
+        let volumes = self.pod.spec.iter().flat_map(|s| s.volumes.iter().flatten());
+        let shown = volumes.filter_map(|volume| {
+            let path = paths.get(&volume.name)?.clone();
+            let claim = references::claim_of(&self.pod, volume);
+            let persistent = claim.as_ref().and_then(|name| self.claims.get(name)).map(|claimed| &claimed.volume);
+            let source = persistent.and_then(|volume| Source::persistent(volume, false));
+            let knows = match source.or_else(|| Source::inline(&self.pod, volume)) {
+                Some(source) => Knows::Driver { name: source.driver, handle: source.handle },
+                // Of a path of the node nobody says that it is a file system of its own.
+                None if volume.nfs.is_some() => Knows::Kernel,
+                None if persistent?.spec.as_ref()?.host_path.is_some() => return None,
+                None => Knows::Kernel,
+            };
+            Some(Shown { name: volume.name.clone(), claim, path, knows })
+        });
+        shown.collect()
+    }
+
+    /// Tells the pod and the claim what came of making a volume as large as it was asked to be.
+    fn note_growth(&mut self, volume: &str, grown: Grown) {
+        let (kind, reason, message) = match grown {
+            Grown::No => return,
+            Grown::Yes => {
+                let node = self.shared.facts().node_name.clone();
+                let message = format!("MountVolume.NodeExpandVolume succeeded for volume {volume:?} {node}");
+                (EventType::Normal, "FileSystemResizeSuccessful", message)
+            }
+            Grown::ReadOnly => {
+                let message = format!(
+                    "MountVolume.NodeExpandVolume failed for volume {volume:?} requested read-only file system"
+                );
+                (EventType::Warning, "FileSystemResizeFailed", message)
+            }
+        };
+        self.shared.event(&self.pod, kind, reason, message.clone());
         let named = |claimed: &&mut Claimed| claimed.volume.metadata.name.as_deref() == Some(volume);
         for claimed in self.claims.values_mut().filter(named) {
             claimed.growth = None;
-            let (about, kind) = (claimed.claim.clone(), EventType::Normal);
-            self.shared.recorder.event_about(about, kind, "FileSystemResizeSuccessful", message.clone());
+            self.shared.recorder.event_about(claimed.claim.clone(), kind, reason, message.clone());
         }
     }
 }
@@ -272,6 +327,12 @@ pub(super) struct Claimed {
     volume: PersistentVolume,
     /// What the claim does not have yet.
     growth: Option<Growth>,
+}
+
+/// Who has to be asked for a volume.
+enum Asked {
+    Driver(Box<Source>),
+    Server(Share),
 }
 
 /// What came of asking drivers.

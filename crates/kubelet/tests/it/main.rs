@@ -21,5 +21,7 @@ mod resize;
 mod rig;
 mod serving;
 mod storage;
+mod storage_bad;
+mod storage_growth;
 mod storage_trouble;
 mod volumes;

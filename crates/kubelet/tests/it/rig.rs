@@ -326,6 +326,8 @@ impl Rig {
         assert!(logs.is_empty(), "{logs:?}");
         self.containerd.take().unwrap().stop().await.unwrap();
         let dir = self.dir.path().canonicalize().unwrap();
+        // Its root stays shared, for the kubelet that comes next.
+        node::mounts::unmount(&dir.join("kubelet")).unwrap();
         let mounts: Vec<_> = node::mounts::list().unwrap().into_iter().filter(|m| m.target.starts_with(&dir)).collect();
         assert_eq!(mounts, [], "mounts left");
         cgroups.remove(&self.cgroup).await.unwrap();

@@ -56,7 +56,7 @@ impl Rig {
         command
     }
 
-    async fn get(&self, path: &str) -> String {
+    pub async fn get(&self, path: &str) -> String {
         let path = format!("/api/v1/nodes/{NODE}/proxy/{path}");
         let (out, err, code) = run(self.kubectl(true, &["get", "--raw", &path]), b"").await;
         assert_eq!(code, 0, "{path}: {err}");

@@ -131,3 +131,20 @@ async fn a_pod_that_is_deleted_while_its_volume_is_being_mounted_leaves_nothing(
     assert_eq!((driver.broken_promises(), driver.in_use()), (vec![], vec![]));
     rig.stop().await;
 }
+
+#[tokio::test]
+async fn a_volume_for_one_pod_waits_until_the_other_one_is_gone() {
+    let rig = Rig::start().await;
+    let driver = driver(&rig, Traits::default(), json!({"attachRequired": false})).await;
+    volume(&rig, &driver, "v", json!({"accessModes": ["ReadWriteOncePod"]})).await;
+    rig.pod("first", with_volume(LOOP, claim("v"))).await;
+    rig.ready("first").await;
+    rig.pod("second", with_volume(LOOP, claim("v"))).await;
+    let why = "FailedMount: MountVolume.SetUp failed for volume \"v\" : volume uses the ReadWriteOncePod access mode and is already in use by another pod";
+    rig.event("second", why).await;
+    rig.delete("first").await;
+    rig.ready("second").await;
+    rig.delete("second").await;
+    assert_eq!((driver.broken_promises(), driver.in_use()), (vec![], vec![]));
+    rig.stop().await;
+}

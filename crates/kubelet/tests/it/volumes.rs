@@ -167,3 +167,18 @@ async fn drivers_find_the_kubelets_directories() {
     }
     rig.stop().await;
 }
+
+#[tokio::test]
+async fn a_share_that_cannot_be_mounted_says_why_and_leaves_nothing() {
+    let rig = Rig::start().await;
+    let share = json!({"name": "share", "nfs": {"server": "127.0.0.1", "path": "/none"}});
+    let mut container = sh("main", "true");
+    container["volumeMounts"] = json!([{"name": "share", "mountPath": "/data"}]);
+    let pod = rig.pod("shared", json!({"containers": [container], "volumes": [share]})).await;
+    let why = rig.event("shared", "FailedMount: MountVolume.SetUp failed for volume \"share\" : mount failed: ").await;
+    assert!(why.contains("\nMounting command: mount\nMounting arguments: -t nfs 127.0.0.1:/none "), "{why}");
+    let dir = rig.dir.path().join("kubelet/pods").join(pod.metadata.uid.clone().unwrap());
+    assert!(!dir.join("volumes/kubernetes.io~nfs/share").exists());
+    rig.delete("shared").await;
+    rig.stop().await;
+}

@@ -7,6 +7,7 @@
 //! they make volumes for claims, attach and detach them, and make them larger.
 
 mod disks;
+mod pretender;
 mod services;
 mod sidecars;
 mod sidecars_resize;
@@ -14,12 +15,14 @@ mod sidecars_resize;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tonic::{Code, Status};
 
+pub use pretender::{PluginInfo, Pretender};
 pub use sidecars::Sidecars;
 
 /// What a call comes to instead of what it should.
@@ -46,6 +49,8 @@ pub struct Call {
     /// What came with it: the volume's context, publish context and secrets in one.
     pub context: BTreeMap<String, String>,
     pub ok: bool,
+    /// When it came.
+    pub at: std::time::Instant,
 }
 
 /// What the driver says it can do.
@@ -64,14 +69,20 @@ impl Default for Traits {
     }
 }
 
-/// What is where, by volume.
+/// What is where, by volume: nodes, and places on nodes.
 #[derive(Debug, Default)]
 struct Ledger {
-    /// Nodes that volumes are attached to.
     attached: BTreeMap<String, BTreeSet<String>>,
-    staged: BTreeMap<String, BTreeSet<String>>,
-    published: BTreeMap<String, BTreeSet<String>>,
+    staged: BTreeMap<String, BTreeSet<(String, String)>>,
+    published: BTreeMap<String, BTreeSet<(String, String)>>,
     broken: Vec<String>,
+}
+
+impl Ledger {
+    /// Whether a volume is in one of these places on a node.
+    fn is_on(places: &BTreeMap<String, BTreeSet<(String, String)>>, volume: &str, node: &str) -> bool {
+        places.get(volume).is_some_and(|all| all.iter().any(|(on, _)| on == node))
+    }
 }
 
 #[derive(Debug)]
@@ -79,10 +90,12 @@ struct State {
     name: String,
     node: String,
     traits: Traits,
+    max_volumes: AtomicI64,
     dir: PathBuf,
+    volumes: PathBuf,
     calls: watch::Sender<Vec<Call>>,
     troubles: Mutex<HashMap<&'static str, VecDeque<Trouble>>>,
-    ledger: Mutex<Ledger>,
+    ledger: Arc<Mutex<Ledger>>,
     /// What it was told about its registration.
     registered: watch::Sender<Vec<Result<(), String>>>,
 }
@@ -98,15 +111,33 @@ pub struct Driver {
 impl Driver {
     /// A driver for a kubelet's root directory, called `name`, on the node `node`; its own data is in `dir`.
     pub fn start(root: &Path, dir: &Path, name: &str, node: &str, traits: Traits) -> Self {
-        std::fs::create_dir_all(dir.join("volumes")).expect("a directory for volumes");
+        Self::make(root, dir, (name, node, traits), (dir.join("volumes"), Arc::default()))
+    }
+
+    /// The same driver on another node: it has the same volumes, and what one of them promises binds the other.
+    pub fn beside(&self, root: &Path, dir: &Path, node: &str) -> Self {
+        let State { name, traits, volumes, ledger, .. } = &*self.state;
+        Self::make(root, dir, (name, node, traits.clone()), (volumes.clone(), ledger.clone()))
+    }
+
+    fn make(
+        root: &Path,
+        dir: &Path,
+        (name, node, traits): (&str, &str, Traits),
+        (volumes, ledger): (PathBuf, Arc<Mutex<Ledger>>),
+    ) -> Self {
+        std::fs::create_dir_all(dir).expect("a directory");
+        std::fs::create_dir_all(&volumes).expect("a directory for volumes");
         let state = State {
             name: name.to_owned(),
             node: node.to_owned(),
+            max_volumes: AtomicI64::new(traits.max_volumes),
             traits,
             dir: dir.to_owned(),
+            volumes,
             calls: watch::Sender::default(),
             troubles: Mutex::default(),
-            ledger: Mutex::default(),
+            ledger,
             registered: watch::Sender::default(),
         };
         let registry = root.join("plugins_registry");
@@ -151,6 +182,11 @@ impl Driver {
         self.registry.join(format!("{}-reg.sock", self.state.name))
     }
 
+    /// Takes so many volumes on its node from now on.
+    pub fn take(&self, max_volumes: i64) {
+        self.state.max_volumes.store(max_volumes, Ordering::Relaxed);
+    }
+
     /// The next call of that name comes to this; several are taken in turn.
     pub fn trouble(&self, call: &'static str, trouble: Trouble) {
         self.state.troubles.lock().entry(call).or_default().push_back(trouble);
@@ -191,19 +227,20 @@ impl Driver {
     /// Volumes that are attached, staged or published somewhere.
     pub fn in_use(&self) -> Vec<String> {
         let ledger = self.state.ledger.lock();
-        let all = [&ledger.attached, &ledger.staged, &ledger.published];
-        let used = all.iter().flat_map(|uses| uses.iter().filter(|(_, places)| !places.is_empty()));
-        used.map(|(volume, places)| format!("{volume}: {places:?}")).collect()
+        let attached = ledger.attached.iter().filter(|(_, nodes)| !nodes.is_empty());
+        let attached = attached.map(|(volume, nodes)| format!("{volume}: {nodes:?}"));
+        let places = ledger.staged.iter().chain(&ledger.published).filter(|(_, places)| !places.is_empty());
+        attached.chain(places.map(|(volume, places)| format!("{volume}: {places:?}"))).collect()
     }
 
     /// Where the files of a volume are.
     pub fn contents(&self, volume: &str) -> PathBuf {
-        self.state.dir.join("volumes").join(volume)
+        self.state.volumes.join(volume)
     }
 
     /// Volumes that exist.
     pub fn volumes(&self) -> Vec<String> {
-        let listing = std::fs::read_dir(self.state.dir.join("volumes")).into_iter().flatten().flatten();
+        let listing = std::fs::read_dir(&self.state.volumes).into_iter().flatten().flatten();
         listing.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use csi::registration::v1 as registration;
 use csi::v1;
@@ -17,21 +18,34 @@ use tokio_util::task::AbortOnDropHandle;
 use tonic::codegen::Service as _;
 use tonic::{Request, Response, Status};
 
-use super::{Call, State, disks};
+use super::{Call, Ledger, State, disks};
 
 #[derive(Debug, Clone)]
 struct Services(Arc<State>);
 
+type Answered = Result<http::Response<tonic::body::Body>, std::convert::Infallible>;
+
 /// Serves everything on a socket, until what this answers is dropped.
 pub(super) fn serve(socket: &Path, state: Arc<State>) -> AbortOnDropHandle<()> {
+    let services = Services(state);
+    listen(socket, move |request| answer(services.clone(), request))
+}
+
+/// Answers every request on a socket, until what this answers is dropped.
+pub(super) fn listen<F>(
+    socket: &Path,
+    answer: impl Fn(http::Request<hyper::body::Incoming>) -> F + Clone + Send + 'static,
+) -> AbortOnDropHandle<()>
+where
+    F: Future<Output = Answered> + Send + 'static,
+{
     let _ = std::fs::remove_file(socket);
     let listener = tokio::net::UnixListener::bind(socket).expect("a socket of the test's own");
     AbortOnDropHandle::new(tokio::spawn(async move {
         let mut connections = tokio::task::JoinSet::new();
         while let Ok((stream, _)) = listener.accept().await {
-            let services = Services(state.clone());
+            let answer = hyper::service::service_fn(answer.clone());
             connections.spawn(async move {
-                let answer = hyper::service::service_fn(move |request| answer(services.clone(), request));
                 let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
                 let _ = server.serve_connection(TokioIo::new(stream), answer).await;
             });
@@ -39,10 +53,7 @@ pub(super) fn serve(socket: &Path, state: Arc<State>) -> AbortOnDropHandle<()> {
     }))
 }
 
-async fn answer(
-    services: Services,
-    request: http::Request<hyper::body::Incoming>,
-) -> Result<http::Response<tonic::body::Body>, std::convert::Infallible> {
+async fn answer(services: Services, request: http::Request<hyper::body::Incoming>) -> Answered {
     let service = request.uri().path().split('/').nth(1).unwrap_or_default().to_owned();
     match service.as_str() {
         "csi.v1.Identity" => IdentityServer::new(services).call(request).await,
@@ -56,7 +67,7 @@ type Answer<T> = Result<Response<T>, Status>;
 
 fn call(name: &'static str, volume: &str, target: &str) -> Call {
     let (volume, target) = (volume.to_owned(), target.to_owned());
-    Call { name, volume, target, context: BTreeMap::new(), ok: false }
+    Call { name, volume, target, context: BTreeMap::new(), ok: false, at: std::time::Instant::now() }
 }
 
 fn is_block(capability: Option<&v1::VolumeCapability>) -> bool {
@@ -64,8 +75,13 @@ fn is_block(capability: Option<&v1::VolumeCapability>) -> bool {
 }
 
 impl Services {
+    /// A path of this node.
+    fn place(&self, target: &str) -> (String, String) {
+        (self.0.node.clone(), target.to_owned())
+    }
+
     fn path(&self, volume: &str) -> PathBuf {
-        self.0.dir.join("volumes").join(volume.replace('/', "_"))
+        self.0.volumes.join(volume.replace('/', "_"))
     }
 }
 
@@ -166,8 +182,7 @@ impl Controller for Services {
         let request = request.into_inner();
         let work = || {
             let mut ledger = self.0.ledger.lock();
-            if request.node_id == self.0.node && ledger.staged.get(&request.volume_id).is_some_and(|on| !on.is_empty())
-            {
+            if Ledger::is_on(&ledger.staged, &request.volume_id, &request.node_id) {
                 drop(ledger);
                 return Err(self.0.broken(format!("{} is detached while it is staged", request.volume_id)));
             }
@@ -215,7 +230,7 @@ impl Node for Services {
             if !is_block(request.volume_capability.as_ref()) {
                 disks::show(&self.path(id), Path::new(target), false)?;
             }
-            self.0.ledger.lock().staged.entry(id.clone()).or_default().insert(target.clone());
+            self.0.ledger.lock().staged.entry(id.clone()).or_default().insert(self.place(target));
             Ok(())
         };
         self.0.call(call, work).await?;
@@ -229,13 +244,13 @@ impl Node for Services {
         let request = request.into_inner();
         let (id, target) = (&request.volume_id, &request.staging_target_path);
         let work = || {
-            let live = self.0.ledger.lock().published.get(id).cloned().unwrap_or_default();
-            if !live.is_empty() {
-                return Err(self.0.broken(format!("{id} is unstaged while published at {live:?}")));
+            let live = Ledger::is_on(&self.0.ledger.lock().published, id, &self.0.node);
+            if live {
+                return Err(self.0.broken(format!("{id} is unstaged while published on {}", self.0.node)));
             }
             node::mounts::unmount(Path::new(target)).map_err(disks::internal)?;
             disks::detach_device(&self.path(id))?;
-            self.0.ledger.lock().staged.entry(id.clone()).or_default().remove(target);
+            self.0.ledger.lock().staged.entry(id.clone()).or_default().remove(&self.place(target));
             Ok(())
         };
         self.0.call(call("NodeUnstageVolume", id, target), work).await?;
@@ -255,8 +270,8 @@ impl Node for Services {
         call.context.insert("readonly".to_owned(), request.readonly.to_string());
         let ephemeral = request.volume_context.get("csi.storage.k8s.io/ephemeral").is_some_and(|it| it == "true");
         let work = || {
-            let staged =
-                self.0.ledger.lock().staged.get(id).is_some_and(|at| at.contains(&request.staging_target_path));
+            let place = self.place(&request.staging_target_path);
+            let staged = self.0.ledger.lock().staged.get(id).is_some_and(|at| at.contains(&place));
             if self.0.traits.stage && !ephemeral && !staged {
                 return Err(self.0.broken(format!("{id} is published at {target} and not staged")));
             }
@@ -268,7 +283,7 @@ impl Node for Services {
                 }
                 disks::show(&self.path(id), Path::new(target), request.readonly)?;
             }
-            self.0.ledger.lock().published.entry(id.clone()).or_default().insert(target.clone());
+            self.0.ledger.lock().published.entry(id.clone()).or_default().insert(self.place(target));
             Ok(())
         };
         self.0.call(call, work).await?;
@@ -283,7 +298,7 @@ impl Node for Services {
         let (id, target) = (&request.volume_id, &request.target_path);
         let work = || {
             disks::hide(Path::new(target))?;
-            self.0.ledger.lock().published.entry(id.clone()).or_default().remove(target);
+            self.0.ledger.lock().published.entry(id.clone()).or_default().remove(&self.place(target));
             Ok(())
         };
         self.0.call(call("NodeUnpublishVolume", id, target), work).await?;
@@ -296,8 +311,11 @@ impl Node for Services {
     ) -> Answer<v1::NodeGetVolumeStatsResponse> {
         let request = request.into_inner();
         self.0.call(call("NodeGetVolumeStats", &request.volume_id, &request.volume_path), || Ok(())).await?;
-        let unit = v1::volume_usage::Unit::Bytes.into();
-        let usage = vec![v1::VolumeUsage { available: 600, total: 1000, used: 400, unit }];
+        use v1::volume_usage::Unit;
+        let usage = [(Unit::Bytes, 600, 1000, 400), (Unit::Inodes, 60, 100, 40)];
+        let usage =
+            usage.map(|(unit, available, total, used)| v1::VolumeUsage { available, total, used, unit: unit.into() });
+        let usage = usage.to_vec();
         Ok(Response::new(v1::NodeGetVolumeStatsResponse { usage }))
     }
 
@@ -337,7 +355,7 @@ impl Node for Services {
         let segments = self.0.traits.topology.clone();
         Ok(Response::new(v1::NodeGetInfoResponse {
             node_id: self.0.node.clone(),
-            max_volumes_per_node: self.0.traits.max_volumes,
+            max_volumes_per_node: self.0.max_volumes.load(Ordering::Relaxed),
             accessible_topology: (!segments.is_empty()).then_some(v1::Topology { segments }),
         }))
     }

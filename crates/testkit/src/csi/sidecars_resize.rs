@@ -32,7 +32,9 @@ impl Sidecar {
         let name = claim.metadata.name.clone().unwrap_or_default();
         let mut claim: PersistentVolumeClaim = self.client.get(&namespace, &name).await?;
         let status = claim.status.get_or_insert_default();
+        status.allocated_resources = Some(size.clone().into());
         if answer.node_expansion_required {
+            status.allocated_resource_statuses = Some([("storage".to_owned(), "NodeResizePending".to_owned())].into());
             status.conditions = Some(vec![PersistentVolumeClaimCondition {
                 type_: "FileSystemResizePending".to_owned(),
                 status: "True".to_owned(),
@@ -42,6 +44,7 @@ impl Sidecar {
                 ..Default::default()
             }]);
         } else {
+            status.allocated_resource_statuses = None;
             status.capacity = Some(size.into());
         }
         self.client.update_status(&claim).await?;

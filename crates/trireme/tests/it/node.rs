@@ -226,7 +226,9 @@ async fn leftovers(machine: &Machine, uids: &HashSet<String>) -> Vec<String> {
         .expect("ctr");
     left.extend(String::from_utf8_lossy(&listed.stdout).lines().map(|id| format!("container {id}")));
     let real = agent.canonicalize().expect("the node's directory");
-    left.extend(mounts_below(&real).iter().map(|path| format!("mount {}", path.display())));
+    // The kubelet's root is shared with containers as long as there is a node.
+    let mounts = mounts_below(&real).into_iter().filter(|path| *path != real.join("kubelet"));
+    left.extend(mounts.map(|path| format!("mount {}", path.display())));
     let files = |dir: PathBuf| std::fs::read_dir(dir).into_iter().flatten().flatten();
     for network in files(agent.join("ipam")) {
         let leases = files(network.path()).filter_map(|entry| entry.file_name().into_string().ok());

@@ -3,6 +3,7 @@
 pub mod cadvisor;
 mod limits;
 mod requests;
+pub mod volumes;
 
 use figures::{Samples, samples};
 use jiff::Timestamp;

@@ -230,8 +230,8 @@ impl Stats {
 
     /// Adds what volumes take; those on disk that go with the pod count as its own.
     async fn measure_volumes(&self, summary: &mut Summary, known: &HashMap<String, Pod>, now: Timestamp) {
-        let uids: Vec<String> = summary.pods.iter().map(|pod| pod.pod_ref.uid.clone()).collect();
-        let measured = self.volumes.of(&self.root, &uids, now).await;
+        let pods: Vec<PodReference> = summary.pods.iter().map(|pod| pod.pod_ref.clone()).collect();
+        let measured = self.volumes.of(&self.root, &pods, now).await;
         for (pod, volumes) in summary.pods.iter_mut().zip(measured) {
             let spec = known.get(&pod.pod_ref.uid).and_then(|pod| pod.spec.as_ref());
             for volume in &volumes {

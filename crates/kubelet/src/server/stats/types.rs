@@ -1,7 +1,10 @@
 //! The summary's document, as its readers know it.
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
 use serde::{Serialize, Serializer};
+
+use crate::pod::spec;
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
@@ -61,6 +64,13 @@ pub struct PodReference {
     pub uid: String,
 }
 
+impl PodReference {
+    pub fn of(pod: &Pod) -> Self {
+        let own = |text: &str| text.to_owned();
+        Self { name: own(spec::name(pod)), namespace: own(spec::namespace(pod)), uid: own(spec::uid(pod)) }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodStats {
@@ -94,6 +104,16 @@ pub struct VolumeStats {
     pub fs: Fs,
     /// Its name in the pod.
     pub name: String,
+    /// The claim that it is of.
+    #[serde(rename = "pvcRef", skip_serializing_if = "Option::is_none")]
+    pub claim: Option<ClaimReference>,
+}
+
+/// Names of a claim.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct ClaimReference {
+    pub name: String,
+    pub namespace: String,
 }
 
 /// Processes of a pod.

@@ -1,13 +1,19 @@
-//! What volumes take of the disk. Adding a volume up means looking at every file in it, so a result is kept for a while.
+//! What volumes take of the disk. Adding a volume up means looking at every file in it, and a driver or a server may take its time to
+//! answer, so a result is kept for a while, and whoever asks gets the last one there is.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use super::types::VolumeStats;
+use super::types::{ClaimReference, Fs, PodReference, VolumeStats};
+use crate::storage::{Shown, Storage, Usage};
+
+/// How long others are waited for. What they say later is there for the next one who asks.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// One volume of a pod on the disk: its name and where it is.
 type Place = (String, PathBuf);
@@ -19,26 +25,52 @@ struct Measured {
 }
 
 /// Results, by the pod's uid.
-#[derive(Debug)]
+type Results = HashMap<String, Measured>;
+
+/// What drivers and file systems said, and of which pods they are being asked.
+#[derive(Debug, Default)]
+struct Asked {
+    results: Results,
+    under_way: HashSet<String>,
+}
+
 pub struct Volumes {
     period: Duration,
-    kept: Mutex<HashMap<String, Measured>>,
+    kept: Mutex<Results>,
+    asked: Arc<Mutex<Asked>>,
+    storage: Option<Arc<Storage>>,
 }
 
 impl Volumes {
-    /// Results are good for this long.
-    pub fn new(period: Duration) -> Self {
-        Self { period, kept: Mutex::default() }
+    /// Results are good for this long. Of volumes that outlive pods `storage` knows.
+    pub(crate) fn new(period: Duration, storage: Option<Arc<Storage>>) -> Self {
+        Self { period, kept: Mutex::default(), asked: Arc::default(), storage }
     }
 
-    /// The volumes of these pods, in their order. `root` is where pods are.
-    pub async fn of(&self, root: &Path, uids: &[String], now: Timestamp) -> Vec<Vec<VolumeStats>> {
+    /// All volumes of these pods, in their order. `root` is where pods are.
+    pub async fn of(&self, root: &Path, pods: &[PodReference], now: Timestamp) -> Vec<Vec<VolumeStats>> {
+        let (own, others) = tokio::join!(self.own(root, pods, now), self.persistent(pods, now));
+        let pairs = own.into_iter().zip(others);
+        pairs
+            .map(|(mut volumes, others)| {
+                volumes.extend(others);
+                volumes.sort_by(|a, b| a.name.cmp(&b.name));
+                volumes
+            })
+            .collect()
+    }
+
+    fn is_fresh(&self, measured: Option<&Measured>, now: Timestamp) -> bool {
+        measured.is_some_and(|measured| informer::clock::since(now, measured.at) < self.period)
+    }
+
+    /// Volumes that go with their pods.
+    async fn own(&self, root: &Path, pods: &[PodReference], now: Timestamp) -> Vec<Vec<VolumeStats>> {
         let due: Vec<(String, PathBuf)> = {
             let mut kept = self.kept.lock();
-            kept.retain(|uid, _| uids.contains(uid));
-            let fresh = |measured: &Measured| informer::clock::since(now, measured.at) < self.period;
-            let due = uids.iter().filter(|uid| !kept.get(*uid).is_some_and(fresh));
-            due.map(|uid| (uid.clone(), crate::volumes::pod_dir(root, uid).join("volumes"))).collect()
+            kept.retain(|uid, _| pods.iter().any(|pod| pod.uid == *uid));
+            let due = pods.iter().filter(|pod| !self.is_fresh(kept.get(&pod.uid), now));
+            due.map(|pod| (pod.uid.clone(), crate::volumes::pod_dir(root, &pod.uid).join("volumes"))).collect()
         };
         let measured = tokio::task::spawn_blocking(move || -> Vec<(String, Vec<VolumeStats>)> {
             due.into_iter().map(|(uid, dir)| (uid, measure(&dir, now))).collect()
@@ -47,27 +79,85 @@ impl Volumes {
         let measured = measured.await.unwrap_or_default();
         let mut kept = self.kept.lock();
         kept.extend(measured.into_iter().map(|(uid, volumes)| (uid, Measured { at: now, volumes })));
-        uids.iter().map(|uid| kept.get(uid).map(|measured| measured.volumes.clone()).unwrap_or_default()).collect()
+        latest(&kept, pods)
+    }
+
+    /// Volumes that outlive their pods, and those of drivers.
+    pub async fn persistent(&self, pods: &[PodReference], now: Timestamp) -> Vec<Vec<VolumeStats>> {
+        let Some(storage) = &self.storage else { return vec![Vec::new(); pods.len()] };
+        let due: Vec<PodReference> = {
+            let mut asked = self.asked.lock();
+            asked.results.retain(|uid, _| pods.iter().any(|pod| pod.uid == *uid));
+            let due = pods
+                .iter()
+                .filter(|pod| !self.is_fresh(asked.results.get(&pod.uid), now) && !asked.under_way.contains(&pod.uid));
+            let due: Vec<PodReference> = due.cloned().collect();
+            asked.under_way.extend(due.iter().map(|pod| pod.uid.clone()));
+            due
+        };
+        let questions = due.into_iter().map(|pod| {
+            let (storage, asked) = (storage.clone(), self.asked.clone());
+            tokio::spawn(async move {
+                // Also when the question ends in a panic, the pod may be asked about again.
+                let _end = Question(asked.clone(), pod.uid.clone());
+                let said = storage.usage(&pod.uid).await;
+                let volumes = said.into_iter().map(|(volume, usage)| of_usage(volume, usage, &pod, now)).collect();
+                asked.lock().results.insert(pod.uid.clone(), Measured { at: now, volumes });
+            })
+        });
+        let questions = futures::future::join_all(questions.collect::<Vec<_>>());
+        let _ = tokio::time::timeout(PATIENCE, questions).await;
+        latest(&self.asked.lock().results, pods)
     }
 }
 
+/// Ends the question about a pod when it is dropped.
+struct Question(Arc<Mutex<Asked>>, String);
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        self.0.lock().under_way.remove(&self.1);
+    }
+}
+
+fn latest(results: &Results, pods: &[PodReference]) -> Vec<Vec<VolumeStats>> {
+    pods.iter().map(|pod| results.get(&pod.uid).map(|measured| measured.volumes.clone()).unwrap_or_default()).collect()
+}
+
+fn of_usage(volume: Shown, usage: Usage, pod: &PodReference, time: Timestamp) -> VolumeStats {
+    let fs = Fs {
+        time,
+        available_bytes: usage.bytes.available,
+        capacity_bytes: usage.bytes.total,
+        used_bytes: usage.bytes.used,
+        inodes_free: usage.inodes.available,
+        inodes: usage.inodes.total,
+        inodes_used: usage.inodes.used,
+    };
+    let claim = volume.claim.map(|name| ClaimReference { name, namespace: pod.namespace.clone() });
+    VolumeStats { fs, name: volume.name, claim }
+}
+
 fn measure(dir: &Path, now: Timestamp) -> Vec<VolumeStats> {
-    let mut volumes: Vec<VolumeStats> = places(dir)
+    places(dir)
         .into_iter()
         .filter_map(|(name, path)| {
             let used = node::files::usage(&path).ok()?;
             let disk = super::fs(&path, now)?;
-            Some(VolumeStats { name, fs: super::Fs { used_bytes: used.bytes, inodes_used: used.inodes, ..disk } })
+            let fs = Fs { used_bytes: used.bytes, inodes_used: used.inodes, ..disk };
+            Some(VolumeStats { name, fs, claim: None })
         })
-        .collect();
-    volumes.sort_by(|a, b| a.name.cmp(&b.name));
-    volumes
+        .collect()
 }
+
+/// Folders of plug-ins whose volumes are more than what the pod put there.
+const NOT_THE_PODS: [&str; 4] = ["kubernetes.io~csi", "kubernetes.io~nfs", "kubernetes.io~iscsi", "kubernetes.io~fc"];
 
 /// Volumes lie in a folder per plugin.
 fn places(dir: &Path) -> Vec<Place> {
     let below = |dir: PathBuf| std::fs::read_dir(dir).into_iter().flatten().flatten();
     below(dir.to_owned())
+        .filter(|plugin| !NOT_THE_PODS.iter().any(|name| plugin.file_name() == *name))
         .flat_map(|plugin| below(plugin.path()))
         .map(|volume| (volume.file_name().to_string_lossy().into_owned(), volume.path()))
         .collect()
@@ -82,11 +172,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let volume = dir.path().join("pods/u/volumes/kubernetes.io~empty-dir/data");
         std::fs::create_dir_all(&volume).unwrap();
-        let volumes = Volumes::new(Duration::from_secs(60));
+        // What a driver has there is not gone through file by file.
+        std::fs::create_dir_all(dir.path().join("pods/u/volumes/kubernetes.io~csi/pv/mount")).unwrap();
+        let volumes = Volumes::new(Duration::from_secs(60), None);
+        let pod = |uid: &str| PodReference { name: "p".into(), namespace: "ns".into(), uid: uid.into() };
         let at = |second| Timestamp::from_second(second).unwrap();
         let used = async |second| {
-            let found = volumes.of(dir.path(), &["u".to_owned(), "other".to_owned()], at(second)).await;
-            assert!(found[0][0].name == "data" && found[1].is_empty());
+            let found = volumes.of(dir.path(), &[pod("u"), pod("other")], at(second)).await;
+            assert!(found[0].len() == 1 && found[0][0].name == "data" && found[1].is_empty());
             found[0][0].fs.used_bytes
         };
         let empty = used(0).await;
