@@ -39,12 +39,17 @@ impl Dev {
         Self::make('p', nodes, &[])
     }
 
+    /// A cluster for storage.
+    pub fn stored(nodes: u8) -> Self {
+        Self::make('s', nodes, &[])
+    }
+
     /// The letter tells clusters of one test process apart.
     fn make(letter: char, nodes: u8, further: &[&str]) -> Self {
         let home = tempfile::tempdir().expect("a directory");
         let id = std::process::id();
-        let letters = ['v', 'p'].iter().position(|known| *known == letter).map_or(0, |at| at + 1);
-        let place = (id * 3 + u32::try_from(letters).expect("a few")) % 250;
+        let letters = ['v', 'p', 's'].iter().position(|known| *known == letter).map_or(0, |at| at + 1);
+        let place = (id * 4 + u32::try_from(letters).expect("a few")) % 250;
         let (name, octet) = (format!("{letter}{}", id % 1_000_000), u8::try_from(place).expect("below 250"));
         let kubeconfig = home.path().join(format!("{name}/{name}-1/data/admin.kubeconfig"));
         let kubectl = Kubectl::new(&kubeconfig, home.path());

@@ -5,6 +5,7 @@
 mod alone;
 mod dev;
 mod policies;
+mod storage;
 mod tunnel;
 
 use std::collections::BTreeSet;
