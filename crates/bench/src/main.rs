@@ -14,6 +14,7 @@ mod report;
 mod scheduler;
 mod services;
 mod stalls;
+mod storage;
 mod watches;
 mod wire;
 
@@ -94,6 +95,9 @@ async fn main() -> Result<(), Failure> {
     }
     if only.as_deref().is_none_or(|part| part == "node") {
         node::run().await?;
+    }
+    if only.as_deref().is_none_or(|part| part == "storage") {
+        storage::run().await?;
     }
     if only.as_deref().is_none_or(|part| part == "stalls") {
         stalls::run().await?;

@@ -20,15 +20,15 @@ use tokio::process::Command;
 use crate::report::{Line, private_megabytes, resident_megabytes};
 use crate::{Failure, binary, start};
 
-const NODE: &str = "bench";
-const IMAGE: &str = "trireme.local/bench:1";
+pub const NODE: &str = "bench";
+pub const IMAGE: &str = "trireme.local/bench:1";
 const ONE_BY_ONE: usize = 20;
 const AT_ONCE: usize = 40;
 const RESIDENT: usize = 30;
 const IDLE: usize = 100;
 
 /// A server, not running, that has the image.
-async fn with_image() -> Result<Server, Failure> {
+pub async fn with_image() -> Result<Server, Failure> {
     let mut server = Server::start(start(&["--disable-agent"])).await;
     let made = Command::new(binary())
         .args(["image", "busybox", "--name", IMAGE])
@@ -143,7 +143,7 @@ pub async fn run() -> Result<(), Failure> {
 }
 
 /// Ends what a node left running on purpose.
-async fn clean(data_dir: &Path) -> Result<(), Failure> {
+pub async fn clean(data_dir: &Path) -> Result<(), Failure> {
     let cleaned = Command::new(binary()).args(["node", "clean", "--data-dir"]).arg(data_dir).output().await?;
     if cleaned.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&cleaned.stderr).into()) }
 }
@@ -344,7 +344,7 @@ async fn create(client: &Client, prefix: &str, count: usize, host: bool) -> Resu
     Ok(())
 }
 
-async fn running(client: &Client, count: usize) -> Result<(), Failure> {
+pub async fn running(client: &Client, count: usize) -> Result<(), Failure> {
     testkit::objects::<Pod>(client, "default", "pods that run", |pods| {
         pods.iter().filter(|pod| is_running(pod)).count() == count
     })
@@ -352,7 +352,7 @@ async fn running(client: &Client, count: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn delete_all(client: &Client) -> Result<(), Failure> {
+pub async fn delete_all(client: &Client) -> Result<(), Failure> {
     for pod in client.list::<Pod>("default", &Default::default()).await?.items {
         let name = pod.metadata.name.clone().unwrap_or_default();
         client.delete::<Pod>("default", &name, &DeleteOptions::default()).await?;
@@ -361,7 +361,7 @@ async fn delete_all(client: &Client) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn node_ready(client: &Client) -> Result<(), Failure> {
+pub async fn node_ready(client: &Client) -> Result<(), Failure> {
     testkit::object::<Node>(client, "", NODE, "a ready node", |node| {
         let conditions = node.and_then(|node| node.status.as_ref()?.conditions.as_ref());
         conditions.into_iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True")
