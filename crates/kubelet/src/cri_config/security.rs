@@ -31,6 +31,13 @@ pub struct ImageUser {
     pub name: String,
 }
 
+impl ImageUser {
+    /// An image that says neither number nor name runs as root.
+    fn number(&self) -> Option<i64> {
+        self.uid.or(self.name.is_empty().then_some(0))
+    }
+}
+
 /// A container's rights, as they are passed to the runtime.
 pub fn context(
     pod: &Pod,
@@ -64,7 +71,7 @@ pub fn context(
         privileged: own.privileged == Some(true),
         namespace_options: Some(namespaces),
         selinux_options: own.se_linux_options.as_ref().or(of_pod.se_linux_options.as_ref()).map(selinux),
-        run_as_user: user.or(image_user.uid).map(|value| v1::Int64Value { value }),
+        run_as_user: user.or(image_user.number()).map(|value| v1::Int64Value { value }),
         run_as_username: if user.is_none() && image_user.uid.is_none() {
             image_user.name.clone()
         } else {
@@ -137,16 +144,15 @@ fn verify_non_root(
         return Ok(());
     }
     let whom = format!("(pod: {:?}, container: {})", spec::long_name(pod), container.name);
-    match (own.run_as_user.or(of_pod.run_as_user), image.uid) {
+    match (own.run_as_user.or(of_pod.run_as_user), image.number()) {
         (Some(0), _) => Err(Error::Other(format!("container's runAsUser breaks non-root policy {whom}"))),
         (Some(_), _) => Ok(()),
         (None, Some(0)) => Err(Error::Other(format!("container has runAsNonRoot and image will run as root {whom}"))),
         (None, Some(_)) => Ok(()),
-        (None, None) if !image.name.is_empty() => Err(Error::Other(format!(
+        (None, None) => Err(Error::Other(format!(
             "container has runAsNonRoot and image has non-numeric user ({}), cannot verify user is non-root {whom}",
             image.name
         ))),
-        (None, None) => Ok(()),
     }
 }
 
@@ -226,6 +232,18 @@ mod tests {
             Some(&format!("container's runAsUser breaks non-root policy {whom}")),
         );
         check(json!({"runAsUser": 5}), root, None);
+        // Most images name nobody.
+        let unnamed = ImageUser::default();
+        check(
+            json!({}),
+            unnamed.clone(),
+            Some(&format!("container has runAsNonRoot and image will run as root {whom}")),
+        );
+        check(json!({"runAsUser": 5}), unnamed, None);
+        let named = ImageUser { uid: None, name: "nobody".into() };
+        let message =
+            "container has runAsNonRoot and image has non-numeric user (nobody), cannot verify user is non-root";
+        check(json!({}), named, Some(&format!("{message} {whom}")));
     }
 
     #[test]
