@@ -1,4 +1,4 @@
-//! How long a container that keeps ending has to wait before it is started again.
+//! How long a container that keeps ending, or that the runtime refuses, has to wait before it is started again.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -39,6 +39,23 @@ impl Restarts {
     }
 }
 
+/// Containers that the runtime would not make. Each refusal is told in the pod's status in other words, with the name that the container
+/// would have had, so without this the echo of one would begin the next try.
+#[derive(Debug, Default)]
+pub struct Refusals(HashMap<String, Timestamp>);
+
+impl Refusals {
+    pub fn note(&mut self, key: &str, now: Timestamp) {
+        self.0.insert(key.to_owned(), now);
+    }
+
+    /// How long the runtime is not asked again; nothing when it may be.
+    pub fn wait(&self, key: &str, now: Timestamp) -> Option<Duration> {
+        let left = FIRST.saturating_sub(since(now, *self.0.get(key)?));
+        (!left.is_zero()).then_some(left)
+    }
+}
+
 fn since(later: Timestamp, earlier: Timestamp) -> Duration {
     informer::clock::since(later, earlier)
 }
@@ -68,6 +85,16 @@ mod tests {
             assert_eq!(restarts.wait("a", at(ended), at(now)), None);
         }
         assert_eq!(waits, [10, 20, 40, 80, 160, 300, 300]);
+    }
+
+    #[test]
+    fn what_the_runtime_refused_is_asked_for_again_later() {
+        let mut refusals = Refusals::default();
+        assert_eq!(refusals.wait("a", at(0)), None);
+        refusals.note("a", at(0));
+        assert_eq!(refusals.wait("a", at(1)), Some(Duration::from_secs(9)));
+        assert_eq!(refusals.wait("changed", at(1)), None);
+        assert_eq!(refusals.wait("a", at(10)), None);
     }
 
     #[test]

@@ -37,7 +37,7 @@ use crate::pod::state::State;
 use crate::probes::Verdicts;
 use crate::shared::Shared;
 use crate::status::{Resize, Verdict, View, Waiting};
-use crate::worker::backoff::Restarts;
+use crate::worker::backoff::{Refusals, Restarts};
 use crate::worker::writer::Writer;
 use probing::Probes;
 use stage::{Event, Stage};
@@ -131,6 +131,7 @@ pub struct Worker {
     attached: Option<String>,
     waiting: HashMap<String, Waiting>,
     restarts: Restarts,
+    refusals: Refusals,
     /// The last status made; the API's at first.
     status: PodStatus,
     shown: watch::Sender<Arc<PodStatus>>,
@@ -196,6 +197,7 @@ pub fn start(shared: Arc<Shared>, order: Order, room: impl Future<Output = ()> +
         attached: None,
         waiting: HashMap::new(),
         restarts: Restarts::default(),
+        refusals: Refusals::default(),
         status,
         shown,
         writer,

@@ -37,6 +37,11 @@ fn not_started(reason: &str, message: impl Into<String>) -> NotStarted {
     NotStarted { waiting: Waiting { reason: reason.to_owned(), message: message.into() }, again: AGAIN }
 }
 
+/// A container as it is specified now: what was tried with another specification says nothing of it.
+fn attempt_key(member: &Member<'_>) -> String {
+    format!("{}_{}", member.container.name, spec::hash(&member.container))
+}
+
 /// What containers are made with besides their own configuration.
 struct Frame {
     users: Option<v1::UserNamespace>,
@@ -163,6 +168,11 @@ impl Worker {
             .sandbox()
             .map(|s| s.id.clone())
             .ok_or_else(|| not_started("CreateContainerError", "pod sandbox not found"))?;
+        let key = attempt_key(member);
+        let known = self.waiting.get(&member.container.name).cloned();
+        if let (Some(again), Some(waiting)) = (self.refusals.wait(&key, self.now()), known) {
+            return Err(NotStarted { waiting, again });
+        }
         self.check_restart(member)?;
         let kind = match member.kind {
             Kind::Init => "init_container",
@@ -171,7 +181,13 @@ impl Worker {
         };
         shared.figures.started_containers.increment(&[kind]);
         let started = self.begin(member, sandbox, frame, &sandbox_id).await;
-        started.inspect_err(|failure| shared.figures.failed_containers.increment(&[&failure.waiting.reason, kind]))
+        if let Err(NotStarted { waiting, .. }) = &started {
+            shared.figures.failed_containers.increment(&[&waiting.reason, kind]);
+            if waiting.reason == "CreateContainerError" {
+                self.refusals.note(&key, self.now());
+            }
+        }
+        started
     }
 
     /// Pulls, makes and starts a container.
@@ -248,7 +264,7 @@ impl Worker {
         let name = &member.container.name;
         let Some(ended) = self.state.latest(name).filter(|c| c.life == Life::Exited) else { return Ok(()) };
         let (ended_at, now) = (time(ended.finished_at), self.now());
-        let key = format!("{name}_{}", spec::hash(&member.container));
+        let key = attempt_key(member);
         if let Some((left, delay)) = self.restarts.wait(&key, ended_at, now) {
             let long_name = spec::long_name(&self.pod);
             let message = format!("Back-off restarting failed container {name} in pod {long_name}");
