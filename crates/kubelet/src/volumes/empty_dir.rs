@@ -52,7 +52,8 @@ pub(super) fn mount_memory(path: &Path, size: Option<u64>) -> Result<bool, Strin
         return Ok(false);
     }
     make_dir(path)?;
-    node::mounts::tmpfs(path, size, 0o777).map_err(|e| e.to_string())?;
+    // As the kernel makes it unless told otherwise: nobody removes what others put there.
+    node::mounts::tmpfs(path, size, 0o1777).map_err(|e| e.to_string())?;
     Ok(true)
 }
 

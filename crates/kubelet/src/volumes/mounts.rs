@@ -153,8 +153,8 @@ fn bind_sub_path(
     let opened = match node::mounts::open_beneath(volume, sub) {
         Ok(opened) => opened,
         Err(e) if e.source.kind() == std::io::ErrorKind::NotFound => {
-            // With the bit by which everything below gets the volume's group.
-            let mode = volume.metadata().map_or(0o750, |m| std::os::unix::fs::MetadataExt::mode(&m) & 0o2777);
+            // With the bit by which new files get the pod's group.
+            let mode = volume.metadata().map_or(0o750, |m| std::os::unix::fs::MetadataExt::mode(&m) & 0o7777);
             node::mounts::make_beneath(volume, sub, mode).inspect_err(|e| log(e)).map_err(|_| failed())?
         }
         Err(e) => {

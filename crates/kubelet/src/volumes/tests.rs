@@ -70,9 +70,11 @@ fn volumes_are_made_updated_shown_and_removed() {
 
     let (paths, _) = setup(&root, &pod, &resolved("2"), &facts);
     assert_eq!(std::fs::read_to_string(paths["config"].join("key")).unwrap(), "2");
-    for volume in ["empty", "memory"] {
-        let meta = paths[volume].metadata().unwrap();
-        assert_eq!((meta.mode() & 0o7777, meta.gid()), (0o2777, 4321), "{volume} after it was looked at again");
+    // The last is a sub path, made with all of its volume's mode.
+    let sub = paths["empty"].join("me/x");
+    for (path, mode) in [(&paths["empty"], 0o2777), (&paths["memory"], 0o3777), (&sub, 0o2777)] {
+        let meta = path.metadata().unwrap();
+        assert_eq!((meta.mode() & 0o7777, meta.gid()), (mode, 4321), "{path:?} after it was looked at again");
     }
     // A file shown by sub path stays what it was when the container started.
     assert_eq!(std::fs::read_to_string(host("/c/key")).unwrap(), "1");

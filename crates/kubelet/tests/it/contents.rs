@@ -153,7 +153,7 @@ fn empty_rows() -> Vec<Row> {
             .iter()
             .flat_map(|volume| ["644", "666", "777"].map(|mode| format!("{volume} {mode} {user} written\n")))
             .collect();
-        format!("{files}777\n777\ntmpfs\n")
+        format!("{files}777\n1777\ntmpfs\n")
     };
     let row = |name, user: u32| {
         let row = Row::prints(name, container(script, &mounts), &prints(user));
