@@ -97,13 +97,23 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     Plan { events, ..plan }
 }
 
+/// Whether a Job runs that the status does not name.
+pub(super) fn is_surprised(observed: &Observed) -> bool {
+    let active = observed.cron.status.as_ref().and_then(|status| status.active.as_deref()).unwrap_or_default();
+    observed.jobs.iter().any(|job| finished(job).is_none() && !is_listed(active, job))
+}
+
+fn is_listed(active: &[ObjectReference], job: &Job) -> bool {
+    active.iter().any(|known| known.uid == job.metadata.uid)
+}
+
 /// The status with the list of active Jobs brought up to date, and what is worth an event.
 fn seen(cron: &CronJob, jobs: &[Arc<Job>]) -> (CronJobStatus, Vec<Message>) {
     let mut status = cron.status.clone().unwrap_or_default();
     let mut events = Vec::new();
     let mut active = status.active.take().unwrap_or_default();
     for job in jobs {
-        let listed = active.iter().any(|known| known.uid == job.metadata.uid);
+        let listed = is_listed(&active, job);
         match finished(job) {
             None if !listed => {
                 let message =
@@ -165,7 +175,7 @@ pub(super) fn after_start(mut status: CronJobStatus, start: &Start, started: &St
     if let Some(job) = &started.served {
         status.last_schedule_time = Some(Time(start.at));
         let listed = status.active.get_or_insert_default();
-        if let Some(job) = job.as_ref().filter(|job| !listed.iter().any(|known| known.uid == job.metadata.uid)) {
+        if let Some(job) = job.as_ref().filter(|job| !is_listed(listed, job)) {
             listed.push(reference(job));
         }
         status.active = status.active.filter(|listed| !listed.is_empty());

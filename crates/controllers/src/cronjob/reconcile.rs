@@ -44,7 +44,13 @@ impl Reconciler for CronJobs {
     type Error = Error;
 
     async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
-        let Some(observed) = self.observe(key) else { return Ok(Action::Done) };
+        let Some(cron) = self.crons.get(key) else { return Ok(Action::Done) };
+        let mut observed = self.observe(cron);
+        // A Job may be in its cache before the status that names it is in ours.
+        if plan::is_surprised(&observed) {
+            let live: CronJob = self.client.get(&key.namespace, &key.name).await?;
+            observed = self.observe(Arc::new(live));
+        }
         let cron = &observed.cron;
         let plan = plan::plan(&observed, self.clock.now());
         for (type_, reason, message) in &plan.events {
@@ -70,13 +76,12 @@ impl Reconciler for CronJobs {
 }
 
 impl CronJobs {
-    fn observe(&self, key: &Key) -> Option<Observed> {
-        let cron = self.crons.get(key)?;
+    fn observe(&self, cron: Arc<CronJob>) -> Observed {
         let zone = match cron.spec.time_zone.as_deref() {
             None => Ok(TimeZone::UTC),
             Some(name) => TimeZone::get(name).map_err(|error| error.to_string()),
         };
-        Some(Observed { jobs: self.jobs.by_owner(cron.metadata.uid()), cron, zone })
+        Observed { jobs: self.jobs.by_owner(cron.metadata.uid()), cron, zone }
     }
 
     async fn delete(&self, cron: &CronJob, name: &str) -> Result<(), Error> {

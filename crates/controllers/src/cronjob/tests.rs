@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use serde_json::{Value, json};
 
-use super::plan::{Observed, Plan, Started, after_start, plan};
+use super::plan::{Observed, Plan, Started, after_start, is_surprised, plan};
 use crate::common::meta::MetaExt;
 use crate::testing::at;
 
@@ -96,6 +96,18 @@ fn jobs_that_end_come_or_vanish_are_noted() {
     );
     let status = turn(cron(idle, active(&["b", "gone"])), &jobs, 40).status;
     assert_eq!((status.active, status.last_successful_time.map(|time| time.0)), (None, Some(at(20))));
+}
+
+#[test]
+fn a_job_that_runs_and_is_not_named_is_a_surprise() {
+    let surprised = |status: Value, jobs: &[Arc<Job>]| {
+        let cron = Arc::new(cron(json!({}), status));
+        is_surprised(&Observed { cron, jobs: jobs.to_vec(), zone: Ok(TimeZone::UTC) })
+    };
+    let (runs, done) = (job("a", None, 1), job("b", Some("Complete"), 1));
+    assert!(surprised(json!({}), std::slice::from_ref(&runs)));
+    assert!(surprised(active(&["b"]), &[runs.clone(), done.clone()]));
+    assert!(!surprised(active(&["a"]), &[runs, done]));
 }
 
 #[test]
