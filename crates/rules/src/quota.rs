@@ -16,6 +16,9 @@ use crate::pod_resources::{Amounts, Side, held, of};
 use crate::qos::is_best_effort_in as is_best_effort;
 
 const BY_CLASS: &str = ".storageclass.storage.k8s.io/";
+const BY_DEVICE_CLASS: &str = ".deviceclass.resource.k8s.io/devices";
+/// How many devices a claim can be given: what one uses that asks for all there are.
+const MOST_DEVICES: i64 = 32;
 
 /// A kind of object as quotas see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +26,8 @@ pub enum Counted<'a> {
     Pods,
     Services,
     Claims,
+    /// Claims of devices, ResourceClaims.
+    DeviceClaims,
     /// Everything else: by number alone.
     Other {
         group: &'a str,
@@ -36,6 +41,7 @@ impl<'a> Counted<'a> {
             ("", "pods") => Self::Pods,
             ("", "services") => Self::Services,
             ("", "persistentvolumeclaims") => Self::Claims,
+            ("resource.k8s.io", "resourceclaims") => Self::DeviceClaims,
             _ => Self::Other { group, resource },
         }
     }
@@ -45,6 +51,7 @@ impl<'a> Counted<'a> {
             Self::Pods => "count/pods".to_owned(),
             Self::Services => "count/services".to_owned(),
             Self::Claims => "count/persistentvolumeclaims".to_owned(),
+            Self::DeviceClaims => "count/resourceclaims.resource.k8s.io".to_owned(),
             Self::Other { group: "", resource } => format!("count/{resource}"),
             Self::Other { group, resource } => format!("count/{resource}.{group}"),
         }
@@ -90,6 +97,7 @@ impl<'a> Counted<'a> {
                 let own = |name: &str| matches!(name, "persistentvolumeclaims" | "requests.storage");
                 own(name) || name.split_once(BY_CLASS).is_some_and(|(_, rest)| own(rest))
             }
+            Self::DeviceClaims => name.ends_with(BY_DEVICE_CLASS),
             Self::Other { .. } => false,
         }
     }
@@ -109,6 +117,7 @@ impl<'a> Counted<'a> {
             }
             Self::Services => used.extend(service(object)),
             Self::Claims => used.extend(claim(object)),
+            Self::DeviceClaims => used.extend(devices(object)),
             Self::Other { .. } => {}
         }
         used
@@ -295,6 +304,32 @@ fn claim(claim: &Value) -> Amounts {
     used
 }
 
+/// Devices by class. Of requests that take the first of several that there is, the most that any of these may take.
+fn devices(claim: &Value) -> Amounts {
+    let mut used: BTreeMap<String, i64> = BTreeMap::new();
+    for request in value::list(claim, "spec.devices.requests") {
+        let choices = match request.get("exactly") {
+            Some(exactly) => std::slice::from_ref(exactly),
+            None => value::list(request, "firstAvailable"),
+        };
+        let mut most: BTreeMap<&str, i64> = BTreeMap::new();
+        for choice in choices {
+            let number = match value::text(choice, "allocationMode") {
+                "ExactCount" => value::int(choice, "count").unwrap_or_default(),
+                "All" => MOST_DEVICES,
+                _ => 0,
+            };
+            let known = most.entry(value::text(choice, "deviceClassName")).or_default();
+            *known = number.max(*known);
+        }
+        for (class, number) in most {
+            let sum = used.entry(format!("{class}{BY_DEVICE_CLASS}")).or_default();
+            *sum = sum.saturating_add(number);
+        }
+    }
+    used.into_iter().map(|(name, number)| (name, Quantity::new(number, Format::DecimalSi))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -331,6 +366,25 @@ mod tests {
             claim,
             "count/persistentvolumeclaims=1,fast.storageclass.storage.k8s.io/persistentvolumeclaims=1,fast.storageclass.storage.k8s.io/requests.storage=1Gi,persistentvolumeclaims=1,requests.storage=1Gi",
         );
+    }
+
+    #[test]
+    fn claims_of_devices_use_the_most_that_they_may_be_given() {
+        let of = |class: &str, mode: &str, count: i64| json!({"deviceClassName": class, "allocationMode": mode, "count": count});
+        let claim = json!({"spec": {"devices": {"requests": [
+            {"name": "a", "exactly": of("gold", "ExactCount", 2)},
+            {"name": "b", "exactly": of("gold", "All", 0)},
+            {"name": "c", "firstAvailable": [of("tin", "ExactCount", 3), of("tin", "ExactCount", 4), of("gold", "ExactCount", 1)]},
+            {"name": "d", "exactly": of("iron", "Unheard", 9)},
+        ]}}});
+        let kind = Counted::of("resource.k8s.io", "resourceclaims");
+        check(
+            kind,
+            claim,
+            "count/resourceclaims.resource.k8s.io=1,gold.deviceclass.resource.k8s.io/devices=35,iron.deviceclass.resource.k8s.io/devices=0,tin.deviceclass.resource.k8s.io/devices=4",
+        );
+        assert!(kind.is_limited_by("gold.deviceclass.resource.k8s.io/devices"));
+        assert!(!Counted::Pods.is_limited_by("gold.deviceclass.resource.k8s.io/devices"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! ResourceQuota: keeps `status.used`, by which admission decides.
 //!
-//! `plan` counts and is pure, with the evaluator that admission charges by ([`rules::quota`]). Pods, services and claims are counted
+//! `plan` counts and is pure, with the evaluator that admission charges by ([`rules::quota`]). Pods, services and both kinds of claims are counted
 //! from the caches that everybody shares; for everything else that a quota limits
 //! (`secrets`, `count/widgets.example.com`), a cache of its metadata is begun when the first quota names it. Upstream: resource quota controller.
 //!
@@ -25,7 +25,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     account: "resourcequota-controller",
     events: "resourcequota-controller",
     queue: "resourcequota_primary",
-    watches: &["Metadata", "PersistentVolumeClaim", "Pod", "ResourceQuota", "Service"],
+    watches: &["Metadata", "PersistentVolumeClaim", "Pod", "ResourceClaim", "ResourceQuota", "Service"],
     on: true,
     start: |context| reconcile::start(context).boxed(),
 };

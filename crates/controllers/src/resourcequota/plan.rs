@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
     Container, ContainerStatus, PersistentVolumeClaim, Pod, ResourceQuota, ResourceQuotaStatus, Service,
 };
+use k8s_openapi::api::resource::v1::ResourceClaim;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Wire;
 use machinery::Value;
 use machinery::quantity::{Format, Quantity};
@@ -21,7 +22,7 @@ use crate::common::pods;
 pub(super) type Usage = BTreeMap<String, Quantity>;
 
 /// What is more than counted.
-const MEASURED: [&str; 3] = ["pods", "services", "persistentvolumeclaims"];
+const MEASURED: [&str; 4] = ["pods", "services", "persistentvolumeclaims", "resourceclaims.resource.k8s.io"];
 /// What may be limited without saying that it is the count.
 const COUNTED: [&str; 4] = ["configmaps", "replicationcontrollers", "resourcequotas", "secrets"];
 
@@ -34,6 +35,7 @@ pub(super) struct Observed {
     pub(super) pods: Vec<Arc<Pod>>,
     pub(super) services: Vec<Arc<Service>>,
     pub(super) claims: Vec<Arc<PersistentVolumeClaim>>,
+    pub(super) device_claims: Vec<Arc<ResourceClaim>>,
     /// By limit, how many there are of what is only counted; `None` if there is no such resource.
     pub(super) others: Vec<(String, Option<usize>)>,
 }
@@ -51,6 +53,7 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     observed.pods.iter().for_each(|pod| count.add_pod(pod));
     observed.services.iter().for_each(|service| count.add_service(service));
     observed.claims.iter().for_each(|claim| count.add_claim(claim));
+    observed.device_claims.iter().for_each(|claim| count.add_device_claim(claim));
     for (name, number) in &observed.others {
         count.set_count(name, number.unwrap_or_default());
     }
@@ -116,6 +119,10 @@ impl Count {
     pub(super) fn add_claim(&mut self, claim: &PersistentVolumeClaim) {
         let meta = json!({"annotations": claim.metadata.annotations});
         self.add(Counted::Claims, &json!({"metadata": meta, "spec": claim.spec, "status": claim.status}));
+    }
+
+    pub(super) fn add_device_claim(&mut self, claim: &ResourceClaim) {
+        self.add(Counted::DeviceClaims, &json!({"spec": claim.spec}));
     }
 
     pub(super) fn set_count(&mut self, name: &str, count: usize) {

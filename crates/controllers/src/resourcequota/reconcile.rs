@@ -7,6 +7,7 @@ use client::Client;
 use informer::{Action, Cached, Clock, Informer, Key, Reconciler, WorkQueue};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, ResourceQuota, Service};
+use k8s_openapi::api::resource::v1::ResourceClaim;
 
 use super::charges::{self, Charges};
 use super::others::Others;
@@ -25,6 +26,7 @@ pub(crate) async fn start(context: Context) {
         pods: informers.of(),
         services: informers.of(),
         claims: informers.of(),
+        device_claims: informers.of(),
         clock: context.clock.clone(),
         charges: Arc::new(Charges::new(context.clock.clone())),
         others: Others::new(informers.clone(), informers.of(), queue.clone()),
@@ -43,11 +45,13 @@ pub(crate) async fn start(context: Context) {
     follow(&controller.quotas, &controller.pods, &queue, plan::pod_matters);
     follow(&controller.quotas, &controller.services, &queue, |_, _| true);
     follow(&controller.quotas, &controller.claims, &queue, |_, _| true);
+    follow(&controller.quotas, &controller.device_claims, &queue, |_, _| true);
     futures::join!(
         controller.quotas.synced(),
         controller.pods.synced(),
         controller.services.synced(),
-        controller.claims.synced()
+        controller.claims.synced(),
+        controller.device_claims.synced()
     );
     context.run(controller, queue, WORKERS).await;
 }
@@ -58,6 +62,7 @@ struct Quotas {
     pods: Informer<Pod>,
     services: Informer<Service>,
     claims: Informer<PersistentVolumeClaim>,
+    device_claims: Informer<ResourceClaim>,
     clock: Arc<dyn Clock>,
     charges: Arc<Charges>,
     others: Arc<Others>,
@@ -134,6 +139,7 @@ impl Quotas {
             pods: self.pods.by_namespace(namespace),
             services: self.services.by_namespace(namespace),
             claims: self.claims.by_namespace(namespace),
+            device_claims: self.device_claims.by_namespace(namespace),
             others,
             quota,
         })

@@ -112,6 +112,19 @@ fn services_and_claims_count_by_type_and_class() {
 }
 
 #[test]
+fn claims_of_devices_count_by_class() {
+    let mut count = limits(&["count/resourceclaims.resource.k8s.io", "gold.deviceclass.resource.k8s.io/devices"]);
+    let exactly = json!({"deviceClassName": "gold", "allocationMode": "ExactCount", "count": 2});
+    let claim = json!({"spec": {"devices": {"requests": [{"name": "a", "exactly": exactly}]}}});
+    count.add_device_claim(&serde_json::from_value(claim).expect("a claim"));
+    assert_eq!(
+        printed(&count),
+        ["count/resourceclaims.resource.k8s.io=1", "gold.deviceclass.resource.k8s.io/devices=2"]
+    );
+    assert!(count.others().is_empty(), "they are measured, not only counted");
+}
+
+#[test]
 fn scopes_choose_what_is_counted() {
     let urgent = pod(json!({"spec": {"containers": [], "priorityClassName": "high"}}));
     let high = json!([{"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}]);
@@ -250,6 +263,7 @@ fn a_plan_writes_only_what_changed_and_comes_back_for_what_is_not_there_yet() {
         pods: vec![std::sync::Arc::new(pod(json!({"spec": {"containers": []}})))],
         services: Vec::new(),
         claims: Vec::new(),
+        device_claims: Vec::new(),
         others: vec![("count/widgets.example.com".to_owned(), None)],
     };
     let first = plan(&observed, at(0));

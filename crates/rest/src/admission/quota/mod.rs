@@ -98,7 +98,7 @@ fn handles(counted: Counted<'_>, request: &Request<'_>, new: &Value, old: Option
         (_, "", Operation::Create) => true,
         (Counted::Pods, "", Operation::Update) => old.is_some_and(|old| is_terminating(old) != is_terminating(new)),
         (Counted::Pods, "resize", Operation::Update) => true,
-        (Counted::Services | Counted::Claims, "", Operation::Update) => true,
+        (Counted::Services | Counted::Claims | Counted::DeviceClaims, "", Operation::Update) => true,
         _ => false,
     }
 }
