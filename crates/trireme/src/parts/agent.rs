@@ -4,7 +4,7 @@
 //! Containers, and the kernel's rules for Services and routes, outlive this process; the next start takes them over.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -173,6 +173,16 @@ fn own_name() -> String {
     host_name().unwrap_or_else(|| "localhost".to_owned())
 }
 
+/// Where the proxy is asked how it is: at every address of the machine, because monitors on the node ask at loopback and load
+/// balancers from outside.
+fn proxy_health(node: IpAddr) -> SocketAddr {
+    let everywhere = match node {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    SocketAddr::new(everywhere, PROXY_HEALTH_PORT)
+}
+
 /// Runs the node until it is stopped.
 pub async fn run(
     options: Options,
@@ -198,7 +208,7 @@ pub async fn run(
         service_cidrs: cluster.services.clone(),
         served_here: BTreeSet::from([cluster.dns]),
         node_port_addresses: options.nodeport_addresses.clone(),
-        healthz_address: Some(SocketAddr::new(address, PROXY_HEALTH_PORT)),
+        healthz_address: Some(proxy_health(address)),
         metrics_address: Some(SocketAddr::from(([127, 0, 0, 1], PROXY_METRICS_PORT))),
         ..proxy::Config::new(&name)
     };
@@ -391,6 +401,13 @@ mod tests {
         assert_eq!((domain.as_str(), servers.len(), servers[1].port()), ("corp.example", 2, 5353));
         for bad in ["corp.example", "=192.0.2.1", "corp.example=", "corp.example=here"] {
             assert!(stub_domain(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_proxy_is_asked_at_loopback_too() {
+        for (node, want) in [("192.0.2.1", "0.0.0.0:10256"), ("2001:db8::1", "[::]:10256")] {
+            assert_eq!(proxy_health(node.parse().expect("an address")).to_string(), want);
         }
     }
 
