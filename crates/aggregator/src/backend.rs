@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use http::StatusCode;
 use http::header::{ACCEPT, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH};
 use hyper::upgrade::OnUpgrade;
-use machinery::rest::{Payload, Response, User};
+use machinery::rest::{Body, Payload, Response, User};
 use parking_lot::RwLock;
 use rustls::ClientConfig;
 use tokio::sync::{Notify, watch};
@@ -35,7 +35,7 @@ pub trait Transport: Send + Sync + 'static {
     fn exchange<'a>(
         &'a self,
         target: &'a Target,
-        request: http::Request<Bytes>,
+        request: http::Request<Body>,
         upgrade: Option<OnUpgrade>,
     ) -> BoxFuture<'a, Result<Response, String>>;
 }
@@ -142,7 +142,7 @@ impl Backend {
     }
 
     async fn exchange(&self, target: &Target, question: &Question<'_>) -> Result<Answered, String> {
-        let mut request = http::Request::new(Bytes::new());
+        let mut request = http::Request::new(Body::Empty);
         *request.uri_mut() = question.path.parse().map_err(|_| format!("{:?} is no path", question.path))?;
         let headers = request.headers_mut();
         crate::forward::identify(headers, question.user);

@@ -12,7 +12,7 @@ use futures::StreamExt as _;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, X_CONTENT_TYPE_OPTIONS};
 use http::{Method, StatusCode, Uri};
 use hyper::upgrade::OnUpgrade;
-use machinery::rest::{Payload, Response, User};
+use machinery::rest::{Body, Payload, Response, User};
 
 use crate::backend::Backend;
 
@@ -39,7 +39,7 @@ pub struct Forward<'a> {
     pub peer: Option<SocketAddr>,
     /// What audit logs call it.
     pub audit_id: Option<&'a HeaderValue>,
-    pub body: Bytes,
+    pub body: Body,
     /// The client's connection, if it wants to use it for something else.
     pub upgrade: Option<OnUpgrade>,
     /// Whether its answer may go on for as long as the client likes.

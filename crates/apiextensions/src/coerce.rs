@@ -90,6 +90,9 @@ fn embedded(
             if here {
                 read_embedded(value, path, unknown)?;
             }
+            if !of.embeds {
+                return Ok(());
+            }
             for (name, field) in value.as_object_mut().into_iter().flatten() {
                 let Some(below) = of.field(name) else { continue };
                 let place = place(of, path, name);
@@ -97,7 +100,7 @@ fn embedded(
             }
         }
         Value::Array(items) => {
-            let Some(below) = &of.items else { return Ok(()) };
+            let Some(below) = of.items.as_ref().filter(|_| of.embeds) else { return Ok(()) };
             for (index, item) in items.iter_mut().enumerate() {
                 embedded(below, item, &format!("{path}[{index}]"), below.embedded_resource, unknown)?;
             }
@@ -142,6 +145,9 @@ fn of_metadata(why: String) -> String {
 
 /// Visits every resource inside of a value.
 fn walk(of: &Schema, value: &Value, path: &str, visit: &mut impl FnMut(&Value, &str)) {
+    if !of.embeds {
+        return;
+    }
     match value {
         Value::Object(fields) => {
             for (name, field) in fields {

@@ -1,5 +1,6 @@
 //! What a conversion webhook is asked, and what its answer means.
 
+use bytes::Bytes;
 use machinery::status::go_quote;
 use machinery::{Value, objectmeta, value};
 use serde_json::{Map, json};
@@ -16,7 +17,34 @@ pub struct Question<'a> {
     /// The `apiVersion` that is wanted.
     pub desired: &'a str,
     /// What is to be converted.
-    pub objects: &'a [Value],
+    pub objects: &'a [Original],
+}
+
+/// An object that is to be converted. What the webhook does not have to keep is not looked at.
+#[derive(Debug)]
+pub struct Original {
+    json: Bytes,
+    /// `apiVersion`, `kind` and `metadata`.
+    head: Value,
+}
+
+impl Original {
+    /// Of an object's JSON; nothing if it is no object.
+    pub fn new(json: Bytes) -> Option<Self> {
+        #[derive(serde::Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Head {
+            #[serde(default)]
+            api_version: Value,
+            #[serde(default)]
+            kind: Value,
+            #[serde(default)]
+            metadata: Value,
+        }
+        let Head { api_version, kind, metadata } = serde_json::from_slice(&json).ok()?;
+        let head = json!({"apiVersion": api_version, "kind": kind, "metadata": metadata});
+        Some(Self { json, head })
+    }
 }
 
 /// The first version of reviews among those that a webhook reads which is known here.
@@ -31,22 +59,38 @@ pub fn review_version(webhook: &Value) -> Result<&'static str, String> {
 }
 
 /// How messages name what is converted.
-pub fn subject(object: &Value) -> String {
+pub fn subject_of(objects: &[Original]) -> String {
+    objects.first().map(|object| subject(&object.head)).unwrap_or_default()
+}
+
+fn subject(object: &Value) -> String {
     format!("{}, Kind={}", value::text(object, "apiVersion"), value::text(object, "kind"))
 }
 
 impl Question<'_> {
-    /// As it is sent.
-    pub fn to_value(&self) -> Value {
-        json!({
-            "kind": "ConversionReview", "apiVersion": format!("{GROUP}/{}", self.review),
-            "request": {"uid": self.uid, "desiredAPIVersion": self.desired, "objects": self.objects},
-        })
+    /// As it is sent: objects are copied as they are.
+    pub fn to_json(&self) -> Vec<u8> {
+        let head = json!({"kind": "ConversionReview", "apiVersion": format!("{GROUP}/{}", self.review)}).to_string();
+        let request = json!({"uid": self.uid, "desiredAPIVersion": self.desired}).to_string();
+        let objects: usize = self.objects.iter().map(|object| object.json.len() + 1).sum();
+        let mut out = Vec::with_capacity(head.len() + request.len() + objects + 32);
+        out.extend_from_slice(head.trim_end_matches('}').as_bytes());
+        out.extend_from_slice(b",\"request\":");
+        out.extend_from_slice(request.trim_end_matches('}').as_bytes());
+        out.extend_from_slice(b",\"objects\":[");
+        for (at, object) in self.objects.iter().enumerate() {
+            if at > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(&object.json);
+        }
+        out.extend_from_slice(b"]}}");
+        out
     }
 
     /// The converted objects, or why the answer is none.
-    pub fn read(&self, answer: &Value) -> Result<Vec<Value>, String> {
-        let of = || self.objects.first().map(subject).unwrap_or_default();
+    pub fn read(&self, answer: Value) -> Result<Vec<Value>, String> {
+        let of = || subject_of(self.objects);
         let failed = |why: String| format!("conversion webhook for {} failed: {why}", of());
         let converted = self.converted(answer).map_err(failed)?;
         if converted.len() != self.objects.len() {
@@ -54,15 +98,15 @@ impl Question<'_> {
             return Err(format!("conversion webhook for {} returned {got} objects, expected {wanted}", of()));
         }
         let each = self.objects.iter().zip(converted).enumerate();
-        each.map(|(index, (original, converted))| self.checked(index, original, converted)).collect()
+        each.map(|(index, (original, converted))| self.checked(index, &original.head, converted)).collect()
     }
 
-    fn converted(&self, answer: &Value) -> Result<Vec<Value>, String> {
+    fn converted(&self, mut answer: Value) -> Result<Vec<Value>, String> {
         let wanted = format!("{GROUP}/{}, Kind=ConversionReview", self.review);
-        if self.review == "v1" && subject(answer) != wanted {
-            return Err(format!("expected webhook response of {wanted}, got {}", subject(answer)));
+        if self.review == "v1" && subject(&answer) != wanted {
+            return Err(format!("expected webhook response of {wanted}, got {}", subject(&answer)));
         }
-        let response = &answer["response"];
+        let response = &mut answer["response"];
         if !response.is_object() {
             return Err("no response provided".to_owned());
         }
@@ -77,12 +121,16 @@ impl Question<'_> {
                 message => message.to_owned(),
             });
         }
-        Ok(value::list(response, "convertedObjects").to_vec())
+        match response.get_mut("convertedObjects").map(Value::take) {
+            Some(Value::Array(objects)) => Ok(objects),
+            _ => Ok(Vec::new()),
+        }
     }
 
     fn checked(&self, index: usize, original: &Value, mut converted: Value) -> Result<Value, String> {
-        let of = subject(original);
-        let at = |why: String| format!("conversion webhook for {of} returned invalid object at index {index}: {why}");
+        let of = || subject(original);
+        let at =
+            |why: String| format!("conversion webhook for {} returned invalid object at index {index}: {why}", of());
         let got = value::text(&converted, "apiVersion");
         if got != self.desired {
             return Err(at(format!("invalid groupVersion (expected {}, received {got})", self.desired)));
@@ -91,40 +139,41 @@ impl Question<'_> {
         if kinds.0 != kinds.1 {
             return Err(at(format!("invalid kind (expected {}, received {})", kinds.0, kinds.1)));
         }
-        for (field, words) in [("name", "name"), ("namespace", "namespace"), ("uid", "UID")] {
-            let path = format!("metadata.{field}");
-            let (before, after) = (value::text(original, &path), value::text(&converted, &path));
+        for (path, words) in [("metadata.name", "name"), ("metadata.namespace", "namespace"), ("metadata.uid", "UID")] {
+            let (before, after) = (value::text(original, path), value::text(&converted, path));
             if before != after {
                 let why = format!("must have the same {words}: {before} != {after}");
-                return Err(format!("conversion webhook for {of} returned invalid object: {why}"));
+                return Err(format!("conversion webhook for {} returned invalid object: {why}", of()));
             }
         }
         restore_metadata(original, &mut converted)
-            .map_err(|why| format!("conversion webhook for {of} returned invalid metadata: {why}"))?;
+            .map_err(|why| format!("conversion webhook for {} returned invalid metadata: {why}", of()))?;
         Ok(converted)
     }
 }
 
 /// Metadata is what it was, but for labels and annotations.
 fn restore_metadata(original: &Value, converted: &mut Value) -> Result<(), String> {
-    let Some(said) = converted.get("metadata") else { return Err("missing metadata in converted object".to_owned()) };
+    let Some(said) = converted.get_mut("metadata") else {
+        return Err("missing metadata in converted object".to_owned());
+    };
     let mut metadata = original["metadata"].clone();
     let mut changed = Map::new();
     for field in ["labels", "annotations"] {
-        match said.get(field).filter(|said| !said.is_null()) {
+        match said.get_mut(field).map(Value::take).filter(|said| !said.is_null()) {
             None => drop(value::remove(&mut metadata, field)),
             Some(Value::Object(texts)) => {
                 if let Some((key, odd)) = texts.iter().find(|(_, text)| !text.is_string()) {
                     let kind = machinery::patch::go_type(odd);
                     return Err(format!("metadata.{field}[{key}] must be a string, but is {kind} in converted object"));
                 }
-                if metadata.get(field) != said.get(field) {
+                if metadata.get(field).and_then(Value::as_object) != Some(&texts) {
                     changed.insert(field.to_owned(), Value::Object(texts.clone()));
+                    metadata[field] = Value::Object(texts);
                 }
-                metadata[field] = Value::Object(texts.clone());
             }
             Some(odd) => {
-                let kind = machinery::patch::go_type(odd);
+                let kind = machinery::patch::go_type(&odd);
                 return Err(format!("invalid metadata.{field} of type {kind} in converted object"));
             }
         }
@@ -141,7 +190,7 @@ fn restore_metadata(original: &Value, converted: &mut Value) -> Result<(), Strin
             return Err(error.to_string());
         }
     }
-    converted["metadata"] = metadata;
+    *said = metadata;
     Ok(())
 }
 
@@ -155,12 +204,19 @@ mod tests {
 
     /// What is made of an answer with these objects, after a change of it.
     fn read(objects: Value, change: impl FnOnce(&mut Value)) -> Result<Vec<Value>, String> {
-        let originals = [original()];
+        let originals = [Original::new(original().to_string().into()).expect("an object")];
         let question = Question { review: "v1", uid: "q", desired: "g/v2", objects: &originals };
         let mut answer = json!({"kind": "ConversionReview", "apiVersion": "apiextensions.k8s.io/v1",
             "response": {"uid": "q", "result": {"status": "Success"}, "convertedObjects": objects}});
         change(&mut answer);
-        question.read(&answer)
+        let sent: Value = serde_json::from_slice(&question.to_json()).expect("JSON");
+        assert_eq!(
+            sent,
+            json!({"kind": "ConversionReview", "apiVersion": "apiextensions.k8s.io/v1", "request": {
+                "uid": "q", "desiredAPIVersion": "g/v2", "objects": [original()],
+            }})
+        );
+        question.read(answer)
     }
 
     fn converted() -> Value {

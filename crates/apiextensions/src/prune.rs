@@ -90,7 +90,10 @@ impl Pruner {
 
     fn field(&mut self, name: &str, walk: impl FnOnce(&mut Self)) {
         let length = self.path.len();
-        self.path = self.place(name);
+        if length > 0 {
+            self.path.push('.');
+        }
+        self.path.push_str(name);
         walk(self);
         self.path.truncate(length);
     }

@@ -165,6 +165,8 @@ pub struct Schema {
     pub preserve_unknown: bool,
     /// Whether an object here has `apiVersion`, `kind` and `metadata`.
     pub embedded_resource: bool,
+    /// Whether anything inside of it has. Nearly nothing does, so nearly nothing is looked through for it.
+    pub(crate) embeds: bool,
     /// Whether an integer and a string are both fine.
     pub int_or_string: bool,
     pub list_type: Option<ListType>,
@@ -250,8 +252,14 @@ impl Reader {
             schema @ Value::Object(_) => Some(Box::new(self.schema(schema)?)),
             _ => None,
         };
+        let inside = properties.iter().map(|(_, property)| property).chain(items.as_deref()).chain(match &additional {
+            Additional::Schema(schema) => Some(&**schema),
+            Additional::Unsaid | Additional::Allowed(_) => None,
+        });
+        let embeds = inside.into_iter().any(|schema| schema.embedded_resource || schema.embeds);
         let schema = Schema {
             types,
+            embeds,
             nullable: value::flag(props, "nullable"),
             preserve_unknown: value::flag(props, "x-kubernetes-preserve-unknown-fields"),
             embedded_resource: value::flag(props, "x-kubernetes-embedded-resource"),

@@ -1,62 +1,24 @@
-//! The aggregator's place in the server: how it reaches others, which requests it gets, and the documents that are merged from what
+//! The aggregator's place in the server: which requests it gets, and the documents that are merged from what
 //! this server and the others have.
 //!
 //! As long as no other server answers for anything, documents are this server's own and nothing is merged.
 
 use std::sync::{Arc, LazyLock};
 
-use aggregator::{Aggregator, Backend, Forward, Target, Transport, discovery, openapi};
+use aggregator::{Aggregator, Backend, Forward, discovery, openapi};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use gates::Exchange;
-use gates::body::read_bytes;
-use http::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderValue, UPGRADE};
-use http_body_util::Full;
-use hyper::upgrade::OnUpgrade;
+use http::header::{CONTENT_TYPE, HeaderValue};
 use machinery::Value;
 use machinery::rest::{Body, Peer, Response};
 use machinery::status::ApiError;
 use parking_lot::Mutex;
-use tokio_rustls::TlsConnector;
 
-use crate::discovery::{Document, Root};
+use crate::discovery::{Document, Root, etag};
 use crate::loopback::Loopback;
-use crate::openapi::OpenApi;
+use crate::openapi::{Assembled, Form, OpenApi};
 use crate::proxy;
-
-/// Carries the aggregator's requests to other servers.
-pub struct Dialer;
-
-impl Transport for Dialer {
-    fn exchange<'a>(
-        &'a self,
-        target: &'a Target,
-        request: http::Request<Bytes>,
-        upgrade: Option<OnUpgrade>,
-    ) -> BoxFuture<'a, Result<Response, String>> {
-        Box::pin(async move {
-            let (parts, body) = request.into_parts();
-            let mut request = http::Request::new(Full::new(body));
-            *request.method_mut() = parts.method;
-            *request.uri_mut() = parts.uri;
-            *request.extensions_mut() = parts.extensions;
-            let headers = request.headers_mut();
-            proxy::copy_headers(&parts.headers, headers);
-            // The body is whole by now, and its length is hyper's to say.
-            headers.remove(http::header::CONTENT_LENGTH);
-            if let Some(protocol) = parts.headers.get(UPGRADE) {
-                headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
-                headers.insert(UPGRADE, protocol.clone());
-            }
-            let host = HeaderValue::try_from(&target.authority).map_err(|error| error.to_string())?;
-            headers.insert(HOST, host);
-            let tls = TlsConnector::from(target.tls.clone());
-            let stream = proxy::dial(&target.authority, &target.server_name, Some(&tls)).await;
-            let stream = stream.map_err(|error| error.to_string())?;
-            proxy::exchange(stream, request, upgrade).await.map_err(|error| error.to_string())
-        })
-    }
-}
 
 impl aggregator::Loopback for Loopback {
     fn send(&self, method: http::Method, path: String, object: Value) -> BoxFuture<'_, Result<(), ApiError>> {
@@ -64,30 +26,23 @@ impl aggregator::Loopback for Loopback {
     }
 }
 
-/// A document of OpenAPI version 3 in both forms, which have one tag.
-pub struct Schemas {
-    pub json: Document,
-    pub protobuf: Document,
-}
-
 /// The aggregator, and the documents that were merged last.
 pub struct Aggregation {
     /// Which server answers for what.
     pub aggregator: Arc<Aggregator>,
     discovery: [Merged; 2],
-    v2: Merged,
-    v2_protobuf: Merged,
+    v2: [Merged<Assembled>; 2],
     v3: Merged,
 }
 
 /// A document, and what it was merged from: the tag of this server's own, and the generation of the others'.
-type Merged = Mutex<Option<(String, u64, Document)>>;
+type Merged<T = Document> = Mutex<Option<(String, u64, T)>>;
 
 impl Aggregation {
     /// With nothing merged yet.
     pub fn new(aggregator: Arc<Aggregator>) -> Self {
-        let (discovery, v2, v2_protobuf, v3) = Default::default();
-        Self { aggregator, discovery, v2, v2_protobuf, v3 }
+        let (discovery, v2, v3) = Default::default();
+        Self { aggregator, discovery, v2, v3 }
     }
 
     /// Whether this server itself answers for a group version that others may take over.
@@ -96,16 +51,15 @@ impl Aggregation {
     }
 
     /// The schemas of a group version that is offered, by its path below `/openapi/v3`.
-    pub fn offered_document(&self, path: &str) -> Option<&'static Schemas> {
-        static SCHEMAS: LazyLock<Schemas> = LazyLock::new(|| {
+    pub(crate) fn offered_document(&self, form: Form, path: &str) -> Option<&'static Assembled> {
+        static SCHEMAS: LazyLock<[Assembled; 2]> = LazyLock::new(|| {
             let tree = resourcemetrics::documents::openapi();
-            let json = Document::new(tree.to_string());
-            let protobuf = Document { body: OpenApi::encode_v3(&tree).into(), etag: json.etag.clone() };
-            Schemas { json, protobuf }
+            let etag = etag(tree.to_string().as_bytes());
+            [Form::V3Json, Form::V3Protobuf].map(|form| Assembled::of(form, &tree, etag.clone()))
         });
         let fits = path == resourcemetrics::documents::openapi_path()
             && self.offers(resourcemetrics::GROUP, resourcemetrics::VERSION);
-        fits.then(|| &*SCHEMAS)
+        fits.then(|| &SCHEMAS[usize::from(form != Form::V3Json)])
     }
 
     /// Who else answers a request, if it is not this server.
@@ -121,13 +75,9 @@ impl Aggregation {
 
     /// Passes a request on, and its answer back.
     pub async fn forward(backend: &Backend, exchange: &mut Exchange, body: Body) -> Result<Response, ApiError> {
-        let mut body = body;
         if let Body::Value(_) = body {
             let json = HeaderValue::from_static("application/json");
             exchange.parts.headers.entry(CONTENT_TYPE).or_insert(json);
-        }
-        if let Some(record) = &exchange.record {
-            body = record.sent(exchange.headers(), body).await?;
         }
         let mut held = http::Request::new(());
         proxy::hold(&mut held, exchange.record.clone());
@@ -143,7 +93,8 @@ impl Aggregation {
                 Peer::InProcess(_) => None,
             },
             audit_id: audit_id.as_ref(),
-            body: read_bytes(body).await?,
+            // However long it is: the other server says how much it takes.
+            body,
             upgrade,
             long_running: exchange.info.is_long_running(),
             extensions: held.into_parts().0.extensions,
@@ -158,7 +109,7 @@ impl Aggregation {
         }
         // Two versions of the document differ in their first words, and so in their tags.
         let beta = own.body.windows(8).take(128).any(|word| word == b"v2beta1\"");
-        self.merged(&self.discovery[usize::from(beta)], own, Document::new, |document| {
+        self.changed(&self.discovery[usize::from(beta)], own, |document| {
             discovery::merge_aggregated(document, &entries, |group, version| self.aggregator.place(group, version));
         })
     }
@@ -184,36 +135,30 @@ impl Aggregation {
         merged.map(|group| group.to_string().into())
     }
 
-    /// OpenAPI version 2 in JSON.
-    pub fn openapi_v2(&self, own: &OpenApi) -> Document {
+    /// OpenAPI version 2.
+    pub(crate) fn openapi_v2(&self, form: Form, own: &OpenApi) -> Assembled {
         if !self.aggregator.has_backends() {
-            return own.v2_json().clone();
+            return own.v2(form).clone();
         }
-        self.merged(&self.v2, own.v2_json(), Document::new, |document| self.merge_v2(document))
-    }
-
-    /// OpenAPI version 2 in protobuf.
-    pub fn openapi_v2_protobuf(&self, own: &OpenApi) -> Document {
-        if !self.aggregator.has_backends() {
-            return own.v2_protobuf().clone();
-        }
-        let encode = |json: String| {
-            let tree: Value = serde_json::from_str(&json).unwrap_or_default();
-            Document::new(OpenApi::encode_v2(&tree))
-        };
-        self.merged(&self.v2_protobuf, own.v2_json(), encode, |document| self.merge_v2(document))
+        let known = &self.v2[usize::from(form != Form::V2Json)];
+        self.merged(known, &own.v2_tag(), || {
+            let others = self.aggregator.openapi_v2();
+            let path = |group: &str, version: &str| format!("/apis/{group}/{version}/");
+            let open = |group: &str, version: &str| self.aggregator.backend(&path(group, version)).is_some();
+            own.v2_changed(form, open, |tree| others.iter().for_each(|other| openapi::merge_v2(tree, other)))
+        })
     }
 
     /// The root of OpenAPI version 3.
     pub fn openapi_v3(&self, own: &OpenApi) -> Document {
-        let offered = self.offered_document(&resourcemetrics::documents::openapi_path());
+        let offered = self.offered_document(Form::V3Json, &resourcemetrics::documents::openapi_path());
         if !self.aggregator.has_backends() && offered.is_none() {
             return own.root().clone();
         }
-        self.merged(&self.v3, own.root(), Document::new, |document| {
+        self.changed(&self.v3, own.root(), |document| {
             if let Some(offered) = offered {
                 let path = resourcemetrics::documents::openapi_path();
-                let address = format!("/openapi/v3/{path}?hash={}", offered.json.etag);
+                let address = format!("/openapi/v3/{path}?hash={}", offered.etag);
                 document["paths"][path] = serde_json::json!({"serverRelativeURL": address});
             }
             for paths in self.aggregator.openapi_v3() {
@@ -222,31 +167,27 @@ impl Aggregation {
         })
     }
 
-    fn merge_v2(&self, document: &mut Value) {
-        for other in self.aggregator.openapi_v2() {
-            openapi::merge_v2(document, &other);
-        }
+    /// A document of this server with a change, if it was not made before.
+    fn changed(&self, known: &Merged, own: &Document, change: impl FnOnce(&mut Value)) -> Document {
+        self.merged(known, &own.etag, || {
+            let Ok(mut tree) = serde_json::from_slice(&own.body) else { return own.clone() };
+            change(&mut tree);
+            Document::new(tree.to_string())
+        })
     }
 
-    fn merged(
-        &self,
-        known: &Merged,
-        own: &Document,
-        finish: impl FnOnce(String) -> Document,
-        change: impl FnOnce(&mut Value),
-    ) -> Document {
+    /// What was merged with this tag of this server's own and this generation of the others', or is now.
+    fn merged<T: Clone>(&self, known: &Merged<T>, tag: &str, merge: impl FnOnce() -> T) -> T {
         // Looked at before the documents are: a change in between makes them be merged once more, and not once less.
         let generation = self.aggregator.generation();
         let mut known = known.lock();
-        if let Some((tag, merged_at, document)) = &*known
-            && (tag, *merged_at) == (&own.etag, generation)
+        if let Some((merged_from, merged_at, document)) = &*known
+            && (merged_from.as_str(), *merged_at) == (tag, generation)
         {
             return document.clone();
         }
-        let Ok(mut tree) = serde_json::from_slice(&own.body) else { return own.clone() };
-        change(&mut tree);
-        let document = finish(tree.to_string());
-        *known = Some((own.etag.clone(), generation, document.clone()));
+        let document = merge();
+        *known = Some((tag.to_owned(), generation, document.clone()));
         document
     }
 }

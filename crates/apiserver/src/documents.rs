@@ -158,7 +158,7 @@ impl Documents {
             Aggregated::V2beta1 => "v2beta1",
         };
         let content = format!("application/json;g=apidiscovery.k8s.io;v={name};as=APIGroupDiscoveryList");
-        Ok(tagged(&exchange.parts, &document, &content))
+        Ok(known_or(&exchange.parts, &document, &content))
     }
 
     /// What others need to know to check the tokens of service accounts.
@@ -226,15 +226,20 @@ fn issued(content: &str, document: &serde_json::Value) -> Response {
 }
 
 /// A document, or 304 for a client that has it.
-pub fn tagged(parts: &http::request::Parts, document: &Document, content: &str) -> Response {
-    let etag = format!("\"{}\"", document.etag);
+pub fn known_or(parts: &http::request::Parts, document: &Document, content: &str) -> Response {
+    tagged(parts, &document.etag, || bytes(StatusCode::OK, content, document.body.clone()))
+}
+
+/// An answer with a tag, or 304 for a client that has it.
+pub fn tagged(parts: &http::request::Parts, etag: &str, answer: impl FnOnce() -> Response) -> Response {
+    let etag = format!("\"{etag}\"");
     let known = parts.headers.get(IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == etag.as_bytes());
     let mut response = if known {
         let mut response = Response::new(Payload::Empty);
         *response.status_mut() = StatusCode::NOT_MODIFIED;
         response
     } else {
-        bytes(StatusCode::OK, content, document.body.clone())
+        answer()
     };
     let headers = response.headers_mut();
     if let Ok(etag) = HeaderValue::from_str(&etag) {

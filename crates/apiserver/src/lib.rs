@@ -8,6 +8,7 @@ mod aggregation;
 pub mod backups;
 mod bootstrap;
 pub mod components;
+mod dialer;
 pub mod discovery;
 mod documents;
 mod extension;
@@ -328,7 +329,7 @@ fn aggregator(api: &Api, identity: Option<pki::Pair>, groups: &[facts::Group]) -
             services: cache("", "services")?,
             slices: cache("discovery.k8s.io", "endpointslices")?,
         },
-        transport: Arc::new(aggregation::Dialer),
+        transport: Arc::new(dialer::Dialer::default()),
         identity,
         built_in: built_in.collect(),
         offered: vec![resource_metrics::offered()],

@@ -19,6 +19,7 @@ use machinery::status::ApiError;
 use rest::admission;
 use rest::registry::Served;
 use rest::{Api, Call, is_apply};
+use threads::heavy;
 
 use crate::aggregation::Aggregation;
 use crate::backups::{self, Backups};
@@ -68,6 +69,10 @@ impl Destination for Router {
             }
             if exchange.info.path == backups::PATH {
                 return Ok(backups::answer(self.backups.as_deref(), exchange).await?);
+            }
+            if exchange.info.path.starts_with("/openapi/") {
+                // What is not prepared yet is made now, of as many definitions as there are.
+                heavy::weigh(heavy::HEAVY).await;
             }
             Ok(self.documents.answer(exchange, |figures| {
                 self.authenticator.metrics(figures);

@@ -33,10 +33,12 @@ impl Run {
 pub struct Media {
     pub accept: &'static str,
     pub content: &'static str,
+    /// Whether answers may be compressed.
+    pub gzip: bool,
 }
 
 /// As most clients have it.
-pub const JSON: Media = Media { accept: "application/json", content: "application/json" };
+pub const JSON: Media = Media { accept: "application/json", content: "application/json", gzip: false };
 
 /// A request: its path and its body.
 pub type Make = Arc<dyn Fn(usize) -> (Method, String, Option<Bytes>) + Send + Sync>;
@@ -93,6 +95,7 @@ pub async fn send_as(
         .uri(path)
         .header("accept", media.accept)
         .header("content-type", media.content)
+        .header("accept-encoding", if media.gzip { "gzip" } else { "identity" })
         .body(body.map_or(Body::Empty, Body::Bytes))?;
     let response = client.request(request).await?;
     let status = response.status();

@@ -38,7 +38,7 @@ struct Large {
 
 impl Large {
     async fn send(&self, client: &Client) -> Result<(), Failure> {
-        let media = Media { accept: self.accept, content: self.content };
+        let media = Media { accept: self.accept, content: self.content, gzip: false };
         load::send_as(client, media, self.method.clone(), self.path, self.body.clone()).await.map(drop)
     }
 }

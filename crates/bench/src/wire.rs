@@ -15,10 +15,13 @@ use crate::{Failure, Target};
 /// How many objects the patches go round.
 const OBJECTS: usize = 1_000;
 const PATCHES: usize = 20_000;
-const PROTOBUF: Media =
-    Media { accept: "application/vnd.kubernetes.protobuf", content: "application/vnd.kubernetes.protobuf" };
-const STRATEGIC: Media = Media { accept: "application/json", content: "application/strategic-merge-patch+json" };
-const APPLY: Media = Media { accept: "application/json", content: "application/apply-patch+yaml" };
+const PROTOBUF: Media = Media {
+    accept: "application/vnd.kubernetes.protobuf",
+    content: "application/vnd.kubernetes.protobuf",
+    gzip: false,
+};
+const STRATEGIC: Media = Media { content: "application/strategic-merge-patch+json", ..load::JSON };
+const APPLY: Media = Media { content: "application/apply-patch+yaml", ..load::JSON };
 
 /// A Deployment of three containers.
 fn deployment(name: &str, image: usize) -> Value {

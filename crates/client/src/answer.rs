@@ -144,7 +144,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Reader<T> {
     pub(crate) async fn list(&self, response: Response) -> Result<List<T>, Error> {
         let bytes = match ok(response).await? {
             Payload::List(list) => {
-                let bytes = list.items.iter().map(|object| object.stored().len()).sum();
+                let bytes = list.items.iter().map(|object| object.stored_len()).sum();
                 let read =
                     |object: &Arc<Object>| (self.shared)(object).map_err(|error| Undecodable::shared(object, &error));
                 let (items, undecodable) = threads::heavy::run(bytes, || split(list.items.iter().map(read))).await;

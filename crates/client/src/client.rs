@@ -334,7 +334,7 @@ fn reader<K: Kind>() -> Reader<K> {
         what: K::KIND,
         api_version: K::API_VERSION,
         shared: |object: &Object| {
-            let mut typed: K = typed::from_slice(object.stored(), (K::API_VERSION, K::KIND))?;
+            let mut typed: K = typed::from_slice(&object.stored(), (K::API_VERSION, K::KIND))?;
             typed.metadata_mut().resource_version = Some(object.revision().to_string());
             Ok(typed)
         },

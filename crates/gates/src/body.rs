@@ -1,9 +1,10 @@
 //! Bodies of requests, which are read only behind the gates.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use futures::StreamExt as _;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
-use machinery::rest::Body;
+use machinery::rest::{Body, Pieces};
 use machinery::status::ApiError;
 use threads::heavy;
 
@@ -23,8 +24,26 @@ pub async fn read_bytes(body: Body) -> Result<Bytes, ApiError> {
         Body::Bytes(bytes) if bytes.len() > MAX_BODY => return Err(ApiError::too_large(MAX_BODY)),
         Body::Bytes(bytes) => bytes,
         Body::Value(value) => Bytes::from(value.to_string()),
-        Body::Incoming(read) => read(MAX_BODY).await?,
+        Body::Incoming(pieces) => whole(pieces).await?,
     };
     heavy::weigh(bytes.len()).await;
     Ok(bytes)
+}
+
+/// What comes, if it is not too long. Most bodies come in one piece, which is not copied.
+async fn whole(mut pieces: Pieces) -> Result<Bytes, ApiError> {
+    let (mut first, mut all) = (Bytes::new(), BytesMut::new());
+    while let Some(piece) = pieces.next().await {
+        let piece = piece.map_err(|error| ApiError::bad_request(format!("the body could not be read: {error}")))?;
+        if first.len() + all.len() + piece.len() > MAX_BODY {
+            return Err(ApiError::too_large(MAX_BODY));
+        }
+        if first.is_empty() && all.is_empty() {
+            first = piece;
+        } else {
+            all.extend_from_slice(&std::mem::take(&mut first));
+            all.extend_from_slice(&piece);
+        }
+    }
+    Ok(if all.is_empty() { first } else { all.freeze() })
 }

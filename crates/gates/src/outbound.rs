@@ -24,8 +24,9 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// The largest answer that is read.
+/// The largest answer that is read, besides so many bytes for each that was sent: who converts objects answers with all of them.
 const MAX_ANSWER: usize = 3 * 1024 * 1024;
+const MAX_ANSWER_PER_BYTE: usize = 4;
 /// Where a pod finds its account.
 pub const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// Connections that are kept open while nobody uses them.
@@ -246,7 +247,12 @@ impl Remote {
 
     /// Sends a tree, and reads the tree that comes back: JSON, or YAML, which upstream's clients read as well.
     pub async fn post(&self, tree: &Value, timeout: Duration) -> Result<Value, Error> {
-        let answer = self.call(Method::POST, Bytes::from(tree.to_string()), timeout).await?;
+        self.post_json(Bytes::from(tree.to_string()), timeout).await
+    }
+
+    /// As [`Remote::post`], of a tree that is written already.
+    pub async fn post_json(&self, json: Bytes, timeout: Duration) -> Result<Value, Error> {
+        let answer = self.call(Method::POST, json, timeout).await?;
         if answer.body.is_empty() {
             return Err(Error::Empty { status: answer.status.as_u16(), kind: answer.kind });
         }
@@ -292,23 +298,24 @@ impl Remote {
             && sender.ready().await.is_ok()
             && let Ok(response) = sender.send_request(self.request(method, body)?).await
         {
-            return self.finish(sender, response).await;
+            return self.finish(sender, response, body.len()).await;
         }
         let mut sender = self.connect().await?;
         let sent = sender.send_request(self.request(method, body)?).await;
         let response = sent.map_err(|error| Error::Connection(error.to_string()))?;
-        self.finish(sender, response).await
+        self.finish(sender, response, body.len()).await
     }
 
     async fn finish(
         &self,
         sender: SendRequest<Full<Bytes>>,
         response: http::Response<hyper::body::Incoming>,
+        sent: usize,
     ) -> Result<Answer, Error> {
         let status = response.status();
         let kind =
             response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default().to_owned();
-        let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
+        let body = Limited::new(response.into_body(), MAX_ANSWER + sent * MAX_ANSWER_PER_BYTE).collect().await;
         let body = body.map_err(|error| Error::Answer(error.to_string()))?.to_bytes();
         let mut idle = self.idle.lock();
         if idle.len() < MAX_IDLE {

@@ -84,6 +84,11 @@ pub trait Strategy: Send + Sync {
         false
     }
 
+    /// Whether its objects are long and seldom read, so that they are packed in memory.
+    fn is_long(&self) -> bool {
+        false
+    }
+
     /// Whether its objects go by themselves after a while.
     fn expires(&self) -> bool {
         false

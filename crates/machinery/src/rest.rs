@@ -62,8 +62,8 @@ impl User {
     }
 }
 
-/// Reads the rest of a body, up to a limit in bytes.
-pub type Reader = Box<dyn FnOnce(usize) -> BoxFuture<'static, Result<Bytes, ApiError>> + Send>;
+/// Bytes as they come.
+pub type Pieces = BoxStream<'static, Result<Bytes, std::io::Error>>;
 
 /// What a request carries.
 pub enum Body {
@@ -73,7 +73,7 @@ pub enum Body {
     /// Bytes at hand, in the request's content type.
     Bytes(Bytes),
     /// Bytes still on the wire: read only after the gates that need no body let the request pass.
-    Incoming(Reader),
+    Incoming(Pieces),
 }
 
 /// What an answer carries, before encoding.
@@ -88,7 +88,7 @@ pub enum Payload {
     /// Changes, as they happen.
     Watch(BoxStream<'static, WatchEvent>),
     /// Bytes as they come, for proxied answers and logs.
-    Stream(BoxStream<'static, Result<Bytes, std::io::Error>>),
+    Stream(Pieces),
 }
 
 /// A collection of stored objects.

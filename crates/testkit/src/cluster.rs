@@ -143,8 +143,8 @@ impl Cluster {
 }
 
 fn open(directory: &Path) -> Arc<store::embedded::Embedded> {
-    store::embedded::Embedded::open(&directory.join("store"), store::embedded::Options::default())
-        .expect("a store in an empty directory")
+    let options = store::embedded::Options { packed: apiserver::registry::packed(), ..Default::default() };
+    store::embedded::Embedded::open(&directory.join("store"), options).expect("a store in an empty directory")
 }
 
 async fn serve(store: &Arc<store::embedded::Embedded>, keys: &pki::Cluster, options: &Options) -> apiserver::Server {

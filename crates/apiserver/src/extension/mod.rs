@@ -151,6 +151,7 @@ impl Extension {
             self.known.insert(name, known);
         }
         self.aggregator.set_custom(self.published.group_versions());
+        self.published.prepare();
         settled
     }
 
@@ -233,7 +234,7 @@ impl Extension {
         // Who has a watch open would hear of objects in a form that is no longer served.
         cache.end_watches();
         let generation = value::int(tree, "metadata.generation").unwrap_or(0);
-        self.published.insert(definition.clone(), generation);
+        self.published.insert(&definition, generation);
         self.installed.insert(name.to_owned(), Installed { definition, made_from, prefix });
         Ok(())
     }

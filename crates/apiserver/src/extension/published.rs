@@ -1,10 +1,11 @@
 //! What clients are told there is: discovery and OpenAPI of the built-in kinds, and of those that definitions make.
 //!
-//! Definitions come in bursts of hundreds, and documents are long: both are made when somebody asks, and what has not changed since they were last made
-//! is kept.
+//! Definitions come in bursts of hundreds, and documents are long: both are put together when somebody asks, of parts that are kept. What
+//! OpenAPI says of a definition is the long part: it is made in the background ([`Published::prepare`]), so that who asks first need not wait for all of it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use aggregator::GroupVersion;
 use apiextensions::Definition;
@@ -13,14 +14,16 @@ use facts::{Group, Resource, Stability, Version};
 use parking_lot::{Mutex, RwLock};
 
 use crate::discovery::Discovery;
-use crate::openapi::{Custom, Customs, OpenApi};
+use crate::openapi::{BuiltIn, Custom, Customs, OpenApi};
 
 /// The documents, and what they are made from.
 pub struct Published {
-    built_in: Vec<Group>,
+    built_in: Arc<BuiltIn>,
     definitions: RwLock<Definitions>,
     discovery: Remembered<Discovery>,
     openapi: Remembered<OpenApi>,
+    /// Whether documents are being prepared.
+    preparing: AtomicBool,
 }
 
 /// What was made last, and after how many changes of definitions.
@@ -49,27 +52,45 @@ impl<T> Remembered<T> {
 
 #[derive(Default)]
 struct Definitions {
-    /// By name, with the generation of each.
-    all: BTreeMap<String, (Arc<Definition>, i64)>,
+    /// The versions that are served of each, by its name.
+    all: BTreeMap<String, Vec<Arc<Custom>>>,
     changes: u64,
+}
+
+impl Definitions {
+    fn customs(&self) -> impl Iterator<Item = &Arc<Custom>> {
+        self.all.values().flatten()
+    }
+
+    fn insert(&mut self, definition: &Definition, generation: i64) {
+        let served = definition.versions.iter().filter(|version| version.served);
+        let tell = |version: &Arc<apiextensions::Version>| {
+            let resource = Resource { verbs: definition.offered(), ..Resource::clone(&version.resource) };
+            let (source, selectable) = (format!("{}/{generation}", definition.uid), version.selectable.clone());
+            let version = version.clone();
+            let schema = move || Some(version.props()).filter(|schema| schema.is_object());
+            Arc::new(Custom::new(resource, Box::new(schema), selectable, source))
+        };
+        self.all.insert(definition.name.clone(), served.map(tell).collect());
+        self.changes += 1;
+    }
 }
 
 impl Published {
     /// Of the built-in groups alone.
     pub fn new(built_in: Vec<Group>) -> Self {
         Self {
-            built_in,
+            built_in: BuiltIn::new(built_in, rules::names::VERSION),
             definitions: RwLock::default(),
             discovery: Remembered::default(),
             openapi: Remembered::default(),
+            preparing: AtomicBool::new(false),
         }
     }
 
     /// Tells of a definition from now on.
-    pub fn insert(&self, definition: Arc<Definition>, generation: i64) {
-        let mut definitions = self.definitions.write();
-        definitions.changes += 1;
-        definitions.all.insert(definition.name.clone(), (definition, generation));
+    pub fn insert(&self, definition: &Definition, generation: i64) {
+        self.definitions.write().insert(definition, generation);
     }
 
     /// Tells of a definition no more.
@@ -81,11 +102,10 @@ impl Published {
     /// The group versions of definitions.
     pub fn group_versions(&self) -> BTreeSet<GroupVersion> {
         let definitions = self.definitions.read();
-        let all = definitions.all.values().flat_map(|(definition, _)| {
-            let served = definition.versions.iter().filter(|version| version.served);
-            served.map(|version| GroupVersion::new(&*definition.group, &*version.name))
-        });
-        all.collect()
+        definitions
+            .customs()
+            .map(|custom| GroupVersion::new(&*custom.resource().group, &*custom.resource().version))
+            .collect()
     }
 
     /// The documents of discovery.
@@ -99,18 +119,8 @@ impl Published {
         let definitions = self.definitions.read();
         self.openapi.after(definitions.changes, |before| {
             let mut customs = Customs::default();
-            for (definition, generation) in definitions.all.values() {
-                for version in definition.versions.iter().filter(|version| version.served) {
-                    let custom = Custom {
-                        schema: Some(version.props()).filter(|schema| schema.is_object()),
-                        preserve_unknown: false,
-                        selectable: version.selectable.clone(),
-                        source: format!("{}/{generation}", definition.uid),
-                    };
-                    customs.insert(&version.resource, custom);
-                }
-            }
-            let mut openapi = OpenApi::with_customs(self.groups(&definitions), customs, rules::names::VERSION);
+            definitions.customs().for_each(|custom| customs.insert(custom.clone()));
+            let mut openapi = OpenApi::new(self.built_in.clone(), self.groups(&definitions), customs);
             if let Some(before) = before {
                 openapi.keep(before);
             }
@@ -118,17 +128,54 @@ impl Published {
         })
     }
 
+    /// Begins to make what OpenAPI says of the definitions, unless that is under way.
+    pub fn prepare(self: &Arc<Self>) {
+        if self.unprepared().is_empty() || self.preparing.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let published = Arc::downgrade(self);
+        tokio::spawn(async move {
+            while Self::prepare_all(&published).await {
+                let Some(published) = published.upgrade() else { return };
+                published.preparing.store(false, Ordering::Release);
+                // Whoever came between the last look and this found it under way.
+                if published.unprepared().is_empty() || published.preparing.swap(true, Ordering::AcqRel) {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Makes what is to be made, one part at a time, so that requests need not wait for long; false if nobody wants it any more.
+    async fn prepare_all(published: &Weak<Self>) -> bool {
+        let Some(waiting) = published.upgrade().map(|published| (published.unprepared(), published.built_in.clone()))
+        else {
+            return false;
+        };
+        let (customs, built_in) = waiting;
+        threads::heavy::run(threads::heavy::HEAVY, || built_in.prepare()).await;
+        for custom in customs {
+            if published.strong_count() == 0 {
+                return false;
+            }
+            threads::heavy::run(threads::heavy::HEAVY, || custom.prepare()).await;
+        }
+        true
+    }
+
+    fn unprepared(&self) -> Vec<Arc<Custom>> {
+        let definitions = self.definitions.read();
+        definitions.customs().filter(|custom| !custom.is_prepared()).cloned().collect()
+    }
+
     /// The built-in groups, then those of definitions by name, the best version of each first.
     fn groups(&self, definitions: &Definitions) -> Vec<Group> {
         let mut custom: BTreeMap<&str, BTreeMap<&str, Vec<Resource>>> = BTreeMap::new();
-        for (definition, _) in definitions.all.values() {
-            for version in definition.versions.iter().filter(|version| version.served) {
-                let resource = Resource { verbs: definition.offered(), ..Resource::clone(&version.resource) };
-                let group = custom.entry(&definition.group).or_default();
-                group.entry(&version.name).or_default().push(resource);
-            }
+        for resource in definitions.customs().map(|custom| custom.resource()) {
+            let group = custom.entry(&resource.group).or_default();
+            group.entry(&resource.version).or_default().push(resource.clone());
         }
-        let mut groups = self.built_in.clone();
+        let mut groups = self.built_in.groups().to_vec();
         for (name, versions) in custom {
             let mut made: Vec<Version> =
                 versions.into_iter().map(|(version, resources)| of(version, resources)).collect();

@@ -4,14 +4,13 @@ use gates::answer::bytes;
 use gates::exchange::Asked;
 use gates::forms::Forms;
 use http::StatusCode;
-use http::header::{CACHE_CONTROL, EXPIRES, HeaderValue, LOCATION};
+use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, EXPIRES, HeaderValue, LOCATION, VARY};
 use http::request::Parts;
 use machinery::rest::{Payload, Response};
 
-use super::OpenApi;
+use super::{Assembled, Form, OpenApi};
 use crate::aggregation::Aggregation;
-use crate::discovery::Document;
-use crate::documents::tagged;
+use crate::documents::{known_or, tagged};
 
 const JSON: &str = "application/json";
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
@@ -20,6 +19,9 @@ const PROTOBUF_OLD: &str = "application/com.github.proto-openapi.spec.v2@v1.0+pr
 
 const PROTOBUF_V3: &str = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
 const PROTOBUF_V3_OLD: &str = "application/com.github.proto-openapi.spec.v3@v1.0+protobuf";
+
+/// Longer documents are unpacked while they are sent.
+const AT_ONCE: usize = 1 << 20;
 
 /// A date far enough away: the address of a document changes with its content.
 const NEVER: HeaderValue = HeaderValue::from_static("Fri, 31 Dec 9999 23:59:59 GMT");
@@ -34,33 +36,31 @@ impl OpenApi {
         others: Option<&Aggregation>,
     ) -> Option<Response> {
         match segments {
-            ["v2"] => Some(match (form(&asked.forms, [PROTOBUF, PROTOBUF_OLD]), others) {
-                (Some(Form::Json), None) => tagged(parts, self.v2_json(), JSON),
-                (Some(Form::Json), Some(others)) => tagged(parts, &others.openapi_v2(self), JSON),
-                (Some(Form::Protobuf), None) => tagged(parts, self.v2_protobuf(), PROTOBUF),
-                (Some(Form::Protobuf), Some(others)) => tagged(parts, &others.openapi_v2_protobuf(self), PROTOBUF),
-                (None, _) => not_acceptable(),
-            }),
+            ["v2"] => {
+                let Some(encoding) = encoding(&asked.forms, [PROTOBUF, PROTOBUF_OLD]) else {
+                    return Some(not_acceptable());
+                };
+                let (form, content) = match encoding {
+                    Encoding::Json => (Form::V2Json, JSON),
+                    Encoding::Protobuf => (Form::V2Protobuf, PROTOBUF),
+                };
+                let document = others.map_or_else(|| self.v2(form).clone(), |others| others.openapi_v2(form, self));
+                Some(packed(parts, &document, content, asked.forms.gzip))
+            }
             ["v3"] => Some(match others {
-                None => tagged(parts, self.root(), JSON),
-                Some(others) => tagged(parts, &others.openapi_v3(self), JSON),
+                None => known_or(parts, self.root(), JSON),
+                Some(others) => known_or(parts, &others.openapi_v3(self), JSON),
             }),
             ["v3", path @ ..] => {
                 let path = path.join("/");
-                let hash = asked.query.get("hash");
-                if let Some(offered) = others.and_then(|others| others.offered_document(&path)) {
-                    return Some(match form(&asked.forms, [PROTOBUF_V3, PROTOBUF_V3_OLD]) {
-                        Some(Form::Json) => answer_v3(&path, &offered.json, JSON, parts, hash),
-                        Some(Form::Protobuf) => answer_v3(&path, &offered.protobuf, PROTOBUF_V3, parts, hash),
-                        None => not_acceptable(),
-                    });
-                }
-                let (document, content) = match form(&asked.forms, [PROTOBUF_V3, PROTOBUF_V3_OLD]) {
-                    Some(Form::Json) => (self.document(&path)?, JSON),
-                    Some(Form::Protobuf) => (self.protobuf(&path)?, PROTOBUF_V3),
+                let (form, content) = match encoding(&asked.forms, [PROTOBUF_V3, PROTOBUF_V3_OLD]) {
+                    Some(Encoding::Json) => (Form::V3Json, JSON),
+                    Some(Encoding::Protobuf) => (Form::V3Protobuf, PROTOBUF_V3),
                     None => return Some(not_acceptable()),
                 };
-                Some(answer_v3(&path, document, content, parts, hash))
+                let offered = others.and_then(|others| others.offered_document(form, &path));
+                let document = offered.or_else(|| self.document(form, &path))?;
+                Some(answer_v3(&path, document, content, parts, asked))
             }
             _ => None,
         }
@@ -69,7 +69,8 @@ impl OpenApi {
 
 /// `hash` is the tag that the address names: a client that has an old address is sent to the new one, and the
 /// answer at the right address may be kept for good.
-fn answer_v3(path: &str, document: &Document, content: &'static str, parts: &Parts, hash: &str) -> Response {
+fn answer_v3(path: &str, document: &Assembled, content: &'static str, parts: &Parts, asked: &Asked) -> Response {
+    let hash = asked.query.get("hash");
     if !hash.is_empty() && hash != document.etag {
         let mut response = Response::new(Payload::Empty);
         *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
@@ -79,7 +80,7 @@ fn answer_v3(path: &str, document: &Document, content: &'static str, parts: &Par
         }
         return response;
     }
-    let mut response = tagged(parts, document, content);
+    let mut response = packed(parts, document, content, asked.forms.gzip);
     if !hash.is_empty() {
         response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
         response.headers_mut().insert(EXPIRES, NEVER);
@@ -87,8 +88,29 @@ fn answer_v3(path: &str, document: &Document, content: &'static str, parts: &Par
     response
 }
 
+/// A document as it is kept, for a client that reads gzip; others get it unpacked, at once or as it is unpacked.
+fn packed(parts: &Parts, document: &Assembled, content: &str, gzip: bool) -> Response {
+    let mut response = tagged(parts, &document.etag, || {
+        let payload = match gzip {
+            true => Payload::Bytes(document.gzip()),
+            false if document.len() > AT_ONCE => Payload::Stream(document.stream()),
+            false => Payload::Bytes(document.bytes().into()),
+        };
+        let mut response = Response::new(payload);
+        if let Ok(content) = HeaderValue::from_str(content) {
+            response.headers_mut().insert(CONTENT_TYPE, content);
+        }
+        if gzip {
+            response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        }
+        response
+    });
+    response.headers_mut().append(VARY, HeaderValue::from_static("Accept-Encoding"));
+    response
+}
+
 #[derive(Debug, PartialEq, Eq)]
-enum Form {
+enum Encoding {
     Json,
     Protobuf,
 }
@@ -98,13 +120,13 @@ fn not_acceptable() -> Response {
 }
 
 /// The form that a client prefers: the first that it names and that there is. `protobuf` has the names of the other one.
-fn form(forms: &Forms, protobuf: [&str; 2]) -> Option<Form> {
+fn encoding(forms: &Forms, protobuf: [&str; 2]) -> Option<Encoding> {
     if forms.named().next().is_none() {
-        return Some(Form::Json);
+        return Some(Encoding::Json);
     }
     forms.named().find_map(|media| match media {
-        "" | "*/*" | "application/*" | JSON => Some(Form::Json),
-        named if protobuf.contains(&named) => Some(Form::Protobuf),
+        "" | "*/*" | "application/*" | JSON => Some(Encoding::Json),
+        named if protobuf.contains(&named) => Some(Encoding::Protobuf),
         _ => None,
     })
 }
@@ -117,7 +139,7 @@ mod tests {
     use crate::discovery::built_in;
 
     fn openapi() -> OpenApi {
-        OpenApi::new(built_in(|group, version| group == "apps" && version.default_on), "v1.37.0")
+        super::super::tests::openapi(built_in(|group, version| group == "apps" && version.default_on))
     }
 
     fn get(openapi: &OpenApi, path: &str, accept: &str) -> Option<Response> {
@@ -153,15 +175,15 @@ mod tests {
         assert_eq!(protobuf.headers()["content-type"], PROTOBUF_V3);
         assert_eq!(protobuf.headers()["etag"], json.headers()["etag"]);
         assert_eq!(get(&openapi, "v3/apis/apps/v1", "text/html").expect("there").status(), 406);
-        let document = openapi.protobuf("apis/apps/v1").expect("there");
+        let document = openapi.document(super::Form::V3Protobuf, "apis/apps/v1").expect("there").bytes();
         // `openapi: 3.0.0`, then the information.
-        assert!(document.body.starts_with(b"\x0a\x053.0.0\x12"), "{:?}", &document.body[..16]);
+        assert!(document.starts_with(b"\x0a\x053.0.0\x12"), "{:?}", &document[..16]);
     }
 
     #[test]
     fn an_old_address_leads_to_the_new_one() {
         let openapi = openapi();
-        let tag = &openapi.document("apis/apps/v1").expect("served").etag;
+        let tag = &openapi.document(super::Form::V3Json, "apis/apps/v1").expect("served").etag;
         let old = get(&openapi, "v3/apis/apps/v1?hash=OLD", JSON).expect("there");
         assert_eq!(old.status(), 301);
         assert_eq!(old.headers()["location"], format!("/openapi/v3/apis/apps/v1?hash={tag}"));

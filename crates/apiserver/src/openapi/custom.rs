@@ -3,12 +3,15 @@
 //! Version 3 publishes a schema as it is, completed by what every object has. Version 2 has no words for some
 //! of it, and kubectl of old refuses what it does not understand, so such parts are left out there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, OnceLock};
 
 use facts::Resource;
 use serde_json::{Map, Value, json};
 
-use super::paths::{list_type_name, type_name};
+use super::form::{Form, Parts};
+use super::operation::PathItem;
+use super::paths::{Base, list_type_name, type_name};
 use super::schemas::Dialect;
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
@@ -20,56 +23,121 @@ const LIST_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
 /// The built-in types that schemas of custom resources refer to.
 pub(super) const REFERRED: [&str; 2] = [OBJECT_META, LIST_META];
 
-/// What a definition says about a version of a custom resource.
-#[derive(Clone, Debug, Default)]
+/// Reads the `openAPIV3Schema` of a version. Without one (or with one that is not structural) objects may hold anything.
+pub type Schema = Box<dyn Fn() -> Option<Value> + Send + Sync>;
+
+/// What a definition says about a version of a custom resource, and what documents say of that, from the first time somebody asks.
 pub struct Custom {
-    /// `openAPIV3Schema`; without one (or with one that is not structural) objects may hold anything.
-    pub schema: Option<Value>,
-    /// `spec.preserveUnknownFields`.
-    pub preserve_unknown: bool,
+    resource: Resource,
+    schema: Schema,
     /// The paths of `selectableFields`, without the leading dot.
-    pub selectable: Vec<String>,
+    selectable: Vec<String>,
     /// What tells it from what was or will be said: the definition, and its generation.
-    pub source: String,
+    source: String,
+    made: [OnceLock<Parts>; 4],
+}
+
+impl std::fmt::Debug for Custom {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Custom").field("source", &self.source).finish_non_exhaustive()
+    }
+}
+
+impl Custom {
+    pub fn new(resource: Resource, schema: Schema, selectable: Vec<String>, source: String) -> Self {
+        Self { resource, schema, selectable, source, made: Default::default() }
+    }
+
+    pub fn resource(&self) -> &Resource {
+        &self.resource
+    }
+
+    /// Whether what documents in JSON say of it is made.
+    pub fn is_prepared(&self) -> bool {
+        Form::V2Json.siblings().iter().all(|form| self.made[*form as usize].get().is_some())
+    }
+
+    /// Makes what documents in JSON say of it, before anybody asks.
+    pub fn prepare(&self) {
+        self.parts(Form::V2Json);
+    }
+
+    /// What documents of a form say of it.
+    pub(super) fn parts(&self, form: Form) -> &Parts {
+        if self.made[form as usize].get().is_none() {
+            let schema = (self.schema)();
+            for form in form.siblings() {
+                self.made[form as usize].get_or_init(|| {
+                    form.parts(self.schemas(schema.as_ref(), form.dialect()), self.paths(form.dialect()))
+                });
+            }
+        }
+        self.made[form as usize].get_or_init(|| form.parts(Map::new(), Map::new()))
+    }
+
+    /// The schemas of its objects, and of lists of them.
+    fn schemas(&self, schema: Option<&Value>, dialect: Dialect) -> Map<String, Value> {
+        let name = type_name(&self.resource).into_owned();
+        let list_name = list_type_name(&self.resource).into_owned();
+        let object = object(self, schema, dialect);
+        Map::from_iter([(list_name, list(self, dialect)), (name, object)])
+    }
+
+    fn paths(&self, dialect: Dialect) -> Map<String, Value> {
+        let items = Base::new(&self.resource.group, &self.resource.version).paths(&self.resource);
+        items.into_iter().map(|item| (item.path.clone(), dialect.path(&item))).collect()
+    }
+
+    /// As trees, for who has to look into them.
+    pub(super) fn trees(&self, dialect: Dialect) -> (Map<String, Value>, Map<String, Value>) {
+        (self.schemas((self.schema)().as_ref(), dialect), self.paths(dialect))
+    }
 }
 
 /// What is known of custom resources, by the name of their type (see [`type_name`]).
 #[derive(Clone, Debug, Default)]
-pub struct Customs(BTreeMap<String, Custom>);
+pub struct Customs(BTreeMap<String, Arc<Custom>>);
 
 impl Customs {
     /// Adds what is known of a resource.
-    pub fn insert(&mut self, resource: &Resource, custom: Custom) {
-        self.0.insert(type_name(resource).into_owned(), custom);
+    pub fn insert(&mut self, custom: Arc<Custom>) {
+        self.0.insert(type_name(&custom.resource).into_owned(), custom);
     }
 
-    /// What the custom ones among these resources are made from.
-    pub(super) fn source(&self, resources: &[Resource]) -> String {
+    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Custom>> + Clone {
+        self.0.values()
+    }
+
+    /// The custom ones among these resources.
+    pub(super) fn of<'a>(&'a self, resources: &'a [Resource]) -> impl Iterator<Item = &'a Arc<Custom>> + Clone {
         let custom = resources.iter().filter(|resource| resource.ty.is_none());
-        let sources = custom.filter_map(|resource| self.0.get(&*type_name(resource)));
-        sources.map(|custom| custom.source.as_str()).collect::<Vec<_>>().join(" ")
-    }
-
-    /// The schemas of the custom ones among these resources, and of lists of them.
-    pub(super) fn definitions(&self, resources: &[Resource], dialect: Dialect) -> Map<String, Value> {
-        let mut definitions = Map::new();
-        for resource in resources.iter().filter(|resource| resource.ty.is_none()) {
-            let name = type_name(resource);
-            let nothing = Custom::default();
-            let custom = self.0.get(&*name).unwrap_or(&nothing);
-            definitions.insert(list_type_name(resource).into_owned(), list(resource, custom, dialect));
-            definitions.insert(name.into_owned(), object(resource, custom, dialect));
-        }
-        definitions
+        custom.filter_map(|resource| self.0.get(&*type_name(resource)))
     }
 }
 
-fn object(resource: &Resource, custom: &Custom, dialect: Dialect) -> Value {
-    let preserves = |schema: &Value| custom.preserve_unknown || schema[PRESERVE] == true;
-    let mut schema = match &custom.schema {
+/// What some of them are made from.
+pub(super) fn source<'a>(customs: impl Iterator<Item = &'a Arc<Custom>>) -> String {
+    customs.map(|custom| custom.source.as_str()).collect::<Vec<_>>().join(" ")
+}
+
+/// The operations of some of them, of which those that need the same types are told once.
+pub(super) fn kinds_of_operations<'a>(customs: impl Iterator<Item = &'a Arc<Custom>>) -> Vec<PathItem> {
+    let mut seen = HashSet::new();
+    let mut items = Vec::new();
+    for Custom { resource, .. } in customs.map(|custom| &**custom) {
+        let parts: Vec<&str> = resource.subresources.iter().map(|sub| &*sub.name).collect();
+        if seen.insert((resource.verbs.iter().collect::<Vec<_>>(), parts)) {
+            items.extend(Base::new(&resource.group, &resource.version).paths(resource));
+        }
+    }
+    items
+}
+
+fn object(custom: &Custom, schema: Option<&Value>, dialect: Dialect) -> Value {
+    let mut schema = match schema {
         // Properties, even those that every object has, would make clients refuse all others.
         None => json!({ "type": "object" }),
-        Some(schema) if dialect == Dialect::V2 && preserves(schema) => json!({ "type": "object" }),
+        Some(schema) if dialect == Dialect::V2 && schema[PRESERVE] == true => json!({ "type": "object" }),
         Some(schema) => {
             let mut schema = schema.clone();
             if dialect == Dialect::V2 {
@@ -80,11 +148,12 @@ fn object(resource: &Resource, custom: &Custom, dialect: Dialect) -> Value {
             schema
         }
     };
-    add_kind(&mut schema, resource, &resource.kind, custom);
+    add_kind(&mut schema, custom, &custom.resource.kind);
     schema
 }
 
-fn list(resource: &Resource, custom: &Custom, dialect: Dialect) -> Value {
+fn list(custom: &Custom, dialect: Dialect) -> Value {
+    let resource = &custom.resource;
     let mut schema = json!({
         "type": "object",
         "required": ["items"],
@@ -100,12 +169,12 @@ fn list(resource: &Resource, custom: &Custom, dialect: Dialect) -> Value {
         json!(format!("Standard list metadata. {CONVENTIONS}#types-kinds"));
     schema["properties"]["items"]["description"] = json!(format!("List of {}. {CONVENTIONS}", resource.plural));
     schema["description"] = json!(format!("{} is a list of {}", resource.list_kind, resource.kind));
-    add_kind(&mut schema, resource, &resource.list_kind, custom);
+    add_kind(&mut schema, custom, &resource.list_kind);
     schema
 }
 
-fn add_kind(schema: &mut Value, resource: &Resource, kind: &str, custom: &Custom) {
-    let gvk = json!({ "group": resource.group, "kind": kind, "version": resource.version });
+fn add_kind(schema: &mut Value, custom: &Custom, kind: &str) {
+    let gvk = json!({ "group": custom.resource.group, "kind": kind, "version": custom.resource.version });
     schema["x-kubernetes-group-version-kind"] = json!([gvk]);
     if !custom.selectable.is_empty() {
         let fields = custom.selectable.iter().map(|path| json!({ "fieldPath": path }));

@@ -6,10 +6,30 @@
 
 use serde_json::{Map, Value};
 
-pub(super) fn encode(document: &Value) -> Vec<u8> {
+use super::form::Sections;
+
+/// A document without its long sections, and these.
+pub(super) const SECTIONS: Sections = Sections {
+    frame: |document| bytes(|out| message(document, DOCUMENT, 16, out)),
+    schemas: |schemas| bytes(|out| self::schemas(schemas, out)),
+    paths: |paths| bytes(|out| self::paths(paths, out)),
+    schemas_at: &[9],
+    paths_at: &[8],
+};
+
+/// What is written, as bytes.
+pub(super) fn bytes(write: impl FnOnce(&mut Writer)) -> Vec<u8> {
     let mut out = Writer::default();
-    message(document, DOCUMENT, 16, &mut out);
-    out.into_bytes()
+    write(&mut out);
+    out.bytes
+}
+
+/// What stands before a message of this length in a field of this number.
+pub(super) fn head(number: u32, length: usize) -> Vec<u8> {
+    bytes(|out| {
+        out.varint(u64::from(number) << 3 | 2);
+        out.varint(length as u64);
+    })
 }
 
 /// What a key of a JSON object becomes.
@@ -41,7 +61,7 @@ pub(super) type Fields = &'static [(&'static str, u32, Part)];
 const DOCUMENT: Fields = &[
     ("swagger", 1, Part::Text),
     ("info", 2, Part::Message(INFO, 7)),
-    ("paths", 8, Part::With(|paths, out| named(paths, 2, out, |item, out| message(item, PATH_ITEM, 10, out)))),
+    ("paths", 8, Part::With(paths)),
     ("definitions", 9, Part::With(schemas)),
     (
         "security",
@@ -201,6 +221,10 @@ pub(super) fn named(value: &Value, number: u32, out: &mut Writer, write: impl Fn
     }
 }
 
+fn paths(value: &Value, out: &mut Writer) {
+    named(value, 2, out, |item, out| message(item, PATH_ITEM, 10, out));
+}
+
 fn schemas(value: &Value, out: &mut Writer) {
     named(value, 1, out, |schema, out| message(schema, SCHEMA, 31, out));
 }
@@ -227,10 +251,6 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn into_bytes(self) -> Vec<u8> {
-        self.bytes
-    }
-
     fn varint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.bytes.push((value as u8) | 0x80);

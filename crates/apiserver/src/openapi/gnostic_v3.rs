@@ -2,13 +2,18 @@
 
 use serde_json::Value;
 
-use super::gnostic::{Fields, Part, Writer, message, named};
+use super::form::Sections;
+use super::gnostic::{Fields, Part, Writer, bytes, message, named};
 
-pub(super) fn encode(document: &Value) -> Vec<u8> {
-    let mut out = Writer::default();
-    message(document, DOCUMENT, 9, &mut out);
-    out.into_bytes()
-}
+/// As [`super::gnostic::SECTIONS`].
+pub(super) const SECTIONS: Sections = Sections {
+    frame: |document| bytes(|out| message(document, DOCUMENT, 9, out)),
+    schemas: |schemas| bytes(|out| self::schemas(schemas, out)),
+    paths: |paths| bytes(|out| self::paths(paths, out)),
+    // Messages of one number that come apart are put together by whoever reads them: the rest of the components is in the frame.
+    schemas_at: &[5, 1],
+    paths_at: &[4],
+};
 
 /// Where the extensions of a schema go.
 const SCHEMA_EXTENSIONS: u32 = 36;
@@ -16,7 +21,7 @@ const SCHEMA_EXTENSIONS: u32 = 36;
 const DOCUMENT: Fields = &[
     ("openapi", 1, Part::Text),
     ("info", 2, Part::Message(&[("title", 1, Part::Text), ("version", 6, Part::Text)], 7)),
-    ("paths", 4, Part::With(|paths, out| named(paths, 1, out, |item, out| message(item, PATH_ITEM, 14, out)))),
+    ("paths", 4, Part::With(paths)),
     ("components", 5, Part::Message(COMPONENTS, 10)),
 ];
 const COMPONENTS: Fields = &[
@@ -108,6 +113,10 @@ fn schema(value: &Value, out: &mut Writer) {
         Some(reference) => out.nested(2, |out| out.text(1, reference)),
         None => out.nested(1, |out| message(value, SCHEMA, SCHEMA_EXTENSIONS, out)),
     }
+}
+
+fn paths(value: &Value, out: &mut Writer) {
+    named(value, 1, out, |item, out| message(item, PATH_ITEM, 14, out));
 }
 
 fn schemas(value: &Value, out: &mut Writer) {

@@ -3,17 +3,19 @@
 //! `/openapi/v3` has a document per group version, `/openapi/v2` has everything in one, in JSON and in the
 //! protobuf form that client-go asks for. All of it follows from the facts, and from the groups that are
 //! served: [`paths`] tells the operations, [`schemas`] the built-in types, [`custom`] those of custom resources,
-//! [`v2`] and [`v3`] how each version writes them down. Documents are made when first asked for and kept. When
-//! the groups change a new [`OpenApi`] takes the place of the old one.
+//! [`v2`] and [`v3`] how each version writes them down. Documents are made when first asked for, of [`pieces`] that
+//! are kept. When the groups change a new [`OpenApi`] takes the place of the old one, with the pieces of what has not changed.
 
 mod action;
 mod answer;
 mod custom;
+mod form;
 mod gnostic;
 mod gnostic_v3;
 mod names;
 mod operation;
 mod paths;
+mod pieces;
 mod schemas;
 #[cfg(test)]
 mod tests;
@@ -25,24 +27,37 @@ use std::sync::{Arc, OnceLock};
 use facts::{Group, Type, TypeId};
 use serde_json::{Map, Value, json};
 
+use self::form::Parts;
 use self::operation::{Operation, PathItem};
+use self::pieces::Piece;
 use self::schemas::Dialect;
 use crate::discovery::{Document, etag};
 
 pub use custom::{Custom, Customs};
-pub use paths::type_name;
+pub(crate) use form::Form;
+pub(crate) use pieces::Assembled;
 
 /// The OpenAPI documents of what is served.
 #[derive(Debug)]
 pub struct OpenApi {
+    built_in: Arc<BuiltIn>,
+    /// The built-in groups, and those of custom resources.
     groups: Vec<Group>,
     customs: Customs,
-    /// The release that the documents name, such as `v1.37.0`.
-    release: String,
     documents: Vec<Entry>,
     root: OnceLock<Document>,
-    v2_json: OnceLock<Document>,
-    v2_protobuf: OnceLock<Document>,
+    v2_json: OnceLock<Assembled>,
+    v2_protobuf: OnceLock<Assembled>,
+}
+
+/// What stays, whatever definitions there are.
+#[derive(Debug)]
+pub struct BuiltIn {
+    groups: Vec<Group>,
+    /// The release that the documents name, such as `v1.37.0`.
+    release: String,
+    v2_json: OnceLock<Parts>,
+    v2_protobuf: OnceLock<Parts>,
 }
 
 /// A document of version 3.
@@ -60,8 +75,8 @@ struct Made {
     /// What custom resources it is made from; nothing for what is built in.
     source: String,
     tag: OnceLock<String>,
-    document: OnceLock<Document>,
-    protobuf: OnceLock<Document>,
+    json: OnceLock<Assembled>,
+    protobuf: OnceLock<Assembled>,
 }
 
 /// What a document of version 3 is about.
@@ -76,14 +91,34 @@ enum Subject {
     Keys,
 }
 
-impl OpenApi {
-    /// The documents of these groups of built-in kinds.
-    pub fn new(groups: Vec<Group>, release: impl Into<String>) -> OpenApi {
-        OpenApi::with_customs(groups, Customs::default(), release)
+impl BuiltIn {
+    /// These groups of built-in kinds.
+    pub fn new(groups: Vec<Group>, release: impl Into<String>) -> Arc<BuiltIn> {
+        let (v2_json, v2_protobuf) = Default::default();
+        Arc::new(BuiltIn { groups, release: release.into(), v2_json, v2_protobuf })
     }
 
+    pub fn groups(&self) -> &[Group] {
+        &self.groups
+    }
+
+    fn v2(&self, form: Form) -> &Parts {
+        let made = if form == Form::V2Json { &self.v2_json } else { &self.v2_protobuf };
+        made.get_or_init(|| {
+            let (definitions, paths) = v2::built_in(&self.groups);
+            form.parts(definitions, paths)
+        })
+    }
+
+    /// Makes what documents in JSON say of them, before anybody asks.
+    pub fn prepare(&self) {
+        self.v2(Form::V2Json);
+    }
+}
+
+impl OpenApi {
     /// The documents of these groups, some of whose resources are custom.
-    pub fn with_customs(groups: Vec<Group>, customs: Customs, release: impl Into<String>) -> OpenApi {
+    pub fn new(built_in: Arc<BuiltIn>, groups: Vec<Group>, customs: Customs) -> OpenApi {
         let mut documents = vec![
             Entry::new(".well-known/openid-configuration".to_owned(), Subject::Issuer),
             Entry::new("api".to_owned(), Subject::Api),
@@ -103,19 +138,12 @@ impl OpenApi {
         documents.sort_by(|a, b| a.path.cmp(&b.path));
         for entry in &mut documents {
             if let Subject::GroupVersion(group, version) = entry.subject {
-                let source = customs.source(&groups[group].versions[version].resources);
+                let source = custom::source(customs.of(&groups[group].versions[version].resources));
                 entry.made = Arc::new(Made { source, ..Made::default() });
             }
         }
-        OpenApi {
-            groups,
-            customs,
-            release: release.into(),
-            documents,
-            root: OnceLock::new(),
-            v2_json: OnceLock::new(),
-            v2_protobuf: OnceLock::new(),
-        }
+        let (root, v2_json, v2_protobuf) = Default::default();
+        OpenApi { built_in, groups, customs, documents, root, v2_json, v2_protobuf }
     }
 
     /// Keeps the documents of others that are of the same.
@@ -143,23 +171,11 @@ impl OpenApi {
         })
     }
 
-    /// `/openapi/v3/PATH`, such as that of `apis/apps/v1`.
-    pub fn document(&self, path: &str) -> Option<&Document> {
+    /// `/openapi/v3/PATH`, such as that of `apis/apps/v1`. Its tag is the same in both forms: they are of the same content.
+    pub(crate) fn document(&self, form: Form, path: &str) -> Option<&Assembled> {
         let entry = self.entry(path)?;
-        Some(entry.made.document.get_or_init(|| Document {
-            body: self.write(&entry.subject).to_string().into(),
-            etag: self.tag(entry).to_owned(),
-        }))
-    }
-
-    /// As [`OpenApi::document`], as `application/com.github.proto-openapi.spec.v3.v1.0+protobuf`. Its tag is that of the
-    /// JSON: it is of the same content.
-    pub fn protobuf(&self, path: &str) -> Option<&Document> {
-        let entry = self.entry(path)?;
-        Some(entry.made.protobuf.get_or_init(|| {
-            let body = gnostic_v3::encode(&self.write(&entry.subject));
-            Document { body: body.into(), etag: self.tag(entry).to_owned() }
-        }))
+        let made = if form == Form::V3Json { &entry.made.json } else { &entry.made.protobuf };
+        Some(made.get_or_init(|| Assembled::new(self.tag(entry).to_owned(), self.write(form, &entry.subject))))
     }
 
     fn entry(&self, path: &str) -> Option<&Entry> {
@@ -167,42 +183,69 @@ impl OpenApi {
         Some(&self.documents[at])
     }
 
-    /// `/openapi/v2` in JSON.
-    pub fn v2_json(&self) -> &Document {
-        self.v2_json.get_or_init(|| Document::new(self.v2().to_string()))
+    /// `/openapi/v2`.
+    pub(crate) fn v2(&self, form: Form) -> &Assembled {
+        let made = if form == Form::V2Json { &self.v2_json } else { &self.v2_protobuf };
+        made.get_or_init(|| {
+            let everywhere = form.parts(v2::everywhere(&self.groups), Map::new());
+            let built_in = [&everywhere, self.built_in.v2(form)];
+            let parts = built_in.into_iter().chain(self.customs.all().map(|custom| custom.parts(form)));
+            Assembled::new(self.v2_tag(), form.assemble(&v2::frame(&self.built_in.release), parts))
+        })
     }
 
-    /// `/openapi/v2` as `application/com.github.proto-openapi.spec.v2.v1.0+protobuf`.
-    pub fn v2_protobuf(&self) -> &Document {
-        self.v2_protobuf.get_or_init(|| Document::new(Self::encode_v2(&self.v2())))
+    /// As [`OpenApi::v2`], with a change to the trees of `definitions` and `paths`. These have what is built in, and those custom resources
+    /// whose group version is `open` to the change.
+    pub(crate) fn v2_changed(
+        &self,
+        form: Form,
+        open: impl Fn(&str, &str) -> bool,
+        change: impl FnOnce(&mut Value),
+    ) -> Assembled {
+        let (mut definitions, mut paths) = v2::built_in(&self.built_in.groups);
+        definitions.extend(v2::everywhere(&self.groups));
+        let is_open = |custom: &&Arc<Custom>| open(&custom.resource().group, &custom.resource().version);
+        for custom in self.customs.all().filter(is_open) {
+            let (schemas, items) = custom.trees(Dialect::V2);
+            definitions.extend(schemas);
+            paths.extend(items);
+        }
+        let mut tree = json!({ "definitions": definitions, "paths": paths });
+        change(&mut tree);
+        let section = |name: &str| tree[name].as_object().cloned().unwrap_or_default();
+        let changed = form.parts(section("definitions"), section("paths"));
+        let others = self.customs.all().filter(|custom| !is_open(custom)).map(|custom| custom.parts(form));
+        let parts = [&changed].into_iter().chain(others);
+        let pieces = form.assemble(&v2::frame(&self.built_in.release), parts);
+        // What the others have is in the tag by its content.
+        let content = [changed.schemas.text(), changed.paths.text()].concat();
+        Assembled::new(etag(format!("{} {}", self.v2_tag(), etag(&content)).as_bytes()), pieces)
     }
 
-    /// A document of version 3 in the protobuf form.
-    pub fn encode_v3(document: &Value) -> Vec<u8> {
-        gnostic_v3::encode(document)
-    }
-
-    /// A document of version 2 in the protobuf form.
-    pub fn encode_v2(document: &Value) -> Vec<u8> {
-        gnostic::encode(document)
-    }
-
-    fn v2(&self) -> Value {
-        v2::document(&self.groups, &self.customs, &self.release)
+    /// Known by what the document is made from, as [`OpenApi::tag`].
+    pub(crate) fn v2_tag(&self) -> String {
+        let versions = self
+            .groups
+            .iter()
+            .flat_map(|group| group.versions.iter().map(move |version| facts::api_version(&group.name, &version.name)));
+        let versions = versions.collect::<Vec<String>>().join(" ");
+        let customs = custom::source(self.customs.all());
+        etag(format!("{} {} v2 {versions} {customs}", sources(), self.built_in.release).as_bytes())
     }
 
     /// The tag of a document. It is known by what it is made from, so that the first to ask for the root need
     /// not wait for all documents to be written; most are never asked for.
     fn tag<'a>(&'a self, entry: &'a Entry) -> &'a str {
         entry.made.tag.get_or_init(|| {
-            let source = format!("{} {} {} {}", sources(), self.release, entry.path, entry.made.source);
+            let source = format!("{} {} {} {}", sources(), self.built_in.release, entry.path, entry.made.source);
             etag(source.as_bytes())
         })
     }
 
-    fn write(&self, subject: &Subject) -> Value {
-        let plain = |item| v3::single(item, &self.release);
-        match *subject {
+    fn write(&self, form: Form, subject: &Subject) -> Vec<Piece> {
+        let release = &self.built_in.release;
+        let plain = |item| v3::single(item, release);
+        let tree = match *subject {
             Subject::Api => plain(paths::api_root()),
             Subject::Apis => plain(paths::apis_root()),
             Subject::Group(group) => plain(paths::group_root(&self.groups[group].name)),
@@ -211,9 +254,14 @@ impl OpenApi {
             Subject::Keys => plain(paths::keys()),
             Subject::GroupVersion(group, version) => {
                 let group = &self.groups[group];
-                v3::group_version(&group.name, &group.versions[version], &self.customs, &self.release)
+                let version = &group.versions[version];
+                if v3::is_custom(version) {
+                    return v3::custom_group_version(form, (&group.name, version), &self.customs, release);
+                }
+                v3::group_version(&group.name, version, release)
             }
-        }
+        };
+        vec![form.whole(&tree)]
     }
 }
 
@@ -229,9 +277,11 @@ fn sources() -> &'static str {
     SOURCES.get_or_init(|| {
         let code = [
             include_str!("mod.rs"),
+            include_str!("custom.rs"),
             include_str!("operation.rs"),
             include_str!("paths.rs"),
             include_str!("schemas.rs"),
+            include_str!("v2.rs"),
             include_str!("v3.rs"),
         ];
         let parts = [facts::SOURCE, prose::SOURCE].into_iter().chain(code);
@@ -249,18 +299,18 @@ fn definitions(items: &[PathItem], dialect: Dialect, everywhere: &[(String, Stri
     let custom = custom.filter(|name| facts::type_named(name).is_none()).flat_map(|_| custom::REFERRED);
     let needed = schemas::closure(built_in.chain(custom.filter_map(facts::type_named)));
     let schema = |of: &'static Type| {
-        let everywhere = if is_everywhere(of) { everywhere } else { &[] };
+        let everywhere = if is_everywhere(&of.name) { everywhere } else { &[] };
         (of.name.to_string(), schemas::of_type(of, dialect, everywhere))
     };
     needed.into_iter().map(TypeId::def).map(schema).collect()
 }
 
-/// Whether a type is a kind of every group version.
-fn is_everywhere(of: &Type) -> bool {
-    matches!(
-        &*of.name,
-        "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions" | "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent"
-    )
+/// The types that are kinds of every group version.
+const EVERYWHERE: [&str; 2] =
+    ["io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions", "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent"];
+
+fn is_everywhere(name: &str) -> bool {
+    EVERYWHERE.contains(&name)
 }
 
 /// What a status code means; OpenAPI wants it with every answer.

@@ -7,6 +7,9 @@ use std::collections::BTreeSet;
 use facts::{Field, Gvk, ListType, MapType, Opaque, PatchStrategy, Schema, Shape, Type, TypeId};
 use serde_json::{Map, Value, json};
 
+use super::operation::PathItem;
+use super::{v2, v3};
+
 /// The versions of OpenAPI, which differ in what a schema may say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
@@ -22,6 +25,14 @@ impl Dialect {
             Dialect::V3 => "#/components/schemas/",
         };
         json!({ "$ref": format!("{at}{name}") })
+    }
+
+    /// What can be done at a path.
+    pub fn path(self, item: &PathItem) -> Value {
+        match self {
+            Dialect::V2 => v2::path(item),
+            Dialect::V3 => v3::path(item),
+        }
     }
 }
 

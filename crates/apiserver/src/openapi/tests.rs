@@ -6,11 +6,20 @@ use super::*;
 use crate::discovery::built_in;
 
 fn everything() -> OpenApi {
-    OpenApi::new(built_in(|_, _| true), "unversioned")
+    OpenApi::new(BuiltIn::new(built_in(|_, _| true), "unversioned"), built_in(|_, _| true), Customs::default())
 }
 
-fn parse(document: &Document) -> Value {
-    serde_json::from_slice(&document.body).expect("is JSON")
+/// The documents of built-in groups.
+pub(super) fn openapi(groups: Vec<Group>) -> OpenApi {
+    OpenApi::new(BuiltIn::new(groups.clone(), "v1.37.0"), groups, Customs::default())
+}
+
+fn parse(document: &Assembled) -> Value {
+    serde_json::from_slice(&document.bytes()).expect("is JSON")
+}
+
+fn document(openapi: &OpenApi, path: &str) -> Value {
+    parse(openapi.document(Form::V3Json, path).expect("served"))
 }
 
 /// Removes descriptions, and the values of fields, which upstream's published documents leave out and its server's have; a
@@ -38,7 +47,7 @@ fn every_document_of_version_3_is_upstreams() {
         if entry.path == ".well-known/openid-configuration" {
             continue;
         }
-        let mut found = parse(openapi.document(&entry.path).expect("is listed"));
+        let mut found = document(&openapi, &entry.path);
         without_prose(&mut found);
         goldens::document(&format!("openapi-v3/{}_openapi.json", entry.path.replace('/', "__")), &found);
     }
@@ -46,7 +55,7 @@ fn every_document_of_version_3_is_upstreams() {
 
 #[test]
 fn the_issuer_of_tokens_is_described() {
-    let document = parse(everything().document(".well-known/openid-configuration").expect("served"));
+    let document = document(&everything(), ".well-known/openid-configuration");
     let operation = &document["paths"]["/.well-known/openid-configuration/"]["get"];
     assert_eq!(operation["operationId"], "getServiceAccountIssuerOpenIDConfiguration");
     assert_eq!(operation["tags"], json!(["WellKnown"]));
@@ -55,25 +64,25 @@ fn the_issuer_of_tokens_is_described() {
 
 #[test]
 fn the_root_addresses_documents_by_their_tags() {
-    let openapi = OpenApi::new(built_in(|_, version| version.default_on), "v1.37.0");
-    let root = parse(openapi.root());
+    let openapi = openapi(built_in(|_, version| version.default_on));
+    let root: Value = serde_json::from_slice(&openapi.root().body).expect("is JSON");
     let address = root["paths"]["apis/apps/v1"]["serverRelativeURL"].as_str().expect("an address");
-    let document = openapi.document("apis/apps/v1").expect("served");
+    let document = openapi.document(Form::V3Json, "apis/apps/v1").expect("served");
     assert_eq!(address, format!("/openapi/v3/apis/apps/v1?hash={}", document.etag));
     assert!(root["paths"]["apis/lifecycle.k8s.io/v1alpha1"].is_null());
-    assert!(openapi.document("apis/nothing/v1").is_none());
+    assert!(openapi.document(Form::V3Json, "apis/nothing/v1").is_none());
 }
 
 #[test]
 fn fields_say_which_values_they_may_have() {
     let openapi = everything();
-    let document = parse(openapi.document("api/v1").expect("served"));
-    let schemas = &document["components"]["schemas"];
+    let core = document(&openapi, "api/v1");
+    let schemas = &core["components"]["schemas"];
     let container = &schemas["io.k8s.api.core.v1.Container"]["properties"];
     assert_eq!(container["imagePullPolicy"]["enum"], json!(["Always", "IfNotPresent", "Never"]));
     let claim = &schemas["io.k8s.api.core.v1.PersistentVolumeClaimSpec"]["properties"]["accessModes"];
     assert_eq!(claim["items"]["enum"], json!(["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"]));
-    let requests = parse(openapi.document("apis/certificates.k8s.io/v1").expect("served"));
+    let requests = document(&openapi, "apis/certificates.k8s.io/v1");
     let spec = &requests["components"]["schemas"]["io.k8s.api.certificates.v1.CertificateSigningRequestSpec"];
     assert_eq!(spec["properties"]["usages"]["items"]["enum"][2], "client auth");
     let claim = &schemas["io.k8s.api.core.v1.PersistentVolumeClaimStatus"]["properties"];
@@ -84,7 +93,7 @@ fn fields_say_which_values_they_may_have() {
 
 #[test]
 fn version_2_has_what_kubectl_looks_for() {
-    let mut v2 = parse(everything().v2_json());
+    let mut v2 = parse(everything().v2(Form::V2Json));
     let described = v2["definitions"]["io.k8s.api.core.v1.PodSpec"]["properties"]["nodeName"]["description"].as_str();
     assert!(described.is_some_and(|text| text.contains("node")), "{described:?}");
     let patch = &v2["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"];
@@ -156,10 +165,10 @@ fn named(list: &[Vec<u8>], name: &str) -> Vec<u8> {
 #[test]
 fn the_protobuf_form_holds_the_same() {
     let openapi = everything();
-    let document = &openapi.v2_protobuf().body;
+    let document = &openapi.v2(Form::V2Protobuf).bytes();
     assert_eq!(get(document, 1), [b"2.0"]);
     let definitions = get(&get(document, 9)[0], 1);
-    let v2 = parse(openapi.v2_json());
+    let v2 = parse(openapi.v2(Form::V2Json));
     assert_eq!(definitions.len(), v2["definitions"].as_object().expect("an object").len());
     let pod_spec = named(&definitions, "io.k8s.api.core.v1.PodSpec");
     assert_eq!(get(&pod_spec, 19), [b"containers"], "what is required");
@@ -179,8 +188,8 @@ fn the_protobuf_form_holds_the_same() {
     assert_eq!(get(&kind, 2), [br#"{"group":"","kind":"Pod","version":"v1"}"#]);
 }
 
-fn crontabs() -> (Resource, Custom) {
-    let mut resource = Resource::new("stable.example.com", "v1", "crontabs", "CronTab");
+fn crontabs(version: &str) -> Custom {
+    let mut resource = Resource::new("stable.example.com", version.to_owned(), "crontabs", "CronTab");
     resource.namespaced = true;
     resource.verbs = Verbs::ALL;
     let schema = json!({
@@ -201,32 +210,34 @@ fn crontabs() -> (Resource, Custom) {
             },
         },
     });
-    (
-        resource,
-        Custom {
-            schema: Some(schema),
-            preserve_unknown: false,
-            selectable: vec!["spec.image".to_owned()],
-            source: "1".to_owned(),
-        },
-    )
+    let selectable = vec!["spec.image".to_owned()];
+    Custom::new(resource, Box::new(move || Some(schema.clone())), selectable, "1".to_owned())
+}
+
+fn with_custom(custom: Custom) -> OpenApi {
+    let resource = custom.resource().clone();
+    let mut customs = Customs::default();
+    customs.insert(Arc::new(custom));
+    let version = Version {
+        name: resource.version.clone(),
+        stability: Stability::Stable,
+        default_on: true,
+        resources: [resource].into(),
+    };
+    let built_in = built_in(|_, version| version.default_on);
+    let custom = Group { name: "stable.example.com".into(), versions: [version].into() };
+    let groups = built_in.iter().cloned().chain([custom]).collect();
+    OpenApi::new(BuiltIn::new(built_in, "v1.37.0"), groups, customs)
 }
 
 fn with_crontabs() -> OpenApi {
-    let (resource, custom) = crontabs();
-    let mut customs = Customs::default();
-    customs.insert(&resource, custom);
-    let version =
-        Version { name: "v1".into(), stability: Stability::Stable, default_on: true, resources: [resource].into() };
-    let mut groups = built_in(|_, version| version.default_on);
-    groups.push(Group { name: "stable.example.com".into(), versions: [version].into() });
-    OpenApi::with_customs(groups, customs, "v1.37.0")
+    with_custom(crontabs("v1"))
 }
 
 #[test]
 fn a_custom_resource_has_a_document_of_its_own() {
     let openapi = with_crontabs();
-    let v3 = parse(openapi.document("apis/stable.example.com/v1").expect("served"));
+    let v3 = document(&openapi, "apis/stable.example.com/v1");
     let schemas = &v3["components"]["schemas"];
     let object = &schemas["com.example.stable.v1.CronTab"];
     assert_eq!(
@@ -252,7 +263,7 @@ fn a_custom_resource_has_a_document_of_its_own() {
     let collection = &v3["paths"]["/apis/stable.example.com/v1/namespaces/{namespace}/crontabs"]["delete"];
     assert!(collection["requestBody"].is_null(), "{collection}");
     assert_eq!(collection["parameters"][0]["name"], "allowWatchBookmarks");
-    let v2 = parse(openapi.v2_json());
+    let v2 = parse(openapi.v2(Form::V2Json));
     let reads = &v2["paths"]["/apis/stable.example.com/v1/crontabs"]["get"]["consumes"];
     assert_eq!(*reads, json!(["application/json", "application/yaml"]));
     assert_eq!(super::names::group_tag("cluster.x-k8s.io"), "clusterXK8sIo");
@@ -266,14 +277,14 @@ fn a_custom_resource_has_a_document_of_its_own() {
 #[test]
 fn version_2_leaves_out_what_it_cannot_say_of_a_custom_resource() {
     let openapi = with_crontabs();
-    let v2 = parse(openapi.v2_json());
+    let v2 = parse(openapi.v2(Form::V2Json));
     let spec = &v2["definitions"]["com.example.stable.v1.CronTab"]["properties"]["spec"];
     assert_eq!(spec["required"], json!(["image"]), "null is not a value there");
     assert_eq!(spec["properties"]["image"], json!({"type": "string", "pattern": "^[a-z]+$"}));
     assert_eq!(spec["properties"]["note"], json!({}));
     assert_eq!(spec["properties"]["port"], json!({"x-kubernetes-int-or-string": true}));
     assert_eq!(spec["properties"]["free"], json!({"x-kubernetes-preserve-unknown-fields": true}));
-    let definitions = get(&get(&openapi.v2_protobuf().body, 9)[0], 1);
+    let definitions = get(&get(&openapi.v2(Form::V2Protobuf).bytes(), 9)[0], 1);
     let object = named(&definitions, "com.example.stable.v1.CronTab");
     let spec = named(&get(&get(&object, 25)[0], 1), "spec");
     let replicas = named(&get(&get(&spec, 25)[0], 1), "replicas");
@@ -283,8 +294,52 @@ fn version_2_leaves_out_what_it_cannot_say_of_a_custom_resource() {
 
 #[test]
 fn a_custom_resource_without_a_schema_may_hold_anything() {
-    let (resource, _) = crontabs();
-    let definitions = Customs::default().definitions(&[resource], Dialect::V3);
-    let object = &definitions["com.example.stable.v1.CronTab"];
+    let resource = crontabs("v1").resource().clone();
+    let openapi = with_custom(Custom::new(resource, Box::new(|| None), Vec::new(), "1".to_owned()));
+    let v3 = document(&openapi, "apis/stable.example.com/v1");
+    let object = &v3["components"]["schemas"]["com.example.stable.v1.CronTab"];
     assert!(object["properties"].is_null() && object["type"] == "object", "{object}");
+}
+
+#[test]
+fn what_is_said_of_a_custom_resource_is_the_same_in_protobuf() {
+    let openapi = with_crontabs();
+    let path = "apis/stable.example.com/v1";
+    let v3 = document(&openapi, path);
+    let packed = openapi.document(Form::V3Protobuf, path).expect("served");
+    assert_eq!(packed.etag, openapi.document(Form::V3Json, path).expect("served").etag);
+    let packed = packed.bytes();
+    assert_eq!(get(&packed, 1), [b"3.0.0"]);
+    let schemas = get(&get(&get(&packed, 5)[0], 1)[0], 1);
+    assert_eq!(Some(schemas.len()), v3["components"]["schemas"].as_object().map(Map::len));
+    let paths = get(&get(&packed, 4)[0], 1);
+    assert_eq!(Some(paths.len()), v3["paths"].as_object().map(Map::len));
+    let kind = named(&schemas, "com.example.stable.v1.CronTab");
+    assert!(!get(&kind, 1).is_empty(), "it is a schema and no reference");
+}
+
+#[test]
+fn others_are_merged_into_version_2_where_they_meet() {
+    let openapi = with_crontabs();
+    let name = "com.example.stable.v1.CronTab";
+    let plain = parse(openapi.v2(Form::V2Json));
+    let mut seen = Vec::new();
+    for open in [false, true] {
+        let changed = openapi.v2_changed(
+            Form::V2Json,
+            |_, _| open,
+            |tree| {
+                seen.push(tree["definitions"].get(name).is_some());
+                tree["definitions"]["other"] = json!({"type": "object"});
+            },
+        );
+        assert_ne!(changed.etag, openapi.v2(Form::V2Json).etag);
+        let mut changed = parse(&changed);
+        assert_eq!(
+            changed["definitions"].as_object_mut().and_then(|all| all.remove("other")),
+            Some(json!({"type": "object"}))
+        );
+        assert_eq!(changed, plain, "nothing else is different");
+    }
+    assert_eq!(seen, [false, true]);
 }

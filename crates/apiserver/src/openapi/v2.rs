@@ -1,47 +1,18 @@
 //! OpenAPI v2: one document of everything that is served.
 
-use std::collections::BTreeMap;
-
 use facts::Group;
 use serde_json::{Map, Value, json};
 
-use super::custom::Customs;
 use super::operation::{ContentSchema, Operation, Parameter, PathItem};
 use super::paths::{self, Base};
 use super::schemas::{self, Dialect};
-use super::{definitions, reason, v3};
+use super::{EVERYWHERE, definitions, is_everywhere, reason};
 
-/// The document of these groups.
-pub(super) fn document(groups: &[Group], customs: &Customs, release: &str) -> Value {
-    let mut items = vec![paths::api_root(), paths::apis_root(), paths::version(), paths::issuer(), paths::keys()];
-    let mut everywhere = Vec::new();
-    for group in groups {
-        // Upstream describes the lists of versions and of resources of built-in kinds only.
-        if !group.name.is_empty() && !group.versions.iter().all(v3::is_custom) {
-            items.push(paths::group_root(&group.name));
-        }
-        for version in &group.versions {
-            let base = Base::new(&group.name, &version.name);
-            if !v3::is_custom(version) {
-                items.push(base.resources());
-            }
-            items.extend(version.resources.iter().flat_map(|resource| base.paths(resource)));
-            if !group.name.is_empty() {
-                everywhere.push((group.name.to_string(), version.name.to_string()));
-            }
-        }
-    }
-    everywhere.sort();
-    let paths: BTreeMap<&str, Value> = items.iter().map(|item| (&*item.path, path(item))).collect();
-    let mut definitions = definitions(&items, Dialect::V2, &everywhere);
-    for version in groups.iter().flat_map(|group| &group.versions) {
-        definitions.extend(customs.definitions(&version.resources, Dialect::V2));
-    }
+/// What is around the two sections.
+pub(super) fn frame(release: &str) -> Value {
     json!({
         "swagger": "2.0",
         "info": { "title": "Kubernetes", "version": release },
-        "paths": paths,
-        "definitions": definitions,
         "securityDefinitions": {
             "BearerToken": { "type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header" }
         },
@@ -49,7 +20,38 @@ pub(super) fn document(groups: &[Group], customs: &Customs, release: &str) -> Va
     })
 }
 
-fn path(item: &PathItem) -> Value {
+/// The sections of these groups, without types that are kinds of every group version: these change with the custom resources.
+pub(super) fn built_in(groups: &[Group]) -> (Map<String, Value>, Map<String, Value>) {
+    let mut items = vec![paths::api_root(), paths::apis_root(), paths::version(), paths::issuer(), paths::keys()];
+    for group in groups {
+        if !group.name.is_empty() {
+            items.push(paths::group_root(&group.name));
+        }
+        for version in &group.versions {
+            let base = Base::new(&group.name, &version.name);
+            items.push(base.resources());
+            items.extend(version.resources.iter().flat_map(|resource| base.paths(resource)));
+        }
+    }
+    let paths = items.iter().map(|item| (item.path.clone(), path(item))).collect();
+    let mut definitions = definitions(&items, Dialect::V2, &[]);
+    definitions.retain(|name, _| !is_everywhere(name));
+    (definitions, paths)
+}
+
+/// The types that are kinds of every group version.
+pub(super) fn everywhere(groups: &[Group]) -> Map<String, Value> {
+    let versions = groups
+        .iter()
+        .filter(|group| !group.name.is_empty())
+        .flat_map(|group| group.versions.iter().map(|version| (group.name.to_string(), version.name.to_string())));
+    let mut versions: Vec<(String, String)> = versions.collect();
+    versions.sort();
+    let types = EVERYWHERE.iter().filter_map(|name| facts::type_named(name)).map(facts::TypeId::def);
+    types.map(|of| (of.name.to_string(), schemas::of_type(of, Dialect::V2, &versions))).collect()
+}
+
+pub(super) fn path(item: &PathItem) -> Value {
     let mut path: Map<String, Value> =
         item.operations.iter().map(|operation| (operation.method.to_owned(), self::operation(operation))).collect();
     if !item.parameters.is_empty() {

@@ -3,28 +3,37 @@
 use facts::Version;
 use serde_json::{Map, Value, json};
 
-use super::custom::Customs;
+use super::custom::{self, Customs};
+use super::form::Form;
 use super::operation::{ContentSchema, Operation, Parameter, PathItem};
 use super::paths::Base;
+use super::pieces::Piece;
 use super::schemas::{self, Dialect};
 use super::{definitions, reason};
 
-/// The document of a group version.
-pub(super) fn group_version(group: &str, version: &Version, customs: &Customs, release: &str) -> Value {
+/// The document of a group version of built-in kinds.
+pub(super) fn group_version(group: &str, version: &Version, release: &str) -> Value {
     let base = Base::new(group, &version.name);
-    let custom = is_custom(version);
-    // Upstream describes the list of resources of built-in kinds only.
-    let mut items = if custom { Vec::new() } else { vec![base.resources()] };
+    let mut items = vec![base.resources()];
     items.extend(version.resources.iter().flat_map(|resource| base.paths(resource)));
     let everywhere = (!group.is_empty()).then(|| (group.to_owned(), version.name.to_string()));
-    let mut schemas = definitions(&items, Dialect::V3, everywhere.as_slice());
-    schemas.extend(customs.definitions(&version.resources, Dialect::V3));
-    let mut document = document(&items, schemas, release);
-    if custom {
-        document["info"]["title"] = json!("Kubernetes CRD Swagger");
-        document["components"].as_object_mut().map(|components| components.remove("securitySchemes"));
-    }
-    document
+    let schemas = definitions(&items, Dialect::V3, everywhere.as_slice());
+    document(&items, schemas, release)
+}
+
+/// The document of a group version of custom resources. Upstream does not describe the list of its resources.
+pub(super) fn custom_group_version(
+    form: Form,
+    (group, version): (&str, &Version),
+    customs: &Customs,
+    release: &str,
+) -> Vec<Piece> {
+    let customs = customs.of(&version.resources);
+    let everywhere = [(group.to_owned(), version.name.to_string())];
+    let schemas = definitions(&custom::kinds_of_operations(customs.clone()), Dialect::V3, &everywhere);
+    let built_in = form.parts(schemas, Map::new());
+    let frame = json!({ "openapi": "3.0.0", "info": { "title": "Kubernetes CRD Swagger", "version": release } });
+    form.assemble(&frame, [&built_in].into_iter().chain(customs.map(|custom| custom.parts(form))))
 }
 
 /// Whether all resources of a group version are custom.
@@ -57,7 +66,7 @@ fn document(items: &[PathItem], schemas: Map<String, Value>, release: &str) -> V
     })
 }
 
-fn path(item: &PathItem) -> Value {
+pub(super) fn path(item: &PathItem) -> Value {
     let mut path: Map<String, Value> =
         item.operations.iter().map(|operation| (operation.method.to_owned(), self::operation(operation))).collect();
     if !item.parameters.is_empty() {

@@ -4,17 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::{StreamExt as _, TryStreamExt as _};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use gates::audit::Record;
 use gates::outbound::{Error, dial_failure, tls_failure};
 use http::header::{CONNECTION, HOST, HeaderMap, HeaderName, HeaderValue, UPGRADE};
 use http::{Method, StatusCode};
-use http_body_util::{BodyExt as _, Full};
+use http_body::Frame;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::Incoming;
-use hyper::client::conn::http1;
+use hyper::client::conn::http1::{self, SendRequest};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
-use machinery::rest::{Payload, Response};
+use machinery::rest::{Body, Payload, Pieces, Response};
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -32,8 +34,19 @@ pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// A body as it comes.
-pub(super) type Pieces = futures::stream::BoxStream<'static, Result<Bytes, std::io::Error>>;
+/// What is sent to the other side: bytes at hand, or as they come from the client.
+pub(crate) type Sent = UnsyncBoxBody<Bytes, std::io::Error>;
+
+/// A body on its way to the other side. What comes from the client is passed on as it comes, however long it is.
+pub(crate) fn sent(body: Body) -> Sent {
+    let whole = |bytes: Bytes| Full::new(bytes).map_err(|never| match never {}).boxed_unsync();
+    match body {
+        Body::Empty => whole(Bytes::new()),
+        Body::Bytes(bytes) => whole(bytes),
+        Body::Value(tree) => whole(tree.to_string().into()),
+        Body::Incoming(pieces) => StreamBody::new(pieces.map_ok(Frame::data)).boxed_unsync(),
+    }
+}
 
 /// What is written about a request, which ends with its connection and not with its answer.
 #[derive(Clone)]
@@ -76,27 +89,78 @@ pub(crate) fn copy_headers(from: &HeaderMap, to: &mut HeaderMap) {
 /// agree on another protocol.
 pub(crate) async fn exchange(
     stream: Box<dyn Stream>,
-    mut request: http::Request<Full<Bytes>>,
+    request: http::Request<Sent>,
     upgrade: Option<OnUpgrade>,
 ) -> Result<Response, Error> {
-    let broken = |error: hyper::Error| Error::Connection(error.to_string());
-    let record = request.extensions_mut().remove::<Held>();
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+    let mut sender = begin(stream).await?;
+    let exchanged = Exchanged::of(&request);
+    let response = sender.send_request(request).await.map_err(broken)?;
+    exchanged.answer(response, upgrade, || drop(sender))
+}
+
+fn broken(error: hyper::Error) -> Error {
+    Error::Connection(error.to_string())
+}
+
+/// Begins to speak HTTP on a connection.
+pub(crate) async fn begin(stream: Box<dyn Stream>) -> Result<SendRequest<Sent>, Error> {
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
     tokio::spawn(async move {
         if let Err(error) = connection.with_upgrades().await {
             tracing::debug!(%error, "a proxied connection ended");
         }
     });
-    let is_head = request.method() == Method::HEAD;
-    let wants_upgrade = request.headers().contains_key(UPGRADE);
-    let mut response = sender.send_request(request).await.map_err(broken)?;
-    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        let far = hyper::upgrade::on(&mut response);
+    Ok(sender)
+}
+
+/// What has to be known of a request when its answer comes.
+pub(crate) struct Exchanged {
+    record: Option<Held>,
+    is_head: bool,
+    wants_upgrade: bool,
+}
+
+impl Exchanged {
+    pub(crate) fn of(request: &http::Request<Sent>) -> Self {
+        Self {
+            record: request.extensions().get::<Held>().cloned(),
+            is_head: request.method() == Method::HEAD,
+            wants_upgrade: request.headers().contains_key(UPGRADE),
+        }
+    }
+
+    /// The answer, whose body comes as it is read. `over` is told when that has come to its end, and so the connection is free again; it has not
+    /// if `over` is dropped before.
+    pub(crate) fn answer(
+        self,
+        mut response: http::Response<Incoming>,
+        upgrade: Option<OnUpgrade>,
+        over: impl FnOnce() + Send + 'static,
+    ) -> Result<Response, Error> {
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            return self.switched(&mut response, upgrade);
+        }
+        let (parts, incoming) = response.into_parts();
+        let payload = if self.is_head { Payload::Empty } else { Payload::Stream(pieces(incoming, over)) };
+        let mut answer = Response::new(payload);
+        *answer.status_mut() = parts.status;
+        copy_headers(&parts.headers, answer.headers_mut());
+        answer.headers_mut().remove(HeaderName::from_static("content-length"));
+        if self.wants_upgrade {
+            // Whoever wanted another protocol and did not get it may have sent more already: none of it is read as anything.
+            answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        Ok(answer)
+    }
+
+    /// Both sides get each other's connection.
+    fn switched(self, response: &mut http::Response<Incoming>, upgrade: Option<OnUpgrade>) -> Result<Response, Error> {
+        let far = hyper::upgrade::on(&mut *response);
         let near = upgrade.ok_or_else(|| Error::Connection("Upgrade request required".to_owned()))?;
         tokio::spawn(async move {
             pipe(near, far).await;
             // The audit log learns of the end of the connection when the last one lets go of its record.
-            drop(record);
+            drop(self.record);
         });
         let mut answer = Response::new(Payload::Empty);
         *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
@@ -106,27 +170,23 @@ pub(crate) async fn exchange(
                 answer.headers_mut().insert(name, value.clone());
             }
         }
-        return Ok(answer);
+        Ok(answer)
     }
-    let (parts, incoming) = response.into_parts();
-    let payload = if is_head { Payload::Empty } else { Payload::Stream(pieces(incoming, sender)) };
-    let mut answer = Response::new(payload);
-    *answer.status_mut() = parts.status;
-    copy_headers(&parts.headers, answer.headers_mut());
-    answer.headers_mut().remove(HeaderName::from_static("content-length"));
-    if wants_upgrade {
-        // Whoever wanted another protocol and did not get it may have sent more already: none of it is read as anything.
-        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-    }
-    Ok(answer)
 }
 
-/// The body as it comes. The sender is kept, for dropping it would end the connection.
-fn pieces(incoming: Incoming, sender: http1::SendRequest<Full<Bytes>>) -> Pieces {
+/// The body as it comes. What `over` holds is kept until then, for dropping the sender would end the connection.
+fn pieces(incoming: Incoming, over: impl FnOnce() + Send + 'static) -> Pieces {
     let data = incoming.into_data_stream().map_err(std::io::Error::other);
-    data.map(move |piece| {
-        let _ = &sender;
-        piece
+    stream::unfold((data, Some(over)), |(mut data, mut over)| async move {
+        match data.next().await {
+            Some(piece) => Some((piece, (data, over))),
+            None => {
+                if let Some(over) = over.take() {
+                    over();
+                }
+                None
+            }
+        }
     })
     .boxed()
 }

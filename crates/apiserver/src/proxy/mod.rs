@@ -13,27 +13,24 @@ mod target;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures::StreamExt as _;
-use gates::body::read_bytes;
 use gates::outbound;
 use http::header::{
     CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderName, HeaderValue, LOCATION, SEC_WEBSOCKET_EXTENSIONS,
     SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
 };
 use http::{Method, StatusCode, Uri};
-use http_body_util::Full;
 use hyper::upgrade::OnUpgrade;
 use machinery::Value;
 use machinery::gvk::GroupResource;
-use machinery::rest::{Body, Payload, Peer, Response};
+use machinery::rest::{Body, Payload, Peer, Pieces, Response};
 use machinery::status::{ApiError, Reason};
 use rest::{Api, Call};
 use tokio_rustls::TlsConnector;
 
 use crate::messages::of_log;
-use exchange::Pieces;
-pub(crate) use exchange::{Stream, copy_headers, dial, exchange, hold};
+use exchange::exchange;
+pub(crate) use exchange::{Exchanged, Sent, Stream, begin, copy_headers, dial, hold, sent};
 use rewrite::{Links, Page, joined};
 pub use target::{Speaks, Target};
 
@@ -93,7 +90,7 @@ impl Proxy {
         if links.is_some() && !upgrades && is_nowhere(call) {
             return Ok(to_the_root(call));
         }
-        let mut request = request(call, &target, &client, links.as_ref(), body).await?;
+        let mut request = request(call, &target, &client, links.as_ref(), body)?;
         hold(&mut request, call.exchange.record.clone());
         let stream = self.connect(&target).await.map_err(unreachable)?;
         let is_log = call.info.resource == "pods" && subresource == "log";
@@ -131,7 +128,7 @@ impl Proxy {
 
     async fn get(&self, target: &Target, limit: usize) -> Result<(StatusCode, String), String> {
         let stream = self.connect(target).await.map_err(|error| error.to_string())?;
-        let mut request = http::Request::new(Full::new(Bytes::new()));
+        let mut request = http::Request::new(sent(Body::Empty));
         *request.uri_mut() = Uri::try_from(&target.path).map_err(|error| error.to_string())?;
         let host = HeaderValue::try_from(&target.authority).map_err(|error| error.to_string())?;
         request.headers_mut().insert(HOST, host);
@@ -177,19 +174,15 @@ fn unreachable(why: impl std::fmt::Display) -> ApiError {
     ApiError::new(Reason::ServiceUnavailable, format!("error trying to reach service: {why}"))
 }
 
-async fn request(
+fn request(
     call: &Call<'_>,
     target: &Target,
     client: &Client<'_>,
     links: Option<&Links>,
     body: Body,
-) -> Result<http::Request<Full<Bytes>>, ApiError> {
+) -> Result<http::Request<Sent>, ApiError> {
     let uri: Uri = target.path.parse().map_err(|_| ApiError::bad_request("the path cannot be passed on"))?;
-    let body = match body {
-        Body::Empty => Bytes::new(),
-        body => read_bytes(body).await?,
-    };
-    let mut request = http::Request::new(Full::new(body));
+    let mut request = http::Request::new(sent(body));
     *request.method_mut() = call.method.clone();
     *request.uri_mut() = uri;
     let headers = request.headers_mut();

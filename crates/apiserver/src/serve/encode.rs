@@ -420,20 +420,20 @@ fn named_type(api_version: &str, kind: &str) -> Option<&'static facts::Type> {
 pub(super) fn object_protobuf(object: &Object) -> Option<Vec<u8>> {
     let (api_version, kind) = object.type_meta();
     let of = named_type(&api_version, &kind)?;
-    Some(protobuf::envelope(&api_version, &kind, object.message(of)))
+    Some(protobuf::envelope(&api_version, &kind, &object.message(of)))
 }
 
 /// A list as protobuf, in pieces, from messages that were made once for all readers.
 fn list_protobuf(list: List, metadata: &Value) -> Answer {
     let of = item_type(&list).expect("asked before");
     // The length of the whole stands before it.
-    let length: usize = list.items.iter().map(|object| protobuf::item_len(object.message(of))).sum();
+    let length: usize = list.items.iter().map(|object| protobuf::item_len(&object.message(of))).sum();
     let mut out = protobuf::list_head(&list.api_version, &list.kind, metadata, length);
     out.reserve(PIECE.min(length + 16));
     let mut items = list.items.into_iter();
     let mut fill = move |out: &mut Vec<u8>| -> bool {
         for object in items.by_ref() {
-            protobuf::put_item(out, object.message(of));
+            protobuf::put_item(out, &object.message(of));
             if out.len() >= PIECE {
                 return true;
             }

@@ -4,18 +4,19 @@
 //! always the one it needs next. Nothing else is kept: a cache of frames would hold the recent past in memory once more.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use gates::forms::Media;
-use machinery::object::Object;
+use machinery::object::{Meta, Object};
 
 thread_local! {
     static LAST: RefCell<Option<Frame>> = const { RefCell::new(None) };
 }
 
 struct Frame {
-    /// The object as stored, held so that no other can come to lie at its address.
-    stored: Bytes,
+    /// Which object it is, held so that no other can come to lie at its address.
+    object: Arc<Meta>,
     revision: u64,
     event: &'static str,
     media: Media,
@@ -27,7 +28,7 @@ impl Frame {
         self.revision == object.revision()
             && self.media == media
             && self.event == event
-            && std::ptr::eq(self.stored.as_ptr(), object.stored().as_ptr())
+            && Arc::ptr_eq(&self.object, object.identity())
     }
 }
 
@@ -38,8 +39,8 @@ pub fn shared(media: Media, event: &'static str, object: &Object, encode: impl F
             return frame.bytes.clone();
         }
         let bytes = encode();
-        let stored = object.stored().clone();
-        *last = Some(Frame { stored, revision: object.revision(), event, media, bytes: bytes.clone() });
+        let (revision, object) = (object.revision(), object.identity().clone());
+        *last = Some(Frame { object, revision, event, media, bytes: bytes.clone() });
         bytes
     })
 }

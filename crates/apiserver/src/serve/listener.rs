@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use common::Clock;
+use futures::{StreamExt as _, TryStreamExt as _};
 use gates::Asked;
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use machinery::rest::{Body, Handler, Peer, Request};
-use machinery::status::ApiError;
 use rustls::ServerConfig;
 use threads::heavy;
 use tokio::net::{TcpListener, TcpStream};
@@ -174,15 +174,7 @@ fn without_body(answer: http::Response<Answer>) -> http::Response<Answer> {
     http::Response::from_parts(parts, Answer::Full(None))
 }
 
-/// A body that is read when somebody asks for it, and not beyond the limit.
+/// A body that is read when somebody asks for it.
 fn later(incoming: Incoming) -> Body {
-    Body::Incoming(Box::new(move |limit| {
-        Box::pin(async move {
-            match Limited::new(incoming, limit).collect().await {
-                Ok(body) => Ok(body.to_bytes()),
-                Err(error) if error.is::<LengthLimitError>() => Err(ApiError::too_large(limit)),
-                Err(error) => Err(ApiError::bad_request(format!("the body could not be read: {error}"))),
-            }
-        })
-    }))
+    Body::Incoming(incoming.into_data_stream().map_err(std::io::Error::other).boxed())
 }

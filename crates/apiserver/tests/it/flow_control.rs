@@ -8,7 +8,6 @@ use http::{Request, StatusCode};
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::flowcontrol::v1::{FlowSchema, PriorityLevelConfiguration};
 use machinery::rest::{Body, User};
-use machinery::status::ApiError;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
@@ -21,17 +20,16 @@ fn typed<T: serde::de::DeserializeOwned>(tree: Value) -> T {
 
 /// A request that holds its seat until it is let go: its body does not come. `seated` hears of it when it has its seat.
 async fn hold(client: Client, go: Arc<Semaphore>, seated: mpsc::UnboundedSender<()>) -> Option<u16> {
-    let body = Body::Incoming(Box::new(move |_| {
-        Box::pin(async move {
-            // Nobody listens any more when the test is over.
-            let _ = seated.send(());
-            match go.acquire().await {
-                Ok(permit) => permit.forget(),
-                Err(_) => return Err(ApiError::bad_request("the test is over")),
-            }
-            Err(ApiError::bad_request("let go"))
-        })
-    }));
+    let body = futures::stream::once(async move {
+        // Nobody listens any more when the test is over.
+        let _ = seated.send(());
+        match go.acquire().await {
+            Ok(permit) => permit.forget(),
+            Err(_) => return Err(std::io::Error::other("the test is over")),
+        }
+        Err(std::io::Error::other("let go"))
+    });
+    let body = Body::Incoming(futures::StreamExt::boxed(body));
     let request = Request::post("/api/v1/namespaces/default/configmaps")
         .header("content-type", "application/json")
         .body(body)

@@ -59,8 +59,8 @@ impl Server {
     }
 
     async fn start_in(directory: TempDir, configure: impl FnOnce(&mut apiserver::Config, &Path)) -> Self {
-        let store =
-            Embedded::open(&directory.path().join("store"), store::embedded::Options::default()).expect("a store");
+        let options = store::embedded::Options { packed: apiserver::registry::packed(), ..Default::default() };
+        let store = Embedded::open(&directory.path().join("store"), options).expect("a store");
         let options = pki::Options {
             now: jiff::Timestamp::now(),
             service_address: IpAddr::from([10, 96, 0, 1]),

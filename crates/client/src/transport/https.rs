@@ -16,6 +16,7 @@ use machinery::rest::{Body, Payload, Request, Response};
 use super::lanes::{Lanes, Ticket};
 use super::tls::Connector;
 use super::upgrade::{self, Upgrade};
+use crate::answer;
 use crate::config::{self, Config, Credentials, Impersonate};
 use crate::error::Error;
 use crate::metrics;
@@ -30,8 +31,6 @@ const PING_TIMEOUT: Duration = Duration::from_secs(15);
 const MAX_RETRIES: u32 = 10;
 /// The longest wait that a server can impose between two tries.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(10);
-/// The largest request body that is read from a stream, above every server's own limit.
-const MAX_BODY: usize = 64 << 20;
 
 /// A pool of connections to one server.
 pub(crate) struct Https {
@@ -87,7 +86,7 @@ impl Https {
             Body::Empty => Bytes::new(),
             Body::Bytes(bytes) => bytes,
             Body::Value(value) => Bytes::from(serde_json::to_vec(&value).map_err(Error::Encode)?),
-            Body::Incoming(read) => read(MAX_BODY).await?,
+            Body::Incoming(pieces) => answer::collect(Payload::Stream(pieces)).await?,
         };
         let mut tries = 0;
         let (pool, ticket) = self.lanes.take();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use apiextensions::Definition;
-use apiextensions::conversion::{Question, review_version, subject};
+use apiextensions::conversion::{Original, Question, review_version, subject_of};
 use machinery::status::ApiError;
 use machinery::{Value, value};
 
@@ -30,19 +30,21 @@ impl Converter {
     }
 
     /// Objects in another version, in their order. No more than [`BATCH`] at once.
-    pub async fn convert(&self, objects: &[Value], desired: &str) -> Result<Vec<Value>, ApiError> {
-        let Some(first) = objects.first() else { return Ok(Vec::new()) };
+    pub async fn convert(&self, objects: &[Original], desired: &str) -> Result<Vec<Value>, ApiError> {
+        if objects.is_empty() {
+            return Ok(Vec::new());
+        }
         let review = review_version(&self.webhook).map_err(failed)?;
         let uid = common::new_uuid().to_string();
         let question = Question { review, uid: &uid, desired, objects };
-        let of = |why: String| failed(format!("conversion webhook for {} failed: {why}", subject(first)));
+        let of = |why: String| failed(format!("conversion webhook for {} failed: {why}", subject_of(objects)));
         let remote = self.server.remote(&self.services, TIMEOUT.as_secs()).map_err(|why| {
             let why = why.strip_prefix("failed to call webhook: ").map_or(why.as_str(), |why| why).to_owned();
             of(why)
         })?;
-        let answer = remote.post(&question.to_value(), TIMEOUT).await;
+        let answer = remote.post_json(question.to_json().into(), TIMEOUT).await;
         let answer = answer.map_err(|error| of(format!("Post {:?}: {error}", remote.address())))?;
-        question.read(&answer).map_err(failed)
+        question.read(answer).map_err(failed)
     }
 }
 

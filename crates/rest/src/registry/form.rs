@@ -8,7 +8,9 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use apiextensions::conversion::Original;
 use apiextensions::{Definition, Version};
+use bytes::Bytes;
 use machinery::object::{Draft, Field, FieldPaths, Object};
 use machinery::status::ApiError;
 use machinery::{Value, value};
@@ -68,8 +70,9 @@ impl Form {
             shown[at] = self.show(&objects[at], many)?;
         }
         for batch in others.chunks(BATCH) {
-            let trees: Vec<Value> = batch.iter().map(|at| objects[*at].to_value()).collect();
-            let converted = converter.convert(&trees, &self.api_version).await?;
+            let originals = batch.iter().map(|at| original(objects[*at].json()));
+            let originals = originals.collect::<Result<Vec<Original>, ApiError>>()?;
+            let converted = converter.convert(&originals, &self.api_version).await?;
             for (at, mut tree) in batch.iter().zip(converted) {
                 self.settle(&mut tree)?;
                 shown[*at] = self.object(&tree, objects[*at].revision())?;
@@ -139,7 +142,8 @@ impl Form {
         let mut stored = match &self.converter {
             None => tree.clone(),
             Some(converter) => {
-                let converted = converter.convert(std::slice::from_ref(tree), &self.stored_version).await?;
+                let originals = [original(tree.to_string().into())?];
+                let converted = converter.convert(&originals, &self.stored_version).await?;
                 converted.into_iter().next().unwrap_or_default()
             }
         };
@@ -149,4 +153,8 @@ impl Form {
         }
         Ok(Cow::Owned(stored))
     }
+}
+
+fn original(json: Bytes) -> Result<Original, ApiError> {
+    Original::new(json).ok_or_else(|| ApiError::internal("an object to be converted is none"))
 }

@@ -30,7 +30,7 @@ use machinery::gvk::GroupResource;
 use machinery::object::FieldPaths;
 use machinery::status::ApiError;
 use parking_lot::RwLock;
-use storage::cache::{Cache, Caches};
+use storage::cache::{Cache, Caches, Keeping};
 
 pub use converter::Converter;
 use custom::Custom;
@@ -115,13 +115,15 @@ impl RuntimeConfig {
 }
 
 impl Registry {
-    /// The `(prefix, selectable fields)` of every stored resource, which the caches are made of.
-    pub fn layout(config: &RuntimeConfig) -> Vec<(String, FieldPaths)> {
-        let mut layout: Vec<(String, FieldPaths)> = Vec::new();
+    /// The prefix of every stored resource, and how its objects are kept, which the caches are made of.
+    pub fn layout(config: &RuntimeConfig) -> Vec<(String, Keeping)> {
+        let mut layout: Vec<(String, Keeping)> = Vec::new();
         for facts in enabled(config).filter(|facts| is_stored(facts)) {
             let prefix = prefix(facts);
             if !layout.iter().any(|(known, _)| *known == prefix) {
-                layout.push((prefix, FieldPaths::new(kinds::strategy(&facts.group, &facts.kind).fields())));
+                let strategy = kinds::strategy(&facts.group, &facts.kind);
+                let fields = FieldPaths::new(strategy.fields());
+                layout.push((prefix, Keeping { fields, packed: strategy.is_long() }));
             }
         }
         layout
@@ -245,9 +247,26 @@ pub fn prefixes() -> impl Iterator<Item = (String, (&'static str, &'static str))
     })
 }
 
+/// The beginnings of the keys of objects that are packed in memory.
+pub fn packed() -> Vec<String> {
+    let is_long = |&(group, plural): &(&str, &str)| {
+        let resource = facts::groups().iter().filter(|of| of.name == group).flat_map(|of| &of.versions);
+        let mut resource = resource.flat_map(|version| &version.resources).filter(|facts| facts.plural == plural);
+        resource.any(|facts| kinds::strategy(&facts.group, &facts.kind).is_long())
+    };
+    let mut packed: Vec<String> = prefixes().filter(|(_, of)| is_long(of)).map(|(prefix, _)| prefix).collect();
+    packed.dedup();
+    packed
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn definitions_are_packed() {
+        assert_eq!(packed(), ["/registry/apiextensions.k8s.io/customresourcedefinitions/"]);
+    }
 
     /// A kind `Ship` of the group `harbour.example`, served in these versions and stored in the first.
     fn ship(versions: &[&str], cache: Arc<Cache>) -> (Arc<Resource>, Vec<Shared<Facts>>) {

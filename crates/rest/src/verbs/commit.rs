@@ -103,7 +103,7 @@ impl Api {
         let mut current = self.read(resource, key).await?;
         for _ in 0..MAX_RACES {
             let Some(old) = current else { return Ok(None) };
-            heavy::weigh(old.stored().len()).await;
+            heavy::weigh(old.stored_len()).await;
             let tree = old.to_value();
             match self.swap(resource, key, &old, &tree, change(&tree, &old)?, dry_run).await? {
                 Swapped::Done(changed) => return Ok(Some(changed)),
@@ -131,8 +131,8 @@ impl Api {
                 // A write that changes nothing must not take a revision: controllers would wake each other for ever.
                 // Unless it is stored with a key that has been replaced: then this is how it gets the new one.
                 let same = match &resource.form {
-                    None => draft.stored() == old.stored(),
-                    Some(_) => resource.cache.get(key).is_some_and(|stored| draft.stored() == stored.stored()),
+                    None => *draft.stored() == old.stored(),
+                    Some(_) => resource.cache.get(key).is_some_and(|stored| *draft.stored() == stored.stored()),
                 };
                 if same && !self.stale(resource, key).await? {
                     return Ok(Swapped::Done(Changed::Now(old.clone())));

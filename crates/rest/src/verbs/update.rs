@@ -76,11 +76,11 @@ impl Api {
         for _ in 0..MAX_RACES {
             let Some(old_object) = self.read(call.resource, &call.key()).await? else { return Ok(None) };
             // A small patch of a large object is large work.
-            heavy::weigh(old_object.stored().len()).await;
+            heavy::weigh(old_object.stored_len()).await;
             let old = old_object.to_value();
             let Produced { mut new, applied } = produce(&old, &old_object)?;
             // What was made may take long to judge: not for a client that has gone.
-            heavy::weigh(old_object.stored().len()).await;
+            heavy::weigh(old_object.stored_len()).await;
             self.check_version(call, &mut new, &old_object)?;
             let request = self.admission_request(call, Operation::Update, options.dry_run);
             // What admission adds belongs to nobody: the record is of what the client wrote.

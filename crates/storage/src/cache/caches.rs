@@ -6,14 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use machinery::object::FieldPaths;
 use machinery::status::{ApiError, Cause, Reason};
 use parking_lot::{Mutex, RwLock};
 use store::{Event, Range, Revision, Store};
 use threads::prompt::{self, Lane};
 use tokio::sync::watch;
 
-use super::{Cache, Ring, State};
+use super::{Cache, Keeping, Ring, State};
 
 /// How many objects one page of the initial load has.
 pub(super) const LOAD_PAGE: usize = 10_000;
@@ -31,15 +30,15 @@ pub struct Caches {
 }
 
 impl Caches {
-    /// Loads everything under `/registry/` into the caches of the given resources (prefix and selectable fields), and
+    /// Loads everything under `/registry/` into the caches of the given resources (prefix, and how objects are kept), and
     /// follows the store from there.
     pub async fn start(
         store: Arc<dyn Store>,
-        resources: impl IntoIterator<Item = (String, FieldPaths)>,
+        resources: impl IntoIterator<Item = (String, Keeping)>,
     ) -> Result<Arc<Self>, store::Error> {
         let by_prefix = resources
             .into_iter()
-            .map(|(prefix, fields)| (prefix.clone(), Arc::new(Cache::new(prefix, fields))))
+            .map(|(prefix, keeping)| (prefix.clone(), Arc::new(Cache::new(prefix, keeping))))
             .collect();
         let caches = Arc::new(Self {
             store,

@@ -35,11 +35,20 @@ const WATCHER_QUEUE: usize = 4_096;
 /// A change on its way to a watcher.
 type Delivery = Arc<Change>;
 
+/// How the objects of a resource are kept.
+#[derive(Debug, Clone, Default)]
+pub struct Keeping {
+    /// The fields that selectors may name.
+    pub fields: FieldPaths,
+    /// Whether they are long and seldom read.
+    pub packed: bool,
+}
+
 /// All objects of one resource.
 pub struct Cache {
     /// Beginning of the resource's keys in the store, with a trailing slash.
     prefix: String,
-    fields: FieldPaths,
+    keeping: Keeping,
     state: RwLock<State>,
     /// Held while history is read from the log, so that many resuming watchers read it once.
     history: tokio::sync::Mutex<()>,
@@ -122,9 +131,9 @@ pub enum Start {
 }
 
 impl Cache {
-    fn new(prefix: String, fields: FieldPaths) -> Self {
+    fn new(prefix: String, keeping: Keeping) -> Self {
         let (state, history, drafts) = Default::default();
-        Self { prefix, fields, state, history, drafts }
+        Self { prefix, keeping, state, history, drafts }
     }
 
     /// One object by `namespace/name` or `name`.
@@ -154,7 +163,7 @@ impl Cache {
 
     /// The selectable fields of the resource.
     pub fn fields(&self) -> &FieldPaths {
-        &self.fields
+        &self.keeping.fields
     }
 
     /// The objects in scope that pass the filter, after the key `after`, at most `limit` (0 is all), and how many more would follow.
@@ -258,8 +267,9 @@ impl Cache {
     /// An event as a change. `known` is the object the event replaces, when the cache has it decoded already.
     fn decode(&self, event: Event, known: Option<Arc<Object>>) -> Change {
         let revision = event.revision;
-        let decode = |value: bytes::Bytes, revision| match Object::from_stored(value, revision, &self.fields) {
-            Ok(object) => Some(Arc::new(object)),
+        let keep = |object: Object| Arc::new(if self.keeping.packed { object.packed() } else { object });
+        let decode = |value: bytes::Bytes, revision| match Object::from_stored(value, revision, self.fields()) {
+            Ok(object) => Some(keep(object)),
             Err(error) => {
                 tracing::error!(key = %event.key, %error, "an object in the store cannot be read and is not served");
                 None
@@ -272,7 +282,7 @@ impl Cache {
         };
         let announced = event.write.and_then(|write| self.drafts.lock().remove(&write));
         let new = match (event.value, announced) {
-            (Some(_), Some(draft)) => Some(Arc::new(draft.at_revision(revision))),
+            (Some(_), Some(draft)) => Some(keep(draft.at_revision(revision))),
             (value, _) => value.and_then(|value| decode(value, revision)),
         };
         Change { revision, old, new }
@@ -375,7 +385,7 @@ mod tests {
 
     #[test]
     fn an_announced_write_is_not_decoded_again_and_any_other_is() {
-        let cache = Cache::new("/registry/pods/".to_owned(), FieldPaths::default());
+        let cache = Cache::new("/registry/pods/".to_owned(), Keeping::default());
         let tree = serde_json::json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "d"}});
         let draft = Draft::new(&tree, cache.fields()).expect("a draft");
         let apply = |write: Option<WriteId>| {

@@ -7,7 +7,7 @@ use machinery::status::ApiError;
 use store::{Event, Range};
 
 use super::caches::LOAD_PAGE;
-use super::{Cache, Caches, Ring, State};
+use super::{Cache, Caches, Keeping, Ring, State};
 
 impl Caches {
     /// Opens the cache of a resource with what the store has of it; one that is open already is taken as it is. What is written while
@@ -18,7 +18,7 @@ impl Caches {
             if let Some(cache) = all.get(prefix) {
                 return Ok(cache.clone());
             }
-            let cache = Arc::new(Cache::new(prefix.to_owned(), fields));
+            let cache = Arc::new(Cache::new(prefix.to_owned(), Keeping { fields, packed: false }));
             cache.state.write().waiting = Some(Vec::new());
             all.insert(prefix.to_owned(), cache.clone());
             cache
@@ -135,7 +135,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let store = store::embedded::Embedded::open(directory.path(), Default::default()).expect("a store");
         let caches = Caches::start(store.clone(), []).await.expect("caches");
-        let cache = Arc::new(Cache::new(PREFIX.to_owned(), FieldPaths::default()));
+        let cache = Arc::new(Cache::new(PREFIX.to_owned(), Keeping::default()));
         cache.state.write().waiting = Some(Vec::new());
         caches.by_prefix.write().insert(PREFIX.to_owned(), cache.clone());
         let revision = write(&*store, "meanwhile").await;

@@ -18,7 +18,7 @@ use rustc_hash::FxHashSet;
 use super::acknowledged;
 use super::disk::{Disk, private_file, sync_directory};
 use super::frame::{Builder, Change, Entry, Stamp};
-use super::memory::{Live, Memory, ORIGIN};
+use super::memory::{Held, Live, Memory, ORIGIN};
 use super::segment::{self, Extent, HEAD, Head, Scan, Segment, damaged, failed};
 use crate::{Error, Revision};
 
@@ -228,7 +228,7 @@ impl Merge {
             }
             let key: Arc<str> = Arc::from(key);
             if let Some(value) = &place.value {
-                let value = Bytes::copy_from_slice(&scan.bytes[value.clone()]);
+                let value = Held::Plain(Bytes::copy_from_slice(&scan.bytes[value.clone()]));
                 self.live.push((Arc::clone(&key), Live { value, revision: place.revision, expires: place.expires }));
             }
             self.seen.insert(key);

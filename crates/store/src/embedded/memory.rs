@@ -5,16 +5,46 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use packed::Packed;
 
 use crate::{Error, Event, Page, Range, Record, Revision};
 
 /// The revision of a store nobody has written to; etcd's too. The first write takes the next one.
 pub(crate) const ORIGIN: Revision = 1;
 
+/// A value in memory.
+#[derive(Debug)]
+pub(super) enum Held {
+    Plain(Bytes),
+    /// One that is long and seldom read.
+    Packed(Packed),
+}
+
+impl Held {
+    fn new(value: Bytes, packs: bool) -> Self {
+        let packed = if packs { Packed::if_worth_it(&value) } else { None };
+        packed.map_or(Self::Plain(value), Self::Packed)
+    }
+
+    fn get(&self) -> Bytes {
+        match self {
+            Self::Plain(value) => value.clone(),
+            Self::Packed(packed) => packed.text().into(),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Plain(value) => value.len(),
+            Self::Packed(packed) => packed.len(),
+        }
+    }
+}
+
 /// A key's latest value.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Live {
-    pub(super) value: Bytes,
+    pub(super) value: Held,
     pub(super) revision: Revision,
     /// Milliseconds since 1970; 0 is never.
     pub(super) expires: u64,
@@ -38,6 +68,8 @@ pub(super) struct Memory {
     replaced: VecDeque<Revision>,
     /// Bytes of all live keys and values.
     pub(super) bytes: u64,
+    /// The beginnings of keys whose values are packed.
+    packed: Vec<String>,
 }
 
 impl Memory {
@@ -48,8 +80,19 @@ impl Memory {
         compacted: Revision,
         replaced: VecDeque<Revision>,
     ) -> Self {
-        let bytes = live.iter().map(|(key, live)| size(key, &live.value)).sum();
-        Self { live, revision, compacted, replaced, bytes }
+        let bytes = live.iter().map(|(key, live)| size(key, live.value.len())).sum();
+        Self { live, revision, compacted, replaced, bytes, packed: Vec::new() }
+    }
+
+    /// Packs the values of keys with these beginnings, and those that come.
+    pub(super) fn pack(&mut self, prefixes: Vec<String>) {
+        for prefix in &prefixes {
+            let keys = self.live.range_mut::<str, _>((Bound::Included(prefix.as_str()), Bound::Unbounded));
+            for (_, live) in keys.take_while(|(key, _)| key.starts_with(prefix)) {
+                live.value = Held::new(live.value.get(), true);
+            }
+        }
+        self.packed = prefixes;
     }
 
     pub(super) fn keys(&self) -> usize {
@@ -60,18 +103,25 @@ impl Memory {
         self.live.get_key_value(key).map(record)
     }
 
-    /// Takes in one change; revisions come in order.
-    pub(super) fn apply(&mut self, committed: &Committed) {
+    /// The value of a change as it will be held, which takes a moment for one that is packed.
+    pub(super) fn hold(&self, committed: &Committed) -> Option<Held> {
+        let value = committed.event.value.clone()?;
+        let packs = self.packed.iter().any(|prefix| committed.event.key.starts_with(prefix));
+        Some(Held::new(value, packs))
+    }
+
+    /// Takes in one change; revisions come in order. `held` is what [`Memory::hold`] made of it.
+    pub(super) fn apply(&mut self, committed: &Committed, held: Option<Held>) {
         let event = &committed.event;
         self.revision = event.revision;
         self.replaced.push_back(event.previous.as_ref().map_or(0, |p| p.revision));
         if let Some(previous) = &event.previous {
-            self.bytes -= size(&previous.key, &previous.value);
+            self.bytes -= size(&previous.key, previous.value.len());
         }
-        match &event.value {
+        match held {
             Some(value) => {
-                self.bytes += size(&event.key, value);
-                let live = Live { value: value.clone(), revision: event.revision, expires: committed.expires };
+                self.bytes += size(&event.key, value.len());
+                let live = Live { value, revision: event.revision, expires: committed.expires };
                 // The key of an update stays the one in the map: all records of a key share it.
                 self.live.insert(Arc::clone(&event.key), live);
             }
@@ -140,9 +190,9 @@ impl Memory {
 }
 
 fn record((key, live): (&Arc<str>, &Live)) -> Record {
-    Record { key: Arc::clone(key), value: live.value.clone(), revision: live.revision }
+    Record { key: Arc::clone(key), value: live.value.get(), revision: live.revision }
 }
 
-fn size(key: &str, value: &Bytes) -> u64 {
-    (key.len() + value.len()) as u64
+fn size(key: &str, value: usize) -> u64 {
+    (key.len() + value) as u64
 }

@@ -79,6 +79,8 @@ pub struct Options {
     /// How long the store may be in use by another process before that is an error. One that was killed holds it until the
     /// last of its threads has ended, which a busy disk can delay.
     pub predecessor: Duration,
+    /// The beginnings of keys whose values are long and seldom read, and so packed in memory.
+    pub packed: Vec<String>,
 }
 
 impl Default for Options {
@@ -91,6 +93,7 @@ impl Default for Options {
             queue: 4096,
             watch_queue: 8192,
             predecessor: Duration::ZERO,
+            packed: Vec::new(),
         }
     }
 }
@@ -149,7 +152,8 @@ impl Embedded {
 
     fn open_on(dir: &Path, options: Options, disk: Arc<dyn Disk>) -> Result<Arc<Self>, Error> {
         disk::private_directory(dir).map_err(|e| segment::failed(dir, &e))?;
-        let Loaded { log, memory, lock, torn } = log::load(dir, Mode::Repair, options.predecessor)?;
+        let Loaded { log, mut memory, lock, torn } = log::load(dir, Mode::Repair, options.predecessor)?;
+        memory.pack(options.packed.clone());
         if torn > 0 {
             tracing::warn!(bytes = torn, "dropped an unfinished, never acknowledged write at the end of the log");
         }

@@ -178,9 +178,13 @@ impl Writer {
     }
 
     fn publish(&mut self, group: &Group<'_>) {
+        let held: Vec<_> = {
+            let memory = self.shared.memory.read();
+            group.changes.iter().map(|committed| memory.hold(committed)).collect()
+        };
         {
             let mut memory = self.shared.memory.write();
-            group.changes.iter().for_each(|committed| memory.apply(committed));
+            group.changes.iter().zip(held).for_each(|(committed, held)| memory.apply(committed, held));
             if let Some(revision) = group.compact {
                 memory.compact(revision);
             }

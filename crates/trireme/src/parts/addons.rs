@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 
+use apiserver::gates::authentication::certificates::FrontProxy;
 use client::{Client, Event, Kind, Patch, WatchParams};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
@@ -16,18 +17,26 @@ const SYSTEM: &str = "kube-system";
 const DNS: &str = "kube-dns";
 const AUTHENTICATION: &str = "extension-apiserver-authentication";
 
+/// Whose word about clients is believed, for other servers to believe the same.
+#[derive(Clone)]
+pub struct Believed {
+    /// Authorities of clients' certificates, in PEM.
+    pub clients: String,
+    /// Those of a proxy that has authenticated already, which this server is to aggregated ones, and how it says who asks.
+    pub front_proxy: FrontProxy,
+}
+
 /// Makes what nobody else would make again: the word whose certificates are believed, and the Service of cluster DNS. What
 /// comes back ends when some of it is changed or gone.
 pub async fn ensure_kept(
     client: &Client,
-    clients: &str,
-    front_proxy: &str,
+    believed: &Believed,
     dns: IpAddr,
 ) -> Result<impl Future<Output = ()> + Send + use<>, Failure> {
     // Watched before it is looked at: what goes in between is not overlooked.
     let service = changed::<Service>(client, DNS).await?;
     let map = changed::<ConfigMap>(client, AUTHENTICATION).await?;
-    ensure_authentication(client, clients, front_proxy).await?;
+    ensure_authentication(client, believed).await?;
     ensure_dns(client, dns).await?;
     Ok(async move {
         tokio::select! {
@@ -113,15 +122,17 @@ async fn ensure_dns(client: &Client, address: IpAddr) -> Result<(), Failure> {
 
 /// Says whose certificates the API server believes, for other servers that are to believe the same: those of aggregated APIs,
 /// and parts of the control plane in processes of their own.
-async fn ensure_authentication(client: &Client, clients: &str, front_proxy: &str) -> Result<(), Failure> {
+async fn ensure_authentication(client: &Client, believed: &Believed) -> Result<(), Failure> {
+    let names = |names: &[String]| json!(names).to_string();
+    let proxy = &believed.front_proxy;
     let data = json!({
-        "client-ca-file": clients,
-        "requestheader-allowed-names": r#"["front-proxy-client"]"#,
-        "requestheader-client-ca-file": front_proxy,
-        "requestheader-extra-headers-prefix": r#"["X-Remote-Extra-"]"#,
-        "requestheader-group-headers": r#"["X-Remote-Group"]"#,
-        "requestheader-uid-headers": r#"["X-Remote-Uid"]"#,
-        "requestheader-username-headers": r#"["X-Remote-User"]"#,
+        "client-ca-file": believed.clients,
+        "requestheader-allowed-names": names(&proxy.allowed_names),
+        "requestheader-client-ca-file": proxy.authority,
+        "requestheader-extra-headers-prefix": names(&proxy.extra_prefixes),
+        "requestheader-group-headers": names(&proxy.group_headers),
+        "requestheader-uid-headers": names(&proxy.uid_headers),
+        "requestheader-username-headers": names(&proxy.user_headers),
     });
     let map: ConfigMap =
         serde_json::from_value(json!({"metadata": {"name": AUTHENTICATION, "namespace": SYSTEM}, "data": data}))?;

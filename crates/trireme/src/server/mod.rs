@@ -152,7 +152,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
     }
     let cluster = agent_cluster(&options, service_address);
     let joined_at = format!("https://{}", SocketAddr::new(advertise, server.address.port()));
-    start_addons(&mut components, &data_dir, joined_at, cluster.clone(), &identities, &keys)?;
+    start_addons(&mut components, &data_dir, joined_at, cluster.clone(), &identities, (&keys, gates.believed(&keys)))?;
     if !options.disable_agent {
         let node_addresses = match options.agent.node_ip.as_slice() {
             [] => vec![address::of_node(advertise)],
@@ -181,9 +181,7 @@ fn base_config(store: Arc<dyn store::Store>, keys: &pki::Cluster) -> Result<apis
     let tls = pki::server_config(&keys.server, &keys.authority_pem())?;
     let kubelet_client = pki::client_config(&keys.kubelet_client, &keys.authority_pem())?;
     let token_key = pki::PrivateKey::from_pem(keys.service_account_key.to_pem())?;
-    let mut config = apiserver::Config::new(store, tls, kubelet_client, token_key);
-    config.front_proxy_client = Some(keys.front_proxy_client.clone());
-    Ok(config)
+    Ok(apiserver::Config::new(store, tls, kubelet_client, token_key))
 }
 
 /// Starts the API server. A store that is not there yet, as an etcd may be, is waited for: the machines of a cluster come up
@@ -274,23 +272,22 @@ fn start_addons(
     server: String,
     cluster: parts::agent::Cluster,
     identities: &Identities,
-    keys: &Arc<pki::Cluster>,
+    (keys, believed): (&Arc<pki::Cluster>, parts::addons::Believed),
 ) -> Result<(), Error> {
     let token = parts::joining::own_token(data_dir, &keys.authority.certificate().public_key.pin())?;
     let (client, authority) = (identities.administrator(), keys.authority_pem());
-    let front_proxy = keys.front_proxy_authority.certificate().to_pem();
     components.start("addons", move |stop| {
         let (client, cluster, token) = (client.clone(), cluster.clone(), token.clone());
-        let (server, authority, front_proxy) = (server.clone(), authority.clone(), front_proxy.clone());
+        let (server, authority, believed) = (server.clone(), authority.clone(), believed.clone());
         async move {
-            let mut changed = parts::addons::ensure_kept(&client, &authority, &front_proxy, cluster.dns).await?;
+            let mut changed = parts::addons::ensure_kept(&client, &believed, cluster.dns).await?;
             parts::addons::ensure_network_policy(&client).await?;
             parts::addons::ensure_storage_class(&client).await?;
             parts::joining::ensure(&client, &server, &authority, &cluster, &token).await?;
             loop {
                 tokio::select! {
                     () = changed => {
-                        changed = parts::addons::ensure_kept(&client, &authority, &front_proxy, cluster.dns).await?;
+                        changed = parts::addons::ensure_kept(&client, &believed, cluster.dns).await?;
                     }
                     () = stop.cancelled() => return Ok(()),
                 }
@@ -337,7 +334,8 @@ async fn open_store(options: &StoreOptions, data_dir: &Path) -> Result<Opened, E
     match options.store {
         Engine::Embedded => {
             let directory = crate::store::directory(data_dir);
-            let options = store::embedded::Options { predecessor: PREDECESSOR, ..Default::default() };
+            let packed = apiserver::registry::packed();
+            let options = store::embedded::Options { predecessor: PREDECESSOR, packed, ..Default::default() };
             let open = move || store::embedded::Embedded::open(&directory, options);
             let embedded = tokio::task::spawn_blocking(open).await.map_err(|_| Error::Panicked)??;
             Ok(Opened { store: embedded.clone(), embedded: Some(embedded) })

@@ -15,6 +15,7 @@ mod etcd;
 mod full_disk;
 mod idle;
 mod kill;
+mod kill_definitions;
 mod kubeconfig;
 mod load;
 mod node;

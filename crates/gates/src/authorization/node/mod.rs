@@ -272,7 +272,7 @@ fn services() -> [Rule; 3] {
 
 fn set_pod(graph: &mut Graph, pod: &machinery::Object) {
     let meta = pod.meta();
-    match serde_json::from_slice(pod.stored()) {
+    match serde_json::from_slice(&pod.stored()) {
         Ok(read) => graph.set_pod(&meta.namespace, &meta.name, &read),
         // Nothing may be reached through a pod that cannot be read.
         Err(_) => graph.remove_pod(&meta.namespace, &meta.name),
@@ -281,7 +281,7 @@ fn set_pod(graph: &mut Graph, pod: &machinery::Object) {
 
 fn set_volume(graph: &mut Graph, volume: &machinery::Object) {
     let name = &volume.meta().name;
-    match serde_json::from_slice(volume.stored()) {
+    match serde_json::from_slice(&volume.stored()) {
         Ok(read) => graph.set_volume(name, &read),
         Err(_) => graph.remove_volume(name),
     }

@@ -25,6 +25,10 @@ use crate::strategy::Strategy;
 pub struct Definitions;
 
 impl Strategy for Definitions {
+    fn is_long(&self) -> bool {
+        true
+    }
+
     fn status_resets_metadata(&self) -> bool {
         true
     }

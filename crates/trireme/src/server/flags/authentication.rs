@@ -13,6 +13,7 @@ use serde_json::json;
 
 use super::super::Error;
 use super::{certificates, duration, text, wrong};
+use crate::parts::addons::Believed;
 
 /// The signatures of other issuers that can be asked for: none with a shared secret.
 const ALGORITHMS: [&str; 9] = ["RS256", "RS384", "RS512", "ES256", "ES384", "ES512", "PS256", "PS384", "PS512"];
@@ -21,6 +22,8 @@ const ALGORITHMS: [&str; 9] = ["RS256", "RS384", "RS512", "ES256", "ES384", "ES5
 const ISSUER: &str = "oidc_issuer_url";
 const WEBHOOK: &str = "authentication_token_webhook_config_file";
 const PROXY: &str = "requestheader_client_ca_file";
+/// The common name of the cluster's own certificate for aggregated servers.
+const FRONT_PROXY_CLIENT: &str = "front-proxy-client";
 
 /// Who is believed to be whom.
 #[derive(Debug, Args)]
@@ -142,6 +145,12 @@ pub struct RequestHeader {
     /// What headers with more about the user begin with.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "X-Remote-Extra-", requires = PROXY)]
     pub requestheader_extra_headers_prefix: Vec<String>,
+    /// Certificate by which aggregated servers know this one, when it says who asks [default: one of the cluster's own].
+    #[arg(long, value_name = "FILE", requires = "proxy_client_key_file", requires = PROXY)]
+    pub proxy_client_cert_file: Option<PathBuf>,
+    /// Key of --proxy-client-cert-file.
+    #[arg(long, value_name = "FILE", requires = "proxy_client_cert_file")]
+    pub proxy_client_key_file: Option<PathBuf>,
 }
 
 /// Authentication, checked and read.
@@ -151,6 +160,8 @@ pub struct Read {
     /// Authorities of clients besides the cluster's own, in PEM.
     clients: String,
     signing_key: Option<String>,
+    /// What aggregated servers are shown, if it is not the cluster's own.
+    proxy_client: Option<pki::Pair>,
 }
 
 impl Options {
@@ -194,7 +205,8 @@ impl Options {
             }
         };
         let clients = self.client_ca_file.as_deref().map(|path| certificates("client-ca-file", path)).transpose()?;
-        Ok(Read { settings, clients: clients.unwrap_or_default(), signing_key })
+        let proxy_client = self.front_proxy.client()?;
+        Ok(Read { settings, clients: clients.unwrap_or_default(), signing_key, proxy_client })
     }
 
     fn service_accounts(&self) -> Result<service_accounts::Settings, Error> {
@@ -289,15 +301,50 @@ impl RequestHeader {
             extra_prefixes: self.requestheader_extra_headers_prefix.clone(),
         }))
     }
+
+    /// What aggregated servers are shown.
+    fn client(&self) -> Result<Option<pki::Pair>, Error> {
+        let (Some(certificate), Some(key)) = (&self.proxy_client_cert_file, &self.proxy_client_key_file) else {
+            return Ok(None);
+        };
+        let pair = pki::Pair {
+            chain_pem: certificates("proxy-client-cert-file", certificate)?,
+            key_pem: text("proxy-client-key-file", key)?,
+        };
+        let fits = pki::outgoing_config(pki::Believed::System, Some(&pair));
+        fits.map(|_| Some(pair)).map_err(|error| wrong("proxy-client-key-file", format!("{}: {error}", key.display())))
+    }
 }
 
 impl Read {
+    /// Whose word about clients other servers should believe: whom this one believes, and this one itself.
+    pub fn believed(&self, keys: &pki::Cluster) -> Believed {
+        let own = keys.front_proxy_authority.certificate().to_pem();
+        let names = |name: &str| vec![name.to_owned()];
+        let mut front_proxy = self.settings.front_proxy.clone().unwrap_or_else(|| FrontProxy {
+            authority: String::new(),
+            clients: String::new(),
+            allowed_names: names(FRONT_PROXY_CLIENT),
+            user_headers: names("X-Remote-User"),
+            uid_headers: names("X-Remote-Uid"),
+            group_headers: names("X-Remote-Group"),
+            extra_prefixes: names("X-Remote-Extra-"),
+        });
+        if self.proxy_client.is_none() {
+            front_proxy.authority = joined(&front_proxy.authority, &own);
+            // No names are all names.
+            let listed = front_proxy.allowed_names.iter().any(|name| name == FRONT_PROXY_CLIENT);
+            if !front_proxy.allowed_names.is_empty() && !listed {
+                front_proxy.allowed_names.push(FRONT_PROXY_CLIENT.to_owned());
+            }
+        }
+        Believed { clients: joined(&keys.authority_pem(), &self.clients), front_proxy }
+    }
+
     /// The settings of an API server that authenticates so.
     pub fn configure(&self, config: &mut apiserver::Config, keys: &pki::Cluster) -> Result<(), Error> {
         let mut settings = self.settings.clone();
-        let mut clients = keys.authority_pem();
-        clients.push('\n');
-        clients.push_str(&self.clients);
+        let clients = joined(&keys.authority_pem(), &self.clients);
         let mut handshake = clients.clone();
         if let Some(proxy) = &mut settings.front_proxy {
             // TLS lets both kinds in; which of the two signed decides what the certificate may do.
@@ -310,6 +357,13 @@ impl Read {
             config.service_account_key = pki::PrivateKey::from_pem(pem)?;
         }
         config.authentication = settings;
+        config.front_proxy_client = Some(self.proxy_client.clone().unwrap_or_else(|| keys.front_proxy_client.clone()));
         Ok(())
     }
+}
+
+/// Both, in PEM.
+fn joined(first: &str, second: &str) -> String {
+    let parts = [first, second].map(str::trim_end);
+    parts.into_iter().filter(|part| !part.is_empty()).map(|part| format!("{part}\n")).collect()
 }

@@ -16,6 +16,7 @@ use apiserver::gates::authorization::Mode;
 use clap::{ArgAction, Args};
 
 use super::Error;
+use crate::parts::addons::Believed;
 
 /// The gates, as the command line says.
 #[derive(Debug, Args)]
@@ -146,6 +147,11 @@ impl Options {
 }
 
 impl Gates {
+    /// Whose word about clients other servers should believe.
+    pub fn believed(&self, keys: &pki::Cluster) -> Believed {
+        self.authentication.believed(keys)
+    }
+
     /// The settings of an API server with these gates. `keys` are the cluster's own, which stay good beside all others.
     pub fn configure(&self, config: &mut apiserver::Config, keys: &pki::Cluster) -> Result<(), Error> {
         self.authentication.configure(config, keys)?;
@@ -223,6 +229,8 @@ mod tests {
             ("--client-ca-file {}/junk", "--client-ca-file:"),
             ("--requestheader-client-ca-file {}/junk", "has no certificate in PEM"),
             ("--requestheader-allowed-names a", "--requestheader-client-ca-file"),
+            ("--proxy-client-cert-file {}/junk", "--proxy-client-key-file"),
+            ("--proxy-client-cert-file {}/junk --proxy-client-key-file {}/junk", "--requestheader-client-ca-file"),
             ("--service-account-key-file {}/junk", "--service-account-key-file:"),
             ("--service-account-signing-key-file {}/junk", "--service-account-signing-key-file:"),
             ("--service-account-issuer https://", "--service-account-issuer:"),

@@ -1,0 +1,133 @@
+//! The forms of documents, and how one is put together: a frame, and two long sections of which most is packed already.
+
+use std::sync::LazyLock;
+
+use serde_json::{Map, Value};
+
+use super::pieces::{Piece, piece};
+use super::schemas::Dialect;
+use super::{gnostic, gnostic_v3};
+
+/// The forms that documents come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    V2Json,
+    V3Json,
+    V2Protobuf,
+    V3Protobuf,
+}
+
+/// How a document is written as protobuf.
+pub(super) struct Sections {
+    /// All of a document that is in the tree.
+    pub frame: fn(&Value) -> Vec<u8>,
+    /// Schemas by name, without what stands around them.
+    pub schemas: fn(&Value) -> Vec<u8>,
+    /// Items by path, without what stands around them.
+    pub paths: fn(&Value) -> Vec<u8>,
+    /// The fields that lead to the schemas, and those that lead to the paths.
+    pub schemas_at: &'static [u32],
+    pub paths_at: &'static [u32],
+}
+
+/// Entries of the two long sections of a document.
+#[derive(Debug)]
+pub(super) struct Parts {
+    pub schemas: Piece,
+    pub paths: Piece,
+}
+
+static COMMA: LazyLock<Piece> = LazyLock::new(|| piece(b","));
+
+impl Form {
+    pub(super) fn dialect(self) -> Dialect {
+        match self {
+            Self::V2Json | Self::V2Protobuf => Dialect::V2,
+            Self::V3Json | Self::V3Protobuf => Dialect::V3,
+        }
+    }
+
+    /// Both versions in the same encoding: what is read for one of them serves the other.
+    pub(super) fn siblings(self) -> [Self; 2] {
+        match self {
+            Self::V2Json | Self::V3Json => [Self::V2Json, Self::V3Json],
+            Self::V2Protobuf | Self::V3Protobuf => [Self::V2Protobuf, Self::V3Protobuf],
+        }
+    }
+
+    fn protobuf(self) -> Option<&'static Sections> {
+        match self {
+            Self::V2Json | Self::V3Json => None,
+            Self::V2Protobuf => Some(&gnostic::SECTIONS),
+            Self::V3Protobuf => Some(&gnostic_v3::SECTIONS),
+        }
+    }
+
+    /// A whole document in one piece.
+    pub(super) fn whole(self, document: &Value) -> Piece {
+        match self.protobuf() {
+            None => piece(document.to_string().as_bytes()),
+            Some(sections) => piece(&(sections.frame)(document)),
+        }
+    }
+
+    /// Packs entries of the sections.
+    pub(super) fn parts(self, schemas: Map<String, Value>, paths: Map<String, Value>) -> Parts {
+        let (schemas, paths) = (Value::Object(schemas), Value::Object(paths));
+        match self.protobuf() {
+            None => Parts { schemas: entries(&schemas), paths: entries(&paths) },
+            Some(sections) => {
+                Parts { schemas: piece(&(sections.schemas)(&schemas)), paths: piece(&(sections.paths)(&paths)) }
+            }
+        }
+    }
+
+    /// Puts a document together. `frame` is all of it but the two sections.
+    pub(super) fn assemble<'a>(self, frame: &Value, parts: impl Iterator<Item = &'a Parts> + Clone) -> Vec<Piece> {
+        let schemas = parts.clone().map(|parts| &parts.schemas).filter(|piece| !piece.is_empty());
+        let paths = parts.map(|parts| &parts.paths).filter(|piece| !piece.is_empty());
+        let mut out = Vec::new();
+        match self.protobuf() {
+            None => {
+                let (head, end): (&str, &str) = match self.dialect() {
+                    Dialect::V2 => ("{\"definitions\":{", "}"),
+                    Dialect::V3 => ("{\"components\":{\"schemas\":{", "}}"),
+                };
+                out.push(piece(head.as_bytes()));
+                out.extend(separated(schemas));
+                out.push(piece(format!("{end},\"paths\":{{").as_bytes()));
+                out.extend(separated(paths));
+                out.push(piece(format!("}},{}", &frame.to_string()[1..]).as_bytes()));
+            }
+            Some(sections) => {
+                out.push(piece(&(sections.frame)(frame)));
+                nested(sections.paths_at, paths, &mut out);
+                nested(sections.schemas_at, schemas, &mut out);
+            }
+        }
+        out
+    }
+}
+
+/// The entries of a JSON object, without its braces.
+fn entries(object: &Value) -> Piece {
+    let text = object.to_string();
+    piece(text[1..text.len() - 1].as_bytes())
+}
+
+fn separated<'a>(pieces: impl Iterator<Item = &'a Piece>) -> impl Iterator<Item = Piece> {
+    let between = |at: usize| (at > 0).then(|| COMMA.clone());
+    pieces.enumerate().flat_map(move |(at, piece)| between(at).into_iter().chain([piece.clone()]))
+}
+
+/// Messages in messages, with these fields from the outermost to the innermost.
+fn nested<'a>(fields: &[u32], pieces: impl Iterator<Item = &'a Piece> + Clone, out: &mut Vec<Piece>) {
+    let length: usize = pieces.clone().map(|piece| piece.len()).sum();
+    let heads = fields.iter().rev().fold(Vec::new(), |inner, field| {
+        let mut head = gnostic::head(*field, inner.len() + length);
+        head.extend(inner);
+        head
+    });
+    out.push(piece(&heads));
+    out.extend(pieces.cloned());
+}
