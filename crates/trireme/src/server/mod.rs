@@ -89,14 +89,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
     let gates = options.gates.read()?;
     let advertise = options.advertise_address.unwrap_or_else(|| address::advertised(options.bind_address));
 
-    let pki_options = pki::Options {
-        now: Timestamp::now(),
-        service_address,
-        cluster_domain: options.cluster_domain.clone(),
-        hosts: address::host_names(&options, advertise),
-    };
-    let pki_dir = data_dir.join("pki");
-    let keys = tokio::task::spawn_blocking(move || pki::Cluster::ensure(&pki_dir, &pki_options));
+    let keys = make_keys(&options, service_address, advertise);
     let opened = open_store(&options.store, &data_dir).await?;
     let keys = Arc::new(keys.await.map_err(|_| Error::Panicked)??);
 
@@ -154,26 +147,40 @@ pub async fn run(options: Options) -> Result<(), Error> {
     let joined_at = format!("https://{}", SocketAddr::new(advertise, server.address.port()));
     start_addons(&mut components, &data_dir, joined_at, cluster.clone(), &identities, (&keys, gates.believed(&keys)))?;
     if !options.disable_agent {
-        let node_addresses = match options.agent.node_ip.as_slice() {
-            [] => vec![address::of_node(advertise)],
-            given => given.to_vec(),
-        };
-        start_agent(&mut components, &options, node_addresses, cluster, &identities, &keys);
+        start_agent(&mut components, &options, advertise, cluster, &identities, &keys);
     }
     let name = signals.next().await;
     tracing::info!("{name}: stopping");
-    let stop = async {
-        components.stop(PATIENCE).await;
-        server.stop().await;
-        if let Some(embedded) = opened.embedded {
-            embedded.close().await;
-        }
-    };
     tokio::select! {
-        () = stop => tracing::info!("stopped"),
+        () = stop(components, server, opened.embedded) => tracing::info!("stopped"),
         name = signals.next() => tracing::warn!("{name} again: leaving at once"),
     }
     Ok(())
+}
+
+/// Makes or renews the certificates, beside whatever else is to be done meanwhile.
+fn make_keys(
+    options: &Options,
+    service_address: IpAddr,
+    advertise: IpAddr,
+) -> tokio::task::JoinHandle<Result<pki::Cluster, pki::Error>> {
+    let wanted = pki::Options {
+        now: Timestamp::now(),
+        service_address,
+        cluster_domain: options.cluster_domain.clone(),
+        hosts: address::host_names(options, advertise),
+    };
+    let directory = options.data_dir.join("pki");
+    tokio::task::spawn_blocking(move || pki::Cluster::ensure(&directory, &wanted))
+}
+
+/// The way of the start, backwards.
+async fn stop(components: Components, server: apiserver::Server, store: Option<Arc<store::embedded::Embedded>>) {
+    components.stop(PATIENCE).await;
+    server.stop().await;
+    if let Some(store) = store {
+        store.close().await;
+    }
 }
 
 /// The settings that come from the certificates.
@@ -301,12 +308,16 @@ fn start_addons(
 fn start_agent(
     components: &mut Components,
     options: &Options,
-    addresses: Vec<IpAddr>,
+    advertise: IpAddr,
     cluster: parts::agent::Cluster,
     identities: &Identities,
     keys: &Arc<pki::Cluster>,
 ) {
     let keys = Arc::clone(keys);
+    let addresses = match options.agent.node_ip.as_slice() {
+        [] => vec![address::of_node(advertise)],
+        given => given.to_vec(),
+    };
     let (identities, agent, data_dir) = (identities.clone(), options.agent.clone(), options.data_dir.clone());
     components.start("agent", move |stop| {
         let clients = parts::agent::Clients {
