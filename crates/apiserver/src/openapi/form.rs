@@ -112,7 +112,7 @@ impl Form {
 /// The entries of a JSON object, without its braces.
 fn entries(object: &Value) -> Piece {
     let text = object.to_string();
-    piece(text[1..text.len() - 1].as_bytes())
+    piece(&text.as_bytes()[1..text.len() - 1])
 }
 
 fn separated<'a>(pieces: impl Iterator<Item = &'a Piece>) -> impl Iterator<Item = Piece> {
