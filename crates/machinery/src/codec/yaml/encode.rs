@@ -17,8 +17,9 @@ pub fn encode(value: &Value) -> String {
     match value {
         Value::Object(fields) if !fields.is_empty() => put_fields(&mut out, fields, 0),
         Value::Array(items) if !items.is_empty() => put_items(&mut out, items, 0),
+        // What stands alone has its lines indented all the same, as Go's encoder has it.
         scalar => {
-            put_scalar(&mut out, scalar, 0);
+            put_scalar(&mut out, scalar, 1);
             out.push('\n');
         }
     }
@@ -320,6 +321,8 @@ mod tests {
             "apiVersion: v1\ndata:\n  a: |\n    x\n    y\n  b: |-\n    x\n    y\n  c: |2-\n     x\n    y\n  \"on\": \"yes\"\n  s: 'a: b'\n  t: 'it''s #1'\n  u: '#1'\nempty:\n  l: []\n  m: {}\n  \"n\": null\n  s: \"\"\nlist:\n- a: 1\n  b:\n  - true\n  - \"5\"\n  - 1.5\n- - - 1\n  - []\n- \"1e3\"\n- \"12:30\"\n"
         );
         assert_eq!(encode(&json!("x")), "x\n");
+        assert_eq!(encode(&json!("a\nb")), "|-\n  a\n  b\n");
+        assert_eq!(encode(&json!("\n{")), "|2-\n\n  {\n");
         assert_eq!(
             encode(&json!(["127.0.0.1:6443", "1:30", "1:70", "-1:2:3.5"])),
             "- 127.0.0.1:6443\n- \"1:30\"\n- 1:70\n- \"-1:2:3.5\"\n"
