@@ -28,7 +28,9 @@ pub enum Error {
 pub struct Machine {
     pub name: String,
     pub namespace: String,
-    /// The host's end of its link; inside it is `eth0`.
+    /// The namespace of the bridge that it is on.
+    pub switch: String,
+    /// The bridge's end of its link; inside it is `eth0`.
     pub link: String,
     pub address: Ipv4Addr,
 }
@@ -37,7 +39,11 @@ pub struct Machine {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     pub name: String,
-    pub bridge: String,
+    /// The namespace of the bridge. The host would show bridged frames to its own packet filter, and where Docker is, that drops
+    /// what it forwards.
+    pub switch: String,
+    /// The host's end of its own link to the bridge.
+    pub link: String,
     /// The range of the machines' addresses.
     pub range: Ipv4Net,
     pub machines: Vec<Machine>,
@@ -65,14 +71,16 @@ impl Layout {
         }
         let machine = |number: u8| Machine {
             name: format!("{name}-{number}"),
-            namespace: format!("trireme-{name}-{number}"),
-            link: format!("{}-{number}", bridge(name)),
+            namespace: format!("{}{number}", namespace_prefix(name)),
+            switch: switch(name),
+            link: format!("{}-{number}", link(name)),
             address: Ipv4Addr::from_bits(range.network().to_bits() + FIRST + u32::from(number)),
         };
         let machines = (1..=nodes).map(machine).collect();
         Ok(Self {
             name: name.to_owned(),
-            bridge: bridge(name),
+            switch: switch(name),
+            link: link(name),
             range: range.trunc(),
             machines,
             outside,
@@ -81,24 +89,36 @@ impl Layout {
         })
     }
 
-    /// The host's address on the bridge.
+    /// The host's address among the machines.
     pub fn host(&self) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.range.network().to_bits() + 1)
     }
 
-    /// Makes bridge, namespaces and links; for `ip -batch`.
+    /// Makes namespaces and the host's link; for `ip -batch`.
     pub(crate) fn make(&self) -> String {
-        let (bridge, prefix) = (&self.bridge, self.range.prefix_len());
-        let mut out = format!("link add {bridge} type bridge\naddr add {}/{prefix} dev {bridge}\n", self.host());
-        let _ = writeln!(out, "link set {bridge} up");
+        let (switch, link, prefix) = (&self.switch, &self.link, self.range.prefix_len());
+        let mut out = format!("netns add {switch}\n");
+        for Machine { namespace, .. } in &self.machines {
+            let _ = writeln!(out, "netns add {namespace}");
+        }
+        let _ = writeln!(
+            out,
+            "link add {link} type veth peer name host netns {switch}\naddr add {}/{prefix} dev {link}\nlink set {link} up",
+            self.host()
+        );
         for range in &self.inside {
             let _ = writeln!(out, "route replace unreachable {} metric {}", range.trunc(), metric(&self.name));
         }
+        out
+    }
+
+    /// Makes the bridge and the machines' links; for `ip -netns … -batch`.
+    pub(crate) fn bridge(&self) -> String {
+        let mut out = "link add bridge type bridge\nlink set bridge up\nlink set host master bridge up\n".to_owned();
         for Machine { namespace, link, .. } in &self.machines {
             let _ = writeln!(
                 out,
-                "netns add {namespace}\nlink add {link} type veth peer name eth0 netns {namespace}\n\
-                 link set {link} master {bridge} up"
+                "link add {link} type veth peer name eth0 netns {namespace}\nlink set {link} master bridge up"
             );
         }
         out
@@ -122,11 +142,11 @@ impl Layout {
         let table = rules_table(&self.name);
         let mut out = format!("add table ip {table}\ndelete table ip {table}\n");
         if self.outside {
-            let (bridge, range) = (&self.bridge, self.range);
+            let (link, range) = (&self.link, self.range);
             let _ = writeln!(
                 out,
                 "table ip {table} {{\nchain postrouting {{\ntype nat hook postrouting priority 100; policy accept;\n\
-                 ip saddr {range} oifname != \"{bridge}\" masquerade\n}}\n}}"
+                 ip saddr {range} oifname != \"{link}\" masquerade\n}}\n}}"
             );
         }
         out
@@ -139,9 +159,14 @@ pub(crate) fn metric(cluster: &str) -> u32 {
     0xf000_0000 | hash >> 8
 }
 
-/// The bridge of a cluster.
-pub(crate) fn bridge(cluster: &str) -> String {
+/// The host's link to a cluster. Those of its machines begin with its name.
+pub(crate) fn link(cluster: &str) -> String {
     format!("tri-{cluster}")
+}
+
+/// The namespace of a cluster's bridge.
+pub(crate) fn switch(cluster: &str) -> String {
+    format!("{}switch", namespace_prefix(cluster))
 }
 
 /// The namespaces of a cluster begin with this.

@@ -1,6 +1,6 @@
 //! Several machines on one: network namespaces as the nodes of a development cluster.
 //!
-//! A machine is a namespace with one link to a bridge on the host, and the processes started in it. It can be cut off
+//! A machine is a namespace with one link to a bridge, and the processes started in it. The bridge has a namespace too, which the host has a link to. It can be cut off
 //! and joined again by its link, stopped and started by its processes. Machines reach each other and the host, and
 //! nothing beyond it unless asked: without a default route no packet finds a way out. Nor does one from the host: ranges
 //! that are a cluster's own, such as its pods', are unreachable there.
@@ -57,6 +57,7 @@ pub struct Seen {
 pub async fn make(layout: &Layout) -> Result<(), Error> {
     remove(&layout.name).await?;
     ip(&["-batch", "-"], &layout.make()).await?;
+    ip(&["-netns", &layout.switch, "-batch", "-"], &layout.bridge()).await?;
     for machine in &layout.machines {
         ip(&["-netns", &machine.namespace, "-batch", "-"], &layout.furnish(machine)).await?;
     }
@@ -66,17 +67,18 @@ pub async fn make(layout: &Layout) -> Result<(), Error> {
 /// Removes the machines of a cluster; their processes have to be stopped before. None there is no error.
 pub async fn remove(cluster: &str) -> Result<(), Error> {
     let mut batch = String::new();
-    let bridge = layout::bridge(cluster);
-    let ours = |name: &str| name == bridge || name.strip_prefix(&bridge).is_some_and(|rest| rest.starts_with('-'));
-    // Links first: those of a namespace that goes would go with it, but only some time later.
-    for link in links().await?.iter().filter(|link| ours(&link.ifname)) {
-        batch.push_str(&format!("link del {}\n", link.ifname));
+    let own = layout::link(cluster);
+    // The link first: it would go with the namespace of its other end, but only some time later.
+    if links(None).await?.iter().any(|link| link.ifname == own) {
+        batch.push_str(&format!("link del {own}\n"));
     }
     for route in routes(layout::metric(cluster)).await? {
         batch.push_str(&format!("route del unreachable {} metric {}\n", route.dst, layout::metric(cluster)));
     }
-    for seen in list(cluster).await? {
-        batch.push_str(&format!("netns del {}\n", seen.namespace));
+    let (prefix, switch) = (layout::namespace_prefix(cluster), layout::switch(cluster));
+    let ours = |name: &str| name == switch || number(name, &prefix).is_some();
+    for name in namespaces().await?.iter().filter(|name| ours(name)) {
+        batch.push_str(&format!("netns del {name}\n"));
     }
     if !batch.is_empty() {
         ip(&["-batch", "-"], &batch).await?;
@@ -104,22 +106,32 @@ struct Link {
 
 /// The machines of a cluster, in order.
 pub async fn list(cluster: &str) -> Result<Vec<Seen>, Error> {
-    let text = ip(&["-j", "netns", "list"], "").await?;
-    // Without any namespace it says nothing at all.
-    let namespaces: Vec<Namespace> = if text.is_empty() { Vec::new() } else { serde_json::from_slice(&text)? };
-    let links = links().await?;
-    let prefix = layout::namespace_prefix(cluster);
+    let (prefix, switch) = (layout::namespace_prefix(cluster), layout::switch(cluster));
+    let namespaces = namespaces().await?;
+    let links = if namespaces.contains(&switch) { links(Some(&switch)).await? } else { Vec::new() };
     let mut seen: Vec<(u8, Seen)> = namespaces
         .into_iter()
         .filter_map(|namespace| {
-            let number: u8 = namespace.name.strip_prefix(&prefix)?.parse().ok()?;
-            let link = format!("{}-{number}", layout::bridge(cluster));
+            let number = number(&namespace, &prefix)?;
+            let link = format!("{}-{number}", layout::link(cluster));
             let up = |l: &Link| l.ifname == link && l.flags.iter().any(|flag| flag == "UP");
-            Some((number, Seen { namespace: namespace.name, connected: links.iter().any(up) }))
+            Some((number, Seen { namespace, connected: links.iter().any(up) }))
         })
         .collect();
     seen.sort_by_key(|(number, _)| *number);
     Ok(seen.into_iter().map(|(_, seen)| seen).collect())
+}
+
+/// The number of the machine whose namespace this is.
+fn number(namespace: &str, prefix: &str) -> Option<u8> {
+    namespace.strip_prefix(prefix)?.parse().ok()
+}
+
+async fn namespaces() -> Result<Vec<String>, Error> {
+    let text = ip(&["-j", "netns", "list"], "").await?;
+    // Without any namespace it says nothing at all.
+    let namespaces: Vec<Namespace> = if text.is_empty() { Vec::new() } else { serde_json::from_slice(&text)? };
+    Ok(namespaces.into_iter().map(|namespace| namespace.name).collect())
 }
 
 /// The host's unreachable ranges with this metric.
@@ -130,14 +142,17 @@ async fn routes(metric: u32) -> Result<Vec<Route>, Error> {
     Ok(routes)
 }
 
-async fn links() -> Result<Vec<Link>, Error> {
-    Ok(serde_json::from_slice(&ip(&["-j", "link", "show"], "").await?)?)
+/// The links of a namespace, or the host's.
+async fn links(namespace: Option<&str>) -> Result<Vec<Link>, Error> {
+    let place = namespace.map(|namespace| ["-netns", namespace]);
+    let args: Vec<&str> = place.into_iter().flatten().chain(["-j", "link", "show"]).collect();
+    Ok(serde_json::from_slice(&ip(&args, "").await?)?)
 }
 
 /// Cuts a machine off the others, or joins it again.
 pub async fn connect(machine: &Machine, connected: bool) -> Result<(), Error> {
     let state = if connected { "up" } else { "down" };
-    ip(&["link", "set", &machine.link, state], "").await.map(drop)
+    ip(&["-netns", &machine.switch, "link", "set", &machine.link, state], "").await.map(drop)
 }
 
 /// A program that runs on a machine, known again by its pid file.

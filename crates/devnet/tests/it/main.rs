@@ -11,11 +11,18 @@ struct Made(Layout);
 
 impl Drop for Made {
     fn drop(&mut self) {
+        let _ = Command::new("ip").args(["link", "del", &self.0.link]).output();
+        let _ = Command::new("ip").args(["netns", "del", &self.0.switch]).output();
         for machine in &self.0.machines {
             let _ = Command::new("ip").args(["netns", "del", &machine.namespace]).output();
         }
-        let _ = Command::new("ip").args(["link", "del", &self.0.bridge]).output();
+        let _ = Command::new("nft").args(["delete", "table", "ip", &table(&self.0)]).output();
     }
+}
+
+/// A table of the host's packet filter that goes with the cluster.
+fn table(layout: &Layout) -> String {
+    format!("devnet-test-{}", layout.name)
 }
 
 /// Whether one machine reaches an address: a port nobody listens on is refused by whoever has the address.
@@ -53,6 +60,24 @@ async fn machines_come_are_cut_off_come_back_and_go() {
     assert!(devnet::list(&name).await.unwrap().is_empty());
     devnet::remove(&name).await.unwrap();
     drop(made);
+}
+
+/// Docker makes the host drop all that it forwards, and with `br_netfilter` what its bridges pass on counts as such.
+#[tokio::test]
+async fn what_the_host_forwards_or_not_is_nothing_to_the_machines() {
+    let name = format!("f{}", std::process::id() % 100_000);
+    let range = format!("198.18.{}.0/24", (std::process::id() + 100) % 250);
+    let made = Made(Layout::new(&name, 2, range.parse().unwrap(), false).unwrap());
+    let table = table(&made.0);
+    let rules = format!(
+        "table ip {table} {{ chain forward {{ type filter hook forward priority 0; ip saddr {range} ip daddr {range} drop; }}; }}"
+    );
+    assert!(Command::new("nft").arg(rules).status().unwrap().success());
+    devnet::make(&made.0).await.unwrap();
+    let [first, second] = &made.0.machines[..] else { panic!("two machines") };
+    assert!(reaches(first, &second.address.to_string()));
+    assert!(reaches(second, &made.0.host().to_string()));
+    devnet::remove(&name).await.unwrap();
 }
 
 #[tokio::test]

@@ -52,7 +52,8 @@ impl Network {
 impl Drop for Network {
     fn drop(&mut self) {
         let machine = &self.0.machines[0];
-        for arguments in [["link", "del", &self.0.bridge], ["netns", "del", &machine.namespace]] {
+        let namespaces = [&self.0.switch, &machine.namespace].map(|namespace| ["netns", "del", namespace]);
+        for arguments in [["link", "del", &self.0.link]].into_iter().chain(namespaces) {
             let _ = std::process::Command::new("ip").args(arguments).output();
         }
     }

@@ -30,7 +30,9 @@ impl Drop for Alone {
         for machine in &self.layout.machines {
             let _ = Command::new("ip").args(["netns", "del", &machine.namespace]).output();
         }
-        let _ = Command::new("ip").args(["link", "del", &self.layout.bridge]).output();
+        for arguments in [["link", "del", &self.layout.link], ["netns", "del", &self.layout.switch]] {
+            let _ = Command::new("ip").args(arguments).output();
+        }
     }
 }
 
