@@ -16,7 +16,7 @@ use k8s_openapi::api::discovery::v1::{Endpoint as SliceEndpoint, EndpointSlice};
 pub const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 /// Label by which another proxy claims a Service.
 const PROXY_NAME_LABEL: &str = "service.kubernetes.io/service-proxy-name";
-/// Label that marks a Service (and so its slices) as headless: nothing to proxy.
+/// Label of slices that nothing is proxied to: those of headless Services, and those that others made and marked so.
 const HEADLESS_LABEL: &str = "service.kubernetes.io/headless";
 const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 /// How long a client keeps its endpoint when the Service asks for affinity without a number.
@@ -151,7 +151,7 @@ impl ServicePort {
         let Some(spec) = &service.spec else { return Vec::new() };
         let labels = service.metadata.labels.as_ref();
         let labelled = |label: &str| labels.is_some_and(|labels| labels.contains_key(label));
-        if spec.type_.as_deref() == Some("ExternalName") || labelled(PROXY_NAME_LABEL) || labelled(HEADLESS_LABEL) {
+        if spec.type_.as_deref() == Some("ExternalName") || labelled(PROXY_NAME_LABEL) {
             return Vec::new();
         }
         let ips = spec.cluster_ips.iter().flatten().chain(spec.cluster_ip.iter());
@@ -260,7 +260,10 @@ impl Endpoints {
     /// Collects the slices of one Service.
     pub fn of<'a>(slices: impl IntoIterator<Item = &'a EndpointSlice>, node: &str) -> Self {
         let mut all = Self::default();
-        for slice in slices {
+        let headless = |slice: &EndpointSlice| {
+            slice.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(HEADLESS_LABEL))
+        };
+        for slice in slices.into_iter().filter(|slice| !headless(slice)) {
             for port in slice.ports.iter().flatten() {
                 let Some(protocol) = Protocol::parse(port.protocol.as_deref()) else { continue };
                 let Some(number) = port.port.and_then(usable_port) else { continue };
@@ -373,4 +376,34 @@ fn is_routable(address: IpAddr) -> bool {
         IpAddr::V6(v6) => v6.is_unicast_link_local(),
     };
     !(address.is_loopback() || address.is_unspecified() || address.is_multicast() || link_local)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn slices_that_are_marked_headless_count_for_nothing() {
+        let slice = |labels: serde_json::Value| -> EndpointSlice {
+            serde_json::from_value(json!({"addressType": "IPv4", "metadata": {"labels": labels},
+                "ports": [{"port": 80}], "endpoints": [{"addresses": ["10.1.0.1"]}]}))
+            .expect("a slice")
+        };
+        assert_ne!(Endpoints::of([&slice(json!({}))], "n"), Endpoints::default());
+        assert_eq!(Endpoints::of([&slice(json!({HEADLESS_LABEL: ""}))], "n"), Endpoints::default());
+    }
+
+    #[test]
+    fn a_service_is_proxied_unless_another_proxy_has_it() {
+        let service = |labels: serde_json::Value| -> Service {
+            serde_json::from_value(json!({"metadata": {"labels": labels},
+                "spec": {"clusterIP": "10.96.0.1", "ports": [{"port": 80}]}}))
+            .expect("a service")
+        };
+        for (labels, ports) in [(json!({}), 1), (json!({HEADLESS_LABEL: ""}), 1), (json!({PROXY_NAME_LABEL: "x"}), 0)] {
+            assert_eq!(ServicePort::of(&service(labels.clone()), Family::V4).len(), ports, "{labels}");
+        }
+    }
 }
