@@ -235,7 +235,8 @@ mod tests {
             );
             assert_eq!(row["object"]["kind"], kind, "{row}");
             assert_eq!(row["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"], "true", "{row}");
-            assert_eq!(next(false)["object"]["columnDefinitions"], json!([]), "columns are said once");
+            let later = next(false);
+            assert_eq!(later["object"].get("columnDefinitions"), Some(&Value::Null), "columns are said once");
         };
         check("", "PartialObjectMetadata");
         check("includeObject=None", "PartialObjectMetadata");

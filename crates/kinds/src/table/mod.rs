@@ -198,7 +198,7 @@ impl Tables {
         }
         let include = query.get("includeObject");
         let rows: Vec<Value> = rows.into_iter().map(|(tree, cells)| self.row(tree, cells, include)).collect();
-        json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": [], "rows": rows})
+        json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": Value::Null, "rows": rows})
     }
 
     fn cells(&self, tree: &Value, now: Timestamp) -> Vec<Value> {
