@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet};
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Endpoints, Namespace, Node, Pod, ReplicationController, Secret, Service, ServiceAccount,
+    ConfigMap, Endpoints, Event, Namespace, Node, Pod, ReplicationController, Secret, Service, ServiceAccount,
 };
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde_json::{Value, json};
@@ -101,6 +101,10 @@ async fn schedules_start_jobs_as_their_policy_says() {
     world.pass(Duration::from_secs(60)).await;
     assert_eq!(active("one"), 1);
     assert!(made(&world, "one").iter().any(|name| *name != first[0]));
+    let events = world.list::<Event>("default");
+    assert!(events.iter().any(|event| event.reason.as_deref() == Some("SuccessfulCreate")), "{events:?}");
+    let warned = events.iter().find(|event| event.type_.as_deref() == Some("Warning"));
+    assert_eq!(warned, None, "a Job of its own is no surprise");
 }
 
 /// The status that a Job of three indexes ends in, when each of its pods ends as told.

@@ -1,6 +1,6 @@
 //! Pods that misbehave: each ends as upstream's would, and the node stays healthy.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use serde_json::json;
@@ -102,6 +102,26 @@ async fn a_pod_that_asks_for_users_of_its_own_needs_a_runtime_that_can() {
         event = rig.event("own", refused) => assert!(event.starts_with(refused), "{event}"),
         pod = rig.ready("own") => assert_eq!(phase(&pod), "Running"),
     }
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn a_container_that_the_runtime_refuses_is_not_asked_for_without_a_pause() {
+    let rig = Rig::start().await;
+    let begun = Instant::now();
+    let mut refused = sh("main", LOOP);
+    refused["securityContext"] = json!({"seccompProfile": {"type": "Localhost", "localhostProfile": "none.json"}});
+    rig.pod("refused", json!({"containers": [refused]})).await;
+    let reason = |pod: &Pod| first_waiting(pod).map(|(reason, _)| reason);
+    rig.until("refused", "refused", |pod| reason(pod).as_deref() == Some("CreateContainerError")).await;
+    // Until others have come, nobody waits for this one.
+    for name in ["first", "second"] {
+        rig.pod(name, json!({"containers": [sh("main", LOOP)]})).await;
+        rig.ready(name).await;
+    }
+    let tries = rig.events("refused").await.iter().filter(|event| event.starts_with("Failed:")).count();
+    let (most, time) = (2 + begun.elapsed().as_secs() / 10, begun.elapsed());
+    assert!((1..=most).contains(&(tries as u64)), "{tries} in {time:?}");
     rig.stop().await;
 }
 
