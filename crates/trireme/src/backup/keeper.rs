@@ -210,7 +210,7 @@ mod tests {
         assert!(list(&directory).expect("a list").is_empty());
         let keeper = Keeper::new(store.clone(), &data_dir, directory.clone());
         let made = keeper.create(Origin::Schedule).await.expect("a backup");
-        assert_eq!(list(&directory).expect("a list"), [made.clone()]);
+        assert_eq!(list(&directory).expect("a list"), std::slice::from_ref(&made));
         assert!(!left.exists());
         keeper.create(Origin::Operator).await.expect("a backup");
         assert_eq!(keeper.prune(0).await.expect("removed"), [made.name]);

@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn blocks_survive_the_round_trip_in_their_order() {
-        let (mut encoder, mut decoder) = (Encoder::new().unwrap(), Decoder::new());
+        let (mut encoder, mut decoder) = (Encoder::new().unwrap(), Decoder::default());
         let long = "x".repeat(5000);
         let blocks: [&[(&str, &str)]; 5] =
             [&[("streamtype", "error")], &[], &[("streamtype", "stdin")], &[("a", &long), ("b", "")], &[("a", &long)]];

@@ -22,11 +22,13 @@ pub struct Decoder {
     zlib: Decompress,
 }
 
-impl Decoder {
-    pub fn new() -> Self {
+impl Default for Decoder {
+    fn default() -> Self {
         Self { zlib: Decompress::new(true) }
     }
+}
 
+impl Decoder {
     pub fn decode(&mut self, block: &[u8]) -> Vec<(String, String)> {
         let mut plain = Vec::with_capacity(64 << 10);
         let start = self.zlib.total_in();
@@ -66,7 +68,7 @@ pub struct Server {
 
 impl Server {
     pub fn new(io: DuplexStream) -> Self {
-        Self { io, decoder: Decoder::new() }
+        Self { io, decoder: Decoder::default() }
     }
 
     /// Takes the next stream; says its id and type.
