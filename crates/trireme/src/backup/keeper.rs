@@ -133,7 +133,7 @@ pub(super) fn sync(path: &Path) -> Result<(), Error> {
 /// Gives a whole backup its name, by which it is one.
 fn finish(directory: &Path, partial: &Path, backup: Backup) -> Result<Backup, Error> {
     let description = partial.join(DESCRIPTION);
-    let text = serde_json::to_vec_pretty(&backup).unwrap_or_default();
+    let text = serde_json::to_vec_pretty(&backup).expect("names, numbers and a time can be written");
     private::write(&description, text).map_err(Error::file(&description))?;
     sync(&description)?;
     sync(partial)?;

@@ -1,7 +1,6 @@
 //! A backup under load, the machine lost, a new one in its place.
 
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,11 +10,7 @@ use testkit::build::config_map;
 use testkit::{Server, ServerOptions, eventually};
 use tokio_util::sync::CancellationToken;
 
-fn trireme(arguments: &[&str]) -> (bool, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_trireme")).args(arguments).output().expect("the binary runs");
-    let said = [output.stdout, output.stderr].concat();
-    (output.status.success(), String::from_utf8_lossy(&said).into_owned())
-}
+use crate::command::run;
 
 async fn start() -> Server {
     let arguments = ["--disable-agent", "--disable-scheduler"].map(str::to_owned).to_vec();
@@ -58,7 +53,7 @@ async fn a_lost_server_comes_back_from_a_backup_as_of_one_revision() {
     eventually("some are written", progress(20)).await;
     let before = written.load(Ordering::SeqCst);
     let data = server.data_dir();
-    let (made, said) = tokio::task::block_in_place(|| trireme(&["backup", "create", "--data-dir", text(&data)]));
+    let (made, said) = tokio::task::block_in_place(|| run(&["backup", "create", "--data-dir", text(&data)]));
     assert!(made, "{said}");
     let after = written.load(Ordering::SeqCst);
     eventually("more are written", progress(after + 20)).await;
@@ -67,7 +62,7 @@ async fn a_lost_server_comes_back_from_a_backup_as_of_one_revision() {
 
     let name = said.split_whitespace().next().expect("a name");
     assert!(name.starts_with("manual-"), "{said}");
-    let (listed, list) = trireme(&["backup", "list", "--data-dir", text(&data)]);
+    let (listed, list) = run(&["backup", "list", "--data-dir", text(&data)]);
     assert!(listed && list.lines().count() == 1 && list.starts_with(name), "{list}");
     let kept = data.with_file_name("kept");
     std::fs::rename(data.join("backups").join(name), &kept).expect("taken elsewhere");
@@ -78,10 +73,10 @@ async fn a_lost_server_comes_back_from_a_backup_as_of_one_revision() {
 
     // A server's directory is not overwritten.
     server.kill().await;
-    let (restored, said) = trireme(&["backup", "restore", "--data-dir", text(&data), text(&kept)]);
+    let (restored, said) = run(&["backup", "restore", "--data-dir", text(&data), text(&kept)]);
     assert!(!restored && said.contains("is not empty"), "{said}");
     std::fs::remove_dir_all(&data).expect("the machine is lost");
-    let (restored, said) = trireme(&["backup", "restore", "--data-dir", text(&data), text(&kept)]);
+    let (restored, said) = run(&["backup", "restore", "--data-dir", text(&data), text(&kept)]);
     assert!(restored, "{said}");
     server.spawn();
     server.ready().await;
@@ -110,11 +105,11 @@ async fn who_may_not_gets_no_backup_and_nonsense_is_said() {
 
     let data = server.data_dir();
     let nothing = data.join("pki");
-    let (restored, said) = trireme(&["backup", "restore", "--data-dir", "/nonexistent", text(&nothing)]);
+    let (restored, said) = run(&["backup", "restore", "--data-dir", "/nonexistent", text(&nothing)]);
     assert!(!restored && said.contains("is no backup"), "{said}");
-    let (started, said) = trireme(&["server", "--data-dir", text(&data), "--backup-schedule", "every day"]);
+    let (started, said) = run(&["server", "--data-dir", text(&data), "--backup-schedule", "every day"]);
     assert!(!started && said.contains("expected exactly 5 fields"), "{said}");
     assert!(server.stop().await, "a clean stop:\n{}", server.log_text());
-    let (made, said) = trireme(&["backup", "create", "--data-dir", text(&data)]);
+    let (made, said) = run(&["backup", "create", "--data-dir", text(&data)]);
     assert!(!made && said.contains("trireme store backup"), "{said}");
 }

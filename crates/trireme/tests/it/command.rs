@@ -13,6 +13,12 @@ fn trireme(arguments: &[&str]) -> (bool, String, String) {
     (output.status.success(), text(&output.stdout), text(&output.stderr))
 }
 
+/// Runs the binary; whether it succeeded, and all that it said.
+pub fn run(arguments: &[&str]) -> (bool, String) {
+    let (success, stdout, stderr) = trireme(arguments);
+    (success, stdout + &stderr)
+}
+
 fn options(arguments: &[&str]) -> ServerOptions {
     ServerOptions {
         binary: env!("CARGO_BIN_EXE_trireme").into(),

@@ -1,7 +1,6 @@
 //! Kubeconfigs for people.
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::Command;
 use std::time::Duration;
 
 use client::{Client, Config, ListParams};
@@ -9,11 +8,7 @@ use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::core::v1::ConfigMap;
 use testkit::{Server, ServerOptions, eventually};
 
-fn trireme(arguments: &[&str]) -> (bool, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_trireme")).args(arguments).output().expect("the binary runs");
-    let said = [output.stdout, output.stderr].concat();
-    (output.status.success(), String::from_utf8_lossy(&said).into_owned())
-}
+use crate::command::run;
 
 #[tokio::test]
 async fn a_person_s_kubeconfig_is_who_it_says_and_may_what_roles_say() {
@@ -27,7 +22,7 @@ async fn a_person_s_kubeconfig_is_who_it_says_and_may_what_roles_say() {
     let own = own.to_str().expect("a path in UTF-8");
     let create = ["kubeconfig", "create", "--kubeconfig", own];
     let jane = ["--group", "crew", "--group", "a: b", "--ttl", "1", "-o", written, "oidc:jane"];
-    let (made, said) = trireme(&[&create[..], &jane[..]].concat());
+    let (made, said) = run(&[&create[..], &jane[..]].concat());
     assert!(made && said.is_empty(), "{said}");
     assert_eq!(std::fs::metadata(&file).expect("a file").permissions().mode() & 0o777, 0o600);
 
@@ -46,7 +41,7 @@ async fn a_person_s_kubeconfig_is_who_it_says_and_may_what_roles_say() {
     };
     eventually("she may what the role says", allowed).await;
     // Who may not approve requests gets nobody's credentials.
-    let (made, said) = trireme(&["kubeconfig", "create", "--kubeconfig", written, "--group", "system:masters", "eve"]);
+    let (made, said) = run(&["kubeconfig", "create", "--kubeconfig", written, "--group", "system:masters", "eve"]);
     assert!(!made && said.contains("forbidden"), "{said}");
     assert!(server.stop().await, "a clean stop:\n{}", server.log_text());
 }
