@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
 use informer::{EventType, Informer};
-use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use node::cgroups::Name;
+use node::cri::v1::LinuxContainerResources;
 use node::cri::{EventKind, labels, v1};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::admission::{self, Admission};
-use crate::pod::spec;
+use crate::pod::{resources, spec};
 use crate::pressure::Conditions;
 use crate::shared::Shared;
 use crate::status::Verdict;
@@ -322,6 +323,10 @@ impl crate::server::Pods for Pods {
 
     fn cgroup(&self, pod: &Pod) -> Option<Name> {
         self.inner.shared.cgroups.as_ref().map(|_| self.inner.shared.cgroup(pod))
+    }
+
+    fn limits(&self, pod: &Pod, container: &Container) -> LinuxContainerResources {
+        resources::container_limits(pod, container, self.inner.shared.facts().memory)
     }
 
     fn metrics(&self, out: &mut String) {

@@ -39,6 +39,7 @@ use crate::storage::{Plugins, Storage};
 use crate::upkeep::rotation::Rotation;
 use crate::upkeep::shutdown::Shutdown;
 use crate::upkeep::tasks::Tasks;
+use crate::volumes;
 use crate::worker::Handle;
 use crate::worker::certificates::Requests;
 
@@ -254,6 +255,7 @@ impl Parts {
         Stats {
             node: config.node.name.clone(),
             root: config.node.root.clone(),
+            pods: volumes::pods_dir(&config.node.root),
             log_dir: config.log_dir.clone(),
             cgroups: shared.cgroups.clone(),
             cgroup_root: config.cgroup_root.clone(),

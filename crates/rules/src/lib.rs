@@ -11,6 +11,7 @@ pub mod migration;
 pub mod names;
 pub mod owners;
 pub mod pod_resources;
+pub mod pod_spec;
 pub mod pods;
 pub mod qos;
 pub mod quota;

@@ -212,7 +212,7 @@ impl Service for Inner {
                         memory: stats::memory_total(),
                         swap: stats::swap_total(),
                     };
-                    answer::figures(metrics::cadvisor::render(&groups, &self.pods.all(), machine))
+                    answer::figures(metrics::cadvisor::render(&groups, machine))
                 }
                 Err(error) => answer::text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
             },

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use k8s_openapi::api::core::v1::{Container, Pod, PodStatus};
 use node::cgroups::Name;
+use node::cri::v1::LinuxContainerResources;
 use tokio::sync::watch;
 
 /// The pods of this node.
@@ -19,6 +20,9 @@ pub trait Pods: Send + Sync + 'static {
 
     /// The cgroup of a pod, where there are cgroups.
     fn cgroup(&self, pod: &Pod) -> Option<Name>;
+
+    /// What the runtime is told that a container of a pod may use.
+    fn limits(&self, pod: &Pod, container: &Container) -> LinuxContainerResources;
 
     /// Whether pods are being looked after; otherwise why not.
     fn check(&self) -> Result<(), String> {

@@ -46,7 +46,7 @@ use locks::Locks;
 pub(crate) use mount::{Mounted, NotMounted};
 pub(crate) use plugins::Plugins;
 use shown::AllShown;
-pub(crate) use shown::{Knows, Shown, Usage};
+pub(crate) use shown::{Knows, Shown};
 pub(crate) use source::Source;
 
 /// A volume where this process has published it.

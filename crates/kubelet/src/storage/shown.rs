@@ -5,9 +5,12 @@ use std::path::{Path, PathBuf};
 
 use csi::v1;
 use csi::v1::volume_usage::Unit;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
 use super::Storage;
+use crate::server::stats::{Amount, Persistent, VolumeUsage};
 
 /// Who knows how full a volume is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,19 +33,8 @@ pub(crate) struct Shown {
     pub(crate) knows: Knows,
 }
 
-/// How full something is; zeros for what nobody said.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Usage {
-    pub(crate) bytes: Amount,
-    pub(crate) inodes: Amount,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Amount {
-    pub(crate) available: u64,
-    pub(crate) total: u64,
-    pub(crate) used: u64,
-}
+/// Bytes and inodes.
+type Amounts = (Amount, Amount);
 
 /// By the pod's uid.
 pub(super) type AllShown = Mutex<HashMap<String, Vec<Shown>>>;
@@ -53,20 +45,7 @@ impl Storage {
         self.shown.lock().insert(pod.to_owned(), volumes);
     }
 
-    /// How full the volumes of a pod are, as far as somebody says.
-    pub(crate) async fn usage(&self, pod: &str) -> Vec<(Shown, Usage)> {
-        let volumes = self.shown.lock().get(pod).cloned().unwrap_or_default();
-        let asked = volumes.into_iter().map(|volume| async {
-            let usage = match &volume.knows {
-                Knows::Driver { name, handle } => self.ask(name, handle, &volume.path).await,
-                Knows::Kernel => of_file_system(&volume.path).await,
-            };
-            usage.map(|usage| (volume, usage))
-        });
-        futures::future::join_all(asked).await.into_iter().flatten().collect()
-    }
-
-    async fn ask(&self, name: &str, handle: &str, path: &Path) -> Option<Usage> {
+    async fn ask(&self, name: &str, handle: &str, path: &Path) -> Option<Amounts> {
         let driver = self.drivers.get(name)?;
         let asked = async {
             if !driver.abilities().await?.stats {
@@ -88,34 +67,43 @@ impl Storage {
     }
 }
 
+impl Persistent for Storage {
+    fn usage<'a>(&'a self, pod: &'a str) -> BoxFuture<'a, Vec<VolumeUsage>> {
+        let volumes = self.shown.lock().get(pod).cloned().unwrap_or_default();
+        let asked = volumes.into_iter().map(async |volume| {
+            let (bytes, inodes) = match &volume.knows {
+                Knows::Driver { name, handle } => self.ask(name, handle, &volume.path).await,
+                Knows::Kernel => of_file_system(&volume.path).await,
+            }?;
+            Some(VolumeUsage { volume: volume.name, claim: volume.claim, bytes, inodes })
+        });
+        futures::future::join_all(asked).map(|used| used.into_iter().flatten().collect()).boxed()
+    }
+}
+
 /// What a driver said, last word last. A driver may say anything, so what is below zero counts as nothing.
-fn read(said: &[v1::VolumeUsage]) -> Usage {
-    let mut usage = Usage::default();
+fn read(said: &[v1::VolumeUsage]) -> Amounts {
+    let (mut bytes, mut inodes) = Amounts::default();
     for one in said {
         let number = |value: i64| u64::try_from(value).unwrap_or(0);
         let amount = Amount { available: number(one.available), total: number(one.total), used: number(one.used) };
         match one.unit() {
-            Unit::Bytes => usage.bytes = amount,
-            Unit::Inodes => usage.inodes = amount,
+            Unit::Bytes => bytes = amount,
+            Unit::Inodes => inodes = amount,
             Unit::Unknown => {}
         }
     }
-    usage
+    (bytes, inodes)
 }
 
 /// A server that is gone keeps whoever looks at its file system, so that is done elsewhere.
-async fn of_file_system(path: &Path) -> Option<Usage> {
+async fn of_file_system(path: &Path) -> Option<Amounts> {
     let path = path.to_owned();
     let looked = tokio::task::spawn_blocking(move || node::mounts::capacity(&path)).await.ok()?;
     let disk = looked.ok()?;
-    Some(Usage {
-        bytes: Amount { available: disk.available, total: disk.bytes, used: disk.bytes.saturating_sub(disk.free) },
-        inodes: Amount {
-            available: disk.inodes_free,
-            total: disk.inodes,
-            used: disk.inodes.saturating_sub(disk.inodes_free),
-        },
-    })
+    let bytes = Amount { available: disk.available, total: disk.bytes, used: disk.bytes.saturating_sub(disk.free) };
+    let used = disk.inodes.saturating_sub(disk.inodes_free);
+    Some((bytes, Amount { available: disk.inodes_free, total: disk.inodes, used }))
 }
 
 #[cfg(test)]
@@ -125,8 +113,8 @@ mod tests {
     #[test]
     fn what_a_driver_says_is_sorted_by_unit_and_nonsense_counts_as_nothing() {
         let said = |unit: Unit, available, total, used| v1::VolumeUsage { available, total, used, unit: unit.into() };
-        let usage = read(&[said(Unit::Bytes, 6, 10, 4), said(Unit::Inodes, -1, 3, 2), said(Unit::Unknown, 1, 1, 1)]);
-        assert_eq!(usage.bytes, Amount { available: 6, total: 10, used: 4 });
-        assert_eq!(usage.inodes, Amount { available: 0, total: 3, used: 2 });
+        let (bytes, inodes) = read(&[said(Unit::Bytes, 6, 10, 4), said(Unit::Inodes, -1, 3, 2), said(Unit::Unknown, 1, 1, 1)]);
+        assert_eq!(bytes, Amount { available: 6, total: 10, used: 4 });
+        assert_eq!(inodes, Amount { available: 0, total: 3, used: 2 });
     }
 }

@@ -54,9 +54,14 @@ pub struct Resolved {
 /// Where each volume is on the node, by name.
 pub type Paths = HashMap<String, PathBuf>;
 
+/// Where everything is that belongs to pods.
+pub fn pods_dir(root: &Path) -> PathBuf {
+    root.join("pods")
+}
+
 /// The directory of everything that belongs to a pod: `<root>/pods/<uid>`.
 pub fn pod_dir(root: &Path, uid: &str) -> PathBuf {
-    root.join("pods").join(uid)
+    pods_dir(root).join(uid)
 }
 
 /// Where images are shown that are volumes of a pod.
@@ -184,7 +189,7 @@ pub fn remove(root: &Path, uid: &str) -> Result<(), Error> {
 
 /// UIDs of the pods something is left of.
 pub fn pods_on_disk(root: &Path) -> Vec<String> {
-    let listing = std::fs::read_dir(root.join("pods")).into_iter().flatten().flatten();
+    let listing = std::fs::read_dir(pods_dir(root)).into_iter().flatten().flatten();
     listing.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 

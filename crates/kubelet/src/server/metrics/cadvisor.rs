@@ -1,7 +1,6 @@
 //! `/metrics/cadvisor`: groups of processes in detail, and the machine, in the families and labels of cAdvisor.
 
 use figures::{Samples, samples};
-use k8s_openapi::api::core::v1::Pod;
 use node::cgroups::Disk;
 
 use super::{NANOS, at, limits};
@@ -113,7 +112,7 @@ const OTHERS: [Family; 9] = [
     }),
 ];
 
-pub fn render(groups: &[Group], pods: &[Pod], machine: Machine) -> String {
+pub fn render(groups: &[Group], machine: Machine) -> String {
     let mut text = String::new();
     let mut family =
         samples(&mut text, "container_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed in seconds.");
@@ -131,7 +130,7 @@ pub fn render(groups: &[Group], pods: &[Pod], machine: Machine) -> String {
     faults(&mut text, groups);
     disks(&mut text, groups);
     networks(&mut text, groups);
-    limits::render(&mut text, groups, pods, machine.memory);
+    limits::render(&mut text, groups);
     let machine_wide = [
         ("machine_cpu_cores", "Number of logical CPU cores.", machine.processors as f64),
         ("machine_memory_bytes", "Amount of memory installed on the machine.", machine.memory as f64),
@@ -252,7 +251,7 @@ mod tests {
     use crate::server::stats::types::{Fs, Network};
     use jiff::Timestamp;
     use node::cgroups::{Details, Usage};
-    use serde_json::json;
+    use node::cri::v1::LinuxContainerResources;
 
     fn group(container: &str, name: &str) -> Group {
         let time = Timestamp::from_second(1000).unwrap();
@@ -285,6 +284,7 @@ mod tests {
                 disks: vec![disk],
                 ..Details::default()
             },
+            limits: None,
             rootfs: (!container.is_empty()).then(|| ("/dev/a".to_owned(), fs)),
             network: container.is_empty().then(|| Network { time, main: eth0.clone(), interfaces: vec![eth0] }),
             open: Open { processes: 1, files: 5, sockets: 2 },
@@ -293,13 +293,15 @@ mod tests {
 
     #[test]
     fn every_group_is_told_with_all_of_its_names() {
-        let pod: Pod = serde_json::from_value(json!({
-            "metadata": {"name": "p", "namespace": "n", "uid": "u"},
-            "spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": "500m", "memory": "1Mi"}}}]},
-        }))
-        .unwrap();
-        let groups = [group("c", "id"), group("", "sandbox")];
-        let text = render(&groups, &[pod], Machine { processors: 2, memory: 1024, swap: 0 });
+        let limits = LinuxContainerResources {
+            cpu_period: 100_000,
+            cpu_quota: 50_000,
+            cpu_shares: 512,
+            memory_limit_in_bytes: 1 << 20,
+            ..LinuxContainerResources::default()
+        };
+        let groups = [Group { limits: Some(limits), ..group("c", "id") }, group("", "sandbox")];
+        let text = render(&groups, Machine { processors: 2, memory: 1024, swap: 0 });
         let names = "image=\"i\",name=\"id\",namespace=\"n\",pod=\"p\"";
         let id = "id=\"/kubepods/podu/id\"";
         let sandbox = "container=\"\",id=\"/kubepods/podu/sandbox\",image=\"\",interface=\"eth0\",name=\"sandbox\"";

@@ -1,10 +1,8 @@
 //! What containers were given, as cAdvisor tells it.
 
-use k8s_openapi::api::core::v1::Pod;
 use node::cri::v1::LinuxContainerResources;
 
 use super::cadvisor;
-use crate::pod::{resources, spec};
 use crate::server::stats::groups::Group;
 
 type Value = fn(&LinuxContainerResources) -> Option<f64>;
@@ -24,18 +22,11 @@ const FAMILIES: [(&str, &str, Value); 4] = [
 ];
 
 /// Appends the limits of all containers that run.
-pub fn render(text: &mut String, groups: &[Group], pods: &[Pod], memory: u64) {
-    let memory = i64::try_from(memory).unwrap_or(i64::MAX);
+pub fn render(text: &mut String, groups: &[Group]) {
     for (name, help, value) in FAMILIES {
         let mut family = figures::samples(text, name, "gauge", help);
-        for group in groups.iter().filter(|group| !group.container.is_empty()) {
-            let same = |pod: &&Pod| spec::namespace(pod) == group.namespace && spec::name(pod) == group.pod;
-            let Some(member) = pods.iter().find(same).and_then(|pod| Some((pod, spec::member(pod, &group.container)?)))
-            else {
-                continue;
-            };
-            let given = resources::container_limits(member.0, &member.1.container, memory);
-            if let Some(value) = value(&given) {
+        for group in groups {
+            if let Some(value) = group.limits.as_ref().and_then(value) {
                 cadvisor::sample(&mut family, group, &[], value);
             }
         }

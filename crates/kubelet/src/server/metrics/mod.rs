@@ -8,11 +8,11 @@ pub mod volumes;
 use figures::{Samples, samples};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerState, Pod};
+use rules::pod_spec as spec;
 
 pub use requests::Requests;
 
 use super::stats::types::{ContainerStats, Cpu, Memory, PodStats, Summary};
-use crate::pod::spec;
 
 /// Nanoseconds of a second. Divided by, because a thousand-millionth has no exact form.
 const NANOS: f64 = 1e9;

@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Container, Pod};
 use node::cgroups::{Cgroups, Details};
+use node::cri::v1::LinuxContainerResources;
+use rules::pod_spec as spec;
 
 use super::types::{ContainerStats, Fs, Network, PodStats, Summary};
 use super::{Pods, Stats, machine};
-use crate::pod::spec;
 
 #[derive(Debug, Clone)]
 pub struct Group {
@@ -28,6 +29,8 @@ pub struct Group {
     /// When it was looked at.
     pub time: Timestamp,
     pub details: Details,
+    /// What a container was given.
+    pub limits: Option<LinuxContainerResources>,
     /// What it wrote beside its volumes, and where that is.
     pub rootfs: Option<(String, Fs)>,
     /// The network, of sandboxes that have one of their own and of the machine.
@@ -48,9 +51,16 @@ pub struct Open {
 struct Wanted {
     stats: PodStats,
     cgroup: Option<node::cgroups::Name>,
-    /// By the container's name, as people know them: the runtime knows the image's digest.
-    images: HashMap<String, String>,
+    /// By name.
+    containers: HashMap<String, Known>,
     own_network: bool,
+}
+
+/// What the pod's specification says of a container.
+struct Known {
+    /// As people know it: the runtime knows the image's digest.
+    image: Option<String>,
+    limits: LinuxContainerResources,
 }
 
 impl Stats {
@@ -66,7 +76,7 @@ impl Stats {
                 Wanted {
                     stats: stats.clone(),
                     cgroup: pod.and_then(|pod| pods.cgroup(pod)),
-                    images: pod.map(images).unwrap_or_default(),
+                    containers: pod.map(|pod| containers(pods, pod)).unwrap_or_default(),
                     own_network: pod.is_some_and(|pod| !spec::is_host_network(pod)),
                 }
             })
@@ -95,9 +105,9 @@ impl Stats {
     }
 }
 
-fn images(pod: &Pod) -> HashMap<String, String> {
-    let named = |member: spec::Member<'_>| Some((member.container.name.clone(), member.container.image.clone()?));
-    spec::members(pod).filter_map(named).collect()
+fn containers(pods: &dyn Pods, pod: &Pod) -> HashMap<String, Known> {
+    let known = |container: &Container| Known { image: container.image.clone(), limits: pods.limits(pod, container) };
+    spec::members(pod).map(|member| (member.container.name.clone(), known(&member.container))).collect()
 }
 
 fn plain(id: String, details: Details, start_time: Timestamp, time: Timestamp) -> Group {
@@ -111,6 +121,7 @@ fn plain(id: String, details: Details, start_time: Timestamp, time: Timestamp) -
         start_time,
         time,
         details,
+        limits: None,
         rootfs: None,
         network: None,
         open: Open::default(),
@@ -145,9 +156,11 @@ fn of_pod(cgroups: &Cgroups, wanted: &Wanted, disks: &[node::mounts::Mount], now
     for container in &stats.containers {
         let Some(path) = cgroups.of_container(name, &container.id) else { continue };
         let Some(group) = of_group(&path, container.start_time) else { continue };
+        let known = wanted.containers.get(&container.name);
         out.push(Group {
             container: container.name.clone(),
-            image: wanted.images.get(&container.name).unwrap_or(&container.image).clone(),
+            image: known.and_then(|known| known.image.as_ref()).unwrap_or(&container.image).clone(),
+            limits: known.map(|known| known.limits.clone()),
             name: container.id.clone(),
             rootfs: rootfs(container, disks),
             open: open(&cgroups.processes(&path)),

@@ -20,7 +20,7 @@ use types::{
     ContainerStats, Cpu, Fs, Interface, Memory, Network, NodeStats, PodReference, PodStats, ProcessStats, RuntimeStats,
     Summary,
 };
-pub use volumes::Volumes;
+pub use volumes::{Amount, Persistent, Usage as VolumeUsage, Volumes};
 
 /// Counters nobody asked about for this long are forgotten.
 const MEMORY: SignedDuration = SignedDuration::from_mins(10);
@@ -28,8 +28,10 @@ const MEMORY: SignedDuration = SignedDuration::from_mins(10);
 /// Where figures come from.
 pub struct Stats {
     pub node: String,
-    /// Where pods' volumes are.
+    /// Where the node keeps what is its own.
     pub root: PathBuf,
+    /// A directory for each pod, by its uid.
+    pub pods: PathBuf,
     pub log_dir: PathBuf,
     /// Groups of processes, where there are any.
     pub cgroups: Option<Cgroups>,
@@ -89,7 +91,7 @@ impl Stats {
             let cgroup = known.get(&uid).and_then(|pod| pods.cgroup(pod));
             let usage = cgroup.as_ref().and_then(|name| self.cgroups.as_ref()?.usage(name));
             let network = networks.get(&sandbox.id).and_then(|stats| stats.network.as_ref()).and_then(pod_network);
-            let own = known.get(&uid).is_some_and(|pod| !crate::pod::spec::is_host_network(pod));
+            let own = known.get(&uid).is_some_and(|pod| !rules::pod_spec::is_host_network(pod));
             let network =
                 network.or_else(|| cgroup.filter(|_| own && !brief).and_then(|name| self.network(&name, now)));
             let disk = if brief { None } else { image_fs.as_ref() };
@@ -231,7 +233,7 @@ impl Stats {
     /// Adds what volumes take; those on disk that go with the pod count as its own.
     async fn measure_volumes(&self, summary: &mut Summary, known: &HashMap<String, Pod>, now: Timestamp) {
         let pods: Vec<PodReference> = summary.pods.iter().map(|pod| pod.pod_ref.clone()).collect();
-        let measured = self.volumes.of(&self.root, &pods, now).await;
+        let measured = self.volumes.of(&self.pods, &pods, now).await;
         for (pod, volumes) in summary.pods.iter_mut().zip(measured) {
             let spec = known.get(&pod.pod_ref.uid).and_then(|pod| pod.spec.as_ref());
             for volume in &volumes {

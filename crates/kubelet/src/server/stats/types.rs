@@ -2,9 +2,8 @@
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
+use rules::pod_spec as spec;
 use serde::{Serialize, Serializer};
-
-use crate::pod::spec;
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {

@@ -6,14 +6,38 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use super::types::{ClaimReference, Fs, PodReference, VolumeStats};
-use crate::storage::{Shown, Storage, Usage};
 
 /// How long others are waited for. What they say later is there for the next one who asks.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Who knows how full the volumes of a pod are that outlive it, or are a driver's.
+pub trait Persistent: Send + Sync + 'static {
+    /// By the pod's uid; volumes that nobody says anything of are left out.
+    fn usage<'a>(&'a self, pod: &'a str) -> BoxFuture<'a, Vec<Usage>>;
+}
+
+/// How full a volume is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Usage {
+    /// By which the pod calls the volume.
+    pub volume: String,
+    pub claim: Option<String>,
+    pub bytes: Amount,
+    pub inodes: Amount,
+}
+
+/// Zeros for what nobody said.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Amount {
+    pub available: u64,
+    pub total: u64,
+    pub used: u64,
+}
 
 /// One volume of a pod on the disk: its name and where it is.
 type Place = (String, PathBuf);
@@ -38,16 +62,16 @@ pub struct Volumes {
     period: Duration,
     kept: Mutex<Results>,
     asked: Arc<Mutex<Asked>>,
-    storage: Option<Arc<Storage>>,
+    others: Option<Arc<dyn Persistent>>,
 }
 
 impl Volumes {
-    /// Results are good for this long. Of volumes that outlive pods `storage` knows.
-    pub(crate) fn new(period: Duration, storage: Option<Arc<Storage>>) -> Self {
-        Self { period, kept: Mutex::default(), asked: Arc::default(), storage }
+    /// Results are good for this long. Of volumes that outlive pods `others` knows.
+    pub fn new(period: Duration, others: Option<Arc<dyn Persistent>>) -> Self {
+        Self { period, kept: Mutex::default(), asked: Arc::default(), others }
     }
 
-    /// All volumes of these pods, in their order. `root` is where pods are.
+    /// All volumes of these pods, in their order. `root` has a directory for each pod, by its uid.
     pub async fn of(&self, root: &Path, pods: &[PodReference], now: Timestamp) -> Vec<Vec<VolumeStats>> {
         let (own, others) = tokio::join!(self.own(root, pods, now), self.persistent(pods, now));
         let pairs = own.into_iter().zip(others);
@@ -70,7 +94,7 @@ impl Volumes {
             let mut kept = self.kept.lock();
             kept.retain(|uid, _| pods.iter().any(|pod| pod.uid == *uid));
             let due = pods.iter().filter(|pod| !self.is_fresh(kept.get(&pod.uid), now));
-            due.map(|pod| (pod.uid.clone(), crate::volumes::pod_dir(root, &pod.uid).join("volumes"))).collect()
+            due.map(|pod| (pod.uid.clone(), root.join(&pod.uid).join("volumes"))).collect()
         };
         let measured = tokio::task::spawn_blocking(move || -> Vec<(String, Vec<VolumeStats>)> {
             due.into_iter().map(|(uid, dir)| (uid, measure(&dir, now))).collect()
@@ -84,7 +108,7 @@ impl Volumes {
 
     /// Volumes that outlive their pods, and those of drivers.
     pub async fn persistent(&self, pods: &[PodReference], now: Timestamp) -> Vec<Vec<VolumeStats>> {
-        let Some(storage) = &self.storage else { return vec![Vec::new(); pods.len()] };
+        let Some(others) = &self.others else { return vec![Vec::new(); pods.len()] };
         let due: Vec<PodReference> = {
             let mut asked = self.asked.lock();
             asked.results.retain(|uid, _| pods.iter().any(|pod| pod.uid == *uid));
@@ -96,12 +120,12 @@ impl Volumes {
             due
         };
         let questions = due.into_iter().map(|pod| {
-            let (storage, asked) = (storage.clone(), self.asked.clone());
+            let (others, asked) = (others.clone(), self.asked.clone());
             tokio::spawn(async move {
                 // Also when the question ends in a panic, the pod may be asked about again.
                 let _end = Question(asked.clone(), pod.uid.clone());
-                let said = storage.usage(&pod.uid).await;
-                let volumes = said.into_iter().map(|(volume, usage)| of_usage(volume, usage, &pod, now)).collect();
+                let used = others.usage(&pod.uid).await;
+                let volumes = used.into_iter().map(|usage| of_usage(usage, &pod, now)).collect();
                 asked.lock().results.insert(pod.uid.clone(), Measured { at: now, volumes });
             })
         });
@@ -124,7 +148,7 @@ fn latest(results: &Results, pods: &[PodReference]) -> Vec<Vec<VolumeStats>> {
     pods.iter().map(|pod| results.get(&pod.uid).map(|measured| measured.volumes.clone()).unwrap_or_default()).collect()
 }
 
-fn of_usage(volume: Shown, usage: Usage, pod: &PodReference, time: Timestamp) -> VolumeStats {
+fn of_usage(usage: Usage, pod: &PodReference, time: Timestamp) -> VolumeStats {
     let fs = Fs {
         time,
         available_bytes: usage.bytes.available,
@@ -134,8 +158,8 @@ fn of_usage(volume: Shown, usage: Usage, pod: &PodReference, time: Timestamp) ->
         inodes: usage.inodes.total,
         inodes_used: usage.inodes.used,
     };
-    let claim = volume.claim.map(|name| ClaimReference { name, namespace: pod.namespace.clone() });
-    VolumeStats { fs, name: volume.name, claim }
+    let claim = usage.claim.map(|name| ClaimReference { name, namespace: pod.namespace.clone() });
+    VolumeStats { fs, name: usage.volume, claim }
 }
 
 fn measure(dir: &Path, now: Timestamp) -> Vec<VolumeStats> {
@@ -178,7 +202,7 @@ mod tests {
         let pod = |uid: &str| PodReference { name: "p".into(), namespace: "ns".into(), uid: uid.into() };
         let at = |second| Timestamp::from_second(second).unwrap();
         let used = async |second| {
-            let found = volumes.of(dir.path(), &[pod("u"), pod("other")], at(second)).await;
+            let found = volumes.of(&dir.path().join("pods"), &[pod("u"), pod("other")], at(second)).await;
             assert!(found[0].len() == 1 && found[0][0].name == "data" && found[1].is_empty());
             found[0][0].fs.used_bytes
         };
