@@ -23,7 +23,6 @@ pub mod pressure;
 mod probes;
 pub mod registration;
 mod run;
-mod server;
 mod shared;
 mod static_pods;
 mod status;

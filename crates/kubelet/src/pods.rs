@@ -301,7 +301,7 @@ impl Pods {
     }
 }
 
-impl crate::server::Pods for Pods {
+impl kubeletapi::Pods for Pods {
     fn all(&self) -> Vec<Pod> {
         let handles: Vec<Handle> = self.inner.workers.lock().values().cloned().collect();
         let mut pods: Vec<Pod> = handles.iter().map(with_status).collect();

@@ -27,8 +27,7 @@ use crate::pressure;
 use crate::registration::enforcement::{self, Enforcement};
 use crate::registration::machine::Machine;
 use crate::registration::{self, Registration};
-use crate::server;
-use crate::server::stats::{Rates, Stats, Volumes};
+use kubeletapi::stats::{Rates, Stats, Volumes};
 use crate::shared::allocations::Allocations;
 use crate::shared::objects::Objects;
 use crate::shared::tokens::Tokens;
@@ -52,7 +51,7 @@ const DIRECTORIES: [&str; 3] = ["pods", "plugins", "plugins_registry"];
 pub enum Error {
     /// Its own API cannot be served.
     #[error(transparent)]
-    Server(#[from] server::Error),
+    Server(#[from] kubeletapi::Error),
     /// What pods may set cannot be read.
     #[error("allowedUnsafeSysctls: {0}")]
     Sysctls(String),
@@ -269,10 +268,10 @@ impl Parts {
         shared: &Arc<Shared>,
         pods: &Pods,
         stats: &Arc<Stats>,
-    ) -> Result<Option<server::Running>, Error> {
+    ) -> Result<Option<kubeletapi::Running>, Error> {
         let config = &self.config;
         let Some(serving) = config.serving.clone() else { return Ok(None) };
-        let started = server::Server::start(server::Config {
+        let started = kubeletapi::Server::start(kubeletapi::Config {
             address: serving.address,
             node_name: config.node.name.clone(),
             certificate: serving.certificate,

@@ -23,7 +23,7 @@ use crate::figures::Figures;
 use crate::images::gc::Collector;
 use crate::pods::Pods;
 use crate::registration::machine::Machine;
-use crate::server::stats::Stats;
+use kubeletapi::stats::Stats;
 use crate::status::Verdict;
 use crate::worker::End;
 use rank::{Candidate, Parts};

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::thresholds::{Observations, Signal, Threshold};
 use crate::pod::{resources, spec};
-use crate::server::stats::types::{ContainerStats, Fs, PodStats};
+use kubeletapi::stats::types::{ContainerStats, Fs, PodStats};
 
 /// From this priority on a pod is the system's own.
 const SYSTEM_CRITICAL: i32 = 2_000_000_000;
@@ -193,7 +193,7 @@ pub fn is_limited(pod: &Pod) -> bool {
 mod tests {
     use super::super::thresholds::{Observation, Value};
     use super::*;
-    use crate::server::stats::types::{Memory, PodReference, ProcessStats, VolumeStats};
+    use kubeletapi::stats::types::{Memory, PodReference, ProcessStats, VolumeStats};
     use jiff::Timestamp;
     use serde_json::json;
     use std::time::Duration;

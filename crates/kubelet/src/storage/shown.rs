@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
 use super::Storage;
-use crate::server::stats::{Amount, Persistent, VolumeUsage};
+use kubeletapi::stats::{Amount, Persistent, VolumeUsage};
 
 /// Who knows how full a volume is.
 #[derive(Debug, Clone, PartialEq, Eq)]

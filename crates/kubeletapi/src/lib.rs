@@ -16,10 +16,10 @@ mod answer;
 mod auth;
 mod listing;
 mod logs;
-pub(crate) mod metrics;
+mod metrics;
 mod pods;
 mod route;
-pub(crate) mod stats;
+pub mod stats;
 mod streaming;
 mod system_logs;
 
@@ -72,7 +72,7 @@ pub struct Config {
     /// The pods of this node.
     pub pods: Arc<dyn Pods>,
     pub clock: Arc<dyn Clock>,
-    pub(crate) stats: Arc<Stats>,
+    pub stats: Arc<Stats>,
     /// Where the machine's logs are; nothing to show none.
     pub system_logs: Option<PathBuf>,
     /// The whole document of `/configz`: `{"kubeletconfig": …}`, the configuration in force.

@@ -3,7 +3,7 @@
 use node::cri::v1::LinuxContainerResources;
 
 use super::cadvisor;
-use crate::server::stats::groups::Group;
+use crate::stats::groups::Group;
 
 type Value = fn(&LinuxContainerResources) -> Option<f64>;
 

@@ -7,9 +7,9 @@ use k8s_openapi::api::core::v1::Pod;
 use machinery::query::Query;
 use node::cri::{labels, v1};
 
-use crate::server::Inner;
-use crate::server::pods::tty;
-use crate::server::route::Place;
+use crate::Inner;
+use crate::pods::tty;
+use crate::route::Place;
 use websocket::channels::Streams;
 
 /// Which of the three.

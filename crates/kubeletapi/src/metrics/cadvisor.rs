@@ -4,8 +4,8 @@ use figures::{Samples, samples};
 use node::cgroups::Disk;
 
 use super::{NANOS, at, limits};
-use crate::server::stats::groups::Group;
-use crate::server::stats::types::Interface;
+use crate::stats::groups::Group;
+use crate::stats::types::Interface;
 
 /// The machine as such.
 #[derive(Debug, Clone, Copy)]
@@ -185,7 +185,7 @@ fn disks(text: &mut String, groups: &[Group]) {
             }
         }
     }
-    type Room = fn(&crate::server::stats::types::Fs) -> u64;
+    type Room = fn(&crate::stats::types::Fs) -> u64;
     let rooms: [(&'static str, &str, Room); 4] = [
         ("container_fs_inodes_free", "Number of available Inodes", |fs| fs.inodes_free),
         ("container_fs_inodes_total", "Number of Inodes", |fs| fs.inodes),
@@ -247,8 +247,8 @@ fn networks(text: &mut String, groups: &[Group]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::stats::groups::Open;
-    use crate::server::stats::types::{Fs, Network};
+    use crate::stats::groups::Open;
+    use crate::stats::types::{Fs, Network};
     use jiff::Timestamp;
     use node::cgroups::{Details, Usage};
     use node::cri::v1::LinuxContainerResources;
