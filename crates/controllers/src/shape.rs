@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use crate::registry;
 
-/// Folders that are no controllers.
-const NOT_CONTROLLERS: [&str; 2] = ["common", "testing"];
+/// The crates whose folders are controllers.
+const CRATES: [&str; 2] = ["controllers", "workloads"];
 const MOST_LINES: usize = 500;
 
 /// Who writes more than one status in a turn, and why. Everybody else has one place that does.
@@ -34,8 +34,9 @@ const PLANS: [(&str, &str); 6] = [
 /// What a decision must not have: then it would not be pure.
 const IMPURE: [&str; 6] = [".await", "async fn", "Client", "Informer<", "clock.now()", "tokio::"];
 
-fn source() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+fn sources() -> impl Iterator<Item = PathBuf> {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the folder of the crates");
+    CRATES.into_iter().map(|name| crates.join(name).join("src"))
 }
 
 fn read(path: &Path) -> String {
@@ -70,8 +71,7 @@ impl Folder {
 
 fn folders() -> Vec<Folder> {
     let name = |path: &Path| path.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
-    let folders = entries(&source()).into_iter().filter(|path| path.is_dir());
-    let folders = folders.filter(|path| !NOT_CONTROLLERS.contains(&name(path).as_str()));
+    let folders = sources().flat_map(|source| entries(&source)).filter(|path| path.is_dir());
     let folders: Vec<Folder> = folders
         .map(|path| {
             let files = entries(&path).into_iter().map(|file| (name(&file), read(&file))).collect();
@@ -97,7 +97,7 @@ fn every_folder_has_the_same_files() {
         let name = &folder.name;
         let description = folder.file("mod.rs");
         assert!(description.starts_with("//! "), "{name}: mod.rs says what it is about");
-        let registered = description.contains("pub(crate) const CONTROLLER");
+        let registered = description.contains(" const CONTROLLER");
         assert_eq!(registered, !is_apart(name), "{name}: mod.rs has its CONTROLLER");
         assert!(!description.contains("async fn"), "{name}: mod.rs does nothing");
         let reconciles = folder.file("reconcile.rs").contains("Reconciler for");
@@ -140,7 +140,9 @@ fn controllers_never_touch_each_other() {
     for folder in &folders {
         let code = folder.code();
         for other in folders.iter().filter(|other| other.name != folder.name) {
-            assert!(!code.contains(&format!("crate::{}::", other.name)), "{} names {}", folder.name, other.name);
+            for path in [format!("crate::{}::", other.name), format!("workloads::{}::", other.name)] {
+                assert!(!code.contains(&path), "{} names {}", folder.name, other.name);
+            }
         }
     }
 }
@@ -177,7 +179,7 @@ fn names_are_there_once() {
 
 #[test]
 fn files_can_be_read_at_one_sitting() {
-    let mut left = vec![source()];
+    let mut left: Vec<PathBuf> = sources().collect();
     while let Some(path) = left.pop() {
         if path.is_dir() {
             left.extend(entries(&path));

@@ -27,6 +27,15 @@ pub fn write(families: &[&dyn Family], text: &mut String) {
     families.iter().for_each(|family| family.write(text));
 }
 
+/// Declares families and the list of them: `families! { pub(crate) const ALL; NAME: Counter = (name, help, labels); … }`.
+#[macro_export]
+macro_rules! families {
+    ($visible:vis const $all:ident; $($name:ident: $kind:ident = $args:tt;)*) => {
+        $($visible static $name: $kind = $kind::new $args;)*
+        const $all: &[&dyn $crate::Family] = &[$(&$name),*];
+    };
+}
+
 /// What a family is called.
 #[derive(Debug)]
 struct Head {

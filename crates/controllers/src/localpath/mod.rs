@@ -9,8 +9,6 @@ mod reconcile;
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
-
 use futures::FutureExt;
 
 use crate::controller::Controller;
@@ -27,9 +25,3 @@ pub(crate) const CONTROLLER: Controller = Controller {
 };
 
 pub use plan::default_storage_class;
-
-/// The machine that the controllers run on, as far as volumes on it concern them.
-pub trait Directories: Send + Sync + 'static {
-    /// Removes a directory with everything in it, if the node is this machine. One that is not there is removed.
-    fn remove(&self, node: &str, path: &Path) -> std::io::Result<()>;
-}

@@ -7,11 +7,11 @@ use informer::{Action, EventType, Informer, Key, Reconciler, Recorder};
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
 
-use super::Directories;
 use super::plan::{self, Observed, Plan};
 use crate::Error;
 use crate::common::meta::MetaExt;
 use crate::common::storage::{self, SELECTED_NODE};
+use crate::config::Directories;
 use crate::context::Context;
 
 const WORKERS: usize = 2;

@@ -1,0 +1,47 @@
+//! What a controller is started with.
+
+use std::sync::Arc;
+
+use client::Client;
+use informer::{Clock, Informers, Key, Reconciler, Recorder, WorkQueue};
+use tokio_util::sync::CancellationToken;
+
+use crate::Config;
+use crate::common::pod_control::PodControl;
+use crate::controller::Controller;
+
+/// Handed to every controller when it starts.
+#[derive(Clone)]
+pub struct Context {
+    pub controller: &'static Controller,
+    /// Acts with the controller's own identity.
+    pub client: Client,
+    /// Shared by all controllers.
+    pub informers: Informers,
+    /// Writes events in the controller's name.
+    pub recorder: Recorder,
+    pub clock: Arc<dyn Clock>,
+    pub config: Arc<Config>,
+    pub stop: CancellationToken,
+}
+
+impl Context {
+    pub fn queue(&self) -> WorkQueue<Key> {
+        self.queue_named(self.controller.queue)
+    }
+
+    /// An empty queue of another name, for controllers that have several.
+    pub fn queue_named(&self, name: &'static str) -> WorkQueue<Key> {
+        WorkQueue::new(name, self.clock.clone())
+    }
+
+    /// Creates and deletes pods in the controller's name.
+    pub fn pod_control(&self) -> PodControl {
+        PodControl { client: self.client.clone(), recorder: self.recorder.clone() }
+    }
+
+    /// Works on the queue until the end.
+    pub async fn run<R: Reconciler>(&self, reconciler: R, queue: WorkQueue<Key>, workers: usize) {
+        informer::run(self.controller.name, Arc::new(reconciler), queue, workers, self.stop.clone()).await;
+    }
+}
