@@ -1,33 +1,20 @@
 //! kubectl: the first hop of every request, with upstream's commands, flags, messages and outputs.
 //!
-//! [`run`] finds the command that a command line means ([`command`], [`flags`]), and runs its file in [`commands`]. A command
-//! reads its options from the flags, asks the [`session`] for the configuration, the server and what it serves
-//! ([`config`], [`discovery`]), finds objects with the [`resource`] builder and shows them with [`print`]. Everything that decides
-//! or formats is pure; what talks to the server goes through the session.
+//! [`run`] finds the command that a command line means ([`dispatch`]), and runs its file in [`commands`]. What all of them are made of is in
+//! [`cliruntime`].
 
-pub mod api;
-pub mod command;
 pub mod commands;
-pub mod config;
-pub mod discovery;
-pub mod error;
-pub mod flags;
-pub mod help;
-pub mod patch;
-pub mod preferences;
-pub mod print;
-pub mod program;
-pub mod remote;
-pub mod report;
-pub mod resource;
-pub mod session;
-pub mod streams;
-pub mod trace;
+pub mod dispatch;
 
 use std::path::PathBuf;
 
-pub use command::{Environment, run};
-pub use streams::Streams;
+pub use cliruntime::command::Environment;
+pub use cliruntime::streams::Streams;
+use cliruntime::{
+    api, command, config, discovery, error, flags, help, patch, preferences, print, program, remote, report, resource,
+    session, streams,
+};
+pub use dispatch::run;
 
 /// Runs a command line in this process, and gives its exit code. `fallback` is the configuration for when no other is given.
 pub fn main(arguments: impl Iterator<Item = std::ffi::OsString>, fallback: Option<PathBuf>) -> i32 {

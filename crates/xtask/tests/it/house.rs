@@ -53,7 +53,7 @@ fn only_node_starts_programs() {
     const MAY: [&str; 7] = [
         "crates/node/",
         "crates/client/src/config/exec.rs",
-        "crates/kubectl/src/program.rs",
+        "crates/cliruntime/src/program.rs",
         "crates/bench/",
         "crates/devnet/",
         "crates/testkit/",

@@ -30,12 +30,6 @@ pub enum Failure {
 
 pub type Outcome<T = ()> = Result<T, Failure>;
 
-/// Ends a function with an `error: …` message.
-#[macro_export]
-macro_rules! fail {
-    ($($words:tt)*) => { return Err($crate::error::Failure::Message(format!($($words)*))) };
-}
-
 impl Failure {
     pub fn message(text: impl Into<String>) -> Self {
         Self::Message(text.into())
