@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::Config;
 use crate::common::pod_control::PodControl;
 use crate::controller::Controller;
+use crate::inputs::Inputs;
 
 /// Handed to every controller when it starts.
 #[derive(Clone)]
@@ -33,6 +34,16 @@ impl Context {
     /// An empty queue of another name, for controllers that have several.
     pub fn queue_named(&self, name: &'static str) -> WorkQueue<Key> {
         WorkQueue::new(name, self.clock.clone())
+    }
+
+    /// The controller's queue, and caches to feed it.
+    pub fn inputs(&self) -> Inputs {
+        self.inputs_of(self.queue())
+    }
+
+    /// As [`Context::inputs`], of another queue.
+    pub fn inputs_of(&self, queue: WorkQueue<Key>) -> Inputs {
+        Inputs::new(self.clone(), queue)
     }
 
     /// Creates and deletes pods in the controller's name.

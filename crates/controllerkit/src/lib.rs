@@ -6,6 +6,7 @@ pub mod config;
 pub mod context;
 pub mod controller;
 mod error;
+pub mod inputs;
 pub mod metrics;
 #[cfg(feature = "testing")]
 pub mod testing;

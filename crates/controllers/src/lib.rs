@@ -48,9 +48,9 @@ mod volumeprotection;
 
 #[cfg(test)]
 use controllerkit::testing;
-use controllerkit::{common, config, context, controller};
+use controllerkit::{common, config, context, controller, inputs};
 
-pub use controllerkit::config::{CertificateRequest, Config, Directories, Network, Signer, TokenSigner};
 pub use controllerkit::Error;
+pub use controllerkit::config::{CertificateRequest, Config, Directories, Network, Signer, TokenSigner};
 pub use localpath::default_storage_class;
 pub use registry::{enabled_names, is_well, run};

@@ -13,6 +13,6 @@ pub mod replicaset;
 pub mod statefulset;
 pub mod ttlafterfinished;
 
-use controllerkit::{Error, common, context, controller};
 #[cfg(test)]
 use controllerkit::testing;
+use controllerkit::{Error, common, context, controller, inputs};

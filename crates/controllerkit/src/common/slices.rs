@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use client::{Client, DeleteOptions};
 use figures::{Counter, Gauge, Histogram};
-use informer::{Informer, Key, WorkQueue};
+use informer::{Change, Informer, Key};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 use parking_lot::Mutex;
 
@@ -13,6 +13,7 @@ use super::batch;
 use super::meta::MetaExt;
 use super::pod_control::namespace_ends;
 use crate::context::Context;
+use crate::inputs::Inputs;
 
 pub const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 pub const MANAGED_BY_LABEL: &str = "endpointslice.kubernetes.io/managed-by";
@@ -66,25 +67,16 @@ pub struct Slices {
 }
 
 impl Slices {
-    pub fn new(context: &Context, manager: &'static str, figures: Figures) -> Self {
-        let informer = context.informers.of::<EndpointSlice>();
+    /// Reads them; a slice that changes brings a turn for its Service.
+    pub fn new(context: &Context, inputs: &mut Inputs, manager: &'static str, figures: Figures) -> Self {
+        let informer = inputs.watch(move |change: &Change<EndpointSlice>| {
+            let both = change.before().into_iter().chain(change.after());
+            both.filter_map(|slice| owner(slice, manager)).collect::<Vec<_>>()
+        });
         // The index is called after the manager: both writers share the cache.
         informer
             .add_index(manager, move |slice| owner(slice, manager).map(|key| key.to_string()).into_iter().collect());
         Self { client: context.client.clone(), informer, manager, figures, books: Mutex::default() }
-    }
-
-    /// Queues the Service of every slice that changes.
-    pub fn feed(&self, queue: &WorkQueue<Key>) {
-        let manager = self.manager;
-        informer::feed(&self.informer, queue, move |change| {
-            let both = change.before().into_iter().chain(change.after());
-            both.filter_map(|slice| owner(slice, manager)).collect::<Vec<_>>()
-        });
-    }
-
-    pub async fn synced(&self) {
-        self.informer.synced().await;
     }
 
     /// The slices of a Service.

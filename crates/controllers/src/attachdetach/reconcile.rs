@@ -17,6 +17,7 @@ use crate::common::meta::MetaExt;
 use crate::common::storage::{self, CLAIM_INDEX, claim_values, claims_of};
 use crate::common::{pods, pods::NODE_INDEX};
 use crate::context::Context;
+use crate::inputs::{Inputs, present};
 use crate::metrics;
 
 const WORKERS: usize = 10;
@@ -24,16 +25,17 @@ const WORKERS: usize = 10;
 const VOLUME_INDEX: &str = "volume";
 
 pub(crate) async fn start(context: Context) {
-    let attachments: Informer<VolumeAttachment> = context.informers.of();
+    let mut inputs = context.inputs();
+    let attachments: Informer<VolumeAttachment> = inputs.read();
     let controller = AttachDetach {
         client: context.client.clone(),
         recorder: context.recorder.clone(),
         clock: context.clock.clone(),
-        pods: context.informers.of(),
-        claims: context.informers.of(),
-        volumes: context.informers.of(),
-        nodes: context.informers.of(),
-        drivers: context.informers.of(),
+        pods: inputs.read(),
+        claims: inputs.read(),
+        volumes: inputs.read(),
+        nodes: inputs.read(),
+        drivers: inputs.read(),
         echoes: Echoes::new(&attachments, context.clock.clone()),
         attachments,
         remembered: Mutex::default(),
@@ -44,46 +46,37 @@ pub(crate) async fn start(context: Context) {
         .attachments
         .add_index(VOLUME_INDEX, |one| one.spec.source.persistent_volume_name.clone().into_iter().collect());
     controller.attachments.add_index(NODE_INDEX, |one| vec![one.spec.node_name.clone()]);
-    let queue = context.queue();
-    feed(&controller, &queue);
+    feed(&controller, &inputs);
     let _figures = metrics::collected(Collector {
         pods: controller.pods.clone(),
         claims: controller.claims.clone(),
         volumes: controller.volumes.clone(),
         attachments: controller.attachments.clone(),
     });
-    futures::join!(
-        controller.pods.synced(),
-        controller.claims.synced(),
-        controller.volumes.synced(),
-        controller.nodes.synced(),
-        controller.drivers.synced(),
-        controller.attachments.synced()
-    );
-    context.run(controller, queue, WORKERS).await;
+    inputs.run(controller, WORKERS).await;
 }
 
 /// What may change where a volume should be.
-fn feed(controller: &AttachDetach, queue: &informer::WorkQueue<Key>) {
-    informer::feed(&controller.volumes, queue, |change| change.after().map(|volume| volume.metadata.key()));
-    informer::feed(&controller.claims, queue, |change| volume_of(change.object()));
-    informer::feed(&controller.attachments, queue, |change| {
+fn feed(controller: &AttachDetach, inputs: &Inputs) {
+    inputs.feed(&controller.volumes, present);
+    inputs.feed(&controller.claims, |change| volume_of(change.object()));
+    inputs.feed(&controller.attachments, |change| {
         change.object().spec.source.persistent_volume_name.as_deref().map(Key::cluster)
     });
     let claims = controller.claims.clone();
-    informer::feed(&controller.pods, queue, move |change| match is_moved(change) {
+    inputs.feed(&controller.pods, move |change| match is_moved(change) {
         true => volumes_of(change.object(), &claims),
         false => Vec::new(),
     });
     let volumes = controller.volumes.clone();
-    informer::feed(&controller.drivers, queue, move |change| {
+    inputs.feed(&controller.drivers, move |change| {
         let name = change.object().metadata.name().to_owned();
         let is_own = |volume: &Arc<PersistentVolume>| plan::driver(volume).is_some_and(|driver| driver == name);
         volumes.list().into_iter().filter(is_own).map(|volume| volume.metadata.key()).collect::<Vec<_>>()
     });
     let (claims, pods, attachments) =
         (controller.claims.clone(), controller.pods.clone(), controller.attachments.clone());
-    informer::feed(&controller.nodes, queue, move |change| {
+    inputs.feed(&controller.nodes, move |change| {
         if !is_news(change) {
             return Vec::new();
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use client::Client;
-use informer::{Action, Clock, Filter, Informer, Key, Reconciler};
+use informer::{Action, Change, Clock, Filter, Informer, Key, Reconciler};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 
 use super::plan;
@@ -20,17 +20,14 @@ pub(crate) async fn start(context: Context) {
         field_selector: format!("metadata.name={NAME}"),
         ..Filter::default()
     };
+    let mut inputs = context.inputs();
     let controller = BootstrapSigner {
         client: context.client.clone(),
         clock: context.clock.clone(),
-        tokens: context.informers.filtered(bootstrap_tokens()),
-        maps: context.informers.filtered(maps),
+        tokens: inputs.watch_some(bootstrap_tokens(), |_| [Key::new(NAMESPACE, NAME)]),
+        maps: inputs.watch_some(maps, |change: &Change<ConfigMap>| change.after().map(|_| Key::new(NAMESPACE, NAME))),
     };
-    let queue = context.queue();
-    informer::feed(&controller.maps, &queue, |change| change.after().map(|_| Key::new(NAMESPACE, NAME)));
-    informer::feed(&controller.tokens, &queue, |_| [Key::new(NAMESPACE, NAME)]);
-    futures::join!(controller.tokens.synced(), controller.maps.synced());
-    context.run(controller, queue, 1).await;
+    inputs.run(controller, 1).await;
 }
 
 struct BootstrapSigner {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client::{Client, DeleteOptions};
-use informer::{Action, Clock, Informer, Key, Reconciler, WorkQueue, clock};
+use informer::{Action, Clock, Informer, Key, Reconciler, clock};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
@@ -12,6 +12,7 @@ use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use super::plan;
 use crate::common::meta::MetaExt;
 use crate::context::Context;
+use crate::inputs::{Inputs, present};
 use crate::{Error, Signer};
 
 const WORKERS: usize = 5;
@@ -19,26 +20,23 @@ const WORKERS: usize = 5;
 /// Runs the approver, if requests can be read.
 pub(crate) async fn start_approver(context: Context) {
     let Some(signer) = context.config.signer.clone() else { return };
-    let requests = Requests::new(&context);
-    let queue = requests.queue(&context);
-    requests.all.synced().await;
-    context.run(Approver { requests, signer }, queue, WORKERS).await;
+    let mut inputs = context.inputs();
+    let requests = Requests::new(&context, &mut inputs);
+    inputs.run(Approver { requests, signer }, WORKERS).await;
 }
 
 /// Runs the signer, if there is one.
 pub(crate) async fn start_signer(context: Context) {
     let Some(signer) = context.config.signer.clone() else { return };
-    let requests = Requests::new(&context);
-    let queue = requests.queue(&context);
-    requests.all.synced().await;
-    context.run(Signing { requests, signer }, queue, WORKERS).await;
+    let mut inputs = context.inputs();
+    let requests = Requests::new(&context, &mut inputs);
+    inputs.run(Signing { requests, signer }, WORKERS).await;
 }
 
 pub(crate) async fn start_cleaner(context: Context) {
-    let requests = Requests::new(&context);
-    let queue = requests.queue(&context);
-    requests.all.synced().await;
-    context.run(Cleaner { requests }, queue, 1).await;
+    let mut inputs = context.inputs();
+    let requests = Requests::new(&context, &mut inputs);
+    inputs.run(Cleaner { requests }, 1).await;
 }
 
 /// The requests, and what is done to them.
@@ -49,15 +47,9 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    pub(super) fn new(context: &Context) -> Self {
-        Self { client: context.client.clone(), clock: context.clock.clone(), all: context.informers.of() }
-    }
-
-    /// A queue of every request that comes or changes.
-    pub(super) fn queue(&self, context: &Context) -> WorkQueue<Key> {
-        let queue = context.queue();
-        informer::feed(&self.all, &queue, |change| change.after().map(|request| request.metadata.key()));
-        queue
+    /// Every request that comes or changes brings a turn.
+    pub(super) fn new(context: &Context, inputs: &mut Inputs) -> Self {
+        Self { client: context.client.clone(), clock: context.clock.clone(), all: inputs.watch(present) }
     }
 
     /// A request that nobody has judged yet.

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use informer::{Action, Informer, Key, Reconciler};
+use informer::{Action, Change, Informer, Key, Reconciler};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::Node;
 
@@ -19,10 +19,10 @@ use crate::{Error, Signer};
 /// Runs the approver, if requests can be read.
 pub(crate) async fn start(context: Context) {
     let Some(signer) = context.config.signer.clone() else { return };
-    let (requests, nodes) = (Requests::new(&context), context.informers.of::<Node>());
-    let queue = requests.queue(&context);
+    let mut inputs = context.inputs();
+    let requests = Requests::new(&context, &mut inputs);
     let pending = requests.all.clone();
-    informer::feed(&nodes, &queue, move |change| {
+    let nodes = inputs.watch(move |change: &Change<Node>| {
         // A request may be older than the addresses it is about. Most changes to Nodes are heartbeats.
         let addresses = |node: &Arc<Node>| node.status.as_ref().and_then(|status| status.addresses.clone());
         let same = change.before().map(addresses) == change.after().map(addresses);
@@ -33,8 +33,7 @@ pub(crate) async fn start(context: Context) {
         let asking = if same { Vec::new() } else { pending.list() };
         asking.into_iter().filter(asks).map(|request| request.metadata.key()).collect::<Vec<_>>()
     });
-    futures::join!(requests.all.synced(), nodes.synced());
-    context.run(Approver { requests, nodes, signer }, queue, 1).await;
+    inputs.run(Approver { requests, nodes, signer }, 1).await;
 }
 
 struct Approver {

@@ -15,18 +15,17 @@ use crate::context::Context;
 const WORKERS: usize = 5;
 
 pub(crate) async fn start(context: Context) {
-    let controller = Aggregation { client: context.client.clone(), roles: context.informers.of() };
-    let queue = context.queue();
+    let mut inputs = context.inputs();
+    let controller = Aggregation { client: context.client.clone(), roles: inputs.read() };
     let roles = controller.roles.clone();
-    informer::feed(&controller.roles, &queue, move |change| {
+    inputs.feed(&controller.roles, move |change| {
         let aggregating = |role: &Arc<ClusterRole>| role.aggregation_rule.is_some();
         let mut keys: Vec<Key> =
             roles.list().iter().filter(|role| aggregating(role)).map(|role| role.metadata.key()).collect();
         keys.extend(change.after().filter(|role| aggregating(role)).map(|role| role.metadata.key()));
         keys
     });
-    controller.roles.synced().await;
-    context.run(controller, queue, WORKERS).await;
+    inputs.run(controller, WORKERS).await;
 }
 
 struct Aggregation {

@@ -17,17 +17,15 @@ const ALL: &str = "bundles";
 /// Runs the controller, if there is anything to publish.
 pub(crate) async fn start(context: Context) {
     let Some(certificates) = context.config.cluster_ca.clone().filter(|text| !text.is_empty()) else { return };
+    let mut inputs = context.inputs();
     let controller = Publisher {
         client: context.client.clone(),
         clock: context.clock.clone(),
-        bundles: context.informers.filtered(Filter::fields(format!("spec.signerName={SIGNER}"))),
+        bundles: inputs.watch_some(Filter::fields(format!("spec.signerName={SIGNER}")), |_| [Key::cluster(ALL)]),
         certificates,
     };
-    let queue = context.queue();
-    informer::feed(&controller.bundles, &queue, |_| [Key::cluster(ALL)]);
-    controller.bundles.synced().await;
-    queue.add(Key::cluster(ALL));
-    context.run(controller, queue, 1).await;
+    inputs.queue.add(Key::cluster(ALL));
+    inputs.run(controller, 1).await;
 }
 
 struct Publisher {

@@ -16,6 +16,7 @@ use crate::common::eviction::evict;
 use crate::common::meta::MetaExt;
 use crate::common::{pods, resource_claims};
 use crate::context::Context;
+use crate::inputs::Inputs;
 use crate::metrics;
 
 const WORKERS: usize = 8;
@@ -25,29 +26,24 @@ const POOL_INDEX: &str = "devicePool";
 const RULE_QUEUE: &str = "device-taint-eviction-controller-rules";
 
 pub(crate) async fn start(context: Context) {
-    let devices = Devices {
-        pods: context.informers.of(),
-        claims: context.informers.of(),
-        slices: context.informers.of(),
-        rules: context.informers.of(),
-    };
+    let (mut inputs, rule_inputs) = (context.inputs(), context.inputs_of(context.queue_named(RULE_QUEUE)));
+    let devices = Devices { pods: inputs.read(), claims: inputs.read(), slices: inputs.read(), rules: inputs.read() };
     devices.claims.add_index(POOL_INDEX, |claim| plan::pools(claim).iter().map(PoolId::text).collect());
     devices.slices.add_index(POOL_INDEX, |slice| vec![PoolId::of_slice(slice).text()]);
-    let (pod_queue, rule_queue) = (context.queue(), context.queue_named(RULE_QUEUE));
-    devices.listen(&pod_queue, &rule_queue);
-    futures::join!(devices.pods.synced(), devices.claims.synced(), devices.slices.synced(), devices.rules.synced());
+    devices.listen(&inputs, &rule_inputs);
+    inputs.filled().await;
     let evicted: Arc<Mutex<HashMap<String, usize>>> = Arc::default();
     let evictions = Evictions {
         client: context.client.clone(),
         recorder: context.recorder.clone(),
         clock: context.clock.clone(),
         devices: devices.clone(),
-        rule_queue: rule_queue.clone(),
+        rule_queue: rule_inputs.queue.clone(),
         pending: Mutex::default(),
         evicted: evicted.clone(),
     };
     let rules = Rules { client: context.client.clone(), clock: context.clock.clone(), devices, evicted };
-    futures::join!(context.run(evictions, pod_queue, WORKERS), context.run(rules, rule_queue, 1));
+    futures::join!(inputs.run(evictions, WORKERS), rule_inputs.run(rules, 1));
 }
 
 /// What is known of pods and devices.
@@ -60,22 +56,22 @@ pub(super) struct Devices {
 }
 
 impl Devices {
-    fn listen(&self, pod_queue: &WorkQueue<Key>, rule_queue: &WorkQueue<Key>) {
-        informer::feed(&self.pods, pod_queue, |change| {
+    fn listen(&self, pods: &Inputs, rules: &Inputs) {
+        pods.feed(&self.pods, |change| {
             // Their status changes all day; what matters here is where they are and which claims they have.
             let same = matches!(change, Change::Modified { old, new }
                 if pods::node_name(old) == pods::node_name(new) && claim_statuses(old) == claim_statuses(new));
             let concerned = !same && !resource_claims::of_pod(change.object()).is_empty();
             concerned.then(|| change.object().metadata.key())
         });
-        informer::feed(&self.claims, pod_queue, |change| {
+        pods.feed(&self.claims, |change| {
             let both = [change.before(), change.after()].into_iter().flatten();
             both.filter(|claim| !plan::allocated(claim).is_empty())
                 .flat_map(|claim| plan::consumers(claim))
                 .collect::<Vec<_>>()
         });
         let devices = self.clone();
-        informer::feed(&self.slices, pod_queue, move |change| {
+        pods.feed(&self.slices, move |change| {
             let pool = PoolId::of_slice(change.object()).text();
             let tainted = change.before().is_some_and(|slice| plan::evicts(slice))
                 || devices.slices.by_index(POOL_INDEX, &pool).iter().any(|slice| plan::evicts(slice));
@@ -83,15 +79,13 @@ impl Devices {
             claims.iter().flat_map(|claim| plan::consumers(claim)).collect::<Vec<_>>()
         });
         let devices = self.clone();
-        informer::feed(&self.rules, pod_queue, move |change| {
+        pods.feed(&self.rules, move |change| {
             let both = [change.before(), change.after()].into_iter().flatten();
             let evicts = both.into_iter().any(|rule| rule.spec.taint.effect == plan::NO_EXECUTE);
             let claims = if evicts && !is_same_rule(change) { devices.claims.list() } else { Vec::new() };
             claims.iter().flat_map(|claim| plan::consumers(claim)).collect::<Vec<_>>()
         });
-        informer::feed(&self.rules, rule_queue, |change| {
-            (!is_same_rule(change)).then(|| change.object().metadata.key())
-        });
+        rules.feed(&self.rules, |change| (!is_same_rule(change)).then(|| change.object().metadata.key()));
     }
 
     /// When a pod has to go because of what drivers say and these rules.

@@ -8,28 +8,25 @@ use k8s_openapi::api::core::v1::{Endpoints, Pod, Service};
 
 use super::plan;
 use crate::Error;
-use crate::common::meta::MetaExt;
 use crate::common::pod_control::namespace_ends;
 use crate::common::{selector, services};
 use crate::context::Context;
+use crate::inputs::changed;
 
 const WORKERS: usize = 5;
 
 pub(crate) async fn start(context: Context) {
+    let mut inputs = context.inputs();
     let controller = EndpointsController {
         client: context.client.clone(),
         recorder: context.recorder.clone(),
-        services: context.informers.of(),
-        pods: context.informers.of(),
-        endpoints: context.informers.of(),
+        services: inputs.watch(changed),
+        pods: inputs.read(),
+        endpoints: inputs.watch(changed),
     };
-    let queue = context.queue();
-    informer::feed(&controller.services, &queue, |change| [change.object().metadata.key()]);
-    informer::feed(&controller.endpoints, &queue, |change| [change.object().metadata.key()]);
     let known = controller.services.clone();
-    informer::feed(&controller.pods, &queue, move |change| services::affected(change, &known));
-    futures::join!(controller.services.synced(), controller.pods.synced(), controller.endpoints.synced());
-    context.run(controller, queue, WORKERS).await;
+    inputs.feed(&controller.pods, move |change| services::affected(change, &known));
+    inputs.run(controller, WORKERS).await;
 }
 
 struct EndpointsController {

@@ -13,33 +13,26 @@ use crate::common::meta::MetaExt;
 use crate::common::slices::{Figures, Slices};
 use crate::common::{selector, services};
 use crate::context::Context;
+use crate::inputs::changed;
 use crate::metrics;
 
 const WORKERS: usize = 5;
 
 pub(crate) async fn start(context: Context) {
+    let mut inputs = context.inputs();
     let controller = EndpointSlices {
         recorder: context.recorder.clone(),
-        services: context.informers.of(),
-        pods: context.informers.of(),
-        nodes: context.informers.of(),
-        slices: Slices::new(&context, plan::MANAGER, FIGURES),
+        services: inputs.watch(changed),
+        pods: inputs.read(),
+        nodes: inputs.read(),
+        slices: Slices::new(&context, &mut inputs, plan::MANAGER, FIGURES),
         traffic: Mutex::default(),
     };
-    let queue = context.queue();
-    informer::feed(&controller.services, &queue, |change| [change.object().metadata.key()]);
     let known = controller.services.clone();
-    informer::feed(&controller.pods, &queue, move |change| services::affected(change, &known));
-    controller.slices.feed(&queue);
+    inputs.feed(&controller.pods, move |change| services::affected(change, &known));
     let (known, pods) = (controller.services.clone(), controller.pods.clone());
-    informer::feed(&controller.nodes, &queue, move |change| zone_changed(change, &known, &pods));
-    futures::join!(
-        controller.services.synced(),
-        controller.pods.synced(),
-        controller.nodes.synced(),
-        controller.slices.synced()
-    );
-    context.run(controller, queue, WORKERS).await;
+    inputs.feed(&controller.nodes, move |change| zone_changed(change, &known, &pods));
+    inputs.run(controller, WORKERS).await;
 }
 
 /// A node that came, went or moved to another zone changes the zones that endpoints show.

@@ -7,26 +7,22 @@ use k8s_openapi::api::core::v1::{Endpoints, Service};
 
 use super::plan;
 use crate::Error;
-use crate::common::meta::MetaExt;
 use crate::common::slices::{Figures, Slices};
 use crate::context::Context;
+use crate::inputs::changed;
 use crate::metrics;
 
 const WORKERS: usize = 5;
 
 pub(crate) async fn start(context: Context) {
+    let mut inputs = context.inputs();
     let controller = Mirroring {
         clock: context.clock.clone(),
-        services: context.informers.of(),
-        endpoints: context.informers.of(),
-        slices: Slices::new(&context, plan::MANAGER, FIGURES),
+        services: inputs.watch(changed),
+        endpoints: inputs.watch(changed),
+        slices: Slices::new(&context, &mut inputs, plan::MANAGER, FIGURES),
     };
-    let queue = context.queue();
-    informer::feed(&controller.services, &queue, |change| [change.object().metadata.key()]);
-    informer::feed(&controller.endpoints, &queue, |change| [change.object().metadata.key()]);
-    controller.slices.feed(&queue);
-    futures::join!(controller.services.synced(), controller.endpoints.synced(), controller.slices.synced());
-    context.run(controller, queue, WORKERS).await;
+    inputs.run(controller, WORKERS).await;
 }
 
 const FIGURES: Figures = Figures {

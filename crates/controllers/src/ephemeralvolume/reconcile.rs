@@ -13,25 +13,24 @@ use crate::metrics;
 const WORKERS: usize = 10;
 
 pub(crate) async fn start(context: Context) {
+    let mut inputs = context.inputs();
     let controller = EphemeralVolumes {
         client: context.client.clone(),
         recorder: context.recorder.clone(),
-        pods: context.informers.of(),
-        claims: context.informers.of(),
+        pods: inputs.read(),
+        claims: inputs.read(),
     };
-    let queue = context.queue();
-    informer::feed(&controller.pods, &queue, |change| {
+    inputs.feed(&controller.pods, |change| {
         change.after().filter(|pod| plan::ephemeral(pod).next().is_some()).map(|pod| pod.metadata.key())
     });
-    informer::feed(&controller.claims, &queue, |change| {
+    inputs.feed(&controller.claims, |change| {
         // A claim that somebody deleted under its pod is made again.
         let gone = change.after().is_none().then(|| change.object());
         gone.and_then(|claim| claim.metadata.controller())
             .filter(|owner| owner.kind == "Pod")
             .map(|owner| Key::new(change.object().metadata.namespace(), &owner.name))
     });
-    futures::join!(controller.pods.synced(), controller.claims.synced());
-    context.run(controller, queue, WORKERS).await;
+    inputs.run(controller, WORKERS).await;
 }
 
 struct EphemeralVolumes {

@@ -14,6 +14,7 @@ use crate::Error;
 use crate::common::meta::MetaExt;
 use crate::common::tokens::{account_tokens, named_account};
 use crate::context::Context;
+use crate::inputs::present;
 
 /// Where the API server says since when it has been noting the use of tokens.
 const TRACKING: &str = "kube-apiserver-legacy-service-account-token-tracking";
@@ -21,17 +22,15 @@ const TRACKING: &str = "kube-apiserver-legacy-service-account-token-tracking";
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(crate) async fn start(context: Context) {
+    let mut inputs = context.inputs();
     let controller = LegacyTokenCleaner {
         client: context.client.clone(),
         clock: context.clock.clone(),
-        secrets: context.informers.filtered(account_tokens()),
-        accounts: context.informers.of(),
-        pods: context.informers.of(),
+        secrets: inputs.watch_some(account_tokens(), present),
+        accounts: inputs.read(),
+        pods: inputs.read(),
     };
-    let queue = context.queue();
-    informer::feed(&controller.secrets, &queue, |change| change.after().map(|secret| secret.metadata.key()));
-    futures::join!(controller.secrets.synced(), controller.accounts.synced(), controller.pods.synced());
-    context.run(controller, queue, 1).await;
+    inputs.run(controller, 1).await;
 }
 
 struct LegacyTokenCleaner {

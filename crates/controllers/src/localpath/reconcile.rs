@@ -13,34 +13,26 @@ use crate::common::meta::MetaExt;
 use crate::common::storage::{self, SELECTED_NODE};
 use crate::config::Directories;
 use crate::context::Context;
+use crate::inputs::present;
 
 const WORKERS: usize = 2;
 /// Keys of volumes have this namespace; no claim can.
 const VOLUMES: &str = "\u{0}volumes";
 
 pub(crate) async fn start(context: Context) {
+    let mut inputs = context.inputs();
     let controller = LocalPath {
         client: context.client.clone(),
         recorder: context.recorder.clone(),
-        claims: context.informers.of(),
-        volumes: context.informers.of(),
-        classes: context.informers.of(),
-        nodes: context.informers.of(),
+        claims: inputs.watch(present),
+        volumes: inputs.read(),
+        classes: inputs.read(),
+        nodes: inputs.read(),
         root: context.config.local_path_root.clone(),
         directories: context.config.directories.clone(),
     };
-    let queue = context.queue();
-    informer::feed(&controller.claims, &queue, |change| change.after().map(|claim| claim.metadata.key()));
-    informer::feed(&controller.volumes, &queue, |change| {
-        change.after().map(|volume| Key::new(VOLUMES, volume.metadata.name()))
-    });
-    futures::join!(
-        controller.claims.synced(),
-        controller.volumes.synced(),
-        controller.classes.synced(),
-        controller.nodes.synced()
-    );
-    context.run(controller, queue, WORKERS).await;
+    inputs.feed(&controller.volumes, |change| change.after().map(|volume| Key::new(VOLUMES, volume.metadata.name())));
+    inputs.run(controller, WORKERS).await;
 }
 
 struct LocalPath {

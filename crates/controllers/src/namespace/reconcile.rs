@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use client::{Client, DeleteOptions, ListParams, Propagation};
 use futures::future::join_all;
-use informer::{Action, Clock, Informer, Key, Reconciler};
+use informer::{Action, Clock, Informer, Key, Reconciler, WorkQueue};
 use k8s_openapi::api::core::v1::{Namespace, NamespaceStatus, Pod};
 
 use super::plan::{self, Plan};
@@ -18,31 +18,27 @@ use crate::context::Context;
 const WORKERS: usize = 10;
 
 pub(crate) async fn start(context: Context) {
+    let (first, longest) = (Duration::from_millis(5), Duration::from_secs(60));
+    let queue = WorkQueue::with_delays(context.controller.queue, context.clock.clone(), first, longest);
+    let mut inputs = context.inputs_of(queue);
     let controller = Namespaces {
         client: context.client.clone(),
         clock: context.clock.clone(),
-        namespaces: context.informers.of(),
-        pods: context.informers.of(),
+        namespaces: inputs.read(),
+        pods: inputs.read(),
     };
-    let queue = informer::WorkQueue::with_delays(
-        context.controller.queue,
-        context.clock.clone(),
-        Duration::from_millis(5),
-        Duration::from_secs(60),
-    );
-    informer::feed(&controller.namespaces, &queue, |change| {
+    inputs.feed(&controller.namespaces, |change| {
         change.after().filter(|namespace| namespace.metadata.is_deleting()).map(|namespace| namespace.metadata.key())
     });
     let namespaces = controller.namespaces.clone();
-    informer::feed(&controller.pods, &queue, move |change| {
+    inputs.feed(&controller.pods, move |change| {
         // The rest of the namespace waits for its last pod.
         let key = Key::cluster(change.object().metadata.namespace());
         let ends =
             change.after().is_none() && namespaces.get(&key).is_some_and(|namespace| namespace.metadata.is_deleting());
         ends.then_some(key)
     });
-    futures::join!(controller.namespaces.synced(), controller.pods.synced());
-    context.run(controller, queue, WORKERS).await;
+    inputs.run(controller, WORKERS).await;
 }
 
 struct Namespaces {

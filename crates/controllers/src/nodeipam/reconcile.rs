@@ -23,15 +23,15 @@ pub(crate) async fn start(context: Context) {
     }
     let bits = |cidr: &IpNet| if cidr.addr().is_ipv4() { network.node_bits_v4 } else { network.node_bits_v6 };
     let ranges = network.cluster_cidrs.iter().map(|cidr| (*cidr, bits(cidr)));
+    let mut inputs = context.inputs();
     let controller = NodeIpam {
         client: context.client.clone(),
         recorder: context.recorder.clone(),
-        nodes: context.informers.of(),
+        nodes: inputs.read(),
         ledger: Arc::new(Mutex::new(Ledger::new(ranges, &network.service_cidrs))),
     };
-    let queue = context.queue();
     let ledger = controller.ledger.clone();
-    informer::feed(&controller.nodes, &queue, move |change| {
+    inputs.feed(&controller.nodes, move |change| {
         let name = change.object().metadata.name();
         let mut ledger = ledger.lock();
         let Some(node) = change.after() else {
@@ -47,8 +47,7 @@ pub(crate) async fn start(context: Context) {
         }
         without.then(|| node.metadata.key())
     });
-    controller.nodes.synced().await;
-    context.run(controller, queue, 1).await;
+    inputs.run(controller, 1).await;
 }
 
 /// Counts what was given or released, and how full the ranges are now.

@@ -24,22 +24,22 @@ use crate::metrics::{self, Collect};
 const WORKERS: usize = 8;
 
 pub(crate) async fn start(context: Context) {
+    let mut inputs = context.inputs();
     let controller = NodeLifecycle {
         client: context.client.clone(),
         recorder: context.recorder.clone(),
         clock: context.clock.clone(),
-        nodes: context.informers.of(),
-        leases: context.informers.filtered(Filter::namespace(rules::names::NODE_LEASES)),
-        pods: context.informers.of(),
+        nodes: inputs.read(),
+        leases: inputs.read_some(Filter::namespace(rules::names::NODE_LEASES)),
+        pods: inputs.read(),
         grace: context.config.node_monitor_grace_period,
         last_seen: Arc::default(),
         zones: Zones::default(),
-        _figures: metrics::collected(zones::Collector(context.informers.of())),
+        _figures: metrics::collected(zones::Collector(inputs.read())),
     };
     controller.pods.add_index(pods::NODE_INDEX, pods::node_of);
-    let queue = context.queue();
     let (last_seen, clock, recorder) = (controller.last_seen.clone(), context.clock.clone(), context.recorder.clone());
-    informer::feed(&controller.nodes, &queue, move |change| {
+    inputs.feed(&controller.nodes, move |change| {
         let node = change.object();
         let name = node.metadata.name();
         match change {
@@ -70,15 +70,14 @@ pub(crate) async fn start(context: Context) {
         [node.metadata.key()]
     });
     let (last_seen, clock, nodes) = (controller.last_seen.clone(), context.clock.clone(), controller.nodes.clone());
-    informer::feed(&controller.leases, &queue, move |change| {
+    inputs.feed(&controller.leases, move |change| {
         let lease: &Lease = change.after()?;
         let key = Key::cluster(lease.metadata.name());
         last_seen.lock().insert(key.name.clone(), clock.monotonic());
         // A renewal needs no turn: the one that waits for the grace period to pass will see it. Only a node taken for lost comes back by it.
         nodes.get(&key).is_some_and(|node| plan::is_unknown(&node)).then_some(key)
     });
-    futures::join!(controller.nodes.synced(), controller.leases.synced(), controller.pods.synced());
-    context.run(controller, queue, WORKERS).await;
+    inputs.run(controller, WORKERS).await;
 }
 
 /// Events about nodes carry the name as uid: that is how kubelets write theirs, and describe joins the two.

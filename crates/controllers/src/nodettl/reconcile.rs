@@ -10,20 +10,19 @@ use super::plan::{ANNOTATION, plan};
 use crate::Error;
 use crate::common::meta::MetaExt;
 use crate::context::Context;
+use crate::inputs::changed;
 
 const WORKERS: usize = 2;
 
 pub(crate) async fn start(context: Context) {
-    let queue = context.queue();
+    let mut inputs = context.inputs();
     let controller = NodeTtl {
         client: context.client.clone(),
-        nodes: context.informers.of(),
-        queue: queue.clone(),
+        nodes: inputs.watch(changed),
+        queue: inputs.queue.clone(),
         step: Mutex::new(0),
     };
-    informer::feed(&controller.nodes, &queue, |change| [change.object().metadata.key()]);
-    controller.nodes.synced().await;
-    context.run(controller, queue, WORKERS).await;
+    inputs.run(controller, WORKERS).await;
 }
 
 struct NodeTtl {

@@ -9,16 +9,14 @@ use k8s_openapi::api::certificates::v1::PodCertificateRequest;
 use super::plan::plan;
 use crate::Error;
 use crate::common::expiry::Expiry;
-use crate::common::meta::MetaExt;
 use crate::context::Context;
+use crate::inputs::present;
 
 pub(crate) async fn start(context: Context) {
+    let mut inputs = context.inputs();
     let controller =
-        Cleaner { client: context.client.clone(), clock: context.clock.clone(), requests: context.informers.of() };
-    let queue = context.queue();
-    informer::feed(&controller.requests, &queue, |change| change.after().map(|request| request.metadata.key()));
-    controller.requests.synced().await;
-    context.run(controller, queue, 1).await;
+        Cleaner { client: context.client.clone(), clock: context.clock.clone(), requests: inputs.watch(present) };
+    inputs.run(controller, 1).await;
 }
 
 struct Cleaner {

@@ -26,11 +26,12 @@ const ENDED: &str = "ended";
 const ALL: &str = "cluster";
 
 pub(crate) async fn start(context: Context) {
+    let mut inputs = context.inputs();
     let controller = PodGc {
         client: context.client.clone(),
         clock: context.clock.clone(),
-        nodes: context.informers.of(),
-        pods: context.informers.of(),
+        nodes: inputs.read(),
+        pods: inputs.read(),
         absences: Mutex::default(),
     };
     controller.pods.add_index(pods::NODE_INDEX, pods::node_of);
@@ -40,21 +41,19 @@ pub(crate) async fn start(context: Context) {
             if pods::is_terminal(pod) { vec![ENDED.to_owned()] } else { Vec::new() }
         },
     );
-    let queue = context.queue();
-    informer::feed(&controller.nodes, &queue, |change| {
+    inputs.feed(&controller.nodes, |change| {
         let matters = change.after().is_none_or(|node| plan::is_out_of_service(node));
         matters.then(|| Key::cluster(ALL))
     });
     let (nodes, pods) = (controller.nodes.clone(), controller.pods.clone());
-    informer::feed(&controller.pods, &queue, move |change| {
+    inputs.feed(&controller.pods, move |change| {
         let pod = change.after()?;
         // A turn looks at every pod: one more that ended is a reason only when they have become too many.
         let too_many = || pods::is_terminal(pod) && pods.count(ENDED_INDEX, ENDED) > plan::MOST_ENDED;
         (plan::may_matter(pod, |name| nodes.get(&Key::cluster(name))) || too_many()).then(|| Key::cluster(ALL))
     });
-    futures::join!(controller.nodes.synced(), controller.pods.synced());
-    queue.add(Key::cluster(ALL));
-    context.run(controller, queue, 1).await;
+    inputs.queue.add(Key::cluster(ALL));
+    inputs.run(controller, 1).await;
 }
 
 struct PodGc {

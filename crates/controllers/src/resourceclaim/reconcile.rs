@@ -1,6 +1,6 @@
 //! Observes, applies what `plan` decides, and reports.
 
-use informer::{Echoes, Informer, Key, WorkQueue};
+use informer::{Echoes, Informer, Key};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
 
@@ -11,6 +11,7 @@ use super::{figures, plan};
 use crate::common::meta::MetaExt;
 use crate::common::resource_claims;
 use crate::context::Context;
+use crate::inputs::{Inputs, present};
 
 const WORKERS: usize = 10;
 /// The index of pods by the claims they have.
@@ -21,15 +22,14 @@ const TEMPLATE_INDEX: &str = "resourceClaimTemplate";
 const CLAIM_QUEUE: &str = "resource_claim_claims";
 
 pub(crate) async fn start(context: Context) {
-    let informers = &context.informers;
-    let (pods, claims, templates) = (informers.of::<Pod>(), informers.of(), informers.of());
+    let (mut inputs, claim_inputs) = (context.inputs(), context.inputs_of(context.queue_named(CLAIM_QUEUE)));
+    let (pods, claims, templates) = (inputs.read::<Pod>(), inputs.read(), inputs.read());
     pods.add_index(CLAIM_INDEX, |pod| {
         let keys = resource_claims::names(pod).into_iter().map(|name| Key::new(pod.metadata.namespace(), name));
         keys.map(|key| key.to_string()).collect()
     });
     pods.add_index(TEMPLATE_INDEX, |pod| templates_of(pod).iter().map(Key::to_string).collect());
-    let (pod_queue, claim_queue) = (context.queue(), context.queue_named(CLAIM_QUEUE));
-    listen(&pods, &claims, &templates, &pod_queue, &claim_queue);
+    listen(&pods, &claims, &templates, (&inputs, &claim_inputs));
     let _figures = figures::collect(&claims);
     let of_pods = Pods {
         client: context.client.clone(),
@@ -40,32 +40,29 @@ pub(crate) async fn start(context: Context) {
         templates,
     };
     let of_claims = Claims { client: context.client.clone(), pods, claims };
-    futures::join!(of_pods.pods.synced(), of_pods.claims.synced(), of_pods.templates.synced());
-    futures::join!(context.run(of_pods, pod_queue, WORKERS), context.run(of_claims, claim_queue, WORKERS));
+    inputs.filled().await;
+    futures::join!(inputs.run(of_pods, WORKERS), claim_inputs.run(of_claims, WORKERS));
 }
 
 fn listen(
     pods: &Informer<Pod>,
     claims: &Informer<ResourceClaim>,
     templates: &Informer<ResourceClaimTemplate>,
-    pod_queue: &WorkQueue<Key>,
-    claim_queue: &WorkQueue<Key>,
+    (of_pods, of_claims): (&Inputs, &Inputs),
 ) {
-    informer::feed(pods, pod_queue, |change| {
+    of_pods.feed(pods, |change| {
         let wanting = change.after().filter(|pod| wants_claims(pod));
         wanting.map(|pod| pod.metadata.key())
     });
-    informer::feed(pods, claim_queue, |change| {
+    of_claims.feed(pods, |change| {
         let over = change.after().is_none_or(|pod| plan::is_done(pod));
         if over { reservable(change.object()) } else { Vec::new() }
     });
-    informer::feed(claims, claim_queue, |change| change.after().map(|claim| claim.metadata.key()));
+    of_claims.feed(claims, present);
     let users = pods.clone();
-    informer::feed(claims, pod_queue, move |change| {
-        keys(users.by_index(CLAIM_INDEX, &change.object().metadata.key().to_string()))
-    });
+    of_pods.feed(claims, move |change| keys(users.by_index(CLAIM_INDEX, &change.object().metadata.key().to_string())));
     let users = pods.clone();
-    informer::feed(templates, pod_queue, move |change| {
+    of_pods.feed(templates, move |change| {
         let key = change.after().map(|template| template.metadata.key().to_string());
         keys(key.map(|key| users.by_index(TEMPLATE_INDEX, &key)).unwrap_or_default())
     });

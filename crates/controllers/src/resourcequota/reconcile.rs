@@ -19,17 +19,18 @@ use crate::context::Context;
 const WORKERS: usize = 5;
 
 pub(crate) async fn start(context: Context) {
-    let (informers, queue) = (&context.informers, context.queue());
+    let mut inputs = context.inputs();
+    let queue = inputs.queue.clone();
     let controller = Quotas {
         client: context.client.clone(),
-        quotas: informers.of(),
-        pods: informers.of(),
-        services: informers.of(),
-        claims: informers.of(),
-        device_claims: informers.of(),
+        quotas: inputs.read(),
+        pods: inputs.read(),
+        services: inputs.read(),
+        claims: inputs.read(),
+        device_claims: inputs.read(),
         clock: context.clock.clone(),
         charges: Arc::new(Charges::new(context.clock.clone())),
-        others: Others::new(informers.clone(), informers.of(), queue.clone()),
+        others: Others::new(context.informers.clone(), context.informers.of(), queue.clone()),
     };
     let (charges, wanted) = (controller.charges.clone(), queue.clone());
     controller.quotas.subscribe(move |change| {
@@ -46,14 +47,7 @@ pub(crate) async fn start(context: Context) {
     follow(&controller.quotas, &controller.services, &queue, |_, _| true);
     follow(&controller.quotas, &controller.claims, &queue, |_, _| true);
     follow(&controller.quotas, &controller.device_claims, &queue, |_, _| true);
-    futures::join!(
-        controller.quotas.synced(),
-        controller.pods.synced(),
-        controller.services.synced(),
-        controller.claims.synced(),
-        controller.device_claims.synced()
-    );
-    context.run(controller, queue, WORKERS).await;
+    inputs.run(controller, WORKERS).await;
 }
 
 struct Quotas {

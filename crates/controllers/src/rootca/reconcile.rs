@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use client::Client;
-use informer::{Action, Clock, Informer, Key, Reconciler};
+use informer::{Action, Change, Clock, Informer, Key, Reconciler};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 
 use super::plan::{NAME, Plan, plan};
@@ -11,23 +11,23 @@ use crate::Error;
 use crate::common::meta::MetaExt;
 use crate::common::pod_control::namespace_ends;
 use crate::context::Context;
+use crate::inputs::present;
 use crate::metrics;
 
 /// Runs the controller, if there is anything to publish.
 pub(crate) async fn start(context: Context) {
     let Some(certificates) = context.config.cluster_ca.clone() else { return };
+    let named = informer::Filter::fields(format!("metadata.name={NAME}"));
+    let mut inputs = context.inputs();
     let controller = RootCa {
         client: context.client.clone(),
         clock: context.clock.clone(),
-        namespaces: context.informers.of(),
-        maps: context.informers.filtered(informer::Filter::fields(format!("metadata.name={NAME}"))),
+        namespaces: inputs.watch(present),
+        maps: inputs
+            .watch_some(named, |change: &Change<ConfigMap>| [Key::cluster(change.object().metadata.namespace())]),
         certificates,
     };
-    let queue = context.queue();
-    informer::feed(&controller.namespaces, &queue, |change| change.after().map(|namespace| namespace.metadata.key()));
-    informer::feed(&controller.maps, &queue, |change| [Key::cluster(change.object().metadata.namespace())]);
-    futures::join!(controller.namespaces.synced(), controller.maps.synced());
-    context.run(controller, queue, 1).await;
+    inputs.run(controller, 1).await;
 }
 
 struct RootCa {

@@ -9,21 +9,17 @@ use crate::Error;
 use crate::common::meta::MetaExt;
 use crate::common::pod_control::namespace_ends;
 use crate::context::Context;
+use crate::inputs::present;
 
 pub(crate) async fn start(context: Context) {
-    let controller = ServiceAccounts {
-        client: context.client.clone(),
-        namespaces: context.informers.of(),
-        accounts: context.informers.of(),
-    };
-    let queue = context.queue();
-    informer::feed(&controller.namespaces, &queue, |change| change.after().map(|namespace| namespace.metadata.key()));
-    informer::feed(&controller.accounts, &queue, |change| {
+    let mut inputs = context.inputs();
+    let controller =
+        ServiceAccounts { client: context.client.clone(), namespaces: inputs.watch(present), accounts: inputs.read() };
+    inputs.feed(&controller.accounts, |change| {
         let gone = change.after().is_none() && change.object().metadata.name() == NAME;
         gone.then(|| Key::cluster(change.object().metadata.namespace()))
     });
-    futures::join!(controller.namespaces.synced(), controller.accounts.synced());
-    context.run(controller, queue, 1).await;
+    inputs.run(controller, 1).await;
 }
 
 struct ServiceAccounts {

@@ -10,6 +10,7 @@ use super::plan;
 use crate::common::meta::MetaExt;
 use crate::common::tokens::{account_name, account_tokens, is_of, named_account};
 use crate::context::Context;
+use crate::inputs::changed;
 use crate::{Error, TokenSigner};
 
 const WORKERS: usize = 2;
@@ -21,10 +22,11 @@ const BY_SECRET: &str = "secret";
 /// Runs the controller, if there is a key to sign with.
 pub(crate) async fn start(context: Context) {
     let Some(signer) = context.config.tokens.clone() else { return };
+    let mut inputs = context.inputs();
     let controller = AccountTokens {
         client: context.client.clone(),
-        secrets: context.informers.filtered(account_tokens()),
-        accounts: context.informers.of(),
+        secrets: inputs.watch_some(account_tokens(), changed),
+        accounts: inputs.read(),
         certificates: context.config.cluster_ca.clone().unwrap_or_default(),
         signer,
     };
@@ -35,17 +37,14 @@ pub(crate) async fn start(context: Context) {
         let listed = account.secrets.iter().flatten().filter_map(|secret| secret.name.as_deref());
         listed.map(|name| format!("{}/{name}", account.metadata.namespace())).collect()
     });
-    let queue = context.queue();
-    informer::feed(&controller.secrets, &queue, |change| [change.object().metadata.key()]);
     let secrets = controller.secrets.clone();
-    informer::feed(&controller.accounts, &queue, move |change| {
+    inputs.feed(&controller.accounts, move |change| {
         // A token waits for its account, and goes with it.
         let key = change.object().metadata.key();
         let named = secrets.by_index(BY_ACCOUNT, &format!("{}/{}", key.namespace, key.name));
         named.into_iter().map(|secret| secret.metadata.key()).collect::<Vec<_>>()
     });
-    futures::join!(controller.secrets.synced(), controller.accounts.synced());
-    context.run(controller, queue, WORKERS).await;
+    inputs.run(controller, WORKERS).await;
 }
 
 struct AccountTokens {

@@ -15,16 +15,16 @@ use crate::context::Context;
 const WORKERS: usize = 5;
 
 pub(crate) async fn start(context: Context) {
+    let mut inputs = context.inputs();
     let controller = ServiceCidrs {
         client: context.client.clone(),
         recorder: context.recorder.clone(),
         clock: context.clock.clone(),
-        ranges: context.informers.of(),
-        addresses: context.informers.of(),
+        ranges: inputs.read(),
+        addresses: inputs.read(),
     };
-    let queue = context.queue();
     let all = controller.ranges.clone();
-    informer::feed(&controller.ranges, &queue, move |change| {
+    inputs.feed(&controller.ranges, move |change| {
         // One that comes or goes may free another one that overlaps with it.
         let own = change.object();
         let overlapping = all.list().into_iter().filter(|other| plan::ranges(other).overlap(&plan::ranges(own)));
@@ -33,15 +33,14 @@ pub(crate) async fn start(context: Context) {
         keys
     });
     let all = controller.ranges.clone();
-    informer::feed(&controller.addresses, &queue, move |change| {
+    inputs.feed(&controller.addresses, move |change| {
         let address = plan::allocated(change.object());
         // Only ranges that are going care for addresses.
         let going = all.list().into_iter().filter(|range| range.metadata.is_deleting());
         let concerned = going.filter(|range| address.is_some_and(|address| plan::ranges(range).contain(address)));
         concerned.map(|range| range.metadata.key()).collect::<Vec<_>>()
     });
-    futures::join!(controller.ranges.synced(), controller.addresses.synced());
-    context.run(controller, queue, WORKERS).await;
+    inputs.run(controller, WORKERS).await;
 }
 
 struct ServiceCidrs {

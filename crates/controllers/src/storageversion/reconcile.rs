@@ -11,6 +11,7 @@ use super::plan::{Plan, plan};
 use crate::Error;
 use crate::common::meta::MetaExt;
 use crate::context::Context;
+use crate::inputs::present;
 
 const GROUP_VERSION: &str = "/apis/internal.apiserver.k8s.io/v1alpha1";
 /// The leases by which API servers show that they live.
@@ -24,22 +25,20 @@ pub(crate) async fn start(context: Context) {
     }
     let identities =
         Filter { namespace: "kube-system".to_owned(), label_selector: IDENTITIES.to_owned(), ..Filter::default() };
+    let mut inputs = context.inputs();
     let controller = StorageVersions {
         client: context.client.clone(),
         clock: context.clock.clone(),
-        versions: context.informers.of(),
-        servers: context.informers.filtered(identities),
+        versions: inputs.watch(present),
+        servers: inputs.read_some(identities),
     };
-    let queue = context.queue();
-    informer::feed(&controller.versions, &queue, |change| change.after().map(|version| version.metadata.key()));
     let versions = controller.versions.clone();
-    informer::feed(&controller.servers, &queue, move |change| {
+    inputs.feed(&controller.servers, move |change| {
         let gone = change.after().is_none();
         let all = if gone { versions.list() } else { Vec::new() };
         all.into_iter().map(|version| version.metadata.key()).collect::<Vec<_>>()
     });
-    futures::join!(controller.versions.synced(), controller.servers.synced());
-    context.run(controller, queue, 1).await;
+    inputs.run(controller, 1).await;
 }
 
 struct StorageVersions {

@@ -27,20 +27,20 @@ const VERBS: [&str; 3] = ["update", "patch", "list"];
 const MANAGER: &str = "migration-runner-controller";
 
 pub(crate) async fn start(context: Context) {
+    let mut inputs = context.inputs();
     let controller =
-        Migrator { client: context.client.clone(), clock: context.clock.clone(), migrations: context.informers.of() };
-    let queue = context.queue();
-    let (all, wanted) = (controller.migrations.clone(), queue.clone());
+        Migrator { client: context.client.clone(), clock: context.clock.clone(), migrations: inputs.read() };
+    let all = controller.migrations.clone();
     // The end of one is the turn of another.
-    controller.migrations.subscribe(move |change| {
+    inputs.feed(&controller.migrations, move |change| {
         let resource = |migration: &StorageVersionMigration| migration.spec.as_ref().map(|spec| spec.resource.clone());
         let about = resource(change.object());
         let same = all.list().into_iter().filter(|migration| resource(migration) == about);
-        same.for_each(|migration| wanted.add(migration.metadata.key()));
+        same.map(|migration| migration.metadata.key()).collect::<Vec<_>>()
     });
-    controller.migrations.synced().await;
-    controller.migrations.list().iter().for_each(|migration| queue.add(migration.metadata.key()));
-    context.run(controller, queue, WORKERS).await;
+    inputs.filled().await;
+    controller.migrations.list().iter().for_each(|migration| inputs.queue.add(migration.metadata.key()));
+    inputs.run(controller, WORKERS).await;
 }
 
 pub(super) struct Migrator {

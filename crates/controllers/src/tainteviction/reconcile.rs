@@ -17,30 +17,29 @@ use crate::metrics;
 const WORKERS: usize = 8;
 
 pub(crate) async fn start(context: Context) {
+    let mut inputs = context.inputs();
     let controller = TaintEviction {
         client: context.client.clone(),
         recorder: context.recorder.clone(),
         clock: context.clock.clone(),
-        nodes: context.informers.of(),
-        pods: context.informers.of(),
+        nodes: inputs.read(),
+        pods: inputs.read(),
     };
     controller.pods.add_index(pods::NODE_INDEX, pods::node_of);
-    let queue = context.queue();
     let nodes = controller.nodes.clone();
-    informer::feed(&controller.pods, &queue, move |change| {
+    inputs.feed(&controller.pods, move |change| {
         let pod = change.after().filter(|pod| pods::is_active(pod))?;
         let node = pods::node_name(pod).and_then(|name| nodes.get(&Key::cluster(name)))?;
         evicts(&node).then(|| pod.metadata.key())
     });
     let pods = controller.pods.clone();
-    informer::feed(&controller.nodes, &queue, move |change| {
+    inputs.feed(&controller.nodes, move |change| {
         let taints = |node: Option<&Arc<Node>>| node.map(|node| evicting_taints(node));
         let node = change.after().filter(|node| evicts(node) && taints(change.before()) != taints(Some(node)));
         let on_node = node.map(|node| pods.by_index(pods::NODE_INDEX, node.metadata.name())).unwrap_or_default();
         on_node.iter().filter(|pod| pods::is_active(pod)).map(|pod| pod.metadata.key()).collect::<Vec<_>>()
     });
-    futures::join!(controller.nodes.synced(), controller.pods.synced());
-    context.run(controller, queue, WORKERS).await;
+    inputs.run(controller, WORKERS).await;
 }
 
 struct TaintEviction {

@@ -9,17 +9,16 @@ use k8s_openapi::api::core::v1::Secret;
 use super::plan::plan;
 use crate::Error;
 use crate::common::expiry::Expiry;
-use crate::common::meta::MetaExt;
 use crate::common::tokens::bootstrap_tokens;
 use crate::context::Context;
+use crate::inputs::present;
 
 pub(crate) async fn start(context: Context) {
-    let tokens = context.informers.filtered(bootstrap_tokens());
+    let mut inputs = context.inputs();
+    let tokens = inputs.read_some(bootstrap_tokens());
     let controller = TokenCleaner { client: context.client.clone(), clock: context.clock.clone(), tokens };
-    let queue = context.queue();
-    informer::feed(&controller.tokens, &queue, |change| change.after().map(|token| token.metadata.key()));
-    controller.tokens.synced().await;
-    context.run(controller, queue, 1).await;
+    inputs.feed(&controller.tokens, present);
+    inputs.run(controller, 1).await;
 }
 
 struct TokenCleaner {

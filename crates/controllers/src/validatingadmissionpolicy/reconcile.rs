@@ -15,17 +15,12 @@ use crate::context::Context;
 const WORKERS: usize = 5;
 
 pub(crate) async fn start(context: Context) {
-    let controller = Checker {
-        client: context.client.clone(),
-        policies: context.informers.of(),
-        definitions: context.informers.of(),
-    };
-    let queue = context.queue();
-    informer::feed(&controller.policies, &queue, |change| {
+    let mut inputs = context.inputs();
+    let controller = Checker { client: context.client.clone(), policies: inputs.read(), definitions: inputs.read() };
+    inputs.feed(&controller.policies, |change| {
         change.after().map(|policy| policy.metadata.key()).into_iter().collect::<Vec<_>>()
     });
-    futures::join!(controller.policies.synced(), controller.definitions.synced());
-    context.run(controller, queue, WORKERS).await;
+    inputs.run(controller, WORKERS).await;
 }
 
 struct Checker {

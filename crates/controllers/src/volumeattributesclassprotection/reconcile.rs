@@ -7,29 +7,25 @@ use k8s_openapi::api::storage::v1::VolumeAttributesClass;
 
 use super::plan;
 use crate::Error;
-use crate::common::meta::MetaExt;
 use crate::common::protection::protect;
 use crate::context::Context;
+use crate::inputs::present;
 
 const FINALIZER: &str = "kubernetes.io/vac-protection";
 /// The index of claims and volumes by the classes they name.
 const CLASS_INDEX: &str = "volumeAttributesClassName";
 
 pub(crate) async fn start(context: Context) {
+    let mut inputs = context.inputs();
     let controller = Classes {
         client: context.client.clone(),
-        classes: context.informers.of(),
-        claims: context.informers.of(),
-        volumes: context.informers.of(),
+        classes: inputs.watch(present),
+        claims: inputs.watch(|change| plan::left(change, plan::of_claim)),
+        volumes: inputs.watch(|change| plan::left(change, plan::of_volume)),
     };
     controller.claims.add_index(CLASS_INDEX, plan::of_claim);
     controller.volumes.add_index(CLASS_INDEX, plan::of_volume);
-    let queue = context.queue();
-    informer::feed(&controller.classes, &queue, |change| change.after().map(|class| class.metadata.key()));
-    informer::feed(&controller.claims, &queue, |change| plan::left(change, plan::of_claim));
-    informer::feed(&controller.volumes, &queue, |change| plan::left(change, plan::of_volume));
-    futures::join!(controller.classes.synced(), controller.claims.synced(), controller.volumes.synced());
-    context.run(controller, queue, 1).await;
+    inputs.run(controller, 1).await;
 }
 
 struct Classes {

@@ -19,17 +19,17 @@ const WORKERS: usize = 5;
 const VOLUMES: &str = "\u{0}volumes";
 
 pub(crate) async fn start(context: Context) {
+    let mut inputs = context.inputs();
     let controller = Binder {
         client: context.client.clone(),
         recorder: context.recorder.clone(),
         clock: context.clock.clone(),
-        claims: context.informers.of(),
-        volumes: context.informers.of(),
-        classes: context.informers.of(),
-        _figures: metrics::collected(Collector { volumes: context.informers.of(), claims: context.informers.of() }),
+        claims: inputs.read(),
+        volumes: inputs.read(),
+        classes: inputs.read(),
+        _figures: metrics::collected(Collector { volumes: inputs.read(), claims: inputs.read() }),
     };
-    let queue = context.queue();
-    informer::feed(&controller.claims, &queue, |change| {
+    inputs.feed(&controller.claims, |change| {
         let claim = change.object();
         let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.clone()).filter(|name| !name.is_empty());
         let mut keys = vec![claim.metadata.key()];
@@ -37,7 +37,7 @@ pub(crate) async fn start(context: Context) {
         keys
     });
     let claims = controller.claims.clone();
-    informer::feed(&controller.volumes, &queue, move |change| {
+    inputs.feed(&controller.volumes, move |change| {
         let volume = change.object();
         let mut keys = vec![Key::new(VOLUMES, volume.metadata.name())];
         match plan::claim_key(volume) {
@@ -49,14 +49,13 @@ pub(crate) async fn start(context: Context) {
         keys
     });
     let claims = controller.claims.clone();
-    informer::feed(&controller.classes, &queue, move |change| {
+    inputs.feed(&controller.classes, move |change| {
         let name = change.object().metadata.name();
         let waiting = claims.list();
         let of_class = waiting.iter().filter(|claim| plan::is_pending(claim) && plan::class_of(claim) == Some(name));
         of_class.map(|claim| claim.metadata.key()).collect::<Vec<_>>()
     });
-    futures::join!(controller.claims.synced(), controller.volumes.synced(), controller.classes.synced());
-    context.run(controller, queue, WORKERS).await;
+    inputs.run(controller, WORKERS).await;
 }
 
 struct Binder {

@@ -12,15 +12,13 @@ use crate::context::Context;
 const WORKERS: usize = 2;
 
 pub(crate) async fn start(context: Context) {
+    let mut inputs = context.inputs();
     let controller = VolumeExpand {
         recorder: context.recorder.clone(),
-        claims: context.informers.of(),
-        volumes: context.informers.of(),
+        claims: inputs.watch(|change| grew(change).then(|| change.object().metadata.key())),
+        volumes: inputs.read(),
     };
-    let queue = context.queue();
-    informer::feed(&controller.claims, &queue, |change| grew(change).then(|| change.object().metadata.key()));
-    futures::join!(controller.claims.synced(), controller.volumes.synced());
-    context.run(controller, queue, WORKERS).await;
+    inputs.run(controller, WORKERS).await;
 }
 
 struct VolumeExpand {

@@ -11,6 +11,7 @@ use crate::common::pods;
 use crate::common::protection::protect;
 use crate::common::storage::{CLAIM_INDEX, claim_values, claims_of};
 use crate::context::Context;
+use crate::inputs::present;
 
 const WORKERS: usize = 2;
 const CLAIM_FINALIZER: &str = "kubernetes.io/pvc-protection";
@@ -18,26 +19,21 @@ const VOLUME_FINALIZER: &str = "kubernetes.io/pv-protection";
 
 /// Runs the protection of claims.
 pub(crate) async fn start_claims(context: Context) {
-    let controller =
-        Claims { client: context.client.clone(), claims: context.informers.of(), pods: context.informers.of() };
+    let mut inputs = context.inputs();
+    let controller = Claims { client: context.client.clone(), claims: inputs.watch(present), pods: inputs.read() };
     controller.pods.add_index(CLAIM_INDEX, claim_values);
-    let queue = context.queue();
-    informer::feed(&controller.claims, &queue, |change| change.after().map(|claim| claim.metadata.key()));
-    informer::feed(&controller.pods, &queue, |change| {
+    inputs.feed(&controller.pods, |change| {
         let over = change.after().is_none_or(|pod| pods::is_terminal(pod));
         if over { claims_of(change.object()) } else { Vec::new() }
     });
-    futures::join!(controller.claims.synced(), controller.pods.synced());
-    context.run(controller, queue, WORKERS).await;
+    inputs.run(controller, WORKERS).await;
 }
 
 /// Runs the protection of volumes.
 pub(crate) async fn start_volumes(context: Context) {
-    let controller = Volumes { client: context.client.clone(), volumes: context.informers.of() };
-    let queue = context.queue();
-    informer::feed(&controller.volumes, &queue, |change| change.after().map(|volume| volume.metadata.key()));
-    controller.volumes.synced().await;
-    context.run(controller, queue, WORKERS).await;
+    let mut inputs = context.inputs();
+    let controller = Volumes { client: context.client.clone(), volumes: inputs.watch(present) };
+    inputs.run(controller, WORKERS).await;
 }
 
 struct Claims {

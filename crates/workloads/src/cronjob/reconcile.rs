@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use client::{Client, DeleteOptions, Propagation};
-use informer::{Action, Clock, EventType, Informer, Key, Reconciler, Recorder, clock};
+use informer::{Action, Change, Clock, EventType, Informer, Key, Reconciler, Recorder, clock};
 use jiff::tz::TimeZone;
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -13,23 +13,21 @@ use crate::Error;
 use crate::common::meta::{MetaExt, controller_key};
 use crate::common::pod_control::namespace_ends;
 use crate::context::Context;
+use crate::inputs::changed;
 use crate::metrics;
 
 const WORKERS: usize = 5;
 
 pub(crate) async fn start(context: Context) {
+    let mut inputs = context.inputs();
     let controller = CronJobs {
         client: context.client.clone(),
         recorder: context.recorder.clone(),
         clock: context.clock.clone(),
-        crons: context.informers.of(),
-        jobs: context.informers.of(),
+        crons: inputs.watch(changed),
+        jobs: inputs.watch(|change: &Change<Job>| controller_key::<CronJob>(&change.object().metadata)),
     };
-    let queue = context.queue();
-    informer::feed(&controller.crons, &queue, |change| [change.object().metadata.key()]);
-    informer::feed(&controller.jobs, &queue, |change| controller_key::<CronJob>(&change.object().metadata));
-    futures::join!(controller.crons.synced(), controller.jobs.synced());
-    context.run(controller, queue, WORKERS).await;
+    inputs.run(controller, WORKERS).await;
 }
 
 struct CronJobs {

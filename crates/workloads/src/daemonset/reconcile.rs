@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client::Client;
-use informer::{Action, Change, Clock, EventType, Expectations, Informer, Key, Reconciler, WorkQueue};
+use informer::{Action, Change, Clock, EventType, Expectations, Informer, Key, Reconciler};
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -18,6 +18,7 @@ use crate::common::pod_control::{self, Expected, PodControl};
 use crate::common::template_hash::template_hash;
 use crate::common::{claim, pods, selector};
 use crate::context::Context;
+use crate::inputs::{Inputs, changed};
 use crate::metrics;
 
 const WORKERS: usize = 2;
@@ -25,27 +26,21 @@ const WORKERS: usize = 2;
 const UNMET: Duration = Duration::from_secs(60);
 
 pub(crate) async fn start(context: Context) {
+    let mut inputs = context.inputs();
     let controller = DaemonSets {
         client: context.client.clone(),
         control: context.pod_control(),
         clock: context.clock.clone(),
         expectations: Arc::new(Expectations::new(context.clock.clone())),
-        sets: context.informers.of(),
-        pods: context.informers.of(),
-        nodes: context.informers.of(),
-        revisions: context.informers.of(),
+        sets: inputs.read(),
+        pods: inputs.read(),
+        nodes: inputs.read(),
+        revisions: inputs.read(),
     };
     claim::index_orphans(&controller.pods);
     claim::index_orphans(&controller.revisions);
-    let queue = context.queue();
-    controller.listen(&queue);
-    futures::join!(
-        controller.sets.synced(),
-        controller.pods.synced(),
-        controller.nodes.synced(),
-        controller.revisions.synced()
-    );
-    context.run(controller, queue, WORKERS).await;
+    controller.listen(&inputs);
+    inputs.run(controller, WORKERS).await;
 }
 
 struct DaemonSets {
@@ -60,16 +55,16 @@ struct DaemonSets {
 }
 
 impl DaemonSets {
-    fn listen(&self, queue: &WorkQueue<Key>) {
-        informer::feed(&self.sets, queue, |change| [change.object().metadata.key()]);
-        informer::feed(&self.revisions, queue, |change| controller_key::<DaemonSet>(&change.object().metadata));
+    fn listen(&self, inputs: &Inputs) {
+        inputs.feed(&self.sets, changed);
+        inputs.feed(&self.revisions, |change| controller_key::<DaemonSet>(&change.object().metadata));
         let (expectations, sets) = (self.expectations.clone(), self.sets.clone());
-        informer::feed(&self.pods, queue, move |change| {
+        inputs.feed(&self.pods, move |change| {
             pod_control::observe::<DaemonSet>(change, &expectations);
             claim::concerned(change, &sets, |set| selector::parse(&set.spec.selector))
         });
         let sets = self.sets.clone();
-        informer::feed(&self.nodes, queue, move |change| {
+        inputs.feed(&self.nodes, move |change| {
             if let Change::Modified { old, new } = change
                 && plan::same_to_daemons(old, new)
             {

@@ -17,25 +17,25 @@ use crate::common::meta::{MetaExt, controller_key};
 use crate::common::pod_control::namespace_ends;
 use crate::common::{claim, pods, selector};
 use crate::context::Context;
+use crate::inputs::changed;
 
 const WORKERS: usize = 5;
 
 pub(crate) async fn start(context: Context) {
-    let sets = context.informers.of();
+    let mut inputs = context.inputs();
+    let sets = inputs.read();
     let controller = Deployments {
         client: context.client.clone(),
         recorder: context.recorder.clone(),
         clock: context.clock.clone(),
-        deployments: context.informers.of(),
+        deployments: inputs.watch(changed),
         echoes: Echoes::new(&sets, context.clock.clone()),
         sets,
-        pods: context.informers.of(),
+        pods: inputs.read(),
     };
     claim::index_orphans(&controller.sets);
-    let queue = context.queue();
-    informer::feed(&controller.deployments, &queue, |change| [change.object().metadata.key()]);
     let deployments = controller.deployments.clone();
-    informer::feed(&controller.sets, &queue, move |change| {
+    inputs.feed(&controller.sets, move |change| {
         let before = change.before().and_then(|set| controller_key::<Deployment>(&set.metadata));
         let now = change.after().and_then(|set| controller_key::<Deployment>(&set.metadata));
         let orphan = change.after().filter(|set| set.metadata.controller().is_none());
@@ -44,14 +44,13 @@ pub(crate) async fn start(context: Context) {
         keys
     });
     let sets = controller.sets.clone();
-    informer::feed(&controller.pods, &queue, move |change| {
+    inputs.feed(&controller.pods, move |change| {
         // A Recreate rollout waits for the last old pod to go; nobody else needs changes of pods.
         let gone = change.after().is_none().then(|| change.object());
         let set = gone.and_then(|pod| controller_key::<ReplicaSet>(&pod.metadata)).and_then(|key| sets.get(&key));
         set.and_then(|set| controller_key::<Deployment>(&set.metadata))
     });
-    futures::join!(controller.deployments.synced(), controller.sets.synced(), controller.pods.synced());
-    context.run(controller, queue, WORKERS).await;
+    inputs.run(controller, WORKERS).await;
 }
 
 /// The Deployments that select an orphan.

@@ -16,25 +16,25 @@ use crate::common::discovery::discover;
 use crate::common::meta::MetaExt;
 use crate::common::selector;
 use crate::context::Context;
+use crate::inputs::changed;
 
 const WORKERS: usize = 5;
 
 pub(crate) async fn start(context: Context) {
+    let mut inputs = context.inputs();
     let controller = Disruption {
         client: context.client.clone(),
         recorder: context.recorder.clone(),
         clock: context.clock.clone(),
-        budgets: context.informers.of(),
-        pods: context.informers.of(),
-        replica_sets: context.informers.of(),
-        deployments: context.informers.of(),
-        stateful_sets: context.informers.of(),
-        controllers: context.informers.of(),
+        budgets: inputs.watch(changed),
+        pods: inputs.read(),
+        replica_sets: inputs.read(),
+        deployments: inputs.read(),
+        stateful_sets: inputs.read(),
+        controllers: inputs.read(),
     };
-    let queue = context.queue();
-    informer::feed(&controller.budgets, &queue, |change| [change.object().metadata.key()]);
     let budgets = controller.budgets.clone();
-    informer::feed(&controller.pods, &queue, move |change| {
+    inputs.feed(&controller.pods, move |change| {
         let pods = || change.before().into_iter().chain(change.after());
         let candidates = budgets.by_namespace(change.object().metadata.namespace());
         let covers = |budget: &PodDisruptionBudget| {
@@ -49,21 +49,13 @@ pub(crate) async fn start(context: Context) {
         budgets.by_namespace(namespace).iter().map(|budget| budget.metadata.key()).collect()
     };
     let of = all.clone();
-    informer::feed(&controller.deployments, &queue, move |change| of(change.object().metadata.namespace()));
+    inputs.feed(&controller.deployments, move |change| of(change.object().metadata.namespace()));
     let of = all.clone();
-    informer::feed(&controller.replica_sets, &queue, move |change| of(change.object().metadata.namespace()));
+    inputs.feed(&controller.replica_sets, move |change| of(change.object().metadata.namespace()));
     let of = all.clone();
-    informer::feed(&controller.controllers, &queue, move |change| of(change.object().metadata.namespace()));
-    informer::feed(&controller.stateful_sets, &queue, move |change| all(change.object().metadata.namespace()));
-    futures::join!(
-        controller.budgets.synced(),
-        controller.pods.synced(),
-        controller.replica_sets.synced(),
-        controller.deployments.synced(),
-        controller.stateful_sets.synced(),
-        controller.controllers.synced()
-    );
-    context.run(controller, queue, WORKERS).await;
+    inputs.feed(&controller.controllers, move |change| of(change.object().metadata.namespace()));
+    inputs.feed(&controller.stateful_sets, move |change| all(change.object().metadata.namespace()));
+    inputs.run(controller, WORKERS).await;
 }
 
 struct Disruption {

@@ -33,19 +33,19 @@ const PERIOD: Duration = Duration::from_secs(15);
 const TRIES: u32 = 5;
 
 pub(crate) async fn start(context: Context) {
+    let mut inputs = context.inputs();
     let controller = Autoscalers {
         client: context.client.clone(),
         recorder: context.recorder.clone(),
         clock: context.clock.clone(),
-        scalers: context.informers.of(),
-        pods: context.informers.of(),
+        scalers: inputs.read(),
+        pods: inputs.read(),
         metrics: Metrics { client: context.client.clone() },
         memory: Mutex::default(),
         resources: Mutex::default(),
     };
-    let queue = context.queue();
     let all = controller.scalers.clone();
-    informer::feed(&controller.scalers, &queue, move |change| {
+    inputs.feed(&controller.scalers, move |change| {
         families::SCALERS.set(&[], all.len() as f64);
         if let Change::Deleted(gone) = change {
             families::SCALER_DESIRED.remove(&[gone.metadata.namespace(), gone.metadata.name()]);
@@ -55,8 +55,7 @@ pub(crate) async fn start(context: Context) {
             matches!(change, Change::Modified { old, new } if old.metadata.generation == new.metadata.generation);
         (!same).then(|| change.object().metadata.key())
     });
-    futures::join!(controller.scalers.synced(), controller.pods.synced());
-    context.run(controller, queue, WORKERS).await;
+    inputs.run(controller, WORKERS).await;
 }
 
 /// What is remembered of an autoscaler between two turns.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use client::{Client, Patch};
-use informer::{Action, Informer, Key, Reconciler, WorkQueue};
+use informer::{Action, Informer, Key, Reconciler};
 use k8s_openapi::Resource;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
@@ -16,6 +16,7 @@ use super::reconcile::foreign_manager;
 use super::{pod, tally};
 use crate::Error;
 use crate::common::meta::MetaExt;
+use crate::inputs::Inputs;
 
 /// Whose a pod with the finalizer is.
 #[derive(Debug, PartialEq, Eq)]
@@ -49,15 +50,17 @@ pub(super) struct Orphans {
 }
 
 impl Orphans {
-    pub(super) fn listen(&self, queue: &WorkQueue<Key>) {
+    pub(super) fn listen(&self, inputs: &mut Inputs) {
+        inputs.fill(&self.pods);
+        inputs.fill(&self.jobs);
         let jobs = self.jobs.clone();
-        informer::feed(&self.pods, queue, move |change| {
+        inputs.feed(&self.pods, move |change| {
             let tracked = change.after().filter(|pod| pod::is_tracked(pod));
             let orphan = tracked.filter(|pod| standing(pod, |key| jobs.get(key)) != Standing::Kept);
             orphan.map(|pod| pod.metadata.key())
         });
         let pods = self.pods.clone();
-        informer::feed(&self.jobs, queue, move |change| {
+        inputs.feed(&self.jobs, move |change| {
             let gone = change.after().is_none();
             let left = if gone { pods.by_owner(change.object().metadata.uid()) } else { Vec::new() };
             left.iter().filter(|pod| pod::is_tracked(pod)).map(|pod| pod.metadata.key()).collect::<Vec<_>>()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client::{Client, ListParams, Patch};
-use informer::{Action, Change, Clock, Echoes, EventType, Expectations, Informer, Key, Reconciler, WorkQueue};
+use informer::{Action, Change, Clock, Echoes, EventType, Expectations, Informer, Key, Reconciler};
 use k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
@@ -20,6 +20,7 @@ use crate::common::meta::MetaExt;
 use crate::common::pod_control::{self, Expected, PodControl};
 use crate::common::{batch, selector};
 use crate::context::Context;
+use crate::inputs::Inputs;
 use crate::metrics;
 
 const WORKERS: usize = 5;
@@ -31,7 +32,8 @@ const MANAGER: &str = "kubernetes.io/job-controller";
 const ORPHAN_QUEUE: &str = "job_orphan_pod";
 
 pub(crate) async fn start(context: Context) {
-    let (pods, jobs) = (context.informers.of(), context.informers.of());
+    let (mut inputs, mut orphaned) = (context.inputs(), context.inputs_of(context.queue_named(ORPHAN_QUEUE)));
+    let (pods, jobs) = (inputs.read(), inputs.read());
     let controller = Jobs {
         client: context.client.clone(),
         control: context.pod_control(),
@@ -45,11 +47,9 @@ pub(crate) async fn start(context: Context) {
     let orphans =
         Orphans { client: context.client.clone(), jobs: controller.jobs.clone(), pods: controller.pods.clone() };
     claim::index_orphans(&controller.pods);
-    let (queue, orphan_queue) = (context.queue(), context.queue_named(ORPHAN_QUEUE));
-    controller.listen(&queue);
-    orphans.listen(&orphan_queue);
-    futures::join!(controller.jobs.synced(), controller.pods.synced());
-    futures::join!(context.run(controller, queue, WORKERS), context.run(orphans, orphan_queue, WORKERS));
+    controller.listen(&inputs);
+    orphans.listen(&mut orphaned);
+    futures::join!(inputs.run(controller, WORKERS), orphaned.run(orphans, WORKERS));
 }
 
 struct Jobs {
@@ -65,8 +65,8 @@ struct Jobs {
 }
 
 impl Jobs {
-    fn listen(&self, queue: &WorkQueue<Key>) {
-        informer::feed(&self.jobs, queue, |change| {
+    fn listen(&self, inputs: &Inputs) {
+        inputs.feed(&self.jobs, |change| {
             if let Change::Added(job) = change
                 && let Some(manager) = foreign_manager(job)
             {
@@ -75,7 +75,7 @@ impl Jobs {
             [change.object().metadata.key()]
         });
         let (expectations, jobs) = (self.expectations.clone(), self.jobs.clone());
-        informer::feed(&self.pods, queue, move |change| {
+        inputs.feed(&self.pods, move |change| {
             figures::tracked(change.before().map(|pod| &**pod), change.after().map(|pod| &**pod));
             pod_control::observe::<Job>(change, &expectations);
             claim::concerned(change, &jobs, |job| selector::parse(job.spec.as_ref()?.selector.as_ref()?))

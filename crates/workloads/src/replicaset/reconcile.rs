@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client::Client;
-use informer::{Action, Change, Clock, Expectations, Informer, Key, Reconciler, WorkQueue};
+use informer::{Action, Change, Clock, Expectations, Informer, Key, Reconciler};
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{Pod, ReplicationController};
 
@@ -18,6 +18,7 @@ use crate::common::meta::MetaExt;
 use crate::common::pod_control::{self, Expected, PodControl, from_template};
 use crate::common::{claim, pods, selector};
 use crate::context::Context;
+use crate::inputs::Inputs;
 use crate::metrics;
 
 /// Keys worked on at the same time.
@@ -36,9 +37,9 @@ pub(crate) async fn start_replication_controllers(context: Context) {
 }
 
 async fn run<K: Replicated>(context: Context) {
-    let (sets, pods) = (context.informers.of::<K>(), context.informers.of::<Pod>());
+    let mut inputs = context.inputs();
+    let (sets, pods) = (inputs.read::<K>(), inputs.read::<Pod>());
     claim::index_orphans(&pods);
-    let queue = context.queue();
     let controller = Replicas {
         client: context.client.clone(),
         control: context.pod_control(),
@@ -47,9 +48,8 @@ async fn run<K: Replicated>(context: Context) {
         sets,
         pods,
     };
-    controller.listen(&queue);
-    futures::join!(controller.sets.synced(), controller.pods.synced());
-    context.run(controller, queue, WORKERS).await;
+    controller.listen(&inputs);
+    inputs.run(controller, WORKERS).await;
 }
 
 struct Replicas<K> {
@@ -62,16 +62,16 @@ struct Replicas<K> {
 }
 
 impl<K: Replicated> Replicas<K> {
-    fn listen(&self, queue: &WorkQueue<Key>) {
+    fn listen(&self, inputs: &Inputs) {
         let expectations = self.expectations.clone();
-        informer::feed(&self.sets, queue, move |change| {
+        inputs.feed(&self.sets, move |change| {
             if let Change::Deleted(set) = change {
                 expectations.forget(&set.metadata().key());
             }
             [change.object().metadata().key()]
         });
         let (expectations, sets) = (self.expectations.clone(), self.sets.clone());
-        informer::feed(&self.pods, queue, move |change| {
+        inputs.feed(&self.pods, move |change| {
             pod_control::observe::<K>(change, &expectations);
             claim::concerned(change, &sets, K::selector)
         });

@@ -16,37 +16,31 @@ use crate::common::meta::MetaExt;
 use crate::common::template_hash::template_hash;
 use crate::common::{batch, claim, selector};
 use crate::context::Context;
+use crate::inputs::changed;
 use crate::metrics;
 
 const WORKERS: usize = 5;
 
 pub(crate) async fn start(context: Context) {
-    let pods = context.informers.of();
+    let mut inputs = context.inputs();
+    let pods = inputs.read();
     let controller = StatefulSets {
         client: context.client.clone(),
         recorder: context.recorder.clone(),
         clock: context.clock.clone(),
         echoes: Echoes::new(&pods, context.clock.clone()),
-        sets: context.informers.of(),
+        sets: inputs.watch(changed),
         pods,
-        claims: context.informers.of(),
-        revisions: context.informers.of(),
+        claims: inputs.read(),
+        revisions: inputs.read(),
     };
     claim::index_orphans(&controller.pods);
     claim::index_orphans(&controller.revisions);
-    let queue = context.queue();
-    informer::feed(&controller.sets, &queue, |change| [change.object().metadata.key()]);
     let sets = controller.sets.clone();
-    informer::feed(&controller.pods, &queue, move |change| {
+    inputs.feed(&controller.pods, move |change| {
         claim::concerned(change, &sets, |set: &StatefulSet| selector::parse(&set.spec.selector))
     });
-    futures::join!(
-        controller.sets.synced(),
-        controller.pods.synced(),
-        controller.claims.synced(),
-        controller.revisions.synced()
-    );
-    context.run(controller, queue, WORKERS).await;
+    inputs.run(controller, WORKERS).await;
 }
 
 struct StatefulSets {

@@ -15,13 +15,12 @@ use crate::metrics;
 const WORKERS: usize = 5;
 
 pub(crate) async fn start(context: Context) {
-    let controller = Ttl { client: context.client.clone(), clock: context.clock.clone(), jobs: context.informers.of() };
-    let queue = context.queue();
-    informer::feed(&controller.jobs, &queue, |change| {
+    let mut inputs = context.inputs();
+    let controller = Ttl { client: context.client.clone(), clock: context.clock.clone(), jobs: inputs.read() };
+    inputs.feed(&controller.jobs, |change| {
         change.after().filter(|job| expires(job).is_some()).map(|job| job.metadata.key())
     });
-    controller.jobs.synced().await;
-    context.run(controller, queue, WORKERS).await;
+    inputs.run(controller, WORKERS).await;
 }
 
 struct Ttl {
