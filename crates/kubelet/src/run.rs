@@ -27,7 +27,6 @@ use crate::pressure;
 use crate::registration::enforcement::{self, Enforcement};
 use crate::registration::machine::Machine;
 use crate::registration::{self, Registration};
-use kubeletapi::stats::{Rates, Stats, Volumes};
 use crate::shared::allocations::Allocations;
 use crate::shared::objects::Objects;
 use crate::shared::tokens::Tokens;
@@ -41,6 +40,7 @@ use crate::upkeep::tasks::Tasks;
 use crate::volumes;
 use crate::worker::Handle;
 use crate::worker::certificates::Requests;
+use kubeletapi::stats::{Rates, Stats, Volumes};
 
 /// What is below the root from the beginning: pods' own directories, sockets and mounts of storage drivers, and the sockets by
 /// which drivers and device plugins make themselves known.

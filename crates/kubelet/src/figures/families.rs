@@ -19,224 +19,182 @@ const PULLS: Buckets = Buckets::At(&[
 /// Of statuses on their way to the API.
 const STATUSES: Buckets = Buckets::At(&[0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0]);
 
-/// What one kubelet counts. A process may hold several, so they are no statics.
-#[derive(Debug)]
-pub struct Families {
-    /// Pods refused, by reason.
-    pub refusals: Counter,
-    /// How long changes of cgroups take, by kind.
-    pub cgroups: Histogram,
-    /// Streams of events that could not be had.
-    pub failed_streams: Counter,
-    /// Streams of events from the runtime.
-    pub streams: Counter,
-    /// Pods ended for the node's sake, by signal.
-    pub evictions: Counter,
-    /// How long pulls take, by the image's size.
-    pub pulls: Histogram,
-    /// How long reading a pod's state takes.
-    pub reads: Histogram,
-    /// The same, under the name that alerts look for.
-    pub relists: Histogram,
-    /// From seeing a pod to its running.
-    pub starts: Histogram,
-    /// From a pod's creation to its running, without pulls and init containers.
-    pub starts_alone: Histogram,
-    /// From a pod's creation to its running.
-    pub whole_starts: Histogram,
-    /// From a change of a status to its being in the API.
-    pub statuses: Histogram,
-    /// How long turns of pods' workers take, by kind.
-    pub turns: Histogram,
-    /// From seeing a pod to its worker's beginning.
-    pub workers: Histogram,
-    /// Pods ended for critical ones, by resource.
-    pub preemptions: Counter,
-    /// How long sandboxes take, by handler.
-    pub sandboxes: Histogram,
-    /// Sandboxes that were not made, by handler.
-    pub failed_sandboxes: Counter,
-    /// How long calls to the runtime take, by name.
-    pub call_times: Histogram,
-    /// Calls to the runtime that failed, by name.
-    pub failed_calls: Counter,
-    /// Calls to the runtime, by name.
-    pub calls: Counter,
-    /// Containers that did not start, by reason and kind.
-    pub failed_containers: Counter,
-    /// Containers begun, by kind.
-    pub started_containers: Counter,
-    /// Pods whose sandbox was not made.
-    pub failed_pods: Counter,
-    /// Pods whose sandbox was begun.
-    pub started_pods: Counter,
-}
-
-impl Families {
-    /// All, in the order in which they are written.
-    pub(super) fn all(&self) -> [&dyn Family; 24] {
-        [
-            &self.refusals,
-            &self.cgroups,
-            &self.failed_streams,
-            &self.streams,
-            &self.evictions,
-            &self.pulls,
-            &self.reads,
-            &self.relists,
-            &self.starts,
-            &self.starts_alone,
-            &self.whole_starts,
-            &self.statuses,
-            &self.turns,
-            &self.workers,
-            &self.preemptions,
-            &self.sandboxes,
-            &self.failed_sandboxes,
-            &self.call_times,
-            &self.failed_calls,
-            &self.calls,
-            &self.failed_containers,
-            &self.started_containers,
-            &self.failed_pods,
-            &self.started_pods,
-        ]
-    }
-}
-
-impl Default for Families {
-    fn default() -> Self {
-        Self {
-            refusals: Counter::new(
-                "kubelet_admission_rejections_total",
-                "[ALPHA] Cumulative number pod admission rejections by the Kubelet.",
-                &["reason"],
-            ),
-            cgroups: Histogram::new(
-                "kubelet_cgroup_manager_duration_seconds",
-                "[ALPHA] Duration in seconds for cgroup manager operations. Broken down by method.",
-                &["operation_type"],
-                USUAL,
-            ),
-            failed_streams: Counter::new(
-                "kubelet_evented_pleg_connection_error_count",
-                "[ALPHA] The number of errors encountered during the establishment of streaming connection with the CRI runtime.",
-                &[],
-            ),
-            streams: Counter::new(
-                "kubelet_evented_pleg_connection_success_count",
-                "[ALPHA] The number of times a streaming client was obtained to receive CRI Events.",
-                &[],
-            ),
-            evictions: Counter::new(
-                "kubelet_evictions",
-                "[ALPHA] Cumulative number of pod evictions by eviction signal",
-                &["eviction_signal"],
-            ),
-            pulls: Histogram::new(
-                "kubelet_image_pull_duration_seconds",
-                "[ALPHA] Duration in seconds to pull an image.",
-                &["image_size_in_bytes"],
-                PULLS,
-            ),
-            reads: Histogram::new(
-                "kubelet_pleg_pod_relist_duration_seconds",
-                "[ALPHA] Duration in seconds for relisting a single pod in PLEG.",
-                &[],
-                USUAL,
-            ),
-            relists: Histogram::new(
-                "kubelet_pleg_relist_duration_seconds",
-                "[ALPHA] Duration in seconds for relisting pods in PLEG.",
-                &[],
-                USUAL,
-            ),
-            starts: Histogram::new(
-                "kubelet_pod_start_duration_seconds",
-                "[ALPHA] Duration in seconds from kubelet seeing a pod for the first time to the pod starting to run",
-                &[],
-                STARTS,
-            ),
-            starts_alone: Histogram::new(
-                "kubelet_pod_start_sli_duration_seconds",
-                "[ALPHA] Duration in seconds to start a pod, excluding time to pull images and run init containers, measured from pod creation timestamp to when all its containers are reported as started and observed via watch",
-                &[],
-                STARTS,
-            ),
-            whole_starts: Histogram::new(
-                "kubelet_pod_start_total_duration_seconds",
-                "[ALPHA] Duration in seconds to start a pod since creation, including time to pull images and run init containers, measured from pod creation timestamp to when all its containers are reported as started and observed via watch",
-                &[],
-                STARTS,
-            ),
-            statuses: Histogram::new(
-                "kubelet_pod_status_sync_duration_seconds",
-                "[ALPHA] Duration in seconds to sync a pod status update. Measures time from detection of a change to pod status until the API is successfully updated for that pod, even if multiple intevening changes to pod status occur.",
-                &[],
-                STATUSES,
-            ),
-            turns: Histogram::new(
-                "kubelet_pod_worker_duration_seconds",
-                "[ALPHA] Duration in seconds to sync a single pod. Broken down by operation type: create, update, or sync",
-                &["operation_type"],
-                USUAL,
-            ),
-            workers: Histogram::new(
-                "kubelet_pod_worker_start_duration_seconds",
-                "[ALPHA] Duration in seconds from kubelet seeing a pod to starting a worker.",
-                &[],
-                USUAL,
-            ),
-            preemptions: Counter::new(
-                "kubelet_preemptions",
-                "[ALPHA] Cumulative number of pod preemptions by preemption resource",
-                &["preemption_signal"],
-            ),
-            sandboxes: Histogram::new(
-                "kubelet_run_podsandbox_duration_seconds",
-                "[ALPHA] Duration in seconds of the run_podsandbox operations. Broken down by RuntimeClass.Handler.",
-                &["runtime_handler"],
-                USUAL,
-            ),
-            failed_sandboxes: Counter::new(
-                "kubelet_run_podsandbox_errors_total",
-                "[ALPHA] Cumulative number of the run_podsandbox operation errors by RuntimeClass.Handler.",
-                &["runtime_handler"],
-            ),
-            call_times: Histogram::new(
-                "kubelet_runtime_operations_duration_seconds",
-                "[ALPHA] Duration in seconds of runtime operations. Broken down by operation type.",
-                &["operation_type"],
-                CALLS,
-            ),
-            failed_calls: Counter::new(
-                "kubelet_runtime_operations_errors_total",
-                "[ALPHA] Cumulative number of runtime operation errors by operation type.",
-                &["operation_type"],
-            ),
-            calls: Counter::new(
-                "kubelet_runtime_operations_total",
-                "[ALPHA] Cumulative number of runtime operations by operation type.",
-                &["operation_type"],
-            ),
-            failed_containers: Counter::new(
-                "kubelet_started_containers_errors_total",
-                "[ALPHA] Cumulative number of errors when starting containers",
-                &["code", "container_type"],
-            ),
-            started_containers: Counter::new(
-                "kubelet_started_containers_total",
-                "[ALPHA] Cumulative number of containers started",
-                &["container_type"],
-            ),
-            failed_pods: Counter::new(
-                "kubelet_started_pods_errors_total",
-                "[ALPHA] Cumulative number of errors when starting pods",
-                &[],
-            ),
-            started_pods: Counter::new("kubelet_started_pods_total", "[ALPHA] Cumulative number of pods started", &[]),
+/// Declares what one kubelet counts, in the order in which it is written. A process may hold several, so they are no statics.
+macro_rules! families {
+    ($($(#[$about:meta])* $name:ident: $kind:ident = $args:tt;)*) => {
+        /// What one kubelet counts.
+        #[derive(Debug)]
+        pub struct Families {
+            $($(#[$about])* pub $name: $kind,)*
         }
-    }
+
+        impl Families {
+            pub(super) fn all(&self) -> Vec<&dyn Family> {
+                vec![$(&self.$name),*]
+            }
+        }
+
+        impl Default for Families {
+            fn default() -> Self {
+                Self { $($name: $kind::new $args,)* }
+            }
+        }
+    };
+}
+
+families! {
+    /// Pods refused, by reason.
+    refusals: Counter = (
+        "kubelet_admission_rejections_total",
+        "[ALPHA] Cumulative number pod admission rejections by the Kubelet.",
+        &["reason"]
+    );
+    /// How long changes of cgroups take, by kind.
+    cgroups: Histogram = (
+        "kubelet_cgroup_manager_duration_seconds",
+        "[ALPHA] Duration in seconds for cgroup manager operations. Broken down by method.",
+        &["operation_type"],
+        USUAL
+    );
+    /// Streams of events that could not be had.
+    failed_streams: Counter = (
+        "kubelet_evented_pleg_connection_error_count",
+        "[ALPHA] The number of errors encountered during the establishment of streaming connection with the CRI runtime.",
+        &[]
+    );
+    /// Streams of events from the runtime.
+    streams: Counter = (
+        "kubelet_evented_pleg_connection_success_count",
+        "[ALPHA] The number of times a streaming client was obtained to receive CRI Events.",
+        &[]
+    );
+    /// Pods ended for the node's sake, by signal.
+    evictions: Counter = (
+        "kubelet_evictions",
+        "[ALPHA] Cumulative number of pod evictions by eviction signal",
+        &["eviction_signal"]
+    );
+    /// How long pulls take, by the image's size.
+    pulls: Histogram = (
+        "kubelet_image_pull_duration_seconds",
+        "[ALPHA] Duration in seconds to pull an image.",
+        &["image_size_in_bytes"],
+        PULLS
+    );
+    /// How long reading a pod's state takes.
+    reads: Histogram = (
+        "kubelet_pleg_pod_relist_duration_seconds",
+        "[ALPHA] Duration in seconds for relisting a single pod in PLEG.",
+        &[],
+        USUAL
+    );
+    /// The same, under the name that alerts look for.
+    relists: Histogram = (
+        "kubelet_pleg_relist_duration_seconds",
+        "[ALPHA] Duration in seconds for relisting pods in PLEG.",
+        &[],
+        USUAL
+    );
+    /// From seeing a pod to its running.
+    starts: Histogram = (
+        "kubelet_pod_start_duration_seconds",
+        "[ALPHA] Duration in seconds from kubelet seeing a pod for the first time to the pod starting to run",
+        &[],
+        STARTS
+    );
+    /// From a pod's creation to its running, without pulls and init containers.
+    starts_alone: Histogram = (
+        "kubelet_pod_start_sli_duration_seconds",
+        "[ALPHA] Duration in seconds to start a pod, excluding time to pull images and run init containers, measured from pod creation timestamp to when all its containers are reported as started and observed via watch",
+        &[],
+        STARTS
+    );
+    /// From a pod's creation to its running.
+    whole_starts: Histogram = (
+        "kubelet_pod_start_total_duration_seconds",
+        "[ALPHA] Duration in seconds to start a pod since creation, including time to pull images and run init containers, measured from pod creation timestamp to when all its containers are reported as started and observed via watch",
+        &[],
+        STARTS
+    );
+    /// From a change of a status to its being in the API.
+    statuses: Histogram = (
+        "kubelet_pod_status_sync_duration_seconds",
+        "[ALPHA] Duration in seconds to sync a pod status update. Measures time from detection of a change to pod status until the API is successfully updated for that pod, even if multiple intevening changes to pod status occur.",
+        &[],
+        STATUSES
+    );
+    /// How long turns of pods' workers take, by kind.
+    turns: Histogram = (
+        "kubelet_pod_worker_duration_seconds",
+        "[ALPHA] Duration in seconds to sync a single pod. Broken down by operation type: create, update, or sync",
+        &["operation_type"],
+        USUAL
+    );
+    /// From seeing a pod to its worker's beginning.
+    workers: Histogram = (
+        "kubelet_pod_worker_start_duration_seconds",
+        "[ALPHA] Duration in seconds from kubelet seeing a pod to starting a worker.",
+        &[],
+        USUAL
+    );
+    /// Pods ended for critical ones, by resource.
+    preemptions: Counter = (
+        "kubelet_preemptions",
+        "[ALPHA] Cumulative number of pod preemptions by preemption resource",
+        &["preemption_signal"]
+    );
+    /// How long sandboxes take, by handler.
+    sandboxes: Histogram = (
+        "kubelet_run_podsandbox_duration_seconds",
+        "[ALPHA] Duration in seconds of the run_podsandbox operations. Broken down by RuntimeClass.Handler.",
+        &["runtime_handler"],
+        USUAL
+    );
+    /// Sandboxes that were not made, by handler.
+    failed_sandboxes: Counter = (
+        "kubelet_run_podsandbox_errors_total",
+        "[ALPHA] Cumulative number of the run_podsandbox operation errors by RuntimeClass.Handler.",
+        &["runtime_handler"]
+    );
+    /// How long calls to the runtime take, by name.
+    call_times: Histogram = (
+        "kubelet_runtime_operations_duration_seconds",
+        "[ALPHA] Duration in seconds of runtime operations. Broken down by operation type.",
+        &["operation_type"],
+        CALLS
+    );
+    /// Calls to the runtime that failed, by name.
+    failed_calls: Counter = (
+        "kubelet_runtime_operations_errors_total",
+        "[ALPHA] Cumulative number of runtime operation errors by operation type.",
+        &["operation_type"]
+    );
+    /// Calls to the runtime, by name.
+    calls: Counter = (
+        "kubelet_runtime_operations_total",
+        "[ALPHA] Cumulative number of runtime operations by operation type.",
+        &["operation_type"]
+    );
+    /// Containers that did not start, by reason and kind.
+    failed_containers: Counter = (
+        "kubelet_started_containers_errors_total",
+        "[ALPHA] Cumulative number of errors when starting containers",
+        &["code", "container_type"]
+    );
+    /// Containers begun, by kind.
+    started_containers: Counter = (
+        "kubelet_started_containers_total",
+        "[ALPHA] Cumulative number of containers started",
+        &["container_type"]
+    );
+    /// Pods whose sandbox was not made.
+    failed_pods: Counter = (
+        "kubelet_started_pods_errors_total",
+        "[ALPHA] Cumulative number of errors when starting pods",
+        &[]
+    );
+    /// Pods whose sandbox was begun.
+    started_pods: Counter = ("kubelet_started_pods_total", "[ALPHA] Cumulative number of pods started", &[]);
 }
 
 /// The class of an image's size, in upstream's words.

@@ -23,9 +23,9 @@ use crate::figures::Figures;
 use crate::images::gc::Collector;
 use crate::pods::Pods;
 use crate::registration::machine::Machine;
-use kubeletapi::stats::Stats;
 use crate::status::Verdict;
 use crate::worker::End;
+use kubeletapi::stats::Stats;
 use rank::{Candidate, Parts};
 use thresholds::{Condition, Observation, Observations, Signal, Threshold, Tracker};
 

@@ -193,8 +193,8 @@ pub fn is_limited(pod: &Pod) -> bool {
 mod tests {
     use super::super::thresholds::{Observation, Value};
     use super::*;
-    use kubeletapi::stats::types::{Memory, PodReference, ProcessStats, VolumeStats};
     use jiff::Timestamp;
+    use kubeletapi::stats::types::{Memory, PodReference, ProcessStats, VolumeStats};
     use serde_json::json;
     use std::time::Duration;
 

@@ -113,7 +113,8 @@ mod tests {
     #[test]
     fn what_a_driver_says_is_sorted_by_unit_and_nonsense_counts_as_nothing() {
         let said = |unit: Unit, available, total, used| v1::VolumeUsage { available, total, used, unit: unit.into() };
-        let (bytes, inodes) = read(&[said(Unit::Bytes, 6, 10, 4), said(Unit::Inodes, -1, 3, 2), said(Unit::Unknown, 1, 1, 1)]);
+        let (bytes, inodes) =
+            read(&[said(Unit::Bytes, 6, 10, 4), said(Unit::Inodes, -1, 3, 2), said(Unit::Unknown, 1, 1, 1)]);
         assert_eq!(bytes, Amount { available: 6, total: 10, used: 4 });
         assert_eq!(inodes, Amount { available: 0, total: 3, used: 2 });
     }

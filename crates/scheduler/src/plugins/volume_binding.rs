@@ -3,39 +3,37 @@
 //! Filtering is a pure function of the claims and a node ([`find`]); Reserve repeats it for the chosen node and keeps what
 //! it promised in an overlay until the API shows it, PreBind writes it and waits for the volume controller or provisioner.
 
+mod find;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
 use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim};
-use k8s_openapi::api::storage::v1::{CSINode, CSIStorageCapacity, StorageClass};
+use k8s_openapi::api::storage::v1::CSINode;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 use super::resource_score::broken_line;
 pub use super::volumes::is_fully_bound;
 use super::volumes::{
-    BOUND_BY_CONTROLLER, NO_PROVISIONER, Reach, SELECTED_NODE, capacity_bytes, claim_class, is_for_pod, names_claim,
-    node_affinity, not_found, requested_bytes, volume_class, volume_name, waits_for_consumer,
+    BOUND_BY_CONTROLLER, Reach, SELECTED_NODE, capacity_bytes, claim_class, is_for_pod, names_claim, node_affinity,
+    not_found, requested_bytes, volume_class, volume_name, waits_for_consumer,
 };
 use crate::config::VolumeBindingArgs;
 use crate::framework::api::ApiFailure;
 use crate::framework::{
-    Action, ClusterEvent, Code, CycleState, Filter, Hint, Interest, Plugin, Points, PreBind, PreFilter,
-    PreFilterOutcome, PreFilterResult, PreScore, Rejection, Reserve, Resource, Score, Verdict, Work,
+    Action, ClusterEvent, CycleState, Filter, Hint, Interest, Plugin, Points, PreBind, PreFilter, PreFilterOutcome,
+    PreFilterResult, PreScore, Rejection, Reserve, Resource, Score, Verdict, Work,
 };
 use crate::model::cluster::{Cluster, NodeList};
 use crate::model::node::NodeInfo;
 use crate::model::objects::{Object, Objects};
 use crate::model::pod::{ClaimRef, PodInfo};
 use crate::model::resources::whole;
+use find::{Available, Bound, Claims, Delayed, capacities, find, is_claimed_by, suits, volume_limit};
 use rules::migration::MIGRATED_PLUGINS;
-use rules::selectors::{LabelSelector, NodeFacts, NodeSelector};
-
-const NODE_CONFLICT: &str = "node(s) didn't match PersistentVolume's node affinity";
-const BIND_CONFLICT: &str = "node(s) didn't find available persistent volumes to bind";
-const NOT_ENOUGH_SPACE: &str = "node(s) did not have enough free storage";
-const VOLUME_MISSING: &str = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
+use rules::selectors::LabelSelector;
 
 /// Binds volumes as pods are scheduled.
 pub struct VolumeBinding {
@@ -87,208 +85,6 @@ impl Promised {
         let promise = self.claims.get(key).filter(|p| p.base == known.metadata.resource_version);
         promise.map_or_else(|| known.clone(), |p| p.object.clone())
     }
-}
-
-/// A volume that a claim could be bound to.
-#[derive(Clone)]
-struct Available {
-    volume: Arc<PersistentVolume>,
-    affinity: Option<NodeSelector>,
-    bytes: i64,
-}
-
-/// A claim that waits for its pod.
-#[derive(Clone)]
-struct Delayed {
-    claim: Arc<PersistentVolumeClaim>,
-    class: Option<Arc<StorageClass>>,
-    selector: Option<LabelSelector>,
-    bytes: i64,
-    /// Volumes of the claim's class.
-    available: Vec<Available>,
-    /// Capacities of the class that are large enough; `None` when the driver does not report them.
-    capacities: Option<Vec<(Arc<CSIStorageCapacity>, LabelSelector)>>,
-}
-
-/// A claim that is bound.
-#[derive(Clone)]
-enum Bound {
-    To(Reach),
-    /// Its volume does not exist.
-    ToNothing,
-}
-
-/// The claims of a pod.
-#[derive(Clone, Default)]
-struct Claims {
-    bound: Vec<Bound>,
-    delayed: Vec<Delayed>,
-}
-
-/// What a node means for the claims.
-#[derive(Default)]
-struct Found {
-    bindings: Vec<(Arc<PersistentVolume>, Arc<PersistentVolumeClaim>)>,
-    provisions: Vec<(Arc<PersistentVolumeClaim>, Option<Arc<CSIStorageCapacity>>)>,
-}
-
-/// Which volumes the claims would get on a node, or why they would not.
-fn find(claims: &Claims, node: &NodeInfo) -> Result<Found, Rejection> {
-    let mut reasons: Vec<&'static str> = Vec::new();
-    // The first claim with a problem decides which one is reported.
-    let missing = claims.bound.iter().find_map(|bound| match bound {
-        Bound::To(reach) if !reach.includes(node) => Some(false),
-        Bound::ToNothing => Some(true),
-        Bound::To(_) => None,
-    });
-    if missing == Some(false) {
-        reasons.push(NODE_CONFLICT);
-    }
-    let mut found = Found::default();
-    match find_delayed(claims, node, &mut found) {
-        Ok(()) => {}
-        Err(Unmet::Reason(reason)) => reasons.push(reason),
-        Err(Unmet::Error(text)) => return Err(Rejection::error(text)),
-    }
-    if missing == Some(true) {
-        reasons.push(VOLUME_MISSING);
-    }
-    if reasons.is_empty() {
-        return Ok(found);
-    }
-    Err(Rejection { code: Code::Unresolvable, reasons: reasons.into_iter().map(Into::into).collect(), plugin: None })
-}
-
-enum Unmet {
-    Reason(&'static str),
-    Error(String),
-}
-
-fn find_delayed(claims: &Claims, node: &NodeInfo, found: &mut Found) -> Result<(), Unmet> {
-    let mut to_provision = Vec::new();
-    for delayed in &claims.delayed {
-        let annotations = delayed.claim.metadata.annotations.as_ref();
-        match annotations.and_then(|a| a.get(SELECTED_NODE)) {
-            // Provisioning has begun for a node: it is that one or none.
-            Some(selected) if selected != node.name() => return Err(Unmet::Reason(BIND_CONFLICT)),
-            Some(_) => to_provision.push(delayed),
-            None => match best_match(delayed, node, &found.bindings) {
-                Some(volume) => found.bindings.push((volume, delayed.claim.clone())),
-                None => to_provision.push(delayed),
-            },
-        }
-    }
-    for delayed in to_provision {
-        let Some(class) = &delayed.class else {
-            let class = claim_class(&delayed.claim);
-            return Err(Unmet::Error(format!("failed to find storage class {class:?}")));
-        };
-        if class.provisioner.is_empty() || class.provisioner == NO_PROVISIONER || !allows(class, node) {
-            return Err(Unmet::Reason(BIND_CONFLICT));
-        }
-        let capacity = match &delayed.capacities {
-            None => None,
-            Some(capacities) => match capacities.iter().find(|(_, topology)| topology.matches(node.labels())) {
-                Some((capacity, _)) => Some(capacity.clone()),
-                None => return Err(Unmet::Reason(NOT_ENOUGH_SPACE)),
-            },
-        };
-        found.provisions.push((delayed.claim.clone(), capacity));
-    }
-    Ok(())
-}
-
-/// Whether a class provisions for a node. Terms are alternatives; within one, every label must have one of the values.
-fn allows(class: &StorageClass, node: &NodeInfo) -> bool {
-    let terms = class.allowed_topologies.as_deref().unwrap_or_default();
-    terms.is_empty()
-        || terms.iter().any(|term| {
-            let requirements = term.match_label_expressions.as_deref().unwrap_or_default();
-            !requirements.is_empty()
-                && requirements
-                    .iter()
-                    .all(|r| node.labels().and_then(|l| l.get(&r.key)).is_some_and(|v| r.values.contains(v)))
-        })
-}
-
-fn is_claimed_by(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
-    volume.spec.as_ref().and_then(|s| s.claim_ref.as_ref()).is_some_and(|r| {
-        r.name == claim.metadata.name
-            && r.namespace == claim.metadata.namespace
-            && r.uid.as_deref().is_none_or(|uid| uid.is_empty() || Some(uid) == claim.metadata.uid.as_deref())
-    })
-}
-
-/// The smallest volume that suits the claim and the node; the one already meant for the claim before all others.
-fn best_match(
-    delayed: &Delayed,
-    node: &NodeInfo,
-    taken: &[(Arc<PersistentVolume>, Arc<PersistentVolumeClaim>)],
-) -> Option<Arc<PersistentVolume>> {
-    let mut best: Option<&Available> = None;
-    for available in &delayed.available {
-        let volume = &available.volume;
-        if taken.iter().any(|(t, _)| t.metadata.name == volume.metadata.name) {
-            continue;
-        }
-        let reachable = available.affinity.as_ref().is_none_or(|a| a.matches(node));
-        if is_claimed_by(volume, &delayed.claim) {
-            return reachable.then(|| volume.clone());
-        }
-        let is_free = volume.status.as_ref().and_then(|s| s.phase.as_deref()) == Some("Available");
-        let selected = delayed.selector.as_ref().is_none_or(|s| s.matches(volume.metadata.labels.as_ref()));
-        if is_free
-            && selected
-            && reachable
-            && offers_modes(volume, &delayed.claim)
-            && best.is_none_or(|b| available.bytes < b.bytes)
-        {
-            best = Some(available);
-        }
-    }
-    best.map(|b| b.volume.clone())
-}
-
-fn offers_modes(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
-    let offered = volume.spec.as_ref().and_then(|s| s.access_modes.as_deref()).unwrap_or_default();
-    let wanted = claim.spec.as_ref().and_then(|s| s.access_modes.as_deref()).unwrap_or_default();
-    wanted.iter().all(|mode| offered.contains(mode))
-}
-
-/// Whether a volume could ever be bound to a claim, whatever the node.
-fn suits(volume: &PersistentVolume, claim: &PersistentVolumeClaim, class: &str, bytes: i64) -> bool {
-    let (Some(spec), Some(wanted)) = (volume.spec.as_ref(), claim.spec.as_ref()) else { return false };
-    let mode = |m: &Option<String>| m.clone().unwrap_or_else(|| "Filesystem".into());
-    let attributes = |a: &Option<String>| a.clone().unwrap_or_default();
-    volume_class(volume) == class
-        && (spec.claim_ref.is_none() || is_claimed_by(volume, claim))
-        && capacity_bytes(volume) >= bytes
-        && mode(&spec.volume_mode) == mode(&wanted.volume_mode)
-        && attributes(&spec.volume_attributes_class_name) == attributes(&wanted.volume_attributes_class_name)
-        && volume.metadata.deletion_timestamp.is_none()
-}
-
-/// What a capacity object promises for one volume.
-fn volume_limit(capacity: &CSIStorageCapacity) -> Option<i64> {
-    let limit = capacity.maximum_volume_size.as_ref().or(capacity.capacity.as_ref())?;
-    whole(limit)
-}
-
-fn capacities(
-    class: &StorageClass,
-    claim: &PersistentVolumeClaim,
-    objects: &Objects,
-) -> Option<Vec<(Arc<CSIStorageCapacity>, LabelSelector)>> {
-    let bytes = requested_bytes(claim)?;
-    let driver = objects.csi_drivers.named(&class.provisioner)?;
-    if driver.spec.storage_capacity != Some(true) {
-        return None;
-    }
-    let of_class = objects.capacities.iter().filter(|c| Some(&c.storage_class_name) == class.metadata.name.as_ref());
-    let enough = of_class.filter(|c| volume_limit(c).is_some_and(|limit| limit >= bytes));
-    Some(
-        enough.filter_map(|c| Some((c.clone(), LabelSelector::parse(Some(c.node_topology.as_ref()?)).ok()?))).collect(),
-    )
 }
 
 impl Plugin for VolumeBinding {

@@ -7,7 +7,9 @@
 //! Nothing here polls: [`Queue::next_deadline`] says when time alone will move a pod.
 
 mod heap;
+mod judge;
 mod nominator;
+mod order;
 mod pod;
 
 use std::collections::VecDeque;
@@ -17,36 +19,20 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rustc_hash::FxHashMap;
 
-use crate::framework::{Action, ClusterEvent, EventLabel, PluginId, PluginSet, QueueSort, Resource, pod_changes};
+use crate::framework::{ClusterEvent, EventLabel, PluginId, QueueSort, Resource, pod_changes};
 use crate::metrics::{Metrics, Place};
 use crate::model::objects::Object;
 use crate::model::pod::PodInfo;
-use heap::{Heap, Order};
+use heap::Heap;
+pub use judge::{Gate, Judge, object_event};
+use judge::{Requeue, worth};
 pub use nominator::{Nomination, Nominator};
+use order::{ByBackoff, ByQueueSort};
 pub use pod::QueuedPod;
 use pod::{WINDOW, forgotten_at, is_backing_off, later};
 
 /// Events remembered for pods under way. Beyond that, such a pod is simply tried again.
 const MAX_IN_FLIGHT_EVENTS: usize = 10_000;
-
-/// What the queue asks of the profiles and the cluster.
-pub trait Judge {
-    /// Whether the pod may become active; who says no, otherwise.
-    fn pre_enqueue(&self, pod: &PodInfo) -> Result<(), Gate>;
-    /// The plugins that are registered for such an event.
-    fn interested(&self, event: &ClusterEvent) -> PluginSet;
-    /// Whether the event may help: `None` no, `Some(true)` so much that backoff is waived.
-    fn hint(&self, pod: &PodInfo, rejectors: PluginSet, pending: PluginSet, event: &ClusterEvent) -> Option<bool>;
-}
-
-/// What keeps a pod from becoming active.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Gate {
-    /// The plugin that said no.
-    pub plugin: PluginId,
-    /// Whether it will say so itself when it no longer does: events need not be tried.
-    pub opens_by_itself: bool,
-}
 
 /// Durations of the queue.
 #[derive(Debug, Clone, Copy)]
@@ -75,29 +61,6 @@ pub struct Pending {
     pub backoff: usize,
     pub unschedulable: usize,
     pub gated: usize,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Requeue {
-    No,
-    AfterBackoff,
-    Immediately,
-}
-
-struct ByQueueSort(Arc<dyn QueueSort>);
-
-impl Order for ByQueueSort {
-    fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool {
-        self.0.less(a, b)
-    }
-}
-
-struct ByBackoff(Arc<dyn QueueSort>);
-
-impl Order for ByBackoff {
-    fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool {
-        if a.backoff_until == b.backoff_until { self.0.less(a, b) } else { a.backoff_until < b.backoff_until }
-    }
 }
 
 pub struct Queue {
@@ -525,35 +488,6 @@ impl Queue {
         }
         self.events.push_back(event);
     }
-}
-
-/// Whether an event may help a pod.
-fn worth(pod: &QueuedPod, event: &ClusterEvent, judge: &dyn Judge) -> Requeue {
-    let rejectors = pod.rejectors.union(pod.pending);
-    if rejectors.is_empty() {
-        return Requeue::AfterBackoff;
-    }
-    if event.is_wildcard() {
-        // An event about one pod helps only that one.
-        let (_, about) = event.pods();
-        let other = about.is_some_and(|p| p.uid() != pod.info.uid());
-        return if other { Requeue::No } else { Requeue::AfterBackoff };
-    }
-    match judge.hint(&pod.info, rejectors, pod.pending, event) {
-        None => Requeue::No,
-        Some(true) => Requeue::Immediately,
-        Some(false) => Requeue::AfterBackoff,
-    }
-}
-
-/// The event for a change of an object that is neither pod nor node.
-pub fn object_event(resource: Resource, old: Option<Object>, new: Option<Object>) -> ClusterEvent {
-    let action = match (&old, &new) {
-        (None, _) => Action::ADD,
-        (_, None) => Action::DELETE,
-        _ => Action::OTHER_UPDATE,
-    };
-    ClusterEvent::new(resource, action, old, new)
 }
 
 #[cfg(test)]

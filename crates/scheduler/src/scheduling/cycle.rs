@@ -4,6 +4,8 @@
 //! the cycle. Filtering starts where the last cycle stopped and ends as soon as enough nodes are found, so that in a large
 //! cluster the cost per pod is bounded and all nodes get their turn.
 
+mod promised;
+
 use std::sync::Arc;
 
 use informer::Clock;
@@ -21,6 +23,8 @@ use crate::model::node::{NodeIdx, NodeInfo};
 use crate::model::pod::PodInfo;
 use crate::queue::Nominator;
 use crate::scheduling::equivalence::{Equivalence, MAX_SCORES, Sorted, Sorting};
+pub use promised::filter_with_nominated;
+use promised::{Promises, filter_with_promised};
 
 /// Fewer nodes than this are always all considered.
 const MIN_FEASIBLE_NODES: usize = 100;
@@ -467,64 +471,12 @@ impl Algorithm {
     }
 }
 
-/// What the promises to other pods mean for a cycle.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Promises {
-    None,
-    /// What they come to on a node depends on that node alone, and is remembered.
-    Remembered,
-    /// What they come to must be looked at each time.
-    Looked,
-}
-
-impl Promises {
-    fn to(world: World<'_>, state: &CycleState, pod: &PodInfo) -> Self {
-        let nominator = world.nominator;
-        if nominator.is_empty() || (nominator.len() == 1 && nominator.node_of(pod.uid()).is_some()) {
-            Self::None
-        } else if world.profile.is_local(state) {
-            Self::Remembered
-        } else {
-            Self::Looked
-        }
-    }
-}
-
 /// Counts one more of this number.
 pub(crate) fn count(counts: &mut Vec<usize>, number: usize) {
     if counts.len() <= number {
         counts.resize(number + 1, 0);
     }
     counts[number] += 1;
-}
-
-/// Filters a node as it is and as it would be with the pods that are promised to it.
-pub fn filter_with_nominated(world: World<'_>, state: &CycleState, pod: &Arc<PodInfo>, node: &NodeInfo) -> Verdict {
-    let verdict = world.profile.run_filters(state, pod, node, world.cluster);
-    if !verdict.is_pass() || world.nominator.is_empty() {
-        return verdict;
-    }
-    filter_with_promised(world, state, pod, node)
-}
-
-/// Filters a node as it would be with the pods of no lower priority that are promised to it.
-fn filter_with_promised(world: World<'_>, state: &CycleState, pod: &Arc<PodInfo>, node: &NodeInfo) -> Verdict {
-    let promised = world.nominator.on(node.name()).iter();
-    let mut counted = promised.filter(|p| p.priority >= pod.priority && p.uid() != pod.uid()).peekable();
-    if counted.peek().is_none() {
-        return Verdict::Pass;
-    }
-    let mut node = node.clone();
-    let follows = world.profile.follows_pods(state);
-    let mut followed = follows.then(|| state.clone());
-    for promised in counted {
-        let generation = node.generation();
-        node.add_pod(promised.clone(), generation);
-        if let Some(state) = &mut followed {
-            world.profile.pod_added(state, pod, promised, &node, world.cluster);
-        }
-    }
-    world.profile.run_filters(followed.as_ref().unwrap_or(state), pod, &node, world.cluster)
 }
 
 /// How many feasible nodes are enough in a cluster of this size.
@@ -540,54 +492,4 @@ pub fn feasible_nodes_to_find(percentage: i32, all: usize) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::Configuration;
-    use crate::config::registry::Registry;
-    use crate::testing::{node, pod};
-    use informer::clock::Fake;
-
-    #[test]
-    fn filtering_stops_at_enough_nodes_and_goes_on_from_there_whether_they_are_known_or_not() {
-        let mut registry = Registry::default();
-        let profiles = registry.profiles(&Configuration::default()).unwrap();
-        let mut cluster = Cluster::new();
-        for number in 0..200 {
-            let builder = node(&format!("n{number}")).cpu("1");
-            let builder = if number % 4 == 0 { builder.unschedulable() } else { builder };
-            cluster.set_node(Arc::new(builder.build()));
-        }
-        let pod = pod("p").cpu("100m").info();
-        cluster.prepare(&pod);
-        let nominator = Nominator::default();
-        let extender_id = registry.extender_id();
-        let (profile, now) = (&profiles[0], Timestamp::UNIX_EPOCH);
-        let world = World { cluster: &cluster, profile, nominator: &nominator, extenders: &[], extender_id, now };
-        let mut algorithm = Algorithm::new(0, 1, Fake::at(Timestamp::UNIX_EPOCH));
-        let starts: Vec<usize> = (0..6)
-            .map(|_| {
-                let placement = algorithm.schedule(world, &pod).unwrap();
-                assert_eq!(placement.feasible, 100);
-                assert_eq!(placement.evaluated, 100 + algorithm.diagnosis.nodes.len());
-                algorithm.next_start
-            })
-            .collect();
-        // Of four nodes three will do, so a hundred of them are found among 134, or 133 where the list begins with one.
-        assert_eq!(starts, [134, 67, 0, 134, 67, 0]);
-    }
-
-    #[test]
-    fn the_share_of_nodes_considered_shrinks_as_the_cluster_grows() {
-        for (percentage, all, expected) in [
-            (0, 10, 10),
-            (0, 100, 100),
-            (0, 1000, 420),
-            (0, 6000, 300),
-            (40, 1000, 400),
-            (100, 1000, 1000),
-            (5, 1000, 100),
-        ] {
-            assert_eq!(feasible_nodes_to_find(percentage, all), expected, "{percentage}% of {all}");
-        }
-    }
-}
+mod tests;
