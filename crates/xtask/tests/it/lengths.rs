@@ -1,4 +1,4 @@
-//! No file over 500 lines, no function over 80, but for those of `long.txt`: a list that can only shrink.
+//! No crate over 25,000 lines; no file over 500, no function over 80, but for those of `long.txt`: a list that can only shrink.
 //!
 //! `TRIREME_BLESS=1 cargo test -p xtask` writes it anew, when files were moved or have become short: it never gets more entries.
 
@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 
 use crate::source::{crates, files, production};
 
+/// Its tests included. One that grows beyond this is two things.
+const LARGEST_CRATE: usize = 25_000;
 const LONGEST_FILE: usize = 500;
 const LONGEST_FUNCTION: usize = 80;
 
@@ -73,6 +75,15 @@ fn files_and_functions_are_short() {
     }
     let gone: Vec<&&str> = listed.keys().filter(|name| !long.contains_key(**name)).collect();
     assert!(gone.is_empty(), "short by now: {gone:?}; TRIREME_BLESS=1 takes them off the list");
+}
+
+#[test]
+fn crates_are_small() {
+    for name in crates() {
+        let lines: usize = files(&format!("crates/{name}")).iter().map(|(_, text)| text.lines().count()).sum();
+        assert!(lines <= LARGEST_CRATE, "{name} has {lines} lines: {LARGEST_CRATE} is the most for a crate");
+        assert!(lines > 0, "{name} was not read");
+    }
 }
 
 #[test]
