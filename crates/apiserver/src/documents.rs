@@ -20,7 +20,7 @@ use crate::discovery::{Aggregated, Document, Root};
 use crate::extension::Published;
 use crate::health::Health;
 use crate::metrics;
-use crate::{trail, version};
+use crate::version;
 
 /// The media type of figures, as scrapers know it.
 const FIGURES: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
@@ -116,7 +116,7 @@ impl Documents {
             ["metrics"] => Ok(scraped(exchange, self.figures(gates))),
             ["debug", "hops"] => match exchange.query().get("uid") {
                 "" => Err(ApiError::bad_request("name the uid of an object: /debug/hops?uid=")),
-                uid => Ok(json(Bytes::from(trail::of(uid).to_string()))),
+                uid => Ok(json(Bytes::from(hops::trail(uid).to_string()))),
             },
             ["debug", "api_priority_and_fairness", dump] => {
                 let dumped = self.flow_control.as_ref().and_then(|flow_control| flow_control.dump(dump));

@@ -22,7 +22,6 @@ mod resource_metrics;
 mod reviews;
 mod router;
 pub mod serve;
-mod trail;
 pub mod version;
 
 use std::net::SocketAddr;

@@ -14,9 +14,13 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::{Duration, Instant, SystemTime};
 
+mod label;
 mod names;
+mod trail;
 
+pub use label::{Label, label};
 pub use names::{Hop, Stage};
+pub use trail::trail;
 
 /// How many spans are remembered; older ones go first.
 const CAPACITY: usize = 16_384;
@@ -92,6 +96,8 @@ pub struct Span {
     pub stage: Option<Stage>,
     /// The verb or the operation, such as `create`.
     pub verb: &'static str,
+    /// Who did it, where the hop alone does not say: a webhook, a policy, a controller, a container. Empty otherwise.
+    pub by: &'static str,
     /// The object, where one is known by then.
     pub uid: Uid,
     /// The object's controller, where it has one.
@@ -111,12 +117,14 @@ pub struct Timer {
     hop: Hop,
     stage: Option<Stage>,
     verb: u8,
+    by: Label,
     trace: Trace,
     start: Instant,
 }
 
 pub fn start(hop: Hop, verb: &str) -> Timer {
-    Timer { hop, stage: None, verb: names::verb_number(verb), trace: Trace::default(), start: Instant::now() }
+    let (by, trace) = (Label::default(), Trace::default());
+    Timer { hop, stage: None, verb: names::verb_number(verb), by, trace, start: Instant::now() }
 }
 
 /// Starts a part of a hop.
@@ -131,6 +139,18 @@ impl Timer {
         self
     }
 
+    /// Says who does it.
+    pub fn by(mut self, label: Label) -> Self {
+        self.by = label;
+        self
+    }
+
+    /// Says that it began so long before it was started here.
+    pub fn since(mut self, ago: Duration) -> Self {
+        self.start = self.start.checked_sub(ago).unwrap_or(self.start);
+        self
+    }
+
     /// Ends the hop and reports it.
     pub fn end(self, uid: &str, owner: &str, revision: u64) {
         self.end_of(Uid::of(uid), Uid::of(owner), revision);
@@ -140,7 +160,8 @@ impl Timer {
     pub fn end_of(self, uid: Uid, owner: Uid, revision: u64) {
         let took = self.start.elapsed();
         let began = self.start.saturating_duration_since(EPOCH.1);
-        let what = u64::from(self.hop.number()) << 16
+        let what = u64::from(self.by.number()) << 24
+            | u64::from(self.hop.number()) << 16
             | u64::from(self.stage.map_or(0, |stage| stage.index() + 1)) << 8
             | u64::from(self.verb);
         let ([uid_high, uid_low], [owner_high, owner_low]) = (uid.halves(), owner.halves());
@@ -240,6 +261,7 @@ impl Slot {
             hop: Hop::from_number((what >> 16) as u8)?,
             stage: Stage::from_index(((what >> 8) as u8).wrapping_sub(1)),
             verb: names::verb_name(what as u8),
+            by: Label::from_number((what >> 24) as u16).name(),
             uid: Uid::from_halves(uid_high, uid_low),
             owner: Uid::from_halves(owner_high, owner_low),
             trace: Trace(trace),

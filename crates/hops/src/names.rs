@@ -100,15 +100,27 @@ macro_rules! stages {
 stages! {
     /// May they now, or must they wait?
     FlowControl = "flow-control" of Authorisation;
+    MutatingPolicy = "policy" of Mutating;
+    MutatingWebhook = "webhook" of Mutating;
     /// Whether the kind's own rules hold.
     Validate = "validate" of Schema;
+    ValidatingPolicy = "policy" of Validating;
+    ValidatingWebhook = "webhook" of Validating;
+    /// How long a pod waited until the scheduler took it.
+    Queue = "queue" of Scheduler;
     Schedule = "schedule" of Scheduler;
     Bind = "bind" of Scheduler;
+    /// From the node's first look at the pod to its last container's start, everything below included.
+    Pod = "pod" of Kubelet;
+    /// Volumes found, attached and mounted.
+    Volumes = "volumes" of Kubelet;
     /// Pod sandbox, its network included.
     Sandbox = "sandbox" of Kubelet;
     Pull = "pull" of Kubelet;
     CreateContainer = "create-container" of Kubelet;
     StartContainer = "start-container" of Kubelet;
+    /// From a container's start to its first success of the probe that makes it ready.
+    Probe = "probe" of Ready;
     /// Pod status on its way to the API server.
     Status = "status" of Ready;
     /// Endpoint to packet rules.

@@ -66,6 +66,11 @@ fn spans_are_found_by_object_owner_and_request_among_many() {
     assert_eq!(shown, expected);
     assert_eq!(about(SET).len(), 4, "the owner sees what happened to what it owns");
     assert!(RING.all().len() <= CAPACITY);
+
+    // Who waited tells so when it is over.
+    stage(Stage::Queue, "schedule").by(label("web")).since(Duration::from_secs(3)).end("0a", "0a", 0);
+    let waited = about("0a");
+    assert!(waited.len() == 1 && waited[0].took >= Duration::from_secs(3) && waited[0].by == "web", "{waited:?}");
     assert!(about("").is_empty());
 }
 

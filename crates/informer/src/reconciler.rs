@@ -51,11 +51,12 @@ pub async fn run<R: Reconciler>(
 ) {
     // A set of tasks, because it takes its workers along when it is dropped: a controller that is cut off must not go on working.
     let mut working = JoinSet::new();
+    let label = hops::label(name);
     for _ in 0..workers {
         let (reconciler, queue) = (reconciler.clone(), queue.clone());
         working.spawn(async move {
             while let Some(taken) = queue.take().await {
-                turn(name, &*reconciler, &queue, taken.item()).await;
+                turn(name, label, &*reconciler, &queue, taken.item()).await;
             }
         });
     }
@@ -66,8 +67,8 @@ pub async fn run<R: Reconciler>(
 }
 
 /// One turn of one key. An error or a panic costs the key a delay that grows, and no other key anything.
-async fn turn<R: Reconciler>(name: &str, reconciler: &R, queue: &WorkQueue<Key>, key: &Key) {
-    let hop = hops::start(hops::Hop::Controllers, "reconcile");
+async fn turn<R: Reconciler>(name: &str, label: hops::Label, reconciler: &R, queue: &WorkQueue<Key>, key: &Key) {
+    let hop = hops::start(hops::Hop::Controllers, "reconcile").by(label);
     match AssertUnwindSafe(reconciler.reconcile(key)).catch_unwind().await {
         Ok(Ok(Action::Done)) => queue.forget(key),
         Ok(Ok(Action::After(delay))) => {

@@ -223,6 +223,7 @@ impl Service for Inner {
                 answer::figures(text)
             }
             Route::Configz => answer::json(&self.configuration),
+            Route::Hops => answer::json(&hops::trail(query.get("uid"))),
             Route::SystemLogs(path) => match self.streams.clone().try_acquire_owned() {
                 Ok(permit) => system_logs::answer(self.system_logs.as_deref(), path, permit).await,
                 Err(_) => answer::text(StatusCode::SERVICE_UNAVAILABLE, TOO_MANY),

@@ -37,6 +37,8 @@ pub enum Route {
     HealthMetrics,
     /// The configuration in force.
     Configz,
+    /// What this process did for an object, hop by hop.
+    Hops,
     /// The machine's own logs: a decoded path below their directory.
     SystemLogs(String),
     ContainerLogs(Place),
@@ -73,6 +75,7 @@ impl Route {
             ["metrics", "probes"] => Self::ProbeMetrics,
             ["metrics", "slis"] => Self::HealthMetrics,
             ["configz"] => Self::Configz,
+            ["debug", "hops"] => Self::Hops,
             ["containerLogs", namespace, pod, container] => Self::ContainerLogs(place(namespace, pod, None, container)),
             ["exec", namespace, pod, container] => Self::Exec(place(namespace, pod, None, container)),
             ["exec", namespace, pod, uid, container] => Self::Exec(place(namespace, pod, Some(uid), container)),
@@ -148,6 +151,7 @@ mod tests {
             ("/healthz", Some(Route::Healthz)),
             ("/healthz/ping", Some(Route::Healthz)),
             ("/metrics/slis", Some(Route::HealthMetrics)),
+            ("/debug/hops", Some(Route::Hops)),
             ("/pods", Some(Route::Pods)),
             ("/pods/", Some(Route::Pods)),
             ("/runningpods/", Some(Route::RunningPods)),

@@ -74,6 +74,15 @@ pub enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
         arguments: Vec<std::ffi::OsString>,
     },
+    /// Show every hop on the way of an object and of what it owns, timed: `trireme trace deployment/web`.
+    ///
+    /// The same as `trireme kubectl trace`, which has the options.
+    #[command(disable_help_flag = true)]
+    Trace {
+        /// What `kubectl trace` is told.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+        arguments: Vec<std::ffi::OsString>,
+    },
     /// Say which version this is.
     Version,
 }

@@ -1,4 +1,4 @@
-//! `trireme kubectl`, and the binary called as `kubectl`: handed over before anything else is set up, so that it answers at once.
+//! `trireme kubectl`, `trireme trace`, and the binary called as `kubectl`: handed over before anything else is set up, so that it answers at once.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,11 @@ pub fn run() -> Option<i32> {
     if Path::new(&program).file_name().is_some_and(|name| name == "kubectl") {
         return Some(kubectl::main(arguments, own_server()));
     }
-    (arguments.next()? == "kubectl").then(|| kubectl::main(arguments, own_server()))
+    let first = arguments.next()?;
+    if first == "kubectl" {
+        return Some(kubectl::main(arguments, own_server()));
+    }
+    (first == "trace").then(|| kubectl::main(std::iter::once(first).chain(arguments), own_server()))
 }
 
 /// The configuration that the server of this machine wrote, for whoever has no other.

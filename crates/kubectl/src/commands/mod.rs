@@ -41,6 +41,7 @@ mod scale;
 mod set;
 mod talk;
 mod top;
+mod trace;
 mod version;
 mod wait;
 mod why;
@@ -99,6 +100,7 @@ pub static ROOT: Command = Command {
         &set::COMMAND,
         &nodes::taint::COMMAND,
         &top::COMMAND,
+        &trace::COMMAND,
         &nodes::cordon::UNCORDON,
         &version::COMMAND,
         &wait::COMMAND,

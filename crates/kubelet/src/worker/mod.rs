@@ -28,6 +28,7 @@ use informer::guard;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use parking_lot::Mutex;
+use rules::owners::controller_uid;
 use tokio::sync::{Notify, watch};
 use tokio_util::task::TaskTracker;
 
@@ -398,6 +399,8 @@ impl Worker {
     /// Notes how long it took until the pod ran.
     fn born(&mut self) {
         self.birth.over = true;
+        let hop = hops::stage(hops::Stage::Pod, "start").since(self.birth.seen.elapsed());
+        hop.end(self.uid(), controller_uid(&self.pod.metadata).unwrap_or_default(), 0);
         let figures = &self.shared.figures;
         figures.starts.observe(&[], self.birth.seen.elapsed().as_secs_f64());
         let created = self.pod.metadata.creation_timestamp.as_ref().filter(|_| !spec::is_static(&self.pod));

@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use informer::EventType;
 use k8s_openapi::api::core::v1::Probe;
+use rules::owners::controller_uid;
 use threads::prompt::{self, Lane};
 use tokio::task::JoinHandle;
 
@@ -120,7 +122,13 @@ impl Worker {
         };
         let on_verdict = {
             let (verdicts, news) = (self.verdicts.clone(), self.news.clone());
+            let (pod, label, begun) = (pod.clone(), hops::label(&container.name), Instant::now());
+            let was_ready = AtomicBool::new(kind != Kind::Readiness);
             move |verdict| {
+                if verdict == Verdict::Success && !was_ready.swap(true, Ordering::Relaxed) {
+                    let hop = hops::stage(hops::Stage::Probe, "ensure").by(label).since(begun.elapsed() + age);
+                    hop.end(spec::uid(&pod), controller_uid(&pod.metadata).unwrap_or_default(), 0);
+                }
                 if verdicts.send_if_modified(|all| all.set(&id, kind, verdict)) {
                     news.notify();
                 }

@@ -205,7 +205,7 @@ impl Worker {
             shared.container_event(&pod, member.kind, &name, kind, reason, message);
         };
         let image = {
-            let hop = hops::stage(Stage::Pull, "ensure");
+            let hop = hops::stage(Stage::Pull, "ensure").by(hops::label(&name));
             let secrets = self.pull_secrets();
             let record = |kind: EventType, reason: &str, message: String| event(kind, reason, &message);
             let begun = Instant::now();
@@ -224,7 +224,7 @@ impl Worker {
             event(EventType::Warning, "Failed", &format!("Error: {e}"));
             not_started("CreateContainerConfigError", e)
         })?;
-        let hop = hops::stage(Stage::CreateContainer, "create");
+        let hop = hops::stage(Stage::CreateContainer, "create").by(hops::label(&name));
         let (runtime, place, around) = (shared.runtime.clone(), sandbox_id.to_owned(), sandbox.clone());
         let made = self.whole(async move { runtime.create_container(&place, config, around).await }).await;
         let id = made.map_err(|e| {
@@ -235,7 +235,7 @@ impl Worker {
         shared.owners.lock().insert(id.clone(), spec::uid(&pod).to_owned());
         self.note_resources(&id, &name);
         event(EventType::Normal, "Created", "Container created");
-        let hop = hops::stage(Stage::StartContainer, "start");
+        let hop = hops::stage(Stage::StartContainer, "start").by(hops::label(&name));
         let (runtime, container) = (shared.runtime.clone(), id.clone());
         let started = self.whole(async move { runtime.start_container(&container).await }).await;
         started.map_err(|e| {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use informer::{Backoff, EventType};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod};
+use rules::owners::controller_uid;
 
 use super::Worker;
 use crate::cri_config::References;
@@ -62,6 +63,7 @@ impl Worker {
             return Ok(());
         }
         self.news.references.store(false, Ordering::Release);
+        let hop = hops::stage(hops::Stage::Volumes, "ensure");
         let references = self.references().await;
         let mut resolved = Resolved { references, ips: self.ips(), ..Resolved::default() };
         let mut failures = Vec::new();
@@ -107,6 +109,7 @@ impl Worker {
         let mut all = self.volumes.take().map(|before| before.paths).unwrap_or_default();
         all.extend(paths);
         self.shared.storage.show(self.uid(), self.shown(&all));
+        hop.end(self.uid(), controller_uid(&pod.metadata).unwrap_or_default(), 0);
         self.volumes = Some(Made { paths: all, references, due, ips, pod });
         Ok(())
     }

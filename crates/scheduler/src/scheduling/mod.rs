@@ -342,6 +342,8 @@ impl Scheduler {
             extender_id: self.extender_id,
             now,
         };
+        let waited = Duration::try_from(now.duration_since(queued.timestamp)).unwrap_or_default();
+        hops::stage(hops::Stage::Queue, "schedule").since(waited).end(info.uid(), "", 0);
         let timer = hops::stage(hops::Stage::Schedule, "schedule");
         let algorithm = &mut self.algorithm;
         let outcome = guarded(&info, || algorithm.schedule(world, &info))

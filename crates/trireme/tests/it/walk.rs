@@ -2,7 +2,7 @@
 
 use testkit::{Kubectl, eventually};
 
-use crate::node::Machine;
+use crate::node::{BINARY, Machine};
 
 const IMAGE: &str = "trireme.local/walk:1";
 
@@ -40,6 +40,7 @@ async fn apply_ends_with_a_page_behind_a_service() {
     for stage in ["schedule", "bind", "sandbox", "create-container", "start-container", "status"] {
         assert!(stages.contains(&stage), "{stage} in {stages:?}");
     }
+    waterfall(&machine).await;
     let refused = kubectl.fail(&["get", "--raw", &path, "--as=somebody"]).await;
     assert!(refused.contains("Forbidden"), "{refused}");
 
@@ -90,6 +91,35 @@ async fn apply_ends_with_a_page_behind_a_service() {
     kubectl.run(&["delete", "deployment/hello", "service/hello", "--wait=true", "--timeout=60s"]).await;
     kubectl.run(&["wait", "--for=delete", "pods", "-l", "app=hello", "--timeout=60s"]).await;
     machine.clean().await;
+}
+
+/// `trireme trace`, for people and for programs.
+async fn waterfall(machine: &Machine) {
+    let drawn = trace(machine, &["deployment/hello"]).await;
+    for part in ["deployment/hello\n", "└ replicaset/hello-", "  └ pod/hello-", "on walker", "sandbox", "start-container"] {
+        assert!(drawn.contains(part), "{part} in:\n{drawn}");
+    }
+    assert!(drawn.contains("The longest part"), "{drawn}");
+    let told = trace(machine, &["deployment/hello", "-o", "json", "--all"]).await;
+    let told: serde_json::Value = serde_json::from_str(&told).expect("a document");
+    let spans = told["spans"].as_array().expect("spans");
+    let pods = told["objects"].as_array().expect("objects").iter().filter(|one| one["node"] == "walker").count();
+    let of = |stage: &str| spans.iter().filter(|span| span["stage"] == stage).count();
+    // Each pod once, although its node and the server are one process and both were asked.
+    assert_eq!((of("sandbox"), of("pod"), of("queue") >= pods), (pods, pods, true), "{told:#}");
+    let seconds = |field: &str| told[field].as_f64().expect("seconds");
+    assert!(seconds("accounted") <= seconds("seconds"), "{told:#}");
+    let controllers: Vec<&str> =
+        spans.iter().filter(|span| span["hop"] == 9).filter_map(|span| span["by"].as_str()).collect();
+    assert!(controllers.contains(&"deployment-controller") && controllers.contains(&"replicaset-controller"), "{controllers:?}");
+}
+
+async fn trace(machine: &Machine, arguments: &[&str]) -> String {
+    let mut command = machine.server.command(BINARY);
+    command.arg("trace").args(arguments).arg("--kubeconfig").arg(machine.server.kubeconfig());
+    let output = command.output().await.expect("the binary runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// `kubectl top`, and the group that it asks, until somebody's metrics-server takes it over.

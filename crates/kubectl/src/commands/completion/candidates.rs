@@ -71,7 +71,7 @@ fn wanted(path: &str) -> Wanted {
         "taint" => Wanted::Of(&["nodes"]),
         "certificate approve" | "certificate deny" => Wanted::Names("certificatesigningrequests.certificates.k8s.io"),
         "create token" => Wanted::Names("serviceaccounts"),
-        "top pod" | "why" => Wanted::Names("pods"),
+        "top pod" | "trace" | "why" => Wanted::Names("pods"),
         "logs" | "exec" | "attach" | "port-forward" | "debug" => Wanted::Pods,
         "config use-context"
         | "config delete-context"

@@ -76,7 +76,9 @@ impl MutatingPolicies {
                     continue;
                 }
                 let subject = Subject { api, request, new: Some(new), old };
+                let hop = hops::stage(hops::Stage::MutatingPolicy, request.operation.verb());
                 let outcome = policy.invoke(&subject, binding, &configured.asker(&subject), rounds).await;
+                hop.within(request.exchange.trace).by(hops::label(&policy.common.name)).end_unnamed();
                 match outcome {
                     Ok(Some(changed)) => *new = changed,
                     Ok(None) => {}

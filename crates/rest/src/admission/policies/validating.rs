@@ -74,7 +74,9 @@ impl ValidatingPolicies {
         let (mut denials, mut failures) = (Vec::new(), Vec::new());
         for policy in policies.iter() {
             let own: Vec<&Binding> = bindings.iter().filter(|binding| binding.policy == policy.common.name).collect();
+            let hop = hops::stage(hops::Stage::ValidatingPolicy, subject.request.operation.verb());
             policy.consider(subject, &own, &asker, &mut denials, &mut failures).await?;
+            hop.within(subject.request.exchange.trace).by(hops::label(&policy.common.name)).end_unnamed();
         }
         if !failures.is_empty() {
             failures.truncate(MAX_FAILURES);

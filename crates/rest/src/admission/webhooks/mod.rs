@@ -15,6 +15,7 @@ use std::sync::Arc;
 use futures::future::join_all;
 use gates::Exchange;
 use gates::authorization::Authorizers;
+use hops::Stage;
 use machinery::Value;
 use machinery::status::ApiError;
 use serde_json::json;
@@ -76,7 +77,9 @@ impl Webhooks {
             if !rounds.asks(Asker::Webhooks, &hook.id) {
                 continue;
             }
+            let hop = hop_of(&subject, hook, Stage::MutatingWebhook);
             let outcome = hook.mutate(&subject, &version).await;
+            hop.end_unnamed();
             let place = format!("round_{}_index_{index}", rounds.number());
             let mut changed = None;
             match (outcome, hook.failure) {
@@ -142,7 +145,10 @@ async fn ask(
     version: Shared<facts::Resource>,
     index: usize,
 ) -> Result<(), ApiError> {
-    match (hook.validate(subject, &version).await, hook.failure) {
+    let hop = hop_of(subject, hook, Stage::ValidatingWebhook);
+    let outcome = hook.validate(subject, &version).await;
+    hop.end_unnamed();
+    match (outcome, hook.failure) {
         (Ok(()), _) => Ok(()),
         (Err(Stop::Refused(error)), _) => Err(error),
         (Err(Stop::Unasked(why)), Failure::Fail) => Err(fail_closed(hook, &why)),
@@ -152,6 +158,12 @@ async fn ask(
             Ok(())
         }
     }
+}
+
+/// The request knows the object, once it is written; the span of a webhook only has to know the request.
+fn hop_of(subject: &Subject<'_>, hook: &Hook, stage: Stage) -> hops::Timer {
+    let request = subject.request;
+    hops::stage(stage, request.operation.verb()).within(request.exchange.trace).by(hops::label(&hook.name))
 }
 
 fn fail_closed(hook: &Hook, why: &str) -> ApiError {
