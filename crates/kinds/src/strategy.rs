@@ -67,8 +67,57 @@ pub struct Scaling<'a> {
 /// What a field of a kind is called where it is stored, if there is such a field.
 pub type FieldName = fn(&str) -> Option<String>;
 
+/// What is true of some kinds and not of others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flags {
+    /// Whether its objects are the namespaces that paths name.
+    pub is_namespace: bool,
+    /// Whether its objects are long and seldom read, so that they are packed in memory.
+    pub is_long: bool,
+    /// Whether its objects go by themselves after a while.
+    pub expires: bool,
+    /// Whether a write of the status leaves the metadata as it was.
+    pub status_resets_metadata: bool,
+    /// Whether finalizers without a domain must be among those that Kubernetes knows, for writes to this group. Upstream asks that of most kinds.
+    pub judges_finalizers: bool,
+    /// Whether what is found wrong twice is said once. The parts of upstream's server that extend its API say it each time.
+    pub says_once: bool,
+    /// Whether a new object begins with a `metadata.generation` of 1, whatever its author said.
+    pub counts_generations: bool,
+    /// Whether an update of an object that is not there creates it.
+    pub creates_on_update: bool,
+    /// Whether an update may leave `resourceVersion` out.
+    pub allows_unconditional_update: bool,
+    /// Whether a create may bring its status along.
+    pub keeps_status_on_create: bool,
+    /// Whether deletion leaves the dependents alone unless the request says otherwise.
+    pub orphans_by_default: bool,
+}
+
+impl Flags {
+    /// As most kinds are.
+    pub const USUAL: Self = Self {
+        is_namespace: false,
+        is_long: false,
+        expires: false,
+        status_resets_metadata: false,
+        judges_finalizers: true,
+        says_once: true,
+        counts_generations: false,
+        creates_on_update: false,
+        allows_unconditional_update: true,
+        keeps_status_on_create: false,
+        orphans_by_default: false,
+    };
+}
+
 /// The rules of one kind. No I/O, no clock. Trees are in the kind's storage version.
 pub trait Strategy: Send + Sync {
+    /// In what the kind is unlike most.
+    fn flags(&self) -> Flags {
+        Flags::USUAL
+    }
+
     /// The fields that field selectors may name, besides `metadata.name` and `metadata.namespace`.
     fn fields(&self) -> &[Field] {
         &[]
@@ -77,21 +126,6 @@ pub trait Strategy: Send + Sync {
     /// How names that selectors of this group use become those of [`Strategy::fields`], where the two differ.
     fn field_names(&self, _group: &str) -> Option<FieldName> {
         None
-    }
-
-    /// Whether its objects are the namespaces that paths name.
-    fn is_namespace(&self) -> bool {
-        false
-    }
-
-    /// Whether its objects are long and seldom read, so that they are packed in memory.
-    fn is_long(&self) -> bool {
-        false
-    }
-
-    /// Whether its objects go by themselves after a while.
-    fn expires(&self) -> bool {
-        false
     }
 
     /// What a subresource is.
@@ -104,17 +138,12 @@ pub trait Strategy: Send + Sync {
         Scaling { replicas: "spec.replicas", observed: "status.replicas", selector: "spec.selector" }
     }
 
-    /// Whether a write of the status leaves the metadata as it was.
-    fn status_resets_metadata(&self) -> bool {
-        false
-    }
-
     /// What a write through a subresource (none: of the object itself) cannot own, since it is put back: upstream's reset fields. Upstream has
     /// some for `ephemeralcontainers` and `resize` too, but nothing there asks for them.
     fn resets(&self, subresource: &str, has_status: bool) -> &'static [&'static str] {
         match subresource {
             "" | "finalize" if has_status => &["status"],
-            "status" if self.status_resets_metadata() => &["spec", "metadata"],
+            "status" if self.flags().status_resets_metadata => &["spec", "metadata"],
             "status" => &["spec"],
             _ => &[],
         }
@@ -122,12 +151,7 @@ pub trait Strategy: Send + Sync {
 
     /// Whether finalizers without a domain must be among those that Kubernetes knows, for writes to this group. Upstream asks that of most kinds.
     fn judges_finalizers(&self, _group: &str) -> bool {
-        true
-    }
-
-    /// Whether what is found wrong twice is said once. The parts of upstream's server that extend its API say it each time.
-    fn says_once(&self) -> bool {
-        true
+        self.flags().judges_finalizers
     }
 
     /// Which names are allowed.
@@ -135,29 +159,9 @@ pub trait Strategy: Send + Sync {
         NameRule::Subdomain
     }
 
-    /// Whether a new object begins with a `metadata.generation` of 1, whatever its author said.
-    fn counts_generations(&self) -> bool {
-        false
-    }
-
     /// Whether a change is one that `metadata.generation` counts. Most kinds count whatever the user wants otherwise.
     fn desired_state_changed(&self, new: &Value, old: &Value) -> bool {
-        self.counts_generations() && desired_state(new).ne(desired_state(old))
-    }
-
-    /// Whether an update of an object that is not there creates it.
-    fn creates_on_update(&self) -> bool {
-        false
-    }
-
-    /// Whether an update may leave `resourceVersion` out.
-    fn allows_unconditional_update(&self) -> bool {
-        true
-    }
-
-    /// Whether a create may bring its status along.
-    fn keeps_status_on_create(&self) -> bool {
-        false
+        self.flags().counts_generations && desired_state(new).ne(desired_state(old))
     }
 
     /// Whether something in the object besides its finalizers holds back its removal: a namespace's `spec.finalizers`.
@@ -265,11 +269,6 @@ pub trait Strategy: Send + Sync {
     fn grace(&self, _object: &Value, _asked: Option<i64>) -> Grace {
         Grace::None
     }
-
-    /// Whether deletion leaves the dependents alone unless the request says otherwise.
-    fn orphans_by_default(&self) -> bool {
-        false
-    }
 }
 
 /// What the user wants: everything but metadata and status.
@@ -287,7 +286,7 @@ impl Strategy for Plain {}
 pub struct PlainWithStatus;
 
 impl Strategy for PlainWithStatus {
-    fn status_resets_metadata(&self) -> bool {
-        true
+    fn flags(&self) -> Flags {
+        Flags { status_resets_metadata: true, ..Flags::USUAL }
     }
 }

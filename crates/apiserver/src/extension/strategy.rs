@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use apiextensions::Version;
-use kinds::strategy::Scaling;
+use kinds::strategy::{Flags, Scaling};
 use machinery::status::FieldError;
 use machinery::{Value, names, value};
 use rest::registry::Strategy;
@@ -20,8 +20,15 @@ impl Custom {
 }
 
 impl Strategy for Custom {
-    fn counts_generations(&self) -> bool {
-        true
+    fn flags(&self) -> Flags {
+        Flags {
+            counts_generations: true,
+            allows_unconditional_update: false,
+            judges_finalizers: false,
+            says_once: false,
+            keeps_status_on_create: !self.version.status,
+            ..Flags::USUAL
+        }
     }
 
     fn desired_state_changed(&self, new: &Value, old: &Value) -> bool {
@@ -29,10 +36,6 @@ impl Strategy for Custom {
             object.as_object().into_iter().flatten().filter(|(name, _)| *name != "metadata")
         }
         desired(new).ne(desired(old))
-    }
-
-    fn allows_unconditional_update(&self) -> bool {
-        false
     }
 
     fn resets(&self, subresource: &str, _has_status: bool) -> &'static [&'static str] {
@@ -43,14 +46,6 @@ impl Strategy for Custom {
         }
     }
 
-    fn judges_finalizers(&self, _group: &str) -> bool {
-        false
-    }
-
-    fn says_once(&self) -> bool {
-        false
-    }
-
     fn scaling(&self) -> Scaling<'_> {
         match &self.version.scale {
             None => Scaling { replicas: "", observed: "", selector: "" },
@@ -58,10 +53,6 @@ impl Strategy for Custom {
                 Scaling { replicas: &scale.spec_replicas, observed: &scale.status_replicas, selector: &scale.selector }
             }
         }
-    }
-
-    fn keeps_status_on_create(&self) -> bool {
-        !self.version.status
     }
 
     fn read(&self, object: &mut Value) -> Option<Result<Vec<String>, String>> {

@@ -123,7 +123,7 @@ impl Registry {
             if !layout.iter().any(|(known, _)| *known == prefix) {
                 let strategy = kinds::strategy(&facts.group, &facts.kind);
                 let fields = FieldPaths::new(strategy.fields());
-                layout.push((prefix, Keeping { fields, packed: strategy.is_long() }));
+                layout.push((prefix, Keeping { fields, packed: strategy.flags().is_long }));
             }
         }
         layout
@@ -148,7 +148,7 @@ impl Registry {
                         storage: storage.into(),
                         cache: caches.get(&prefix).expect("the caches were laid out from the same facts"),
                         strategy: kinds::strategy(&storage.group, &storage.kind).into(),
-                        ttl: kinds::strategy(&storage.group, &storage.kind).expires().then_some(event_ttl),
+                        ttl: kinds::strategy(&storage.group, &storage.kind).flags().expires.then_some(event_ttl),
                         prefix: prefix.clone(),
                         form: None,
                     });
@@ -252,7 +252,7 @@ pub fn packed() -> Vec<String> {
     let is_long = |&(group, plural): &(&str, &str)| {
         let resource = facts::groups().iter().filter(|of| of.name == group).flat_map(|of| &of.versions);
         let mut resource = resource.flat_map(|version| &version.resources).filter(|facts| facts.plural == plural);
-        resource.any(|facts| kinds::strategy(&facts.group, &facts.kind).is_long())
+        resource.any(|facts| kinds::strategy(&facts.group, &facts.kind).flags().is_long)
     };
     let mut packed: Vec<String> = prefixes().filter(|(_, of)| is_long(of)).map(|(prefix, _)| prefix).collect();
     packed.dedup();

@@ -306,7 +306,7 @@ impl Api {
             return Ok(());
         }
         wording::show(&mut errors, call.resource.storage.ty.map(|ty| ty.def()));
-        if call.resource.strategy.says_once() {
+        if call.resource.strategy.flags().says_once {
             report_once(&mut errors);
         }
         let name = value::text(object, "metadata.name");

@@ -98,12 +98,12 @@ impl Api {
         metadata.insert("uid".to_owned(), common::new_uuid().to_string().into());
         metadata.insert("creationTimestamp".to_owned(), self.now().into());
         // Nobody but the server counts: a number that somebody made up could be one that nothing can follow.
-        if strategy.counts_generations() {
+        if strategy.flags().counts_generations {
             metadata.insert("generation".to_owned(), 1.into());
         } else {
             metadata.remove("generation");
         }
-        if call.resource.storage.subresource("status").is_some() && !strategy.keeps_status_on_create() {
+        if call.resource.storage.subresource("status").is_some() && !strategy.flags().keeps_status_on_create {
             value::remove(new, "status");
         }
         let mut warnings = strategy.warnings_about_sent(new);

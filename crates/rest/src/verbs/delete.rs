@@ -159,7 +159,7 @@ impl Api {
 fn begin(resource: &Resource, old: &Value, options: &DeleteOptions, now: jiff::Timestamp) -> Change<Value> {
     let strategy = &resource.strategy;
     let Some(grace) = time_left(resource, old, options) else { return Change::Keep };
-    let finalizers = finalizers(strategy.orphans_by_default(), old, options);
+    let finalizers = finalizers(strategy.flags().orphans_by_default, old, options);
     let held = !finalizers.is_empty() || strategy.holds(old);
     if !held && grace == 0 {
         return Change::Delete;

@@ -167,7 +167,10 @@ impl Api {
         {
             return Err(ApiError::no_such_path());
         }
-        if !call.served.facts.namespaced && !call.info.namespace.is_empty() && !call.resource.strategy.is_namespace() {
+        if !call.served.facts.namespaced
+            && !call.info.namespace.is_empty()
+            && !call.resource.strategy.flags().is_namespace
+        {
             return Err(ApiError::no_such_path());
         }
         if !call.info.subresource.is_empty() {

@@ -53,7 +53,7 @@ impl Api {
         let replaced = self.replace(call, part, &options, |_, _| Ok(Produced::written(new.clone())));
         let (object, created) = match replaced.await? {
             Some(changed) => (changed.object(), false),
-            None if part == Part::Main && call.resource.strategy.creates_on_update() => {
+            None if part == Part::Main && call.resource.strategy.flags().creates_on_update => {
                 value::remove(&mut new, "metadata.resourceVersion");
                 (self.create_object(call, new, &options, false).await?, true)
             }
@@ -157,7 +157,7 @@ impl Api {
         }
         let version = value::text(new, "metadata.resourceVersion");
         let unconditional = version.is_empty() || version == "0";
-        if unconditional && !call.resource.strategy.allows_unconditional_update() {
+        if unconditional && !call.resource.strategy.flags().allows_unconditional_update {
             let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
             // Upstream names the resource here, where all other errors name the kind.
             let subject = &call.resource.name;
@@ -196,7 +196,7 @@ impl Api {
             }
             Part::Status => {
                 keep(new, old, "spec");
-                if strategy.status_resets_metadata() {
+                if strategy.flags().status_resets_metadata {
                     for key in ["labels", "annotations", "finalizers", "ownerReferences", "deletionTimestamp"] {
                         keep(new, old, &format!("metadata.{key}"));
                     }

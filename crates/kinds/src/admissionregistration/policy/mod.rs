@@ -14,7 +14,7 @@ use crate::admissionregistration::rules::{default_match, match_conditions, match
 use crate::checks::conditions::conditions;
 use crate::checks::{At, Errors, expressions};
 use crate::keep::keep_object_meta;
-use crate::strategy::Strategy;
+use crate::strategy::{Flags, Strategy};
 
 pub struct Policies {
     /// Whether they change what they see.
@@ -22,12 +22,14 @@ pub struct Policies {
 }
 
 impl Strategy for Policies {
-    fn status_resets_metadata(&self) -> bool {
-        !self.mutating
-    }
-
-    fn judges_finalizers(&self, _group: &str) -> bool {
-        false
+    fn flags(&self) -> Flags {
+        Flags {
+            status_resets_metadata: !self.mutating,
+            judges_finalizers: false,
+            allows_unconditional_update: false,
+            counts_generations: true,
+            ..Flags::USUAL
+        }
     }
 
     fn prepare_for_status_update(&self, new: &mut Value, old: &Value) {
@@ -43,14 +45,6 @@ impl Strategy for Policies {
         }
         conditions(&root.at("status.conditions"), &mut errors);
         errors.into_vec()
-    }
-
-    fn allows_unconditional_update(&self) -> bool {
-        false
-    }
-
-    fn counts_generations(&self) -> bool {
-        true
     }
 
     fn default(&self, policy: &mut Value) {

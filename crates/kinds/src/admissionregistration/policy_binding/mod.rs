@@ -7,7 +7,7 @@ use machinery::{Value, names};
 
 use crate::admissionregistration::rules::{default_match, match_resources, mutating_operations};
 use crate::checks::{At, Errors};
-use crate::strategy::Strategy;
+use crate::strategy::{Flags, Strategy};
 
 pub struct PolicyBindings {
     /// Whether the policies change what they see.
@@ -15,16 +15,8 @@ pub struct PolicyBindings {
 }
 
 impl Strategy for PolicyBindings {
-    fn judges_finalizers(&self, _group: &str) -> bool {
-        false
-    }
-
-    fn allows_unconditional_update(&self) -> bool {
-        false
-    }
-
-    fn counts_generations(&self) -> bool {
-        true
+    fn flags(&self) -> Flags {
+        Flags { judges_finalizers: false, allows_unconditional_update: false, counts_generations: true, ..Flags::USUAL }
     }
 
     fn default(&self, binding: &mut Value) {

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::admissionregistration::client::{client_config, review_versions};
 use crate::admissionregistration::rules::{match_conditions, validate_rule};
 use crate::checks::{At, Errors, expressions};
-use crate::strategy::Strategy;
+use crate::strategy::{Flags, Strategy};
 
 pub struct Webhooks {
     /// Whether they may change what they see.
@@ -19,16 +19,8 @@ pub struct Webhooks {
 }
 
 impl Strategy for Webhooks {
-    fn judges_finalizers(&self, _group: &str) -> bool {
-        false
-    }
-
-    fn allows_unconditional_update(&self) -> bool {
-        false
-    }
-
-    fn counts_generations(&self) -> bool {
-        true
+    fn flags(&self) -> Flags {
+        Flags { judges_finalizers: false, allows_unconditional_update: false, counts_generations: true, ..Flags::USUAL }
     }
 
     fn default(&self, configuration: &mut Value) {

@@ -20,33 +20,21 @@ use serde_json::json;
 
 use crate::checks::{At, Errors, IMMUTABLE};
 use crate::keep::keep;
-use crate::strategy::Strategy;
+use crate::strategy::{Flags, Strategy};
 
 pub struct Definitions;
 
 impl Strategy for Definitions {
-    fn is_long(&self) -> bool {
-        true
-    }
-
-    fn status_resets_metadata(&self) -> bool {
-        true
-    }
-
-    fn judges_finalizers(&self, _group: &str) -> bool {
-        false
-    }
-
-    fn says_once(&self) -> bool {
-        false
-    }
-
-    fn allows_unconditional_update(&self) -> bool {
-        false
-    }
-
-    fn counts_generations(&self) -> bool {
-        true
+    fn flags(&self) -> Flags {
+        Flags {
+            is_long: true,
+            status_resets_metadata: true,
+            judges_finalizers: false,
+            says_once: false,
+            allows_unconditional_update: false,
+            counts_generations: true,
+            ..Flags::USUAL
+        }
     }
 
     fn default(&self, definition: &mut Value) {

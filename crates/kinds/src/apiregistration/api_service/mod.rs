@@ -9,30 +9,24 @@ use machinery::{Value, names, value};
 use serde_json::json;
 
 use crate::checks::{At, Errors};
-use crate::strategy::{NameRule, Strategy};
+use crate::strategy::{Flags, NameRule, Strategy};
 
 pub struct ApiServices;
 
 impl Strategy for ApiServices {
-    fn status_resets_metadata(&self) -> bool {
-        true
-    }
-
-    fn judges_finalizers(&self, _group: &str) -> bool {
-        false
-    }
-
-    fn says_once(&self) -> bool {
-        false
+    fn flags(&self) -> Flags {
+        Flags {
+            status_resets_metadata: true,
+            judges_finalizers: false,
+            says_once: false,
+            allows_unconditional_update: false,
+            ..Flags::USUAL
+        }
     }
 
     /// That of the core group ends with a dot.
     fn name_rule(&self) -> NameRule {
         NameRule::PathSegment
-    }
-
-    fn allows_unconditional_update(&self) -> bool {
-        false
     }
 
     fn default(&self, object: &mut Value) {

@@ -14,7 +14,7 @@ use crate::checks::workloads::{
 use crate::checks::{At, Errors};
 use crate::core::pod;
 use crate::core::pod::{defaults, spec as pod_spec};
-use crate::strategy::Strategy;
+use crate::strategy::{Flags, Strategy};
 
 pub struct DaemonSets;
 
@@ -24,8 +24,8 @@ impl Strategy for DaemonSets {
         set_template_generation(new, template_generation(old));
     }
 
-    fn counts_generations(&self) -> bool {
-        true
+    fn flags(&self) -> Flags {
+        Flags { counts_generations: true, ..Flags::USUAL }
     }
 
     fn default(&self, object: &mut Value) {

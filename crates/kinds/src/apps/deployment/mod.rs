@@ -14,7 +14,7 @@ use crate::checks::{At, Errors};
 use crate::core::pod;
 use crate::core::pod::defaults;
 use crate::keep::keep;
-use crate::strategy::{Strategy, desired_state};
+use crate::strategy::{Flags, Strategy, desired_state};
 
 pub struct Deployments;
 
@@ -27,8 +27,8 @@ impl Strategy for Deployments {
         }
     }
 
-    fn counts_generations(&self) -> bool {
-        true
+    fn flags(&self) -> Flags {
+        Flags { counts_generations: true, ..Flags::USUAL }
     }
 
     /// Annotations count too: they are copied to the ReplicaSets.

@@ -12,13 +12,13 @@ use crate::checks::workloads::{
 use crate::checks::{At, Errors};
 use crate::core::pod;
 use crate::core::pod::defaults;
-use crate::strategy::Strategy;
+use crate::strategy::{Flags, Strategy};
 
 pub struct ReplicaSets;
 
 impl Strategy for ReplicaSets {
-    fn counts_generations(&self) -> bool {
-        true
+    fn flags(&self) -> Flags {
+        Flags { counts_generations: true, ..Flags::USUAL }
     }
 
     fn default(&self, object: &mut Value) {

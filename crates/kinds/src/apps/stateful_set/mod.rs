@@ -18,7 +18,7 @@ use crate::checks::workloads::{
 use crate::checks::{At, Errors};
 use crate::core::pod::{defaults, spec as pod_spec, warnings};
 use crate::core::{persistent_volume_claim as claim, pod};
-use crate::strategy::{NameRule, Strategy};
+use crate::strategy::{Flags, NameRule, Strategy};
 
 pub struct StatefulSets;
 
@@ -27,8 +27,8 @@ impl Strategy for StatefulSets {
         NameRule::Label
     }
 
-    fn counts_generations(&self) -> bool {
-        true
+    fn flags(&self) -> Flags {
+        Flags { counts_generations: true, ..Flags::USUAL }
     }
 
     fn default(&self, object: &mut Value) {

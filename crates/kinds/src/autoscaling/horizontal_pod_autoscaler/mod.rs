@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::checks::rare_names::typed_reference;
 use crate::checks::{At, Errors};
 use crate::core::pod::resources;
-use crate::strategy::Strategy;
+use crate::strategy::{Flags, Strategy};
 
 const SOURCES: [(&str, &str); 5] = [
     ("ContainerResource", "containerResource"),
@@ -26,8 +26,8 @@ const SOURCES: [(&str, &str); 5] = [
 pub struct Autoscalers;
 
 impl Strategy for Autoscalers {
-    fn counts_generations(&self) -> bool {
-        true
+    fn flags(&self) -> Flags {
+        Flags { counts_generations: true, ..Flags::USUAL }
     }
 
     fn default(&self, object: &mut Value) {

@@ -13,13 +13,13 @@ use crate::checks::workloads::template_warnings;
 use crate::checks::{At, Errors};
 use crate::core::pod;
 use crate::core::pod::defaults;
-use crate::strategy::Strategy;
+use crate::strategy::{Flags, Strategy};
 
 pub struct CronJobs;
 
 impl Strategy for CronJobs {
-    fn counts_generations(&self) -> bool {
-        true
+    fn flags(&self) -> Flags {
+        Flags { counts_generations: true, ..Flags::USUAL }
     }
 
     fn default(&self, object: &mut Value) {

@@ -22,7 +22,7 @@ use crate::checks::workloads::template_warnings;
 use crate::checks::{At, Errors};
 use crate::core::pod;
 use crate::core::pod::defaults;
-use crate::strategy::Strategy;
+use crate::strategy::{Flags, Strategy};
 
 /// The labels that tie pods to their job: the new ones and the ones from before.
 const UID_LABELS: [&str; 2] = ["batch.kubernetes.io/controller-uid", "controller-uid"];
@@ -47,8 +47,8 @@ impl Strategy for Jobs {
         const { &[Field::count_found_at("status.successful", &["status.succeeded"])] }
     }
 
-    fn counts_generations(&self) -> bool {
-        true
+    fn flags(&self) -> Flags {
+        Flags { counts_generations: true, orphans_by_default: true, ..Flags::USUAL }
     }
 
     fn default(&self, job: &mut Value) {
@@ -146,10 +146,6 @@ impl Strategy for Jobs {
         job_status(&At::root(new), &mut errors);
         status_update(&At::root(new), &At::root(old), &mut errors);
         errors.into_vec()
-    }
-
-    fn orphans_by_default(&self) -> bool {
-        true
     }
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {

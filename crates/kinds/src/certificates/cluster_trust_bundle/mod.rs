@@ -9,7 +9,7 @@ use machinery::status::FieldError;
 use crate::certificates::pem::{OMITTED, blocks};
 use crate::checks::rare_names::{signer_name, trust_bundle_name};
 use crate::checks::{At, Errors};
-use crate::strategy::{NameRule, Strategy};
+use crate::strategy::{Flags, NameRule, Strategy};
 
 const MOST_BUNDLE: usize = 1024 * 1024;
 
@@ -25,8 +25,8 @@ impl Strategy for TrustBundles {
         NameRule::Own
     }
 
-    fn allows_unconditional_update(&self) -> bool {
-        false
+    fn flags(&self) -> Flags {
+        Flags { allows_unconditional_update: false, ..Flags::USUAL }
     }
 
     fn validate(&self, bundle: &Value) -> Vec<FieldError> {

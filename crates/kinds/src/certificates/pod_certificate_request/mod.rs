@@ -13,7 +13,7 @@ use crate::certificates::pem::{OMITTED, blocks};
 use crate::checks::conditions::conditions;
 use crate::checks::rare_names::{is_kubernetes_signer, signer_name};
 use crate::checks::{At, Errors, immutable_spec};
-use crate::strategy::Strategy;
+use crate::strategy::{Flags, Strategy};
 
 const MOST_REQUEST: usize = 10 * 1024;
 const MOST_CHAIN: usize = 100 * 1024;
@@ -26,16 +26,12 @@ const TERMINAL: [&str; 3] = ["Issued", "Denied", "Failed"];
 pub struct PodCertificateRequests;
 
 impl Strategy for PodCertificateRequests {
-    fn status_resets_metadata(&self) -> bool {
-        true
+    fn flags(&self) -> Flags {
+        Flags { status_resets_metadata: true, allows_unconditional_update: false, ..Flags::USUAL }
     }
 
     fn fields(&self) -> &'static [Field] {
         const { &[Field::text("spec.signerName"), Field::text("spec.podName"), Field::text("spec.nodeName")] }
-    }
-
-    fn allows_unconditional_update(&self) -> bool {
-        false
     }
 
     fn default(&self, request: &mut Value) {

@@ -6,13 +6,13 @@ use machinery::status::FieldError;
 use machinery::{Value, value};
 
 use crate::checks::{At, Errors};
-use crate::strategy::Strategy;
+use crate::strategy::{Flags, Strategy};
 
 pub struct Leases;
 
 impl Strategy for Leases {
-    fn judges_finalizers(&self, _group: &str) -> bool {
-        false
+    fn flags(&self) -> Flags {
+        Flags { judges_finalizers: false, creates_on_update: true, allows_unconditional_update: false, ..Flags::USUAL }
     }
 
     /// Who should hold a lease is coordinated behind a gate that is off.
@@ -23,14 +23,6 @@ impl Strategy for Leases {
 
     fn prepare_for_update(&self, new: &mut Value, _old: &Value) {
         self.prepare_for_create(new);
-    }
-
-    fn creates_on_update(&self) -> bool {
-        true
-    }
-
-    fn allows_unconditional_update(&self) -> bool {
-        false
     }
 
     fn validate(&self, lease: &Value) -> Vec<FieldError> {

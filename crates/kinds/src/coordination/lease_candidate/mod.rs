@@ -8,22 +8,18 @@ use machinery::status::FieldError;
 use crate::checks::rare_names::is_semantic_version;
 use crate::checks::{At, Errors};
 use crate::coordination::lease::lease_strategy;
-use crate::strategy::{NameRule, Strategy};
+use crate::strategy::{Flags, NameRule, Strategy};
 
 /// LeaseCandidates: who may hold a lease, and which version it would speak.
 pub struct LeaseCandidates;
 
 impl Strategy for LeaseCandidates {
-    fn judges_finalizers(&self, _group: &str) -> bool {
-        false
+    fn flags(&self) -> Flags {
+        Flags { judges_finalizers: false, allows_unconditional_update: false, ..Flags::USUAL }
     }
 
     fn name_rule(&self) -> NameRule {
         NameRule::ConfigMapKey
-    }
-
-    fn allows_unconditional_update(&self) -> bool {
-        false
     }
 
     fn validate(&self, candidate: &Value) -> Vec<FieldError> {

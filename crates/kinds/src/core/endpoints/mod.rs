@@ -8,13 +8,13 @@ use machinery::{Value, names, value};
 
 use crate::checks::addresses::endpoint_ip;
 use crate::checks::{At, Errors};
-use crate::strategy::Strategy;
+use crate::strategy::{Flags, Strategy};
 
 pub struct Endpoints;
 
 impl Strategy for Endpoints {
-    fn creates_on_update(&self) -> bool {
-        true
+    fn flags(&self) -> Flags {
+        Flags { creates_on_update: true, ..Flags::USUAL }
     }
 
     fn default(&self, object: &mut Value) {

@@ -10,7 +10,7 @@ use machinery::status::FieldError;
 use machinery::{Value, value};
 
 use crate::checks::{At, Errors, IMMUTABLE};
-use crate::strategy::{FieldName, Strategy};
+use crate::strategy::{FieldName, Flags, Strategy};
 
 const MOST_INSTANCE: usize = 128;
 const MOST_ACTION: usize = 128;
@@ -20,8 +20,8 @@ const MOST_NOTE: usize = 1024;
 pub struct Events;
 
 impl Strategy for Events {
-    fn expires(&self) -> bool {
-        true
+    fn flags(&self) -> Flags {
+        Flags { expires: true, creates_on_update: true, ..Flags::USUAL }
     }
 
     fn field_names(&self, group: &str) -> Option<FieldName> {
@@ -49,10 +49,6 @@ impl Strategy for Events {
                 Field::text("type"),
             ]
         }
-    }
-
-    fn creates_on_update(&self) -> bool {
-        true
     }
 
     fn validate(&self, event: &Value) -> Vec<FieldError> {

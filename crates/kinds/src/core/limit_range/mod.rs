@@ -9,7 +9,7 @@ use rules::names::{is_huge_page, is_native};
 
 use crate::checks::{At, Errors};
 use crate::core::pod::{defaults, resources};
-use crate::strategy::Strategy;
+use crate::strategy::{Flags, Strategy};
 
 pub struct LimitRanges;
 
@@ -22,8 +22,8 @@ impl Strategy for LimitRanges {
         }
     }
 
-    fn creates_on_update(&self) -> bool {
-        true
+    fn flags(&self) -> Flags {
+        Flags { creates_on_update: true, ..Flags::USUAL }
     }
 
     /// What a limit for containers leaves out follows from what it says.

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::checks::{At, Errors};
 use crate::keep::keep;
-use crate::strategy::{Action, NameRule, Strategy, Subresource};
+use crate::strategy::{Action, Flags, NameRule, Strategy, Subresource};
 
 /// The finalizer of the namespace controller.
 const KUBERNETES: &str = "kubernetes";
@@ -17,8 +17,8 @@ const KUBERNETES: &str = "kubernetes";
 pub struct Namespaces;
 
 impl Strategy for Namespaces {
-    fn is_namespace(&self) -> bool {
-        true
+    fn flags(&self) -> Flags {
+        Flags { is_namespace: true, ..Flags::USUAL }
     }
 
     fn subresource(&self, name: &str) -> Option<Subresource> {

@@ -13,7 +13,7 @@ use machinery::{Value, names, value};
 
 use crate::checks::{At, Errors};
 use crate::core::pod::{defaults, resources, scheduling};
-use crate::strategy::Strategy;
+use crate::strategy::{Flags, Strategy};
 use crate::wording::internal;
 
 pub struct Nodes;
@@ -28,9 +28,12 @@ impl Strategy for Nodes {
         const { &[Field::flag("spec.unschedulable")] }
     }
 
-    /// A node brings its status along when it registers.
-    fn keeps_status_on_create(&self) -> bool {
-        true
+    fn flags(&self) -> Flags {
+        Flags {
+            // A node brings its status along when it registers.
+            keeps_status_on_create: true,
+            ..Flags::USUAL
+        }
     }
 
     fn default(&self, node: &mut Value) {

@@ -26,7 +26,7 @@ use serde_json::json;
 
 use crate::checks::{At, Errors};
 use crate::keep::{keep, keep_object_meta};
-use crate::strategy::{Action, FieldName, Grace, Strategy, Subresource};
+use crate::strategy::{Action, FieldName, Flags, Grace, Strategy, Subresource};
 
 pub struct Pods;
 
@@ -69,8 +69,8 @@ impl Strategy for Pods {
         }
     }
 
-    fn counts_generations(&self) -> bool {
-        true
+    fn flags(&self) -> Flags {
+        Flags { counts_generations: true, ..Flags::USUAL }
     }
 
     fn default(&self, pod: &mut Value) {

@@ -8,13 +8,13 @@ use machinery::{Value, value};
 use crate::checks::{At, Errors};
 use crate::core::pod::drop_disabled;
 use crate::core::pod::{defaults, spec, warnings};
-use crate::strategy::Strategy;
+use crate::strategy::{Flags, Strategy};
 
 pub struct PodTemplates;
 
 impl Strategy for PodTemplates {
-    fn counts_generations(&self) -> bool {
-        true
+    fn flags(&self) -> Flags {
+        Flags { counts_generations: true, ..Flags::USUAL }
     }
 
     fn default(&self, object: &mut Value) {

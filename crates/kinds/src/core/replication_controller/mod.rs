@@ -11,7 +11,7 @@ use crate::checks::workloads::{TEMPLATE, TEMPLATE_SPEC, always_restarts, replica
 use crate::checks::{At, Errors};
 use crate::core::pod;
 use crate::core::pod::{defaults, spec as pod_spec};
-use crate::strategy::Strategy;
+use crate::strategy::{Flags, Strategy};
 
 pub struct ReplicationControllers;
 
@@ -20,8 +20,8 @@ impl Strategy for ReplicationControllers {
         const { &[Field::count("status.replicas")] }
     }
 
-    fn counts_generations(&self) -> bool {
-        true
+    fn flags(&self) -> Flags {
+        Flags { counts_generations: true, orphans_by_default: true, ..Flags::USUAL }
     }
 
     fn default(&self, object: &mut Value) {
@@ -86,10 +86,6 @@ impl Strategy for ReplicationControllers {
 
     fn validate_status_update(&self, new: &Value, _old: &Value) -> Vec<FieldError> {
         replica_status(new)
-    }
-
-    fn orphans_by_default(&self) -> bool {
-        true
     }
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {

@@ -13,13 +13,13 @@ use machinery::{Value, names, value};
 use crate::checks::addresses::endpoint_ip;
 use crate::checks::rare_names::qualified_domain;
 use crate::checks::{At, Errors};
-use crate::strategy::{Strategy, desired_state};
+use crate::strategy::{Flags, Strategy, desired_state};
 
 pub struct EndpointSlices;
 
 impl Strategy for EndpointSlices {
-    fn counts_generations(&self) -> bool {
-        true
+    fn flags(&self) -> Flags {
+        Flags { counts_generations: true, ..Flags::USUAL }
     }
 
     /// Labels count too: they say whose endpoints these are.

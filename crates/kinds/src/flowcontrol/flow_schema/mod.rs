@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::checks::{At, Errors};
 use crate::flowcontrol::bootstrap::{flow_schemas, mandatory};
 use crate::keep::{keep, keep_object_meta};
-use crate::strategy::Strategy;
+use crate::strategy::{Flags, Strategy};
 
 const VERBS: [&str; 9] = ["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
 static MANDATORY_SCHEMAS: LazyLock<Vec<Value>> = LazyLock::new(|| mandatory(flow_schemas()));
@@ -20,12 +20,8 @@ static MANDATORY_SCHEMAS: LazyLock<Vec<Value>> = LazyLock::new(|| mandatory(flow
 pub struct FlowSchemas;
 
 impl Strategy for FlowSchemas {
-    fn status_resets_metadata(&self) -> bool {
-        true
-    }
-
-    fn counts_generations(&self) -> bool {
-        true
+    fn flags(&self) -> Flags {
+        Flags { status_resets_metadata: true, counts_generations: true, ..Flags::USUAL }
     }
 
     fn prepare_for_status_update(&self, new: &mut Value, old: &Value) {

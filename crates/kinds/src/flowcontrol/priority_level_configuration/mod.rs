@@ -12,19 +12,15 @@ use crate::checks::{At, Errors};
 use crate::flowcontrol::bootstrap::{mandatory, priority_levels};
 use crate::flowcontrol::flow_schema::status;
 use crate::keep::{keep, keep_object_meta};
-use crate::strategy::Strategy;
+use crate::strategy::{Flags, Strategy};
 
 static MANDATORY_LEVELS: LazyLock<Vec<Value>> = LazyLock::new(|| mandatory(priority_levels()));
 
 pub struct PriorityLevels;
 
 impl Strategy for PriorityLevels {
-    fn status_resets_metadata(&self) -> bool {
-        true
-    }
-
-    fn counts_generations(&self) -> bool {
-        true
+    fn flags(&self) -> Flags {
+        Flags { status_resets_metadata: true, counts_generations: true, ..Flags::USUAL }
     }
 
     fn prepare_for_status_update(&self, new: &mut Value, old: &Value) {

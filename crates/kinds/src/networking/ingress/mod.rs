@@ -11,15 +11,15 @@ use crate::checks::rare_names::typed_reference;
 use crate::checks::{At, Errors, is_absolute};
 use crate::core::service::validation::balancer_point;
 use crate::networking::references::group;
-use crate::strategy::Strategy;
+use crate::strategy::{Flags, Strategy};
 
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 
 pub struct Ingresses;
 
 impl Strategy for Ingresses {
-    fn counts_generations(&self) -> bool {
-        true
+    fn flags(&self) -> Flags {
+        Flags { counts_generations: true, ..Flags::USUAL }
     }
 
     fn prepare_for_create(&self, ingress: &mut Value) {

@@ -8,13 +8,13 @@ use machinery::{Value, names, value};
 use crate::checks::rare_names::{domain_prefixed_path, typed_reference};
 use crate::checks::{At, Errors, IMMUTABLE};
 use crate::networking::references::group;
-use crate::strategy::Strategy;
+use crate::strategy::{Flags, Strategy};
 
 pub struct IngressClasses;
 
 impl Strategy for IngressClasses {
-    fn counts_generations(&self) -> bool {
-        true
+    fn flags(&self) -> Flags {
+        Flags { counts_generations: true, ..Flags::USUAL }
     }
 
     fn default(&self, class: &mut Value) {

@@ -8,13 +8,13 @@ use machinery::{Value, names, value};
 use serde_json::json;
 
 use crate::checks::{At, Errors};
-use crate::strategy::Strategy;
+use crate::strategy::{Flags, Strategy};
 
 pub struct NetworkPolicies;
 
 impl Strategy for NetworkPolicies {
-    fn counts_generations(&self) -> bool {
-        true
+    fn flags(&self) -> Flags {
+        Flags { counts_generations: true, ..Flags::USUAL }
     }
 
     /// What a policy is about follows from what it says, unless it says so itself.

@@ -10,13 +10,13 @@ use machinery::status::FieldError;
 
 use crate::checks::{At, Errors, IMMUTABLE};
 use crate::keep::keep_object_meta;
-use crate::strategy::Strategy;
+use crate::strategy::{Flags, Strategy};
 
 pub struct ServiceCidrs;
 
 impl Strategy for ServiceCidrs {
-    fn status_resets_metadata(&self) -> bool {
-        true
+    fn flags(&self) -> Flags {
+        Flags { status_resets_metadata: true, ..Flags::USUAL }
     }
 
     fn prepare_for_status_update(&self, new: &mut Value, old: &Value) {

@@ -9,18 +9,14 @@ use machinery::{Value, names, value};
 
 use crate::checks::{At, Errors};
 use crate::core::pod::{resources, scheduling, warnings};
-use crate::strategy::Strategy;
+use crate::strategy::{Flags, Strategy};
 use crate::wording::bytes::in_bytes;
 
 pub struct RuntimeClasses;
 
 impl Strategy for RuntimeClasses {
-    fn judges_finalizers(&self, _group: &str) -> bool {
-        false
-    }
-
-    fn allows_unconditional_update(&self) -> bool {
-        false
+    fn flags(&self) -> Flags {
+        Flags { judges_finalizers: false, allows_unconditional_update: false, ..Flags::USUAL }
     }
 
     fn validate(&self, class: &Value) -> Vec<FieldError> {

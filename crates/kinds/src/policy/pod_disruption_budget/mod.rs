@@ -12,22 +12,19 @@ use serde_json::json;
 use crate::checks::conditions::conditions;
 use crate::checks::workloads::{not_above_all, number_or_percent};
 use crate::checks::{At, Errors};
-use crate::strategy::Strategy;
+use crate::strategy::{Flags, Strategy};
 
 pub struct DisruptionBudgets;
 
 impl Strategy for DisruptionBudgets {
-    fn judges_finalizers(&self, _group: &str) -> bool {
-        false
-    }
-
-    fn counts_generations(&self) -> bool {
-        true
-    }
-
-    /// A budget must be written by somebody who has seen the one before.
-    fn allows_unconditional_update(&self) -> bool {
-        false
+    fn flags(&self) -> Flags {
+        Flags {
+            judges_finalizers: false,
+            counts_generations: true,
+            // A budget must be written by somebody who has seen the one before.
+            allows_unconditional_update: false,
+            ..Flags::USUAL
+        }
     }
 
     fn prepare_for_create(&self, budget: &mut Value) {

@@ -5,7 +5,7 @@ use machinery::selector::label::LabelSelector;
 use machinery::status::FieldError;
 
 use crate::checks::{At, Errors};
-use crate::strategy::{NameRule, Strategy};
+use crate::strategy::{Flags, NameRule, Strategy};
 
 /// Roles, of a namespace or of the cluster.
 pub struct Roles {
@@ -18,8 +18,8 @@ impl Strategy for Roles {
         NameRule::PathSegment
     }
 
-    fn creates_on_update(&self) -> bool {
-        true
+    fn flags(&self) -> Flags {
+        Flags { creates_on_update: true, ..Flags::USUAL }
     }
 
     fn validate(&self, role: &Value) -> Vec<FieldError> {

@@ -6,7 +6,7 @@ use machinery::status::FieldError;
 use machinery::{Value, names, value};
 
 use crate::checks::{At, Errors};
-use crate::strategy::{NameRule, Strategy};
+use crate::strategy::{Flags, NameRule, Strategy};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
@@ -21,8 +21,8 @@ impl Strategy for Bindings {
         NameRule::PathSegment
     }
 
-    fn creates_on_update(&self) -> bool {
-        true
+    fn flags(&self) -> Flags {
+        Flags { creates_on_update: true, ..Flags::USUAL }
     }
 
     fn default(&self, binding: &mut Value) {

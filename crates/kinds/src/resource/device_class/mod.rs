@@ -7,13 +7,13 @@ use rules::names::is_extended;
 use crate::checks::lists::slice;
 use crate::checks::{At, Errors};
 use crate::resource::devices::{MOST_CONFIGURATIONS, configuration, selectors};
-use crate::strategy::Strategy;
+use crate::strategy::{Flags, Strategy};
 
 pub struct DeviceClasses;
 
 impl Strategy for DeviceClasses {
-    fn counts_generations(&self) -> bool {
-        true
+    fn flags(&self) -> Flags {
+        Flags { counts_generations: true, ..Flags::USUAL }
     }
 
     fn validate(&self, class: &Value) -> Vec<FieldError> {

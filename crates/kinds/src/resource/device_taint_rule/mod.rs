@@ -10,21 +10,18 @@ use crate::checks::{At, Errors};
 use crate::core::pod::volumes::csi_driver_name;
 use crate::resource::devices::{device_taint, pool_name};
 use crate::resource::resource_claim::status::MOST_DEVICE_CONDITIONS;
-use crate::strategy::Strategy;
+use crate::strategy::{Flags, Strategy};
 
 pub struct DeviceTaintRules;
 
 impl Strategy for DeviceTaintRules {
-    fn status_resets_metadata(&self) -> bool {
-        true
-    }
-
-    fn allows_unconditional_update(&self) -> bool {
-        false
-    }
-
-    fn counts_generations(&self) -> bool {
-        true
+    fn flags(&self) -> Flags {
+        Flags {
+            status_resets_metadata: true,
+            allows_unconditional_update: false,
+            counts_generations: true,
+            ..Flags::USUAL
+        }
     }
 
     fn stamp(&self, rule: &mut Value, now: &dyn Fn() -> String) {

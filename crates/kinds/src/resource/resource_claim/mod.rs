@@ -10,7 +10,7 @@ use crate::checks::lists::{set, slice};
 use crate::checks::{At, Errors};
 use crate::resource::devices::{EFFECTS, MOST_CONFIGURATIONS, configuration, fully_qualified, selectors};
 use crate::resource::resource_claim::status::claim_status;
-use crate::strategy::Strategy;
+use crate::strategy::{Flags, Strategy};
 
 pub const MOST_REQUESTS: usize = 32;
 const MOST_CHOICES: usize = 8;
@@ -22,8 +22,8 @@ const NOT_A_REQUEST: &str =
 pub struct Claims;
 
 impl Strategy for Claims {
-    fn status_resets_metadata(&self) -> bool {
-        true
+    fn flags(&self) -> Flags {
+        Flags { status_resets_metadata: true, ..Flags::USUAL }
     }
 
     fn default(&self, claim: &mut Value) {

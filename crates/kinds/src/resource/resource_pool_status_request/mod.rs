@@ -7,18 +7,14 @@ use machinery::status::FieldError;
 
 use crate::checks::conditions::conditions;
 use crate::checks::{At, Errors};
-use crate::strategy::Strategy;
+use crate::strategy::{Flags, Strategy};
 
 /// Requests for the state of a pool, whose answer is final.
 pub struct PoolStatusRequests;
 
 impl Strategy for PoolStatusRequests {
-    fn status_resets_metadata(&self) -> bool {
-        true
-    }
-
-    fn allows_unconditional_update(&self) -> bool {
-        false
+    fn flags(&self) -> Flags {
+        Flags { status_resets_metadata: true, allows_unconditional_update: false, ..Flags::USUAL }
     }
 
     fn validate_status_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {

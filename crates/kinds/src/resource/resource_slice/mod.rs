@@ -15,7 +15,7 @@ use crate::checks::{At, Errors};
 use crate::core::pod::scheduling;
 use crate::core::pod::volumes::csi_driver_name;
 use crate::resource::devices::{binding_conditions, device_taint, pool_name, qualified};
-use crate::strategy::Strategy;
+use crate::strategy::{Flags, Strategy};
 
 const MOST_DEVICES: usize = 128;
 
@@ -44,8 +44,8 @@ impl Strategy for ResourceSlices {
         drop_disabled(new);
     }
 
-    fn counts_generations(&self) -> bool {
-        true
+    fn flags(&self) -> Flags {
+        Flags { counts_generations: true, ..Flags::USUAL }
     }
 
     fn fields(&self) -> &'static [Field] {

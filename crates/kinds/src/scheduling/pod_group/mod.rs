@@ -10,17 +10,13 @@ use crate::checks::lists::set;
 use crate::checks::{At, Errors};
 use crate::scheduling::groups::{MOST_CLAIMS, domain, label, scheduled};
 use crate::scheduling::workload::unchanged;
-use crate::strategy::Strategy;
+use crate::strategy::{Flags, Strategy};
 
 pub struct PodGroups;
 
 impl Strategy for PodGroups {
-    fn status_resets_metadata(&self) -> bool {
-        true
-    }
-
-    fn allows_unconditional_update(&self) -> bool {
-        false
+    fn flags(&self) -> Flags {
+        Flags { status_resets_metadata: true, allows_unconditional_update: false, ..Flags::USUAL }
     }
 
     fn validate(&self, group: &Value) -> Vec<FieldError> {

@@ -6,13 +6,13 @@ use machinery::status::FieldError;
 use machinery::{Value, value};
 
 use crate::checks::{At, Errors};
-use crate::strategy::Strategy;
+use crate::strategy::{Flags, Strategy};
 
 pub struct PriorityClasses;
 
 impl Strategy for PriorityClasses {
-    fn counts_generations(&self) -> bool {
-        true
+    fn flags(&self) -> Flags {
+        Flags { counts_generations: true, ..Flags::USUAL }
     }
 
     /// What may change in a class is nothing that anybody has to catch up with.

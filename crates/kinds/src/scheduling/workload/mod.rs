@@ -10,7 +10,7 @@ use machinery::{Value, names};
 use crate::checks::lists::slice;
 use crate::checks::{At, Errors};
 use crate::scheduling::groups::{domain, label, scheduled};
-use crate::strategy::Strategy;
+use crate::strategy::{Flags, Strategy};
 
 const MOST_TEMPLATES: usize = 8;
 const MOST_DEPTH: usize = 4;
@@ -18,8 +18,8 @@ const MOST_DEPTH: usize = 4;
 pub struct Workloads;
 
 impl Strategy for Workloads {
-    fn allows_unconditional_update(&self) -> bool {
-        false
+    fn flags(&self) -> Flags {
+        Flags { allows_unconditional_update: false, ..Flags::USUAL }
     }
 
     fn validate(&self, workload: &Value) -> Vec<FieldError> {

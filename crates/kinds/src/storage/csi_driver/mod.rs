@@ -9,13 +9,13 @@ use machinery::{Value, value};
 use serde_json::json;
 
 use crate::checks::{At, Errors};
-use crate::strategy::{Strategy, desired_state};
+use crate::strategy::{Flags, Strategy, desired_state};
 
 pub struct CsiDrivers;
 
 impl Strategy for CsiDrivers {
-    fn allows_unconditional_update(&self) -> bool {
-        false
+    fn flags(&self) -> Flags {
+        Flags { allows_unconditional_update: false, ..Flags::USUAL }
     }
 
     /// Counted from the first change on, though not begun with 1.

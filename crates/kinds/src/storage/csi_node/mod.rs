@@ -10,24 +10,20 @@ use machinery::{Value, names, value};
 use crate::checks::{At, Errors, IMMUTABLE};
 use crate::core::pod::volumes::csi_driver_name;
 use crate::keep::keep_object_meta;
-use crate::strategy::Strategy;
+use crate::strategy::{Flags, Strategy};
 use crate::wording::internal;
 
 pub struct CsiNodes;
 
 impl Strategy for CsiNodes {
-    fn status_resets_metadata(&self) -> bool {
-        true
+    fn flags(&self) -> Flags {
+        Flags { status_resets_metadata: true, allows_unconditional_update: false, ..Flags::USUAL }
     }
 
     /// The health of volumes is behind a gate that is off.
     fn prepare_for_status_update(&self, new: &mut Value, old: &Value) {
         keep_object_meta(new, old);
         value::remove(new, "status.storageHealth");
-    }
-
-    fn allows_unconditional_update(&self) -> bool {
-        false
     }
 
     fn validate(&self, node: &Value) -> Vec<FieldError> {

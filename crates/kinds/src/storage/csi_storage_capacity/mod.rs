@@ -4,13 +4,13 @@ use machinery::status::FieldError;
 use machinery::{Value, names};
 
 use crate::checks::{At, Errors};
-use crate::strategy::Strategy;
+use crate::strategy::{Flags, Strategy};
 
 pub struct CsiStorageCapacities;
 
 impl Strategy for CsiStorageCapacities {
-    fn allows_unconditional_update(&self) -> bool {
-        false
+    fn flags(&self) -> Flags {
+        Flags { allows_unconditional_update: false, ..Flags::USUAL }
     }
 
     fn validate(&self, capacity: &Value) -> Vec<FieldError> {

@@ -8,18 +8,14 @@ use serde_json::json;
 
 use crate::checks::{At, Errors};
 use crate::keep::keep_object_meta;
-use crate::strategy::Strategy;
+use crate::strategy::{Flags, Strategy};
 use crate::wording::bytes::in_bytes;
 
 pub struct VolumeAttachments;
 
 impl Strategy for VolumeAttachments {
-    fn status_resets_metadata(&self) -> bool {
-        true
-    }
-
-    fn allows_unconditional_update(&self) -> bool {
-        false
+    fn flags(&self) -> Flags {
+        Flags { status_resets_metadata: true, allows_unconditional_update: false, ..Flags::USUAL }
     }
 
     fn prepare_for_create(&self, attachment: &mut Value) {

@@ -7,17 +7,13 @@ use machinery::{Value, names};
 
 use crate::checks::conditions::conditions;
 use crate::checks::{At, Errors};
-use crate::strategy::Strategy;
+use crate::strategy::{Flags, Strategy};
 
 pub struct Migrations;
 
 impl Strategy for Migrations {
-    fn status_resets_metadata(&self) -> bool {
-        true
-    }
-
-    fn allows_unconditional_update(&self) -> bool {
-        false
+    fn flags(&self) -> Flags {
+        Flags { status_resets_metadata: true, allows_unconditional_update: false, ..Flags::USUAL }
     }
 
     fn validate(&self, migration: &Value) -> Vec<FieldError> {
