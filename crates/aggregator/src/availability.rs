@@ -124,7 +124,7 @@ pub fn local() -> Condition {
 }
 
 /// The object with what is to be said in its status, or nothing when it says so already.
-pub fn told(object: &Value, new: &Condition, now: &str) -> Option<Value> {
+pub fn with_condition(object: &Value, new: &Condition, now: &str) -> Option<Value> {
     let mut conditions = value::list(object, "status.conditions").to_vec();
     let changed = json!({"type": AVAILABLE, "status": new.status, "lastTransitionTime": now, "reason": new.reason, "message": new.message});
     match condition(object) {
@@ -185,18 +185,18 @@ mod tests {
     fn a_condition_is_written_once_and_keeps_the_others() {
         let object = json!({"status": {"conditions": [{"type": "Mine", "status": "True"}]}});
         let gone = Condition::unavailable("ServiceNotFound", "m".to_owned());
-        let object = told(&object, &gone, "t1").expect("something new");
+        let object = with_condition(&object, &gone, "t1").expect("something new");
         let conditions = &object["status"]["conditions"];
         assert_eq!((&conditions[0]["type"], &conditions[1]["lastTransitionTime"]), (&json!("Mine"), &json!("t1")));
-        assert_eq!(told(&object, &gone, "t2"), None);
+        assert_eq!(with_condition(&object, &gone, "t2"), None);
         let other = Condition::unavailable("MissingEndpoints", "n".to_owned());
-        let object = told(&object, &other, "t3").expect("another reason");
+        let object = with_condition(&object, &other, "t3").expect("another reason");
         let condition = &object["status"]["conditions"][1];
         assert_eq!(
             (&condition["reason"], &condition["lastTransitionTime"]),
             (&json!("MissingEndpoints"), &json!("t1"))
         );
-        let object = told(&object, &local(), "t4").expect("another status");
+        let object = with_condition(&object, &local(), "t4").expect("another status");
         assert_eq!(object["status"]["conditions"][1]["lastTransitionTime"], "t4");
     }
 }

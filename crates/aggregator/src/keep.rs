@@ -81,8 +81,8 @@ impl Aggregator {
                 // What this server has itself is available, whatever somebody says.
                 let local =
                     current.filter(|current| step == Step::Nothing && ApiService::read(current).remote.is_none());
-                let told = local.and_then(|local| availability::told(&local, &availability::local(), &self.now()));
-                let step = told.map_or(step, Step::Tell);
+                let status = local.and_then(|local| availability::with_condition(&local, &availability::local(), &self.now()));
+                let step = status.map_or(step, Step::UpdateStatus);
                 async move {
                     let outcome = writer.take(&name, step).await;
                     (name, outcome)
@@ -142,8 +142,8 @@ async fn check(aggregator: &Weak<Aggregator>, backend: &Backend, writer: &Writer
             let now = aggregator.now();
             drop(aggregator);
             let mut failed = condition.is_failed_check();
-            if let Some(told) = object.and_then(|object| availability::told(&object, &condition, &now))
-                && let Err(error) = writer.take(name, Step::Tell(told)).await
+            if let Some(status) = object.and_then(|object| availability::with_condition(&object, &condition, &now))
+                && let Err(error) = writer.take(name, Step::UpdateStatus(status)).await
             {
                 tracing::warn!(%error, api_service = name, "the status of an APIService cannot be written");
                 failed = true;
@@ -151,7 +151,7 @@ async fn check(aggregator: &Weak<Aggregator>, backend: &Backend, writer: &Writer
             let wait = if failed { recheck } else { RESYNC };
             recheck = if failed { LAST_RECHECK.min(recheck * 2) } else { FIRST_RECHECK };
             // A failed check is repeated at its own pace: its own status would be a reason to repeat it at once.
-            let told = async {
+            let changed = async {
                 if failed {
                     std::future::pending::<()>().await;
                 }
@@ -159,7 +159,7 @@ async fn check(aggregator: &Weak<Aggregator>, backend: &Backend, writer: &Writer
             };
             let goes_on = tokio::select! {
                 () = tokio::time::sleep(wait) => true,
-                () = told => true,
+                () = changed => true,
                 heard = heard(&mut changes) => heard,
             };
             if !goes_on {

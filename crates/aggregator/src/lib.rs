@@ -39,8 +39,8 @@ use tokio::task::JoinHandle;
 
 pub use backend::{Backend, Target, Transport};
 pub use forward::Forward;
+pub use machinery::gvk::GroupVersion;
 pub use priorities::Priority;
-pub use registration::GroupVersion;
 pub use service::{ApiService, Reference};
 pub use sources::Sources;
 pub use writes::Loopback;
@@ -204,7 +204,7 @@ impl Aggregator {
 
     fn offered(&self) -> impl Iterator<Item = &Offered> {
         let is_local = |service: Option<&ApiService>| service.is_some_and(|service| service.remote.is_none());
-        self.offered.iter().filter(move |offered| is_local(self.services.read().get(&offered.of.name())))
+        self.offered.iter().filter(move |offered| is_local(self.services.read().get(&registration::name(&offered.of))))
     }
 
     /// What discovery shows besides what is stored here: what other servers have, and what is offered.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use machinery::gvk::GroupVersion;
 use machinery::{Value, value};
 use serde_json::json;
 
@@ -16,24 +17,9 @@ const ON_START: &str = "onstart";
 /// Looked at all the time.
 const ALWAYS: &str = "true";
 
-/// A group version to have an APIService for.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct GroupVersion {
-    /// The group; empty for core.
-    pub group: String,
-    pub version: String,
-}
-
-impl GroupVersion {
-    /// A version of a group.
-    pub fn new(group: impl Into<String>, version: impl Into<String>) -> Self {
-        Self { group: group.into(), version: version.into() }
-    }
-
-    /// The name of its APIService.
-    pub fn name(&self) -> String {
-        format!("{}.{}", self.version, self.group)
-    }
+/// The name of the APIService of a group version.
+pub fn name(of: &GroupVersion) -> String {
+    format!("{}.{}", of.version, of.group)
 }
 
 /// What there has to be.
@@ -51,9 +37,9 @@ impl Wanted {
     pub fn new(built_in: impl IntoIterator<Item = GroupVersion>, offered: &[Offered]) -> Self {
         let object = |of: GroupVersion| {
             let priority = priorities::built_in(&of.group, &of.version)?;
-            Some((of.name(), object(&of, priority, ON_START)))
+            Some((name(&of), object(&of, priority, ON_START)))
         };
-        let offer = |offered: &Offered| (offered.of.name(), self::object(&offered.of, offered.priority, ""));
+        let offer = |offered: &Offered| (name(&offered.of), self::object(&offered.of, offered.priority, ""));
         Self {
             built_in: built_in.into_iter().filter_map(object).collect(),
             offered: offered.iter().map(offer).collect(),
@@ -64,7 +50,7 @@ impl Wanted {
     /// Those of custom resources, all of them. Returns the names that came or went.
     pub fn set_custom(&mut self, all: impl IntoIterator<Item = GroupVersion>) -> Vec<String> {
         let new: BTreeMap<String, Value> =
-            all.into_iter().map(|of| (of.name(), object(&of, priorities::CUSTOM, ALWAYS))).collect();
+            all.into_iter().map(|of| (name(&of), object(&of, priorities::CUSTOM, ALWAYS))).collect();
         let old = self.custom.take();
         let known = old.is_some();
         let old = old.unwrap_or_default();
@@ -125,7 +111,7 @@ pub enum Step {
     /// It is not as it should be.
     Update(Value),
     /// Its status is not as it should be.
-    Tell(Value),
+    UpdateStatus(Value),
     /// It should not be.
     Delete {
         /// Of the object that was seen.
@@ -145,7 +131,7 @@ fn object(of: &GroupVersion, priority: Priority, managed: &str) -> Value {
     if !of.group.is_empty() {
         spec["group"] = json!(of.group);
     }
-    let mut metadata = json!({"name": of.name()});
+    let mut metadata = json!({"name": name(of)});
     if !managed.is_empty() {
         metadata["labels"] = json!({LABEL: managed});
     }
@@ -172,7 +158,7 @@ mod tests {
             Step::Nothing => "nothing".to_owned(),
             Step::Create(object) => format!("create {}", managed(&object)),
             Step::Update(object) => format!("update {}", object["spec"]["groupPriorityMinimum"]),
-            Step::Tell(object) => format!("tell {}", object["status"]),
+            Step::UpdateStatus(object) => format!("tell {}", object["status"]),
             Step::Delete { uid } => format!("delete {uid}"),
         };
         assert_eq!(step, expect, "{name} {current:?} {settled} {from_before}");
@@ -197,7 +183,7 @@ mod tests {
     #[test]
     fn an_offered_one_is_made_when_there_is_none_and_never_changed() {
         let of = GroupVersion::new("metrics.k8s.io", "v1beta1");
-        let name = of.name();
+        let name = name(&of);
         let wanted = Wanted::new([], &[Offered { of, priority: priorities::CUSTOM, document: json!({}) }]);
         assert_eq!(wanted.names().collect::<Vec<_>>(), [&name]);
         check(&wanted, &name, None, false, false, "create ");

@@ -32,7 +32,7 @@ impl Writer {
                 let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}});
                 self.0.send(Method::DELETE, format!("{PATH}/{name}"), options).await
             }
-            Step::Tell(object) => self.0.send(Method::PUT, format!("{PATH}/{name}/status"), object).await,
+            Step::UpdateStatus(object) => self.0.send(Method::PUT, format!("{PATH}/{name}/status"), object).await,
         };
         match outcome {
             Err(error)

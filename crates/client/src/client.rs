@@ -208,9 +208,7 @@ impl Client {
         subresource: &str,
         body: &B,
     ) -> Result<R, Error> {
-        let path = path::item(place::<K>(namespace), name, subresource);
-        let response = self.call(Method::POST, path, Some((JSON, self.encode(body)?))).await?;
-        any_reader().one(response).await
+        self.send_subresource(Method::POST, path::item(place::<K>(namespace), name, subresource), body).await
     }
 
     /// Replaces a subresource: `finalize`, `approval`, `scale`.
@@ -221,8 +219,16 @@ impl Client {
         subresource: &str,
         body: &B,
     ) -> Result<R, Error> {
-        let path = path::item(place::<K>(namespace), name, subresource);
-        let response = self.call(Method::PUT, path, Some((JSON, self.encode(body)?))).await?;
+        self.send_subresource(Method::PUT, path::item(place::<K>(namespace), name, subresource), body).await
+    }
+
+    async fn send_subresource<B: Serialize, R: DeserializeOwned + Send + Sync + 'static>(
+        &self,
+        method: Method,
+        path: String,
+        body: &B,
+    ) -> Result<R, Error> {
+        let response = self.call(method, path, Some((JSON, self.encode(body)?))).await?;
         any_reader().one(response).await
     }
 

@@ -267,6 +267,15 @@ pub fn shorten(text: &str, most: usize) -> String {
     format!("{}...", &text[..end])
 }
 
+/// The columns of conditions that say since when they are so.
+pub const CONDITIONS: [(&str, &str); 5] = [
+    ("Type", "type"),
+    ("Status", "status"),
+    ("LastTransitionTime", "lastTransitionTime"),
+    ("Reason", "reason"),
+    ("Message", "message"),
+];
+
 /// The conditions of an object as a table: a field of each condition per column, dates where the column is a time.
 pub fn conditions(scene: &Scene<'_>, out: &mut Writer, columns: &[(&str, &str)], between: &str) {
     let conditions = scene.list("status.conditions");

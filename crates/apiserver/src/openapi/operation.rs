@@ -2,6 +2,10 @@
 //! [`super::v3`] to say.
 
 use facts::{Gvk, Str};
+use serde_json::{Map, Value, json};
+
+use super::reason;
+use super::schemas::{self, Dialect};
 
 /// A path and what can be done there.
 pub(super) struct PathItem {
@@ -78,4 +82,43 @@ pub(super) enum ContentSchema {
     Type(Str),
     /// Plain text, or what comes out of a stream.
     Text,
+}
+
+impl PathItem {
+    /// As a document shows it, which says how it shows operations and parameters.
+    pub fn shown(&self, operation: fn(&Operation) -> Value, parameter: fn(&Parameter) -> Value) -> Value {
+        let mut path: Map<String, Value> =
+            self.operations.iter().map(|each| (each.method.to_owned(), operation(each))).collect();
+        if !self.parameters.is_empty() {
+            path.insert("parameters".to_owned(), self.parameters.iter().map(parameter).collect());
+        }
+        Value::Object(path)
+    }
+}
+
+impl Operation {
+    /// What every document says last of an operation: its answers, whose content each shows in its own way, and what it is about.
+    pub fn finish(&self, value: &mut Value, content: impl Fn(&Content) -> (&'static str, Value)) {
+        let responses = self.responses.iter().map(|response| {
+            let mut answer = json!({ "description": reason(response.code) });
+            if let Some((name, shown)) = response.content.as_ref().map(&content) {
+                answer[name] = shown;
+            }
+            (response.code.to_owned(), answer)
+        });
+        value["responses"] = responses.collect::<Map<_, _>>().into();
+        if let Some((action, gvk)) = &self.about {
+            value["x-kubernetes-action"] = json!(action);
+            value["x-kubernetes-group-version-kind"] = schemas::kind(gvk);
+        }
+    }
+}
+
+impl Content {
+    pub fn schema(&self, dialect: Dialect) -> Value {
+        match &self.schema {
+            ContentSchema::Type(name) => dialect.reference(name),
+            ContentSchema::Text => json!({ "type": "string" }),
+        }
+    }
 }

@@ -3,10 +3,10 @@
 use facts::Group;
 use serde_json::{Map, Value, json};
 
-use super::operation::{ContentSchema, Operation, Parameter, PathItem};
+use super::operation::{Operation, Parameter, PathItem};
 use super::paths::{self, Base};
 use super::schemas::{self, Dialect};
-use super::{EVERYWHERE, definitions, is_everywhere, reason};
+use super::{EVERYWHERE, definitions, is_everywhere};
 
 /// What is around the two sections.
 pub(super) fn frame(release: &str) -> Value {
@@ -52,12 +52,7 @@ pub(super) fn everywhere(groups: &[Group]) -> Map<String, Value> {
 }
 
 pub(super) fn path(item: &PathItem) -> Value {
-    let mut path: Map<String, Value> =
-        item.operations.iter().map(|operation| (operation.method.to_owned(), self::operation(operation))).collect();
-    if !item.parameters.is_empty() {
-        path.insert("parameters".to_owned(), item.parameters.iter().map(parameter).collect());
-    }
-    Value::Object(path)
+    item.shown(operation, parameter)
 }
 
 fn operation(operation: &Operation) -> Value {
@@ -82,21 +77,7 @@ fn operation(operation: &Operation) -> Value {
     if !parameters.is_empty() {
         value["parameters"] = Value::Array(parameters);
     }
-    let responses = operation.responses.iter().map(|response| {
-        let mut answer = json!({ "description": reason(response.code) });
-        if let Some(content) = &response.content {
-            answer["schema"] = match &content.schema {
-                ContentSchema::Type(name) => Dialect::V2.reference(name),
-                ContentSchema::Text => json!({ "type": "string" }),
-            };
-        }
-        (response.code.to_owned(), answer)
-    });
-    value["responses"] = responses.collect::<Map<_, _>>().into();
-    if let Some((action, gvk)) = &operation.about {
-        value["x-kubernetes-action"] = json!(action);
-        value["x-kubernetes-group-version-kind"] = schemas::kind(gvk);
-    }
+    operation.finish(&mut value, |content| ("schema", content.schema(Dialect::V2)));
     value
 }
 

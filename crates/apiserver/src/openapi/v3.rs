@@ -4,12 +4,12 @@ use facts::Version;
 use serde_json::{Map, Value, json};
 
 use super::custom::{self, Customs};
+use super::definitions;
 use super::form::Form;
-use super::operation::{ContentSchema, Operation, Parameter, PathItem};
+use super::operation::{Operation, Parameter, PathItem};
 use super::paths::Base;
 use super::pieces::Piece;
-use super::schemas::{self, Dialect};
-use super::{definitions, reason};
+use super::schemas::Dialect;
 
 /// The document of a group version of built-in kinds.
 pub(super) fn group_version(group: &str, version: &Version, release: &str) -> Value {
@@ -67,12 +67,7 @@ fn document(items: &[PathItem], schemas: Map<String, Value>, release: &str) -> V
 }
 
 pub(super) fn path(item: &PathItem) -> Value {
-    let mut path: Map<String, Value> =
-        item.operations.iter().map(|operation| (operation.method.to_owned(), self::operation(operation))).collect();
-    if !item.parameters.is_empty() {
-        path.insert("parameters".to_owned(), item.parameters.iter().map(parameter).collect());
-    }
-    Value::Object(path)
+    item.shown(operation, parameter)
 }
 
 fn operation(operation: &Operation) -> Value {
@@ -89,23 +84,11 @@ fn operation(operation: &Operation) -> Value {
             value["requestBody"]["required"] = json!(true);
         }
     }
-    let responses = operation.responses.iter().map(|response| {
-        let mut answer = json!({ "description": reason(response.code) });
-        if let Some(content) = &response.content {
-            let schema = match &content.schema {
-                ContentSchema::Type(name) => Dialect::V3.reference(name),
-                ContentSchema::Text => json!({ "type": "string" }),
-            };
-            let media = content.produces.iter().map(|media| ((*media).to_owned(), json!({ "schema": schema })));
-            answer["content"] = media.collect::<Map<_, _>>().into();
-        }
-        (response.code.to_owned(), answer)
+    operation.finish(&mut value, |content| {
+        let schema = content.schema(Dialect::V3);
+        let media = content.produces.iter().map(|media| ((*media).to_owned(), json!({ "schema": schema })));
+        ("content", media.collect::<Map<_, _>>().into())
     });
-    value["responses"] = responses.collect::<Map<_, _>>().into();
-    if let Some((action, gvk)) = &operation.about {
-        value["x-kubernetes-action"] = json!(action);
-        value["x-kubernetes-group-version-kind"] = schemas::kind(gvk);
-    }
     value
 }
 

@@ -4,7 +4,7 @@ use machinery::{Value, value};
 
 use super::limits;
 use crate::read::Resource;
-use crate::show::{Scene, conditions};
+use crate::show::{CONDITIONS, Scene, conditions};
 use crate::writer::{Writer, put};
 use crate::{Error, Read};
 
@@ -34,14 +34,7 @@ pub fn text(scene: &Scene<'_>, out: &mut Writer) -> Result<(), Error> {
     scene.labels(out);
     scene.annotations(out);
     out.field(0, "Status", scene.text("status.phase"));
-    let columns = [
-        ("Type", "type"),
-        ("Status", "status"),
-        ("LastTransitionTime", "lastTransitionTime"),
-        ("Reason", "reason"),
-        ("Message", "message"),
-    ];
-    conditions(scene, out, &columns, "\t");
+    conditions(scene, out, &CONDITIONS, "\t");
     if let Some(quotas) = quotas {
         put!(out, 0, "\n");
         limits::all_quotas(out, quotas);

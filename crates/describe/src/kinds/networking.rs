@@ -3,7 +3,7 @@
 use machinery::value;
 
 use crate::Error;
-use crate::show::{Scene, at, conditions, joined};
+use crate::show::{CONDITIONS, Scene, at, conditions, joined};
 use crate::writer::{Writer, put};
 
 pub fn ingress_class(scene: &Scene<'_>, out: &mut Writer) -> Result<(), Error> {
@@ -31,14 +31,7 @@ pub fn service_cidr(scene: &Scene<'_>, out: &mut Writer) -> Result<(), Error> {
     if !scene.list("status.conditions").is_empty() {
         put!(out, 0, "Status:\n");
     }
-    let columns = [
-        ("Type", "type"),
-        ("Status", "status"),
-        ("LastTransitionTime", "lastTransitionTime"),
-        ("Reason", "reason"),
-        ("Message", "message"),
-    ];
-    conditions(scene, out, &columns, "\t");
+    conditions(scene, out, &CONDITIONS, "\t");
     scene.events(out);
     Ok(())
 }
