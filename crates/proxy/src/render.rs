@@ -279,110 +279,153 @@ fn ranges(family: Family, all: &[IpNet]) -> Option<String> {
 
 /// Hooks, chains, empty maps and sets.
 fn fixed(family: Family, node: &NodeView) -> String {
-    let ip = family_word(family);
-    let address = address_type(family);
-    let key = address_key(family);
-    let mark = format!("{:#x}", 1_u32 << (node.masquerade_bit & 31));
-    let masquerade = format!("meta mark set meta mark or {mark}");
-    let pods = ranges(family, &node.pod_ranges);
-    let not_loopback = match family {
-        Family::V4 => "ip daddr != 127.0.0.0/8",
-        Family::V6 => "ip6 daddr != ::1",
-    };
-    let mut body = String::new();
-    let mut line = |text: &str| {
-        body.push_str(text);
-        body.push('\n');
-    };
-
-    line(&format!("set cluster-ips {{ type {address}; }}"));
-    line(&format!("set hairpin-connections {{ type {address} . {address}; }}"));
-    for map in ["service-ips", "via-cluster", "via-local", "no-endpoint-services", "firewall-ips"] {
-        line(&format!("map {map} {{ type {address} . inet_proto . inet_service : verdict; }}"));
-    }
-    for map in ["service-nodeports", "nodeport-via-cluster", "nodeport-via-local", "no-endpoint-nodeports"] {
-        line(&format!("map {map} {{ type inet_proto . inet_service : verdict; }}"));
-    }
-    for protocol in [Protocol::Tcp, Protocol::Udp, Protocol::Sctp] {
-        for (scope, node_port) in
-            [(Scope::Cluster, false), (Scope::Local, false), (Scope::Cluster, true), (Scope::Local, true)]
-        {
-            let map = endpoint_map(scope, node_port, protocol);
-            let key = endpoint_key(family, node_port, protocol);
-            // The number's type is what counts here, not its limit.
-            line(&format!(
-                "map {map} {{ typeof {key} . numgen random mod 4294967295 : {ip} daddr . {protocol} dport; }}"
-            ));
-        }
-    }
-
-    // A reset ends a connection attempt at once; an ICMP error that arrives while `connect` holds the socket is only
-    // noted, and the client waits a second for its next try.
-    line("chain reject-chain {\nmeta l4proto tcp reject with tcp reset\nreject\n}");
-    for (prefix, key) in [("", key.as_str()), ("nodeport-", NODE_PORT_KEY)] {
-        line(&format!("chain {prefix}external {{\n{masquerade}\n{key} vmap @{prefix}via-cluster\n}}"));
-        line(&format!("chain {prefix}external-local {{"));
-        // Pods and the node itself are inside: for them it is as if they went out to a load balancer and came back.
-        if let Some(pods) = &pods {
-            line(&format!("{ip} saddr {pods} {key} vmap @{prefix}via-cluster"));
-        }
-        line(&format!("fib saddr type local {masquerade}"));
-        line(&format!("fib saddr type local {key} vmap @{prefix}via-cluster"));
-        line(&format!("{key} vmap @{prefix}via-local\n}}"));
-    }
-
-    line("chain services {");
-    let from_outside = match &pods {
-        _ if node.masquerade_all => Some(String::new()),
-        Some(pods) => Some(format!(" {ip} saddr != {pods}")),
-        None => None,
-    };
-    if let Some(source) = from_outside {
-        line(&format!("{ip} daddr @cluster-ips{source} {masquerade}"));
-    }
-    line(&format!("{key} vmap @service-ips"));
-    let to_node = match node.node_port_addresses.get(&family) {
-        None => Some(format!("fib daddr type local {not_loopback}")),
-        Some(addresses) => {
-            let own: Vec<String> = addresses.iter().filter(|a| !a.is_loopback()).map(ToString::to_string).collect();
-            (!own.is_empty()).then(|| format!("{ip} daddr {{ {} }}", own.join(", ")))
-        }
-    };
-    if let Some(to_node) = &to_node {
-        line(&format!("{to_node} {NODE_PORT_KEY} vmap @service-nodeports"));
-    }
-    line("}");
-
-    line(&format!(
-        "chain masquerading {{\nmeta mark and {mark} != 0 meta mark set meta mark xor {mark} masquerade fully-random\n\
-         ct status dnat {ip} saddr . {ip} daddr @hairpin-connections masquerade fully-random\n}}"
-    ));
-    line(&format!("chain endpoints-check {{\n{key} vmap @no-endpoint-services\n}}"));
-    line("chain nodeport-endpoints-check {");
-    if let Some(to_node) = &to_node {
-        line(&format!("{to_node} {NODE_PORT_KEY} vmap @no-endpoint-nodeports"));
-    }
-    line("}");
-    line(&format!("chain firewall-check {{\n{key} vmap @firewall-ips\n}}"));
-
-    // Whatever still has an address of a Service here was not claimed by any rule, and must not leave the machine.
-    line("chain unclaimed {");
-    let served: Vec<String> =
-        node.served_here.iter().filter(|a| Family::of(**a) == family).map(ToString::to_string).collect();
-    if !served.is_empty() {
-        line(&format!("{ip} daddr {{ {} }} return", served.join(", ")));
-    }
-    line(&format!("{ip} daddr @cluster-ips goto reject-chain"));
-    if let Some(services) = ranges(family, &node.service_ranges) {
-        line(&format!("{ip} daddr {services} goto reject-chain"));
-    }
-    line("}");
-
+    let mut fixed = Fixed::new(family, node);
+    fixed.maps();
+    fixed.external();
+    fixed.services();
+    fixed.checks();
+    fixed.unclaimed();
     for (chain, hook, priority, rules) in HOOKS {
         let kind = if chain.starts_with("nat") { "nat" } else { "filter" };
-        line(&format!("chain {chain} {{\ntype {kind} hook {hook} priority {priority}; policy accept;\n{rules}\n}}"));
+        fixed.line(&format!(
+            "chain {chain} {{\ntype {kind} hook {hook} priority {priority}; policy accept;\n{rules}\n}}"
+        ));
     }
-    format!("table {ip} {TABLE} {{\n{body}}}\n")
+    format!("table {} {TABLE} {{\n{}}}\n", fixed.ip, fixed.body)
+}
+
+/// The fixed part under construction, and the words that its rules share.
+struct Fixed<'a> {
+    family: Family,
+    node: &'a NodeView,
+    ip: &'static str,
+    /// What a Service's address, protocol and port are matched by.
+    key: String,
+    mark: String,
+    masquerade: String,
+    /// The addresses of pods, where they are known.
+    pods: Option<String>,
+    /// What is sent to the node itself, where node ports are served.
+    to_node: Option<String>,
+    body: String,
+}
+
+impl<'a> Fixed<'a> {
+    fn new(family: Family, node: &'a NodeView) -> Self {
+        let ip = family_word(family);
+        let not_loopback = match family {
+            Family::V4 => "ip daddr != 127.0.0.0/8",
+            Family::V6 => "ip6 daddr != ::1",
+        };
+        let to_node = match node.node_port_addresses.get(&family) {
+            None => Some(format!("fib daddr type local {not_loopback}")),
+            Some(addresses) => {
+                let own: Vec<String> = addresses.iter().filter(|a| !a.is_loopback()).map(ToString::to_string).collect();
+                (!own.is_empty()).then(|| format!("{ip} daddr {{ {} }}", own.join(", ")))
+            }
+        };
+        let mark = format!("{:#x}", 1_u32 << (node.masquerade_bit & 31));
+        let masquerade = format!("meta mark set meta mark or {mark}");
+        let (key, pods) = (address_key(family), ranges(family, &node.pod_ranges));
+        Self { family, node, ip, key, mark, masquerade, pods, to_node, body: String::new() }
+    }
+
+    fn line(&mut self, text: &str) {
+        self.body.push_str(text);
+        self.body.push('\n');
+    }
+
+    fn maps(&mut self) {
+        let (family, ip, address) = (self.family, self.ip, address_type(self.family));
+        self.line(&format!("set cluster-ips {{ type {address}; }}"));
+        self.line(&format!("set hairpin-connections {{ type {address} . {address}; }}"));
+        for map in ["service-ips", "via-cluster", "via-local", "no-endpoint-services", "firewall-ips"] {
+            self.line(&format!("map {map} {{ type {address} . inet_proto . inet_service : verdict; }}"));
+        }
+        for map in ["service-nodeports", "nodeport-via-cluster", "nodeport-via-local", "no-endpoint-nodeports"] {
+            self.line(&format!("map {map} {{ type inet_proto . inet_service : verdict; }}"));
+        }
+        for protocol in [Protocol::Tcp, Protocol::Udp, Protocol::Sctp] {
+            for (scope, node_port) in
+                [(Scope::Cluster, false), (Scope::Local, false), (Scope::Cluster, true), (Scope::Local, true)]
+            {
+                let map = endpoint_map(scope, node_port, protocol);
+                let key = endpoint_key(family, node_port, protocol);
+                // The number's type is what counts here, not its limit.
+                self.line(&format!(
+                    "map {map} {{ typeof {key} . numgen random mod 4294967295 : {ip} daddr . {protocol} dport; }}"
+                ));
+            }
+        }
+    }
+
+    /// What is for a Service and comes from outside.
+    fn external(&mut self) {
+        // A reset ends a connection attempt at once; an ICMP error that arrives while `connect` holds the socket is only
+        // noted, and the client waits a second for its next try.
+        self.line("chain reject-chain {\nmeta l4proto tcp reject with tcp reset\nreject\n}");
+        let (ip, masquerade, pods) = (self.ip, self.masquerade.clone(), self.pods.clone());
+        for (prefix, key) in [("", self.key.clone()), ("nodeport-", NODE_PORT_KEY.to_owned())] {
+            self.line(&format!("chain {prefix}external {{\n{masquerade}\n{key} vmap @{prefix}via-cluster\n}}"));
+            self.line(&format!("chain {prefix}external-local {{"));
+            // Pods and the node itself are inside: for them it is as if they went out to a load balancer and came back.
+            if let Some(pods) = &pods {
+                self.line(&format!("{ip} saddr {pods} {key} vmap @{prefix}via-cluster"));
+            }
+            self.line(&format!("fib saddr type local {masquerade}"));
+            self.line(&format!("fib saddr type local {key} vmap @{prefix}via-cluster"));
+            self.line(&format!("{key} vmap @{prefix}via-local\n}}"));
+        }
+    }
+
+    fn services(&mut self) {
+        let (ip, masquerade) = (self.ip, &self.masquerade);
+        let from_outside = match &self.pods {
+            _ if self.node.masquerade_all => Some(String::new()),
+            Some(pods) => Some(format!(" {ip} saddr != {pods}")),
+            None => None,
+        };
+        let marked = from_outside.map(|source| format!("{ip} daddr @cluster-ips{source} {masquerade}"));
+        let by_address = format!("{} vmap @service-ips", self.key);
+        let by_node_port =
+            self.to_node.as_ref().map(|to_node| format!("{to_node} {NODE_PORT_KEY} vmap @service-nodeports"));
+        self.line("chain services {");
+        for rule in marked.into_iter().chain([by_address]).chain(by_node_port) {
+            self.line(&rule);
+        }
+        self.line("}");
+    }
+
+    fn checks(&mut self) {
+        let (ip, mark, key) = (self.ip, self.mark.clone(), self.key.clone());
+        self.line(&format!(
+            "chain masquerading {{\nmeta mark and {mark} != 0 meta mark set meta mark xor {mark} masquerade fully-random\n\
+             ct status dnat {ip} saddr . {ip} daddr @hairpin-connections masquerade fully-random\n}}"
+        ));
+        self.line(&format!("chain endpoints-check {{\n{key} vmap @no-endpoint-services\n}}"));
+        self.line("chain nodeport-endpoints-check {");
+        if let Some(to_node) = self.to_node.clone() {
+            self.line(&format!("{to_node} {NODE_PORT_KEY} vmap @no-endpoint-nodeports"));
+        }
+        self.line("}");
+        self.line(&format!("chain firewall-check {{\n{key} vmap @firewall-ips\n}}"));
+    }
+
+    /// Whatever still has an address of a Service here was not claimed by any rule, and must not leave the machine.
+    fn unclaimed(&mut self) {
+        let (family, ip) = (self.family, self.ip);
+        self.line("chain unclaimed {");
+        let here = self.node.served_here.iter().filter(|address| Family::of(**address) == family);
+        let served: Vec<String> = here.map(ToString::to_string).collect();
+        if !served.is_empty() {
+            self.line(&format!("{ip} daddr {{ {} }} return", served.join(", ")));
+        }
+        self.line(&format!("{ip} daddr @cluster-ips goto reject-chain"));
+        if let Some(services) = ranges(family, &self.node.service_ranges) {
+            self.line(&format!("{ip} daddr {services} goto reject-chain"));
+        }
+        self.line("}");
+    }
 }
 
 /// Names, hooks, priorities and rules of the chains the kernel enters: source ranges are checked before the

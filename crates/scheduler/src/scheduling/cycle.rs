@@ -4,6 +4,7 @@
 //! the cycle. Filtering starts where the last cycle stopped and ends as soon as enough nodes are found, so that in a large
 //! cluster the cost per pod is bounded and all nodes get their turn.
 
+mod filter;
 mod promised;
 
 use std::sync::Arc;
@@ -22,9 +23,10 @@ use crate::model::cluster::Cluster;
 use crate::model::node::{NodeIdx, NodeInfo};
 use crate::model::pod::PodInfo;
 use crate::queue::Nominator;
-use crate::scheduling::equivalence::{Equivalence, MAX_SCORES, Sorted, Sorting};
+use crate::scheduling::equivalence::{Equivalence, MAX_SCORES, Sorted};
+use filter::Filtering;
+use promised::Promises;
 pub use promised::filter_with_nominated;
-use promised::{Promises, filter_with_promised};
 
 /// Fewer nodes than this are always all considered.
 const MIN_FEASIBLE_NODES: usize = 100;
@@ -258,20 +260,29 @@ impl Algorithm {
             reached.clear();
             reached.resize(all + 1, 0);
         }
-        let mut untimed = self.cycle.is_sampled();
+        let mut filtering = Filtering {
+            world,
+            pod,
+            state: &self.state,
+            kind,
+            cycle: &mut self.cycle,
+            reached: &mut self.reached,
+            promises,
+            own,
+            local,
+            all,
+            untimed: false,
+        };
+        filtering.untimed = filtering.cycle.is_sampled();
         let mut failed = None;
         let mut processed = 0;
-        let sorting = Sorting {
-            suffices: local == all && promises != Promises::Looked,
-            promised: (promises == Promises::Remembered).then_some(own),
-            wanted,
-        };
+        let sorting = filtering.sorting(wanted);
         let mut rest = [back, front].into_iter();
         let mut list: &[NodeIdx] = &[];
         loop {
             let mut into =
                 Sorted { feasible: &mut self.feasible, rejected: &mut self.diagnosis.nodes, alike: &mut self.alike };
-            let known = kind.sort_known(list, cluster.generations(), sorting, &mut into);
+            let known = filtering.kind.sort_known(list, cluster.generations(), sorting, &mut into);
             processed += known;
             list = &list[known..];
             if self.feasible.len() >= wanted {
@@ -286,45 +297,7 @@ impl Algorithm {
             };
             list = others;
             processed += 1;
-            let generation = cluster.generations()[idx.row()];
-            if !kind.passes(*idx, generation) {
-                let node = cluster.node(*idx);
-                let verdict = match std::mem::take(&mut untimed) {
-                    true => profile.run_some_filters_timed(0..local, &self.state, pod, node, cluster, &mut self.cycle),
-                    false => profile.run_some_filters(0..local, &self.state, pod, node, cluster),
-                };
-                self.reached[0][profile.reached(0..local, &verdict)] += 1;
-                match verdict {
-                    Verdict::Reject(error) if !error.is_rejection() => {
-                        failed = Some(Failure::Error(error));
-                        break;
-                    }
-                    Verdict::Reject(rejection) => {
-                        kind.judge(*idx, generation, Some(&rejection));
-                        self.diagnosis.reject_node(*idx, &rejection);
-                        continue;
-                    }
-                    Verdict::Pass => kind.judge(*idx, generation, None),
-                }
-            }
-            let mut verdict = Verdict::Pass;
-            if local < all {
-                verdict = profile.run_some_filters(local..all, &self.state, pod, cluster.node(*idx), cluster);
-                self.reached[1][profile.reached(local..all, &verdict)] += 1;
-            }
-            let remembers = promises == Promises::Remembered && own != Some(*idx);
-            let is_settled = promises == Promises::None || (remembers && kind.passes_with_promised(*idx, generation));
-            if verdict.is_pass() && !is_settled {
-                verdict = filter_with_promised(world, &self.state, pod, cluster.node(*idx));
-                match &verdict {
-                    Verdict::Pass if remembers => kind.judge_with_promised(*idx, generation, None),
-                    Verdict::Reject(rejection) if remembers && rejection.is_rejection() => {
-                        kind.judge_with_promised(*idx, generation, Some(rejection));
-                    }
-                    _ => {}
-                }
-            }
-            match verdict {
+            match filtering.judge(*idx) {
                 Verdict::Pass => self.feasible.push(*idx),
                 Verdict::Reject(rejection) if rejection.is_rejection() => self.diagnosis.reject_node(*idx, &rejection),
                 Verdict::Reject(error) => {
@@ -334,14 +307,9 @@ impl Algorithm {
             }
         }
         for (number, count) in self.alike.iter().enumerate().filter(|(_, count)| **count > 0) {
-            self.diagnosis.reject_alike(kind.rejection(number), *count);
+            self.diagnosis.reject_alike(filtering.kind.rejection(number), *count);
         }
-        for (position, at) in profile.filter.iter().enumerate() {
-            if !self.state.skip_filters.contains(at.id) {
-                let reached = &self.reached[usize::from(position >= local)];
-                self.cycle.evaluated(at.name, Point::Filter, reached[position + 1..].iter().sum());
-            }
-        }
+        filtering.count();
         failed.map_or(Ok(processed), Err)
     }
 

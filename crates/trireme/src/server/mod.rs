@@ -149,13 +149,18 @@ pub async fn run(options: Options) -> Result<(), Error> {
     if !options.disable_agent {
         start_agent(&mut components, &options, advertise, cluster, &identities, &keys);
     }
+    stop_when_told(signals, stop(components, server, opened.embedded)).await;
+    Ok(())
+}
+
+/// Waits for a signal, then for the stop; a second signal ends that too.
+async fn stop_when_told(mut signals: Signals, stop: impl Future<Output = ()>) {
     let name = signals.next().await;
     tracing::info!("{name}: stopping");
     tokio::select! {
-        () = stop(components, server, opened.embedded) => tracing::info!("stopped"),
+        () = stop => tracing::info!("stopped"),
         name = signals.next() => tracing::warn!("{name} again: leaving at once"),
     }
-    Ok(())
 }
 
 /// Makes or renews the certificates, beside whatever else is to be done meanwhile.
