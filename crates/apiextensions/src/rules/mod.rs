@@ -232,8 +232,8 @@ impl Asking<'_> {
             return None;
         }
         let mut scope = Scope::new(PER_CALL_LIMIT);
-        let told = |value| if node.typed { typed::value(schema, value) } else { cel::Value::from(value) };
-        scope.add("self", told(value));
+        let typed = |value| if node.typed { typed::value(schema, value) } else { cel::Value::from(value) };
+        scope.add("self", typed(value));
         for compiled in &node.rules {
             let optional = compiled.rule.optional_old_self.unwrap_or(false);
             if compiled.uses_old && old.is_none() && !optional {
@@ -241,8 +241,8 @@ impl Asking<'_> {
             }
             if compiled.uses_old {
                 match (old, optional) {
-                    (Some(old), false) => scope.add("oldSelf", told(old)),
-                    (Some(old), true) => scope.add("oldSelf", cel::Value::some(told(old))),
+                    (Some(old), false) => scope.add("oldSelf", typed(old)),
+                    (Some(old), true) => scope.add("oldSelf", cel::Value::some(typed(old))),
                     (None, _) => scope.add("oldSelf", cel::Value::Optional(None)),
                 }
             }
@@ -275,27 +275,27 @@ impl Asking<'_> {
             return Err(Stop);
         }
         self.budget = self.budget.saturating_sub(cost);
-        let told = told(&compiled.rule);
+        let text = text_of(&compiled.rule);
         match outcome {
             Ok(cel::Value::Bool(true)) => return Ok(()),
             Ok(_) => {}
             Err(Fault::Cost) => {
                 let limit = Fault::Cost;
                 let message = format!(
-                    "'{limit}': no further validation rules will be run due to call cost exceeds limit for rule: {told}"
+                    "'{limit}': no further validation rules will be run due to call cost exceeds limit for rule: {text}"
                 );
                 self.errors.push(invalid(message));
                 return Err(Stop);
             }
             Err(fault) if fault.to_string().starts_with("no such overload") => {
                 let message = format!(
-                    "'{fault}': call arguments did not match a supported operator, function or macro signature for rule: {told}"
+                    "'{fault}': call arguments did not match a supported operator, function or macro signature for rule: {text}"
                 );
                 self.errors.push(invalid(message));
                 return Ok(());
             }
             Err(fault) => {
-                self.errors.push(invalid(format!("{fault} evaluating rule: {told}")));
+                self.errors.push(invalid(format!("{fault} evaluating rule: {text}")));
                 return Ok(());
             }
         }
@@ -348,7 +348,7 @@ impl Place<'_> {
 /// The error of a rule that does not hold.
 fn failed(rule: &Rule, node: &Node, value: &Value, at: String, message: Option<String>) -> FieldError {
     let detail = message.unwrap_or_else(|| match rule.message.as_str() {
-        "" => format!("failed rule: {}", told(rule)),
+        "" => format!("failed rule: {}", text_of(rule)),
         message => message.trim().to_owned(),
     });
     let shown = (!matches!(node.kind, "object" | "array")).then(|| value.clone());
@@ -361,7 +361,7 @@ fn failed(rule: &Rule, node: &Node, value: &Value, at: String, message: Option<S
 }
 
 /// How a rule is named in messages.
-fn told(rule: &Rule) -> &str {
+fn text_of(rule: &Rule) -> &str {
     if rule.message.is_empty() { rule.rule.trim() } else { rule.message.trim() }
 }
 

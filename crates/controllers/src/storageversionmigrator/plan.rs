@@ -1,4 +1,4 @@
-//! What is to be done about a migration, and how its conditions say it.
+//! What is to be done about a migration, and how its conditions say so.
 
 use std::sync::Arc;
 
@@ -58,8 +58,8 @@ fn has_ended(migration: &StorageVersionMigration) -> bool {
     holds(migration, SUCCEEDED) || holds(migration, FAILED)
 }
 
-/// What a condition is to say.
-pub(super) struct Said<'a> {
+/// A condition that a migration is to have.
+pub(super) struct NewCondition<'a> {
     pub(super) kind: &'a str,
     pub(super) status: &'a str,
     pub(super) reason: &'a str,
@@ -67,7 +67,7 @@ pub(super) struct Said<'a> {
     pub(super) generation: Option<i64>,
 }
 
-impl<'a> Said<'a> {
+impl<'a> NewCondition<'a> {
     pub(super) fn running(message: String) -> Self {
         Self { kind: RUNNING, status: "True", reason: "MigrationRunning", message, generation: None }
     }
@@ -87,18 +87,18 @@ impl<'a> Said<'a> {
     }
 }
 
-/// Lets the conditions of a migration say something. Whether that is new.
-pub(super) fn say(migration: &mut StorageVersionMigration, said: Said<'_>, now: Timestamp) -> bool {
+/// Gives a migration a condition. Whether that is new.
+pub(super) fn set_condition(migration: &mut StorageVersionMigration, condition: NewCondition<'_>, now: Timestamp) -> bool {
     let conditions = migration.status.get_or_insert_default().conditions.get_or_insert_default();
     let mut new = Condition {
-        type_: said.kind.to_owned(),
-        status: said.status.to_owned(),
-        reason: said.reason.to_owned(),
-        message: said.message,
-        observed_generation: said.generation,
+        type_: condition.kind.to_owned(),
+        status: condition.status.to_owned(),
+        reason: condition.reason.to_owned(),
+        message: condition.message,
+        observed_generation: condition.generation,
         last_transition_time: Time(now),
     };
-    match conditions.iter_mut().find(|known| known.type_ == said.kind) {
+    match conditions.iter_mut().find(|known| known.type_ == condition.kind) {
         None => {
             conditions.push(new);
             true

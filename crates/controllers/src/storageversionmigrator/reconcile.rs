@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::GroupResource;
 use machinery::value;
 use serde_json::{Value, json};
 
-use super::plan::{self, FAILED, Progress, SUCCEEDED, Said, Step, holds, plan, say};
+use super::plan::{self, FAILED, Progress, SUCCEEDED, NewCondition, Step, holds, plan, set_condition};
 use crate::Error;
 use crate::common::discovery::{Resource, discover};
 use crate::common::meta::MetaExt;
@@ -63,10 +63,10 @@ impl Reconciler for Migrator {
             Step::Begin => {
                 let message = format!("Migration {} is running", migration.metadata.name());
                 self.tell_definition(&resource, |definition| {
-                    Some(told(definition, "True", "MigrationRunning", &message, false))
+                    Some(with_condition(definition, "True", "MigrationRunning", &message, false))
                 })
                 .await?;
-                say(&mut migration, Said::running(plan::running(Progress::default(), None)), self.clock.now())
+                set_condition(&mut migration, NewCondition::running(plan::running(Progress::default(), None)), self.clock.now())
             }
             Step::Measure => self.measure(&mut migration, &resource).await?,
             Step::Migrate => {
@@ -79,11 +79,11 @@ impl Reconciler for Migrator {
                 self.tell_definition(&resource, |definition| {
                     let generation = value::int(definition, "metadata.generation").unwrap_or(0);
                     let (reason, message, only) = plan::finished(succeeded, began_with(definition), generation);
-                    Some(told(definition, "False", reason, &message, only))
+                    Some(with_condition(definition, "False", reason, &message, only))
                 })
                 .await?;
                 let generation = migration.metadata.generation;
-                say(&mut migration, Said::completed(generation), self.clock.now())
+                set_condition(&mut migration, NewCondition::completed(generation), self.clock.now())
             }
         };
         if changed {
@@ -118,9 +118,9 @@ impl Migrator {
     /// Notes at which resource version a migration began, or why it cannot begin.
     async fn measure(&self, migration: &mut StorageVersionMigration, of: &GroupResource) -> Result<bool, Error> {
         let Some(resource) = self.resource(migration, of).await? else {
-            return Ok(say(
+            return Ok(set_condition(
                 migration,
-                Said::failed("resource does not exist in discovery".to_owned()),
+                NewCondition::failed("resource does not exist in discovery".to_owned()),
                 self.clock.now(),
             ));
         };
@@ -131,7 +131,7 @@ impl Migrator {
                 facts::api_version(group, version),
                 VERBS.join(" ")
             );
-            return Ok(say(migration, Said::failed(message), self.clock.now()));
+            return Ok(set_condition(migration, NewCondition::failed(message), self.clock.now()));
         }
         let params = ListParams { limit: Some(1), ..ListParams::default() };
         let list = self.client.dynamic(&resource.gvr).list_metadata("", &params).await?;
@@ -174,15 +174,15 @@ fn began_with(definition: &Value) -> Option<i64> {
 }
 
 /// What a definition is to say of its migration. It is meant for the definition as it was read, and for no other.
-fn told(definition: &Value, status: &str, reason: &str, message: &str, only_present: bool) -> Value {
+fn with_condition(definition: &Value, status: &str, reason: &str, message: &str, only_present: bool) -> Value {
     let condition = json!({"type": "StorageMigrating", "status": status, "reason": reason, "message": message,
         "observedGeneration": definition["metadata"]["generation"]});
-    let mut told = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+    let mut changed = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": definition["metadata"]["name"], "resourceVersion": definition["metadata"]["resourceVersion"]},
         "status": {"conditions": [condition]}});
     let mut versions = value::list(definition, "spec.versions").iter();
     if only_present && let Some(stored) = versions.find(|version| value::flag(version, "storage")) {
-        told["status"]["storedVersions"] = json!([stored["name"]]);
+        changed["status"]["storedVersions"] = json!([stored["name"]]);
     }
-    told
+    changed
 }

@@ -5,7 +5,7 @@ use k8s_openapi::api::storagemigration::v1::StorageVersionMigration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::GroupResource;
 use serde_json::json;
 
-use super::plan::{self, Progress, Said, say, version};
+use super::plan::{self, Progress, NewCondition, set_condition, version};
 use super::reconcile::Migrator;
 use crate::Error;
 use crate::common::meta::MetaExt;
@@ -30,8 +30,8 @@ impl Migrator {
     ) -> Result<(bool, Result<(), Error>), Error> {
         let unhandled = |error: &str| format!("migration encountered unhandled error: {error}");
         let Some(resource) = self.resource(migration, of).await? else {
-            let said = Said::failed(unhandled("unable to obtain GVR from discovery"));
-            return Ok((say(migration, said, self.clock.now()), Ok(())));
+            let condition = NewCondition::failed(unhandled("unable to obtain GVR from discovery"));
+            return Ok((set_condition(migration, condition, self.clock.now()), Ok(())));
         };
         let objects = self.client.dynamic(&resource.gvr);
         let (candidates, total) = candidates(&objects, version(migration)).await?;
@@ -46,20 +46,20 @@ impl Migrator {
                 Err(error) if error.is_conflict() || error.is_not_found() => {}
                 Err(error) if is_transient(&error) => {
                     let message = plan::running(progress, Some(&error.to_string()));
-                    let changed = say(migration, Said::running(message), self.clock.now());
+                    let changed = set_condition(migration, NewCondition::running(message), self.clock.now());
                     return Ok((changed, Err(error.into())));
                 }
                 Err(error) => {
-                    say(migration, Said::running(plan::running(progress, None)), self.clock.now());
+                    set_condition(migration, NewCondition::running(plan::running(progress, None)), self.clock.now());
                     let Progress { left, total } = progress;
                     let message = format!("{left}/{total} not yet migrated. {}", unhandled(&error.to_string()));
-                    return Ok((say(migration, Said::failed(message), self.clock.now()), Ok(())));
+                    return Ok((set_condition(migration, NewCondition::failed(message), self.clock.now()), Ok(())));
                 }
             }
             progress.left -= 1;
         }
-        let said = say(migration, Said::running(plan::running(progress, None)), self.clock.now());
-        Ok((say(migration, Said::succeeded(), self.clock.now()) || said, Ok(())))
+        let changed = set_condition(migration, NewCondition::running(plan::running(progress, None)), self.clock.now());
+        Ok((set_condition(migration, NewCondition::succeeded(), self.clock.now()) || changed, Ok(())))
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::storagemigration::v1::StorageVersionMigration;
 use serde_json::{Value, json};
 
-use super::plan::{Progress, Said, Step, finished, holds, plan, running, say};
+use super::plan::{Progress, NewCondition, Step, finished, holds, plan, running, set_condition};
 use crate::testing::at;
 
 fn migration(name: &str, resource: &str, made: u8, conditions: &[&str]) -> StorageVersionMigration {
@@ -58,14 +58,14 @@ fn what_is_said_is_upstreams() {
 #[test]
 fn a_condition_keeps_the_time_of_its_last_change() {
     let mut migration = migration("a", "x", 1, &[]);
-    assert!(say(&mut migration, Said::running("one".to_owned()), at(1)));
-    assert!(!say(&mut migration, Said::running("one".to_owned()), at(2)));
-    assert!(say(&mut migration, Said::running("two".to_owned()), at(3)));
+    assert!(set_condition(&mut migration, NewCondition::running("one".to_owned()), at(1)));
+    assert!(!set_condition(&mut migration, NewCondition::running("one".to_owned()), at(2)));
+    assert!(set_condition(&mut migration, NewCondition::running("two".to_owned()), at(3)));
     let since = |migration: &StorageVersionMigration| {
         let conditions = migration.status.as_ref().and_then(|status| status.conditions.as_ref());
         conditions.map(|all| all[0].last_transition_time.0)
     };
     assert_eq!(since(&migration), Some(at(1)));
-    assert!(say(&mut migration, Said::completed(Some(1)), at(4)) && !holds(&migration, "Running"));
+    assert!(set_condition(&mut migration, NewCondition::completed(Some(1)), at(4)) && !holds(&migration, "Running"));
     assert_eq!(since(&migration), Some(at(4)));
 }

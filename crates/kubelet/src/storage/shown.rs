@@ -61,9 +61,9 @@ impl Storage {
                 })
                 .await
         };
-        let said: Result<Vec<v1::VolumeUsage>, csi::Error> = asked.await;
-        let said = said.inspect_err(|error| tracing::debug!(%error, driver = name, "volume not measured")).ok()?;
-        (!said.is_empty()).then(|| read(&said))
+        let usages: Result<Vec<v1::VolumeUsage>, csi::Error> = asked.await;
+        let usages = usages.inspect_err(|error| tracing::debug!(%error, driver = name, "volume not measured")).ok()?;
+        (!usages.is_empty()).then(|| read(&usages))
     }
 }
 
@@ -82,9 +82,9 @@ impl Persistent for Storage {
 }
 
 /// What a driver said, last word last. A driver may say anything, so what is below zero counts as nothing.
-fn read(said: &[v1::VolumeUsage]) -> Amounts {
+fn read(usages: &[v1::VolumeUsage]) -> Amounts {
     let (mut bytes, mut inodes) = Amounts::default();
-    for one in said {
+    for one in usages {
         let number = |value: i64| u64::try_from(value).unwrap_or(0);
         let amount = Amount { available: number(one.available), total: number(one.total), used: number(one.used) };
         match one.unit() {
@@ -112,9 +112,9 @@ mod tests {
 
     #[test]
     fn what_a_driver_says_is_sorted_by_unit_and_nonsense_counts_as_nothing() {
-        let said = |unit: Unit, available, total, used| v1::VolumeUsage { available, total, used, unit: unit.into() };
+        let usage = |unit: Unit, available, total, used| v1::VolumeUsage { available, total, used, unit: unit.into() };
         let (bytes, inodes) =
-            read(&[said(Unit::Bytes, 6, 10, 4), said(Unit::Inodes, -1, 3, 2), said(Unit::Unknown, 1, 1, 1)]);
+            read(&[usage(Unit::Bytes, 6, 10, 4), usage(Unit::Inodes, -1, 3, 2), usage(Unit::Unknown, 1, 1, 1)]);
         assert_eq!(bytes, Amount { available: 6, total: 10, used: 4 });
         assert_eq!(inodes, Amount { available: 0, total: 3, used: 2 });
     }
