@@ -8,6 +8,8 @@ use node::cgroups::Limits;
 use node::cri::v1;
 
 use super::spec;
+use rules::names::is_of_whole_pods;
+use rules::pod_resources::Side;
 use rules::qos::{self, Class};
 
 /// Fewest shares the kernel takes.
@@ -49,10 +51,18 @@ pub fn quota(milli_cpu: i64, period: i64) -> i64 {
     if milli_cpu == 0 { 0 } else { (milli_cpu * period / 1000).max(MIN_QUOTA) }
 }
 
-/// What the containers of a pod ask for together: those that run at the same time added up, init containers as their
-/// greatest need, sidecars from their place on.
-pub fn total(pod: &Pod, name: &str, of: impl Fn(&Container) -> Option<&List>, unit: impl Fn(&Quantity) -> i64) -> i64 {
-    let need = |container: &Container| of(container).and_then(|list| list.get(name)).map_or(0, &unit);
+/// What a pod asks for or may use of a resource, as [`rules::pod_resources::charged`] has it: what it says as a whole, or else what its containers
+/// say together; and the overhead of its runtime class. A test holds the two to each other.
+fn charged(pod: &Pod, name: &str, side: Side, unit: impl Fn(&Quantity) -> i64) -> i64 {
+    let own = pod_level(pod, name, side).map_or_else(|| sum(pod, name, side, &unit), &unit);
+    let overhead = pod.spec.as_ref().and_then(|spec| spec.overhead.as_ref()).and_then(|o| o.get(name)).map_or(0, &unit);
+    own + overhead
+}
+
+/// The containers of a pod together: those that run at the same time added up, init containers as their greatest need, sidecars from
+/// their place on.
+fn sum(pod: &Pod, name: &str, side: Side, unit: impl Fn(&Quantity) -> i64) -> i64 {
+    let need = |container: &Container| of(container, side).and_then(|list| list.get(name)).map_or(0, &unit);
     let regular: i64 = spec::containers(pod).iter().map(&need).sum();
     let (mut sidecars, mut peak) = (0, 0);
     for container in spec::init_containers(pod) {
@@ -63,18 +73,24 @@ pub fn total(pod: &Pod, name: &str, of: impl Fn(&Container) -> Option<&List>, un
             peak = peak.max(sidecars + need(container));
         }
     }
-    let overhead = pod.spec.as_ref().and_then(|spec| spec.overhead.as_ref()).and_then(|o| o.get(name)).map_or(0, &unit);
-    (regular + sidecars).max(peak) + overhead
+    (regular + sidecars).max(peak)
+}
+
+fn of(container: &Container, side: Side) -> Option<&List> {
+    match side {
+        Side::Requests => requests(container),
+        Side::Limits => limits(container),
+    }
 }
 
 /// A pod's request of a resource, in thousandths.
 pub fn request_milli(pod: &Pod, name: &str) -> i64 {
-    pod_level(pod, name, true).map_or_else(|| total(pod, name, requests, milli), milli)
+    charged(pod, name, Side::Requests, milli)
 }
 
 /// A pod's request of a resource.
 pub fn request(pod: &Pod, name: &str) -> i64 {
-    pod_level(pod, name, true).map_or_else(|| total(pod, name, requests, value), value)
+    charged(pod, name, Side::Requests, value)
 }
 
 /// Resources beside the usual ones that containers of the pod ask for.
@@ -84,15 +100,19 @@ pub fn further(pod: &Pod) -> impl Iterator<Item = &str> {
     names.into_iter().filter(|name| !matches!(*name, "cpu" | "memory" | "ephemeral-storage"))
 }
 
-fn pod_level<'a>(pod: &'a Pod, name: &str, request: bool) -> Option<&'a Quantity> {
-    let resources = pod.spec.as_ref()?.resources.as_ref()?;
-    if request { resources.requests.as_ref()?.get(name) } else { resources.limits.as_ref()?.get(name) }
+fn pod_level<'a>(pod: &'a Pod, name: &str, side: Side) -> Option<&'a Quantity> {
+    let resources = pod.spec.as_ref()?.resources.as_ref().filter(|_| is_of_whole_pods(name))?;
+    let list = match side {
+        Side::Requests => resources.requests.as_ref()?,
+        Side::Limits => resources.limits.as_ref()?,
+    };
+    list.get(name)
 }
 
 /// A pod's limit of a resource, in the given unit: there is one only when every container has one.
 fn limit(pod: &Pod, name: &str, unit: impl Fn(&Quantity) -> i64 + Copy) -> Option<i64> {
-    if let Some(quantity) = pod_level(pod, name, false) {
-        return Some(unit(quantity));
+    if pod_level(pod, name, Side::Limits).is_some() {
+        return Some(charged(pod, name, Side::Limits, unit));
     }
     let long_running =
         spec::containers(pod).iter().chain(spec::init_containers(pod).iter().filter(|c| spec::is_sidecar(c)));
@@ -100,14 +120,14 @@ fn limit(pod: &Pod, name: &str, unit: impl Fn(&Quantity) -> i64 + Copy) -> Optio
         .iter()
         .chain(long_running)
         .all(|container| limits(container).is_some_and(|list| list.get(name).is_some_and(|q| unit(q) != 0)));
-    all_limited.then(|| total(pod, name, limits, unit))
+    all_limited.then(|| charged(pod, name, Side::Limits, unit))
 }
 
 /// A pod's limit of a resource, added up over those of its containers that have one; nothing when none has.
 pub fn any_limit(pod: &Pod, name: &str) -> Option<i64> {
     let mut all = spec::init_containers(pod).iter().chain(spec::containers(pod));
     all.any(|container| limits(container).is_some_and(|list| list.contains_key(name)))
-        .then(|| total(pod, name, limits, value))
+        .then(|| charged(pod, name, Side::Limits, value))
 }
 
 /// Limits of a pod's own cgroup.
@@ -236,5 +256,60 @@ mod tests {
         let bare = container("/", "/");
         let limits = container_limits(&pod(vec![], vec![bare.clone()]), &bare, 1 << 30);
         assert_eq!((limits.cpu_shares, limits.cpu_quota, limits.oom_score_adj), (2, 0, 1000));
+    }
+
+    /// Pods from a seed: with init containers, sidecars, resources of the whole pod, and overhead, each with and without.
+    fn generated(seed: u64) -> Pod {
+        use serde_json::{Map, Value, json};
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut next = move |most: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % most
+        };
+        let list = |next: &mut dyn FnMut(u64) -> u64| -> Value {
+            let mut list = Map::new();
+            if next(4) > 0 {
+                list.insert("cpu".into(), json!(format!("{}m", next(2000))));
+            }
+            if next(4) > 0 {
+                list.insert("memory".into(), json!(format!("{}Mi", next(500))));
+            }
+            Value::Object(list)
+        };
+        let container = |name: String, next: &mut dyn FnMut(u64) -> u64| json!({"name": name, "resources": {"requests": list(next), "limits": list(next)}});
+        let regular: Vec<Value> = (0..=next(3)).map(|n| container(format!("c{n}"), &mut next)).collect();
+        let mut init: Vec<Value> = (0..next(4)).map(|n| container(format!("i{n}"), &mut next)).collect();
+        for container in &mut init {
+            if next(2) == 0 {
+                container["restartPolicy"] = json!("Always");
+            }
+        }
+        let mut spec = json!({"containers": regular, "initContainers": init});
+        if next(3) == 0 {
+            spec["resources"] = json!({"requests": {"cpu": format!("{}m", next(9000))}, "limits": {"memory": format!("{}Mi", next(900))}});
+        }
+        if next(2) == 0 {
+            spec["overhead"] = json!({"cpu": "70m", "memory": "20Mi"});
+        }
+        serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": spec})).unwrap()
+    }
+
+    #[test]
+    fn a_node_counts_what_quotas_count() {
+        use rules::pod_resources::charged;
+        for seed in 0..2_000 {
+            let pod = generated(seed);
+            let tree = serde_json::to_value(&pod).unwrap();
+            let asked = charged(&tree, Side::Requests);
+            let cpu = asked.get("cpu").map_or(0, machinery::quantity::Quantity::milli_value);
+            let memory = asked.get("memory").map_or(0, machinery::quantity::Quantity::value);
+            assert_eq!((request_milli(&pod, "cpu"), request(&pod, "memory")), (cpu, memory), "{tree}");
+            let most = charged(&tree, Side::Limits);
+            if let Some(limit) = limit(&pod, "memory", value) {
+                assert_eq!(Some(limit), most.get("memory").map(machinery::quantity::Quantity::value), "{tree}");
+            }
+        }
     }
 }

@@ -278,6 +278,7 @@ fn resize_is_infeasible(condition: &PodCondition) -> bool {
 mod tests {
     use super::*;
     use crate::testing::{container, pod};
+    use k8s_openapi::api::core::v1::ResourceRequirements;
 
     #[test]
     fn requests_sum_containers_and_take_the_peak_of_init_containers() {
@@ -342,6 +343,47 @@ mod tests {
             ("requests.example.com/x", false),
         ] {
             assert_eq!(is_scalar(name), scalar, "{name}");
+        }
+    }
+
+    /// The scheduler adds up by itself, because it does so for every pod of the cluster; it must come to what quotas come to.
+    #[test]
+    fn a_pod_asks_for_what_quotas_charge() {
+        use rules::pod_resources::{Side, charged};
+        let mut pods = vec![pod("plain").cpu("100m").memory("64Mi").build()];
+        for (init, whole, overhead) in
+            [(false, false, true), (true, false, false), (true, true, true), (false, true, true)]
+        {
+            let mut pod = pod("p").cpu("250m").memory("32Mi").build();
+            let spec = pod.spec.as_mut().expect("a specification");
+            let list = |cpu: &str| Some(BTreeMap::from([("cpu".to_owned(), Quantity(cpu.to_owned()))]));
+            if init {
+                let with = |name: &str, cpu: &str, policy: Option<&str>| Container {
+                    name: name.to_owned(),
+                    restart_policy: policy.map(str::to_owned),
+                    resources: Some(ResourceRequirements { requests: list(cpu), ..ResourceRequirements::default() }),
+                    ..Container::default()
+                };
+                spec.init_containers = Some(vec![
+                    with("early", "1", None),
+                    with("side", "300m", Some("Always")),
+                    with("late", "900m", None),
+                ]);
+            }
+            if whole {
+                spec.resources = Some(ResourceRequirements { requests: list("2"), ..ResourceRequirements::default() });
+            }
+            if overhead {
+                spec.overhead = list("50m");
+            }
+            pods.push(pod);
+        }
+        for pod in pods {
+            let asked = charged(&serde_json::to_value(&pod).expect("JSON"), Side::Requests);
+            let exact = pod_requests(&pod).exact;
+            let amount = |name: &str, of: fn(&machinery::quantity::Quantity) -> i64| asked.get(name).map_or(0, of);
+            assert_eq!(exact.milli_cpu, amount("cpu", machinery::quantity::Quantity::milli_value), "{pod:?}");
+            assert_eq!(exact.memory, amount("memory", machinery::quantity::Quantity::value), "{pod:?}");
         }
     }
 }
