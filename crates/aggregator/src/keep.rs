@@ -81,7 +81,8 @@ impl Aggregator {
                 // What this server has itself is available, whatever somebody says.
                 let local =
                     current.filter(|current| step == Step::Nothing && ApiService::read(current).remote.is_none());
-                let status = local.and_then(|local| availability::with_condition(&local, &availability::local(), &self.now()));
+                let status =
+                    local.and_then(|local| availability::with_condition(&local, &availability::local(), &self.now()));
                 let step = status.map_or(step, Step::UpdateStatus);
                 async move {
                     let outcome = writer.take(&name, step).await;

@@ -88,7 +88,11 @@ impl<'a> NewCondition<'a> {
 }
 
 /// Gives a migration a condition. Whether that is new.
-pub(super) fn set_condition(migration: &mut StorageVersionMigration, condition: NewCondition<'_>, now: Timestamp) -> bool {
+pub(super) fn set_condition(
+    migration: &mut StorageVersionMigration,
+    condition: NewCondition<'_>,
+    now: Timestamp,
+) -> bool {
     let conditions = migration.status.get_or_insert_default().conditions.get_or_insert_default();
     let mut new = Condition {
         type_: condition.kind.to_owned(),

@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::GroupResource;
 use machinery::value;
 use serde_json::{Value, json};
 
-use super::plan::{self, FAILED, Progress, SUCCEEDED, NewCondition, Step, holds, plan, set_condition};
+use super::plan::{self, FAILED, NewCondition, Progress, SUCCEEDED, Step, holds, plan, set_condition};
 use crate::Error;
 use crate::common::discovery::{Resource, discover};
 use crate::common::meta::MetaExt;
@@ -66,7 +66,11 @@ impl Reconciler for Migrator {
                     Some(with_condition(definition, "True", "MigrationRunning", &message, false))
                 })
                 .await?;
-                set_condition(&mut migration, NewCondition::running(plan::running(Progress::default(), None)), self.clock.now())
+                set_condition(
+                    &mut migration,
+                    NewCondition::running(plan::running(Progress::default(), None)),
+                    self.clock.now(),
+                )
             }
             Step::Measure => self.measure(&mut migration, &resource).await?,
             Step::Migrate => {

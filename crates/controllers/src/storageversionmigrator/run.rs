@@ -5,7 +5,7 @@ use k8s_openapi::api::storagemigration::v1::StorageVersionMigration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::GroupResource;
 use serde_json::json;
 
-use super::plan::{self, Progress, NewCondition, set_condition, version};
+use super::plan::{self, NewCondition, Progress, set_condition, version};
 use super::reconcile::Migrator;
 use crate::Error;
 use crate::common::meta::MetaExt;

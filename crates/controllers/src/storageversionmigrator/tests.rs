@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::storagemigration::v1::StorageVersionMigration;
 use serde_json::{Value, json};
 
-use super::plan::{Progress, NewCondition, Step, finished, holds, plan, running, set_condition};
+use super::plan::{NewCondition, Progress, Step, finished, holds, plan, running, set_condition};
 use crate::testing::at;
 
 fn migration(name: &str, resource: &str, made: u8, conditions: &[&str]) -> StorageVersionMigration {
