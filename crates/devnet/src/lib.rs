@@ -183,6 +183,8 @@ impl Program {
             return Ok(());
         }
         let failed = |source| self.failed("start", machine, source);
+        // Killed a moment ago, it may still have its ports and its locks.
+        Process::until_gone(&self.pid_file(), GRACE).await.map_err(failed)?;
         // A node's containers are below it.
         private::passage(&self.directory).map_err(failed)?;
         let log = private::append(&self.log()).map_err(failed)?;

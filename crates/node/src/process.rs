@@ -28,14 +28,31 @@ impl Process {
         Ok(Self { pid, fd })
     }
 
-    /// The process a pid file names, if it still runs: the same process, not another with its number.
+    /// The process a pid file names, if it still runs: the same process, not another with its number. One that was killed does not run,
+    /// even if it is not gone yet.
     pub fn from_pid_file(path: &Path) -> Option<Self> {
+        Self::named(path).filter(|process| !is_ending(process.pid))
+    }
+
+    /// Waits, though not for ever, until a process that was killed is gone, with all that it held: ports, locks, memory. Nobody waits for
+    /// one that runs.
+    pub async fn until_gone(path: &Path, limit: Duration) -> std::io::Result<()> {
+        match Self::named(path).filter(|process| is_ending(process.pid)) {
+            Some(process) => {
+                tokio::time::timeout(limit, process.ended()).await.map_err(|_| std::io::ErrorKind::TimedOut)?
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The process a pid file names, in whatever state.
+    fn named(path: &Path) -> Option<Self> {
         let text = std::fs::read_to_string(path).ok()?;
         let (pid, started) = text.trim().split_once(' ')?;
         let pid = pid.parse().ok()?;
         // Opened before its start time is read: what the descriptor names cannot change afterwards.
         let process = Self::open(pid).ok()?;
-        (!is_zombie(pid) && start_time(pid)?.to_string() == started).then_some(process)
+        (start_time(pid)?.to_string() == started).then_some(process)
     }
 
     pub fn pid(&self) -> u32 {
@@ -72,11 +89,32 @@ impl Process {
     }
 }
 
-/// Whether a process has ended and only waits for its parent to ask about it.
-fn is_zombie(pid: u32) -> bool {
+/// Whether a process will never run again: it was killed and does not know yet, is on its way out, or has ended and waits for its parent
+/// to ask about it.
+fn is_ending(pid: u32) -> bool {
+    // Signals first: one that is taken from here is seen on its way out there.
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().next());
-    matches!(state, Some("Z" | "X"))
+    was_killed(&status) || is_exiting(&stat)
+}
+
+/// Whether the signal that cannot be ignored waits for a process, by what the kernel says in `status`.
+fn was_killed(status: &str) -> bool {
+    const KILLED: u64 = 1 << (libc::SIGKILL - 1);
+    let pending = |line: &str| {
+        let signals = line.strip_prefix("SigPnd:").or_else(|| line.strip_prefix("ShdPnd:"))?;
+        u64::from_str_radix(signals.trim(), 16).ok()
+    };
+    status.lines().filter_map(pending).any(|signals| signals & KILLED != 0)
+}
+
+/// Whether a process is on its way out or a zombie, by what the kernel says in `stat`: field 3 is the state, field 9 the flags.
+fn is_exiting(stat: &str) -> bool {
+    const PF_EXITING: u64 = 0x4;
+    let mut fields = stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace()).into_iter().flatten();
+    let state = fields.next();
+    let flags: u64 = fields.nth(5).and_then(|flags| flags.parse().ok()).unwrap_or_default();
+    matches!(state, Some("Z" | "X")) || flags & PF_EXITING != 0
 }
 
 /// When a process started, in clock ticks since boot: field 22 of its stat line.
@@ -130,6 +168,42 @@ mod tests {
         assert!(Process::from_pid_file(&file).is_none(), "ended, though nobody asked about it yet");
         child.wait().await.unwrap();
         assert!(Process::from_pid_file(&file).is_none());
+    }
+
+    /// Whoever starts a program again right after it was killed must not take the dying process for a running one.
+    #[tokio::test]
+    async fn a_killed_process_does_not_run_from_that_moment_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("pid");
+        for _ in 0..50 {
+            let mut child = spawn_detached(Command::new("sleep").arg("60")).unwrap();
+            let process = Process::open(child.id().unwrap()).unwrap();
+            process.write_pid_file(&file).unwrap();
+            assert!(Process::from_pid_file(&file).is_some());
+            process.signal(Signal::KILL).unwrap();
+            assert!(Process::from_pid_file(&file).is_none(), "taken for running");
+            Process::until_gone(&file, Duration::from_secs(10)).await.unwrap();
+            assert!(child.try_wait().unwrap().is_some(), "gone for good");
+        }
+        // Nobody waits for one that runs, nor for none at all.
+        Process::open(std::process::id()).unwrap().write_pid_file(&file).unwrap();
+        Process::until_gone(&file, Duration::from_secs(3600)).await.unwrap();
+        Process::until_gone(&dir.path().join("none"), Duration::from_secs(3600)).await.unwrap();
+    }
+
+    #[test]
+    fn the_kernel_says_who_is_on_the_way_out() {
+        let status = |thread: &str, all: &str| format!("Name:\ta\nSigQ:\t0/1\nSigPnd:\t{thread}\nShdPnd:\t{all}\n");
+        let none = "0000000000000000";
+        assert!(
+            !was_killed(&status(none, none)) && !was_killed(&status("0000000000004000", none)),
+            "only asked to end"
+        );
+        assert!(was_killed(&status("0000000000000100", none)) && was_killed(&status(none, "0000000000004100")));
+        let stat = |state: &str, flags: u64| format!("7 (a) b) {state} 1 7 7 0 -1 {flags} 0 0");
+        assert!(
+            !is_exiting(&stat("S", 0x0040_0000)) && is_exiting(&stat("R", 0x0040_0004)) && is_exiting(&stat("Z", 0))
+        );
     }
 
     #[tokio::test]

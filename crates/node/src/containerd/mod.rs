@@ -169,6 +169,7 @@ fn backoff(failures: u32) -> Duration {
 
 /// A containerd of an earlier start, if it runs with this very configuration and answers. One that does not is stopped.
 async fn adopt(config: &Config, client: &cri::Client) -> Result<Option<Process>, Error> {
+    Process::until_gone(&config.pid_file(), GRACE).await.map_err(Error::Start)?;
     let Some(process) = Process::from_pid_file(&config.pid_file()) else { return Ok(None) };
     let unchanged = std::fs::read_to_string(config.file()).is_ok_and(|text| text == config.toml());
     if unchanged {

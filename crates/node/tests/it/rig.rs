@@ -13,12 +13,23 @@ pub const BUSYBOX: &str = "registry.trireme.local/busybox:1";
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
+/// A range that is unreachable as long as the test runs, also if it fails half-way: nothing sent there leaves the machine.
+struct Refused(net::Network);
+
+impl Drop for Refused {
+    fn drop(&mut self) {
+        let range = self.0.to_string();
+        let _ = std::process::Command::new("ip").args(["route", "del", "unreachable", &range]).status();
+    }
+}
+
 pub struct Rig {
     pub containerd: Containerd,
     pub config: Config,
     pub cgroup: Name,
     pub net: net::Net,
     pub range: net::Network,
+    _refused: Refused,
     pub bridge: String,
     pub dir: tempfile::TempDir,
 }
@@ -32,6 +43,7 @@ impl Rig {
         let range: net::Network = format!("198.19.{third}.0/24").parse().unwrap();
         let net = net::Net::open().unwrap();
         net.refuse(range).await.unwrap();
+        let _refused = Refused(range);
         let config = config(dir.path());
         let bridge = format!("tri-t{third}");
         let network = Network {
@@ -44,7 +56,7 @@ impl Rig {
         let containerd = Containerd::start(config.clone()).await.unwrap();
         containerd.import_bytes(PAUSE, || oci::pause(PAUSE).unwrap()).await.unwrap();
         let cgroup = Name::new([format!("trireme-it-{}-{number}", std::process::id())]);
-        Self { containerd, config, cgroup, net, range, bridge, dir }
+        Self { containerd, config, cgroup, net, range, _refused, bridge, dir }
     }
 
     /// Removes every sandbox, then everything the test made, and asserts that nothing is left.
@@ -69,7 +81,6 @@ impl Rig {
         let left: Vec<_> = node::mounts::list().unwrap().into_iter().filter(|m| m.target.starts_with(&dir)).collect();
         assert_eq!(left, [], "mounts left");
         self.net.remove_link(&self.bridge).await.unwrap();
-        self.net.accept(self.range).await.unwrap();
     }
 
     pub fn sandbox(&self, name: &str) -> v1::PodSandboxConfig {
