@@ -195,6 +195,12 @@ families! {
     );
     /// Pods whose sandbox was begun.
     started_pods: Counter = ("kubelet_started_pods_total", "[ALPHA] Cumulative number of pods started", &[]);
+    /// Containers that ended, by kind, exit code and reason.
+    ended_containers: Counter = (
+        "kubelet_terminated_containers_total",
+        "[ALPHA] Cumulative number of container terminations.",
+        &["container_type", "exit_code", "reason"]
+    );
 }
 
 /// The class of an image's size, in upstream's words.

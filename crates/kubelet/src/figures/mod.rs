@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use figures::Distribution;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod, PodStatus};
 use parking_lot::Mutex;
 
 use crate::pod::spec;
@@ -45,6 +45,27 @@ impl Figures {
     pub fn read(&self, took: Duration) {
         self.reads.observe(&[], took.as_secs_f64());
         self.relists.observe(&[], took.as_secs_f64());
+    }
+
+    /// Counts the containers that ended between two statuses of a pod: each end once, however often it is told.
+    pub fn ended(&self, before: &PodStatus, now: &PodStatus) {
+        let lists = [
+            ("init_container", &before.init_container_statuses, &now.init_container_statuses),
+            ("container", &before.container_statuses, &now.container_statuses),
+            ("ephemeral_container", &before.ephemeral_container_statuses, &now.ephemeral_container_statuses),
+        ];
+        for (kind, before, now) in lists {
+            let was_over = |name: &str| {
+                let known = before.iter().flatten().find(|container| container.name == name);
+                known.is_some_and(|container| end(container).is_some())
+            };
+            for container in now.iter().flatten().filter(|container| !was_over(&container.name)) {
+                if let Some(end) = end(container) {
+                    let reason = end.reason.as_deref().unwrap_or_default();
+                    self.ended_containers.increment(&[kind, &end.exit_code.to_string(), reason]);
+                }
+            }
+        }
     }
 
     /// Counts a probe. `result` is `successful`, `failed` or `unknown`.
@@ -101,9 +122,39 @@ impl Figures {
     }
 }
 
+fn end(container: &ContainerStatus) -> Option<&ContainerStateTerminated> {
+    container.state.as_ref()?.terminated.as_ref()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_end_is_counted_once() {
+        let figures = Figures::default();
+        let one = |name: &str, state: serde_json::Value| serde_json::json!({"name": name, "image": "i", "imageID": "", "ready": false, "restartCount": 0, "state": state});
+        let over = |code: i32, reason: &str| serde_json::json!({"terminated": {"exitCode": code, "reason": reason}});
+        let running = serde_json::json!({"running": {}});
+        let status = |init: serde_json::Value, main: serde_json::Value| -> PodStatus {
+            serde_json::from_value(serde_json::json!({
+                "initContainerStatuses": [one("init", init)], "containerStatuses": [one("main", main), one("other", running.clone())],
+            }))
+            .unwrap()
+        };
+        let statuses = [
+            PodStatus::default(),
+            status(over(0, "Completed"), running.clone()),
+            status(over(0, "Completed"), over(139, "Error")),
+            status(over(0, "Completed"), over(139, "Error")),
+            status(over(0, "Completed"), running.clone()),
+            status(over(0, "Completed"), over(139, "Error")),
+        ];
+        statuses.windows(2).for_each(|pair| figures.ended(&pair[0], &pair[1]));
+        let count = |values: [&str; 3]| figures.ended_containers.value(&values) as u64;
+        assert_eq!(count(["init_container", "0", "Completed"]), 1);
+        assert_eq!(count(["container", "139", "Error"]), 2);
+    }
 
     #[test]
     fn figures_are_told_under_their_names() {

@@ -388,6 +388,7 @@ impl Worker {
             self.born();
         }
         if status != self.status {
+            self.shared.figures.ended(&self.status, &status);
             self.status = status.clone();
             self.shown.send_replace(Arc::new(status.clone()));
         }

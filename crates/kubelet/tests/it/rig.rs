@@ -338,9 +338,9 @@ impl Rig {
 }
 
 impl Drop for Rig {
-    /// A test that failed half-way leaves no process and no mount behind either.
+    /// A test that failed half-way leaves no process, no mount and no route behind either.
     fn drop(&mut self) {
-        if self.containerd.is_none() {
+        if self.containerd.is_none() && !std::thread::panicking() {
             return;
         }
         let dir = self.dir.path().to_string_lossy().into_owned();
@@ -359,7 +359,10 @@ impl Drop for Rig {
             kill_all(&tree.path().join(&cgroup), &kill);
         }
         let _ = node::mounts::unmount_below(&self.dir.path().canonicalize().unwrap_or_default());
-        let _ = std::process::Command::new("ip").args(["link", "del", &self.bridge]).status();
+        let range = self.range.to_string();
+        for arguments in [&["link", "del", &self.bridge][..], &["route", "del", "unreachable", &range]] {
+            let _ = std::process::Command::new("ip").args(arguments).status();
+        }
     }
 }
 

@@ -254,6 +254,15 @@ async fn pods_figures_and_health_are_served() {
     ] {
         has(&own, name, &[]);
     }
+    rig.pod("crashed", json!({"restartPolicy": "Never", "containers": [sh("main", "exit 139")]})).await;
+    let ended =
+        "kubelet_terminated_containers_total{container_type=\"container\",exit_code=\"139\",reason=\"Error\"} 1";
+    testkit::eventually("its end is counted", async {
+        while !rig.get("metrics").await.lines().any(|line| line == ended) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
     // The machine's own logs need a permission of their own.
     let lines = rig.get("logs/").await;
     assert!(lines.starts_with("<!doctype html>\n") && lines.ends_with("</pre>\n"), "{lines}");
