@@ -8,7 +8,7 @@ use gates::answer::{bytes, text};
 use gates::audit::Audit;
 use gates::flow_control::FlowControl;
 use gates::forms::{self, Media, Shape};
-use http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH, VARY};
+use http::header::{ACCEPT, CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH, VARY};
 use http::{Method, StatusCode};
 use machinery::rest::{Payload, Response};
 use machinery::status::ApiError;
@@ -23,7 +23,6 @@ use crate::metrics;
 use crate::version;
 
 /// The media type of figures, as scrapers know it.
-const FIGURES: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
 /// Everything that answers at a fixed path.
 pub struct Documents {
@@ -112,8 +111,8 @@ impl Documents {
             ["healthz" | "livez" | "readyz", check @ ..] => {
                 Ok(self.health.check(segments[0], &check.join("/")).unwrap_or_else(no_such_page))
             }
-            ["metrics", "slis"] => Ok(scraped(exchange, self.health.figures())),
-            ["metrics"] => Ok(scraped(exchange, self.figures(gates))),
+            ["metrics", "slis"] => Ok(scraped(exchange, |page| page.push_str(&self.health.figures()))),
+            ["metrics"] => Ok(scraped(exchange, |page| self.write_figures(page, gates))),
             ["debug", "hops"] => match exchange.query().get("uid") {
                 "" => Err(ApiError::bad_request("name the uid of an object: /debug/hops?uid=")),
                 uid => Ok(json(Bytes::from(hops::trail(uid).to_string()))),
@@ -127,20 +126,19 @@ impl Documents {
     }
 
     /// Everything that is counted.
-    fn figures(&self, gates: impl Fn(&mut String)) -> String {
-        let mut figures = metrics::render(&self.api, self.audit.as_deref());
-        gates(&mut figures);
+    fn write_figures(&self, page: &mut String, gates: impl Fn(&mut String)) {
+        metrics::write(page, &self.api, self.audit.as_deref());
+        gates(page);
         if let Some(flow_control) = &self.flow_control {
-            flow_control.metrics(&mut figures);
+            flow_control.metrics(page);
         }
         if let Some(encryption) = &self.encryption {
-            encryption.metrics(&mut figures);
+            encryption.metrics(page);
         }
-        self.aggregation.aggregator.figures(&mut figures);
+        self.aggregation.aggregator.figures(page);
         for write in &self.figures {
-            write(&mut figures);
+            write(page);
         }
-        figures
     }
 
     fn root(&self, exchange: &Exchange, root: Root) -> Result<Response, ApiError> {
@@ -211,11 +209,12 @@ impl Documents {
 }
 
 /// Figures in the form that the scraper wants.
-fn scraped(exchange: &Exchange, figures: String) -> Response {
-    if metrics::protobuf::is_wanted(exchange.forms()) {
-        return bytes(StatusCode::OK, metrics::protobuf::MEDIA, Bytes::from(metrics::protobuf::encode(&figures)));
-    }
-    bytes(StatusCode::OK, FIGURES, Bytes::from(figures))
+fn scraped(exchange: &Exchange, write: impl FnOnce(&mut String)) -> Response {
+    let accept = exchange.parts.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    let mut page = figures::page(accept);
+    write(&mut page);
+    let (content, page) = figures::finished(page);
+    bytes(StatusCode::OK, content, Bytes::from(page))
 }
 
 /// A document about the issuer of tokens, which may be kept for an hour.

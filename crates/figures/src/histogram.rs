@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use super::native::{self, Native};
 use super::text;
 use super::{Family, Head, Series};
 
@@ -39,13 +40,14 @@ pub struct Distribution {
     counts: Vec<u64>,
     count: u64,
     sum: f64,
+    native: Native,
 }
 
 impl Distribution {
     /// Nothing was seen yet.
     pub fn new(buckets: Buckets) -> Self {
         let bounds = buckets.bounds();
-        Self { counts: vec![0; bounds.len()], bounds, count: 0, sum: 0.0 }
+        Self { counts: vec![0; bounds.len()], bounds, count: 0, sum: 0.0, native: Native::default() }
     }
 
     pub fn observe(&mut self, value: f64) {
@@ -55,6 +57,7 @@ impl Distribution {
         }
         self.count += 1;
         self.sum += value;
+        self.native.observe(value);
     }
 
     /// How many were counted.
@@ -69,6 +72,7 @@ impl Distribution {
         }
         self.count += other.count;
         self.sum += other.sum;
+        self.native.merge(&other.native);
     }
 
     /// Appends the series under a name, with these labels (without braces, and none at all if empty).
@@ -84,6 +88,9 @@ impl Distribution {
         let (open, close) = if labels.is_empty() { ("", "") } else { ("{", "}") };
         let _ = writeln!(text, "{name}_sum{open}{labels}{close} {}", text::number(self.sum));
         let _ = writeln!(text, "{name}_count{open}{labels}{close} {}", self.count);
+        if native::is_wanted(text) {
+            self.native.write(text);
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a process counts, and the text in which scrapers read it.
+//! What a process counts, and the text or the messages in which scrapers read it.
 //!
 //! A family is a `static`: a [`Counter`], a [`Gauge`] or a [`Histogram`] with a name, a help text and the names of its labels. Whoever has something to
 //! tell adds to it; whoever serves `/metrics` writes the families of a list ([`write()`]). Names, help texts and buckets are upstream's,
@@ -7,6 +7,9 @@
 //! Deliberately absent: a registry (lists of families are plain slices), a clock, and anything that runs.
 
 mod histogram;
+mod native;
+mod page;
+mod protobuf;
 mod text;
 
 use std::collections::BTreeMap;
@@ -14,6 +17,7 @@ use std::collections::BTreeMap;
 use parking_lot::Mutex;
 
 pub use histogram::{Buckets, Distribution, Histogram};
+pub use page::{finished, page};
 pub use text::{Samples, number, samples};
 
 /// Something that can be written for scrapers.

@@ -6,7 +6,7 @@ use http::StatusCode;
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::Frame;
 
-pub use serving::{Answer, figures, full, json, text};
+pub use serving::{Answer, figures, full, json, page, scraped, text};
 
 /// A text that comes bit by bit.
 pub fn stream(pieces: impl Stream<Item = Result<Bytes, std::io::Error>> + Send + 'static) -> Answer {

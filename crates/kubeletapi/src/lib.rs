@@ -199,10 +199,15 @@ impl Service for Inner {
                     Err(error) => answer::text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
                 }
             }
-            Route::Metrics => answer::figures(self.own_figures().await),
+            Route::Metrics => {
+                let mut page = answer::page(request.headers());
+                self.write_own_figures(&mut page).await;
+                answer::scraped(page)
+            }
             Route::ResourceMetrics => {
                 let summary = self.summary(true).await.inspect_err(|error| tracing::warn!(%error, "no figures"));
-                answer::figures(metrics::resource(summary.ok().as_ref()))
+                let figures = metrics::resource(summary.ok().as_ref());
+                answer::figures(request.headers(), |page| page.push_str(&figures))
             }
             Route::CadvisorMetrics => match self.summary(false).await {
                 Ok(summary) => {
@@ -212,16 +217,13 @@ impl Service for Inner {
                         memory: stats::memory_total(),
                         swap: stats::swap_total(),
                     };
-                    answer::figures(metrics::cadvisor::render(&groups, machine))
+                    let figures = metrics::cadvisor::render(&groups, machine);
+                    answer::figures(request.headers(), |page| page.push_str(&figures))
                 }
                 Err(error) => answer::text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
             },
-            Route::HealthMetrics => answer::figures(self.probes.figures()),
-            Route::ProbeMetrics => {
-                let mut text = String::new();
-                self.pods.probe_metrics(&mut text);
-                answer::figures(text)
-            }
+            Route::HealthMetrics => answer::figures(request.headers(), |page| page.push_str(&self.probes.figures())),
+            Route::ProbeMetrics => answer::figures(request.headers(), |page| self.pods.probe_metrics(page)),
             Route::Configz => answer::json(&self.configuration),
             Route::Hops => answer::json(&hops::trail(query.get("uid"))),
             Route::SystemLogs(path) => match self.streams.clone().try_acquire_owned() {
@@ -241,17 +243,15 @@ impl Inner {
         self.stats.summary(&*self.runtime, &*self.pods, self.clock.now(), brief).await
     }
 
-    async fn own_figures(&self) -> String {
-        let mut text = String::new();
+    async fn write_own_figures(&self, page: &mut String) {
         let pods = self.pods.all();
-        figures::samples(&mut text, "kubelet_node_name", "gauge", "[ALPHA] The node's name. The count is always 1.")
+        figures::samples(page, "kubelet_node_name", "gauge", "[ALPHA] The node's name. The count is always 1.")
             .add(&[("node", &self.node_name)], 1.0);
-        metrics::count_pods(&mut text, &pods);
+        metrics::count_pods(page, &pods);
         let pods: Vec<PodReference> = pods.iter().map(PodReference::of).collect();
         let volumes = self.stats.volumes.persistent(&pods, self.clock.now()).await;
-        metrics::volumes::render(&mut text, volumes.iter().flatten());
-        self.requests.render(&mut text);
-        self.pods.metrics(&mut text);
-        text
+        metrics::volumes::render(page, volumes.iter().flatten());
+        self.requests.render(page);
+        self.pods.metrics(page);
     }
 }

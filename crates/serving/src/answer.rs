@@ -1,8 +1,8 @@
 //! Answers: a text, figures, a JSON document, a refusal.
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
-use http::{Response, StatusCode};
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderMap, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
 use machinery::ApiError;
@@ -29,9 +29,22 @@ pub fn text(status: StatusCode, text: impl Into<String>) -> Answer {
     typed(status, "text/plain; charset=utf-8", full(text.into()))
 }
 
-/// Figures in the Prometheus text format.
-pub fn figures(text: String) -> Answer {
-    typed(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8; escaping=underscores", full(text))
+/// Figures in the form that a scraper wants.
+pub fn figures(request: &HeaderMap, write: impl FnOnce(&mut String)) -> Answer {
+    let mut page = page(request);
+    write(&mut page);
+    scraped(page)
+}
+
+/// An empty page of figures for a scraper, for those who take their time to write it.
+pub fn page(request: &HeaderMap) -> String {
+    figures::page(request.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default())
+}
+
+/// A page of figures that is complete.
+pub fn scraped(page: String) -> Answer {
+    let (content, page) = figures::finished(page);
+    typed(StatusCode::OK, content, full(page))
 }
 
 pub fn json(document: &impl Serialize) -> Answer {

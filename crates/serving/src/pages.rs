@@ -90,17 +90,9 @@ impl Guarded {
             return Some(answer::text(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed\n"));
         }
         Some(match request.uri().path() {
-            "/metrics" => {
-                let mut text = String::with_capacity(64 * 1024);
-                (self.metrics)(&mut text);
-                answer::figures(text)
-            }
-            "/metrics/resources" => {
-                let mut text = String::new();
-                (self.resources.as_ref()?)(&mut text);
-                answer::figures(text)
-            }
-            "/metrics/slis" => answer::figures(self.probes.figures()),
+            "/metrics" => answer::figures(request.headers(), |page| (self.metrics)(page)),
+            "/metrics/resources" => answer::figures(request.headers(), &**self.resources.as_ref()?),
+            "/metrics/slis" => answer::figures(request.headers(), |page| page.push_str(&self.probes.figures())),
             "/configz" => answer::json(self.configz.as_ref()?),
             path => self.probes.answer(path, &Query::parse(request.uri().query().unwrap_or_default()))?,
         })

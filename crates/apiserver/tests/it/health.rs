@@ -42,3 +42,55 @@ async fn probes_tell_upstreams_checks_and_count_them() {
     );
     server.stop().await;
 }
+
+/// What Prometheus calls these messages, as far as the test looks at them.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Family {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(message, repeated, tag = "4")]
+    metrics: Vec<Metric>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Metric {
+    #[prost(message, optional, tag = "7")]
+    histogram: Option<Histogram>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Histogram {
+    #[prost(uint64, tag = "1")]
+    count: u64,
+    #[prost(bytes = "vec", repeated, tag = "3")]
+    buckets: Vec<Vec<u8>>,
+    #[prost(sint32, optional, tag = "5")]
+    schema: Option<i32>,
+    #[prost(bytes = "vec", repeated, tag = "12")]
+    positive_spans: Vec<Vec<u8>>,
+}
+
+/// Scrapers that take messages get classic and native buckets in the same histogram; text has the classic ones only.
+#[tokio::test]
+async fn histograms_have_native_buckets_in_messages() {
+    let server = Server::start(|_, _| {}).await;
+    let admin = server.admin();
+    admin.raw("/api/v1/namespaces").await.expect("a list");
+    let media = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
+    let answer = server.send(http::Method::GET, "/metrics", &[("accept", media)], "").await;
+    let mut rest = &answer.body[..];
+    let mut families = Vec::new();
+    while !rest.is_empty() {
+        families.push(<Family as prost::Message>::decode_length_delimited(&mut rest).expect("a family"));
+    }
+    let took = families.iter().find(|family| family.name == "apiserver_request_duration_seconds").expect("the family");
+    let seen: Vec<&Histogram> = took.metrics.iter().filter_map(|metric| metric.histogram.as_ref()).collect();
+    assert!(!seen.is_empty());
+    for histogram in seen {
+        assert!(histogram.count > 0 && !histogram.buckets.is_empty(), "{histogram:?}");
+        assert_eq!((histogram.schema, histogram.positive_spans.is_empty()), (Some(3), false), "{histogram:?}");
+    }
+    let text = String::from_utf8(admin.raw("/metrics").await.expect("text").to_vec()).expect("text");
+    assert!(text.contains("apiserver_request_duration_seconds_bucket{") && !text.to_lowercase().contains("native"));
+    server.stop().await;
+}
