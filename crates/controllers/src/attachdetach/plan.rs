@@ -47,9 +47,10 @@ pub(super) struct Remembered {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Step {
     Attach(Box<VolumeAttachment>),
-    /// The node may mount it.
+    /// The node may mount it. Whoever is the first to say so tells these pods: the cache may be older than what was said.
     Report {
         node: String,
+        users: Vec<Arc<Pod>>,
     },
     Detach {
         node: String,
@@ -245,9 +246,7 @@ fn follow(
         return;
     }
     if !observed.nodes.get(node).is_some_and(|known| is_reported(known, &unique_name(source))) {
-        plan.steps.push(Step::Report { node: node.to_owned() });
-        let message = format!("AttachVolume.Attach succeeded for volume {name:?} ");
-        tell(users, EventType::Normal, "SuccessfulAttachVolume", |_| message.clone(), plan);
+        plan.steps.push(Step::Report { node: node.to_owned(), users: users.to_vec() });
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use client::{Client, DeleteOptions};
-use informer::{Action, Change, Clock, Echoes, Informer, Key, Reconciler, Recorder};
+use informer::{Action, Change, Clock, Echoes, EventType, Informer, Key, Reconciler, Recorder};
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::{CSIDriver, VolumeAttachment};
 use parking_lot::Mutex;
@@ -189,13 +189,20 @@ impl AttachDetach {
                     Err(error) if error.is_already_exists() => {}
                     Err(error) => return Err(error.into()),
                 },
-                Step::Report { node } => {
-                    report::write(&self.client, &node, &unique, true).await?;
+                Step::Report { node, users } => {
+                    let told = report::write(&self.client, &node, &unique, true).await?;
+                    if told.is_some_and(|told| told.news) {
+                        let message = format!("AttachVolume.Attach succeeded for volume {:?} ", key.name);
+                        for pod in users {
+                            let reason = "SuccessfulAttachVolume";
+                            self.recorder.event(&*pod, EventType::Normal, reason, message.clone());
+                        }
+                    }
                 }
                 Step::Detach { node, attachment, uid, forced } => {
                     let now = report::write(&self.client, &node, &unique, false).await?;
                     // Between what the cache shows and that word the node may have begun to use it.
-                    if forced.is_none() && now.is_some_and(|node| plan::is_in_use(&node, &unique)) {
+                    if forced.is_none() && now.is_some_and(|told| plan::is_in_use(&told.node, &unique)) {
                         return Err(Error::Waiting(format!("node {node} uses volume {}", key.name)));
                     }
                     if let Some(reason) = forced {

@@ -64,7 +64,10 @@ fn observed(pods: &[Arc<Pod>], attachments: &[Arc<VolumeAttachment>], nodes: &[A
 fn steps(plan: &Plan) -> Vec<String> {
     let short = |step: &Step| match step {
         Step::Attach(one) => format!("attach {}", one.spec.node_name),
-        Step::Report { node } => format!("report {node}"),
+        Step::Report { node, users } => {
+            let names: Vec<&str> = users.iter().filter_map(|pod| pod.metadata.name.as_deref()).collect();
+            format!("report {node} to {}", names.join(", "))
+        }
         Step::Detach { node, forced, .. } => format!("detach {node} {}", forced.unwrap_or_default()).trim().to_owned(),
         Step::Ask { uid, .. } => format!("ask {uid}"),
         Step::Tell { pod, reason, message, .. } => {
@@ -86,8 +89,7 @@ fn a_volume_is_attached_where_a_pod_wants_it_and_the_node_is_told_when_it_is() {
     let (pods, nodes) = ([user("a", "n1")], [node("n1", true, false, false)]);
     check(&observed(&pods, &[], &nodes), &["attach n1"]);
     check(&observed(&pods, &[attachment("n1", json!({"attached": false}))], &nodes), &[]);
-    let told = ["report n1", "a SuccessfulAttachVolume: AttachVolume.Attach succeeded for volume \"pv\" "];
-    check(&observed(&pods, &[attached("n1")], &nodes), &told);
+    check(&observed(&pods, &[attached("n1")], &nodes), &["report n1 to a"]);
     check(&observed(&pods, &[attached("n1")], &[node("n1", true, true, true)]), &[]);
     let failed = attachment("n1", json!({"attached": false, "attachError": {"message": "no room"}}));
     let told = "a FailedAttachVolume: AttachVolume.Attach failed for volume \"pv\" : no room";
