@@ -27,6 +27,24 @@ pub fn claims_of(pod: &Pod) -> Vec<Key> {
     names.map(|name| Key::new(pod.metadata.namespace(), name)).collect()
 }
 
+/// Whether a pod has a volume that is a claim, by the claim's name.
+pub fn names_claim(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
+    let mut volumes = pods::spec(pod).into_iter().flat_map(|spec| spec.volumes.iter().flatten());
+    pod.metadata.namespace() == claim.metadata.namespace()
+        && volumes.any(|volume| {
+            volume.persistent_volume_claim.as_ref().is_some_and(|source| source.claim_name == claim.metadata.name())
+        })
+}
+
+/// Whether a claim was made for a volume of a pod.
+pub fn owns_claim(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
+    let mut volumes = pods::spec(pod).into_iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let made = |volume: &str| format!("{}-{volume}", pod.metadata.name()) == claim.metadata.name();
+    pod.metadata.namespace() == claim.metadata.namespace()
+        && rules::owners::controller_uid(&claim.metadata) == Some(pod.metadata.uid())
+        && volumes.any(|volume| volume.ephemeral.is_some() && made(&volume.name))
+}
+
 /// Values of [`CLAIM_INDEX`].
 pub fn claim_values(pod: &Pod) -> Vec<String> {
     claims_of(pod).iter().map(Key::to_string).collect()

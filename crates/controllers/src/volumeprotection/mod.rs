@@ -1,6 +1,7 @@
 //! Protection of volumes and claims: what is in use is not removed before it no longer is.
 //!
 //! A finalizer is put on every claim and volume; it is taken away from one that is being deleted as soon as no pod uses the claim, or no claim the volume.
+//! Claims say since when no pod refers to them, in the condition `Unused`.
 //! Upstream: pvc-protection and pv-protection controllers.
 
 mod plan;

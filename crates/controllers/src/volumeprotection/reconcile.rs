@@ -1,13 +1,14 @@
 //! Observes, applies what `plan` decides, and reports.
 
+use std::sync::Arc;
+
 use client::Client;
-use informer::{Action, Informer, Key, Reconciler};
+use informer::{Action, Clock, Informer, Key, Reconciler};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 
-use super::plan::{is_bound, uses_claims};
+use super::plan::{is_bound, keeps, refers, stage, unused};
 use crate::Error;
 use crate::common::meta::MetaExt;
-use crate::common::pods;
 use crate::common::protection::protect;
 use crate::common::storage::{CLAIM_INDEX, claim_values, claims_of};
 use crate::context::Context;
@@ -20,11 +21,17 @@ const VOLUME_FINALIZER: &str = "kubernetes.io/pv-protection";
 /// Runs the protection of claims.
 pub(crate) async fn start_claims(context: Context) {
     let mut inputs = context.inputs();
-    let controller = Claims { client: context.client.clone(), claims: inputs.watch(present), pods: inputs.read() };
+    let controller = Claims {
+        client: context.client.clone(),
+        clock: context.clock.clone(),
+        claims: inputs.watch(present),
+        pods: inputs.read(),
+    };
     controller.pods.add_index(CLAIM_INDEX, claim_values);
     inputs.feed(&controller.pods, |change| {
-        let over = change.after().is_none_or(|pod| pods::is_terminal(pod));
-        if over { claims_of(change.object()) } else { Vec::new() }
+        let stage = |pod: Option<&Arc<Pod>>| pod.map(|pod| stage(pod));
+        let news = stage(change.before()) != stage(change.after());
+        if news { claims_of(change.object()) } else { Vec::new() }
     });
     inputs.run(controller, WORKERS).await;
 }
@@ -38,6 +45,7 @@ pub(crate) async fn start_volumes(context: Context) {
 
 struct Claims {
     client: Client,
+    clock: Arc<dyn Clock>,
     claims: Informer<PersistentVolumeClaim>,
     pods: Informer<Pod>,
 }
@@ -47,13 +55,20 @@ impl Reconciler for Claims {
 
     async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let Some(claim) = self.claims.get(key) else { return Ok(Action::Done) };
-        let mut used = self.pods.by_index(CLAIM_INDEX, &key.to_string()).iter().any(|pod| uses_claims(pod));
+        let pods = self.pods.by_index(CLAIM_INDEX, &key.to_string());
+        let refers = pods.iter().any(|pod| refers(pod, &claim));
+        if let Some(conditions) = unused(&claim, refers, self.clock.now()) {
+            let mut changed = PersistentVolumeClaim::clone(&claim);
+            changed.status.get_or_insert_default().conditions = Some(conditions);
+            // What follows for the finalizer is decided about the claim as it is then.
+            return self.client.update_status(&changed).await.map(|_| Action::Done).map_err(Error::from);
+        }
+        let mut used = pods.iter().any(|pod| keeps(pod, &claim));
         if !used && claim.metadata.is_deleting() && claim.metadata.has_finalizer(CLAIM_FINALIZER) {
             // The cache may not show a pod that was bound a moment ago; data is at stake, so the API server is asked.
             let live = self.client.list::<Pod>(&key.namespace, &client::ListParams::default()).await?;
             // A pod that cannot be read may use anything.
-            let uses = |pod: &Pod| uses_claims(pod) && claims_of(pod).contains(key);
-            used = !live.undecodable.is_empty() || live.items.iter().any(|pod| uses(pod));
+            used = !live.undecodable.is_empty() || live.items.iter().any(|pod| keeps(pod, &claim));
         }
         protect(&self.client, &*claim, CLAIM_FINALIZER, used).await.map(|()| Action::Done)
     }
