@@ -64,6 +64,39 @@ async fn quotas_are_exact_however_many_ask_at_once() {
 }
 
 #[tokio::test]
+async fn what_a_resizer_allocates_is_charged_when_it_says_so() {
+    let server = Server::default().await;
+    let admin = server.admin();
+    let claim = json!({"metadata": {"name": "c", "namespace": "default"}, "spec": {
+        "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+    admin.create(&typed::<PersistentVolumeClaim>(claim)).await.expect("a claim");
+    let hard = json!({"requests.storage": "3Gi"});
+    let quota = json!({"metadata": {"name": "q", "namespace": "default"}, "spec": {"hard": hard}});
+    let quota = admin.create(&typed::<ResourceQuota>(quota)).await.expect("a quota");
+    let status = typed(json!({"hard": hard, "used": {"requests.storage": "1Gi"}}));
+    admin.update_status(&ResourceQuota { status: Some(status), ..quota }).await.expect("a status");
+    admin.list::<ResourceQuota>("default", &Default::default()).await.expect("settled");
+    let allocate = async |size: &str| {
+        let patch = client::Patch::Merge(json!({"status": {"allocatedResources": {"storage": size}}}));
+        admin.patch_status::<PersistentVolumeClaim>("default", "c", &patch).await
+    };
+    let used = async || {
+        let quota: ResourceQuota = admin.get("default", "q").await.expect("the quota");
+        quota.status.expect("a status").used.expect("used")["requests.storage"].0.clone()
+    };
+    allocate("2Gi").await.expect("there is room");
+    assert_eq!(used().await, "2Gi");
+    let refused = message(allocate("4Gi").await);
+    let why =
+        "exceeded quota: q, requested: requests.storage=2Gi, used: requests.storage=2Gi, limited: requests.storage=3Gi";
+    assert!(refused.ends_with(why), "{refused}");
+    let phase = client::Patch::Merge(json!({"status": {"phase": "Bound"}}));
+    admin.patch_status::<PersistentVolumeClaim>("default", "c", &phase).await.expect("nothing more is used");
+    assert_eq!(used().await, "2Gi");
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn pod_security_refuses_and_warns() {
     let server = Server::default().await;
     let admin = server.admin();

@@ -99,6 +99,8 @@ fn handles(counted: Counted<'_>, request: &Request<'_>, new: &Value, old: Option
         (Counted::Pods, "", Operation::Update) => old.is_some_and(|old| is_terminating(old) != is_terminating(new)),
         (Counted::Pods, "resize", Operation::Update) => true,
         (Counted::Services | Counted::Claims | Counted::DeviceClaims, "", Operation::Update) => true,
+        // A resizer allocates, and a modifier gives classes, in the status.
+        (Counted::Claims, "status", Operation::Update) => true,
         _ => false,
     }
 }
