@@ -3,6 +3,7 @@
 //! The client is ours, over TLS and HTTP/2, and shares the machine with the server. It sends bodies that were encoded
 //! beforehand and does not decode answers, so that it measures the server and not itself. `BENCH_SCALE=0.1` is a quick look.
 
+mod attachments;
 mod controllers;
 mod custom;
 mod gauntlet;
@@ -97,7 +98,8 @@ async fn main() -> Result<(), Failure> {
         node::run().await?;
     }
     if only.as_deref().is_none_or(|part| part == "storage") {
-        storage::run().await?;
+        storage::run(scale()).await?;
+        attachments::run(scale()).await?;
     }
     if only.as_deref().is_none_or(|part| part == "stalls") {
         stalls::run().await?;

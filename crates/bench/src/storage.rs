@@ -27,7 +27,9 @@ const WAY: [(&str, &str); 4] = [
     ("NodePublishVolume", "to_publish_p50_ms"),
 ];
 
-pub async fn run() -> Result<(), Failure> {
+pub async fn run(scale: f64) -> Result<(), Failure> {
+    let count = |wanted: usize| ((wanted as f64 * scale) as usize).max(3);
+    let at_once = count(AT_ONCE);
     let mut server = with_image().await?.with_arguments(&[&format!("--node-name={NODE}")]);
     server.spawn();
     server.ready().await;
@@ -45,24 +47,24 @@ pub async fn run() -> Result<(), Failure> {
     client.create(&serde_json::from_value::<StorageClass>(class)?).await?;
     // The first one finds everything cold.
     one(&client, &driver, "warm").await?;
-    one_by_one(&client, &driver).await?;
+    one_by_one(&client, &driver, count(ONE_BY_ONE)).await?;
     take_away(&client).await?;
     let begun = Instant::now();
-    for number in 0..AT_ONCE {
+    for number in 0..at_once {
         create(&client, &format!("many-{number}")).await?;
     }
-    running(&client, AT_ONCE).await?;
+    running(&client, at_once).await?;
     let seconds = begun.elapsed().as_secs_f64();
-    Line::new("volumes_at_once").figure("pods", AT_ONCE as f64).figure("s", seconds).print();
+    Line::new("volumes_at_once").figure("pods", at_once as f64).figure("s", seconds).print();
     take_away(&client).await?;
     drop(sidecars);
     server.stop().await;
     clean(&server.data_dir()).await
 }
 
-async fn one_by_one(client: &Client, driver: &Driver) -> Result<(), Failure> {
+async fn one_by_one(client: &Client, driver: &Driver, count: usize) -> Result<(), Failure> {
     let (mut whole, mut parts) = (Vec::new(), vec![Vec::new(); WAY.len()]);
-    for number in 0..ONE_BY_ONE {
+    for number in 0..count {
         let (took, way) = one(client, driver, &format!("one-{number}")).await?;
         whole.push(took);
         way.into_iter().zip(&mut parts).for_each(|(part, all)| all.push(part));
