@@ -238,6 +238,17 @@ impl Driver {
         self.state.volumes.join(volume)
     }
 
+    /// Devices that show the image of a volume, or of one that was deleted.
+    pub fn devices(&self) -> Vec<String> {
+        let volumes = self.state.volumes.canonicalize().unwrap_or_else(|_| self.state.volumes.clone());
+        let listing = std::fs::read_dir("/sys/block").into_iter().flatten().flatten();
+        let shows = listing.filter_map(|entry| {
+            let image = std::fs::read_to_string(entry.path().join("loop/backing_file")).ok()?;
+            Path::new(image.trim()).starts_with(&volumes).then(|| format!("{:?}: {image}", entry.file_name()))
+        });
+        shows.collect()
+    }
+
     /// Volumes that exist.
     pub fn volumes(&self) -> Vec<String> {
         let listing = std::fs::read_dir(&self.state.volumes).into_iter().flatten().flatten();

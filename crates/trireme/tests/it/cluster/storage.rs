@@ -52,10 +52,20 @@ async fn none<K: Kind>(dev: &Dev, client: &Client, namespace: &str, what: &str) 
     .await;
 }
 
+/// Every other claim is for a device.
+fn is_block(number: usize) -> bool {
+    number % 2 == 1
+}
+
 /// Finds in its volume what the round before left, and leaves its own; each line of it belongs to one claim and no other.
-fn visitor(claim: &str, round: usize, node: &str) -> Value {
+fn visitor(claim: &str, block: bool, round: usize, node: &str) -> Value {
     let expected: String = (0..round).map(|before| format!("{claim} {before}\n")).collect();
-    let script = "printf '%s' \"$EXPECTED\" > /tmp/expected; touch /data/log; cmp /tmp/expected /data/log || exit 1; echo \"$LINE\" >> /data/log; sync";
+    let files = "touch /data/log; cmp /tmp/expected /data/log || exit 1; echo \"$LINE\" >> /data/log; sync";
+    let device = "test -b /dev/xvda || exit 1; head -c 65536 /dev/xvda | tr -d '\\000' | cmp /tmp/expected - || exit 1; \
+                  echo \"$LINE\" >> /tmp/expected; dd if=/tmp/expected of=/dev/xvda conv=fsync";
+    let script = format!("printf '%s' \"$EXPECTED\" > /tmp/expected; {}", if block { device } else { files });
+    let (field, how) = if block { ("volumeDevices", "devicePath") } else { ("volumeMounts", "mountPath") };
+    let place = if block { "/dev/xvda" } else { "/data" };
     json!({
         "metadata": {"name": format!("{claim}-{round}"), "namespace": "default"},
         "spec": {
@@ -64,7 +74,7 @@ fn visitor(claim: &str, round: usize, node: &str) -> Value {
             "containers": [{
                 "name": "main", "image": IMAGE, "imagePullPolicy": "Never", "command": ["sh", "-c", script],
                 "env": [{"name": "EXPECTED", "value": expected}, {"name": "LINE", "value": format!("{claim} {round}")}],
-                "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+                field: [{"name": "data", how: place}],
             }],
             "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}],
         },
@@ -108,7 +118,10 @@ fn root(dev: &Dev, number: u8) -> PathBuf {
 fn leftovers(root: &Path) -> BTreeSet<PathBuf> {
     let below = |dir: PathBuf| std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
     let staged = below(root.join("plugins/kubernetes.io/csi").join(DRIVER));
-    let published = below(root.join("pods")).flat_map(|pod| below(pod.join("volumes/kubernetes.io~csi")));
+    let devices = root.join("plugins/kubernetes.io/csi/volumeDevices");
+    let staged = staged.chain(below(devices.join("staging"))).chain(below(devices.join("publish")));
+    let kinds = ["volumes/kubernetes.io~csi", "volumeDevices/kubernetes.io~csi"];
+    let published = below(root.join("pods")).flat_map(|pod| kinds.map(|kind| below(pod.join(kind)))).flatten();
     let mounts = node::mounts::list().expect("the mount table").into_iter().map(|mount| mount.target);
     let mounts = mounts.filter(|target| target.starts_with(root) && target.to_string_lossy().contains("csi"));
     staged.chain(published).chain(mounts).collect()
@@ -129,10 +142,11 @@ async fn soak_volumes_move_between_nodes_while_everything_is_killed() {
     create::<CSIDriver>(&client, json!({"metadata": {"name": DRIVER}, "spec": {"attachRequired": true}})).await;
     create::<StorageClass>(&client, json!({"metadata": {"name": "test"}, "provisioner": DRIVER})).await;
     let names: Vec<String> = (0..claims).map(|number| format!("claim-{number}")).collect();
-    for name in &names {
+    for (number, name) in names.iter().enumerate() {
         let spec = json!({
             "accessModes": ["ReadWriteOnce"], "storageClassName": "test",
-            "resources": {"requests": {"storage": "1Gi"}},
+            "volumeMode": if is_block(number) { "Block" } else { "Filesystem" },
+            "resources": {"requests": {"storage": "16Mi"}},
         });
         let claim = json!({"metadata": {"name": name, "namespace": "default"}, "spec": spec});
         create::<PersistentVolumeClaim>(&client, claim).await;
@@ -141,7 +155,7 @@ async fn soak_volumes_move_between_nodes_while_everything_is_killed() {
         println!("--- round {round}");
         for (number, name) in names.iter().enumerate() {
             let node = dev.node(u8::try_from((round + number) % 2 + 1).expect("one or two"));
-            create::<Pod>(&client, visitor(name, round, &node)).await;
+            create::<Pod>(&client, visitor(name, is_block(number), round, &node)).await;
         }
         kill_something(&dev, &mut drivers, round).await;
         for name in &names {
@@ -165,7 +179,7 @@ async fn soak_volumes_move_between_nodes_while_everything_is_killed() {
     for driver in &drivers {
         assert_eq!((driver.broken_promises(), driver.in_use()), (vec![], vec![]));
     }
-    assert_eq!(drivers[0].volumes(), [] as [String; 0]);
+    assert_eq!((drivers[0].volumes(), drivers[0].devices()), (vec![], vec![]));
     for number in [1, 2] {
         assert_eq!(leftovers(&root(&dev, number)), BTreeSet::new(), "node {number}");
     }
