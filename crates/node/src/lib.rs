@@ -5,7 +5,7 @@
 //!
 //! - [`cri`] speaks to a container runtime; [`containerd`] keeps one of our own; [`oci`], [`tar`] and [`elf`] make images;
 //! - [`cgroups`], [`mounts`], [`files`] and [`process`] are the kernel's objects a pod is made of;
-//! - [`private`] keeps what is on disk from the machine's other users;
+//! - [`private`] keeps what is on disk from the machine's other users; [`selinux`] says which labels files have;
 //! - [`logind`] tells that the machine is about to be shut down;
 //! - [`cni`], [`net`] and [`nft`] are its network; [`run`] runs other programs.
 
@@ -24,4 +24,5 @@ pub mod oci;
 pub mod private;
 pub mod process;
 pub mod run;
+pub mod selinux;
 pub mod tar;

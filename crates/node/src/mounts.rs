@@ -36,6 +36,8 @@ pub struct Mount {
     pub source: String,
     /// Whether mounts below it are seen by other namespaces.
     pub shared: bool,
+    /// Whether each of its files has an SELinux label of its own.
+    pub labelled: bool,
 }
 
 /// The mount table of this process, oldest first.
@@ -43,9 +45,27 @@ pub fn list() -> std::io::Result<Vec<Mount>> {
     Ok(parse(&std::fs::read_to_string("/proc/self/mountinfo")?))
 }
 
-/// Whether something is mounted exactly at `target`.
+/// Whether something is mounted exactly at `target`, whichever links lead there. One that `target` itself is, is not followed: what it leads
+/// to is another place.
 pub fn is_mounted(target: &Path) -> std::io::Result<bool> {
+    let Some(target) = in_table(target)? else { return Ok(false) };
     Ok(list()?.iter().any(|mount| mount.target == target))
+}
+
+/// A path as the table of mounts knows it; nothing if no directory holds it.
+fn in_table(path: &Path) -> std::io::Result<Option<PathBuf>> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(Some(path.to_owned())) };
+    match parent.canonicalize() {
+        Ok(parent) => Ok(Some(parent.join(name))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// What is mounted at or below `dir`, oldest first.
+pub fn below(dir: &Path) -> std::io::Result<Vec<Mount>> {
+    let Some(dir) = in_table(dir)? else { return Ok(Vec::new()) };
+    Ok(list()?.into_iter().filter(|mount| mount.target.starts_with(&dir)).collect())
 }
 
 fn parse(mountinfo: &str) -> Vec<Mount> {
@@ -57,7 +77,9 @@ fn parse(mountinfo: &str) -> Vec<Mount> {
             let target = PathBuf::from(unescape(left.nth(4)?));
             let shared = left.skip(1).any(|field| field.starts_with("shared:"));
             let mut right = right.split(' ');
-            Some(Mount { target, kind: right.next()?.to_owned(), source: unescape(right.next()?), shared })
+            let (kind, source) = (right.next()?.to_owned(), unescape(right.next()?));
+            let labelled = right.flat_map(|options| options.split(',')).any(|option| option == "seclabel");
+            Some(Mount { target, kind, source, shared, labelled })
         })
         .collect()
 }
@@ -189,8 +211,8 @@ pub fn unmount(target: &Path) -> Result<(), Error> {
 
 /// Takes away every mount at or below `dir`, deepest first.
 pub fn unmount_below(dir: &Path) -> Result<(), Error> {
-    let table = list().map_err(|source| Error { operation: "list mounts of", path: dir.to_owned(), source })?;
-    for mount in table.iter().rev().filter(|mount| mount.target.starts_with(dir)) {
+    let table = below(dir).map_err(|source| Error { operation: "list mounts of", path: dir.to_owned(), source })?;
+    for mount in table.iter().rev() {
         unmount(&mount.target)?;
     }
     Ok(())
@@ -338,11 +360,29 @@ mod tests {
     #[test]
     fn the_mount_table_is_read_with_its_escapes() {
         let table = "36 35 98:0 / /mnt/a\\040b rw,noatime shared:1 - ext4 /dev/root rw\n\
-                     37 35 98:0 / /mnt/c rw - tmpfs tmpfs rw,size=1k\n";
+                     37 35 98:0 / /mnt/c rw - tmpfs tmpfs rw,seclabel,size=1k\n";
         let mounts = parse(table);
         assert_eq!(mounts[0].target, Path::new("/mnt/a b"));
         assert!(mounts[0].shared && !mounts[1].shared);
+        assert!(!mounts[0].labelled && mounts[1].labelled);
         assert_eq!((mounts[1].kind.as_str(), mounts[1].source.as_str()), ("tmpfs", "tmpfs"));
+    }
+
+    #[test]
+    fn a_mount_is_found_behind_a_link_and_a_link_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let (real, link) = (dir.path().join("real"), dir.path().join("link"));
+        std::fs::create_dir_all(real.join("volume")).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        let through = link.join("volume");
+        assert!(!is_mounted(&through).unwrap() && !is_mounted(&link.join("none/at/all")).unwrap());
+        tmpfs(&through, None, 0o755).unwrap();
+        assert!(is_mounted(&through).unwrap() && is_mounted(&real.join("volume")).unwrap());
+        std::os::unix::fs::symlink(&through, dir.path().join("shortcut")).unwrap();
+        assert!(!is_mounted(&dir.path().join("shortcut")).unwrap());
+        assert_eq!(below(&link.join("volume")).unwrap().len(), 1);
+        unmount_below(&through).unwrap();
+        assert!(!is_mounted(&through).unwrap());
     }
 
     #[test]
