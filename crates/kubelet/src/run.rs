@@ -214,6 +214,7 @@ impl Parts {
                 pod_pids: config.pod_pids,
                 cgroup_root: config.cgroup_root.clone(),
                 sysctls,
+                selinux: config.selinux.clone(),
             },
             images: Images::new(
                 runtime.clone(),
@@ -230,6 +231,7 @@ impl Parts {
             config_maps: Objects::new(informers.clone(), on_change.clone()),
             secrets: Objects::new(informers.clone(), on_change.clone()),
             trust_bundles: Objects::new(informers.clone(), on_change.clone()),
+            claims: Objects::new(informers.clone(), on_change.clone()),
             requests: Requests::new(informers.clone(), &node.name, on_change),
             services: informers.of::<Service>(),
             tokens: Tokens::new(client.clone(), clock.clone()),

@@ -1,7 +1,7 @@
 //! Who may do what, asked from outside.
 
 use client::Error;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolumeClaim, Pod, Secret};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role};
 use machinery::rest::User;
 use serde_json::json;
@@ -102,8 +102,9 @@ async fn a_node_sees_what_its_pods_use() {
     admin.create(&secret("used")).await.expect("a secret");
     admin.create(&secret("unused")).await.expect("a secret");
     let mut web = pod("web").on("n1");
-    web.spec.as_mut().expect("a spec").volumes =
-        Some(vec![typed(json!({"name": "s", "secret": {"secretName": "used"}}))]);
+    web.spec.as_mut().expect("a spec").volumes = typed(
+        json!([{"name": "s", "secret": {"secretName": "used"}}, {"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]),
+    );
     let n1 = server.as_user(User::new("system:node:n1", ["system:nodes"]));
     let n2 = server.as_user(User::new("system:node:n2", ["system:nodes"]));
     let early = refusal(n1.get::<Secret>("default", "used").await);
@@ -114,6 +115,16 @@ async fn a_node_sees_what_its_pods_use() {
     refusal(n2.get::<Secret>("default", "used").await);
     refusal(n1.list::<Secret>("default", &Default::default()).await);
     refusal(n1.get::<ConfigMap>("default", "any").await);
+    // A claim may be followed by its name; nobody sees all of them.
+    let named =
+        |name: &str| client::ListParams { field_selector: format!("metadata.name={name}"), ..Default::default() };
+    n1.list::<PersistentVolumeClaim>("default", &named("data")).await.expect("its pod's claim");
+    refusal(n1.list::<PersistentVolumeClaim>("default", &named("other")).await);
+    refusal(n2.list::<PersistentVolumeClaim>("default", &named("data")).await);
+    assert!(
+        refusal(n1.list::<PersistentVolumeClaim>("default", &Default::default()).await)
+            .ends_with("can only get individual resources of this type")
+    );
     n1.get::<Node>("", "n1").await.expect("itself");
     assert!(refusal(n1.get::<Node>("", "n2").await).ends_with("node 'n1' cannot read 'n2', only its own Node object"));
     let own = client::ListParams { field_selector: "spec.nodeName=n1".to_owned(), ..Default::default() };

@@ -59,6 +59,8 @@ pub struct Config {
     pub shutdown: shutdown::Config,
     /// How long figures of volumes are good for.
     pub volume_stats_period: Duration,
+    /// The label of files of containers, where the machine has SELinux.
+    pub selinux: Option<node::selinux::Label>,
     /// How the kubelet's own API is served; nothing for not at all.
     pub serving: Option<Serving>,
     /// Who has to know a pod's addresses before anything starts in it.
@@ -104,6 +106,7 @@ impl Config {
             rotation: rotation::Config::default(),
             shutdown: shutdown::Config::default(),
             volume_stats_period: Duration::from_secs(60),
+            selinux: node::selinux::file_label(),
             serving: None,
             pod_network: None,
         }

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use client::Client;
 use informer::{Clock, EventType, Informer, Recorder};
 use k8s_openapi::api::certificates::v1::ClusterTrustBundle;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, ObjectReference, Pod, Secret, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, ObjectReference, PersistentVolumeClaim, Pod, Secret, Service};
 use node::cgroups::{Cgroups, Limits, Name};
 use node::cri::Runtime;
 use parking_lot::Mutex;
@@ -49,6 +49,8 @@ pub struct Settings {
     pub cgroup_root: Name,
     /// Kernel parameters that pods may set.
     pub sysctls: Allowed,
+    /// The label of files of containers, where the machine has SELinux.
+    pub selinux: Option<node::selinux::Label>,
 }
 
 /// Which pod a container or sandbox of the runtime belongs to, by its id.
@@ -69,6 +71,7 @@ pub struct Shared {
     pub(crate) config_maps: Objects<ConfigMap>,
     pub(crate) secrets: Objects<Secret>,
     pub(crate) trust_bundles: Objects<ClusterTrustBundle>,
+    pub(crate) claims: Objects<PersistentVolumeClaim>,
     pub(crate) services: Informer<Service>,
     pub(crate) tokens: Tokens,
     /// Requests for certificates of this node's pods.

@@ -1,4 +1,4 @@
-//! The config maps, secrets and trust bundles that pods of this node refer to, each watched by itself for as long as a pod needs it.
+//! The config maps, secrets, trust bundles and claims that pods of this node refer to, each watched by itself for as long as a pod needs it.
 //!
 //! A node may read only what its pods refer to, so there is no watch on all of them. When one changes, the pods that hold
 //! it are on_change. Trust bundles are chosen by their labels, so pods hold all of those, under the empty name.

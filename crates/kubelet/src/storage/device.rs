@@ -38,14 +38,15 @@ impl Storage {
             volume: source.name.clone(),
             ..Data::default()
         };
-        data.save(&device.data)
-            .and_then(|()| link(&device.publish, &device.link))
+        // The link first: it is by links that the data are found again, and without data nothing was asked of a driver.
+        link(&device.publish, &device.link)
+            .and_then(|()| data.save(&device.data))
             .map_err(|e| failed(MAP)(e.to_string()))?;
         let mut staging = String::new();
         if known.abilities.stage {
             std::fs::create_dir_all(&device.staging).map_err(|e| failed(SET_UP)(e.to_string()))?;
             staging = device.staging.to_string_lossy().into_owned();
-            if !self.is_staged(source) {
+            if self.staged_as(source).is_none() {
                 self.ask_to_stage(source, &known, &device.staging, None).await.map_err(failed(SET_UP))?;
             }
         }
@@ -69,14 +70,14 @@ impl Storage {
         let step = if before { EXPAND_ONLINE } else { EXPAND };
         let paths = (&*device.publish.to_string_lossy(), staging.as_str());
         let grown = self.expand(source, &known, paths, before).await.map_err(failed(step))?;
-        Ok(self.shown(source, &known, device.publish, grown, false))
+        Ok(self.shown(source, device.publish, grown, false))
     }
 
     /// Takes a pod's device away, and what was staged for it when no other pod has it.
     pub(super) async fn unmap(&self, pod: &str, volume: &str) -> Result<(), String> {
         let device = layout::device(&self.root, pod, volume).map_err(|e| e.to_string())?;
         let Some(data) = Data::load(&device.data) else {
-            // The link comes after this: without it nothing was asked of a driver.
+            // They come before the first question to a driver, and go after the last.
             return remove(&device.link);
         };
         let _turn = self.locks.turn(&data.driver, &data.handle).await;

@@ -21,6 +21,7 @@ mod locks;
 mod mount;
 mod node_object;
 mod plugins;
+pub(crate) mod selinux;
 mod shown;
 mod source;
 mod unmount;
@@ -49,15 +50,6 @@ use shown::AllShown;
 pub(crate) use shown::{Knows, Shown};
 pub(crate) use source::Source;
 
-/// A volume where this process has published it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Published {
-    /// Whether its driver can make it larger there.
-    grows: bool,
-    /// How large the volume was, or has become there.
-    bytes: i64,
-}
-
 /// What mounts and unmounts volumes of drivers.
 pub(crate) struct Storage {
     root: PathBuf,
@@ -71,9 +63,10 @@ pub(crate) struct Storage {
     me: Informer<Node>,
     locks: Locks,
     in_use: InUse,
-    /// Volumes that this process has staged, by driver and handle.
-    staged: Mutex<HashSet<(String, String)>>,
-    published: Mutex<HashMap<PathBuf, Published>>,
+    /// Volumes that this process has staged, by driver and handle, and with which SELinux label.
+    staged: Mutex<HashMap<(String, String), Option<String>>>,
+    /// Where this process has published volumes, and how large they were then or have become there.
+    published: Mutex<HashMap<PathBuf, i64>>,
     refusals: Mutex<HashMap<(String, String), Refusals>>,
     shown: AllShown,
     /// Pods that wait until a volume is attached, or a driver is there.

@@ -12,15 +12,13 @@ use k8s_openapi::api::storage::v1::{CSIDriver, VolumeAttachment};
 
 use super::data::Data;
 use super::source::about_pod;
-use super::{Grown, Published, Source, Storage, layout};
+use super::{Grown, Source, Storage, layout, node_object};
 use crate::pod::spec;
 use crate::shared::tokens::Tokens;
 use crate::volumes;
 
 /// How often volumes are published again whose driver wants that.
 const REPUBLISH: Duration = Duration::from_secs(60);
-/// How often claims are looked at whose volumes may grow: a node may not watch them.
-const LOOK: Duration = Duration::from_secs(60);
 const TOKENS: &str = "csi.storage.k8s.io/serviceAccount.tokens";
 
 /// A volume that is there.
@@ -28,7 +26,7 @@ const TOKENS: &str = "csi.storage.k8s.io/serviceAccount.tokens";
 pub(crate) struct Mounted {
     /// The directory, or the device.
     pub(crate) path: PathBuf,
-    /// When it has to be published again, or its claim looked at.
+    /// When it has to be published again.
     pub(crate) due: Option<Timestamp>,
     pub(crate) grown: Grown,
 }
@@ -45,6 +43,8 @@ impl Mounted {
 pub(crate) enum NotMounted {
     /// It is not attached yet. The pod's worker hears of that.
     Waiting,
+    /// It will not be attached: its driver says that the node has no room for one more.
+    Exhausted,
     /// Which step failed, and why.
     Failed { step: &'static str, why: String },
 }
@@ -64,6 +64,14 @@ pub(super) fn failed(step: &'static str) -> impl Fn(String) -> NotMounted {
     move |why| NotMounted::Failed { step, why }
 }
 
+/// The code by which drivers say that a node takes no more volumes.
+const RESOURCE_EXHAUSTED: i32 = 8;
+
+/// Whether a driver says anew how many volumes a node takes.
+fn updates_limits(driver: Option<&CSIDriver>) -> bool {
+    driver.and_then(|driver| driver.spec.node_allocatable_update_period_seconds).is_some_and(|period| period > 0)
+}
+
 /// What was found out about a volume before its driver is asked for it.
 pub(super) struct Known {
     pub(super) driver: csi::Driver,
@@ -81,6 +89,7 @@ impl Storage {
             layout::published(&self.root, spec::uid(pod), &source.name).map_err(|e| failed(PUBLISH)(e.to_string()))?;
         let target = layout::mount(&dir);
         let object = self.object(&source.driver).await;
+        let source = &source.labelled_by(object.as_deref());
         let republish = object.as_ref().is_some_and(|object| object.spec.requires_republish == Some(true));
         // What is there needs no driver: one that is being replaced disturbs no pod that runs.
         if !republish && let Some(mounted) = self.there(source, &target) {
@@ -124,40 +133,27 @@ impl Storage {
         let step = if before { EXPAND_ONLINE } else { EXPAND };
         let paths = (&*target.to_string_lossy(), staging.as_str());
         let grown = self.expand(source, &known, paths, before).await.map_err(failed(step))?;
-        Ok(self.shown(source, &known, target, grown, republish))
+        Ok(self.shown(source, target, grown, republish))
     }
 
     /// A volume that is where it should be, and as large.
     pub(super) fn there(&self, source: &Source, target: &Path) -> Option<Mounted> {
-        let published = *self.published.lock().get(target)?;
-        if source.growth.as_ref().is_some_and(|growth| growth.is_due(published.bytes)) {
+        let had = *self.published.lock().get(target)?;
+        if source.growth.as_ref().is_some_and(|growth| growth.is_due(had)) {
             return None;
         }
-        Some(Mounted { path: target.to_owned(), due: self.due(source, published.grows, false), grown: Grown::No })
+        Some(Mounted::still(target.to_owned()))
     }
 
     /// Remembers a volume that was published just now, or grew.
-    pub(super) fn shown(
-        &self,
-        source: &Source,
-        known: &Known,
-        path: PathBuf,
-        grown: Grown,
-        republish: bool,
-    ) -> Mounted {
-        let grows = known.abilities.expand;
+    pub(super) fn shown(&self, source: &Source, path: PathBuf, grown: Grown, republish: bool) -> Mounted {
         let mut published = self.published.lock();
-        let entry = published.entry(path.clone()).or_insert(Published { grows, bytes: source.bytes });
+        let bytes = published.entry(path.clone()).or_insert(source.bytes);
         if grown == Grown::Yes {
-            entry.bytes = source.bytes;
+            *bytes = source.bytes;
         }
-        Mounted { due: self.due(source, grows, republish), path, grown }
-    }
-
-    pub(super) fn due(&self, source: &Source, grows: bool, republish: bool) -> Option<Timestamp> {
-        let grows = (grows && !source.ephemeral && !source.read_only).then_some(LOOK);
-        let soonest = grows.into_iter().chain(republish.then_some(REPUBLISH)).min()?;
-        Some(informer::clock::add(self.clock.now(), soonest))
+        let due = republish.then(|| informer::clock::add(self.clock.now(), REPUBLISH));
+        Mounted { due, path, grown }
     }
 
     /// The driver, and that the volume is attached where it has to be.
@@ -169,8 +165,9 @@ impl Storage {
         step: &'static str,
     ) -> Result<Known, NotMounted> {
         let attachable = source.is_attachable(object.as_deref());
-        if attachable {
-            self.check_attached(pod, source)?;
+        if attachable && !self.is_attached(pod, source) {
+            let exhausted = updates_limits(object.as_deref()) && self.is_exhausted(source).await;
+            return Err(if exhausted { NotMounted::Exhausted } else { NotMounted::Waiting });
         }
         let Some(driver) = self.drivers.get(&source.driver) else {
             // Its registration is heard of.
@@ -197,7 +194,7 @@ impl Storage {
     }
 
     /// Whether the node's status says both that the volume is in use, so that nobody detaches it, and that it is attached.
-    fn check_attached(&self, pod: &Pod, source: &Source) -> Result<(), NotMounted> {
+    fn is_attached(&self, pod: &Pod, source: &Source) -> bool {
         let name = source.unique_name();
         // Before looking: what changes after that is heard of.
         self.wait(spec::uid(pod));
@@ -208,7 +205,28 @@ impl Storage {
         let status = node.and_then(|node| node.status.clone()).unwrap_or_default();
         let in_use = status.volumes_in_use.iter().flatten().any(|one| *one == name);
         let attached = status.volumes_attached.iter().flatten().any(|one| one.name == name);
-        if in_use && attached { Ok(()) } else { Err(NotMounted::Waiting) }
+        in_use && attached
+    }
+
+    /// Whether the driver gave up attaching the volume because the node has as many as it takes. What is known of that is brought up to date, so
+    /// that the scheduler looks elsewhere.
+    async fn is_exhausted(&self, source: &Source) -> bool {
+        let name = csi::names::attachment(&source.handle, &source.driver, &self.node);
+        let Ok(attachment) = self.client.get::<VolumeAttachment>("", &name).await else { return false };
+        let error = attachment.status.and_then(|status| status.attach_error);
+        if error.and_then(|error| error.error_code) != Some(RESOURCE_EXHAUSTED) {
+            return false;
+        }
+        if let Some(driver) = self.drivers.get(&source.driver) {
+            let told = match driver.info().await {
+                Ok(about) => node_object::install(&self.client, &self.node, &source.driver, &about).await,
+                Err(error) => Err(error.to_string()),
+            };
+            if let Err(why) = told {
+                tracing::warn!(driver = source.driver, why, "what a node takes of volumes is not known anew");
+            }
+        }
+        true
     }
 
     async fn publish_context(&self, source: &Source) -> Result<BTreeMap<String, String>, String> {
@@ -238,7 +256,12 @@ impl Storage {
     async fn stage(&self, source: &Source, known: &Known, staged: &Path, group: Option<u32>) -> Result<String, String> {
         let target = layout::global_mount(staged);
         let path = target.to_string_lossy().into_owned();
-        if self.is_staged(source) {
+        if let Some(label) = self.staged_as(source) {
+            if label != source.label {
+                let [one, other] = [&label, &source.label].map(|label| label.clone().unwrap_or_default());
+                let name = &source.name;
+                return Err(format!("conflicting SELinux labels of volume {name:?}: {one:?} and {other:?}"));
+            }
             return Ok(path);
         }
         std::fs::create_dir_all(&target)
@@ -249,8 +272,9 @@ impl Storage {
         Ok(path)
     }
 
-    pub(super) fn is_staged(&self, source: &Source) -> bool {
-        self.staged.lock().contains(&(source.driver.clone(), source.handle.clone()))
+    /// With which label the volume was staged, if it was.
+    pub(super) fn staged_as(&self, source: &Source) -> Option<Option<String>> {
+        self.staged.lock().get(&(source.driver.clone(), source.handle.clone())).cloned()
     }
 
     pub(super) async fn ask_to_stage(
@@ -270,7 +294,7 @@ impl Storage {
             volume_context: source.attributes.clone(),
         };
         known.driver.stage(request).await.map_err(|e| e.to_string())?;
-        self.staged.lock().insert((source.driver.clone(), source.handle.clone()));
+        self.staged.lock().insert((source.driver.clone(), source.handle.clone()), source.label.clone());
         Ok(())
     }
 

@@ -8,8 +8,8 @@ use csi::v1::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolum
 use k8s_openapi::api::core::v1::{PersistentVolume, Pod, SecretReference, Volume};
 use k8s_openapi::api::storage::v1::CSIDriver;
 
-use super::Growth;
 use super::growth::bytes;
+use super::{Growth, selinux};
 use crate::pod::spec;
 
 /// A volume of a driver, as a pod asks for it.
@@ -35,6 +35,8 @@ pub(crate) struct Source {
     pub(crate) bytes: i64,
     /// What its claim does not have yet.
     pub(crate) growth: Option<Growth>,
+    /// The SELinux label that its files have to have, if its driver mounts with one.
+    pub(crate) label: Option<String>,
 }
 
 impl Source {
@@ -58,6 +60,7 @@ impl Source {
             expand_secret: source.node_expand_secret_ref,
             bytes: bytes(spec.capacity.as_ref().and_then(|all| all.get("storage"))).unwrap_or(0),
             growth: None,
+            label: None,
         })
     }
 
@@ -78,6 +81,12 @@ impl Source {
                 .map(|secret| SecretReference { name: Some(secret.name), namespace }),
             ..Self::default()
         })
+    }
+
+    /// The volume for a driver: only those that say so mount with an SELinux label.
+    pub(crate) fn labelled_by(&self, driver: Option<&CSIDriver>) -> Self {
+        let mounts = driver.and_then(|driver| driver.spec.se_linux_mount) == Some(true);
+        Self { label: self.label.clone().filter(|_| mounts), ..self.clone() }
     }
 
     pub(crate) fn unique_name(&self) -> String {
@@ -114,12 +123,13 @@ impl Source {
 
     /// What the driver is told of what the volume has to be.
     pub(crate) fn capability(&self, abilities: csi::Abilities, group: Option<u32>) -> v1::VolumeCapability {
+        let context = self.label.as_deref().map(selinux::option);
         let access_type = if self.block {
             AccessType::Block(BlockVolume {})
         } else {
             AccessType::Mount(MountVolume {
                 fs_type: self.fs_type.clone(),
-                mount_flags: self.mount_options.clone(),
+                mount_flags: self.mount_options.iter().cloned().chain(context).collect(),
                 volume_mount_group: group
                     .filter(|_| abilities.mount_group)
                     .map(|group| group.to_string())

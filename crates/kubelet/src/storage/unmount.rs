@@ -1,6 +1,6 @@
 //! From a pod that has ended to a node that has nothing of its volumes any more.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use csi::v1;
 
@@ -101,9 +101,6 @@ impl Storage {
     }
 }
 
-/// Whether something is mounted at a path, by the names that the kernel has for it.
 fn is_mounted(path: &Path) -> Result<bool, String> {
-    let real = |path: &Path| -> Option<PathBuf> { Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?)) };
-    let Some(path) = real(path) else { return Ok(false) };
-    node::mounts::is_mounted(&path).map_err(|e| e.to_string())
+    node::mounts::is_mounted(path).map_err(|e| e.to_string())
 }

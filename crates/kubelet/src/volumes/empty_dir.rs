@@ -13,36 +13,49 @@ use crate::pod::{resources, spec};
 
 const HUGE_PAGES: &str = "HugePages";
 
-/// Makes the directory, once: what the pod changed about it since is the pod's.
-pub(super) fn make(path: &Path, source: &EmptyDirVolumeSource, pod: &Pod, facts: &NodeFacts) -> Result<(), String> {
+/// Makes the directory, once: what the pod changed about it since is the pod's. The file `ready` says that all of it was done, group included:
+/// without it whoever made the directory may have been killed on the way.
+pub(super) fn make(
+    path: &Path,
+    ready: &Path,
+    source: &EmptyDirVolumeSource,
+    pod: &Pod,
+    facts: &NodeFacts,
+) -> Result<(), String> {
+    let done = ready.is_file();
     let limit = source.size_limit.as_ref().map(resources::value).filter(|&bytes| bytes > 0);
     match source.medium.as_deref().unwrap_or_default() {
         "" => {
-            if path.is_dir() {
+            if done && path.is_dir() {
                 return Ok(());
             }
             make_dir(path)?;
         }
         "Memory" => {
             let most = [limit, Some(facts.memory)].into_iter().flatten().filter(|&b| b > 0).min();
-            if !mount_memory(path, most.and_then(|b| u64::try_from(b).ok()))? {
+            if !mount_memory(path, most.and_then(|b| u64::try_from(b).ok()))? && done {
                 return Ok(());
             }
         }
         huge if huge.starts_with(HUGE_PAGES) => {
-            if node::mounts::is_mounted(path).map_err(|e| format!("read mounts: {e}"))? {
+            let mounted = node::mounts::is_mounted(path).map_err(|e| format!("read mounts: {e}"))?;
+            if mounted && done {
                 return Ok(());
             }
-            let page = page_size(huge, pod)?;
-            make_dir(path)?;
-            node::mounts::huge_pages(path, page).map_err(|e| e.to_string())?;
+            if !mounted {
+                let page = page_size(huge, pod)?;
+                make_dir(path)?;
+                node::mounts::huge_pages(path, page).map_err(|e| e.to_string())?;
+            }
         }
         other => return Err(format!("unknown storage medium {other:?}")),
     }
     if let Some(group) = fs_group(pod) {
         ownership::apply(path, group, false).map_err(|e| format!("set group of {}: {e}", path.display()))?;
     }
-    Ok(())
+    let parent = ready.parent().unwrap_or(ready);
+    let written = std::fs::create_dir_all(parent).and_then(|()| std::fs::write(ready, b""));
+    written.map_err(|e| format!("write {}: {e}", ready.display()))
 }
 
 /// A directory in memory; says whether it was made just now. One that is there already is left alone, its mode included: it

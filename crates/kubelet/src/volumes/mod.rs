@@ -69,7 +69,7 @@ pub fn images_dir(root: &Path, uid: &str) -> PathBuf {
     pod_dir(root, uid).join("volumes/kubernetes.io~image")
 }
 
-/// Makes every volume of a pod, or brings it up to date. The others are made even if one fails.
+/// Makes every volume that containers of a pod use, or brings it up to date. The others are made even if one fails.
 pub fn setup(root: &Path, pod: &Pod, resolved: &Resolved, facts: &NodeFacts) -> (Paths, Vec<Error>) {
     let dir = pod_dir(root, spec::uid(pod));
     let (mut paths, mut errors) = (Paths::new(), Vec::new());
@@ -77,7 +77,7 @@ pub fn setup(root: &Path, pod: &Pod, resolved: &Resolved, facts: &NodeFacts) -> 
         errors.push(Error::SetUp { volume: String::new(), why: format!("make {}: {e}", dir.display()) });
         return (paths, errors);
     }
-    for volume in pod.spec.iter().flat_map(|s| s.volumes.iter().flatten()) {
+    for volume in references::used(pod) {
         // Images are there once they were pulled, for the first container that wants them.
         if volume.image.is_some() {
             continue;
@@ -100,7 +100,8 @@ fn one(dir: &Path, pod: &Pod, volume: &Volume, resolved: &Resolved, facts: &Node
     let place = |plugin: &str| dir.join("volumes").join(format!("kubernetes.io~{plugin}")).join(&volume.name);
     if let Some(source) = &volume.empty_dir {
         let path = place("empty-dir");
-        empty_dir::make(&path, source, pod, facts)?;
+        let ready = dir.join("plugins/kubernetes.io~empty-dir").join(&volume.name).join("ready");
+        empty_dir::make(&path, &ready, source, pod, facts)?;
         return Ok(path);
     }
     if let Some(source) = &volume.host_path {
@@ -177,8 +178,7 @@ pub fn remove(root: &Path, uid: &str) -> Result<(), Error> {
     }
     node::mounts::unmount_below(&dir).map_err(|e| failed(e.to_string()))?;
     // What is mounted is somebody's data, and would be removed with the directory.
-    let mounted = node::mounts::list().map_err(|e| failed(e.to_string()))?;
-    if let Some(left) = mounted.iter().find(|mount| mount.target.starts_with(&dir)) {
+    if let Some(left) = node::mounts::below(&dir).map_err(|e| failed(e.to_string()))?.first() {
         return Err(failed(format!("{} is mounted", left.target.display())));
     }
     match std::fs::remove_dir_all(&dir) {

@@ -1,6 +1,6 @@
 //! What a container sees of its pod's volumes, and the files the kubelet adds: hosts and last words.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{Container, Pod, VolumeDevice, VolumeMount};
@@ -32,6 +32,8 @@ pub struct Around<'a> {
     pub paths: &'a Paths,
     /// Volumes that are images.
     pub images: &'a Images,
+    /// Volumes whose files get the container's SELinux label.
+    pub relabelled: &'a HashSet<String>,
     pub env: &'a BTreeMap<String, String>,
     pub ips: &'a [String],
     pub facts: &'a NodeFacts,
@@ -75,9 +77,10 @@ pub fn of_container(pod: &Pod, container: &Container, around: &Around<'_>) -> Re
         mounts.push(v1::Mount {
             container_path: inside,
             host_path: host_path.to_string_lossy().into_owned(),
-            readonly: mount.read_only == Some(true) || shown.is_some(),
+            readonly: mount.read_only == Some(true) || shown.is_some() || is_read_only(pod, &mount.name),
             propagation: propagation(mount).into(),
             recursive_read_only,
+            selinux_relabel: around.relabelled.contains(&mount.name),
             ..Default::default()
         });
     }
@@ -91,14 +94,19 @@ pub fn of_container(pod: &Pod, container: &Container, around: &Around<'_>) -> Re
     Ok(mounts)
 }
 
+/// Whether nobody may write to a volume, whatever containers say of their mounts: its files are made by the kubelet, or the pod asks for it so.
+fn is_read_only(pod: &Pod, name: &str) -> bool {
+    let mut volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let Some(volume) = volumes.find(|volume| volume.name == name) else { return false };
+    let made = volume.config_map.is_some() || volume.secret.is_some() || volume.projected.is_some();
+    made || volume.downward_api.is_some()
+        || volume.persistent_volume_claim.as_ref().is_some_and(|claim| claim.read_only == Some(true))
+        || volume.csi.as_ref().is_some_and(|source| source.read_only == Some(true))
+        || volume.nfs.as_ref().is_some_and(|source| source.read_only == Some(true))
+}
+
 /// Volumes that a container sees as devices.
 pub fn devices(pod: &Pod, container: &Container, paths: &Paths) -> Result<Vec<v1::Device>, Error> {
-    let read_only = |name: &str| {
-        let mut volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-        let claim =
-            volumes.find(|volume| volume.name == name).and_then(|volume| volume.persistent_volume_claim.as_ref());
-        claim.is_some_and(|claim| claim.read_only == Some(true))
-    };
     let device = |wanted: &VolumeDevice| {
         if !wanted.device_path.starts_with('/') {
             let path = &wanted.device_path;
@@ -110,7 +118,7 @@ pub fn devices(pod: &Pod, container: &Container, paths: &Paths) -> Result<Vec<v1
         Ok(v1::Device {
             container_path: wanted.device_path.clone(),
             host_path: path.to_string_lossy().into_owned(),
-            permissions: if read_only(&wanted.name) { "r" } else { "mrw" }.to_owned(),
+            permissions: if is_read_only(pod, &wanted.name) { "r" } else { "mrw" }.to_owned(),
         })
     };
     container.volume_devices.iter().flatten().map(device).collect()
@@ -262,7 +270,30 @@ fn last_words(dir: &Path, container: &Container, inside: &str) -> Result<v1::Mou
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn what_the_kubelet_makes_and_what_the_pod_wants_so_is_read_only() {
+        let check = |source: serde_json::Value, expected: bool| {
+            let mut volume = source.clone();
+            volume["name"] = json!("v");
+            let pod: Pod = serde_json::from_value(json!({"spec": {"volumes": [volume], "containers": []}})).unwrap();
+            assert_eq!(is_read_only(&pod, "v"), expected, "{source}");
+        };
+        for source in ["configMap", "secret", "projected", "downwardAPI"] {
+            check(json!({source: {}}), true);
+        }
+        for source in [json!({"emptyDir": {}}), json!({"hostPath": {"path": "/"}}), json!({"ephemeral": {}})] {
+            check(source, false);
+        }
+        for read_only in [true, false] {
+            check(json!({"persistentVolumeClaim": {"claimName": "c", "readOnly": read_only}}), read_only);
+            check(json!({"csi": {"driver": "d", "readOnly": read_only}}), read_only);
+            check(json!({"nfs": {"server": "s", "path": "/", "readOnly": read_only}}), read_only);
+        }
+    }
 
     #[test]
     fn read_only_goes_all_the_way_down_where_the_runtime_can() {

@@ -31,10 +31,10 @@ pub fn of(pod: &Pod) -> Names {
             names.secrets.extend(source.secret_key_ref.iter().map(|r| r.name.clone()));
         }
     }
+    names.claims.extend(used(pod).filter_map(|volume| claim_of(pod, volume)));
     for volume in spec.volumes.iter().flatten() {
         names.config_maps.extend(volume.config_map.iter().map(|v| v.name.clone()));
         names.secrets.extend(volume.secret.iter().filter_map(|v| v.secret_name.clone()));
-        names.claims.extend(claim_of(pod, volume));
         for source in volume.projected.iter().flat_map(|p| p.sources.iter().flatten()) {
             names.config_maps.extend(source.config_map.iter().map(|s| s.name.clone()));
             names.secrets.extend(source.secret.iter().map(|s| s.name.clone()));
@@ -44,6 +44,19 @@ pub fn of(pod: &Pod) -> Names {
     names.secrets.remove("");
     names.config_maps.remove("");
     names
+}
+
+/// Volumes that some container mounts or has as a device. Of the others nothing is made, and nothing keeps the pod from starting.
+pub fn used(pod: &Pod) -> impl Iterator<Item = &Volume> {
+    let used: BTreeSet<String> = spec::members(pod)
+        .flat_map(|member| {
+            let mounts = member.container.volume_mounts.iter().flatten().map(|mount| mount.name.clone());
+            let devices = member.container.volume_devices.iter().flatten().map(|device| device.name.clone());
+            mounts.chain(devices).collect::<Vec<_>>()
+        })
+        .collect();
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    volumes.filter(move |volume| used.contains(&volume.name))
 }
 
 /// The claim behind a volume of a pod: one that it names, or the one that is made for it.
@@ -64,7 +77,7 @@ mod tests {
             "containers": [{"name": "c", "env": [
                 {"name": "A", "valueFrom": {"configMapKeyRef": {"name": "key", "key": "k"}}},
                 {"name": "B", "valueFrom": {"secretKeyRef": {"name": "skey", "key": "k"}}},
-            ]}],
+            ], "volumeDevices": [{"name": "d", "devicePath": "/d"}], "volumeMounts": [{"name": "e", "mountPath": "/e"}]}],
             "volumes": [
                 {"name": "a", "configMap": {"name": "vol"}},
                 {"name": "b", "secret": {"secretName": "svol"}},
@@ -72,6 +85,7 @@ mod tests {
                     {"clusterTrustBundle": {"name": "roots", "path": "ca"}}]}},
                 {"name": "d", "persistentVolumeClaim": {"claimName": "claim"}},
                 {"name": "e", "ephemeral": {}},
+                {"name": "f", "persistentVolumeClaim": {"claimName": "unused"}},
             ],
         }}))
         .unwrap();
@@ -83,5 +97,20 @@ mod tests {
             trust_bundles: true,
         };
         assert_eq!(of(&pod), expect);
+    }
+
+    #[test]
+    fn a_volume_is_used_by_containers_of_every_kind_and_by_nothing_else() {
+        let mounts = |name: &str| serde_json::json!([{"name": name, "mountPath": "/v"}]);
+        let pod: Pod = serde_json::from_value(serde_json::json!({"metadata": {"name": "p"}, "spec": {
+            "initContainers": [{"name": "i", "volumeMounts": mounts("first")}],
+            "containers": [{"name": "c", "volumeDevices": [{"name": "disk", "devicePath": "/d"}], "env": [
+                {"name": "A", "valueFrom": {"secretKeyRef": {"name": "unused", "key": "k"}}},
+            ]}],
+            "ephemeralContainers": [{"name": "e", "volumeMounts": mounts("last")}],
+            "volumes": [{"name": "first"}, {"name": "unused"}, {"name": "disk"}, {"name": "last"}],
+        }}))
+        .unwrap();
+        assert_eq!(used(&pod).map(|volume| volume.name.as_str()).collect::<Vec<_>>(), ["first", "disk", "last"]);
     }
 }

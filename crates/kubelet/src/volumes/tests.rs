@@ -16,6 +16,8 @@ fn pod() -> Pod {
             "containers": [{"name": "c", "image": "i", "terminationMessagePath": "/dev/termination-log", "volumeMounts": [
                 {"name": "empty", "mountPath": "/e", "subPathExpr": "$(WHO)/x"},
                 {"name": "config", "mountPath": "/c/key", "subPath": "key", "readOnly": true},
+                {"name": "memory", "mountPath": "/m"},
+                {"name": "token", "mountPath": "/t"},
             ]}],
             "volumes": [
                 {"name": "empty", "emptyDir": {}},
@@ -97,6 +99,44 @@ fn a_volume_that_cannot_be_made_says_so_and_leaves_the_others() {
 }
 
 #[test]
+fn a_directory_that_was_made_by_half_gets_its_group_and_one_that_was_made_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    let (pod, facts) = (pod(), NodeFacts::default());
+    let place = |name: &str| pod_dir(&root, "u-1").join("volumes/kubernetes.io~empty-dir").join(name);
+    // What a kubelet leaves that is killed before it sets the group.
+    std::fs::create_dir_all(place("empty")).unwrap();
+    std::fs::create_dir_all(place("memory")).unwrap();
+    node::mounts::tmpfs(&place("memory"), None, 0o1777).unwrap();
+    setup(&root, &pod, &resolved("1"), &facts);
+    for (name, mode) in [("empty", 0o2777), ("memory", 0o3777)] {
+        let meta = place(name).metadata().unwrap();
+        assert_eq!((meta.mode() & 0o7777, meta.gid()), (mode, 4321), "{name}");
+        // From now on it is the pod's.
+        std::os::unix::fs::chown(place(name), None, Some(7)).unwrap();
+    }
+    setup(&root, &pod, &resolved("1"), &facts);
+    assert_eq!(["empty", "memory"].map(|name| place(name).metadata().unwrap().gid()), [7, 7]);
+    // The node was started anew: what was in memory is gone, and the file that says it was there is not.
+    node::mounts::unmount(&place("memory")).unwrap();
+    setup(&root, &pod, &resolved("1"), &facts);
+    assert_eq!(place("memory").metadata().unwrap().gid(), 4321);
+    remove(&root, "u-1").unwrap();
+}
+
+#[test]
+fn a_volume_that_no_container_uses_is_not_made_and_keeps_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut pod = pod();
+    let spec = pod.spec.as_mut().unwrap();
+    spec.containers[0].volume_mounts.as_mut().unwrap().retain(|mount| mount.name == "empty");
+    let (paths, errors) = setup(dir.path(), &pod, &Resolved::default(), &NodeFacts::default());
+    assert!(errors.is_empty(), "{errors:?}");
+    assert_eq!(paths.keys().collect::<Vec<_>>(), ["empty"]);
+    remove(dir.path(), "u-1").unwrap();
+}
+
+#[test]
 fn a_link_in_a_volume_cannot_show_the_node_to_the_container() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().canonicalize().unwrap();
@@ -119,7 +159,9 @@ fn around<'a>(
     facts: &'a NodeFacts,
 ) -> mounts::Around<'a> {
     static NONE: std::sync::LazyLock<mounts::Images> = std::sync::LazyLock::new(mounts::Images::new);
-    mounts::Around { root, paths, images: &NONE, env, ips, facts, abilities: Abilities::default() }
+    static PLAIN: std::sync::LazyLock<std::collections::HashSet<String>> = std::sync::LazyLock::new(Default::default);
+    let abilities = Abilities::default();
+    mounts::Around { root, paths, images: &NONE, relabelled: &PLAIN, env, ips, facts, abilities }
 }
 
 #[test]
@@ -131,7 +173,9 @@ fn a_directory_in_huge_pages_has_pages_that_the_pod_asks_for() {
         serde_json::from_value(json!({
             "metadata": {"name": "p", "namespace": "ns", "uid": "u-2"},
             "spec": {
-                "containers": [{"name": "c", "image": "i", "resources": {"requests": requests}}],
+                "containers": [{"name": "c", "image": "i", "resources": {"requests": requests}, "volumeMounts": [
+                    {"name": "huge", "mountPath": "/h"},
+                ]}],
                 "volumes": [{"name": "huge", "emptyDir": {"medium": medium}}],
             },
         }))

@@ -14,7 +14,7 @@ use super::Worker;
 use crate::pod::spec;
 use crate::shared::certificates::spread;
 use crate::shared::objects::OnChange;
-use crate::volumes::Resolved;
+use crate::volumes::{Resolved, references};
 
 /// Keys that are made at the same time: RSA keys take a processor for seconds.
 const KEYS_AT_ONCE: usize = 1;
@@ -63,7 +63,7 @@ impl Worker {
     ) -> Option<Timestamp> {
         let (pod, shared) = (self.pod.clone(), self.shared.clone());
         let mut due: Option<Timestamp> = None;
-        for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
+        for volume in references::used(&pod) {
             let sources = volume.projected.iter().flat_map(|p| p.sources.iter().flatten()).enumerate();
             for (index, source) in sources {
                 let Some(wanted) = &source.pod_certificate else { continue };

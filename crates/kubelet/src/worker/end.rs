@@ -100,6 +100,7 @@ impl Worker {
         self.shared.config_maps.release(&uid);
         self.shared.secrets.release(&uid);
         self.shared.trust_bundles.release(&uid);
+        self.shared.claims.release(&uid);
         self.shared.tokens.forget(&uid);
         self.shared.images.forget(&uid);
         self.shared.allocations.remove(&uid);

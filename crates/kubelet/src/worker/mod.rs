@@ -5,6 +5,7 @@
 
 pub(crate) mod backoff;
 pub(crate) mod certificates;
+mod claims;
 mod end;
 pub(crate) mod hooks;
 pub(crate) mod network;
@@ -141,13 +142,15 @@ pub struct Worker {
     volumes: Option<volumes::Made>,
     /// Waits after volumes could not be made or brought up to date.
     tries: informer::Backoff,
-    claims: HashMap<String, volumes::Claimed>,
+    claims: HashMap<String, claims::Claimed>,
     certificates: certificates::Certificates,
     /// Images that are shown to the pod by us and not by the runtime.
     viewed: HashSet<String>,
     /// Events that would say the same at every try.
     reported: HashSet<String>,
     verdict: Option<Verdict>,
+    /// Why the pod cannot run here, found out while its volumes were made.
+    refused: Option<Verdict>,
     /// What the pod was given, once that was looked at.
     allocation: Option<Allocation>,
     resize: Resize,
@@ -209,6 +212,7 @@ pub fn start(shared: Arc<Shared>, order: Order, room: impl Future<Output = ()> +
         viewed: HashSet::new(),
         reported: HashSet::new(),
         verdict: None,
+        refused: None,
         allocation: None,
         resize: Resize::default(),
         birth,

@@ -1,6 +1,6 @@
 //! Starting: the sandbox, then containers one after the other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -285,15 +285,18 @@ impl Worker {
         frame: &Frame,
         images: &mounts::Images,
     ) -> Result<v1::ContainerConfig, String> {
-        let (facts, none) = (self.shared.facts(), (Paths::new(), cri_config::References::default()));
-        let (paths, references) =
-            self.volumes.as_ref().map_or((&none.0, &none.1), |made| (&made.paths, &made.references));
+        let (facts, none) = (self.shared.facts(), (Paths::new(), cri_config::References::default(), HashSet::new()));
+        let (paths, references, relabelled) = self
+            .volumes
+            .as_ref()
+            .map_or((&none.0, &none.1, &none.2), |made| (&made.paths, &made.references, &made.relabelled));
         let ips = self.state.ips(&self.pod, &facts.host_ips);
         let files = |wanted: &FileKeySelector| self.variable_in_file(wanted, paths);
         let env = env::environment(&self.pod, &member.container, ips, &facts, references, &files)
             .map_err(|e| e.to_string())?;
         let root = &self.shared.settings.root;
-        let around = mounts::Around { root, paths, images, env: &env, ips, facts: &facts, abilities: frame.abilities };
+        let abilities = frame.abilities;
+        let around = mounts::Around { root, paths, images, relabelled, env: &env, ips, facts: &facts, abilities };
         let mounts = mounts::of_container(&self.pod, &member.container, &around);
         let target = match member.target {
             Some(name) => {

@@ -37,7 +37,7 @@ impl Worker {
             }
             steps += 1;
             self.note_probes();
-            if let Some(verdict) = self.overdue() {
+            if let Some(verdict) = self.refused.take().or_else(|| self.overdue()) {
                 self.verdict = Some(verdict);
                 return Turn::Finished;
             }

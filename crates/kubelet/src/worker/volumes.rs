@@ -1,22 +1,23 @@
-//! The pod's volumes: asking the API for what they hold, then making them.
+//! The pod's volumes: asking the API for what they hold, then making them. Claims are in `claims`.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use informer::{Backoff, EventType};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{Pod, Volume};
 use rules::owners::controller_uid;
 
 use super::Worker;
 use crate::cri_config::References;
 use crate::pod::spec;
-use crate::storage::{Grown, Growth, Knows, Mounted, NotMounted, Shown, Source};
+use crate::storage::{Knows, Mounted, NotMounted, Shown, Source, selinux};
 use crate::volumes::nfs::Share;
 use crate::volumes::{self, Paths, Resolved, references};
 
-/// Between looks at a claim that is not bound.
+/// After a failure that is our own.
 const AGAIN: Duration = Duration::from_secs(2);
 /// After a failure, doubled each time. Objects that arrive are announced earlier.
 const FIRST_TRY: Duration = Duration::from_millis(500);
@@ -32,6 +33,8 @@ pub(super) fn tries() -> Backoff {
 pub(super) struct Made {
     pub(super) paths: Paths,
     pub(super) references: References,
+    /// Volumes whose files get the container's SELinux label.
+    pub(super) relabelled: HashSet<String>,
     /// When to look at them though nothing was announced: the first of their tokens has to be renewed, or an update failed.
     pub(super) due: Option<Timestamp>,
     /// The addresses the files were made with.
@@ -69,9 +72,7 @@ impl Worker {
         let mut failures = Vec::new();
         let tokens = self.resolve_tokens(&mut resolved, &mut failures).await;
         let certificates = self.resolve_certificates(&mut resolved, &mut failures).await;
-        let others = failures.len();
-        self.resolve_claims(&mut resolved, &mut failures).await;
-        let unbound = failures.len() > others;
+        let unprocessed = self.resolve_claims(&mut resolved).await;
         let drivers = self.mount_drivers(&mut resolved).await;
         let (root, pod, facts) = (self.shared.settings.root.clone(), self.pod.clone(), self.shared.facts());
         let (ips, references) = (resolved.ips.clone(), resolved.references.clone());
@@ -85,23 +86,34 @@ impl Worker {
             }
         };
         // What could not be resolved is reported with its own reason and not with what followed from it.
-        let known = |text: &str| failures.iter().any(|(volume, _)| text.contains(&format!("volume {volume:?} ")));
+        let known = |text: &str| {
+            let mut all = failures.iter().chain(&unprocessed);
+            all.any(|(volume, _)| text.contains(&format!("volume {volume:?} ")))
+        };
         let mut messages: Vec<String> = errors.iter().map(ToString::to_string).filter(|text| !known(text)).collect();
         messages.extend(
             failures.iter().map(|(volume, why)| format!("MountVolume.SetUp failed for volume {volume:?} : {why}")),
         );
+        if drivers.exhausted && self.volumes.is_none() {
+            self.refuse_for_limit(&unprocessed, &paths, &drivers.unattached);
+            return Err(Duration::ZERO);
+        }
+        if !unprocessed.is_empty() {
+            let why: Vec<&str> = unprocessed.iter().map(|(_, why)| why.as_str()).collect();
+            let missing = self.missing(&unprocessed, &paths, &drivers.unattached);
+            messages.push(format!("Unable to attach or mount volumes: {missing}: {}", why.join("; ")));
+        }
         let mut messages: Vec<(&str, String)> = messages.into_iter().map(|text| ("FailedMount", text)).collect();
         messages.extend(drivers.failures);
         for (reason, message) in &messages {
             self.shared.event(&self.pod, EventType::Warning, reason, message.clone());
         }
-        let due = if messages.is_empty() && !drivers.waiting {
+        let due = if messages.is_empty() && drivers.unattached.is_empty() {
             self.tries.reset();
             tokens.into_iter().chain(certificates).chain(drivers.due).min()
         } else if self.volumes.is_none() {
-            // Nobody announces that a claim was bound; that a volume was attached is announced.
-            let again = if messages.is_empty() { LAST_TRY } else { self.tries.delay() };
-            return Err(if unbound { AGAIN } else { again });
+            // That a volume was attached is announced.
+            return Err(if messages.is_empty() { LAST_TRY } else { self.tries.delay() });
         } else {
             Some(informer::clock::add(self.now(), self.tries.delay()))
         };
@@ -110,7 +122,8 @@ impl Worker {
         all.extend(paths);
         self.shared.storage.show(self.uid(), self.shown(&all));
         hop.end(self.uid(), controller_uid(&pod.metadata).unwrap_or_default(), 0);
-        self.volumes = Some(Made { paths: all, references, due, ips, pod });
+        let relabelled = self.relabelled(&all);
+        self.volumes = Some(Made { paths: all, references, relabelled, due, ips, pod });
         Ok(())
     }
 
@@ -121,6 +134,7 @@ impl Worker {
         shared.config_maps.hold(self.uid(), namespace, &names.config_maps);
         shared.secrets.hold(self.uid(), namespace, &names.secrets);
         shared.trust_bundles.hold(self.uid(), "", &names.trust_bundles.then(String::new));
+        shared.claims.hold(self.uid(), namespace, &names.claims);
         let mut found = References::default();
         for name in &names.config_maps {
             found.config_maps.extend(shared.config_maps.get(namespace, name).await.map(|map| (name.clone(), map)));
@@ -141,7 +155,7 @@ impl Worker {
 
     async fn resolve_tokens(&self, resolved: &mut Resolved, failures: &mut Vec<(String, String)>) -> Option<Timestamp> {
         let mut renew: Option<Timestamp> = None;
-        for volume in self.pod.spec.iter().flat_map(|s| s.volumes.iter().flatten()) {
+        for volume in references::used(&self.pod) {
             let sources = volume.projected.iter().flat_map(|p| p.sources.iter().flatten()).enumerate();
             for (index, source) in sources {
                 let Some(wanted) = &source.service_account_token else { continue };
@@ -157,61 +171,19 @@ impl Worker {
         renew
     }
 
-    async fn resolve_claims(&mut self, resolved: &mut Resolved, failures: &mut Vec<(String, String)>) {
-        let pod = self.pod.clone();
-        let volumes = pod.spec.iter().flat_map(|s| s.volumes.iter().flatten());
-        let volumes =
-            volumes.filter_map(|v| Some((v.name.clone(), references::claim_of(&pod, v)?, v.ephemeral.is_some())));
-        // Claims are looked at again when it is time to: their volumes may have grown.
-        let due = self.volumes.as_ref().and_then(|made| made.due).is_some_and(|at| self.now() >= at);
-        for (volume, claim, own) in volumes {
-            let known = self.claims.get(&claim);
-            // What a claim lacked may be there by now, or have been given up.
-            if known.is_some_and(|known| known.growth.is_none()) && !due {
-                continue;
-            }
-            let known = known.is_some();
-            match self.bound_volume(&claim, own).await {
-                Ok(found) => drop(self.claims.insert(claim, found)),
-                Err(_) if known => {}
-                Err(why) => failures.push((volume, why)),
-            }
-        }
-        resolved.claims = self.claims.iter().map(|(name, claimed)| (name.clone(), claimed.volume.clone())).collect();
-    }
-
-    /// The volume behind a claim. One that was made for a volume of the pod must be the pod's own.
-    async fn bound_volume(&self, claim: &str, own: bool) -> Result<Claimed, String> {
-        let client = &self.shared.client;
-        let claim: PersistentVolumeClaim =
-            client.get(spec::namespace(&self.pod), claim).await.map_err(|e| e.to_string())?;
-        if own && rules::owners::controller_uid(&claim.metadata) != Some(self.uid()) {
-            let (namespace, pod) = (spec::namespace(&self.pod), spec::name(&self.pod));
-            let claim = claim.metadata.name.unwrap_or_default();
-            return Err(format!(
-                "PVC {namespace}/{claim} was not created for pod {namespace}/{pod} (pod is not owner)"
-            ));
-        }
-        let bound = claim.status.as_ref().and_then(|s| s.phase.as_deref()) == Some("Bound");
-        let name = claim.spec.as_ref().and_then(|s| s.volume_name.clone()).filter(|name| bound && !name.is_empty());
-        let name = name.ok_or_else(|| {
-            format!("PersistentVolumeClaim is not bound: {:?}", claim.metadata.name.clone().unwrap_or_default())
-        })?;
-        let volume: PersistentVolume = client.get("", &name).await.map_err(|e| e.to_string())?;
-        let volume = rules::migration::volume(&volume)?.into_owned();
-        Ok(Claimed { growth: Growth::of(&volume, &claim), claim: informer::events::reference(&claim), volume })
-    }
-
     /// The volumes that others have to be asked for, by name.
     fn asked_of_others(&self) -> Vec<(String, Asked)> {
-        let volumes = self.pod.spec.iter().flat_map(|s| s.volumes.iter().flatten());
-        let asked = volumes.filter_map(|volume| {
+        let asked = references::used(&self.pod).filter_map(|volume| {
             let read_only = volume.persistent_volume_claim.as_ref().is_some_and(|claim| claim.read_only == Some(true));
             let claim = references::claim_of(&self.pod, volume).and_then(|name| self.claims.get(&name));
             let asked = match claim {
                 Some(claimed) => {
                     let source = Source::persistent(&claimed.volume, read_only);
-                    let source = source.map(|source| Source { growth: claimed.growth.clone(), ..source });
+                    let source = source.map(|source| Source {
+                        growth: claimed.growth.clone(),
+                        label: self.mount_label(&volume.name),
+                        ..source
+                    });
                     let share = || Share::persistent(&claimed.volume, read_only).map(Asked::Server);
                     source.map(Box::new).map(Asked::Driver).or_else(share)
                 }
@@ -223,6 +195,45 @@ impl Worker {
             Some((volume.name.clone(), asked?))
         });
         asked.collect()
+    }
+
+    /// The SELinux label that a volume is mounted with, if its driver can do that.
+    fn mount_label(&self, volume: &str) -> Option<String> {
+        let usual = self.shared.settings.selinux.as_ref()?;
+        match selinux::mount_label(&self.pod, volume, usual) {
+            Ok(label) => label,
+            Err(why) => {
+                tracing::warn!(pod = %spec::long_name(&self.pod), volume, why, "volume is not mounted with a label");
+                None
+            }
+        }
+    }
+
+    /// Volumes whose files the runtime gives the container's SELinux label: those that are the pod's, and whose file system has labels.
+    fn relabelled(&self, paths: &Paths) -> HashSet<String> {
+        if self.shared.settings.selinux.is_none() {
+            return HashSet::new();
+        }
+        let mounts = node::mounts::list().unwrap_or_default();
+        let has_labels = |volume: &Volume| {
+            let path = paths.get(&volume.name);
+            let mount = mounts.iter().rfind(|mount| Some(&mount.target) == path);
+            mount.is_some_and(|mount| mount.labelled)
+        };
+        let is_relabelled = |volume: &&Volume| {
+            let claim = references::claim_of(&self.pod, volume).and_then(|name| self.claims.get(&name));
+            let read_only = volume.persistent_volume_claim.as_ref().is_some_and(|claim| claim.read_only == Some(true));
+            match claim.and_then(|claimed| claimed.volume.spec.as_ref()) {
+                Some(_) if read_only => false,
+                Some(spec) => spec.local.is_some() || (spec.csi.is_some() && has_labels(volume)),
+                None => {
+                    let made = volume.empty_dir.is_some() || volume.config_map.is_some() || volume.secret.is_some();
+                    let made = made || volume.projected.is_some() || volume.downward_api.is_some();
+                    made || (volume.csi.is_some() && has_labels(volume))
+                }
+            }
+        };
+        references::used(&self.pod).filter(is_relabelled).map(|volume| volume.name.clone()).collect()
     }
 
     /// Lets drivers and servers mount the volumes that are theirs, all at once. The calls run to their end whatever becomes of this turn.
@@ -254,7 +265,12 @@ impl Worker {
                     Some(mounted.path)
                 }
                 Ok((_, Err(NotMounted::Waiting))) => {
-                    drivers.waiting = true;
+                    drivers.unattached.push(volume.clone());
+                    None
+                }
+                Ok((_, Err(NotMounted::Exhausted))) => {
+                    drivers.unattached.push(volume.clone());
+                    drivers.exhausted = true;
                     None
                 }
                 Ok((name, Err(NotMounted::Failed { step, why }))) => {
@@ -280,8 +296,7 @@ impl Worker {
 
     /// The volumes of which somebody else knows how full they are.
     fn shown(&self, paths: &Paths) -> Vec<Shown> {
-        let volumes = self.pod.spec.iter().flat_map(|s| s.volumes.iter().flatten());
-        let shown = volumes.filter_map(|volume| {
+        let shown = references::used(&self.pod).filter_map(|volume| {
             let path = paths.get(&volume.name)?.clone();
             let claim = references::claim_of(&self.pod, volume);
             let persistent = claim.as_ref().and_then(|name| self.claims.get(name)).map(|claimed| &claimed.volume);
@@ -297,39 +312,6 @@ impl Worker {
         });
         shown.collect()
     }
-
-    /// Tells the pod and the claim what came of making a volume as large as it was asked to be.
-    fn note_growth(&mut self, volume: &str, grown: Grown) {
-        let (kind, reason, message) = match grown {
-            Grown::No => return,
-            Grown::Yes => {
-                let node = self.shared.facts().node_name.clone();
-                let message = format!("MountVolume.NodeExpandVolume succeeded for volume {volume:?} {node}");
-                (EventType::Normal, "FileSystemResizeSuccessful", message)
-            }
-            Grown::ReadOnly => {
-                let message = format!(
-                    "MountVolume.NodeExpandVolume failed for volume {volume:?} requested read-only file system"
-                );
-                (EventType::Warning, "FileSystemResizeFailed", message)
-            }
-        };
-        self.shared.event(&self.pod, kind, reason, message.clone());
-        let named = |claimed: &&mut Claimed| claimed.volume.metadata.name.as_deref() == Some(volume);
-        for claimed in self.claims.values_mut().filter(named) {
-            claimed.growth = None;
-            self.shared.recorder.event_about(claimed.claim.clone(), kind, reason, message.clone());
-        }
-    }
-}
-
-/// A claim that is bound, and what it is bound to.
-#[derive(Debug)]
-pub(super) struct Claimed {
-    claim: ObjectReference,
-    volume: PersistentVolume,
-    /// What the claim does not have yet.
-    growth: Option<Growth>,
 }
 
 /// Who has to be asked for a volume.
@@ -343,8 +325,10 @@ enum Asked {
 struct Drivers {
     /// Reasons and messages of events.
     failures: Vec<(&'static str, String)>,
-    /// Whether volumes are not attached yet.
-    waiting: bool,
+    /// Volumes that are not attached yet.
+    unattached: Vec<String>,
+    /// Whether one of them never will be, because the node takes no more.
+    exhausted: bool,
     /// When the first has to be published again.
     due: Option<Timestamp>,
 }

@@ -33,9 +33,15 @@ pub async fn volume(rig: &Rig, driver: &Driver, name: &str, extra: Value) {
 }
 
 pub async fn bound(rig: &Rig, name: &str, extra: Value) {
+    let mode = &extra["volumeMode"];
+    let claim = json!({"metadata": {"name": name, "namespace": "default"}, "spec": {
+        "accessModes": ["ReadWriteOnce"], "storageClassName": "", "volumeName": name, "volumeMode": mode,
+        "resources": {"requests": {"storage": "1Gi"}},
+    }});
+    let claim = rig.admin.create(&serde_json::from_value::<PersistentVolumeClaim>(claim).unwrap()).await.unwrap();
     let mut spec = json!({
         "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "",
-        "claimRef": {"namespace": "default", "name": name},
+        "claimRef": {"namespace": "default", "name": name, "uid": claim.metadata.uid},
         "csi": {"driver": DRIVER, "volumeHandle": name, "fsType": "ext4", "volumeAttributes": {"kind": "test"}},
     });
     for (key, value) in extra.as_object().into_iter().flatten() {
@@ -43,11 +49,6 @@ pub async fn bound(rig: &Rig, name: &str, extra: Value) {
     }
     let object = json!({"metadata": {"name": name}, "spec": spec});
     rig.admin.create(&serde_json::from_value::<PersistentVolume>(object).unwrap()).await.unwrap();
-    let claim = json!({"metadata": {"name": name, "namespace": "default"}, "spec": {
-        "accessModes": ["ReadWriteOnce"], "storageClassName": "", "volumeName": name, "volumeMode": spec["volumeMode"],
-        "resources": {"requests": {"storage": "1Gi"}},
-    }});
-    rig.admin.create(&serde_json::from_value::<PersistentVolumeClaim>(claim).unwrap()).await.unwrap();
     let status = Patch::Merge(json!({"status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}}));
     rig.admin.patch_status::<PersistentVolumeClaim>("default", name, &status).await.unwrap();
 }
@@ -208,6 +209,46 @@ async fn a_device_is_shown_as_a_device_and_keeps_what_is_written() {
 }
 
 #[tokio::test]
+async fn what_no_container_uses_is_not_asked_for_and_keeps_nobody() {
+    let rig = Rig::start().await;
+    let driver = driver(&rig, Traits::default(), json!({"attachRequired": false})).await;
+    volume(&rig, &driver, "used", json!({})).await;
+    volume(&rig, &driver, "unused", json!({})).await;
+    let mut pod = with_volume(LOOP, claim("used"));
+    let others = [claim("unused"), claim("nowhere"), json!({"configMap": {"name": "nowhere"}})];
+    for (index, mut volume) in others.into_iter().enumerate() {
+        volume["name"] = json!(format!("other-{index}"));
+        pod["volumes"].as_array_mut().unwrap().push(volume);
+    }
+    rig.pod("p", pod).await;
+    rig.ready("p").await;
+    assert_eq!(driver.names("unused"), [] as [&str; 0]);
+    assert_eq!(driver.names("used"), ["NodeStageVolume", "NodePublishVolume"]);
+    rig.delete("p").await;
+    assert_eq!((driver.broken_promises(), driver.in_use()), (vec![], vec![]));
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn a_volume_is_taken_for_what_it_is_and_from_its_own_claim() {
+    let rig = Rig::start().await;
+    let driver = driver(&rig, Traits::default(), json!({"attachRequired": false})).await;
+    bound(&rig, "disk", json!({"volumeMode": "Block"})).await;
+    rig.pod("files", with_volume(LOOP, claim("disk"))).await;
+    let begin = "FailedMount: Unable to attach or mount volumes: unmounted volumes=[data], unattached volumes=[], failed to process volumes=[data]: ";
+    let why = "volume data has volumeMode Block, but is specified in volumeMounts";
+    rig.event("files", &format!("{begin}{why}")).await;
+    // A volume that says that it is another claim's.
+    bound(&rig, "v", json!({"claimRef": {"namespace": "default", "name": "v", "uid": "old"}})).await;
+    rig.pod("early", with_volume(LOOP, claim("v"))).await;
+    let event =
+        rig.event("early", &format!("{begin}error processing PVC default/v: found PV object v but its pv")).await;
+    assert!(event.contains("pv.Spec.ClaimRef.UID old does not point to claim.UID "), "{event}");
+    assert_eq!((driver.names("disk"), driver.names("v")), (vec![], vec![]));
+    rig.stop().await;
+}
+
+#[tokio::test]
 async fn a_claim_made_for_a_pod_is_mounted_if_it_is_the_pods_own() {
     let rig = Rig::start().await;
     let driver = driver(&rig, Traits::default(), json!({"attachRequired": false})).await;
@@ -217,7 +258,7 @@ async fn a_claim_made_for_a_pod_is_mounted_if_it_is_the_pods_own() {
     volume(&rig, &driver, "own-data", json!({})).await;
     let ephemeral = json!({"ephemeral": {"volumeClaimTemplate": template}});
     let pod = rig.pod("own", with_volume(&format!("touch /data/here; {LOOP}"), ephemeral)).await;
-    let why = "FailedMount: MountVolume.SetUp failed for volume \"data\" : PVC default/own-data was not created for pod default/own (pod is not owner)";
+    let why = "FailedMount: Unable to attach or mount volumes: unmounted volumes=[data], unattached volumes=[], failed to process volumes=[data]: PVC default/own-data was not created for pod default/own (pod is not owner)";
     rig.event("own", why).await;
     let owner = json!([{
         "apiVersion": "v1", "kind": "Pod", "name": "own", "uid": pod.metadata.uid, "controller": true,

@@ -79,6 +79,20 @@ async fn growth_that_fails_is_told_and_a_smaller_one_recovers_it() {
 }
 
 #[tokio::test]
+async fn growth_under_a_pod_is_heard_of() {
+    let rig = Rig::start().await;
+    let driver = driver(&rig, Traits::default(), json!({"attachRequired": false})).await;
+    volume(&rig, &driver, "v", json!({})).await;
+    rig.pod("p", with_volume(LOOP, claim("v"))).await;
+    rig.ready("p").await;
+    grow(&rig, "2Gi").await;
+    until(&rig, "a larger claim", |status| has(status, "2Gi") && turn(status).is_none()).await;
+    assert_eq!(driver.names("v"), ["NodeStageVolume", "NodePublishVolume", "NodeExpandVolume"]);
+    rig.delete("p").await;
+    rig.stop().await;
+}
+
+#[tokio::test]
 async fn a_volume_that_cannot_grow_in_use_keeps_no_pod_from_it() {
     let rig = Rig::start().await;
     let driver = driver(&rig, Traits::default(), json!({"attachRequired": false})).await;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use client::DeleteOptions;
+use client::{DeleteOptions, Patch};
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::api::storage::v1::CSINode;
+use k8s_openapi::api::storage::v1::{CSINode, VolumeAttachment};
 use serde_json::json;
 use testkit::csi::{Traits, Trouble};
 use tonic::Code;
@@ -146,5 +146,37 @@ async fn a_volume_for_one_pod_waits_until_the_other_one_is_gone() {
     rig.ready("second").await;
     rig.delete("second").await;
     assert_eq!((driver.broken_promises(), driver.in_use()), (vec![], vec![]));
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn a_pod_goes_whose_node_takes_no_more_volumes() {
+    let rig = Rig::start().await;
+    let spec = json!({"attachRequired": true, "nodeAllocatableUpdatePeriodSeconds": 3600});
+    let driver = driver(&rig, Traits { max_volumes: 7, ..Traits::default() }, spec).await;
+    volume(&rig, &driver, "v", json!({})).await;
+    driver.take(1);
+    let name = csi::names::attachment("v", DRIVER, NODE);
+    let attachment = json!({"metadata": {"name": name}, "spec": {
+        "attacher": DRIVER, "nodeName": NODE, "source": {"persistentVolumeName": "v"},
+    }});
+    rig.admin.create(&serde_json::from_value::<VolumeAttachment>(attachment).unwrap()).await.unwrap();
+    let full = json!({"time": "2026-01-01T00:00:00Z", "message": "no room", "errorCode": 8});
+    let full = Patch::Merge(json!({"status": {"attached": false, "attachError": full}}));
+    rig.admin.patch_status::<VolumeAttachment>("", &name, &full).await.unwrap();
+    rig.pod("p", with_volume(LOOP, claim("v"))).await;
+    let failed = |pod: &Pod| pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Failed"));
+    let status = rig.until("p", "refused", failed).await.status.unwrap();
+    let message = "Node has reached its volume attachment limit, rejecting pod. unmounted volumes=[data], unattached volumes=[data], failed to process volumes=[]: context deadline exceeded";
+    assert_eq!(status.reason.as_deref(), Some("VolumeAttachmentLimitExceeded"));
+    assert_eq!(status.message.unwrap(), format!("Pod was rejected: {message}"));
+    rig.event("p", &format!("VolumeAttachmentLimitExceeded: {message}")).await;
+    let takes_one = |node: Option<&CSINode>| {
+        let first = node.and_then(|node| node.spec.drivers.first()?.allocatable.clone());
+        first.is_some_and(|all| all.count == Some(1))
+    };
+    testkit::object::<CSINode>(&rig.admin, "", NODE, "one volume", takes_one).await;
+    assert_eq!(driver.names("v"), [] as [&str; 0]);
+    rig.delete("p").await;
     rig.stop().await;
 }

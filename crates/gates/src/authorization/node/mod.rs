@@ -143,6 +143,10 @@ impl Node {
     }
 
     fn claim(&self, node: &str, asked: &Attributes<'_>) -> Verdict {
+        if asked.subresource.is_empty() && !asked.name.is_empty() && matches!(asked.verb, "list" | "watch") {
+            // Upstream's nodes ask again and again. Ours hear of it when a claim of theirs is bound, or has to grow.
+            return self.reaches(node, Kind::Claim, asked);
+        }
         if asked.subresource != "status" {
             return self
                 .get(node, asked, || self.current().graph.reaches(node, Kind::Claim, asked.namespace, asked.name));
