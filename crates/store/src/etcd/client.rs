@@ -1,13 +1,16 @@
 //! Calls to an etcd cluster: one connection per member for calls and one for watches, the next member when one fails.
+//! The members may become others while the client is in use; connections to those that stay are kept.
 //!
 //! A call that changes something is sent once more only if it certainly never left: otherwise nobody could tell whether
 //! it took place twice. Reads go round all members. Nothing waits longer than [`CALL`].
 
 use std::error::Error as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt;
+use parking_lot::RwLock;
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
@@ -43,13 +46,15 @@ pub(super) enum Repeat {
 /// The members of one cluster.
 #[derive(Debug)]
 pub(super) struct Client {
-    members: Vec<Member>,
+    members: RwLock<Arc<[Member]>>,
+    tls: RwLock<Option<ClientTlsConfig>>,
     /// The member that worked last.
     preferred: AtomicUsize,
 }
 
 #[derive(Debug, Clone)]
 struct Member {
+    endpoint: String,
     calls: Channel,
     /// Apart, so that events under way hold up no call.
     watches: Channel,
@@ -63,7 +68,38 @@ impl Client {
         }
         let tls = tls(options)?;
         let members = options.endpoints.iter().map(|endpoint| member(endpoint, tls.as_ref()));
-        Ok(Self { members: members.collect::<Result<_, _>>()?, preferred: AtomicUsize::new(0) })
+        let members = RwLock::new(members.collect::<Result<_, _>>()?);
+        Ok(Self { members, tls: RwLock::new(tls), preferred: AtomicUsize::new(0) })
+    }
+
+    /// Speaks to these members from now on. Without any, everything stays as it is.
+    pub(super) fn set_endpoints(&self, endpoints: &[String]) -> Result<(), Error> {
+        let known = self.members.read().clone();
+        if endpoints.is_empty() || known.iter().map(|member| &member.endpoint).eq(endpoints) {
+            return Ok(());
+        }
+        let tls = self.tls.read().clone();
+        let one = |endpoint: &String| match known.iter().find(|member| member.endpoint == *endpoint) {
+            Some(member) => Ok(member.clone()),
+            None => member(endpoint, tls.as_ref()),
+        };
+        let members: Arc<[Member]> = endpoints.iter().map(one).collect::<Result<_, Error>>()?;
+        let used = known.get(self.preferred.load(Ordering::Relaxed)).map(|member| &member.endpoint);
+        let preferred = members.iter().position(|member| Some(&member.endpoint) == used).unwrap_or_default();
+        *self.members.write() = members;
+        self.preferred.store(preferred, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Reads the certificates again; later calls and watches use new connections.
+    pub(super) fn reload(&self, options: &Options) -> Result<(), Error> {
+        let tls = tls(options)?;
+        let known = self.members.read().clone();
+        let members = known.iter().map(|known| member(&known.endpoint, tls.as_ref()));
+        let members: Arc<[Member]> = members.collect::<Result<_, _>>()?;
+        *self.tls.write() = tls;
+        *self.members.write() = members;
+        Ok(())
     }
 
     /// One request, one answer.
@@ -83,6 +119,43 @@ impl Client {
         });
         let answered = tokio::time::timeout(CALL, all).await;
         answered.unwrap_or_else(|_| Err(late(CALL))).map(tonic::Response::into_inner)
+    }
+
+    /// One request, many answers; from the preferred member alone, and without a limit of time but that of each answer.
+    pub(super) async fn stream<Q, A>(&self, path: &'static str, request: Q) -> Result<Streaming<A>, Status>
+    where
+        Q: prost::Message + Clone + 'static,
+        A: prost::Message + Default + 'static,
+    {
+        let all = self.round(Repeat::Freely, |member| {
+            let request = request.clone();
+            async move {
+                let mut grpc = Grpc::new(member.calls).max_decoding_message_size(ANSWER);
+                grpc.ready().await.map_err(|e| Status::from_error(e.into()))?;
+                let codec = ProstCodec::<Q, A>::default();
+                let path = PathAndQuery::from_static(path);
+                Ok(grpc.server_streaming(tonic::Request::new(request), path, codec).await?.into_inner())
+            }
+        });
+        tokio::time::timeout(CALL, all).await.unwrap_or_else(|_| Err(late(CALL)))
+    }
+
+    /// One request to the preferred member, which may take as long as it takes.
+    pub(super) async fn patiently<Q, A>(&self, path: &'static str, request: Q, limit: Duration) -> Result<A, Status>
+    where
+        Q: prost::Message + Clone + 'static,
+        A: prost::Message + Default + 'static,
+    {
+        let members = self.members.read().clone();
+        let chosen = self.preferred.load(Ordering::Relaxed) % members.len();
+        let one = async {
+            let mut grpc = Grpc::new(members[chosen].calls.clone());
+            grpc.ready().await.map_err(|e| Status::from_error(e.into()))?;
+            let codec = ProstCodec::<Q, A>::default();
+            grpc.unary(tonic::Request::new(request), PathAndQuery::from_static(path), codec).await
+        };
+        let answered = tokio::time::timeout(limit, one).await;
+        answered.unwrap_or_else(|_| Err(late(limit))).map(tonic::Response::into_inner)
     }
 
     /// Opens a watch; answers once etcd has confirmed it.
@@ -112,13 +185,14 @@ impl Client {
     where
         F: Future<Output = Result<T, Status>>,
     {
-        let limit = if self.members.len() == 1 { CALL } else { MEMBER };
+        let members = self.members.read().clone();
+        let limit = if members.len() == 1 { CALL } else { MEMBER };
         let first = self.preferred.load(Ordering::Relaxed);
         let mut tried = 0;
         loop {
-            let chosen = (first + tried) % self.members.len();
+            let chosen = (first + tried) % members.len();
             tried += 1;
-            let attempted = tokio::time::timeout(limit, attempt(self.members[chosen].clone())).await;
+            let attempted = tokio::time::timeout(limit, attempt(members[chosen].clone())).await;
             let status = match attempted.unwrap_or_else(|_| Err(late(limit))) {
                 Ok(answer) => {
                     self.preferred.store(chosen, Ordering::Relaxed);
@@ -131,9 +205,9 @@ impl Client {
                 Repeat::IfUnsent => unsent(&status),
             };
             if transient(&status) {
-                self.preferred.store((chosen + 1) % self.members.len(), Ordering::Relaxed);
+                self.preferred.store((chosen + 1) % members.len(), Ordering::Relaxed);
             }
-            if !may_repeat || tried >= self.members.len() {
+            if !may_repeat || tried >= members.len() {
                 return Err(status);
             }
         }
@@ -183,7 +257,8 @@ fn member(endpoint: &str, tls: Option<&ClientTlsConfig>) -> Result<Member, Error
     if secure {
         endpoint_config = endpoint_config.tls_config(tls.cloned().unwrap_or_default()).map_err(wrong)?;
     }
-    Ok(Member { calls: endpoint_config.connect_lazy(), watches: endpoint_config.connect_lazy() })
+    let (calls, watches) = (endpoint_config.connect_lazy(), endpoint_config.connect_lazy());
+    Ok(Member { endpoint: endpoint.to_owned(), calls, watches })
 }
 
 fn tls(options: &Options) -> Result<Option<ClientTlsConfig>, Error> {

@@ -8,7 +8,9 @@
 mod client;
 mod compact;
 mod lease;
+mod members;
 mod proto;
+mod transfer;
 mod watch;
 
 use std::path::PathBuf;
@@ -25,6 +27,8 @@ use self::proto::{
 };
 use self::watch::{Cursor, Turn};
 use crate::{Error, Event, Expect, Op, Outcome, Page, Range, Record, Revision, Store, Txn, Watch};
+pub use members::{Health, Member, Members};
+pub use transfer::{to_embedded, to_etcd};
 
 const RANGE: &str = "/etcdserverpb.KV/Range";
 const TXN: &str = "/etcdserverpb.KV/Txn";
@@ -85,6 +89,21 @@ impl Etcd {
             tokio::spawn(compact::run(Arc::downgrade(&store), interval));
         }
         Ok(store)
+    }
+
+    /// Speaks to these members from now on; connections to those that stay are kept.
+    pub fn set_endpoints(&self, endpoints: &[String]) -> Result<(), Error> {
+        self.client.set_endpoints(endpoints)
+    }
+
+    /// Reads the certificates that it was opened with again, for connections from now on.
+    pub fn reload_certificates(&self, options: &Options) -> Result<(), Error> {
+        self.client.reload(options)
+    }
+
+    /// The members of this etcd, to be looked at and changed.
+    pub fn members(&self) -> Members {
+        Members::of(self.client.clone())
     }
 
     async fn range_call(&self, request: RangeRequest) -> Result<RangeResponse, Status> {

@@ -20,6 +20,9 @@ pub(super) struct KeyValue {
     pub(super) mod_revision: i64,
     #[prost(bytes = "vec", tag = "5")]
     pub(super) value: Vec<u8>,
+    /// 0 for a key that does not expire.
+    #[prost(int64, tag = "6")]
+    pub(super) lease: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -186,4 +189,94 @@ pub(super) struct Event {
     pub(super) kv: Option<KeyValue>,
     #[prost(message, optional, tag = "3")]
     pub(super) prev_kv: Option<KeyValue>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Member {
+    #[prost(uint64, tag = "1")]
+    pub(super) id: u64,
+    #[prost(string, tag = "2")]
+    pub(super) name: String,
+    #[prost(string, repeated, tag = "3")]
+    pub(super) peer_urls: Vec<String>,
+    #[prost(string, repeated, tag = "4")]
+    pub(super) client_urls: Vec<String>,
+    #[prost(bool, tag = "5")]
+    pub(super) is_learner: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct MemberAddRequest {
+    #[prost(string, repeated, tag = "1")]
+    pub(super) peer_urls: Vec<String>,
+    #[prost(bool, tag = "2")]
+    pub(super) is_learner: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct MemberAddResponse {
+    #[prost(message, optional, tag = "2")]
+    pub(super) member: Option<Member>,
+    #[prost(message, repeated, tag = "3")]
+    pub(super) members: Vec<Member>,
+}
+
+/// Names a member that is to be removed or promoted.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct MemberIdRequest {
+    #[prost(uint64, tag = "1")]
+    pub(super) id: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct MemberListRequest {
+    #[prost(bool, tag = "1")]
+    pub(super) linearizable: bool,
+}
+
+/// Removal and promotion answer with the members, too.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct MemberListResponse {
+    #[prost(message, repeated, tag = "2")]
+    pub(super) members: Vec<Member>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Nothing {}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct StatusResponse {
+    #[prost(string, tag = "2")]
+    pub(super) version: String,
+    #[prost(int64, tag = "3")]
+    pub(super) db_size: i64,
+    #[prost(uint64, tag = "4")]
+    pub(super) leader: u64,
+    #[prost(uint64, tag = "5")]
+    pub(super) raft_index: u64,
+    #[prost(string, repeated, tag = "8")]
+    pub(super) errors: Vec<String>,
+    #[prost(int64, tag = "9")]
+    pub(super) db_size_in_use: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct SnapshotResponse {
+    #[prost(uint64, tag = "2")]
+    pub(super) remaining_bytes: u64,
+    #[prost(bytes = "bytes", tag = "3")]
+    pub(super) blob: bytes::Bytes,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct LeaseTimeToLiveRequest {
+    #[prost(int64, tag = "1")]
+    pub(super) id: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct LeaseTimeToLiveResponse {
+    /// Seconds; negative for one that is gone.
+    #[prost(int64, tag = "3")]
+    pub(super) ttl: i64,
 }

@@ -90,7 +90,7 @@ impl Cluster {
         Etcd::open(&Options { endpoints, ..Options::default() }).unwrap()
     }
 
-    fn options(&self) -> Options {
+    pub fn options(&self) -> Options {
         let endpoints = self.members.iter().map(|m| format!("{}://{}", m.scheme, m.client)).collect();
         Options { endpoints, ..Options::default() }
     }

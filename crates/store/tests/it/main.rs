@@ -7,4 +7,5 @@ mod embedded;
 mod etcd;
 mod etcd_crash;
 mod faults;
+mod moving;
 mod support;
