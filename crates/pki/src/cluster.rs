@@ -25,7 +25,7 @@ use crate::subject::{San, Subject};
 
 const DAY: Duration = Duration::from_secs(86_400);
 const AUTHORITY_LIFETIME: Duration = DAY.saturating_mul(3650);
-const LEAF_LIFETIME: Duration = DAY.saturating_mul(365);
+pub(crate) const LEAF_LIFETIME: Duration = DAY.saturating_mul(365);
 /// What has less than this left is renewed at start.
 const RENEW_BEFORE: SignedDuration = SignedDuration::from_hours(24 * 90);
 
@@ -136,6 +136,11 @@ impl Cluster {
         ensure_leaf(&self.directory, name, &self.authority, &leaf, self.now)
     }
 
+    /// Where all of it is.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// The authority's certificate in PEM, as `kube-root-ca.crt` and kubeconfigs carry it.
     pub fn authority_pem(&self) -> String {
         self.authority.certificate().to_pem()
@@ -157,7 +162,7 @@ fn server_names(options: &Options) -> Vec<San> {
     names
 }
 
-fn files(directory: &Path, name: &str) -> (PathBuf, PathBuf) {
+pub(crate) fn files(directory: &Path, name: &str) -> (PathBuf, PathBuf) {
     (directory.join(format!("{name}.crt")), directory.join(format!("{name}.key")))
 }
 
@@ -165,7 +170,7 @@ fn about<T>(path: &Path, result: Result<T, Error>) -> Result<T, Error> {
     result.map_err(|source| Error::Content { path: path.to_owned(), source: Box::new(source) })
 }
 
-fn ensure_authority(directory: &Path, file: &str, name: &str, now: Timestamp) -> Result<Authority, Error> {
+pub(crate) fn ensure_authority(directory: &Path, file: &str, name: &str, now: Timestamp) -> Result<Authority, Error> {
     let (certificate_file, key_file) = files(directory, file);
     let certificate = match disk::read(&certificate_file)? {
         None => None,
@@ -196,7 +201,7 @@ fn ensure_authority(directory: &Path, file: &str, name: &str, now: Timestamp) ->
     }
 }
 
-fn ensure_leaf(
+pub(crate) fn ensure_leaf(
     directory: &Path,
     name: &str,
     authority: &Authority,

@@ -43,6 +43,9 @@ pub enum Error {
     /// The authority's certificate and key do not belong together; neither is replaced silently.
     #[error("{} and {} do not belong together", certificate.display(), key.display())]
     Mismatch { certificate: PathBuf, key: PathBuf },
+    /// What is there already is another cluster's.
+    #[error("{} is another cluster's: this directory has been a server's before", .0.display())]
+    Foreign(PathBuf),
     /// TLS refuses the certificate, its key or the authorities.
     #[error("TLS cannot be set up: {0}")]
     Tls(String),

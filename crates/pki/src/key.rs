@@ -161,6 +161,12 @@ impl fmt::Debug for PrivateKey {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublicKey(pub(crate) SubjectPublicKeyInfo);
 
+/// `sha256:` and the hash of some bytes, in hexadecimal digits.
+pub fn fingerprint(bytes: &[u8]) -> String {
+    let hash = digest(&SHA256, bytes);
+    hash.as_ref().iter().fold("sha256:".to_owned(), |text, byte| format!("{text}{byte:02x}"))
+}
+
 impl PublicKey {
     /// Reads a `PUBLIC KEY` in PEM.
     pub fn from_pem(text: &str) -> Result<Self, Error> {
@@ -209,8 +215,7 @@ impl PublicKey {
     /// HTTP public key pins have it.
     pub fn pin(&self) -> String {
         let structure = self.0.to_der().expect("a key that was read or made encodes");
-        let hash = digest(&SHA256, &structure);
-        hash.as_ref().iter().fold("sha256:".to_owned(), |text, byte| format!("{text}{byte:02x}"))
+        fingerprint(&structure)
     }
 
     /// The bare key: an uncompressed point for ECDSA, an `RSAPublicKey` for RSA.
