@@ -14,6 +14,7 @@ pub mod cni;
 pub mod containerd;
 pub mod cri;
 pub mod elf;
+pub mod etcd;
 pub mod files;
 pub mod logind;
 pub mod mount_program;

@@ -150,10 +150,24 @@ pub fn spawn_detached(command: &mut tokio::process::Command) -> std::io::Result<
     command.spawn()
 }
 
+/// How long to wait before a program that ended by itself is started again: not at all after the first time, then doubling from 100 ms up to 10 s.
+pub(crate) fn backoff(failures: u32) -> Duration {
+    match failures {
+        0 | 1 => Duration::ZERO,
+        n => Duration::from_millis(100 << (n - 2).min(7)).min(Duration::from_secs(10)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use tokio::process::Command;
+
+    #[test]
+    fn backoff_grows_to_its_limit() {
+        let millis: Vec<u128> = (0..12).map(|n| backoff(n).as_millis()).collect();
+        assert_eq!(millis, [0, 0, 100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000, 10_000]);
+    }
 
     #[tokio::test]
     async fn a_process_is_found_again_by_its_pid_file_until_it_ends() {

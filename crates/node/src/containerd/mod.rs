@@ -26,7 +26,7 @@ pub use images::{Import, ImportError};
 
 use crate::cri::{self, Runtime};
 use crate::private;
-use crate::process::{Process, spawn_detached};
+use crate::process::{Process, backoff, spawn_detached};
 
 /// How long containerd may take from its start to its first answer.
 const READY: Duration = Duration::from_secs(60);
@@ -159,14 +159,6 @@ async fn supervise(config: Config, client: cri::Client, mut process: Process, se
     }
 }
 
-/// At once after the first failure, then doubling from 100 ms up to 10 s.
-fn backoff(failures: u32) -> Duration {
-    match failures {
-        0 | 1 => Duration::ZERO,
-        n => Duration::from_millis(100 << (n - 2).min(7)).min(Duration::from_secs(10)),
-    }
-}
-
 /// A containerd of an earlier start, if it runs with this very configuration and answers. One that does not is stopped.
 async fn adopt(config: &Config, client: &cri::Client) -> Result<Option<Process>, Error> {
     Process::until_gone(&config.pid_file(), GRACE).await.map_err(Error::Start)?;
@@ -239,16 +231,5 @@ pub fn snapshotter(dir: &Path) -> &'static str {
             tracing::warn!(error = %e, "no overlay mounts here; using the native snapshotter");
             "native"
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn backoff_grows_to_its_limit() {
-        let millis: Vec<u128> = (0..12).map(|n| backoff(n).as_millis()).collect();
-        assert_eq!(millis, [0, 0, 100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000, 10_000]);
     }
 }
