@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
+use http::uri::Authority;
 use http::{HeaderValue, Method};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -100,6 +101,12 @@ impl Client {
     /// certificate says so here. Watches that are open end by themselves.
     pub fn reconnect(&self) {
         self.transport.reconnect();
+    }
+
+    /// Any of these servers (`host:port`) will do from now on, besides the one that was configured. What is no address is left out.
+    pub fn set_servers(&self, servers: &[String]) {
+        let servers: Vec<Authority> = servers.iter().filter_map(|server| server.parse().ok()).collect();
+        self.transport.set_servers(&servers);
     }
 
     /// The same client, whose writes are sent only while the guard holds. Reads are not asked about.

@@ -1,5 +1,6 @@
 //! How a request reaches the server.
 
+mod backends;
 mod https;
 mod lanes;
 mod tls;
@@ -9,6 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::uri::Authority;
 use machinery::rest::{Body, Handler, Peer, Request, Response, User};
 use serde::Serialize;
 
@@ -42,6 +44,14 @@ impl Transport {
         match self {
             Self::InProcess { .. } => {}
             Self::Https(https) => https.reconnect(),
+        }
+    }
+
+    /// Any of these servers will do, besides the one that was configured. In process there is but one.
+    pub(crate) fn set_servers(&self, servers: &[Authority]) {
+        match self {
+            Self::InProcess { .. } => {}
+            Self::Https(https) => https.set_servers(servers),
         }
     }
 

@@ -26,6 +26,8 @@ use crate::error::Error;
 
 /// From address to ready connection, handshake included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The same where another server can be tried instead.
+const HURRIED_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Opens TLS connections for the pool.
 #[derive(Clone)]
@@ -34,6 +36,7 @@ pub(crate) struct Connector {
     tls: TlsConnector,
     name: Option<ServerName<'static>>,
     credentials: Credentials,
+    timeout: Duration,
 }
 
 impl Connector {
@@ -60,11 +63,19 @@ impl Connector {
         tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
         // HTTP/1.1 watches have no pings: a dead peer is left to TCP to notice.
         tcp.set_keepalive(Some(Duration::from_secs(30)));
-        Ok(Self { tcp, tls: TlsConnector::from(Arc::new(tls)), name, credentials: config.credentials.clone() })
+        let (tls, credentials) = (TlsConnector::from(Arc::new(tls)), config.credentials.clone());
+        Ok(Self { tcp, tls, name, credentials, timeout: CONNECT_TIMEOUT })
     }
 }
 
 impl Connector {
+    /// One that gives up sooner.
+    pub(crate) fn hurried(&self) -> Self {
+        let mut tcp = self.tcp.clone();
+        tcp.set_connect_timeout(Some(HURRIED_TIMEOUT));
+        Self { tcp, timeout: HURRIED_TIMEOUT, ..self.clone() }
+    }
+
     /// One whose connections speak nothing but HTTP/1.1, which alone can be left for another protocol.
     pub(crate) fn only_http1(&self) -> Self {
         let mut tls = ClientConfig::clone(self.tls.config());
@@ -94,7 +105,7 @@ impl Service<Uri> for Connector {
             return Box::pin(async move { Ok(Stream::Plain(tcp.await?)) });
         }
         let tls = self.tls.clone();
-        let credentials = self.credentials.clone();
+        let (credentials, timeout) = (self.credentials.clone(), self.timeout);
         Box::pin(async move {
             let name = name?;
             // Certificates on disk may have been renewed since the last connection.
@@ -103,7 +114,7 @@ impl Service<Uri> for Connector {
                 let tcp = tcp.await?;
                 Ok::<_, Self::Error>(tls.connect(name, tcp.into_inner()).await?)
             };
-            let stream = tokio::time::timeout(CONNECT_TIMEOUT, connect).await??;
+            let stream = tokio::time::timeout(timeout, connect).await??;
             Ok(Stream::Tls(Box::new(TokioIo::new(stream))))
         })
     }
