@@ -13,6 +13,7 @@ pub mod discovery;
 mod documents;
 mod extension;
 mod health;
+pub mod joining;
 mod loopback;
 mod messages;
 pub mod metrics;
@@ -22,19 +23,21 @@ mod resource_metrics;
 mod reviews;
 mod router;
 pub mod serve;
+mod servers;
 pub mod version;
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use ::{gates, rest};
 pub use common::Clock;
-use gates::Gates;
 pub use gates::audit;
 use gates::authentication::{self, Authenticator, service_accounts::ServiceAccounts, tracking};
 use gates::authorization;
 use gates::flow_control::FlowControl;
+use gates::{Fence, Gates};
 use jiff::Timestamp;
 use machinery::rest::Handler;
 use machinery::status::ApiError;
@@ -61,6 +64,7 @@ use proxy::Proxy;
 use resource_metrics::ResourceMetrics;
 use router::Router;
 use serve::{Listener, Tls};
+pub use servers::EndpointReconciler;
 
 /// Why the server did not start.
 #[derive(Debug, thiserror::Error)]
@@ -92,6 +96,8 @@ pub struct Config {
     pub address: SocketAddr,
     /// The address that clients inside the cluster reach it at.
     pub advertise: std::net::IpAddr,
+    /// How the endpoints of the `kubernetes` Service come about.
+    pub endpoint_reconciler: EndpointReconciler,
     /// Its certificate and whom it trusts.
     pub tls: Tls,
     /// How it shows itself to kubelets, and whom it takes for one.
@@ -119,6 +125,8 @@ pub struct Config {
     pub node_ports: RangeInclusive<u16>,
     /// Seconds an Event lives.
     pub event_ttl: u64,
+    /// How long it goes on answering after it was told to stop, not ready any more.
+    pub shutdown_delay: Duration,
     pub clock: Clock,
     /// Write the figures of the other parts in this process, for `/metrics`.
     pub figures: Vec<fn(&mut String)>,
@@ -126,6 +134,8 @@ pub struct Config {
     pub parts: Arc<components::Parts>,
     /// Makes backups on request, where the store is this process's own.
     pub backups: Option<Arc<dyn backups::Backups>>,
+    /// Lets other servers join, where the store is one that they can share.
+    pub joining: Option<Arc<dyn joining::Joining>>,
 }
 
 impl Config {
@@ -140,6 +150,7 @@ impl Config {
             store,
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
             advertise: std::net::IpAddr::from([127, 0, 0, 1]),
+            endpoint_reconciler: EndpointReconciler::default(),
             tls,
             kubelet_client,
             front_proxy_client: None,
@@ -154,10 +165,12 @@ impl Config {
             service_ranges: vec!["10.96.0.0/16".to_owned()],
             node_ports: 30000..=32767,
             event_ttl: 3600,
+            shutdown_delay: Duration::ZERO,
             clock: Arc::new(Timestamp::now),
             figures: Vec::new(),
             parts: Arc::default(),
             backups: None,
+            joining: None,
         }
     }
 }
@@ -171,6 +184,8 @@ pub struct Server {
     serving: JoinHandle<()>,
     /// What looks after the server's own objects.
     keeping: Vec<JoinHandle<()>>,
+    presence: servers::Presence,
+    shutdown_delay: Duration,
 }
 
 /// The ranges of cluster IPs: one, or one of each family.
@@ -200,19 +215,24 @@ impl Server {
         let listener = listener.map_err(|source| Error::Listen { address: config.address, source })?;
         let address = listener.address().map_err(|source| Error::Listen { address: config.address, source })?;
         let place = bootstrap::Place { advertise: config.advertise, port: address.port() };
-        let clock = config.clock.clone();
+        let (clock, reconciler) = (config.clock.clone(), config.endpoint_reconciler);
+        let shutdown_delay = config.shutdown_delay;
         let Wired { gates, api, health, aggregator, uses, published } = wire(config, service_ranges, place).await?;
 
         let (stop, stopped) = watch::channel(false);
         let serving = tokio::spawn(listener.serve(gates.clone(), clock, stopped));
         let loopback = Loopback::new(&gates);
-        bootstrap::run(&api, &loopback, place).await.map_err(Error::Bootstrap)?;
+        let mut presence = servers::Presence::begin(&api, &loopback, place, reconciler).await?;
+        bootstrap::run(&api, &loopback, place, &presence.at_start()).await.map_err(Error::Bootstrap)?;
         let following = extension::start(&api, loopback.clone(), published, aggregator.clone()).await;
         let aggregating = aggregator.start(Arc::new(loopback.clone())).await;
-        let keeper = bootstrap::keeper::start(&api, loopback.clone(), place);
+        let keeper = bootstrap::keeper::start(&api, loopback.clone(), place, presence.servers());
         let keeping = vec![keeper, following, aggregating, tokio::spawn(loopback.note_uses(uses))];
         health.set_bootstrapped();
-        Ok(Self { address, gates, caches: api.caches.clone(), health, stop, serving, keeping })
+        // Not before it is ready: those who find it here send it requests.
+        presence.enter().await.map_err(Error::Bootstrap)?;
+        let caches = api.caches.clone();
+        Ok(Self { address, gates, caches, health, stop, serving, keeping, presence, shutdown_delay })
     }
 
     /// The whole server, for clients in this process.
@@ -220,14 +240,18 @@ impl Server {
         self.gates.clone()
     }
 
-    /// Takes no more requests, lets those under way finish, ends the watches.
+    /// Goes in this order, so that nobody who looks first is turned away: it is not ready, is not to be found, waits until that has got around, takes no more
+    /// requests, ends the watches, and lets everything else that is under way finish.
     pub async fn stop(self) {
         self.health.set_stopping();
-        self.keeping.iter().for_each(JoinHandle::abort);
-        self.caches.stop();
+        self.presence.leave().await;
+        tokio::time::sleep(self.shutdown_delay).await;
         self.stop.send_replace(true);
+        self.caches.end_watches();
         // A failed join is a panic of the listener, which has been reported where it happened.
         let _ = self.serving.await;
+        self.keeping.iter().for_each(JoinHandle::abort);
+        self.caches.stop();
         if let Some(audit) = &self.gates.audit {
             audit.close().await;
         }
@@ -271,7 +295,7 @@ async fn wire(config: Config, service_ranges: Vec<Cidr>, place: bootstrap::Place
     let audit = config.audit.map(|audit| audit::Audit::open(audit, clock.clone())).transpose();
     let audit = audit.map_err(setting)?.map(Arc::new);
 
-    let leases = registry.objects("coordination.k8s.io", "leases");
+    let fence = Fence { caches: caches.clone(), leases: registry.objects("coordination.k8s.io", "leases") };
     let admission = Admission::new(&registry, authorizers.clone(), config.admission).map_err(setting)?;
     let api = Arc::new(Api {
         service_accounts,
@@ -304,11 +328,12 @@ async fn wire(config: Config, service_ranges: Vec<Cidr>, place: bootstrap::Place
         proxy,
         parts: config.parts,
         backups: config.backups,
+        joining: config.joining,
         documents,
         authenticator: authenticator.clone(),
         authorizers: authorizers.clone(),
     });
-    let gates = Arc::new(Gates { authenticator, audit, flow_control, authorizers, leases, destination });
+    let gates = Arc::new(Gates { authenticator, audit, flow_control, authorizers, fence, destination });
     Ok(Wired { gates, api, health, aggregator, uses, published })
 }
 

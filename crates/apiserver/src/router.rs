@@ -25,6 +25,7 @@ use crate::aggregation::Aggregation;
 use crate::backups::{self, Backups};
 use crate::components::Parts;
 use crate::documents::{Documents, no_such_page};
+use crate::joining::{self, Joining};
 use crate::messages::of_watch;
 use crate::proxy::{Client, Proxy};
 use crate::resource_metrics::ResourceMetrics;
@@ -40,6 +41,8 @@ pub struct Router {
     pub parts: Arc<Parts>,
     /// Makes backups on request.
     pub backups: Option<Arc<dyn Backups>>,
+    /// Lets other servers join.
+    pub joining: Option<Arc<dyn Joining>>,
     /// Everything else: discovery, health, metrics, version.
     pub documents: Documents,
     /// For reviews of tokens.
@@ -69,6 +72,9 @@ impl Destination for Router {
             }
             if exchange.info.path == backups::PATH {
                 return Ok(backups::answer(self.backups.as_deref(), exchange).await?);
+            }
+            if exchange.info.path == rules::names::SERVERS_PATH {
+                return joining::answer(self.joining.as_deref(), exchange, body).await;
             }
             if exchange.info.path.starts_with("/openapi/") {
                 // What is not prepared yet is made now, of as many definitions as there are.

@@ -30,12 +30,12 @@ use hops::{Hop, Stage};
 use http::header::{CACHE_CONTROL, HeaderValue};
 use machinery::rest::{Body, Handler, Request, Response};
 use machinery::status::ApiError;
-use storage::cache::Cache;
 
 use audit::Audit;
 use authentication::{Authenticator, impersonation};
 use authorization::Authorizers;
 pub use exchange::{Asked, Exchange, Stop};
+pub use fence::Fence;
 use flow_control::FlowControl;
 pub use request_info::RequestInfo;
 
@@ -55,7 +55,7 @@ pub struct Gates {
     pub audit: Option<Arc<Audit>>,
     pub flow_control: Option<Arc<FlowControl>>,
     pub authorizers: Arc<Authorizers>,
-    pub leases: Option<Arc<Cache>>,
+    pub fence: Fence,
     pub destination: Arc<dyn Destination>,
 }
 
@@ -115,7 +115,7 @@ impl Gates {
         hop.end_unnamed();
 
         // Do they still hold the lease that they write under?
-        fence::check(self.leases.as_deref(), &exchange.info, exchange.headers())?;
+        self.fence.check(&exchange.info, exchange.headers()).await?;
         // Then somebody answers.
         self.destination.answer(exchange, body).await
     }

@@ -14,6 +14,11 @@ pub const BOOTSTRAP_TOKEN: &str = "bootstrap.kubernetes.io/token";
 /// What its name has before the token's id.
 pub const BOOTSTRAP_TOKEN_PREFIX: &str = "bootstrap-token-";
 
+/// The group of tokens with which servers join. Whoever is in it gets the cluster's keys.
+pub const SERVER_BOOTSTRAPPERS: &str = "system:bootstrappers:trireme:servers";
+/// Where a server that joins asks for them.
+pub const SERVERS_PATH: &str = "/trireme/servers";
+
 /// The namespace in which every node renews a Lease of its own name.
 pub const NODE_LEASES: &str = "kube-node-lease";
 

@@ -5,6 +5,8 @@
 //! Woken by changes of just these objects, never by a timer. Each round looks at everything, decides, and writes what
 //! differs, through the gates. Only a round that failed is tried again after a while: the store may have been away.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
@@ -15,11 +17,13 @@ use rest::Api;
 use rest::registry::Resource;
 use serde_json::json;
 use storage::cache::{Filter, Start, Subscription};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::flow_control::{self, GROUP};
 use super::mainstays::{self, Place};
 use crate::loopback::Loopback;
+use crate::servers::Servers;
 
 /// When a round that failed is tried again: soon, and then less and less soon.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -27,19 +31,19 @@ const LAST_RETRY: Duration = Duration::from_secs(30);
 
 /// What is kept in order together.
 #[derive(Debug, Clone, Copy)]
-enum Kept {
+enum Kept<'a> {
     FlowControl,
-    Mainstays(Place),
+    Mainstays(Place, &'a Servers),
 }
 
-impl Kept {
+impl Kept<'_> {
     /// What wakes its task.
     fn watched(self, api: &Api) -> Vec<(&'static str, &'static str, Filter)> {
         match self {
             Self::FlowControl => ["flowschemas", "prioritylevelconfigurations"]
                 .map(|plural| (GROUP, plural, Filter::everything()))
                 .to_vec(),
-            Self::Mainstays(place) => mainstays::watched(api, place),
+            Self::Mainstays(place, _) => mainstays::watched(api, place),
         }
     }
 
@@ -48,21 +52,26 @@ impl Kept {
         api.caches.settle().await?;
         match self {
             Self::FlowControl => mend_flow_control(api, loopback).await,
-            Self::Mainstays(place) => mainstays::mend(api, loopback, place).await,
+            Self::Mainstays(place, servers) => mainstays::mend(api, loopback, place, &servers.live()).await,
         }
     }
 }
 
 /// Starts the task; it ends with the server's caches.
-pub fn start(api: &Arc<Api>, loopback: Loopback, place: Place) -> JoinHandle<()> {
+pub fn start(api: &Arc<Api>, loopback: Loopback, place: Place, servers: Arc<Servers>) -> JoinHandle<()> {
     let api = Arc::downgrade(api);
     tokio::spawn(async move {
-        tokio::join!(keep(&api, &loopback, Kept::FlowControl), keep(&api, &loopback, Kept::Mainstays(place)));
+        let mainstays = Kept::Mainstays(place, &servers);
+        tokio::join!(keep(&api, &loopback, Kept::FlowControl), keep(&api, &loopback, mainstays));
     })
 }
 
 /// Mends now and after every change of what is watched, until the server is gone or stops.
-async fn keep(api: &Weak<Api>, loopback: &Loopback, kept: Kept) {
+async fn keep(api: &Weak<Api>, loopback: &Loopback, kept: Kept<'_>) {
+    let mut servers = match kept {
+        Kept::FlowControl => None,
+        Kept::Mainstays(_, servers) => Some(servers.changes()),
+    };
     while let Some(mut changes) = follow(api, kept).await {
         let mut retry = FIRST_RETRY;
         loop {
@@ -73,7 +82,12 @@ async fn keep(api: &Weak<Api>, loopback: &Loopback, kept: Kept) {
             let Some(api) = api.upgrade() else { return };
             let mended = kept.mend(&api, loopback).await;
             drop(api);
-            let next = next_change(&mut changes);
+            let next = async {
+                tokio::select! {
+                    goes_on = next_change(&mut changes) => goes_on,
+                    () = somebody_came_or_went(servers.as_mut()) => true,
+                }
+            };
             let goes_on = match mended {
                 Ok(()) => {
                     retry = FIRST_RETRY;
@@ -106,8 +120,19 @@ async fn next_change(changes: &mut [Subscription]) -> bool {
     .await
 }
 
+/// Waits until the servers are others.
+async fn somebody_came_or_went(servers: Option<&mut watch::Receiver<BTreeSet<IpAddr>>>) {
+    let changed = match servers {
+        Some(servers) => servers.changed().await.is_ok(),
+        None => false,
+    };
+    if !changed {
+        std::future::pending::<()>().await;
+    }
+}
+
 /// Changes from now on; nothing when the server is gone or stops.
-async fn follow(api: &Weak<Api>, kept: Kept) -> Option<Vec<Subscription>> {
+async fn follow(api: &Weak<Api>, kept: Kept<'_>) -> Option<Vec<Subscription>> {
     let api = api.upgrade()?;
     let mut all = Vec::new();
     for (group, plural, filter) in kept.watched(&api) {

@@ -8,6 +8,7 @@ pub(crate) mod keeper;
 mod mainstays;
 mod objects;
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use machinery::status::{ApiError, Reason};
@@ -27,8 +28,8 @@ enum Repair {
     Rules,
     /// Its content is put right.
     Always,
-    /// This server's address is among its endpoints.
-    Present(IpAddr),
+    /// Its addresses are the servers that are alive.
+    Listed,
     /// Its ranges get a second family, if the cluster got one.
     Ranges,
     /// Its spec is put right, unless somebody said by annotation, or by a change, that it is theirs.
@@ -49,8 +50,8 @@ struct Wanted {
 const ROUNDS: usize = 4;
 
 /// Makes everything that is missing.
-pub async fn run(api: &Api, loopback: &Loopback, place: Place) -> Result<(), ApiError> {
-    let (namespaces, mainstays) = mainstays::wanted(api, place);
+pub async fn run(api: &Api, loopback: &Loopback, place: Place, live: &BTreeSet<IpAddr>) -> Result<(), ApiError> {
+    let (namespaces, mainstays) = mainstays::wanted(api, place, live);
     together(api, loopback, &namespaces).await?;
     let mut rest = objects::rbac();
     rest.extend(objects::priority_classes());
@@ -90,10 +91,26 @@ async fn mend(api: &Api, loopback: &Loopback, wanted: Vec<Wanted>) -> Result<(),
     Ok(())
 }
 
+/// Lists the servers that are alive, now: this one has come or goes.
+pub async fn list_servers(
+    api: &Api,
+    loopback: &Loopback,
+    place: Place,
+    live: &BTreeSet<IpAddr>,
+) -> Result<(), ApiError> {
+    api.caches.settle().await?;
+    if live.is_empty() {
+        return mainstays::nobody(api, loopback, place).await;
+    }
+    mainstays::mend(api, loopback, place, live).await
+}
+
 /// What is to be done about one object.
 enum Step<'a> {
     Create(&'a Resource, Value),
     Update(&'a Resource, Value),
+    /// It cannot become what it should be.
+    Replace(&'a Resource, Value, Value),
 }
 
 impl Step<'_> {
@@ -114,6 +131,10 @@ impl Step<'_> {
         match self {
             Self::Create(resource, object) => loopback.create(resource, object).await,
             Self::Update(resource, object) => loopback.update(resource, object, "").await,
+            Self::Replace(resource, old, new) => {
+                loopback.delete(resource, &old).await?;
+                loopback.create(resource, new).await
+            }
         }
     }
 }
@@ -126,6 +147,10 @@ fn step<'a>(api: &'a Api, wanted: &Wanted) -> Option<Step<'a>> {
     let Some(old) = resource.cache.get(&key).map(|object| object.to_value()) else {
         return Some(Step::Create(resource, wanted.object.clone()));
     };
+    // A slice keeps the family that it was made with.
+    if wanted.plural == "endpointslices" && old.get("addressType") != wanted.object.get("addressType") {
+        return Some(Step::Replace(resource, old, wanted.object.clone()));
+    }
     let new = repaired(resource, &old, wanted).filter(|new| *new != old)?;
     Some(Step::Update(resource, new))
 }
@@ -145,7 +170,7 @@ fn repaired(resource: &Resource, old: &Value, wanted: &Wanted) -> Option<Value> 
             resource.strategy.default(&mut object);
             return Some(flow_control_repaired(old, &object, wanted.repair));
         }
-        Repair::Present(advertise) => return mainstays::joined(old, &wanted.object, advertise),
+        Repair::Listed => return Some(mainstays::listed(old, &wanted.object)),
         Repair::Ranges => {
             let (ranges, known) = (value::list(&wanted.object, "spec.cidrs"), value::list(old, "spec.cidrs"));
             if ranges.len() == known.len() || !ranges.starts_with(known) {

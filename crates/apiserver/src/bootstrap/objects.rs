@@ -1,8 +1,10 @@
 //! The first objects, as data.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use gates::authorization::rbac::GROUP as RBAC;
+use machinery::Value;
 use rest::allocation::Cidr;
 use serde_json::json;
 
@@ -83,12 +85,15 @@ pub fn token_tracking(now: &str) -> Wanted {
     }
 }
 
-/// The Service by which pods reach the API server, its address, and its endpoints.
-pub fn kubernetes_service(ip: IpAddr, advertise: IpAddr, port: u16) -> Vec<Wanted> {
-    let name = |address: IpAddr| if address.is_ipv4() { "IPv4" } else { "IPv6" };
-    let (family, own) = (name(advertise), name(ip));
+fn family(address: IpAddr) -> &'static str {
+    if address.is_ipv4() { "IPv4" } else { "IPv6" }
+}
+
+/// The Service by which pods reach the API servers, and its address.
+pub fn kubernetes_service(ip: IpAddr, port: u16) -> Vec<Wanted> {
+    let own = family(ip);
     let labels = json!({"component": "apiserver", "provider": "kubernetes"});
-    let mut wanted = vec![
+    vec![
         // First: a Service takes its address, and one that is taken already it cannot have.
         Wanted {
             group: "",
@@ -118,36 +123,43 @@ pub fn kubernetes_service(ip: IpAddr, advertise: IpAddr, port: u16) -> Vec<Wante
             }),
             repair: Repair::Never,
         },
-    ];
-    // A Service cannot point at loopback: then nobody but this host reaches the server anyway.
-    if advertise.is_loopback() {
-        return wanted;
-    }
-    wanted.push(Wanted {
-        group: "discovery.k8s.io",
-        plural: "endpointslices",
-        object: json!({
-            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
-            "metadata": {"name": "kubernetes", "namespace": "default", "generation": 1,
-                "labels": {"kubernetes.io/service-name": "kubernetes"}},
-            "addressType": family,
-            "endpoints": [{"addresses": [advertise], "conditions": {"ready": true}}],
-            "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
-        }),
-        repair: Repair::Always,
-    });
-    wanted.push(Wanted {
-        group: "",
-        plural: "endpoints",
-        object: json!({
-            "apiVersion": "v1", "kind": "Endpoints",
-            "metadata": {"name": "kubernetes", "namespace": "default",
-                "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
-            "subsets": [{"addresses": [{"ip": advertise}], "ports": [{"name": "https", "port": port, "protocol": "TCP"}]}],
-        }),
-        repair: Repair::Always,
-    });
-    wanted
+    ]
+}
+
+/// Its endpoints: the servers that are alive, of which there is one at least. A slice has addresses of one family, that of the first.
+pub fn kubernetes_endpoints(live: &BTreeSet<IpAddr>, port: u16) -> Vec<Wanted> {
+    let kind = live.first().copied().map_or("IPv4", family);
+    let (endpoints, addresses): (Vec<Value>, Vec<Value>) = live
+        .iter()
+        .filter(|address| family(**address) == kind)
+        .map(|address| (json!({"addresses": [address], "conditions": {"ready": true}}), json!({"ip": address})))
+        .unzip();
+    vec![
+        Wanted {
+            group: "discovery.k8s.io",
+            plural: "endpointslices",
+            object: json!({
+                "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+                "metadata": {"name": "kubernetes", "namespace": "default", "generation": 1,
+                    "labels": {"kubernetes.io/service-name": "kubernetes"}},
+                "addressType": kind,
+                "endpoints": endpoints,
+                "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
+            }),
+            repair: Repair::Always,
+        },
+        Wanted {
+            group: "",
+            plural: "endpoints",
+            object: json!({
+                "apiVersion": "v1", "kind": "Endpoints",
+                "metadata": {"name": "kubernetes", "namespace": "default",
+                    "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
+                "subsets": [{"addresses": addresses, "ports": [{"name": "https", "port": port, "protocol": "TCP"}]}],
+            }),
+            repair: Repair::Always,
+        },
+    ]
 }
 
 /// The bootstrap roles and bindings.

@@ -7,5 +7,7 @@ mod events;
 mod frames;
 mod gzip;
 mod listener;
+mod shown;
 
 pub use listener::{Listener, Tls};
+pub use shown::Shown;

@@ -119,6 +119,11 @@ impl Caches {
         if let Some(reader) = self.reader.lock().take() {
             reader.abort();
         }
+        self.end_watches();
+    }
+
+    /// Ends every watch. Everything else goes on.
+    pub fn end_watches(&self) {
         for cache in self.by_prefix.read().values() {
             let mut state = cache.state.write();
             state.watchers.clear();
@@ -185,7 +190,8 @@ impl Caches {
 
     /// Applies events until the stream breaks, and says why it did.
     async fn follow_from(&self, revision: &mut Revision) -> store::Error {
-        let events = match self.store.watch("/registry/", *revision).await {
+        // Of every key, whoever's: the caches have come to a revision only when its event was seen, and in an etcd some are outside.
+        let events = match self.store.watch("", *revision).await {
             Ok(events) => events,
             Err(error) => return error,
         };
