@@ -28,6 +28,8 @@ pub struct Place {
     pub namespace: String,
     /// The server's address there, which the test can reach.
     pub address: IpAddr,
+    /// The server's port there, where it matters.
+    pub port: Option<u16>,
 }
 
 /// `trireme server` with its own data directory and port, which stay the same over restarts.
@@ -52,7 +54,8 @@ impl Server {
 
     async fn start_at(options: ServerOptions, place: Option<Place>) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let mut server = Self { options, place, child: None, port: free_port(), directory };
+        let port = place.as_ref().and_then(|place| place.port).unwrap_or_else(free_port);
+        let mut server = Self { options, place, child: None, port, directory };
         server.spawn();
         server.ready().await;
         server
@@ -61,8 +64,13 @@ impl Server {
     /// The same data directory and port with other arguments, from the next start on.
     #[must_use]
     pub fn with_arguments(mut self, arguments: &[&str]) -> Self {
-        self.options.arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        self.set_arguments(arguments);
         self
+    }
+
+    /// Other arguments, from the next start on.
+    pub fn set_arguments(&mut self, arguments: &[&str]) {
+        self.options.arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
     }
 
     /// Starts the process without waiting for anything.

@@ -56,12 +56,23 @@ pub enum Command {
     /// Make backups of a running server, and new servers from backups.
     #[command(subcommand)]
     Backup(crate::backup::Command),
+    /// Look after the members of the etcd that several servers share.
+    #[command(subcommand)]
+    Etcd(crate::etcd::Command),
     /// Back up, restore or check a store that no server has open.
     #[command(subcommand)]
     Store(crate::store::Command),
     /// Make images without a registry.
     #[command(subcommand)]
     Image(crate::image::Command),
+    /// Make this machine start a server or an agent by itself, by systemd.
+    Install(Box<crate::install::Install>),
+    /// Undo what `install` did; the data stays, unless asked for otherwise.
+    Uninstall(crate::install::Uninstall),
+    /// Say what on this machine would keep a server or a node from working well, and what to do about it.
+    Check(crate::check::Check),
+    /// Write one archive with what somebody needs who is to help, without secrets.
+    Support(crate::support::Support),
     /// Look after what a node leaves on its machine.
     #[command(subcommand)]
     Node(crate::node::Command),
@@ -90,6 +101,9 @@ pub enum Command {
 /// Options of `trireme server`.
 #[derive(Debug, Args)]
 pub struct Server {
+    /// A file with options, each by its name; those of the command line come first [default: /etc/trireme/config.yaml, if it is there].
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Where certificates, store and admin.kubeconfig live.
     #[arg(long, value_name = "DIR")]
     pub data_dir: PathBuf,
@@ -150,6 +164,9 @@ pub struct Server {
     /// Where objects are kept.
     #[command(flatten)]
     pub store: Store,
+    /// How it is one of several.
+    #[command(flatten)]
+    pub servers: crate::servers::Options,
     /// When they are backed up.
     #[command(flatten)]
     pub backups: crate::backup::Options,

@@ -3,7 +3,8 @@
 //! ```text
 //! DIR/                     0711 where containers are below it, otherwise 0700
 //!   store/ pki/ images/ backups/  0700, and their files 0600
-//!   admin.kubeconfig token 0600, as is what `make up` writes beside them: log, pid
+//!   etcd/                  0700; what is in it is that of a process which may be running
+//!   admin.kubeconfig token server.json join.json encryption.yaml 0600, as is what `make up` writes beside them: log, pid
 //!   agent/                 0711, the node
 //!     containerd/          0711, as is `state` in it, where containers' file systems are mounted; the rest is 0700 and 0600
 //!     everything else      0700: keys, static pods, volumes, logs of pods, leases, registry credentials
@@ -15,7 +16,19 @@ use std::path::Path;
 
 use node::private;
 
-const SERVER: [&str; 8] = ["store", "pki", "images", "backups", "admin.kubeconfig", "token", "log", "pid"];
+const SERVER: [&str; 11] = [
+    "store",
+    "pki",
+    "images",
+    "backups",
+    "admin.kubeconfig",
+    "token",
+    "server.json",
+    "join.json",
+    "encryption.yaml",
+    "log",
+    "pid",
+];
 const NODE: [&str; 7] = ["pki", "cni", "manifests", "registries", "logs", "ipam", "seccomp"];
 
 /// Makes a data directory, or closes the one that is there for other users.

@@ -2,24 +2,31 @@
 
 mod agent;
 mod backup;
+mod check;
 mod cli;
 mod cluster;
 mod component;
+mod config_file;
 mod data_dir;
+mod etcd;
 mod hollow;
 mod image;
+mod install;
 mod kubeconfig;
 mod kubectl;
 mod kubelet_root;
 mod logging;
 mod netpol;
 mod node;
+mod notify;
 mod parts;
 mod proxy;
 mod server;
+mod servers;
 mod signals;
 mod standalone;
 mod store;
+mod support;
 mod token;
 
 use std::process::ExitCode;
@@ -37,7 +44,14 @@ fn main() -> ExitCode {
     if let Some(code) = kubectl::run() {
         std::process::exit(code);
     }
-    let cli = Cli::parse();
+    let line = match config_file::expanded(std::env::args_os().collect()) {
+        Ok(line) => line,
+        Err(error) => {
+            eprintln!("trireme: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let cli = Cli::parse_from(line);
     logging::start(cli.verbose);
     let outcome: Result<(), Failure> = match cli.command {
         Command::Server(options) => {
@@ -55,7 +69,12 @@ fn main() -> ExitCode {
         Command::Kubeconfig(command) => runtime().and_then(|runtime| runtime.block_on(kubeconfig::run(command))),
         Command::HollowNode(options) => runtime().and_then(|runtime| runtime.block_on(hollow::run(*options))),
         Command::Backup(command) => runtime().and_then(|runtime| runtime.block_on(backup::run(command))),
-        Command::Store(command) => store::run(&command).map_err(Into::into),
+        Command::Etcd(command) => runtime().and_then(|runtime| runtime.block_on(etcd::run(command))),
+        Command::Store(command) => runtime().and_then(|runtime| runtime.block_on(store::run(command))),
+        Command::Install(options) => runtime().and_then(|runtime| runtime.block_on(install::install(&options))),
+        Command::Uninstall(options) => runtime().and_then(|runtime| runtime.block_on(install::uninstall(&options))),
+        Command::Support(options) => runtime().and_then(|runtime| runtime.block_on(support::run(&options))),
+        Command::Check(options) => check::run(&options),
         Command::Image(command) => image::run(&command),
         Command::Node(command) => runtime().and_then(|runtime| runtime.block_on(node::run(&command))),
         // Taken before the command line was read.

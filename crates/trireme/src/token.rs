@@ -1,10 +1,10 @@
-//! `trireme token`: join tokens, made, shown without their secrets, and taken back.
+//! `trireme token`: join tokens of nodes and of servers, made, shown without their secrets, and taken back.
 
 use client::{Client, DeleteOptions, ListParams};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use pki::Certificate;
-use rules::names::{BOOTSTRAP_TOKEN, BOOTSTRAP_TOKEN_PREFIX};
+use rules::names::{BOOTSTRAP_TOKEN, BOOTSTRAP_TOKEN_PREFIX, SERVER_BOOTSTRAPPERS};
 
 use crate::agent::token::Token;
 use crate::component::Failure;
@@ -14,7 +14,7 @@ use crate::standalone::connect;
 /// What to do with tokens.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Make a token and print the command that joins a node with it.
+    /// Make a token and print the command that joins a node, or a server, with it.
     Create {
         /// Whom to connect to, and as whom.
         #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
@@ -25,6 +25,9 @@ pub enum Command {
         /// Print the token alone.
         #[arg(long)]
         bare: bool,
+        /// Make one that a server joins with. It is good for one server, which gets the keys of the whole cluster: keep it as you keep those.
+        #[arg(long)]
+        server: bool,
     },
     /// Show the tokens that there are, without their secrets.
     List {
@@ -55,7 +58,7 @@ fn id(text: &str) -> Result<String, String> {
 /// Runs the command.
 pub async fn run(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Create { kubeconfig, ttl, bare } => create(&connect(&kubeconfig)?, ttl, bare).await,
+        Command::Create { kubeconfig, ttl, bare, server } => create(&connect(&kubeconfig)?, ttl, bare, server).await,
         Command::List { kubeconfig } => list(&connect(&kubeconfig)?).await,
         Command::Delete { kubeconfig, id } => {
             let name = format!("{}{id}", BOOTSTRAP_TOKEN_PREFIX);
@@ -66,7 +69,19 @@ pub async fn run(command: Command) -> Result<(), Failure> {
     }
 }
 
-async fn create(client: &Client, ttl: u32, bare: bool) -> Result<(), Failure> {
+async fn create(client: &Client, ttl: u32, bare: bool, for_server: bool) -> Result<(), Failure> {
+    let (token, server) = make(client, ttl, for_server).await?;
+    if bare {
+        println!("{}", token.reveal());
+    } else {
+        let joins = if for_server { "server --join" } else { "agent --server" };
+        println!("trireme {joins} {server} --token {} --data-dir /var/lib/trireme", token.reveal());
+    }
+    Ok(())
+}
+
+/// Makes a token, good for so many hours; the server that the cluster names to those who join.
+pub async fn make(client: &Client, ttl: u32, for_server: bool) -> Result<(Token, String), Failure> {
     let info = client.get::<ConfigMap>("kube-public", joining::CLUSTER_INFO).await?;
     let authority = Certificate::from_pem(&joining::authority_of(&info)?)?;
     let token = Token::generate(authority.public_key.pin());
@@ -76,14 +91,12 @@ async fn create(client: &Client, ttl: u32, bare: bool) -> Result<(), Failure> {
     };
     // Upstream's times have whole seconds.
     let expiration = expiration.map(|at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
-    joining::keep_token(client, &token, "Made by trireme token create.", expiration).await?;
-    if bare {
-        println!("{}", token.reveal());
-    } else {
-        let server = joining::server_of(&info)?;
-        println!("trireme agent --server {server} --token {} --data-dir /var/lib/trireme", token.reveal());
-    }
-    Ok(())
+    let (description, groups): (_, &[&str]) = match for_server {
+        true => ("Made by trireme token create --server.", &[SERVER_BOOTSTRAPPERS]),
+        false => ("Made by trireme token create.", &[]),
+    };
+    joining::keep_token(client, &token, description, expiration, groups).await?;
+    Ok((token, joining::server_of(&info)?))
 }
 
 async fn list(client: &Client) -> Result<(), Failure> {

@@ -65,7 +65,7 @@ pub enum Error {
 
 impl Error {
     /// Whether trying again may help: the server may not be up yet.
-    fn is_passing(&self) -> bool {
+    pub fn is_passing(&self) -> bool {
         let passing = |error: &client::Error| match error {
             client::Error::Transport(_) | client::Error::Timeout(_) => true,
             other => other.code().is_some_and(|code| code >= 500 || code == 429),
@@ -189,7 +189,7 @@ fn usable(directory: &Path, node: &str, invitation: &Invitation) -> Result<Optio
 }
 
 /// The cluster's authority, as anybody may read it, if it is the one that is pinned. Nothing secret is sent for it.
-async fn discover(server: &str, pin: &str) -> Result<String, Error> {
+pub async fn discover(server: &str, pin: &str) -> Result<String, Error> {
     let mut config = Config::new(server);
     config.trust = Trust::Insecure;
     let answer = Client::https(config)?.get::<ConfigMap>("kube-public", joining::CLUSTER_INFO).await;

@@ -4,9 +4,10 @@
 //! server's process, over HTTPS and with the node's certificate, which is renewed in time. The cluster's networks are asked of
 //! the cluster and remembered, so that a node can start while the control plane is away.
 
-mod membership;
+pub mod membership;
 mod renewal;
 pub mod requests;
+mod servers;
 pub mod token;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _, UdpSocket};
@@ -24,12 +25,17 @@ use crate::signals::Signals;
 use membership::{Invitation, Membership};
 use token::Token;
 
+/// The servers that were last seen, below the node's directory.
+const SERVERS: &str = "servers.json";
 /// How long the parts may take to stop before they are cut off.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Options of `trireme agent`.
 #[derive(Debug, clap::Args)]
 pub struct Agent {
+    /// A file with options, each by its name; those of the command line come first [default: /etc/trireme/config.yaml, if it is there].
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Where the cluster's API server is, for example https://10.0.0.1:6443.
     #[arg(long, value_name = "URL")]
     server: String,
@@ -76,6 +82,7 @@ pub async fn run(options: Agent) -> Result<(), Failure> {
     let start = async {
         let name = options.node.name();
         let member = Membership::ensure(directory.join("pki"), &name, &invitation).await?;
+        servers::recall(&member.client, &directory.join(SERVERS));
         // Not before: a machine that is no member has nothing to keep.
         crate::data_dir::prepare(&options.data_dir, true)
             .map_err(|error| format!("cannot use the data directory {}: {error}", options.data_dir.display()))?;
@@ -96,6 +103,8 @@ pub async fn run(options: Agent) -> Result<(), Failure> {
         let member = of_client.clone();
         async move { renewal::keep_client(&member, stop).await }
     });
+    let (client, file) = (member.client.clone(), directory.join(SERVERS));
+    components.start("servers", move |stop| servers::follow(client.clone(), file.clone(), stop));
     let serving = renewal::Serving::begin(&member, &sans)?;
     let certificate = serving.certificate();
     let of_serving = member.clone();
@@ -127,8 +136,10 @@ pub async fn run(options: Agent) -> Result<(), Failure> {
             stop,
         )
     });
+    crate::notify::ready();
     let name = signals.next().await;
     tracing::info!("{name}: stopping");
+    crate::notify::say("STOPPING=1");
     tokio::select! {
         () = components.stop(PATIENCE) => tracing::info!("stopped"),
         name = signals.next() => tracing::warn!("{name} again: leaving at once"),

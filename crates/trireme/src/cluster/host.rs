@@ -29,6 +29,8 @@ evictionHard:
 const KUBELET_FILE: &str = "kubelet.yaml";
 /// The port of the API, on the first machine.
 const PORT: u16 = 6443;
+/// How long a cluster that has just begun may take to say how it is joined.
+const INVITATION: Duration = Duration::from_secs(60);
 /// How long pods of a machine that goes may take to end.
 const PODS: Duration = Duration::from_secs(30);
 /// How long its container runtime may take.
@@ -90,6 +92,39 @@ impl Host {
         self.data(&self.layout.machines[0]).join("admin.kubeconfig")
     }
 
+    /// Whether a machine is a server that joins the first.
+    pub(super) fn joins_as_server(&self, machine: &Machine) -> bool {
+        let servers = usize::from(self.made.servers);
+        self.layout.machines.iter().take(servers).skip(1).any(|server| server == machine)
+    }
+
+    fn invitation(&self, machine: &Machine) -> PathBuf {
+        devnet::directory(&self.directory, machine).join("server-token")
+    }
+
+    /// Makes the token that a server joins with.
+    pub(super) async fn invite(&self, machine: &Machine) -> Result<(), Failure> {
+        let client = crate::standalone::connect(&self.kubeconfig())?;
+        let made = async {
+            loop {
+                match crate::token::make(&client, 1, true).await {
+                    Ok((token, _)) => return token,
+                    // A cluster that has just begun says a moment later how it is joined.
+                    Err(error) => tracing::debug!("{error}"),
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        let token = tokio::time::timeout(INVITATION, made).await.map_err(|_| "no token could be made")?;
+        Ok(private::write(&self.invitation(machine), token.reveal())?)
+    }
+
+    /// How it was made.
+    #[cfg(test)]
+    pub(super) fn made(&self) -> &Made {
+        &self.made
+    }
+
     /// What runs on a machine.
     pub(super) fn program(&self, machine: &Machine) -> Program {
         let first = &self.layout.machines[0];
@@ -98,8 +133,18 @@ impl Host {
         let mut arguments: Vec<String> = Vec::new();
         let mut add = |words: &[&str]| arguments.extend(words.iter().map(|&word| word.to_owned()));
         let (own, api) = (machine.address.to_string(), first.address.to_string());
-        if machine == first {
-            add(&["server", "--bind-address", &api, "--advertise-address", &api, "--https-port", &PORT.to_string()]);
+        let server = machine == first || self.joins_as_server(machine);
+        if self.joins_as_server(machine) {
+            let token = self.invitation(machine).display().to_string();
+            add(&["server", "--join", &format!("https://{api}:{PORT}"), "--token-file", &token]);
+        } else if server {
+            add(&["server"]);
+            if self.made.servers > 1 {
+                add(&["--cluster-init"]);
+            }
+        }
+        if server {
+            add(&["--bind-address", &own, "--advertise-address", &own, "--https-port", &PORT.to_string()]);
             add(&["--cluster-cidr", &self.made.cluster_cidr, "--service-cluster-ip-range", &self.made.service_range]);
         } else {
             let token = self.data(first).join("token").display().to_string();
@@ -107,7 +152,7 @@ impl Host {
         }
         add(&["--data-dir", &data, "--node-name", &machine.name, "--node-ip", &own, "--kubelet-config", &kubelet]);
         add(&["--pod-network", &self.made.pod_network, "--cgroup-root", &format!("/trireme/{}", machine.name)]);
-        if machine == first {
+        if server {
             arguments.extend(self.made.server_arguments.iter().cloned());
         }
         let path = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("trireme"));
@@ -138,6 +183,10 @@ impl Host {
     pub(super) async fn halt(&self, node: &str) -> Result<(), Failure> {
         let machine = self.machine(node)?;
         self.program(machine).stop(machine).await?;
+        // One whose server was killed before.
+        if let Some(process) = Process::from_pid_file(&self.data(machine).join("etcd/pid")) {
+            process.stop(RUNTIME).await?;
+        }
         let runtime = self.data(machine).join("agent/containerd");
         if let Some(process) = Process::from_pid_file(&runtime.join("containerd.pid")) {
             let socket = runtime.join("containerd.sock").display().to_string();

@@ -1,6 +1,7 @@
 //! `trireme cluster`: a cluster of several nodes on this machine, for development and tests, without virtual machines.
 //!
-//! Every node is a network namespace with a Trireme and a containerd of its own; the first one has the control plane too.
+//! Every node is a network namespace with a Trireme and a containerd of its own; the first one has the control plane too, or the first few, which share
+//! an etcd (`--servers 3`).
 //! What a cluster is made of is in its directory, what runs is known by pid files and by the kernel, so every command finds
 //! what an earlier one made:
 //!
@@ -49,6 +50,9 @@ enum Command {
         /// How many nodes it has.
         #[arg(long, value_name = "NUMBER", default_value_t = 3)]
         nodes: u8,
+        /// How many of them are servers: one, or several, which share an etcd.
+        #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=7))]
+        servers: u8,
         /// Where its nodes have their addresses.
         #[arg(long, value_name = "CIDR", default_value = "198.18.0.0/24")]
         range: Ipv4Net,
@@ -103,11 +107,18 @@ enum Command {
 struct Made {
     name: String,
     nodes: u8,
+    #[serde(default = "one")]
+    servers: u8,
     range: String,
     cluster_cidr: String,
     service_range: String,
     pod_network: String,
     server_arguments: Vec<String>,
+}
+
+/// How many servers clusters of earlier versions have.
+fn one() -> u8 {
+    1
 }
 
 impl Made {
@@ -127,6 +138,7 @@ pub async fn run(options: Cluster) -> Result<(), Failure> {
         Command::Up {
             name,
             nodes,
+            servers,
             range,
             cluster_cidr,
             service_cluster_ip_range,
@@ -137,6 +149,7 @@ pub async fn run(options: Cluster) -> Result<(), Failure> {
             let made = Made {
                 name,
                 nodes,
+                servers: servers.min(nodes),
                 range: range.to_string(),
                 cluster_cidr: cluster_cidr.to_string(),
                 service_range: service_cluster_ip_range.to_string(),
@@ -167,6 +180,9 @@ async fn up(directory: &Path, made: Made, images: &[PathBuf]) -> Result<(), Fail
         host.prepare(images).await?;
         for (number, machine) in host.layout.machines.iter().enumerate() {
             println!("starting {} at {}", machine.name, machine.address);
+            if host.joins_as_server(machine) {
+                host.invite(machine).await?;
+            }
             host.boot(&machine.name).await?;
             if number == 0 {
                 ready::control_plane(&host).await?;
@@ -217,6 +233,7 @@ mod tests {
         let made = Made {
             name: "dev".to_owned(),
             nodes: 2,
+            servers: 1,
             range: "198.18.9.0/24".to_owned(),
             cluster_cidr: "10.244.0.0/16".to_owned(),
             service_range: "10.96.0.0/16".to_owned(),
@@ -234,6 +251,12 @@ mod tests {
             assert!(Host::of_node(directory.path(), unknown).is_err(), "{unknown}");
         }
 
+        let made = Made { nodes: 3, servers: 2, name: "ha".to_owned(), ..host.made().clone() };
+        let several = Host::new(directory.path(), made).expect("a cluster");
+        let arguments = |machine: usize| several.program(&several.layout.machines[machine]).arguments.join(" ");
+        assert!(arguments(0).contains(" --cluster-init"), "{}", arguments(0));
+        assert!(arguments(1).starts_with("server --join https://198.18.9.11:6443 --token-file "), "{}", arguments(1));
+        assert!(arguments(2).starts_with("agent "), "{}", arguments(2));
         let arguments = host.program(&host.layout.machines[0]).arguments.join(" ");
         assert!(arguments.starts_with("server ") && arguments.ends_with("--event-ttl=60"), "{arguments}");
         let arguments = host.program(&host.layout.machines[1]).arguments.join(" ");

@@ -10,8 +10,9 @@ use base64::engine::general_purpose::STANDARD;
 use client::{Client, DeleteOptions};
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
-use rules::names::{BOOTSTRAP_TOKEN, BOOTSTRAP_TOKEN_PREFIX};
+use rules::names::{BOOTSTRAP_TOKEN, BOOTSTRAP_TOKEN_PREFIX, SERVER_BOOTSTRAPPERS, SERVERS_PATH};
 use serde_json::{Value, json};
 
 use super::addons::made;
@@ -76,9 +77,59 @@ pub async fn ensure(
     let nodes = json!({"apiGroup": RBAC, "kind": "Group", "name": "system:nodes"});
     readable(client, "kube-system", NETWORKS, &nodes).await?;
     keep(client, &map("kube-system", NETWORKS, &networks(cluster))?).await?;
-    keep_token(client, token, "The server's own token, as in the file in its data directory.", None).await?;
+    ensure_server_joins(client).await?;
+    keep_token(client, token, "The server's own token, as in the file in its data directory.", None, &[]).await?;
     // Last: a node that finds it finds everything.
-    keep(client, &map("kube-public", CLUSTER_INFO, &json!({"kubeconfig": info(server, authority_pem)}))?).await
+    keep_info(client, server, authority_pem).await
+}
+
+/// Lets tokens for servers ask for what servers need, and nobody else.
+async fn ensure_server_joins(client: &Client) -> Result<(), Failure> {
+    let name = "trireme:server-bootstrapper";
+    let rules = json!([{"nonResourceURLs": [SERVERS_PATH], "verbs": ["post"]}]);
+    made(client.create(&role(name, &rules)?).await)?;
+    let subject = json!({"apiGroup": RBAC, "kind": "Group", "name": SERVER_BOOTSTRAPPERS});
+    made(client.create(&binding(name, name, &subject)?).await)
+}
+
+/// Says where the cluster is: at this server, unless another one that is alive is named already.
+async fn keep_info(client: &Client, server: &str, authority_pem: &str) -> Result<(), Failure> {
+    let wanted = info(server, authority_pem);
+    let made = client.create(&map("kube-public", CLUSTER_INFO, &json!({"kubeconfig": wanted}))?).await;
+    match made {
+        Err(error) if error.is_already_exists() => {}
+        outcome => return Ok(outcome.map(drop)?),
+    }
+    let mut present = client.get::<ConfigMap>("kube-public", CLUSTER_INFO).await?;
+    let named = read_info(&present);
+    if named.as_ref().is_ok_and(|(named, authority)| named == server && authority == authority_pem) {
+        return Ok(());
+    }
+    if let Ok((named, authority)) = &named
+        && authority == authority_pem
+        && is_alive(client, named).await?
+    {
+        return Ok(());
+    }
+    present.data.get_or_insert_default().insert("kubeconfig".to_owned(), wanted);
+    match client.update(&present).await {
+        // Another server says where it is at the same moment, which is as good.
+        Err(error) if error.is_conflict() => Ok(()),
+        outcome => Ok(outcome.map(drop)?),
+    }
+}
+
+/// Whether a server is among the endpoints of the `kubernetes` Service.
+async fn is_alive(client: &Client, server: &str) -> Result<bool, Failure> {
+    let slice = match client.get::<EndpointSlice>("default", "kubernetes").await {
+        Ok(slice) => slice,
+        Err(error) if error.is_not_found() => return Ok(false),
+        Err(error) => return Err(error.into()),
+    };
+    let host = server.parse::<http::Uri>().ok();
+    let host = host.as_ref().and_then(http::Uri::host).unwrap_or_default().trim_matches(['[', ']']);
+    let mut addresses = slice.endpoints.iter().flatten().flat_map(|endpoint| &endpoint.addresses);
+    Ok(addresses.any(|address| address == host))
 }
 
 /// The token in the server's data directory, made at its first start. It outlives a renewed authority, not a replaced one.
@@ -100,6 +151,7 @@ pub async fn keep_token(
     token: &Token,
     description: &str,
     expiration: Option<String>,
+    groups: &[&str],
 ) -> Result<(), Failure> {
     let mut data = json!({
         "token-id": token.id, "token-secret": token.secret, "usage-bootstrap-authentication": "true",
@@ -107,6 +159,9 @@ pub async fn keep_token(
     });
     if let Some(expiration) = expiration {
         data["expiration"] = json!(expiration);
+    }
+    if !groups.is_empty() {
+        data["auth-extra-groups"] = json!(groups.join(","));
     }
     let secret: Secret = serde_json::from_value(json!({
         "metadata": {"name": format!("{BOOTSTRAP_TOKEN_PREFIX}{}", token.id), "namespace": "kube-system"},

@@ -5,7 +5,9 @@
 //! with an identity of its own. Stopping goes the other way.
 
 mod address;
+mod certificates;
 pub mod flags;
+mod several;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -18,7 +20,10 @@ use tokio::sync::watch;
 use crate::cli::{Engine, Server as Options, Store as StoreOptions};
 use crate::component::Components;
 use crate::parts::{self, Identities};
+use crate::servers::{Directory, Managed};
 use crate::signals::Signals;
+use certificates::Certificates;
+use several::{admission, endpoint_reconciler, join_servers, start_member};
 
 /// How long components may take to stop before they are cut off.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -52,6 +57,9 @@ pub enum Error {
     /// The signals that stop the server cannot be listened for.
     #[error("cannot listen for signals: {0}")]
     Signals(#[source] std::io::Error),
+    /// This server cannot be one of the cluster's.
+    #[error("{0}")]
+    Joining(String),
     /// A step of start-up panicked; the log says where.
     #[error("start-up failed")]
     Panicked,
@@ -61,6 +69,9 @@ pub enum Error {
 struct Opened {
     store: Arc<dyn store::Store>,
     embedded: Option<Arc<store::embedded::Embedded>>,
+    etcd: Option<Arc<store::etcd::Etcd>>,
+    /// The member of etcd that this server looks after.
+    managed: Option<Managed>,
 }
 
 /// What the parts of this process count, for its one page of figures.
@@ -74,46 +85,54 @@ const FIGURES: [fn(&mut String); 6] = [
 ];
 
 /// Runs until a signal stops it.
-pub async fn run(options: Options) -> Result<(), Error> {
+pub async fn run(mut options: Options) -> Result<(), Error> {
     let started = Instant::now();
     let mut signals = Signals::listen().map_err(Error::Signals)?;
     let data_dir = options.data_dir.clone();
     crate::data_dir::prepare(&data_dir, !options.disable_agent)
         .map_err(|source| Error::DataDirectory { path: data_dir.clone(), source })?;
-    let service_address = address::first_service_address(&options.service_cluster_ip_range)
-        .map_err(|message| Error::Option { option: "service-cluster-ip-range", message })?;
-    address::one_of_each_family(&options.controllers.cluster_cidr)
-        .map_err(|message| Error::Option { option: "cluster-cidr", message })?;
+    let advertise = options.advertise_address.unwrap_or_else(|| address::advertised(options.bind_address));
+    let managed = tokio::select! {
+        managed = join_servers(&mut options, advertise) => managed?,
+        name = signals.next() => {
+            tracing::info!("{name}: stopped before this server was one of the cluster's");
+            return Ok(());
+        }
+    };
+    let service_address = service_address(&options)?;
     let runtime_config = apiserver::registry::RuntimeConfig::parse(&options.runtime_config)
         .map_err(|message| Error::Option { option: "runtime-config", message })?;
     let gates = options.gates.read()?;
-    let advertise = options.advertise_address.unwrap_or_else(|| address::advertised(options.bind_address));
 
-    let keys = make_keys(&options, service_address, advertise);
-    let opened = open_store(&options.store, &data_dir).await?;
+    let wanted = pki::Options {
+        now: Timestamp::now(),
+        service_address,
+        cluster_domain: options.cluster_domain.clone(),
+        hosts: address::host_names(&options, advertise),
+    };
+    let keys = make_keys(&data_dir, &wanted);
+    let opened = open_store(&options.store, &data_dir, managed).await?;
     let keys = Arc::new(keys.await.map_err(|_| Error::Panicked)??);
 
-    let address = SocketAddr::new(options.bind_address, options.https_port);
     // Clients that wait for the file may use it at once: early ones wait for the listener, not for readiness.
     if options.https_port != 0 {
-        write_kubeconfig(&data_dir, address, &keys)?;
+        write_kubeconfig(&data_dir, SocketAddr::new(options.bind_address, options.https_port), &keys)?;
     }
     let parts = Arc::<apiserver::components::Parts>::default();
     let backups = opened.embedded.as_ref().map(|store| {
         let directory = options.backups.directory(&data_dir);
         Arc::new(crate::backup::Keeper::new(Arc::clone(store), &data_dir, directory))
     });
+    let admission = opened.etcd.as_ref().map(|etcd| Arc::new(admission(&options, etcd, opened.managed.is_some())));
+    let certificates = Certificates::of(&keys)?;
     let start = async || {
         let mut config = base_config(Arc::clone(&opened.store), &keys)?;
         gates.configure(&mut config, &keys)?;
-        config.address = address;
-        config.advertise = advertise;
+        certificates.configure(&mut config);
+        configure(&mut config, &options, advertise);
+        config.joining = admission.clone().map(|admission| admission as _);
         config.runtime_config = runtime_config.clone();
-        config.service_ranges = options.service_cluster_ip_range.iter().map(ToString::to_string).collect();
-        config.node_ports = options.service_node_port_range.0..=options.service_node_port_range.1;
-        config.event_ttl = options.event_ttl;
         config.parts = Arc::clone(&parts);
-        config.figures = FIGURES.to_vec();
         config.backups = backups.clone().map(|keeper| keeper as _);
         Ok(apiserver::Server::start(config).await?)
     };
@@ -121,22 +140,22 @@ pub async fn run(options: Options) -> Result<(), Error> {
         server = start_patiently(start) => server?,
         name = signals.next() => {
             tracing::info!("{name}: stopped before the server was ready");
+            opened.close().await;
             return Ok(());
         }
     };
     if options.https_port == 0 {
         write_kubeconfig(&data_dir, server.address, &keys)?;
     }
-    tracing::info!(
-        "serving on https://{} after {} ms; try: kubectl --kubeconfig {} get namespaces",
-        server.address,
-        started.elapsed().as_millis(),
-        kubeconfig_file(&data_dir).display()
-    );
+    let (after, kubeconfig) = (started.elapsed().as_millis(), kubeconfig_file(&data_dir));
+    let try_this = format!("kubectl --kubeconfig {} get namespaces", kubeconfig.display());
+    tracing::info!("serving on https://{} after {after} ms; try: {try_this}", server.address);
 
     let mut components = Components::reporting(parts);
     let identities = Identities::InProcess(server.handler());
     start_parts(&mut components, &options, &identities, &keys);
+    start_member(&mut components, &opened, admission.as_deref(), &identities);
+    certificates::start(&mut components, certificates, (&data_dir, wanted), server.address, opened.member());
     if !options.disable_service_lb {
         start_balancer(&mut components, &options, server.address.port(), &identities);
     }
@@ -149,7 +168,8 @@ pub async fn run(options: Options) -> Result<(), Error> {
     if !options.disable_agent {
         start_agent(&mut components, &options, advertise, cluster, &identities, &keys);
     }
-    stop_when_told(signals, stop(components, server, opened.embedded)).await;
+    crate::notify::ready();
+    stop_when_told(signals, stop(components, server, opened)).await;
     Ok(())
 }
 
@@ -157,34 +177,61 @@ pub async fn run(options: Options) -> Result<(), Error> {
 async fn stop_when_told(mut signals: Signals, stop: impl Future<Output = ()>) {
     let name = signals.next().await;
     tracing::info!("{name}: stopping");
+    crate::notify::say("STOPPING=1");
     tokio::select! {
         () = stop => tracing::info!("stopped"),
         name = signals.next() => tracing::warn!("{name} again: leaving at once"),
     }
 }
 
+/// The address of the `kubernetes` Service, if the ranges are such that there can be one.
+fn service_address(options: &Options) -> Result<IpAddr, Error> {
+    let first = address::first_service_address(&options.service_cluster_ip_range)
+        .map_err(|message| Error::Option { option: "service-cluster-ip-range", message })?;
+    address::one_of_each_family(&options.controllers.cluster_cidr)
+        .map_err(|message| Error::Option { option: "cluster-cidr", message })?;
+    Ok(first)
+}
+
+/// The settings that come from the options alone.
+fn configure(config: &mut apiserver::Config, options: &Options, advertise: IpAddr) {
+    config.address = SocketAddr::new(options.bind_address, options.https_port);
+    config.advertise = advertise;
+    config.endpoint_reconciler = endpoint_reconciler(options);
+    config.service_ranges = options.service_cluster_ip_range.iter().map(ToString::to_string).collect();
+    config.node_ports = options.service_node_port_range.0..=options.service_node_port_range.1;
+    config.event_ttl = options.event_ttl;
+    config.shutdown_delay = options.gates.shutdown.shutdown_delay_duration;
+    config.figures = FIGURES.to_vec();
+}
+
 /// Makes or renews the certificates, beside whatever else is to be done meanwhile.
-fn make_keys(
-    options: &Options,
-    service_address: IpAddr,
-    advertise: IpAddr,
-) -> tokio::task::JoinHandle<Result<pki::Cluster, pki::Error>> {
-    let wanted = pki::Options {
-        now: Timestamp::now(),
-        service_address,
-        cluster_domain: options.cluster_domain.clone(),
-        hosts: address::host_names(options, advertise),
-    };
-    let directory = options.data_dir.join("pki");
+fn make_keys(data_dir: &Path, wanted: &pki::Options) -> tokio::task::JoinHandle<Result<pki::Cluster, pki::Error>> {
+    let (directory, wanted) = (data_dir.join("pki"), wanted.clone());
     tokio::task::spawn_blocking(move || pki::Cluster::ensure(&directory, &wanted))
 }
 
 /// The way of the start, backwards.
-async fn stop(components: Components, server: apiserver::Server, store: Option<Arc<store::embedded::Embedded>>) {
+async fn stop(components: Components, server: apiserver::Server, opened: Opened) {
     components.stop(PATIENCE).await;
     server.stop().await;
-    if let Some(store) = store {
-        store.close().await;
+    opened.close().await;
+}
+
+impl Opened {
+    /// The member of etcd that this server looks after, and the store in it.
+    fn member(&self) -> Option<(Directory, Arc<store::etcd::Etcd>)> {
+        let directory = self.managed.as_ref().map(|managed| managed.directory.clone());
+        directory.zip(self.etcd.clone())
+    }
+
+    async fn close(self) {
+        if let Some(store) = self.embedded {
+            store.close().await;
+        }
+        if let Some(managed) = self.managed {
+            managed.stop().await;
+        }
     }
 }
 
@@ -346,7 +393,7 @@ fn start_agent(
     });
 }
 
-async fn open_store(options: &StoreOptions, data_dir: &Path) -> Result<Opened, Error> {
+async fn open_store(options: &StoreOptions, data_dir: &Path, managed: Option<Managed>) -> Result<Opened, Error> {
     match options.store {
         Engine::Embedded => {
             let directory = crate::store::directory(data_dir);
@@ -354,7 +401,7 @@ async fn open_store(options: &StoreOptions, data_dir: &Path) -> Result<Opened, E
             let options = store::embedded::Options { predecessor: PREDECESSOR, packed, ..Default::default() };
             let open = move || store::embedded::Embedded::open(&directory, options);
             let embedded = tokio::task::spawn_blocking(open).await.map_err(|_| Error::Panicked)??;
-            Ok(Opened { store: embedded.clone(), embedded: Some(embedded) })
+            Ok(Opened { store: embedded.clone(), embedded: Some(embedded), etcd: None, managed })
         }
         Engine::Etcd => {
             let options = store::etcd::Options {
@@ -364,7 +411,8 @@ async fn open_store(options: &StoreOptions, data_dir: &Path) -> Result<Opened, E
                 key_file: options.etcd_keyfile.clone(),
                 ..store::etcd::Options::default()
             };
-            Ok(Opened { store: store::etcd::Etcd::open(&options)?, embedded: None })
+            let etcd = store::etcd::Etcd::open(&options)?;
+            Ok(Opened { store: etcd.clone(), embedded: None, etcd: Some(etcd), managed })
         }
     }
 }

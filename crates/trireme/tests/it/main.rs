@@ -22,6 +22,7 @@ mod node;
 mod poison;
 mod private;
 mod scheduler;
+mod servers;
 mod stalls;
 mod storage;
 mod tokens;

@@ -45,7 +45,7 @@ impl Network {
 
     fn place(&self) -> Place {
         let machine = &self.0.machines[0];
-        Place { namespace: machine.namespace.clone(), address: machine.address.into() }
+        Place { namespace: machine.namespace.clone(), address: machine.address.into(), port: None }
     }
 }
 

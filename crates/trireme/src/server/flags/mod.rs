@@ -40,6 +40,9 @@ pub struct Options {
     /// How objects are sealed.
     #[command(flatten)]
     pub encryption: Encryption,
+    /// How the server goes.
+    #[command(flatten)]
+    pub shutdown: Shutdown,
 }
 
 /// What may change or refuse a write.
@@ -91,6 +94,16 @@ pub struct FlowControl {
     /// Requests under way at once that change something.
     #[arg(long, value_name = "NUMBER", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_mutating_requests_inflight: u32,
+}
+
+/// How the server goes.
+#[derive(Debug, Args)]
+#[group(skip)]
+#[command(next_help_heading = "Shutdown")]
+pub struct Shutdown {
+    /// How long the server goes on answering after it was told to stop. It is not ready meanwhile, so that whoever balances load finds another.
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
+    pub shutdown_delay_duration: Duration,
 }
 
 /// How objects are sealed.

@@ -1,0 +1,177 @@
+//! Three servers under load while servers and members of etcd are killed, frozen and cut off: nothing acknowledged is lost, every key's history is explainable
+//! one operation after the other, and watchers miss, repeat and reorder nothing, nor list again. Short as a test, 200 faults as `make soak`; a failure names
+//! its seed, which `TRIREME_SEED` takes.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use client::Client;
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+use testkit::build::config_map;
+use testkit::eventually;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::machines::{Host, Machines, signal};
+use crate::load::{Histories, Sequence, read, revision_now, watch, write};
+
+const WRITERS: u64 = 6;
+const WATCHERS: usize = 6;
+const KEYS: usize = 4;
+const SENTINEL: &str = "sentinel";
+/// A control plane that writes nothing by itself into the sequence of events.
+const QUIET: [&str; 2] = ["--disable-controller-manager", "--disable-scheduler"];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    /// The machine is gone, and comes back.
+    Lost,
+    /// The server is killed; its etcd goes on.
+    Server,
+    /// The member of etcd is killed; the server starts it again.
+    Member,
+    /// Both stand still for a while, and wake up without having noticed.
+    Frozen,
+    /// The machine is cut off from the others.
+    CutOff,
+}
+
+const FAULTS: [Fault; 5] = [Fault::Lost, Fault::Server, Fault::Member, Fault::Frozen, Fault::CutOff];
+
+fn faults() -> usize {
+    if std::env::var_os("TRIREME_SOAK").is_some() { 200 } else { FAULTS.len() }
+}
+
+fn seed() -> u64 {
+    let given = std::env::var("TRIREME_SEED").ok().and_then(|seed| seed.parse().ok());
+    given.unwrap_or_else(rand::random)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn soak_faults_of_three_servers() {
+    let seed = seed();
+    println!("seed {seed}");
+    let mut random = StdRng::seed_from_u64(seed);
+    let machines = Machines::make('f', 3).await;
+    let one = machines.server(1, &[&["--cluster-init"][..], &QUIET].concat()).await;
+    let two = machines.join(2, &one, &QUIET).await;
+    let three = machines.join(3, &one, &QUIET).await;
+    let mut hosts = [one, two, three];
+    let servers: Vec<String> = (1..=3).map(|number| machines.url(number)[8..].to_owned()).collect();
+    let clients: Vec<Client> = hosts.iter().map(Host::client).collect();
+    clients.iter().for_each(|client| client.set_servers(&servers));
+
+    let (histories, sequence) = (Histories::new(), Arc::new(Sequence::default()));
+    let start = revision_now(&clients[0]).await;
+    let mut watchers = JoinSet::new();
+    for number in 0..WATCHERS {
+        let client = balanced(&hosts[number % 3], &servers);
+        watchers.spawn(watch(client, Arc::clone(&sequence), start.clone(), SENTINEL));
+    }
+    for round in 0..faults() {
+        let keys: Arc<[String]> = (0..KEYS).map(|key| format!("r{round}-k{key}")).collect();
+        let stop = CancellationToken::new();
+        let mut writers = JoinSet::new();
+        for number in 0..WRITERS {
+            let client = balanced(&hosts[number as usize % 3], &servers);
+            writers.spawn(write(client, Arc::clone(&histories), Arc::clone(&keys), random.random(), stop.clone()));
+        }
+        progress(&histories, 30, seed).await;
+        // Each kind once in a short run, any of them in a long one.
+        let fault = if round < FAULTS.len() { FAULTS[round] } else { FAULTS[random.random_range(0..FAULTS.len())] };
+        let victim = random.random_range(0..3);
+        let begun = Instant::now();
+        println!("fault {round}: {fault:?} of server {}", victim + 1);
+        strike(fault, &mut hosts[victim], &machines, victim + 1, &histories, seed).await;
+        println!("  over after {:?}", begun.elapsed());
+        progress(&histories, 30, seed).await;
+        stop.cancel();
+        while let Some(writer) = writers.join_next().await {
+            writer.expect("a writer that does not panic");
+        }
+        for key in keys.iter() {
+            eventually("a last look", async { while read(&clients[0], &histories, key).await.is_none() {} }).await;
+        }
+        histories.check_linearizable(seed);
+    }
+    eventually("the end is written", async {
+        while let Err(error) = clients[0].create(&config_map(SENTINEL, "v", "0")).await {
+            if error.is_already_exists() {
+                return;
+            }
+        }
+    })
+    .await;
+    let finish = async {
+        while let Some(watcher) = watchers.join_next().await {
+            watcher.expect("a watcher that agrees with the others");
+        }
+    };
+    eventually("every watcher reaches the end", finish).await;
+    sequence.check_complete(&histories, seed);
+    println!("{} acknowledged writes, {} events, {WATCHERS} watchers", histories.acknowledged(), sequence.len());
+}
+
+/// A client of this server that knows the others.
+fn balanced(host: &Host, servers: &[String]) -> Client {
+    let client = host.client();
+    client.set_servers(servers);
+    client
+}
+
+/// Makes a fault, waits until writers are past it, and mends it.
+async fn strike(fault: Fault, host: &mut Host, machines: &Machines, number: usize, histories: &Histories, seed: u64) {
+    match fault {
+        Fault::Lost => {
+            host.lose().await;
+            progress(histories, 20, seed).await;
+            host.start_again_with(&QUIET).await;
+        }
+        Fault::Server => {
+            host.server.kill().await;
+            progress(histories, 20, seed).await;
+            host.start_again_with(&QUIET).await;
+        }
+        Fault::Member => {
+            let id = host.etcd().expect("its etcd runs");
+            signal(&id, "-KILL").await;
+            progress(histories, 20, seed).await;
+            eventually("etcd is started again", async {
+                while host.etcd().is_none_or(|other| other == id) {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            })
+            .await;
+        }
+        Fault::Frozen => {
+            let ids = [host.server.id().expect("it runs").to_string(), host.etcd().expect("its etcd runs")];
+            for id in &ids {
+                signal(id, "-STOP").await;
+            }
+            progress(histories, 20, seed).await;
+            for id in &ids {
+                signal(id, "-CONT").await;
+            }
+        }
+        Fault::CutOff => {
+            devnet::connect(machines.machine(number), false).await.expect("cut off");
+            progress(histories, 20, seed).await;
+            devnet::connect(machines.machine(number), true).await.expect("joined again");
+        }
+    }
+}
+
+/// Waits until so many more writes were acknowledged.
+async fn progress(histories: &Histories, more: usize, seed: u64) {
+    let wanted = histories.acknowledged() + more;
+    let reached = async {
+        while histories.acknowledged() < wanted {
+            // The load is the clock here: how long it takes is the servers' affair.
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    if tokio::time::timeout(Duration::from_secs(120), reached).await.is_err() {
+        panic!("seed {seed}: writers are stuck; last failure: {}", histories.last_failure());
+    }
+}
