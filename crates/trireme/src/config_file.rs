@@ -171,7 +171,7 @@ mod tests {
     fn every_flag_is_a_key_and_later_words_win() {
         assert_eq!(
             check(&["data-dir: /d\ntls-san: [a, b]\ndisable-agent: true\nhttps-port: 7443\n"], "").as_deref(),
-            Ok("--data-dir=/d --tls-san=a --tls-san=b --disable-agent --https-port=7443")
+            Ok("--data-dir=/d --disable-agent --https-port=7443 --tls-san=a --tls-san=b")
         );
         assert_eq!(check(&["disable-agent: false"], "").as_deref(), Ok(""));
         assert_eq!(check(&["https-port: 1", "https-port: 2"], "").as_deref(), Ok("--https-port=2"));

@@ -104,12 +104,7 @@ pub async fn run(mut options: Options) -> Result<(), Error> {
         .map_err(|message| Error::Option { option: "runtime-config", message })?;
     let gates = options.gates.read()?;
 
-    let wanted = pki::Options {
-        now: Timestamp::now(),
-        service_address,
-        cluster_domain: options.cluster_domain.clone(),
-        hosts: address::host_names(&options, advertise),
-    };
+    let wanted = certificates_wanted(&options, service_address, advertise);
     let keys = make_keys(&data_dir, &wanted);
     let opened = open_store(&options.store, &data_dir, managed).await?;
     let keys = Arc::new(keys.await.map_err(|_| Error::Panicked)??);
@@ -156,18 +151,12 @@ pub async fn run(mut options: Options) -> Result<(), Error> {
     start_parts(&mut components, &options, &identities, &keys);
     start_member(&mut components, &opened, admission.as_deref(), &identities);
     certificates::start(&mut components, certificates, (&data_dir, wanted), server.address, opened.member());
-    if !options.disable_service_lb {
-        start_balancer(&mut components, &options, server.address.port(), &identities);
-    }
-    if let Some(keeper) = backups {
-        start_backups(&mut components, &options.backups, keeper);
-    }
+    start_balancer(&mut components, &options, server.address.port(), &identities);
+    start_backups(&mut components, &options.backups, backups);
     let cluster = agent_cluster(&options, service_address);
     let joined_at = format!("https://{}", SocketAddr::new(advertise, server.address.port()));
     start_addons(&mut components, &data_dir, joined_at, cluster.clone(), &identities, (&keys, gates.believed(&keys)))?;
-    if !options.disable_agent {
-        start_agent(&mut components, &options, advertise, cluster, &identities, &keys);
-    }
+    start_agent(&mut components, &options, advertise, cluster, &identities, &keys);
     crate::notify::ready();
     stop_when_told(signals, stop(components, server, opened)).await;
     Ok(())
@@ -203,6 +192,16 @@ fn configure(config: &mut apiserver::Config, options: &Options, advertise: IpAdd
     config.event_ttl = options.event_ttl;
     config.shutdown_delay = options.gates.shutdown.shutdown_delay_duration;
     config.figures = FIGURES.to_vec();
+}
+
+/// What the certificates say.
+fn certificates_wanted(options: &Options, service_address: IpAddr, advertise: IpAddr) -> pki::Options {
+    pki::Options {
+        now: Timestamp::now(),
+        service_address,
+        cluster_domain: options.cluster_domain.clone(),
+        hosts: address::host_names(options, advertise),
+    }
 }
 
 /// Makes or renews the certificates, beside whatever else is to be done meanwhile.
@@ -297,8 +296,11 @@ fn start_parts(components: &mut Components, options: &Options, identities: &Iden
     }
 }
 
-/// Starts the load balancer.
+/// Starts the load balancer, unless another one is wanted.
 fn start_balancer(components: &mut Components, options: &Options, port: u16, identities: &Identities) {
+    if options.disable_service_lb {
+        return;
+    }
     let contested = options.store.store == Engine::Etcd;
     let reserved = vec![port, options.agent.kubelet_port, parts::agent::PROXY_HEALTH_PORT];
     let identities = identities.clone();
@@ -307,8 +309,12 @@ fn start_balancer(components: &mut Components, options: &Options, port: u16, ide
 }
 
 /// Starts what backs up the store by itself, if it shall.
-fn start_backups(components: &mut Components, options: &crate::backup::Options, keeper: Arc<crate::backup::Keeper>) {
-    let Some(schedule) = options.backup_schedule.clone() else { return };
+fn start_backups(
+    components: &mut Components,
+    options: &crate::backup::Options,
+    keeper: Option<Arc<crate::backup::Keeper>>,
+) {
+    let (Some(keeper), Some(schedule)) = (keeper, options.backup_schedule.clone()) else { return };
     let keep = options.backup_keep;
     components.start("backups", move |stop| crate::backup::keep(Arc::clone(&keeper), schedule.clone(), keep, stop));
 }
@@ -356,7 +362,7 @@ fn start_addons(
     Ok(())
 }
 
-/// Starts this machine's node.
+/// Starts this machine's node, if it is to have one.
 fn start_agent(
     components: &mut Components,
     options: &Options,
@@ -365,6 +371,9 @@ fn start_agent(
     identities: &Identities,
     keys: &Arc<pki::Cluster>,
 ) {
+    if options.disable_agent {
+        return;
+    }
     let keys = Arc::clone(keys);
     let addresses = match options.agent.node_ip.as_slice() {
         [] => vec![address::of_node(advertise)],

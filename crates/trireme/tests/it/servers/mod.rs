@@ -2,6 +2,7 @@
 
 mod faults;
 mod machines;
+mod moving;
 
 use std::time::Duration;
 
@@ -66,6 +67,26 @@ async fn three_servers_share_a_cluster_and_survive_the_loss_of_one() {
     one.start_again().await;
     two.lists(&all).await;
     one.client().get::<ConfigMap>("default", "after").await.expect("it has what it missed");
+    a_majority_is_lost(&machines, one, two, three).await;
+}
+
+/// Two of three machines are gone for good: the third goes on alone, and others join it again.
+async fn a_majority_is_lost(machines: &Machines, mut one: Host, mut two: Host, three: Host) {
+    step("a majority is lost");
+    let (success, said) = one.etcd_command(&["recover"]).await;
+    assert!(!success && said.contains("stop the server first"), "{said}");
+    drop(three);
+    two.lose().await;
+    drop(two);
+    one.lose().await;
+    let (success, said) = one.etcd_command(&["recover"]).await;
+    assert!(success && said.contains("goes on alone"), "{said}");
+    one.start_again().await;
+    one.client().get::<ConfigMap>("default", "after").await.expect("nothing that it had is lost");
+    create(&one.client(), "alone").await;
+    let two = machines.join(2, &one, &[]).await;
+    two.lists(&[machines.address(1), machines.address(2)]).await;
+    two.client().get::<ConfigMap>("default", "alone").await.expect("it has joined");
 }
 
 /// What joins and must not.

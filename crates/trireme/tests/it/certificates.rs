@@ -1,0 +1,50 @@
+//! Certificates become others while the server runs, and connections go on.
+
+use std::time::Duration;
+
+use client::{Client, Config};
+use k8s_openapi::api::core::v1::Namespace;
+use testkit::{Server, ServerOptions, eventually};
+use tokio::process::Command;
+
+/// The serial number of the certificate that a new connection is shown.
+async fn shown(server: &Server) -> String {
+    let connect = format!(
+        "openssl s_client -connect 127.0.0.1:{} </dev/null 2>/dev/null | openssl x509 -noout -serial",
+        server.port()
+    );
+    let output = Command::new("sh").args(["-c", &connect]).output().await.expect("openssl (Debian: openssl)");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_server_shows_a_new_certificate_when_it_is_told_to_look() {
+    let arguments = vec!["--disable-agent".to_owned()];
+    let server = Server::start(ServerOptions { binary: env!("CARGO_BIN_EXE_trireme").into(), arguments }).await;
+    let (old, client) = (shown(&server).await, server.client());
+    assert!(old.starts_with("serial="), "{old}");
+    client.get::<Namespace>("", "default").await.expect("an answer");
+    // What is not there is made again, as what is about to end is.
+    for name in ["apiserver.crt", "admin.crt"] {
+        std::fs::remove_file(server.data_dir().join("pki").join(name)).expect("it was there");
+    }
+    let kubeconfig = std::fs::read_to_string(server.kubeconfig()).expect("a kubeconfig");
+    let id = server.id().expect("it runs").to_string();
+    let told = Command::new("kill").args(["-HUP", &id]).status().await;
+    assert!(told.is_ok_and(|status| status.success()));
+    eventually("a new certificate is shown", async {
+        while shown(&server).await == old {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    client.get::<Namespace>("", "default").await.expect("the old connection goes on");
+    eventually("the administrator has a new one, too", async {
+        while std::fs::read_to_string(server.kubeconfig()).is_ok_and(|text| text == kubeconfig) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    let renewed = Client::https(Config::from_kubeconfig(server.kubeconfig()).expect("a kubeconfig")).expect("a client");
+    renewed.get::<Namespace>("", "default").await.expect("it is believed");
+}
