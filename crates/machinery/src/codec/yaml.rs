@@ -283,6 +283,9 @@ fn scan_error(error: &ScanError) -> String {
         ("found unknown escape character", true)
     } else if info.contains("mapping values are not allowed") {
         ("mapping values are not allowed in this context", true)
+    } else if let Some((_, what)) = info.strip_prefix("while parsing ").and_then(|rest| rest.split_once(", ")) {
+        // What the parser misses, it misses behind the line that it names.
+        return at_line_before(error.marker().line(), what);
     } else if info.contains("unclosed bracket '{'") {
         ("did not find expected ',' or '}'", false)
     } else if info.contains("unclosed bracket '['") {
@@ -297,6 +300,13 @@ fn scan_error(error: &ScanError) -> String {
 /// Upstream's library does not say so when a mistake is in the first line.
 fn at_line(line: usize, what: &str) -> String {
     if line > 1 { format!("yaml: line {line}: {what}") } else { format!("yaml: {what}") }
+}
+
+fn at_line_before(line: usize, what: &str) -> String {
+    match line.saturating_sub(1) {
+        0 => format!("yaml: {what}"),
+        line => format!("yaml: line {line}: {what}"),
+    }
 }
 
 /// A key of a JSON object made from whatever scalar stands there.
@@ -397,6 +407,7 @@ mod tests {
             ("\"x", "yaml: found unexpected end of stream"),
             ("a: b: c", "yaml: mapping values are not allowed in this context"),
             ("{a: b", "yaml: line 1: did not find expected ',' or '}'"),
+            ("a: b\nc: {d: e\nf:\n  g: [\n", "yaml: line 2: did not find expected ',' or '}'"),
             ("\0", "yaml: control characters are not allowed"),
         ] {
             assert_eq!(read(text), Err(format!("error converting YAML to JSON: {why}")), "{text}");
