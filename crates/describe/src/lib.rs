@@ -49,6 +49,13 @@ pub fn describer(group: &str, kind: &str) -> Describer {
     Describer(kinds::find(group, kind))
 }
 
+/// A template of pods alone, with tabs where columns would be: `rollout history` shows it so.
+pub fn pod_template(template: &Value) -> String {
+    let mut out = Writer::default();
+    kinds::pod_template(&mut out, template);
+    out.unaligned()
+}
+
 impl Describer {
     /// Whether the kind has a describer of its own.
     pub fn is_specific(&self) -> bool {

@@ -51,6 +51,11 @@ impl Writer {
         self.open.clear();
     }
 
+    /// The text with its tabs, for whoever brings it into columns, or does not.
+    pub fn unaligned(self) -> String {
+        self.done + &self.open
+    }
+
     pub fn finish(mut self) -> String {
         self.flush();
         self.done

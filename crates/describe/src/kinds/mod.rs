@@ -134,3 +134,8 @@ static KINDS: &[Kind] = &[
     kind("NetworkPolicy", at!["networking.k8s.io" "v1" "networkpolicies"], nothing, network_policy::text),
     kind("PriorityClass", at!["scheduling.k8s.io" "v1" "priorityclasses"], only_events, policy::priority_class),
 ];
+
+/// A template of pods, wherever it is from.
+pub fn pod_template(out: &mut Writer, of: &Value) {
+    template::template(out, Some(of));
+}

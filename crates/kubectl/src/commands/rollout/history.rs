@@ -1,7 +1,7 @@
 //! `kubectl rollout history`: the revisions of a workload, each with its template.
 
 use machinery::value::text;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{find, nothing};
 use crate::command::{Command, Invocation};
@@ -41,17 +41,23 @@ fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
     machinery::value::at(object, "metadata.annotations")?.get(name)?.as_str()
 }
 
+/// A kind that has no history to show or to go back to.
+pub fn no_history(info: &Info, what: &str, who: &str) -> Failure {
+    let (kind, group) = (&info.mapping.kind, &info.mapping.group);
+    Failure::Message(match kind.as_str() {
+        "Pod" | "Job" | "CronJob" | "ReplicaSet" | "ReplicationController" => {
+            format!("no {who} has been implemented for \"{kind}.{group}\"")
+        }
+        _ => format!("error retrieving {what} for \"{kind}\", no visitor method exists for {{{group} {kind}}}"),
+    })
+}
+
 /// The revisions that the server still has, the oldest first.
 pub async fn revisions(invocation: &Invocation, info: &Info) -> Outcome<Vec<Revision>> {
     let (resource, number): (&str, fn(&Value) -> Option<i64>) = match info.mapping.kind.as_str() {
         "Deployment" => ("replicasets", |keeper| annotation(keeper, REVISION)?.parse().ok()),
         "DaemonSet" | "StatefulSet" => ("controllerrevisions", |keeper| keeper.get("revision")?.as_i64()),
-        _ => {
-            return Err(Failure::Message(format!(
-                "no history viewer has been implemented for \"{}.{}\"",
-                info.mapping.kind, info.mapping.group
-            )));
-        }
+        _ => return Err(no_history(info, "history", "history viewer")),
     };
     let labels = machinery::value::at(&info.object, "spec.selector.matchLabels").and_then(Value::as_object);
     let selector: Vec<String> = labels
@@ -119,7 +125,8 @@ async fn show(invocation: &Invocation, info: &Info, wanted: i64) -> Outcome<Stri
         let Some(revision) = revisions.iter().find(|revision| revision.number == wanted) else {
             return Err(Failure::message("unable to find the specified revision"));
         };
-        return Ok(format!("{name} with revision #{wanted}\n{}\n", described(&template(revision))));
+        let template = with_cause(info, revision);
+        return Ok(format!("{name} with revision #{wanted}\n{}\n", describe::pod_template(&template)));
     }
     let mut table = "REVISION\tCHANGE-CAUSE\n".to_owned();
     for revision in &revisions {
@@ -129,12 +136,30 @@ async fn show(invocation: &Invocation, info: &Info, wanted: i64) -> Outcome<Stri
     Ok(format!("{name} \n{}\n", Tabs::with(0, 2).align(&table)))
 }
 
+/// The template of a revision. A Deployment's says why it was made.
+fn with_cause(info: &Info, revision: &Revision) -> Value {
+    let mut template = template(revision);
+    if let Some(cause) = annotation(&revision.keeper, CAUSE).filter(|_| info.mapping.kind == "Deployment") {
+        machinery::value::object_mut(&mut template["metadata"], "annotations").insert(CAUSE.to_owned(), cause.into());
+    }
+    template
+}
+
+/// Each revision as an object: a Deployment's are ReplicaSets, others are what they were then.
 fn structured(printer: &mut Printer, info: &Info, revisions: &[Revision], wanted: i64) -> Outcome<String> {
     let shown = |revision: &Revision| {
-        let mut object = revision.keeper.clone();
-        let kind = if info.mapping.kind == "Deployment" { "ReplicaSet" } else { "ControllerRevision" };
-        object["kind"] = kind.into();
-        object["apiVersion"] = "apps/v1".into();
+        let mut object = if info.mapping.kind == "Deployment" {
+            let mut object = revision.keeper.clone();
+            object["kind"] = "ReplicaSet".into();
+            object["apiVersion"] = "apps/v1".into();
+            object
+        } else {
+            let mut object = info.object.clone();
+            machinery::value::set(&mut object, "spec.template", template(revision));
+            machinery::value::remove(&mut object, "spec.template.$patch");
+            object
+        };
+        print::without_managed_fields(&mut object);
         object
     };
     if wanted > 0 {
@@ -143,24 +168,9 @@ fn structured(printer: &mut Printer, info: &Info, revisions: &[Revision], wanted
         };
         return printer.print(&shown(revision));
     }
-    let items: Vec<Value> = revisions.iter().map(shown).collect();
-    printer.print(&json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": items}))
-}
-
-/// The essentials of a pod template.
-pub fn described(template: &Value) -> String {
-    let mut lines = vec!["Pod Template:".to_owned()];
-    let pairs = |path: &str| -> Vec<String> {
-        let map = machinery::value::at(template, path).and_then(Value::as_object);
-        map.into_iter().flatten().map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect()
-    };
-    for (at, label) in pairs("metadata.labels").iter().enumerate() {
-        lines.push(if at == 0 { format!("  Labels:\t{label}") } else { format!("\t{label}") });
+    let mut text = String::new();
+    for revision in revisions {
+        text += &printer.print(&shown(revision))?;
     }
-    lines.push("  Containers:".to_owned());
-    for container in machinery::value::list(template, "spec.containers") {
-        lines.push(format!("   {}:", text(container, "name")));
-        lines.push(format!("    Image:\t{}", text(container, "image")));
-    }
-    Tabs::with(0, 2).align(&(lines.join("\n") + "\n"))
+    Ok(text)
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::history::{Revision, described, revisions, template};
+use super::history::{Revision, no_history, revisions, template};
 use super::{find, nothing};
 use crate::command::{Command, Invocation};
 use crate::error::{Failure, Outcome};
@@ -64,17 +64,22 @@ async fn undo(invocation: &Invocation, writing: &Writing, info: &Info) -> Outcom
     if wanted < 0 {
         return Err(Failure::Message(format!("unable to find specified revision {wanted} in history")));
     }
+    if !matches!(info.mapping.kind.as_str(), "Deployment" | "DaemonSet" | "StatefulSet") {
+        return Err(no_history(info, "rollbacker", "rollbacker"));
+    }
+    let all = revisions(invocation, info).await?;
+    let revision = pick(info, &all, wanted)?;
+    if writing.dry_run == DryRun::Client {
+        let shown = describe::pod_template(&template(revision));
+        let deployment = info.mapping.kind == "Deployment";
+        return Ok(if deployment { shown } else { format!("will roll back to {shown}") });
+    }
     if machinery::value::flag(&info.object, "spec.paused") {
         return Err(Failure::message(
             "you cannot rollback a paused deployment; resume it first with 'kubectl rollout resume' and try again",
         ));
     }
-    let all = revisions(invocation, info).await?;
-    let revision = pick(info, &all, wanted)?;
     let template = without_hash(template(revision));
-    if writing.dry_run == DryRun::Client {
-        return Ok(described(&template));
-    }
     let current = without_hash(machinery::value::at(&info.object, "spec.template").cloned().unwrap_or_default());
     if current == template {
         return Ok(format!("skipped rollback (current template already matches revision {})", revision.number));
