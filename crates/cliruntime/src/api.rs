@@ -75,11 +75,7 @@ impl Api {
         let response = self.exchange(request, path).await?;
         let (head, payload) = response.into_parts();
         self.keep_warnings(&head.headers);
-        let chunks = match payload {
-            Payload::Stream(chunks) => chunks,
-            Payload::Bytes(bytes) => futures::stream::iter([Ok(bytes)]).boxed(),
-            _ => futures::stream::empty().boxed(),
-        };
+        let chunks = chunks(payload);
         if head.status.is_success() || head.status.is_redirection() {
             return Ok((head.headers, chunks));
         }
@@ -218,6 +214,15 @@ fn decode(bytes: &[u8]) -> Outcome<Value> {
         .map_err(|error| Failure::Message(format!("the server's answer cannot be read: {error}")))
 }
 
+/// The bytes of an answer, as they come.
+pub fn chunks(payload: Payload) -> Chunks {
+    match payload {
+        Payload::Stream(chunks) => chunks,
+        Payload::Bytes(bytes) => futures::stream::iter([Ok(bytes)]).boxed(),
+        _ => futures::stream::empty().boxed(),
+    }
+}
+
 /// All of an answer.
 pub async fn collect(mut chunks: Chunks) -> Outcome<Bytes> {
     let mut whole = BytesMut::new();
@@ -304,7 +309,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// Why nobody answered.
-fn failure(host: &str, error: client::Error) -> Failure {
+pub fn failure(host: &str, error: client::Error) -> Failure {
     match error {
         client::Error::Api(error) => error.into(),
         client::Error::Transport(source) => {
@@ -324,6 +329,8 @@ fn failure(host: &str, error: client::Error) -> Failure {
         client::Error::Timeout(_) => Failure::Unreachable(
             "net/http: request canceled (Client.Timeout exceeded while awaiting headers)".to_owned(),
         ),
+        // Whoever has no credentials cannot even ask.
+        client::Error::Config(error @ client::config::Error::Plugin { .. }) => Failure::Unreachable(error.to_string()),
         other => Failure::Message(other.to_string()),
     }
 }

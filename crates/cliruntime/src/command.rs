@@ -87,6 +87,11 @@ impl Invocation {
         Failure::usage(&self.path, text)
     }
 
+    /// A command that was called with the wrong arguments: its help, and then why.
+    pub fn misused(&self, text: impl std::fmt::Display) -> Failure {
+        Failure::Message(text.to_string()).after(crate::help::of(self.command, &self.path))
+    }
+
     pub fn print(&mut self, text: &str) -> Outcome {
         Ok(self.streams.text(text)?)
     }

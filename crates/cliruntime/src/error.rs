@@ -26,6 +26,8 @@ pub enum Failure {
     Exit(i32),
     /// A message with an exit code of its own.
     WithCode(String, i32),
+    /// A failure with text for standard output, which comes before it.
+    After(String, Box<Failure>),
 }
 
 pub type Outcome<T = ()> = Result<T, Failure>;
@@ -40,6 +42,19 @@ impl Failure {
         Self::Message(format!("{text}\nSee '{path} -h' for help and examples"))
     }
 
+    /// With text for standard output before it.
+    pub fn after(self, text: String) -> Self {
+        if text.is_empty() { self } else { Self::After(text, Box::new(self)) }
+    }
+
+    /// What standard output gets before the failure is told.
+    pub fn printed(&self) -> &str {
+        match self {
+            Self::After(text, _) => text,
+            _ => "",
+        }
+    }
+
     /// Several failures as one; none is no failure.
     pub fn all(mut failures: Vec<Failure>) -> Outcome {
         match failures.len() {
@@ -47,6 +62,11 @@ impl Failure {
             1 => Err(failures.remove(0)),
             _ => Err(Self::Many(failures)),
         }
+    }
+
+    /// What went wrong with one or several of many things: said without `error: `, even where it is one.
+    pub fn each(failures: Vec<Failure>) -> Outcome {
+        if failures.is_empty() { Ok(()) } else { Err(Self::Many(failures)) }
     }
 
     /// Several failures in one line.
@@ -105,6 +125,7 @@ impl Failure {
     pub fn render(&self) -> String {
         match self {
             Self::Exit(_) => String::new(),
+            Self::After(_, failure) => failure.render(),
             Self::Api(error) if error.is(Reason::Invalid) => invalid(error),
             Self::Configuration(reasons) => multiline("Error in configuration: ", reasons),
             Self::Many(failures) => failures.iter().map(|failure| failure.among() + "\n").collect(),
@@ -116,6 +137,7 @@ impl Failure {
     pub fn code(&self) -> i32 {
         match self {
             Self::Exit(code) | Self::WithCode(_, code) => *code,
+            Self::After(_, failure) => failure.code(),
             _ => 1,
         }
     }
@@ -156,6 +178,7 @@ impl Failure {
             Self::Many(failures) => failures.iter().map(Self::line).collect::<Vec<_>>().join("\n"),
             Self::Exit(_) => String::new(),
             Self::WithCode(text, _) => text.clone(),
+            Self::After(_, failure) => failure.line(),
         }
     }
 }

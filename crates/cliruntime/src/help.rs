@@ -1,53 +1,124 @@
-//! `--help`, and guesses at what was meant.
+//! `--help` in upstream's layout, and guesses at what was meant.
+
+pub mod examples;
 
 use crate::command::Command;
-use crate::flags::Kind;
+use crate::flags::{Flag, Kind};
+
+/// Names in a list of commands are at least this wide.
+const NAME_WIDTH: usize = 11;
+
+/// The commands of kubectl by what they are for, as its own help groups them. What no group has is listed last.
+const GROUPS: &[(&str, &[&str])] = &[
+    ("Basic Commands (Beginner):", &["create", "expose", "run", "set"]),
+    ("Basic Commands (Intermediate):", &["explain", "get", "edit", "delete"]),
+    ("Deploy Commands:", &["rollout", "scale", "autoscale"]),
+    ("Cluster Management Commands:", &["certificate", "cluster-info", "top", "cordon", "uncordon", "drain", "taint"]),
+    (
+        "Troubleshooting and Debugging Commands:",
+        &[
+            "describe",
+            "logs",
+            "attach",
+            "exec",
+            "port-forward",
+            "proxy",
+            "cp",
+            "auth",
+            "debug",
+            "events",
+            "why",
+            "trace",
+        ],
+    ),
+    ("Advanced Commands:", &["diff", "apply", "patch", "replace", "wait", "kustomize"]),
+    ("Settings Commands:", &["label", "annotate", "completion"]),
+    ("Subcommands provided by plugins:", &[]),
+];
 
 /// The help of a command: what it does, how it is called, what it knows.
 pub fn of(command: &Command, path: &str) -> String {
-    let mut text = format!("{}\n", command.short);
-    if !command.children.is_empty() {
-        let width = command.children.iter().map(|child| child.name.len()).max().unwrap_or_default();
-        text += "\nAvailable Commands:\n";
-        for child in command.children {
-            text += &format!("  {:width$}   {}\n", child.name, child.short.trim_end_matches('.'));
-        }
+    let mut text = format!("{}.\n\n", command.short.trim_end_matches('.'));
+    if !command.aliases.is_empty() {
+        text += &format!("Aliases:\n{}, {}\n\n", command.name, command.aliases.join(", "));
     }
-    let mut flags: Vec<_> = command.flags.iter().flat_map(|group| group.iter()).collect();
+    let examples = examples::of(path.strip_prefix("kubectl ").unwrap_or_default());
+    if !examples.is_empty() {
+        let shown: Vec<String> = examples.iter().map(|(what, line)| format!("  # {what}\n  {line}\n")).collect();
+        text += &format!("Examples:\n{}\n", shown.join("  \n"));
+    }
+    if path == "kubectl" {
+        text += &groups(command);
+    } else if !command.children.is_empty() {
+        text += &listed("Available Commands:", command, command.children.iter().copied());
+    }
+    let mut flags: Vec<_> = command.flags.iter().flat_map(|group| group.iter()).filter(|flag| !flag.hidden).collect();
     flags.sort_by_key(|flag| flag.name);
     if !flags.is_empty() {
-        text += "\nOptions:\n";
-        for flag in flags {
-            text += &line(flag);
-        }
+        let lines: Vec<String> = flags.into_iter().map(line).collect();
+        text += &format!("Options:\n{}\n\n", lines.join("\n\n"));
     }
-    let usage = if command.run.is_none() && !command.children.is_empty() { "[command]" } else { command.usage };
-    text += &format!("\nUsage:\n  {path} {usage}{}\n", if command.flags.is_empty() { "" } else { " [options]" });
-    if path != "kubectl" {
-        text += "\nUse \"kubectl options\" for a list of global command-line options (applies to all commands).\n";
+    text += &format!("Usage:\n  {}\n\n", usage_line(command, path));
+    if !command.children.is_empty() {
+        text += &format!("Use \"{path} <command> --help\" for more information about a given command.\n");
     }
+    text + "Use \"kubectl options\" for a list of global command-line options (applies to all commands).\n"
+}
+
+/// How a command is called; its flags stand for themselves.
+fn usage_line(command: &Command, path: &str) -> String {
+    let mut line = format!("{path} {}", command.usage);
+    if command.usage.is_empty() {
+        line.truncate(path.len());
+    }
+    if !line.contains("[options]") {
+        line += " [options]";
+    }
+    line
+}
+
+fn groups(root: &Command) -> String {
+    let named = |name: &&str| root.child(name);
+    let mut text: String =
+        GROUPS.iter().map(|(title, names)| listed(title, root, names.iter().filter_map(named))).collect();
+    let grouped = |child: &&Command| GROUPS.iter().any(|(_, names)| names.contains(&child.name));
+    let others = root.children.iter().copied().filter(|child| !grouped(child) && child.name != "options");
+    text += &listed("Other Commands:", root, others);
     text
 }
 
+fn listed<'a>(title: &str, parent: &Command, commands: impl Iterator<Item = &'a Command>) -> String {
+    let width = parent.children.iter().map(|child| child.name.len()).max().unwrap_or_default().max(NAME_WIDTH);
+    let lines: String = commands
+        .map(|command| format!("  {:width$}   {}\n", command.name, command.short.trim_end_matches('.')))
+        .collect();
+    format!("{title}\n{lines}\n")
+}
+
 /// One flag with its default.
-pub fn line(flag: &crate::flags::Flag) -> String {
-    let short = flag.short.map_or("    ".to_owned(), |letter| format!("-{letter}, "));
+pub fn line(flag: &Flag) -> String {
+    let short = flag.short.map_or(String::new(), |letter| format!("-{letter}, "));
     let default = match flag.kind {
         Kind::String => format!("'{}'", flag.default),
         Kind::Slice | Kind::Array => format!("[{}]", flag.default),
         _ => flag.default.to_owned(),
     };
-    format!("    {short}--{}={default}:\n\t{}\n\n", flag.name, flag.help)
+    format!("    {short}--{}={default}:\n\t{}", flag.name, flag.help)
 }
 
-/// Commands that differ from what was written by two letters at most, or begin with it.
+/// What people write who know other programs, and which command that is here.
+const MEANT: &[(&str, &[&str])] =
+    &[("get", &["list", "ls"]), ("delete", &["rm", "remove"]), ("describe", &["inspect"]), ("top", &["stats"])];
+
+/// Commands that differ from what was written by two letters at most, begin with it, or are called so elsewhere. In the order of
+/// their groups.
 pub fn suggestions(root: &Command, typed: &str) -> String {
-    let near: Vec<&str> = root
-        .children
-        .iter()
-        .map(|child| child.name)
-        .filter(|name| distance(&typed.to_lowercase(), name) <= 2 || name.starts_with(&typed.to_lowercase()))
-        .collect();
+    let meant = |name: &str| MEANT.iter().any(|(known, words)| *known == name && words.contains(&typed));
+    let close = |name: &str| distance(&typed.to_lowercase(), name) <= 2 || name.starts_with(&typed.to_lowercase());
+    let mut near: Vec<&str> =
+        root.children.iter().map(|child| child.name).filter(|name| close(name) || meant(name)).collect();
+    let grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+    near.sort_by_key(|name| grouped.iter().position(|known| known == name).unwrap_or(grouped.len()));
     if near.is_empty() {
         return String::new();
     }

@@ -22,6 +22,8 @@ pub struct Session {
     warned: std::cell::Cell<usize>,
     trace: Option<Trace>,
     preferences: Preferences,
+    /// What is to be said to the user besides what the server warned of.
+    notes: RefCell<Vec<String>>,
 }
 
 impl Session {
@@ -35,6 +37,7 @@ impl Session {
             warned: std::cell::Cell::new(0),
             trace: None,
             preferences: Preferences::default(),
+            notes: RefCell::default(),
         }
     }
 
@@ -121,6 +124,13 @@ impl Session {
     pub async fn mapping(&self, word: &str) -> Outcome<Mapping> {
         let known = self.discovery().await?;
         if let Some(mapping) = known.resource(word) {
+            for other in known.also_meant(word) {
+                let note = format!("short name {word:?} could also match lower priority resource {other}");
+                let mut notes = self.notes.borrow_mut();
+                if !notes.contains(&note) {
+                    notes.push(note);
+                }
+            }
             return Ok(mapping.clone());
         }
         if !known.fresh
@@ -147,7 +157,7 @@ impl Session {
     pub fn take_warnings(&self) -> Vec<String> {
         let warnings = self.api.get().map(|api| api.take_warnings()).unwrap_or_default();
         self.warned.set(self.warned.get() + warnings.len());
-        warnings
+        self.notes.take().into_iter().chain(warnings).collect()
     }
 
     /// `--warnings-as-errors`.

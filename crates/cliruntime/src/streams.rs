@@ -76,10 +76,15 @@ impl Streams {
 impl Streams {
     /// A line as upstream's log writes it.
     pub fn log(&mut self, level: char, place: &str, text: &str) {
-        let now = jiff::Zoned::now();
-        let time = now.strftime("%m%d %H:%M:%S.%6f").to_string();
-        self.error(&format!("{level}{time} {:7} {place}] {text}", std::process::id()));
+        self.error(&log_line(level, place, text));
     }
+}
+
+/// A line as upstream's log writes it.
+pub fn log_line(level: char, place: &str, text: &str) -> String {
+    let now = jiff::Zoned::now();
+    let time = now.strftime("%m%d %H:%M:%S.%6f").to_string();
+    format!("{level}{time} {:7} {place}] {text}", std::process::id())
 }
 
 /// What was written, shared with whoever reads it afterwards.

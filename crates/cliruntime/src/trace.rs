@@ -24,11 +24,9 @@ impl Trace {
     }
 
     fn line(&self, place: &str, text: &str) {
-        let now = jiff::Zoned::now();
-        let time = now.strftime("%m%d %H:%M:%S.%6f").to_string();
         let mut to = self.to.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         // There is nobody left to tell if this fails.
-        let _ = writeln!(to, "I{time} {:7} {place}] {text}", std::process::id());
+        let _ = writeln!(to, "{}", crate::streams::log_line('I', place, text));
     }
 
     /// A request that is about to be sent.

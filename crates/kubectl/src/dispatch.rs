@@ -24,6 +24,9 @@ pub async fn run(environment: Environment, arguments: &[String], mut streams: St
     match dispatch(environment, arguments, &mut streams) {
         Ok(Some(invocation)) => {
             let mut invocation = Invocation { streams, ..invocation };
+            for deprecation in invocation.flags.deprecations() {
+                invocation.streams.error(&deprecation);
+            }
             warn_of_dry_run(&mut invocation);
             let run = invocation.command.run.expect("only commands that run are dispatched");
             let outcome = run(&mut invocation).await;
@@ -49,13 +52,15 @@ fn warn_of_dry_run(invocation: &mut Invocation) {
             }
         },
     };
-    invocation.streams.log('W', "helpers.go:714", &text);
+    invocation.streams.log('W', "helpers.go:728", &text);
 }
 
 fn finish(outcome: Outcome, streams: &mut Streams) -> i32 {
     let code = match &outcome {
         Ok(()) => 0,
         Err(failure) => {
+            let _ = streams.text(failure.printed());
+            let _ = streams.out.flush();
             let text = failure.render();
             if !text.is_empty() {
                 streams.error(text.strip_suffix('\n').unwrap_or(&text));
@@ -77,6 +82,11 @@ fn dispatch(environment: Environment, arguments: &[String], streams: &mut Stream
     }
     let alias = alias(&preferences, arguments);
     let all = alias.as_ref().map_or(arguments, |alias| &alias.arguments);
+    if let Some((word, topic)) = all.split_first()
+        && word == "help"
+    {
+        return tell(topic, streams).map(|()| None);
+    }
     let mut arguments = all.to_vec();
     let (mut command, mut path) = (root, "kubectl".to_owned());
     while !command.children.is_empty() {
@@ -102,11 +112,15 @@ fn dispatch(environment: Environment, arguments: &[String], streams: &mut Stream
     if command.run.is_none() {
         let Some(unknown) = given.arguments.first() else {
             let help = help::of(command, &path);
-            if std::ptr::eq(command, root) {
-                streams.text(&help)?;
-                return Ok(None);
-            }
-            return Err(Failure::Plain(help));
+            return match command.name {
+                // Each as its upstream has it.
+                "kubectl" | "certificate" => {
+                    streams.text(&help)?;
+                    Ok(None)
+                }
+                "rollout" => Err(Failure::Exit(1).after(help)),
+                _ => Err(Failure::Plain(help)),
+            };
         };
         return Err(if std::ptr::eq(command, root) {
             Failure::Message(format!("unknown command {unknown:?} for \"kubectl\"{}", help::suggestions(root, unknown)))
@@ -122,6 +136,27 @@ fn dispatch(environment: Environment, arguments: &[String], streams: &mut Stream
     // The caller puts its own streams in; these are never used.
     let (nowhere, _, _) = Streams::memory(b"");
     Ok(Some(Invocation { path, command, flags: given, streams: nowhere, session }))
+}
+
+/// `kubectl help …`: the help of the command that the words mean.
+fn tell(topic: &[String], streams: &mut Streams) -> Outcome {
+    let (mut command, mut path): (&'static Command, _) = (&commands::ROOT, "kubectl".to_owned());
+    for word in topic.iter().filter(|word| !word.starts_with('-')) {
+        match command.child(word) {
+            Some(child) => {
+                path = format!("{path} {}", child.name);
+                command = child;
+            }
+            None if std::ptr::eq(command, &raw const commands::ROOT) => {
+                let shown: Vec<String> = topic.iter().map(|word| format!("`{word}`")).collect();
+                streams.error(&format!("Unknown help topic [{}]\n", shown.join(" ")));
+                streams.error(help::of(command, &path).trim_end());
+                return Ok(());
+            }
+            None => break,
+        }
+    }
+    Ok(streams.text(&help::of(command, &path))?)
 }
 
 /// What the user calls a command by another name.
@@ -153,4 +188,58 @@ fn run_plugin(
         return commands::plugin::run(environment, streams, all, all.len() - rest.len() + 1);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_meant_is_guessed() {
+        let guess = |typed: &str| help::suggestions(&commands::ROOT, typed);
+        assert_eq!(guess("list"), "\n\nDid you mean this?\n\tget\n");
+        assert_eq!(guess("gett"), "\n\nDid you mean this?\n\tset\n\tget\n");
+        assert_eq!(guess("nothing-like-it"), "");
+    }
+
+    #[test]
+    fn help_has_upstreams_layout() {
+        let root: &'static Command = &commands::ROOT;
+        let whole = help::of(root, "kubectl");
+        assert!(whole.contains("\n\nBasic Commands (Beginner):\n  create          Create"), "{whole}");
+        assert!(whole.ends_with("\nUsage:\n  kubectl [flags] [options]\n\nUse \"kubectl <command> --help\" for more information about a given command.\nUse \"kubectl options\" for a list of global command-line options (applies to all commands).\n"), "{whole}");
+        let get = help::of(root.child("get").expect("get"), "kubectl get");
+        assert!(get.contains("\n\nOptions:\n    -A, --all-namespaces=false:\n\t"), "{get}");
+        assert!(get.contains("\n\n    --allow-missing-template-keys=true:\n\t"), "{get}");
+        let apply = help::of(root.child("apply").expect("apply"), "kubectl apply");
+        assert!(!apply.contains("--record") && !apply.contains("--applyset"), "what is hidden is not shown: {apply}");
+    }
+
+    /// Every command that does something, by its path.
+    fn below(parent: &'static Command, path: &str, all: &mut Vec<(String, &'static Command)>) {
+        for child in parent.children {
+            let path = format!("{path} {}", child.name).trim_start().to_owned();
+            if child.run.is_some() {
+                all.push((path.clone(), child));
+            }
+            below(child, &path, all);
+        }
+    }
+
+    #[test]
+    fn every_command_has_an_example_whose_flags_it_knows() {
+        let mut all = Vec::new();
+        below(&commands::ROOT, "", &mut all);
+        for (path, command) in all {
+            let examples = help::examples::of(&path);
+            assert!(!examples.is_empty(), "{path} has no example");
+            for (_, line) in examples.iter().filter(|(_, line)| !line.contains('<')) {
+                let start = format!("kubectl {path}");
+                let at = line.find(&start).unwrap_or_else(|| panic!("{line} does not call {path}"));
+                let words: Vec<String> = line[at + start.len()..].split_whitespace().map(str::to_owned).collect();
+                let parsed = flags::parse(command.flags.iter().chain(sets::GLOBAL), &words);
+                assert!(parsed.is_ok(), "{line}: {parsed:?}");
+            }
+        }
+    }
 }

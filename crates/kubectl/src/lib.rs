@@ -5,6 +5,7 @@
 
 pub mod commands;
 pub mod dispatch;
+mod record;
 
 use std::path::PathBuf;
 

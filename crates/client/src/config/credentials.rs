@@ -14,7 +14,7 @@ use rustls::crypto::ring;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::sign::CertifiedKey;
-use rustls::{SignatureScheme, client};
+use rustls::{InconsistentKeys, SignatureScheme, client};
 
 use super::exec::{self, Plugin};
 use super::{Error, certificates, read};
@@ -177,7 +177,13 @@ fn certified(chain: &[u8], key: &[u8]) -> Result<Arc<CertifiedKey>, Error> {
     let pem = |message: String| Error::Pem { what: "client key", message };
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| pem(error.to_string()))?;
     let key = ring::sign::any_supported_type(&key).map_err(|error| pem(error.to_string()))?;
-    Ok(Arc::new(CertifiedKey::new(chain, key)))
+    let certified = CertifiedKey::new(chain, key);
+    match certified.keys_match() {
+        Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
+            Err(pem("private key does not match public key".to_owned()))
+        }
+        _ => Ok(Arc::new(certified)),
+    }
 }
 
 fn bearer(token: &str) -> Result<HeaderValue, Error> {

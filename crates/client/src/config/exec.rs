@@ -1,12 +1,13 @@
 //! Credential plugins: a program that prints an `ExecCredential`. Its answer is kept until it expires or is refused.
 
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::process::Command;
 
 use super::Error;
@@ -23,7 +24,29 @@ pub struct Plugin {
     pub env: Vec<(String, String)>,
     /// `client.authentication.k8s.io/v1` or `v1beta1`.
     pub api_version: String,
+    pub interactive: Interactive,
+    /// What it is told of the cluster, where it wants to know.
+    pub cluster: Option<Value>,
+    /// How it is installed, for whoever does not have it.
+    pub install_hint: String,
 }
+
+/// Whether a plugin may talk to the user.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Interactive {
+    #[default]
+    Never,
+    /// Where standard input is a terminal.
+    IfAvailable,
+    /// It cannot do without.
+    Always,
+}
+
+/// What is said of a plugin that is not there.
+const NOT_INSTALLED: &str = "It looks like you are trying to use a client-go credential plugin that is not installed.
+
+To learn more about this feature, consult the documentation available at:
+      https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins";
 
 /// What a plugin said.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -81,50 +104,76 @@ impl Runner {
     }
 
     async fn run(&self) -> Result<Credential, Error> {
-        let info = json!({
-            "apiVersion": self.plugin.api_version, "kind": "ExecCredential", "spec": {"interactive": false},
-        });
+        let terminal = std::io::stdin().is_terminal();
+        if self.plugin.interactive == Interactive::Always && !terminal {
+            return Err(failed("exec plugin cannot support interactive mode: standard input is not a terminal"));
+        }
+        let interactive = terminal && self.plugin.interactive != Interactive::Never;
+        let mut spec = json!({"interactive": interactive});
+        if let Some(cluster) = &self.plugin.cluster {
+            spec["cluster"] = cluster.clone();
+        }
+        let info = json!({"apiVersion": self.plugin.api_version, "kind": "ExecCredential", "spec": spec});
         let mut command = Command::new(&self.plugin.command);
         command
             .args(&self.plugin.args)
             .envs(self.plugin.env.iter().cloned())
             .env("KUBERNETES_EXEC_INFO", info.to_string())
-            .stdin(Stdio::null())
+            .stdin(if interactive { Stdio::inherit() } else { Stdio::null() })
             .stderr(Stdio::inherit())
             .kill_on_drop(true);
-        let output = tokio::time::timeout(PLUGIN_TIMEOUT, command.output()).await;
-        let output = output.map_err(|_| self.failed("no answer within a minute"))?;
-        let output = output.map_err(|error| self.failed(error))?;
-        if !output.status.success() {
-            return Err(self.failed(output.status));
+        let name = self.plugin.command.display();
+        // Whoever is asked something may take their time.
+        let limit = if interactive { Duration::MAX } else { PLUGIN_TIMEOUT };
+        let output = tokio::time::timeout(limit, command.output()).await;
+        let output =
+            output.map_err(|_| failed(format_args!("exec: executable {name} gave no answer within a minute")))?;
+        let output = output.map_err(|error| self.not_run(&error))?;
+        match output.status.code() {
+            Some(0) => self.parse(&output.stdout),
+            Some(code) => Err(failed(format_args!("exec: executable {name} failed with exit code {code}"))),
+            None => Err(failed(format_args!("exec: {}", output.status))),
         }
-        self.parse(&output.stdout)
+    }
+
+    fn not_run(&self, error: &std::io::Error) -> Error {
+        let name = self.plugin.command.display();
+        if error.kind() != std::io::ErrorKind::NotFound {
+            return failed(format_args!("exec: {error}"));
+        }
+        let hint = &self.plugin.install_hint;
+        let hint = if hint.is_empty() { String::new() } else { format!("\n\n{hint}") };
+        failed(format_args!("exec: executable {name} not found\n\n{NOT_INSTALLED}{hint}"))
     }
 
     fn parse(&self, stdout: &[u8]) -> Result<Credential, Error> {
-        let credential: ExecCredential = serde_json::from_slice(stdout).map_err(|error| self.failed(error))?;
+        let credential: ExecCredential =
+            serde_json::from_slice(stdout).map_err(|error| failed(format_args!("decoding stdout: {error}")))?;
         if credential.api_version != self.plugin.api_version {
-            return Err(self.failed(format_args!("answered in {}", credential.api_version)));
+            return Err(failed(format_args!(
+                "exec plugin is configured to use API version {}, plugin returned version {}",
+                self.plugin.api_version, credential.api_version
+            )));
         }
         let status = credential.status.unwrap_or_default();
         let certificate = match (status.client_certificate_data, status.client_key_data) {
             (Some(chain), Some(key)) => Some((chain, key)),
             (None, None) => None,
-            _ => return Err(self.failed("gave a certificate or a key, not both")),
+            _ => return Err(failed("exec plugin returned only certificate or key, not both")),
         };
         if status.token.is_none() && certificate.is_none() {
-            return Err(self.failed("gave neither a token nor a certificate"));
+            return Err(failed("exec plugin didn't return a token or cert/key pair"));
         }
         let expires = match status.expiration_timestamp {
             None => None,
-            Some(text) => Some(text.parse().map_err(|error| self.failed(error))?),
+            Some(text) => Some(text.parse().map_err(failed::<jiff::Error>)?),
         };
         Ok(Credential { token: status.token, certificate, expires })
     }
+}
 
-    fn failed(&self, why: impl std::fmt::Display) -> Error {
-        Error::Plugin { command: self.plugin.command.display().to_string(), message: why.to_string() }
-    }
+fn failed<T: std::fmt::Display>(why: T) -> Error {
+    Error::Plugin { message: why.to_string() }
 }
 
 #[cfg(test)]
@@ -137,6 +186,7 @@ mod tests {
             args: vec!["-c".to_owned(), script.to_owned()],
             env: vec![("GREETING".to_owned(), "hello".to_owned())],
             api_version: "client.authentication.k8s.io/v1".to_owned(),
+            ..Plugin::default()
         })
     }
 
@@ -156,10 +206,31 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn failures_name_the_plugin() {
-        for script in ["exit 3", "echo nonsense", "echo '{\"apiVersion\":\"other/v1\"}'"] {
-            let error = runner(script).credential().await.err().expect("an error");
-            assert!(error.to_string().starts_with("credential plugin /bin/sh: "), "{error}");
+    async fn failures_are_told_as_kubectl_tells_them() {
+        let told = async |runner: Runner| runner.credential().await.err().expect("an error").to_string();
+        for (script, expected) in [
+            ("exit 3", "getting credentials: exec: executable /bin/sh failed with exit code 3"),
+            (
+                "echo '{\"apiVersion\":\"other/v1\"}'",
+                "getting credentials: exec plugin is configured to use API version client.authentication.k8s.io/v1, plugin returned version other/v1",
+            ),
+        ] {
+            assert_eq!(told(runner(script)).await, expected);
         }
+        assert!(told(runner("echo nonsense")).await.starts_with("getting credentials: decoding stdout: "));
+        let plugin = Plugin { command: "/no/such".into(), install_hint: "Get it.".to_owned(), ..Plugin::default() };
+        let missing = told(Runner::new(plugin)).await;
+        assert!(missing.starts_with("getting credentials: exec: executable /no/such not found\n\n"), "{missing}");
+        assert!(missing.ends_with("\n\nGet it."), "{missing}");
+    }
+
+    #[tokio::test]
+    async fn a_plugin_learns_of_the_cluster_and_whether_it_may_ask() {
+        let script = "echo '{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"status\":{\"token\":'\"$(echo \"$KUBERNETES_EXEC_INFO\" | sed 's/\"/\\\\\"/g; s/^/\"/; s/$/\"/')\"'}}'";
+        let mut runner = runner(script);
+        runner.plugin.cluster = Some(json!({"server": "https://h"}));
+        let told = runner.credential().await.expect("a credential").token.expect("what it was told");
+        let info: Value = serde_json::from_str(&told).expect("JSON");
+        assert_eq!(info["spec"], json!({"interactive": false, "cluster": {"server": "https://h"}}));
     }
 }

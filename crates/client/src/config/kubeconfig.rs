@@ -167,6 +167,8 @@ fn plugin(exec: &Exec, directory: &Path) -> Plugin {
         args: exec.args.clone().unwrap_or_default(),
         env: exec.env.iter().flatten().map(|variable| (variable.name.clone(), variable.value.clone())).collect(),
         api_version: exec.api_version.clone(),
+        // Parts of a cluster have no terminal.
+        ..Plugin::default()
     }
 }
 

@@ -11,7 +11,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
 pub use credentials::Credentials;
-pub use exec::Plugin;
+pub use exec::{Interactive, Plugin};
 
 /// How long a server may take to begin its answer. Requests are bounded by a minute on the server's side.
 const TIMEOUT: Duration = Duration::from_secs(75);
@@ -68,8 +68,8 @@ pub enum Error {
     #[error("\"{name}\" cannot be impersonated")]
     Impersonate { name: String },
     /// The credential plugin failed.
-    #[error("credential plugin {command}: {message}")]
-    Plugin { command: String, message: String },
+    #[error("getting credentials: {message}")]
+    Plugin { message: String },
     /// Not inside a pod.
     #[error("not in a cluster: {0} is not set")]
     NotInCluster(&'static str),

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use client::config::{Credentials, Plugin, Trust};
+use client::config::{Credentials, Interactive, Plugin, Trust};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use machinery::status::go_quote;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::file::{Config, Entry};
 use crate::error::{Failure, Outcome};
@@ -82,7 +82,7 @@ impl Connection {
         let mut made = client::Config::new(server);
         made.server_name = Some(cluster.text("tls-server-name").to_owned()).filter(|name| !name.is_empty());
         made.trust = trust(&cluster)?;
-        made.credentials = credentials(&user)?;
+        made.credentials = credentials(&user, &cluster)?;
         made.timeout = timeout(flags)?;
         made.allows_plain = true;
         let namespace = flags.given("namespace").unwrap_or(match context.text("namespace") {
@@ -135,9 +135,10 @@ fn override_cluster(cluster: &mut Entry, flags: &Given) {
             continue;
         }
         match field {
+            // What the file says of it is taken back by an authority that is given, not by this flag.
             "insecure-skip-tls-verify" => {
-                cluster.set(field, flags.is(flag));
                 if flags.is(flag) {
+                    cluster.set(field, true);
                     cluster.set("certificate-authority", "");
                     cluster.set("certificate-authority-data", "");
                 }
@@ -203,18 +204,34 @@ fn validate(cluster: &Entry, cluster_name: &str, user: &Entry, user_name: &str) 
         wrong.extend(unreadable("client-cert", user, "client-certificate", user_name));
         wrong.extend(unreadable("client-key", user, "client-key", user_name));
     }
+    let methods: Vec<&str> = [
+        ("token", !user.text("token").is_empty()),
+        ("basicAuth", !user.text("username").is_empty() || !user.text("password").is_empty()),
+    ]
+    .into_iter()
+    .filter_map(|(method, used)| used.then_some(method))
+    .collect();
+    if methods.len() > 1 {
+        let methods = methods.join(" ");
+        wrong.push(format!(
+            "more than one authentication method found for {user_name}; found [{methods}], only one is allowed"
+        ));
+    }
+    if let Some(exec) = user.fields.get("exec").filter(|exec| exec.is_object())
+        && exec["interactiveMode"].as_str().unwrap_or_default().is_empty()
+        && exec["apiVersion"] == "client.authentication.k8s.io/v1"
+    {
+        wrong.push(format!("interactiveMode must be specified for {user_name} to use exec authentication plugin"));
+    }
     let impersonates_more =
         ["as-uid", "as-groups", "as-user-extra"].iter().any(|field| user.fields.contains_key(*field));
     if impersonates_more && user.text("as").is_empty() {
         wrong.push(format!("requesting uid, groups or user-extra for {user_name} without impersonating a user"));
     }
-    if wrong.is_empty() { Ok(()) } else { Err(Failure::Message(format!("invalid configuration: {}", list(&wrong)))) }
-}
-
-fn list(reasons: &[String]) -> String {
-    match reasons {
-        [one] => one.clone(),
-        many => format!("[{}]", many.join(", ")),
+    match &wrong[..] {
+        [] => Ok(()),
+        [one] => Err(Failure::Message(one.clone())),
+        many => Err(Failure::Message(format!("[{}]", many.join(", ")))),
     }
 }
 
@@ -244,17 +261,21 @@ fn trust(cluster: &Entry) -> Outcome<Trust> {
     }
 }
 
-fn credentials(user: &Entry) -> Outcome<Credentials> {
+fn credentials(user: &Entry, cluster: &Entry) -> Outcome<Credentials> {
     let failed = |error: client::config::Error| Failure::Message(error.to_string());
     let credentials = if !user.text("token").is_empty() {
         Credentials::token(user.text("token")).map_err(failed)?
     } else if !user.text("tokenFile").is_empty() {
         Credentials::token_file(user.text("tokenFile"))
     } else if let Some(exec) = user.fields.get("exec").filter(|exec| exec.is_object()) {
-        Credentials::plugin(plugin(exec, &user.origin)?)
+        Credentials::plugin(plugin(exec, &user.origin, cluster)?)
     } else if user.fields.contains_key("auth-provider") {
         let name = user.fields["auth-provider"].get("name").and_then(Value::as_str).unwrap_or_default();
-        return Err(Failure::Message(format!("no Auth Provider found for name {}", go_quote(name))));
+        return Err(Failure::Message(match name {
+            "gcp" => "The gcp auth plugin has been removed.\nPlease use the \"gke-gcloud-auth-plugin\" kubectl/client-go credential plugin instead.\nSee https://cloud.google.com/blog/products/containers-kubernetes/kubectl-auth-changes-in-gke for further details".to_owned(),
+            "azure" => "The azure auth plugin has been removed.\nPlease use the https://github.com/Azure/kubelogin kubectl/client-go credential plugin instead.\nSee https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins for further details".to_owned(),
+            name => format!("no Auth Provider found for name {}", go_quote(name)),
+        }));
     } else {
         Credentials::default()
     };
@@ -264,7 +285,7 @@ fn credentials(user: &Entry) -> Outcome<Credentials> {
     }
 }
 
-fn plugin(exec: &Value, origin: &Path) -> Outcome<Plugin> {
+fn plugin(exec: &Value, origin: &Path, cluster: &Entry) -> Outcome<Plugin> {
     let text = |name: &str| exec.get(name).and_then(Value::as_str).unwrap_or_default();
     let version = text("apiVersion");
     if !matches!(version, "client.authentication.k8s.io/v1" | "client.authentication.k8s.io/v1beta1") {
@@ -278,12 +299,46 @@ fn plugin(exec: &Value, origin: &Path) -> Outcome<Plugin> {
         let part = |name: &str| variable.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         (part("name"), part("value"))
     };
+    let interactive = match text("interactiveMode") {
+        "Never" => Interactive::Never,
+        "Always" => Interactive::Always,
+        _ => Interactive::IfAvailable,
+    };
+    let wants = exec.get("provideClusterInfo").and_then(Value::as_bool).unwrap_or_default();
     Ok(Plugin {
+        interactive,
+        cluster: wants.then(|| cluster_info(cluster)),
+        install_hint: text("installHint").to_owned(),
         command: if bare { command.to_owned() } else { base.join(command) },
         args: list("args").iter().filter_map(|arg| arg.as_str().map(str::to_owned)).collect(),
         env: list("env").iter().map(pair).collect(),
         api_version: version.to_owned(),
     })
+}
+
+/// What a plugin is told of the cluster.
+fn cluster_info(cluster: &Entry) -> Value {
+    let mut info = json!({"server": cluster.text("server"), "config": null});
+    for field in ["tls-server-name", "proxy-url"] {
+        if !cluster.text(field).is_empty() {
+            info[field] = cluster.text(field).into();
+        }
+    }
+    if cluster.flag("insecure-skip-tls-verify") {
+        info["insecure-skip-tls-verify"] = true.into();
+    }
+    if let Ok(Some(authority)) = content(cluster, "certificate-authority") {
+        info["certificate-authority-data"] = STANDARD.encode(authority).into();
+    }
+    if let Some(config) = cluster
+        .fields
+        .get("extensions")
+        .and_then(Value::as_array)
+        .and_then(|all| all.iter().find(|one| one["name"] == "client.authentication.k8s.io/exec"))
+    {
+        info["config"] = config["extension"].clone();
+    }
+    info
 }
 
 fn headers(user: &Entry) -> Outcome<HeaderMap> {
@@ -326,7 +381,7 @@ fn timeout(flags: &Given) -> Outcome<Duration> {
         Ok(seconds) => seconds.saturating_mul(1_000_000_000),
         Err(_) => machinery::duration::parse_nanos(text).map_err(|_| {
             Failure::message(
-                "invalid timeout value. Timeout must be a single integer in seconds, or an integer followed by a corresponding time unit (e.g. 1s | 2m | 3h)",
+                "Invalid timeout value. Timeout must be a single integer in seconds, or an integer followed by a corresponding time unit (e.g. 1s | 2m | 3h)",
             )
         })?,
     };
@@ -361,6 +416,7 @@ users:
         let plain = connection("").expect("a connection");
         assert_eq!((plain.client.server.as_str(), plain.namespace.as_str()), ("https://a:1/base", "team"));
         assert_eq!((plain.host().as_str(), plain.namespace_given), ("a:1", false));
+        assert!(matches!(plain.client.trust, Trust::Insecure), "what the file says of certificates holds");
         let other = connection("--cluster d -n m --as me --as-group g --as-group h").expect("a connection");
         assert_eq!((other.client.server.as_str(), other.namespace.as_str()), ("https://d", "m"));
         assert_eq!(other.headers.get_all("impersonate-group").iter().count(), 2);

@@ -143,6 +143,23 @@ impl Discovery {
             .find(|mapping| fits(mapping) && exact(mapping))
             .or_else(|| all().find(|mapping| fits(mapping) && prefix(mapping)))
             .or_else(|| all().find(|mapping| short(mapping) && exact(mapping)))
+            .or_else(|| all().find(|mapping| short(mapping) && prefix(mapping)))
+    }
+
+    /// Other resources that a short name could mean as well, in their order.
+    pub fn also_meant(&self, word: &str) -> Vec<String> {
+        let mut found: Vec<(&str, &str)> = Vec::new();
+        for mapping in self.ordered().filter(|mapping| mapping.short_names.iter().any(|short| short == word)) {
+            let named = (mapping.resource.as_str(), mapping.group.as_str());
+            if !found.contains(&named) {
+                found.push(named);
+            }
+        }
+        let shown = |(resource, group): &(&str, &str)| match *group {
+            "" => (*resource).to_owned(),
+            group => format!("{resource}.{group}"),
+        };
+        found.iter().skip(1).map(shown).collect()
     }
 
     /// The resource of a kind. Without a version it is the preferred one.
@@ -267,6 +284,7 @@ mod tests {
             ("deployments.ap", Some("apps/v1 deployments")),
             ("hpa", Some("autoscaling/v2 horizontalpodautoscalers")),
             ("hpa.v1.autoscaling", Some("autoscaling/v1 horizontalpodautoscalers")),
+            ("hpa.autoscal", Some("autoscaling/v2 horizontalpodautoscalers")),
             ("HorizontalPodAutoscaler.autoscaling", Some("autoscaling/v2 horizontalpodautoscalers")),
             ("events", Some("v1 events")),
             ("events.events.k8s.io", Some("events.k8s.io/v1 events")),
@@ -276,6 +294,14 @@ mod tests {
             let found =
                 discovery.resource(word).map(|mapping| format!("{} {}", mapping.api_version(), mapping.resource));
             assert_eq!(found.as_deref(), expected, "{word}");
+        }
+    }
+
+    #[test]
+    fn a_short_name_that_means_several_things_is_noticed() {
+        assert_eq!(discovery().also_meant("ev"), ["events.events.k8s.io"]);
+        for plain in ["po", "hpa", "pods"] {
+            assert_eq!(discovery().also_meant(plain), [""; 0], "{plain}");
         }
     }
 

@@ -31,11 +31,15 @@ pub struct Flag {
     /// What it means when no value follows; only then may the value be left out.
     pub bare: Option<&'static str>,
     pub help: &'static str,
+    /// Understood, and not spoken of: old names, and what is meant for programs.
+    pub hidden: bool,
+    /// What to use instead; said to whoever still uses it.
+    pub deprecated: &'static str,
 }
 
 impl Flag {
     const fn new(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Self {
-        Self { name, short: None, kind, default, bare: None, help }
+        Self { name, short: None, kind, default, bare: None, help, hidden: false, deprecated: "" }
     }
 
     pub const fn bool(name: &'static str, help: &'static str) -> Self {
@@ -72,6 +76,17 @@ impl Flag {
         self
     }
 
+    pub const fn deprecated(mut self, instead: &'static str) -> Self {
+        self.deprecated = instead;
+        self.hidden = true;
+        self
+    }
+
+    pub const fn hidden(mut self) -> Self {
+        self.hidden = true;
+        self
+    }
+
     pub const fn default(mut self, value: &'static str) -> Self {
         self.default = value;
         self
@@ -83,6 +98,8 @@ impl Flag {
 pub struct Given {
     known: BTreeMap<&'static str, &'static Flag>,
     values: BTreeMap<&'static str, Vec<String>>,
+    /// What was given, in its order.
+    said: Vec<(&'static str, String)>,
     /// What is no flag, in order.
     pub arguments: Vec<String>,
     /// How many arguments stood before `--`, if it was there.
@@ -140,6 +157,21 @@ impl Given {
 
     pub fn knows(&self, name: &str) -> bool {
         self.known.contains_key(name)
+    }
+
+    /// What was given, in its order.
+    pub fn said(&self) -> &[(&'static str, String)] {
+        &self.said
+    }
+
+    /// What is told to whoever uses a flag that is to go.
+    pub fn deprecations(&self) -> Vec<String> {
+        let old =
+            |(name, _): &&(&'static str, String)| self.known.get(name).is_some_and(|flag| !flag.deprecated.is_empty());
+        let line = |(name, _): &(&'static str, String)| {
+            format!("Flag --{name} has been deprecated, {}", self.known[name].deprecated)
+        };
+        self.said.iter().filter(old).map(line).collect()
     }
 
     /// Only what was said of flags that every command has: a command may use such a name for something else.

@@ -50,6 +50,14 @@ pub static FILENAME: &[Flag] = &[
     Flag::bool("recursive", "Look into directories below.").short('R'),
 ];
 
+/// The same for commands that look into directories anyway.
+pub static FILENAME_DEEP: &[Flag] = &[FILENAME[0], FILENAME[1], RECURSIVE_ANYWAY];
+
+/// Files alone, and what is below them.
+pub static FILES_DEEP: &[Flag] = &[FILENAME[0], RECURSIVE_ANYWAY];
+
+const RECURSIVE_ANYWAY: Flag = Flag::bool("recursive", "Look into directories below.").short('R').default("true");
+
 pub static DRY_RUN: &[Flag] =
     &[Flag::string("dry-run", "none", "none, client or server: what is only shown.").or_bare("unchanged")];
 
@@ -70,6 +78,10 @@ pub static LOCAL: &[Flag] = &[Flag::bool("local", "Ask no server; work on files 
 pub static VALIDATE: &[Flag] = &[Flag::string("validate", "strict", "strict, warn or ignore.").or_bare("strict")];
 
 pub static SAVE_CONFIG: &[Flag] = &[Flag::bool("save-config", "Remember the configuration in an annotation.")];
+
+pub static RECORD: &[Flag] =
+    &[Flag::bool("record", "Note the command line in the object.")
+        .deprecated("--record will be removed in the future")];
 
 /// Each command that writes has a default name under which it owns fields.
 pub const fn field_manager(default: &'static str) -> Flag {

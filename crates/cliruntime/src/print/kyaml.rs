@@ -53,26 +53,47 @@ fn put_items(out: &mut String, items: &[Value], level: usize) {
     out.push(']');
 }
 
+/// Every text is quoted. One with several lines is folded at their ends, so that it stays readable; what a line begins with stands
+/// one further in, because a blank at its beginning has to be marked.
 fn put_text(out: &mut String, text: &str, level: usize) {
-    let quoted = Value::from(text).to_string();
-    let lines: Vec<&str> = quoted.split_inclusive("\\n").collect();
-    if lines.len() < 2 {
-        return out.push_str(&quoted);
-    }
-    // Lines are folded with a backslash, so that they stay readable.
-    let inner = quoted.trim_start_matches('"').strip_suffix('"').unwrap_or_default();
-    out.push_str("\"\\\n");
-    for line in inner.split_inclusive("\\n") {
-        indent(out, level + 1);
-        // A blank at the beginning would be taken for indentation.
-        if line.starts_with([' ', '\t']) {
-            out.push('\\');
+    let folded = text.contains('\n');
+    let mut begins = folded;
+    out.push_str(if folded { "\"\\\n" } else { "\"" });
+    for letter in text.chars() {
+        if begins {
+            indent(out, level + 1);
+            out.push(if letter.is_whitespace() && letter != '\n' { '\\' } else { ' ' });
         }
-        out.push_str(line);
-        out.push_str("\\\n");
+        begins = letter == '\n';
+        put_letter(out, letter);
     }
-    indent(out, level + 1);
+    if folded {
+        out.push_str(if begins { "" } else { "\\\n" });
+        indent(out, level + 1);
+    }
     out.push('"');
+}
+
+fn put_letter(out: &mut String, letter: char) {
+    match letter {
+        '\n' => out.push_str("\\n\\\n"),
+        '"' | '\\' => out.extend(['\\', letter]),
+        '\t' => out.push(letter),
+        '\0' => out.push_str("\\0"),
+        '\x07' => out.push_str("\\a"),
+        '\x08' => out.push_str("\\b"),
+        '\x0b' => out.push_str("\\v"),
+        '\x0c' => out.push_str("\\f"),
+        '\r' => out.push_str("\\r"),
+        '\x1b' => out.push_str("\\e"),
+        '\u{85}' => out.push_str("\\N"),
+        '\u{a0}' => out.push_str("\\_"),
+        '\u{2028}' => out.push_str("\\L"),
+        '\u{2029}' => out.push_str("\\P"),
+        other if other.is_ascii_control() => out.push_str(&format!("\\x{:02x}", u32::from(other))),
+        other if other.is_control() => out.push_str(&format!("\\u{:04x}", u32::from(other))),
+        other => out.push(other),
+    }
 }
 
 /// Keys are quoted only where they have to be.
@@ -102,5 +123,16 @@ mod tests {
             json!({"kind": "Pod", "a": {"no": 1, "b.c/d": "x"}, "l": [{"m": "m"}, {"m": "o"}], "s": ["a"], "e": []});
         let expected = "---\n{\n  a: {\n    b.c/d: \"x\",\n    \"no\": 1,\n  },\n  e: [],\n  kind: \"Pod\",\n  l: [{\n    m: \"m\",\n  }, {\n    m: \"o\",\n  }],\n  s: [\n    \"a\",\n  ],\n}\n";
         assert_eq!(document(&pod), expected);
+    }
+
+    #[test]
+    fn lines_of_a_text_are_folded() {
+        let check = |text: &str, expected: &str| {
+            assert_eq!(document(&json!({"t": text})), format!("---\n{{\n  t: {expected},\n}}\n"), "{text:?}");
+        };
+        check("a\nb\n", "\"\\\n     a\\n\\\n     b\\n\\\n    \"");
+        check("a\n  b", "\"\\\n     a\\n\\\n    \\  b\\\n    \"");
+        // Only a real end of a line is one.
+        check("{\"a\":\"b\\nc\"}", "\"{\\\"a\\\":\\\"b\\\\nc\\\"}\"");
     }
 }

@@ -77,11 +77,12 @@ impl Printer {
             "custom-columns" => Self::Columns(columns::Columns::parse(text, flags.is("no-headers"))?),
             "custom-columns-file" => {
                 if text.is_empty() {
-                    return Err(Failure::message(
-                        "custom-columns-file format specified but no custom columns file given",
-                    ));
+                    return Err(Failure::message("custom-columns format specified but no custom columns given"));
                 }
-                Self::Columns(columns::Columns::from_file(&read(environment, text)?, flags.is("no-headers"))?)
+                let file = std::fs::read_to_string(environment.path(text)).map_err(|error| {
+                    Failure::Message(format!("error reading template {text}, {}\n", os_error("open", text, &error)))
+                })?;
+                Self::Columns(columns::Columns::from_file(&file, flags.is("no-headers"))?)
             }
             _ => return Err(refused()),
         }))
@@ -102,7 +103,7 @@ impl Printer {
                 let printed = if *as_json { path.print_json(object) } else { path.print(object) };
                 printed.map_err(|why| debugging(raw, &why, object))?
             }
-            Self::Template(template) => template.print(object)?,
+            Self::Template(template) => template.print(object).map_err(|(told, failure)| failure.after(told))?,
             Self::Columns(columns) => columns.print(object)?,
         })
     }

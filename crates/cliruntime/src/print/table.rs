@@ -123,7 +123,7 @@ impl Table {
         let labels = machinery::value::at(&row.object, "metadata.labels").and_then(Value::as_object);
         for label in &options.columns {
             let value = labels.and_then(|labels| labels.get(label)).and_then(Value::as_str);
-            cells.push(value.unwrap_or("<none>").to_owned());
+            cells.push(value.unwrap_or_default().to_owned());
         }
         if options.labels {
             let all: Vec<String> = labels
@@ -199,7 +199,7 @@ mod tests {
         };
         assert_eq!(
             table.lines(Some(&mapping), &all),
-            "NAMESPACE\tNAME\tCOUNT\tNODE\tAPP\tY\tLABELS\nns\tdeployment.apps/a\t3\tn...\tweb\t<none>\tx/app=web\n"
+            "NAMESPACE\tNAME\tCOUNT\tNODE\tAPP\tY\tLABELS\nns\tdeployment.apps/a\t3\tn...\tweb\t\tx/app=web\n"
         );
         assert_eq!(table.lines(None, &Options::default()), "NAME\tCOUNT\na\t3\n");
     }

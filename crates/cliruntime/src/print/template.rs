@@ -27,23 +27,49 @@ impl Template {
                 Ok(gotmpl::Value::String(String::from_utf8_lossy(&bytes).into()))
             })
             .parse(text)
-            .map_err(|error| Failure::Message(format!("error parsing template {text}, {error}\n")))?;
+            .map_err(|error| {
+                Failure::Message(format!("error parsing template {text}, {}\n", parse_words(&error.to_string())))
+            })?;
         Ok(Self { template, raw: text.to_owned() })
     }
 
-    pub fn print(&self, object: &Value) -> Outcome<String> {
+    /// The text of an object, or what is told besides the failure, to find out what is wrong with the template.
+    pub fn print(&self, object: &Value) -> Result<String, (String, Failure)> {
         self.template.execute_to_string(&convert(object)).map_err(|error| {
-            Failure::Message(format!("error executing template {}: {error}", machinery::status::go_quote(&self.raw)))
+            let why = error.to_string();
+            if let Some(function) = why.split("undefined function: ").nth(1) {
+                let line = self.line_of(function);
+                let words = format!("template: output:{line}: function {function:?} not defined");
+                return (String::new(), Failure::Message(format!("error parsing template {}, {words}\n", self.raw)));
+            }
+            let template = machinery::status::go_quote(&self.raw);
+            (self.debugging(object, &why), Failure::Message(format!("error executing template {template}: {why}")))
         })
     }
 
-    /// What is printed besides the message, to find out what is wrong with a template.
-    pub fn debugging(&self, object: &Value, why: &str) -> String {
+    /// Where a function is called first.
+    fn line_of(&self, function: &str) -> usize {
+        let at = self.raw.find(function).unwrap_or_default();
+        self.raw[..at].matches('\n').count() + 1
+    }
+
+    fn debugging(&self, object: &Value, why: &str) -> String {
         format!(
             "Error executing template: {why}. Printing more information for debugging the template:\n\ttemplate was:\n\t\t{}\n\traw data was:\n\t\t{object}\n\tobject given to template engine was:\n\t\t{}\n\n",
             self.raw,
             golang::print(object)
         )
+    }
+}
+
+/// Go names the line of a mistake, not its column.
+fn parse_words(error: &str) -> String {
+    let place = error.strip_prefix("template: output:").and_then(|rest| rest.split_once(':'));
+    match place.and_then(|(line, rest)| Some((line, rest.split_once(": ")?))) {
+        Some((line, (column, why))) if column.bytes().all(|byte| byte.is_ascii_digit()) => {
+            format!("template: output:{line}: {why}")
+        }
+        _ => error.to_owned(),
     }
 }
 
@@ -110,6 +136,18 @@ mod tests {
             let printed = Template::new(template, true).expect(template).print(&object).expect(template);
             assert_eq!(printed, expected, "{template}");
         }
-        assert!(Template::new("{{.a", true).is_err());
+        let refused = |text: &str| Template::new(text, true).err().expect(text).bare();
+        assert_eq!(refused("{{.a"), "error parsing template {{.a, template: output:1: unclosed action\n");
+        let (told, failure) = Template::new("\n{{json .}}", true).expect("read").print(&object).expect_err("no json");
+        assert_eq!(told, "");
+        assert_eq!(
+            failure.bare(),
+            "error parsing template \n{{json .}}, template: output:2: function \"json\" not defined\n"
+        );
+        let (told, _) = Template::new("{{index .items 7}}", true).expect("read").print(&object).expect_err("no 7");
+        assert!(
+            told.starts_with("Error executing template: ") && told.contains("\ttemplate was:\n\t\t{{index"),
+            "{told}"
+        );
     }
 }

@@ -7,7 +7,7 @@ use crate::discovery::Mapping;
 use crate::error::{Failure, Outcome};
 use crate::session::Session;
 
-const MISSING: &str = "You must provide one or more resources by argument or filename.\nExample resource specifications include:\n   '-f rsrc.yaml'\n   '--filename=rsrc.json'\n   '<resource> <name>'\n   '<resource>'";
+pub const MISSING: &str = "You must provide one or more resources by argument or filename.\nExample resource specifications include:\n   '-f rsrc.yaml'\n   '--filename=rsrc.json'\n   '<resource> <name>'\n   '<resource>'";
 
 /// A collection, or one object of it.
 #[derive(Debug, Clone)]
@@ -29,10 +29,18 @@ enum Shape {
 }
 
 fn shape(arguments: &[String]) -> Result<Shape, String> {
+    if let [kinds, names @ ..] = arguments
+        && !names.is_empty()
+        && kinds.contains(',')
+    {
+        // Several types with names are an object of each type for every name.
+        let each = |kind: &str| names.iter().map(|name| format!("{kind}/{name}")).collect::<Vec<_>>();
+        return tuples(&kinds.split(',').flat_map(each).collect::<Vec<_>>());
+    }
     if arguments.iter().any(|argument| argument.contains('/')) {
         return tuples(arguments);
     }
-    let types = |list: &str| list.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    let types = |list: &str| list.split(',').map(str::to_owned).collect();
     Ok(match arguments {
         [] => Shape::Nothing,
         [one] => Shape::Types(types(one)),
@@ -66,7 +74,9 @@ fn tuples(arguments: &[String]) -> Result<Shape, String> {
 pub async fn targets(builder: &Builder, session: &Session) -> Outcome<Vec<Target>> {
     let selects = !builder.selector.is_empty() || !builder.field_selector.is_empty();
     match shape(&builder.arguments).map_err(Failure::Message)? {
-        Shape::Nothing if selects => Err(Failure::message("at least one resource must be specified to use a selector")),
+        Shape::Nothing if selects || builder.types_mean_all => {
+            Err(Failure::message("at least one resource must be specified to use a selector"))
+        }
         Shape::Nothing => Err(Failure::message(MISSING)),
         Shape::Tuples(_) if selects || builder.types_mean_all && builder_all(builder) => {
             Err(Failure::message("selectors and the all flag cannot be used when passing resource/name arguments"))
@@ -185,6 +195,8 @@ mod tests {
         assert_eq!(check(""), Ok(Shape::Nothing));
         assert_eq!(check("pods,svc"), Ok(Shape::Types(own(&["pods", "svc"]))));
         assert_eq!(check("pods a b"), Ok(Shape::Names(own(&["pods"]), own(&["a", "b"]))));
+        assert_eq!(check("pods,svc a"), check("pods/a svc/a"));
+        assert_eq!(check("pods,"), Ok(Shape::Types(own(&["pods", ""]))));
         let pair = |kind: &str, name: &str| (kind.to_owned(), name.to_owned());
         assert_eq!(check("pod/a svc/b"), Ok(Shape::Tuples(vec![pair("pod", "a"), pair("svc", "b")])));
         for line in ["pod/a b", "pod/a/b", "pod/", "pod,svc/a"] {

@@ -7,7 +7,7 @@ use machinery::codec::{Limits, yaml};
 use machinery::status::go_quote;
 use serde_json::Value;
 
-use super::{Builder, Found, Info, info, settle};
+use super::{Builder, Found, Info, info, settle, url};
 use crate::command::Environment;
 use crate::discovery::Mapping;
 use crate::error::{Failure, Outcome, os_error};
@@ -28,7 +28,7 @@ struct Source {
 pub async fn infos(builder: &Builder, session: &Session, streams: &mut Streams) -> Outcome<Found> {
     let mut found = Found::default();
     let sources = if builder.kustomize.is_empty() {
-        sources(&builder.filenames, builder.recursive, &session.environment, streams)?
+        sources(&builder.filenames, builder.recursive, &session.environment, streams).await?
     } else {
         let text = kustomized(&builder.kustomize, kustomize::Options::default(), &session.environment, streams)?;
         vec![Source { name: builder.kustomize.clone(), text: text.into_bytes() }]
@@ -126,7 +126,7 @@ pub fn kustomized(
 }
 
 /// Reads what was named.
-fn sources(
+async fn sources(
     names: &[String],
     recursive: bool,
     environment: &Environment,
@@ -135,14 +135,14 @@ fn sources(
     let mut sources = Vec::new();
     for name in names {
         if name == "-" {
+            if sources.iter().any(|source: &Source| source.name == "STDIN") {
+                return Err(Failure::message("standard input cannot be used for multiple arguments"));
+            }
             let mut text = Vec::new();
             (&mut *streams.input).take(MOST).read_to_end(&mut text)?;
             sources.push(Source { name: "STDIN".to_owned(), text });
         } else if name.starts_with("http://") || name.starts_with("https://") {
-            return Err(Failure::Message(format!(
-                "{} is a URL: download it and give the file, nothing is fetched from elsewhere",
-                go_quote(name)
-            )));
+            sources.push(Source { name: name.clone(), text: url::read(name, MOST).await? });
         } else {
             for path in paths(name, recursive, environment)? {
                 let shown = path.0;
@@ -276,6 +276,10 @@ pub fn split(text: &[u8]) -> Vec<&[u8]> {
 
 /// One object; nothing for an empty document.
 fn decode(document: &[u8], source: &str, validates: bool) -> Outcome<Option<Value>> {
+    let cut = |error: serde_json::Error| error.is_eof();
+    if document.trim_ascii_start().starts_with(b"{") && serde_json::from_slice::<Value>(document).is_err_and(cut) {
+        return Err(Failure::Message(format!("error parsing {source}: unexpected EOF")));
+    }
     let parsed = yaml::decode(document, Limits::default());
     let object = parsed.map_err(|error| Failure::Message(format!("error parsing {source}: {}", error.message)))?.value;
     if object.is_null() {
@@ -285,6 +289,15 @@ fn decode(document: &[u8], source: &str, validates: bool) -> Outcome<Option<Valu
         let data = machinery::codec::json::html_safe(&object.to_string());
         Failure::Message(format!("unable to decode {}: Object '{what}' is missing in '{data}'", go_quote(source)))
     };
+    let invalid = |why: &str| {
+        Failure::Message(format!(
+            "error validating {}: error validating data: {why}; if you choose to ignore these errors, turn validation off with --validate=false",
+            go_quote(source)
+        ))
+    };
+    if !object.is_object() && validates {
+        return Err(invalid("invalid object to validate"));
+    }
     if !object.is_object() {
         return Err(Failure::Message(format!(
             "unable to decode {}: json: cannot unmarshal {} into Go value of type struct {{ Kind string \"json:\\\"kind\\\"\"; APIVersion string \"json:\\\"apiVersion\\\"\" }}",
@@ -300,10 +313,7 @@ fn decode(document: &[u8], source: &str, validates: bool) -> Outcome<Option<Valu
         .collect();
     if validates && !unset.is_empty() {
         let why = if unset.len() > 1 { format!("[{}]", unset.join(", ")) } else { unset.concat() };
-        return Err(Failure::Message(format!(
-            "error validating {}: error validating data: {why}; if you choose to ignore these errors, turn validation off with --validate=false",
-            go_quote(source)
-        )));
+        return Err(invalid(&why));
     }
     if text("kind").is_empty() {
         return Err(missing("Kind"));
@@ -360,6 +370,13 @@ mod tests {
         assert!(error("kind: Pod").expect("an error").contains("Object 'apiVersion' is missing"));
         assert!(error("[").expect("an error").starts_with("error parsing f.yaml: error converting YAML to JSON: "));
         assert!(matches!(decode(b"# nothing\n", "f", true), Ok(None)));
+        assert_eq!(error("{\"a\": {\"b\": 1}").as_deref(), Some("error parsing f.yaml: unexpected EOF"));
+        assert_eq!(
+            decode(b"hello", "f.yaml", true).err().map(|error| error.bare()).as_deref(),
+            Some(
+                "error validating \"f.yaml\": error validating data: invalid object to validate; if you choose to ignore these errors, turn validation off with --validate=false"
+            )
+        );
     }
 
     #[test]

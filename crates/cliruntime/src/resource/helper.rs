@@ -78,10 +78,16 @@ impl Writing {
 
     pub async fn create(&self, api: &Api, info: &Info) -> Outcome<Value> {
         let path = info.mapping.path(&info.namespace, "", "") + &self.query(&[]);
-        api.send(Method::POST, &path, JSON, &info.object).await
+        // What was read from a server may be made again.
+        let mut object = info.object.clone();
+        machinery::value::remove(&mut object, "metadata.resourceVersion");
+        api.send(Method::POST, &path, JSON, &object).await
     }
 
     pub async fn replace(&self, api: &Api, info: &Info, object: &Value) -> Outcome<Value> {
+        if info.name.is_empty() {
+            return Err(Failure::message("resource name may not be empty"));
+        }
         let path = info.mapping.path(&info.namespace, &info.name, &self.subresource) + &self.query(&[]);
         api.send(Method::PUT, &path, JSON, object).await
     }
@@ -104,6 +110,12 @@ impl Writing {
         let body = Bytes::from(serde_json::to_vec(object).map_err(|error| Failure::Message(error.to_string()))?);
         let (_, bytes) = api.call(Method::PATCH, &path, Some((APPLY, body)), JSON).await?;
         serde_json::from_slice(&bytes).map_err(|error| Failure::Message(error.to_string()))
+    }
+
+    /// Server-side apply that takes nothing from others, and leaves it to the server what it does where they disagree.
+    pub async fn apply_unforced(&self, api: &Api, info: &Info, object: &Value) -> Outcome<Value> {
+        let path = info.mapping.path(&info.namespace, &info.name, &self.subresource) + &self.query(&[]);
+        api.send(Method::PATCH, &path, APPLY, object).await
     }
 
     pub async fn delete(&self, api: &Api, info: &Info, options: &Value) -> Outcome<Value> {

@@ -3,6 +3,7 @@
 pub mod arguments;
 pub mod files;
 pub mod helper;
+mod url;
 
 pub use arguments::Target;
 
@@ -10,7 +11,8 @@ use futures::future::join_all;
 use machinery::status::go_quote;
 use serde_json::Value;
 
-use crate::discovery::{Mapping, query};
+use crate::api::{Api, JSON};
+use crate::discovery::{self, Mapping, query};
 use crate::error::{Failure, Outcome};
 use crate::flags::Given;
 use crate::session::Session;
@@ -122,7 +124,7 @@ impl Builder {
             namespace,
             enforce_namespace,
             types_mean_all: flags.is("all"),
-            chunk: if flags.knows("chunk-size") { flags.int("chunk-size") } else { 500 },
+            chunk: flags.int("chunk-size"),
             subresource: flags.text("subresource").to_owned(),
             latest: false,
             local,
@@ -160,7 +162,7 @@ impl Builder {
         if self.latest && !self.local {
             let mut fresh = Vec::new();
             for mut info in found.infos {
-                match session.api()?.get(&info.path()).await {
+                match named(&*session.api()?, &info.namespace, &info.path(), JSON).await {
                     Ok(object) => {
                         info.refresh(object);
                         fresh.push(info);
@@ -176,11 +178,24 @@ impl Builder {
     async fn fetch(&self, session: &Session, target: &Target) -> Outcome<Vec<Info>> {
         let api = session.api()?;
         if let Some(name) = &target.name {
-            let object = api.get(&target.mapping.path(&target.namespace, name, &self.subresource)).await?;
+            let path = target.mapping.path(&target.namespace, name, &self.subresource);
+            let object = named(&api, &target.namespace, &path, JSON).await?;
             return Ok(vec![info(&target.mapping, object, "")]);
         }
         let items = list(session, target, self, "").await?;
         Ok(items.into_iter().map(|object| info(&target.mapping, object, "")).collect())
+    }
+}
+
+/// Reads one object. Where it is not there because its namespace is not, that is what is said.
+pub async fn named(api: &Api, namespace: &str, path: &str, accept: &str) -> Outcome<Value> {
+    let missing = match api.get_as(path, accept).await {
+        Err(missing) if missing.is_not_found() && !matches!(namespace, "" | "default") => missing,
+        answer => return answer,
+    };
+    match api.get(&format!("/api/v1/namespaces/{}", discovery::segment(namespace))).await {
+        Err(namespace) if namespace.is_not_found() => Err(namespace),
+        _ => Err(missing),
     }
 }
 
@@ -230,7 +245,7 @@ pub fn unselectable(error: Failure, target: &Target, builder: &Builder) -> Failu
 impl Builder {
     /// The query of a list, or of its next chunk.
     pub fn query(&self, next: &str) -> String {
-        let limit = if self.chunk > 0 { self.chunk.to_string() } else { String::new() };
+        let limit = if self.chunk == 0 { String::new() } else { self.chunk.to_string() };
         query(&[
             ("continue", next),
             ("fieldSelector", &self.field_selector),

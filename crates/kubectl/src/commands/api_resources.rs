@@ -13,7 +13,7 @@ use crate::print::{Printer, Request};
 pub static COMMAND: Command = Command {
     name: "api-resources",
     aliases: &[],
-    usage: "",
+    usage: "[flags]",
     short: "Print the supported API resources on the server",
     flags: &[&[
         Flag::string("api-group", "", "Show only this group."),

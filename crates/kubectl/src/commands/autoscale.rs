@@ -7,6 +7,7 @@ use super::create::remember;
 use crate::command::{Command, Invocation};
 use crate::error::{Failure, Outcome};
 use crate::flags::{Flag, sets};
+use crate::record;
 use crate::report::Report;
 use crate::resource::helper::{DryRun, Writing};
 use crate::resource::{Builder, Info, files, info};
@@ -20,11 +21,12 @@ pub static COMMAND: Command = Command {
         sets::PRINT,
         sets::FILENAME,
         sets::DRY_RUN,
+        sets::RECORD,
         sets::SAVE_CONFIG,
         &[
             sets::field_manager("kubectl-autoscale"),
             Flag::string("cpu", "", "CPU to aim at: a percentage of requests, or an amount."),
-            Flag::int("cpu-percent", "-1", "CPU to aim at, in percent of requests."),
+            Flag::int("cpu-percent", "-1", "CPU to aim at, in percent of requests.").deprecated("Use --cpu with percentage or resource quantity format (e.g., '70%' for utilization or '500m' for milliCPU)."),
             Flag::int("max", "-1", "The most pods."),
             Flag::string("memory", "", "Memory to aim at: a percentage of requests, or an amount."),
             Flag::int("min", "-1", "The fewest pods."),
@@ -115,6 +117,7 @@ async fn one(invocation: &Invocation, writing: &Writing, of: &Info, metrics: &[V
     if flags.is("save-config") {
         remember(&mut object);
     }
+    record::note(invocation, &mut object);
     let own = files::local("autoscaling/v2", "HorizontalPodAutoscaler").unwrap_or_default();
     let mut made = info(&own, object, "");
     made.namespace.clone_from(&of.namespace);

@@ -50,7 +50,11 @@ async fn run(invocation: &mut Invocation, verdict: &str) -> Outcome {
     if names.is_empty() && builder.has_no_files() {
         return Err(Failure::message("one or more CSRs must be specified as <name> or -f <filename>"));
     }
-    builder.arguments = names.iter().map(|name| format!("certificatesigningrequests/{name}")).collect();
+    let typed = |name: &String| match name.contains('/') {
+        true => name.clone(),
+        false => format!("certificatesigningrequests/{name}"),
+    };
+    builder.arguments = names.iter().map(typed).collect();
     let found = builder.infos(&invocation.session, &mut invocation.streams).await?.all()?;
     if found.is_empty() {
         return invocation.say("No resources found");

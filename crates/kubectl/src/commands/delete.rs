@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::api::JSON;
 use crate::command::{Command, Invocation};
 use crate::error::{Failure, Outcome};
-use crate::flags::{Flag, sets};
+use crate::flags::{Flag, Given, sets};
 use crate::resource::helper::DryRun;
 use crate::resource::{Builder, Info, arguments};
 
@@ -49,9 +49,9 @@ struct Options {
     names_only: bool,
 }
 
-fn options(invocation: &mut Invocation) -> Outcome<Options> {
-    let flags = &invocation.flags;
-    let cascade = match flags.text("cascade") {
+/// `--cascade`, in the words of the API.
+pub fn cascade(flags: &Given) -> Outcome<&'static str> {
+    Ok(match flags.text("cascade") {
         "background" | "true" => "Background",
         "orphan" | "false" => "Orphan",
         "foreground" => "Foreground",
@@ -60,7 +60,21 @@ fn options(invocation: &mut Invocation) -> Outcome<Options> {
                 "invalid cascade value ({other}). Must be \"background\", \"foreground\", or \"orphan\""
             )));
         }
-    };
+    })
+}
+
+/// `--raw`: a path of the server.
+pub fn raw_path(path: &str) -> Outcome {
+    if path.starts_with('/') {
+        return Ok(());
+    }
+    let path = go_quote(path);
+    Err(Failure::Message(format!("--raw must be a valid URL path: parse {path}: invalid URI for request")))
+}
+
+fn options(invocation: &mut Invocation) -> Outcome<Options> {
+    let flags = &invocation.flags;
+    let cascade = cascade(flags)?;
     let names_only = match flags.text("output") {
         "" => false,
         "name" => true,
@@ -68,12 +82,16 @@ fn options(invocation: &mut Invocation) -> Outcome<Options> {
             return Err(Failure::Message(format!("unexpected -o output mode: {other}. We only support '-o name'")));
         }
     };
-    if flags.is("all") && !flags.text("selector").is_empty() {
-        return Err(Failure::message("cannot set --all and --selector at the same time"));
+    if flags.is("all") && !(flags.text("selector").is_empty() && flags.text("field-selector").is_empty()) {
+        return Err(Failure::message("setting 'all' parameter but found a non empty selector. "));
     }
-    if flags.is("all") && !flags.text("field-selector").is_empty() {
-        return Err(Failure::message("cannot set --all and --field-selector at the same time"));
+    if let "true" | "false" = flags.text("cascade") {
+        let (old, new) = (flags.text("cascade"), if cascade == "Orphan" { "orphan" } else { "background" });
+        let text =
+            format!("warning: --cascade={old} is deprecated (boolean value) and can be replaced with --cascade={new}.");
+        invocation.streams.error(&text);
     }
+    let flags = &invocation.flags;
     let mut grace = flags.int("grace-period");
     let (force, now) = (flags.is("force"), flags.is("now"));
     if now && grace != -1 {
@@ -104,6 +122,7 @@ fn options(invocation: &mut Invocation) -> Outcome<Options> {
 async fn run(invocation: &mut Invocation) -> Outcome {
     let mut options = options(invocation)?;
     if let Some(path) = invocation.flags.given("raw").map(str::to_owned) {
+        raw_path(&path)?;
         let (_, answer) = invocation.session.api()?.call(http::Method::DELETE, &path, None, JSON).await?;
         let text = String::from_utf8_lossy(&answer).into_owned();
         return invocation.print(&text);

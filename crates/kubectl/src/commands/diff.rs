@@ -80,6 +80,7 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         compared.push(compare(invocation, &writing, &sides, info).await?);
     }
     if invocation.flags.is("prune") {
+        apply::warn_of_pruning(invocation);
         for (mapping, object) in apply::prunable(invocation, &builder, &compared).await? {
             sides.write(&sides.live, &file_name(&crate::resource::info(&mapping, object.clone(), "")), &object)?;
         }

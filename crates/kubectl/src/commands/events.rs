@@ -14,7 +14,7 @@ use crate::resource::arguments::parse_single;
 pub static COMMAND: Command = Command {
     name: "events",
     aliases: &[],
-    usage: "[(-o|--output=)json|yaml|name|go-template|go-template-file|template|templatefile|jsonpath|jsonpath-as-json|jsonpath-file] [--for TYPE/NAME] [--watch] [--types=Normal,Warning]",
+    usage: "[(-o|--output=)json|yaml|kyaml|name|go-template|go-template-file|template|templatefile|jsonpath|jsonpath-as-json|jsonpath-file] [--for TYPE/NAME] [--watch] [--types=Normal,Warning]",
     short: "List events",
     flags: &[
         sets::PRINT,
@@ -39,6 +39,9 @@ async fn run(invocation: &mut Invocation) -> Outcome {
     }
     let mut fields = Vec::new();
     let word = invocation.flags.text("for").to_owned();
+    if !word.is_empty() && !word.contains('/') {
+        return Err(Failure::message("--for must be in resource/name form"));
+    }
     if !word.is_empty() {
         let (mapping, Some(name)) = parse_single(&invocation.session, &word).await.map_err(Failure::without_prefix)?
         else {
@@ -68,14 +71,14 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         invocation.streams.error(&nothing);
         return Ok(());
     }
-    let request = Request { allowed: OBJECTS, typed: false };
+    let request = Request { allowed: OBJECTS, typed: true };
     if let Some(mut printer) = Printer::from_flags(&invocation.flags, &invocation.session.environment, &request)? {
         for event in &mut events {
             event["kind"] = "Event".into();
             event["apiVersion"] = "v1".into();
             machinery::value::remove(event, "metadata.managedFields");
         }
-        let all = json!({"apiVersion": "v1", "kind": "EventList", "metadata": answer["metadata"], "items": events});
+        let all = json!({"apiVersion": "v1", "kind": "EventList", "metadata": {}, "items": events});
         let text = printer.print(&all)?;
         return invocation.print(&text);
     }

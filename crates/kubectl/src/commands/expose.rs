@@ -4,9 +4,11 @@ use machinery::value::{at, list, text};
 use serde_json::{Map, Value, json};
 
 use super::create::remember;
+use super::overrides;
 use crate::command::{Command, Invocation};
 use crate::error::{Failure, Outcome};
 use crate::flags::{Flag, sets};
+use crate::record;
 use crate::report::Report;
 use crate::resource::helper::{DryRun, Writing};
 use crate::resource::{Builder, Info, files, info};
@@ -20,6 +22,7 @@ pub static COMMAND: Command = Command {
         sets::PRINT,
         sets::FILENAME,
         sets::DRY_RUN,
+        sets::RECORD,
         sets::SAVE_CONFIG,
         &[
             sets::field_manager("kubectl-expose"),
@@ -114,10 +117,8 @@ async fn run(invocation: &mut Invocation) -> Outcome {
             return Err(Failure::Message(format!("cannot expose a {shown}")));
         }
         let mut object = service(invocation, &one)?;
-        if let Some(overrides) = invocation.flags.given("overrides") {
-            let patch: Value = serde_json::from_str(overrides).map_err(|error| Failure::Message(error.to_string()))?;
-            machinery::patch::merge::apply(&mut object, patch);
-        }
+        overrides::apply(invocation, &mut object)?;
+        record::note(invocation, &mut object);
         if invocation.flags.is("save-config") {
             remember(&mut object);
         }

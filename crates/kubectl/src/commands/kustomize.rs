@@ -8,7 +8,7 @@ use crate::resource::files::kustomized;
 pub static COMMAND: Command = Command {
     name: "kustomize",
     aliases: &[],
-    usage: "DIR",
+    usage: "DIR [flags]",
     short: "Build a kustomization target from a directory or URL",
     flags: &[&[
         Flag::string(
@@ -17,6 +17,17 @@ pub static COMMAND: Command = Command {
             "Which files may be read: LoadRestrictionsRootOnly or LoadRestrictionsNone.",
         ),
         Flag::string("output", "", "File to write to.").short('o'),
+        Flag::bool("as-current-user", "Run plug-ins as yourself; there are none."),
+        Flag::bool("enable-alpha-plugins", "Run plug-ins; there are none."),
+        Flag::bool("enable-helm", "Make resources of charts, where a kustomization names any."),
+        Flag::array("env", "A variable for plug-ins.").short('e'),
+        Flag::array("helm-api-versions", "Versions that charts are told of."),
+        Flag::bool("helm-debug", "Let helm say more."),
+        Flag::string("helm-command", "helm", "The program helm."),
+        Flag::string("helm-kube-version", "", "The version that charts are told of."),
+        Flag::array("mount", "What plug-ins may see."),
+        Flag::bool("network", "Let plug-ins use the network."),
+        Flag::string("network-name", "bridge", "The network of plug-ins."),
     ]],
     children: &[],
     run: Some(|invocation| Box::pin(run(invocation))),

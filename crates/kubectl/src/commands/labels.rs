@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::command::{Command, Invocation};
 use crate::error::{Failure, Outcome};
 use crate::flags::{Flag, sets};
+use crate::record;
 use crate::report::Report;
 use crate::resource::Builder;
 use crate::resource::helper::{DryRun, MERGE, Writing};
@@ -31,6 +32,7 @@ pub static LABEL: Command = Command {
         sets::ALL,
         sets::LOCAL,
         sets::DRY_RUN,
+        sets::RECORD,
         COMMON,
         &[sets::field_manager("kubectl-label")],
     ],
@@ -45,13 +47,14 @@ pub static ANNOTATE: Command = Command {
     short: "Update the annotations on a resource",
     flags: &[
         sets::PRINT,
-        sets::FILENAME,
+        sets::FILENAME_DEEP,
         sets::SELECTOR,
         sets::FIELD_SELECTOR,
         sets::ALL_NAMESPACES,
         sets::ALL,
         sets::LOCAL,
         sets::DRY_RUN,
+        sets::RECORD,
         COMMON,
         &[sets::field_manager("kubectl-annotate")],
     ],
@@ -183,6 +186,7 @@ async fn run(invocation: &mut Invocation, what: &'static What) -> Outcome {
         if after != before {
             if !local && writing.dry_run != DryRun::Client {
                 let mut patch = json!({"metadata": {what.field: difference(&before, &after)}});
+                record::note(invocation, &mut patch);
                 if !version.is_empty() {
                     patch["metadata"]["resourceVersion"] = version.as_str().into();
                 }

@@ -29,6 +29,7 @@ mod labels;
 mod logs;
 mod nodes;
 mod options;
+mod overrides;
 mod patch;
 pub mod plugin;
 mod pods;

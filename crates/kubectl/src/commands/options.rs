@@ -17,9 +17,6 @@ pub static COMMAND: Command = Command {
 
 async fn run(invocation: &mut Invocation) -> Outcome {
     invocation.print("The following options can be passed to any command:\n\n")?;
-    for flag in sets::GLOBAL.iter().flat_map(|group| group.iter()) {
-        let line = help::line(flag);
-        invocation.print(&line)?;
-    }
-    Ok(())
+    let lines: Vec<String> = sets::GLOBAL.iter().flat_map(|group| group.iter()).map(help::line).collect();
+    invocation.say(&lines.join("\n\n"))
 }

@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::command::{Command, Invocation};
 use crate::error::{Failure, Outcome, os_error};
 use crate::flags::{Flag, sets};
+use crate::record;
 use crate::report::Report;
 use crate::resource::helper::{DryRun, JSON_PATCH, MERGE, STRATEGIC, Writing};
 use crate::resource::{Builder, Info};
@@ -20,6 +21,7 @@ pub static COMMAND: Command = Command {
         sets::PRINT,
         sets::FILENAME,
         sets::DRY_RUN,
+        sets::RECORD,
         sets::LOCAL,
         &[
             sets::field_manager("kubectl-patch"),
@@ -104,7 +106,11 @@ async fn run(invocation: &mut Invocation) -> Outcome {
             })
         };
         match answer {
-            Ok(object) => {
+            Ok(mut object) => {
+                if let Some(note) = record::patch(invocation).filter(|_| !local && writing.dry_run != DryRun::Client) {
+                    let whole = Writing { subresource: String::new(), ..writing.clone() };
+                    object = whole.patch(&*invocation.session.api()?, &info, MERGE, &note).await?;
+                }
                 let done = if object == info.object { "patched (no change)" } else { "patched" };
                 // Every object is one document of its own.
                 Report::new(invocation, DryRun::No, false)?.say(invocation, &object, done)?;

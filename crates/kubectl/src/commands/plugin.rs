@@ -22,7 +22,7 @@ pub static COMMAND: Command = Command {
 static LIST: Command = Command {
     name: "list",
     aliases: &[],
-    usage: "",
+    usage: "[flags]",
     short: "List all visible plugin executables on a user's PATH",
     flags: &[&[Flag::bool("name-only", "Show names without directories.")]],
     children: &[],
@@ -130,9 +130,13 @@ fn warnings_of(path: &str, name: &str, seen: &mut HashMap<String, String>) -> Ve
     let mut command: &'static Command = &super::ROOT;
     let mut known = "kubectl".to_owned();
     for word in name.split('-').skip(1) {
-        let Some(child) = command.child(word) else { return warnings };
+        // What follows a command that is known are its arguments, unless it has commands of its own only.
+        let Some(child) = command.child(word) else { break };
         known = format!("{known} {}", child.name);
         command = child;
+    }
+    if command.name == "kubectl" {
+        return warnings;
     }
     warnings.push(format!("warning: {name} overwrites existing command: {known:?}"));
     warnings

@@ -4,10 +4,12 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::create::{LAST_APPLIED, remember};
+use super::delete::{cascade, raw_path};
 use crate::api::JSON;
 use crate::command::{Command, Invocation};
 use crate::error::{Failure, Outcome};
 use crate::flags::{Flag, sets};
+use crate::record;
 use crate::report::Report;
 use crate::resource::helper::{DryRun, Writing};
 use crate::resource::{Builder, Info};
@@ -21,6 +23,7 @@ pub static COMMAND: Command = Command {
         sets::PRINT,
         sets::FILENAME,
         sets::DRY_RUN,
+        sets::RECORD,
         sets::VALIDATE,
         sets::SAVE_CONFIG,
         &[
@@ -55,6 +58,7 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         return Err(Failure::message("must specify one of -f and -k"));
     }
     if let Some(path) = flags.given("raw").map(str::to_owned) {
+        raw_path(&path)?;
         return raw(invocation, &path).await;
     }
     let builder = Builder::from_flags(&invocation.session, flags)?;
@@ -69,6 +73,7 @@ async fn run(invocation: &mut Invocation) -> Outcome {
     }
     for mut info in found.infos {
         annotate(invocation, &mut info.object);
+        record::note(invocation, &mut info.object);
         if writing.dry_run == DryRun::Client {
             report.say(invocation, &info.object, "replaced")?;
             continue;
@@ -89,17 +94,15 @@ async fn run(invocation: &mut Invocation) -> Outcome {
 async fn put(invocation: &Invocation, writing: &Writing, info: &Info) -> Outcome<Value> {
     let api = invocation.session.api()?;
     let mut object = info.object.clone();
-    if info.resource_version().is_empty() && needs_version(&info.mapping.group) {
-        let current = api.get(&info.path()).await?;
+    // Some kinds are replaced only by who says which version was seen. What cannot be read is left to the server to refuse.
+    if info.resource_version().is_empty()
+        && !info.name.is_empty()
+        && let Ok(current) = api.get(&info.path()).await
+    {
         let version = machinery::value::text(&current, "metadata.resourceVersion").to_owned();
         machinery::value::set(&mut object, "metadata.resourceVersion", version);
     }
     writing.replace(&api, info, &object).await
-}
-
-/// Custom resources cannot be replaced without saying which version was seen.
-fn needs_version(group: &str) -> bool {
-    facts::table().group(group).is_none()
 }
 
 /// The annotation of `apply` follows where it is, or where it is asked for.
@@ -110,22 +113,22 @@ fn annotate(invocation: &Invocation, object: &mut Value) {
     }
 }
 
+/// Deletes what is to be made anew, and waits until it is gone. No grace at all becomes a second: nothing is forced.
 async fn delete(invocation: &mut Invocation, writing: &Writing, infos: &[Info]) -> Outcome {
+    let policy = cascade(&invocation.flags)?;
+    let mut options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": policy});
     let grace = invocation.flags.int("grace-period");
-    let mut options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"});
-    options["gracePeriodSeconds"] = grace.max(0).into();
-    if grace < 0 {
-        invocation.streams.error("Warning: Immediate deletion does not wait for confirmation that the running resource has been terminated. The resource may continue to run on the cluster indefinitely.");
+    if grace >= 0 {
+        options["gracePeriodSeconds"] = grace.max(1).into();
     }
     let mut gone = Vec::new();
     for info in infos {
         let api = invocation.session.api()?;
         match writing.delete(&api, info, &options).await {
             Ok(answer) => {
-                let done = if grace <= 0 { "force deleted" } else { "deleted" };
                 let place =
                     if info.mapping.namespaced { format!(" from {} namespace", info.namespace) } else { String::new() };
-                let line = format!("{} \"{}\" {done}{place}", info.mapping.kind_name(), info.name);
+                let line = format!("{} \"{}\" deleted{place}", info.mapping.kind_name(), info.name);
                 invocation.say(&line)?;
                 gone.push((info.clone(), machinery::value::text(&answer, "metadata.uid").to_owned()));
             }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::command::{Command, Invocation};
 use crate::error::{Failure, Outcome};
 use crate::flags::{Flag, sets};
+use crate::record;
 use crate::report::Report;
 use crate::resource::helper::{DryRun, MERGE, Writing};
 use crate::resource::{Builder, Info};
@@ -21,6 +22,7 @@ pub static COMMAND: Command = Command {
         sets::SELECTOR,
         sets::ALL,
         sets::DRY_RUN,
+        sets::RECORD,
         &[
             Flag::int("current-replicas", "-1", "Change only what has this many."),
             Flag::int("replicas", "0", "How many there are to be."),
@@ -100,6 +102,10 @@ async fn one(
         patch["metadata"] = json!({"resourceVersion": seen});
     }
     writing.patch(&api, info, MERGE, &patch).await.map_err(unscalable)?;
+    if let Some(patch) = record::patch(invocation) {
+        let whole = Writing { subresource: String::new(), ..writing.clone() };
+        whole.patch(&api, info, MERGE, &patch).await?;
+    }
     let limit = invocation.flags.duration("timeout");
     if limit.is_zero() || writing.dry_run != DryRun::No {
         return Ok(());

@@ -11,7 +11,7 @@ use crate::print::json;
 pub static COMMAND: Command = Command {
     name: "version",
     aliases: &[],
-    usage: "",
+    usage: "[flags]",
     short: "Print the client and server version information",
     flags: &[&[
         Flag::bool("client", "Show the client's version only."),
@@ -45,7 +45,7 @@ const KUSTOMIZE: &str = "v5.8.1";
 
 async fn run(invocation: &mut Invocation) -> Outcome {
     if !invocation.flags.arguments.is_empty() {
-        return Err(invocation.usage(format_args!("extra arguments: [{}]", invocation.flags.arguments.join(" "))));
+        return Err(Failure::Message(format!("extra arguments: [{}]", invocation.flags.arguments.join(" "))));
     }
     let output = invocation.flags.text("output").to_owned();
     if !matches!(output.as_str(), "" | "yaml" | "json") {
@@ -60,8 +60,9 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         }
     }
     let text = match output.as_str() {
-        "yaml" => yaml::encode(&versions),
-        "json" => json::ordered(&versions, ORDER) + "\n",
+        "yaml" => yaml::encode(&versions) + "\n",
+        // Two blanks a level, where other commands have four.
+        "json" => json::ordered(&versions, ORDER).replace("    ", "  ") + "\n",
         _ => {
             let of = |name: &str| machinery::value::text(&versions, &format!("{name}.gitVersion")).to_owned();
             let mut text = format!("Client Version: {}\nKustomize Version: {KUSTOMIZE}\n", of("clientVersion"));

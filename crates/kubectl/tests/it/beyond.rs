@@ -12,7 +12,7 @@ fn map(name: &str) -> String {
 async fn members_of_a_set_that_are_no_longer_applied_go() {
     let cluster = Cluster::start().await;
     let home = tempfile::tempdir().expect("a directory");
-    let shell = Shell::of(&cluster, home.path());
+    let shell = Shell::of(&cluster, home.path()).with("KUBECTL_APPLYSET", "true");
     let apply = "apply -n default --prune --applyset=my-set -f -";
     let both = format!("{}---\n{}", map("kept"), map("old"));
     let said = shell.run_with(apply, &both).await;

@@ -49,7 +49,7 @@ async fn command_lines_that_cannot_be_read_are_refused() {
         ("gett pods", "error: unknown command \"gett\" for \"kubectl\"\n\nDid you mean this?\n\tset\n\tget\n"),
         (
             "get pods --request-timeout=x",
-            "error: invalid timeout value. Timeout must be a single integer in seconds, or an integer followed by a corresponding time unit (e.g. 1s | 2m | 3h)\n",
+            "error: Invalid timeout value. Timeout must be a single integer in seconds, or an integer followed by a corresponding time unit (e.g. 1s | 2m | 3h)\n",
         ),
     ] {
         let said = shell.fail(line).await;

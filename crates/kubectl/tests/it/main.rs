@@ -6,6 +6,7 @@ mod more;
 mod objects;
 mod programs;
 mod streams;
+mod transcripts;
 
 use std::path::Path;
 

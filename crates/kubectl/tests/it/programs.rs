@@ -117,7 +117,7 @@ async fn programs_on_the_path_are_commands() {
     );
     assert_eq!(
         listed.err,
-        "  - warning: kubectl-get overwrites existing command: \"kubectl get\"\nerror: one plugin warning was found\n"
+        "  - warning: kubectl-create-thing overwrites existing command: \"kubectl create\"\n  - warning: kubectl-get overwrites existing command: \"kubectl get\"\nerror: 2 plugin warnings were found\n"
     );
 }
 

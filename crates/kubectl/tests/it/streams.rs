@@ -108,7 +108,7 @@ async fn pods_copies_and_nodes_are_debugged() {
         ("debug p --copy-to=x", "error: you must specify --image, --set-image or command arguments.\n"),
         ("debug p --image=i -t", "error: -i/--stdin is required for containers with -t/--tty=true\n"),
         ("debug p --image=i --profile=x", "error: unknown profile: x\n"),
-        ("debug svc/kubernetes --image=i", "error: \"v1, Kind=Service\" not supported by debug\n"),
+        ("debug svc/kubernetes --image=i", "error: \"/v1, Kind=Service\" not supported by debug\n"),
         ("debug --image=i", "error: NAME or filename is required for debug\n"),
         ("exec p", "error: you must specify at least one command for the container\n"),
         ("exec -- date", "error: pod, type/name or --filename must be specified\n"),

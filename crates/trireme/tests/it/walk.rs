@@ -96,7 +96,9 @@ async fn apply_ends_with_a_page_behind_a_service() {
 /// `trireme trace`, for people and for programs.
 async fn waterfall(machine: &Machine) {
     let drawn = trace(machine, &["deployment/hello"]).await;
-    for part in ["deployment/hello\n", "└ replicaset/hello-", "  └ pod/hello-", "on walker", "sandbox", "start-container"] {
+    for part in
+        ["deployment/hello\n", "└ replicaset/hello-", "  └ pod/hello-", "on walker", "sandbox", "start-container"]
+    {
         assert!(drawn.contains(part), "{part} in:\n{drawn}");
     }
     assert!(drawn.contains("The longest part"), "{drawn}");
@@ -111,7 +113,10 @@ async fn waterfall(machine: &Machine) {
     assert!(seconds("accounted") <= seconds("seconds"), "{told:#}");
     let controllers: Vec<&str> =
         spans.iter().filter(|span| span["hop"] == 9).filter_map(|span| span["by"].as_str()).collect();
-    assert!(controllers.contains(&"deployment-controller") && controllers.contains(&"replicaset-controller"), "{controllers:?}");
+    assert!(
+        controllers.contains(&"deployment-controller") && controllers.contains(&"replicaset-controller"),
+        "{controllers:?}"
+    );
 }
 
 async fn trace(machine: &Machine, arguments: &[&str]) -> String {

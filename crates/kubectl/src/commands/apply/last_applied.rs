@@ -1,7 +1,6 @@
 //! `kubectl apply view-last-applied` and `set-last-applied`.
 
 use machinery::codec::yaml;
-use machinery::status::go_quote;
 use serde_json::{Value, json};
 
 use super::super::create::{LAST_APPLIED, remember};
@@ -11,7 +10,7 @@ use crate::flags::{Flag, sets};
 use crate::print::json;
 use crate::report::Report;
 use crate::resource::helper::{DryRun, MERGE, Writing};
-use crate::resource::{Builder, Info};
+use crate::resource::{Builder, Info, arguments};
 
 pub static VIEW: Command = Command {
     name: "view-last-applied",
@@ -62,12 +61,7 @@ async fn view(invocation: &mut Invocation) -> Outcome {
         return Err(invocation.usage(text));
     }
     for info in infos(invocation).await? {
-        let Some(last) = remembered(&info) else {
-            return Err(Failure::Message(format!(
-                "no last-applied-configuration annotation found on resource: {}",
-                info.name
-            )));
-        };
+        let Some(last) = remembered(&info) else { continue };
         let text =
             if output == "json" { json::indented(&last).replace("    ", "  ") + "\n" } else { yaml::encode(&last) };
         invocation.print(&text)?;
@@ -79,7 +73,7 @@ async fn set(invocation: &mut Invocation) -> Outcome {
     let writing = Writing::from_flags(&invocation.flags)?;
     let builder = Builder::from_flags(&invocation.session, &invocation.flags)?;
     if builder.has_no_files() {
-        return Err(Failure::message("must specify one of -f and -k"));
+        return Err(Failure::message(arguments::MISSING));
     }
     let found = builder.infos(&invocation.session, &mut invocation.streams).await?.all()?;
     let mut report = Report::new(invocation, writing.dry_run, false)?;
@@ -91,14 +85,17 @@ async fn set(invocation: &mut Invocation) -> Outcome {
         let current = api.get(&info.path()).await?;
         let known = machinery::value::at(&current, "metadata.annotations").and_then(|all| all.get(LAST_APPLIED));
         if known.is_none() && !invocation.flags.is("create-annotation") {
-            let name = go_quote(&info.name);
+            let name = &info.name;
             return Err(Failure::Message(format!(
                 "no last-applied-configuration annotation found on resource: {name}, to create the annotation, run the command with --create-annotation"
             )));
         }
-        let same = known == wanted.as_ref();
+        if known == wanted.as_ref() {
+            invocation.say(&format!("set-last-applied {}: no changes required.", info.name))?;
+            continue;
+        }
         info.refresh(current);
-        if !same && writing.dry_run != DryRun::Client {
+        if writing.dry_run != DryRun::Client {
             let patch = json!({"metadata": {"annotations": {LAST_APPLIED: wanted}}});
             let object = writing.patch(&api, &info, MERGE, &patch).await?;
             info.refresh(object);

@@ -1,23 +1,29 @@
 //! `kubectl apply`: makes objects what files say, and remembers what they said.
 
 mod last_applied;
+mod migrate;
 mod prune;
 mod set;
 mod trace;
 
-pub use prune::prunable;
+pub use prune::{prunable, warn as warn_of_pruning};
 
-use machinery::status::go_quote;
+use machinery::status::{Reason, go_quote};
 use serde_json::{Value, json};
 
 use super::create::{LAST_APPLIED, remember};
+use crate::api::{Api, JSON};
 use crate::command::{Command, Invocation};
 use crate::error::{Failure, Outcome};
 use crate::flags::{Flag, sets};
 use crate::patch;
+use crate::record;
 use crate::report::Report;
-use crate::resource::helper::{DryRun, MERGE, STRATEGIC, Writing};
+use crate::resource::helper::{DryRun, JSON_PATCH, MERGE, STRATEGIC, Writing};
 use crate::resource::{Builder, Info};
+
+/// How often a migration is planned anew, where somebody else was faster.
+const MIGRATIONS: u32 = 5;
 
 pub static COMMAND: Command = Command {
     name: "apply",
@@ -28,12 +34,13 @@ pub static COMMAND: Command = Command {
         sets::PRINT,
         sets::FILENAME,
         sets::DRY_RUN,
+        sets::RECORD,
         sets::SELECTOR,
         sets::VALIDATE,
         sets::ALL,
         &[
             sets::field_manager("kubectl-client-side-apply"),
-            Flag::string("applyset", "", "Object that keeps what belongs together."),
+            Flag::string("applyset", "", "Object that keeps what belongs together.").hidden(),
             Flag::string("cascade", "background", "What becomes of dependents of objects that are replaced.")
                 .or_bare("background"),
             Flag::bool("force", "Delete and create objects that cannot be changed."),
@@ -58,6 +65,9 @@ fn validate(invocation: &Invocation) -> Outcome<Writing> {
     let flags = &invocation.flags;
     if !flags.arguments.is_empty() {
         return Err(invocation.usage(format_args!("Unexpected args: [{}]", flags.arguments.join(" "))));
+    }
+    if flags.changed("applyset") && invocation.session.environment.variable("KUBECTL_APPLYSET") != Some("true") {
+        return Err(Failure::Message("unknown flag: --applyset\nSee 'kubectl apply --help' for usage.".to_owned()));
     }
     let mut writing = Writing::from_flags(flags)?;
     let server = flags.is("server-side");
@@ -102,6 +112,8 @@ fn validate(invocation: &Invocation) -> Outcome<Writing> {
 async fn run(invocation: &mut Invocation) -> Outcome {
     let begun = jiff::Timestamp::now();
     let writing = validate(invocation)?;
+    super::delete::cascade(&invocation.flags)?;
+    prune::check(invocation)?;
     let mut set = match invocation.flags.given("applyset").map(str::to_owned) {
         Some(reference) => Some(set::Set::named(invocation, &reference).await?),
         None => None,
@@ -166,12 +178,13 @@ async fn one(invocation: &mut Invocation, writing: &Writing, info: &mut Info) ->
             return Err(Failure::Message(format!("from {generated}: cannot use generate name with apply")));
         }
     }
+    record::note(invocation, &mut info.object);
     if invocation.flags.is("server-side") {
         return server_side(invocation, writing, info).await;
     }
     let api = invocation.session.api()?;
     remember(&mut info.object);
-    let current = match api.get(&info.path()).await {
+    let current = match current(&api, info).await {
         Ok(current) => current,
         Err(error) if error.is_not_found() => {
             prune_nulls(&mut info.object);
@@ -221,6 +234,14 @@ async fn one(invocation: &mut Invocation, writing: &Writing, info: &mut Info) ->
             .error(&format!("Warning: Detected changes to resource {name} which is currently being deleted."));
     }
     Ok(if unchanged { "unchanged" } else { "configured" })
+}
+
+/// What the server has of an object, which must have a name to be asked for.
+async fn current(api: &Api, info: &Info) -> Outcome<Value> {
+    if info.name.is_empty() {
+        return Err(Failure::message("resource name may not be empty"));
+    }
+    crate::resource::named(api, &info.namespace, &info.path(), JSON).await
 }
 
 /// Built-in kinds are patched strategically, others by a merge of JSON.
@@ -275,13 +296,54 @@ async fn server_side(invocation: &mut Invocation, writing: &Writing, info: &mut 
     let force = invocation.flags.is("force-conflicts");
     let answer = writing.apply(&api, info, &info.object, force).await;
     let object = answer.map_err(|error| match error {
-        Failure::Api(error) if error.is(machinery::status::Reason::Conflict) => {
-            Failure::Message(format!("{}\n{CONFLICT}", error.message))
-        }
+        Failure::Api(error) if error.is(Reason::Conflict) => Failure::Message(format!("{}\n{CONFLICT}", error.message)),
         other => other,
     })?;
-    info.refresh(object);
+    let applied = std::mem::replace(&mut info.object, object);
+    if writing.dry_run == DryRun::No && writing.subresource.is_empty() {
+        migrate(invocation, writing, info, &applied, force).await;
+    }
     Ok("serverside-applied")
+}
+
+/// Takes over what client-side apply owned. The object is applied by now: what goes wrong here is tried again next time.
+async fn migrate(invocation: &mut Invocation, writing: &Writing, info: &mut Info, applied: &Value, force: bool) {
+    let warning = match migrated(invocation, writing, info, applied, force).await {
+        Ok(()) => return,
+        Err(error) => error.bare(),
+    };
+    invocation.streams.error(&format!(
+        "Warning: failed to migrate kubectl's managed fields to Server-Side Apply: {warning}. This is non-fatal and will be retried next time you apply."
+    ));
+}
+
+async fn migrated(
+    invocation: &Invocation,
+    writing: &Writing,
+    info: &mut Info,
+    applied: &Value,
+    force: bool,
+) -> Outcome {
+    let api = invocation.session.api()?;
+    if writing.manager == "kubectl"
+        && let Some(annotation) = migrate::annotation(&info.object)
+    {
+        let keeper = Writing { manager: migrate::ANNOTATION_MANAGER.to_owned(), ..writing.clone() };
+        info.object = keeper.apply_unforced(&api, info, &annotation).await?;
+    }
+    for attempt in 1.. {
+        let Some(patch) = migrate::managed_fields(&info.object, &writing.manager) else { return Ok(()) };
+        match writing.patch(&api, info, JSON_PATCH, &patch).await {
+            Ok(_) => break,
+            Err(error) if error.is(Reason::Conflict) && attempt < MIGRATIONS => {
+                info.object = api.get(&info.path()).await?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    // Applied once more, so that what left the files leaves the object.
+    info.object = writing.apply(&api, info, applied, force).await?;
+    Ok(())
 }
 
 const CONFLICT: &str = "Please review the fields above--they currently have other managers. Here\nare the ways you can resolve this warning:\n* If you intend to manage all of these fields, please re-run the apply\n  command with the `--force-conflicts` flag.\n* If you do not intend to manage all of the fields, please edit your\n  manifest to remove references to the fields that should keep their\n  current managers.\n* You may co-own fields by updating your manifest to match the existing\n  value; in this case, you'll become the manager if the other manager(s)\n  stop managing the field (remove it from their configuration).\nSee https://kubernetes.io/docs/reference/using-api/server-side-apply/#conflicts";
@@ -289,7 +351,7 @@ const CONFLICT: &str = "Please review the fields above--they currently have othe
 /// An object as messages about patches name it.
 fn described(info: &Info) -> String {
     let mapping = &info.mapping;
-    let version = mapping.api_version();
+    let version = format!("{}/{}", mapping.group, mapping.version);
     format!(
         "Resource: {}, GroupVersionKind: {}\nName: {}, Namespace: {}",
         go_quote(&format!("{version}, Resource={}", mapping.resource)),

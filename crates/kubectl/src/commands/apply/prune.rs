@@ -36,10 +36,18 @@ pub(super) async fn run(
     builder: &Builder,
     applied: &[Info],
 ) -> Outcome {
+    warn(invocation);
     for (mapping, object) in prunable(invocation, builder, applied).await? {
         delete(invocation, writing, &mapping, object).await?;
     }
     Ok(())
+}
+
+/// Kinds without a namespace are pruned where nobody says which kinds are: said to whoever relies on it.
+pub fn warn(invocation: &mut Invocation) {
+    if invocation.flags.list("prune-allowlist").is_empty() {
+        invocation.streams.log('W', "prune.go:71", "Deprecated: kubectl apply will no longer prune non-namespaced resources by default when used with the --namespace flag in a future release. To preserve the current behaviour, list the resources you want to target explicitly in the --prune-allowlist flag.");
+    }
 }
 
 /// What was applied before and is not among what is applied now.
@@ -49,11 +57,12 @@ pub async fn prunable(invocation: &Invocation, builder: &Builder, applied: &[Inf
         applied.iter().map(|info| machinery::value::text(&info.object, "metadata.uid").to_owned()).collect();
     let namespaces: BTreeSet<&str> =
         applied.iter().filter(|info| info.mapping.namespaced).map(|info| info.namespace.as_str()).collect();
-    for mapping in mappings(invocation).await? {
-        let places: Vec<&str> = if mapping.namespaced { namespaces.iter().copied().collect() } else { vec![""] };
-        // Without a list of kinds, cluster-scoped ones are pruned only where they were meant.
-        for place in places {
-            let target = Target { mapping: mapping.clone(), namespace: place.to_owned(), name: None };
+    let mappings = mappings(invocation).await?;
+    let (namespaced, others): (Vec<&Mapping>, Vec<&Mapping>) = mappings.iter().partition(|mapping| mapping.namespaced);
+    let places = namespaces.iter().map(|place| (*place, &namespaced)).chain([("", &others)]);
+    for (place, mappings) in places {
+        for mapping in mappings {
+            let target = Target { mapping: (*mapping).clone(), namespace: place.to_owned(), name: None };
             for object in list(&invocation.session, &target, builder, "").await? {
                 let uid = machinery::value::text(&object, "metadata.uid");
                 let remembered =
@@ -61,14 +70,26 @@ pub async fn prunable(invocation: &Invocation, builder: &Builder, applied: &[Inf
                 if remembered.is_none() || visited.contains(uid) {
                     continue;
                 }
-                found.push((mapping.clone(), object));
+                found.push(((*mapping).clone(), object));
             }
         }
     }
     Ok(found)
 }
 
+/// Whether what may be pruned can be read at all, before anything is applied.
+pub(super) fn check(invocation: &Invocation) -> Outcome {
+    let wrong = |text: &&String| text.split('/').count() != 3;
+    match invocation.flags.list("prune-allowlist").iter().find(wrong) {
+        None => Ok(()),
+        Some(text) => Err(Failure::Message(format!(
+            "invalid GroupVersionKind format: {text}, please follow <group/version/kind>"
+        ))),
+    }
+}
+
 async fn mappings(invocation: &Invocation) -> Outcome<Vec<Mapping>> {
+    check(invocation)?;
     let allowed = invocation.flags.list("prune-allowlist");
     let mut found = Vec::new();
     if allowed.is_empty() {
@@ -80,11 +101,7 @@ async fn mappings(invocation: &Invocation) -> Outcome<Vec<Mapping>> {
     }
     for text in allowed {
         let parts: Vec<&str> = text.split('/').collect();
-        let [group, version, kind] = parts[..] else {
-            return Err(Failure::Message(format!(
-                "invalid GroupVersionKind format: {text}, please follow <group/version/kind>"
-            )));
-        };
+        let [group, version, kind] = parts[..] else { continue };
         let group = if group == "core" { "" } else { group };
         let mapping = invocation.session.mapping_of_kind(&facts::api_version(group, version), kind).await?;
         found.push(mapping.ok_or_else(|| {

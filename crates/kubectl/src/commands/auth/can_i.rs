@@ -9,6 +9,25 @@ use crate::error::{Failure, Outcome};
 use crate::flags::{Flag, sets};
 use crate::print::tabs::Tabs;
 
+/// Verbs that are asked about without surprise.
+const VERBS: [&str; 15] = [
+    "get",
+    "list",
+    "watch",
+    "create",
+    "update",
+    "patch",
+    "delete",
+    "deletecollection",
+    "use",
+    "bind",
+    "impersonate",
+    "*",
+    "approve",
+    "sign",
+    "escalate",
+];
+
 pub static COMMAND: Command = Command {
     name: "can-i",
     aliases: &[],
@@ -63,6 +82,9 @@ async fn run(invocation: &mut Invocation) -> Outcome {
     if what.starts_with('/') && !name.is_empty() {
         return Err(Failure::message("NonResourceURL and ResourceName can not specified together"));
     }
+    if !VERBS.contains(&verb.as_str()) && !what.starts_with('/') {
+        invocation.streams.error(&format!("Warning: verb '{verb}' is not a known verb\n"));
+    }
     let spec = spec(invocation, &verb, &what, &name, &subresource).await?;
     let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec});
     let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
@@ -92,7 +114,7 @@ async fn spec(invocation: &mut Invocation, verb: &str, what: &str, name: &str, s
     let (resource, group, version) = match invocation.session.mapping(what).await {
         _ if what == "*" => ("*".to_owned(), "*".to_owned(), String::new()),
         Ok(mapping) => {
-            if !mapping.namespaced && invocation.session.namespace_given()? {
+            if !mapping.namespaced && !invocation.flags.is("all-namespaces") {
                 invocation
                     .streams
                     .error(&format!("Warning: resource '{}' is not namespace scoped\n", mapping.resource));

@@ -9,7 +9,7 @@ use crate::command::Command;
 pub static COMMAND: Command = Command {
     name: "auth",
     aliases: &[],
-    usage: "",
+    usage: "[flags]",
     short: "Inspect authorization",
     flags: &[],
     children: &[&can_i::COMMAND, &reconcile::COMMAND, &whoami::COMMAND],

@@ -21,9 +21,6 @@ pub static COMMAND: Command = Command {
 };
 
 async fn run(invocation: &mut Invocation) -> Outcome {
-    if !invocation.flags.arguments.is_empty() {
-        return Err(invocation.usage(format_args!("unexpected arguments: [{}]", invocation.flags.arguments.join(" "))));
-    }
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
     let answer = invocation.session.api()?.send(http::Method::POST, path, JSON, &review).await.map_err(|error| match &error {

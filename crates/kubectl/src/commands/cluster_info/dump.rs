@@ -15,7 +15,7 @@ use crate::print::{OBJECTS, Printer, Request};
 pub static COMMAND: Command = Command {
     name: "dump",
     aliases: &[],
-    usage: "",
+    usage: "[flags]",
     short: "Dump relevant information for debugging and diagnosis",
     flags: &[&[
         Flag::bool("all-namespaces", "Dump every namespace.").short('A'),

@@ -11,7 +11,7 @@ use crate::error::Outcome;
 pub static COMMAND: Command = Command {
     name: "cluster-info",
     aliases: &["clusterinfo"],
-    usage: "",
+    usage: "[flags]",
     short: "Display cluster information",
     flags: &[],
     children: &[&dump::COMMAND],

@@ -14,7 +14,7 @@ pub static COMMAND: Command = Command {
     aliases: &[],
     usage: "SHELL",
     short: "Output shell completion code for the specified shell (bash, zsh, fish, or powershell)",
-    flags: &[&[Flag::bool("no-descriptions", "Leave descriptions out.")]],
+    flags: &[&[Flag::bool("no-descriptions", "Leave descriptions out.").hidden()]],
     children: &[],
     run: Some(|invocation| Box::pin(async move { run(invocation) })),
 };

@@ -36,7 +36,8 @@ pub static USER: Command = Command {
 
 async fn delete(invocation: &mut Invocation, section: Section) -> Outcome {
     let [name] = &invocation.flags.arguments[..] else {
-        return Err(invocation.usage(format_args!("Unexpected args: [{}]", invocation.flags.arguments.join(" "))));
+        let help = crate::help::of(invocation.command, &invocation.path);
+        return invocation.print(&help);
     };
     let name = name.clone();
     let before = super::load(invocation)?;

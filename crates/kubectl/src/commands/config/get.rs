@@ -9,7 +9,7 @@ use crate::print::tabs::Tabs;
 pub static CURRENT_CONTEXT: Command = Command {
     name: "current-context",
     aliases: &[],
-    usage: "",
+    usage: "[flags]",
     short: "Display the current-context",
     flags: &[],
     children: &[],
@@ -32,7 +32,7 @@ pub static CONTEXTS: Command = Command {
 pub static CLUSTERS: Command = Command {
     name: "get-clusters",
     aliases: &[],
-    usage: "",
+    usage: "[flags]",
     short: "Display clusters defined in the kubeconfig",
     flags: &[],
     children: &[],
@@ -42,7 +42,7 @@ pub static CLUSTERS: Command = Command {
 pub static USERS: Command = Command {
     name: "get-users",
     aliases: &[],
-    usage: "",
+    usage: "[flags]",
     short: "Display users defined in the kubeconfig",
     flags: &[],
     children: &[],
@@ -71,8 +71,9 @@ async fn contexts(invocation: &mut Invocation) -> Outcome {
         "" | "wide" => false,
         "name" => true,
         other => {
-            let quoted = machinery::status::go_quote(other);
-            return Err(Failure::Message(format!("output must be one of '' or 'name': {quoted}")));
+            return Err(Failure::Message(format!(
+                "--output {other} is not available in kubectl config get-contexts; resetting to default output format"
+            )));
         }
     };
     let asked = invocation.arguments();

@@ -52,7 +52,7 @@ pub static UNSET: Command = Command {
 
 async fn use_context(invocation: &mut Invocation) -> Outcome {
     let [name] = &invocation.flags.arguments[..] else {
-        return Err(invocation.usage(format_args!("Unexpected args: [{}]", invocation.flags.arguments.join(" "))));
+        return Err(invocation.misused(format_args!("Unexpected args: [{}]", invocation.flags.arguments.join(" "))));
     };
     let name = name.clone();
     let before = super::load(invocation)?;
@@ -66,7 +66,7 @@ async fn use_context(invocation: &mut Invocation) -> Outcome {
 
 async fn rename_context(invocation: &mut Invocation) -> Outcome {
     let [old, new] = &invocation.flags.arguments[..] else {
-        return Err(invocation.usage(format_args!("Unexpected args: [{}]", invocation.flags.arguments.join(" "))));
+        return Err(invocation.misused(format_args!("Unexpected args: [{}]", invocation.flags.arguments.join(" "))));
     };
     let (old, new) = (old.clone(), new.clone());
     let before = super::load(invocation)?;
@@ -92,7 +92,7 @@ async fn rename_context(invocation: &mut Invocation) -> Outcome {
 
 async fn set(invocation: &mut Invocation) -> Outcome {
     let [name, value] = &invocation.flags.arguments[..] else {
-        return Err(invocation.usage(format_args!("Unexpected args: [{}]", invocation.flags.arguments.join(" "))));
+        return Err(invocation.misused(format_args!("Unexpected args: [{}]", invocation.flags.arguments.join(" "))));
     };
     let (name, value) = (name.clone(), value.clone());
     if value.is_empty() {
@@ -110,7 +110,7 @@ async fn set(invocation: &mut Invocation) -> Outcome {
 
 async fn unset(invocation: &mut Invocation) -> Outcome {
     let [name] = &invocation.flags.arguments[..] else {
-        return Err(invocation.usage(format_args!("Unexpected args: [{}]", invocation.flags.arguments.join(" "))));
+        return Err(invocation.misused(format_args!("Unexpected args: [{}]", invocation.flags.arguments.join(" "))));
     };
     let name = name.clone();
     if name.is_empty() {
@@ -174,7 +174,10 @@ fn change(config: &mut Config, path: &str, value: Option<&str>, raw: bool) -> Re
             if raw {
                 entry.set(field, standard.encode(value));
             } else {
-                standard.decode(value).map_err(|error| format!("error decoding input value: {error}"))?;
+                let value: String = value.split_ascii_whitespace().collect();
+                standard
+                    .decode(&value)
+                    .map_err(|error| format!("error decoding input value: {}", odd_base64(&value, &error)))?;
                 entry.set(field, value);
             }
         }
@@ -183,9 +186,30 @@ fn change(config: &mut Config, path: &str, value: Option<&str>, raw: bool) -> Re
     Ok(())
 }
 
+/// Where Go's reader stops.
+fn odd_base64(text: &str, error: &base64::DecodeError) -> String {
+    let at = match error {
+        base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => *at,
+        base64::DecodeError::InvalidLength(_) => text.len() / 4 * 4,
+        base64::DecodeError::InvalidPadding => text.len(),
+    };
+    format!("illegal base64 data at input byte {at}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_may_be_given_on_several_lines() {
+        let mut config = Config::default();
+        config.clusters.entry("c".to_owned()).or_default();
+        let path = "clusters.c.certificate-authority-data";
+        change(&mut config, path, Some("aGVs\nbG8="), false).expect("set");
+        assert_eq!(config.clusters["c"].text("certificate-authority-data"), "aGVsbG8=");
+        let wrong = change(&mut config, path, Some("hello"), false);
+        assert_eq!(wrong, Err("error decoding input value: illegal base64 data at input byte 4".to_owned()));
+    }
 
     #[test]
     fn dotted_names_find_their_field() {

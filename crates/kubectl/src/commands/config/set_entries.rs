@@ -15,7 +15,11 @@ pub static CLUSTER: Command = Command {
     usage: "NAME [--server=server] [--certificate-authority=path/to/certificate/authority] [--insecure-skip-tls-verify=true] [--tls-server-name=example.com]",
     short: "Set a cluster entry in kubeconfig",
     flags: &[&[
+        Flag::string("certificate-authority", "", "File with the authority of the server's certificate."),
         Flag::bool("embed-certs", "Put the certificate into the kubeconfig."),
+        Flag::bool("insecure-skip-tls-verify", "Believe any certificate of the server."),
+        Flag::string("server", "", "Address of the API server."),
+        Flag::string("tls-server-name", "", "Name in the server's certificate."),
         Flag::string("proxy-url", "", "Proxy for requests to this cluster."),
     ]],
     children: &[],
@@ -27,7 +31,12 @@ pub static CONTEXT: Command = Command {
     aliases: &[],
     usage: "[NAME | --current] [--cluster=cluster_nickname] [--user=user_nickname] [--namespace=namespace]",
     short: "Set a context entry in kubeconfig",
-    flags: &[&[Flag::bool("current", "Change the current context.")]],
+    flags: &[&[
+        Flag::string("cluster", "", "Cluster of the context."),
+        Flag::bool("current", "Change the current context."),
+        Flag::string("namespace", "", "Namespace of the context.").short('n'),
+        Flag::string("user", "", "User of the context."),
+    ]],
     children: &[],
     run: Some(|invocation| Box::pin(context(invocation))),
 };
@@ -35,11 +44,16 @@ pub static CONTEXT: Command = Command {
 pub static CREDENTIALS: Command = Command {
     name: "set-credentials",
     aliases: &[],
-    usage: "NAME [--client-certificate=path/to/certfile] [--client-key=path/to/keyfile] [--token=bearer_token] [--username=basic_user] [--password=basic_password] [--exec-command=exec_command] [--exec-api-version=exec_api_version] [--exec-arg=arg] [--exec-env=key=value]",
+    usage: "NAME [--client-certificate=path/to/certfile] [--client-key=path/to/keyfile] [--token=bearer_token] [--username=basic_user] [--password=basic_password] [--auth-provider=provider_name] [--auth-provider-arg=key=value] [--exec-command=exec_command] [--exec-api-version=exec_api_version] [--exec-arg=arg] [--exec-env=key=value]",
     short: "Set a user entry in kubeconfig",
     flags: &[&[
         Flag::array("auth-provider-arg", "Argument of the auth provider, as key=value."),
         Flag::string("auth-provider", "", "Auth provider."),
+        Flag::string("client-certificate", "", "File with the user's certificate."),
+        Flag::string("client-key", "", "File with the user's key."),
+        Flag::string("password", "", "Password for basic authentication."),
+        Flag::string("token", "", "Bearer token."),
+        Flag::string("username", "", "Name for basic authentication."),
         Flag::bool("embed-certs", "Put certificate and key into the kubeconfig."),
         Flag::string("exec-api-version", "", "API version of the credential plug-in."),
         Flag::array("exec-arg", "Argument of the credential plug-in."),
@@ -55,7 +69,7 @@ pub static CREDENTIALS: Command = Command {
 fn name(invocation: &Invocation) -> Outcome<String> {
     match &invocation.flags.arguments[..] {
         [name] => Ok(name.clone()),
-        other => Err(invocation.usage(format_args!("Unexpected args: [{}]", other.join(" ")))),
+        other => Err(invocation.misused(format_args!("Unexpected args: [{}]", other.join(" ")))),
     }
 }
 
@@ -73,7 +87,7 @@ fn file(invocation: &Invocation, entry: &mut Entry, field: &str) -> Outcome {
     let path = invocation.session.environment.path(&given);
     if invocation.flags.is("embed-certs") {
         let bytes = std::fs::read(&path).map_err(|error| {
-            Failure::Message(format!("could not read {field} data from {given}: {}", os_error("open", &given, &error)))
+            Failure::Message(format!("could not stat {field} file {given}: {}", os_error("stat", &given, &error)))
         })?;
         entry.set(&data, base64::engine::general_purpose::STANDARD.encode(bytes));
         entry.set(field, "");
@@ -128,7 +142,7 @@ async fn context(invocation: &mut Invocation) -> Outcome {
         ([] | [_], false) => {
             return Err(Failure::message("you must specify a non-empty context name or --current"));
         }
-        (more, _) => return Err(invocation.usage(format_args!("Unexpected args: [{}]", more.join(" ")))),
+        (more, _) => return Err(invocation.misused(format_args!("Unexpected args: [{}]", more.join(" ")))),
     };
     let mut after = before.clone();
     let known = after.contexts.contains_key(&name);
@@ -149,11 +163,20 @@ async fn credentials(invocation: &mut Invocation) -> Outcome {
     let given = |flag: &str| !flags.text(flag).is_empty();
     if given("token") && (given("username") || given("password")) {
         return Err(Failure::message(
-            "you cannot specify more than one authentication method at the same time: [token basicAuth]",
+            "you cannot specify more than one authentication method at the same time: --token, --username/--password",
         ));
     }
     if flags.is("embed-certs") && !given("client-certificate") && !given("client-key") {
         return Err(Failure::message("you must specify a --client-certificate or --client-key to embed"));
+    }
+    if !matches!(flags.text("exec-interactive-mode"), "" | "IfAvailable" | "Never" | "Always") {
+        return Err(Failure::message("invalid interactive mode type, can be only IfAvailable, Never, Always"));
+    }
+    for (flag, why) in [("exec-env", "env"), ("auth-provider-arg", "auth-provider-arg")] {
+        let odd = |pair: &&String| !pair.contains('=') && !pair.ends_with('-');
+        if let Some(pair) = flags.list(flag).iter().find(odd) {
+            return Err(invocation.misused(format_args!("error: invalid {why} format: {pair}")));
+        }
     }
     let before = super::load(invocation)?;
     let mut after = before.clone();
@@ -173,17 +196,33 @@ async fn credentials(invocation: &mut Invocation) -> Outcome {
         entry.set("token", "");
     }
     exec(invocation, entry);
-    if flags.changed("auth-provider") {
-        let pairs: serde_json::Map<String, Value> = flags
-            .list("auth-provider-arg")
-            .iter()
-            .filter_map(|pair| pair.split_once('='))
-            .map(|(key, value)| (key.to_owned(), value.into()))
-            .collect();
-        entry.set("auth-provider", json!({"name": flags.text("auth-provider"), "config": pairs}));
-    }
+    auth_provider(invocation, entry);
     super::save(invocation, &before, &after)?;
     invocation.say(&format!("User {} set.", go_quote(&name)))
+}
+
+/// Another provider begins anew; arguments of the one that is there are set and taken away.
+fn auth_provider(invocation: &Invocation, entry: &mut Entry) {
+    let flags = &invocation.flags;
+    let mut provider = entry.fields.get("auth-provider").filter(|known| known.is_object()).cloned();
+    if flags.changed("auth-provider") {
+        let name = flags.text("auth-provider");
+        if provider.as_ref().is_none_or(|known| known["name"] != name) {
+            provider = Some(json!({"name": name, "config": {}}));
+        }
+    }
+    let Some(mut provider) = provider else { return };
+    if let Value::Object(config) = &mut provider["config"] {
+        for pair in flags.list("auth-provider-arg") {
+            match pair.split_once('=') {
+                Some((key, value)) => drop(config.insert(key.to_owned(), value.into())),
+                None => drop(config.remove(pair.trim_end_matches('-'))),
+            }
+        }
+    }
+    if flags.changed("auth-provider") || flags.changed("auth-provider-arg") {
+        entry.set("auth-provider", provider);
+    }
 }
 
 fn exec(invocation: &Invocation, entry: &mut Entry) {

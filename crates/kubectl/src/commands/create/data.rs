@@ -168,7 +168,7 @@ fn from_env_file(environment: &Environment, path: &str, what: &str, all: &mut En
             // A name alone takes its value from the environment.
             None => (line, environment.variables.get(line).cloned().unwrap_or_default()),
         };
-        let wrong = names::is_relaxed_env_var_name(key);
+        let wrong = names::is_env_var_name(key);
         if !wrong.is_empty() {
             return Err(format!("{} is not a valid key name: {}", go_quote(key), wrong.join(";")));
         }

@@ -1,5 +1,6 @@
 //! `kubectl create ingress`.
 
+use regex::Regex;
 use serde_json::{Value, json};
 
 use super::{GENERATOR, generated, name};
@@ -89,24 +90,16 @@ async fn run(invocation: &mut Invocation) -> Outcome {
     generated(invocation, "ingress:", object).await
 }
 
+/// What follows a rule that can be read is not looked at.
 fn parse(text: &str) -> Option<Rule> {
-    let mut parts = text.split(',');
-    let (place, target) = parts.next()?.split_once('=')?;
-    let (host, path) = place.split_once('/')?;
-    let (service, port) = target.split_once(':')?;
-    let word = |text: &str| !text.is_empty() && !text.contains([' ', '=', '/']);
-    let tls = match parts.next() {
-        None => None,
-        Some("tls") => Some(String::new()),
-        Some(option) => Some(option.strip_prefix("tls=").filter(|secret| word(secret))?.to_owned()),
-    };
-    if parts.next().is_some() || !word(service) || !word(port) || port.contains(':') {
-        return None;
-    }
-    let path = format!("/{path}");
+    let form = Regex::new(r"^([\w*.-]*)(/.*)=([\w-]+):([\w-]+)(?:,(tls)=?([\w-]+)?)?").expect("a pattern");
+    let parts = form.captures(text)?;
+    let part = |at: usize| parts.get(at).map_or("", |found| found.as_str()).to_owned();
+    let path = part(2);
     let exact = !path.ends_with('*');
     let path = path.trim_end_matches('*').to_owned();
-    Some(Rule { host: host.to_owned(), path, exact, service: service.to_owned(), port: port.to_owned(), tls })
+    let tls = (part(5) == "tls").then(|| part(6));
+    Some(Rule { host: part(1), path, exact, service: part(3), port: part(4), tls })
 }
 
 fn backend(service: &str, port: &str) -> Value {
@@ -168,7 +161,8 @@ mod tests {
         let rule = parse("foo.com/bar*=svc:80,tls=s").expect("a rule");
         assert_eq!((rule.path.as_str(), rule.exact, rule.tls.as_deref()), ("/bar", false, Some("s")));
         assert_eq!(parse("/=svc:http,tls").expect("a rule").tls.as_deref(), Some(""));
-        for odd in ["foo", "foo=svc:80", "foo/=svc", "foo/=svc:80,x", "foo/=:80"] {
+        assert_eq!(parse("a.com/p=svc:80,tls=,foo=bar").expect("a rule").tls.as_deref(), Some(""));
+        for odd in ["foo", "foo=svc:80", "foo/=svc", "foo/=:80"] {
             assert_eq!(parse(odd), None, "{odd}");
         }
     }

@@ -16,6 +16,7 @@ use crate::api::JSON;
 use crate::command::{Command, Invocation};
 use crate::error::{Failure, Outcome};
 use crate::flags::{Flag, sets};
+use crate::record;
 use crate::report::Report;
 use crate::resource::helper::{DryRun, Writing};
 use crate::resource::{Builder, Info, files, info};
@@ -29,6 +30,7 @@ pub static COMMAND: Command = Command {
         sets::PRINT,
         sets::FILENAME,
         sets::DRY_RUN,
+        sets::RECORD,
         sets::SELECTOR,
         sets::VALIDATE,
         sets::SAVE_CONFIG,
@@ -88,6 +90,10 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         return Err(invocation.usage(format_args!("Unexpected args: [{}]", flags.arguments.join(" "))));
     }
     if let Some(path) = flags.given("raw").map(str::to_owned) {
+        if flags.is("edit") {
+            return Err(Failure::message("--raw and --edit are mutually exclusive"));
+        }
+        super::delete::raw_path(&path)?;
         return raw(invocation, &path).await;
     }
     let writing = Writing::from_flags(flags)?;
@@ -109,6 +115,7 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         if save {
             remember(&mut info.object);
         }
+        record::note(invocation, &mut info.object);
         count += 1;
         let source = info.source.clone();
         match create(invocation, &writing, info).await {
@@ -169,6 +176,12 @@ pub fn remember(object: &mut Value) {
     }
 }
 
+/// Remembers an object that was made here, in the order of its kind's fields.
+pub fn remember_typed(object: &mut Value) {
+    let text = crate::print::json::compact_of_kind(object) + "\n";
+    machinery::value::object_mut(&mut object["metadata"], "annotations").insert(LAST_APPLIED.to_owned(), text.into());
+}
+
 /// What a generator made is created, or shown.
 /// `what` is how failures name it, where upstream names it at all.
 pub(super) async fn generated(invocation: &mut Invocation, what: &str, mut object: Value) -> Outcome {
@@ -185,9 +198,7 @@ pub(super) async fn generated(invocation: &mut Invocation, what: &str, mut objec
         machinery::value::set(&mut object, "metadata.namespace", namespace.as_str());
     }
     if invocation.flags.is("save-config") {
-        let text = crate::print::json::compact_of_kind(&object) + "\n";
-        machinery::value::object_mut(&mut object["metadata"], "annotations")
-            .insert(LAST_APPLIED.to_owned(), text.into());
+        remember_typed(&mut object);
     }
     let mut report = Report::new(invocation, writing.dry_run, true)?;
     let mut made = info(&mapping, object, "");

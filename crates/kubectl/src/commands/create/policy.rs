@@ -139,6 +139,12 @@ async fn pod_disruption_budget(invocation: &mut Invocation) -> Outcome {
     if !least.is_empty() && !most.is_empty() {
         return Err(Failure::message("min-available and max-unavailable cannot be both specified"));
     }
+    for (flag, text) in [("min-available", &least), ("max-unavailable", &most)] {
+        let digits = text.strip_suffix('%').unwrap_or(text);
+        if !text.is_empty() && (digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit())) {
+            return Err(Failure::Message(format!("invalid format specified for {flag}")));
+        }
+    }
     let selector = super::rbac_rules::label_selector(flags.text("selector")).map_err(Failure::Message)?;
     let mut spec = json!({"selector": selector});
     let number = |text: &str| text.parse::<i64>().map_or_else(|_| Value::from(text), Value::from);

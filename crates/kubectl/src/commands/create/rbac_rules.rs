@@ -72,6 +72,22 @@ pub fn validate_cluster_role(asked: &Asked) -> Result<(), String> {
     Ok(())
 }
 
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// Verbs that only some resources know, each with its group.
+const SPECIAL: [(&str, &[(&str, &str)]); 4] = [
+    ("use", &[("policy", "podsecuritypolicies"), ("extensions", "podsecuritypolicies")]),
+    ("bind", &[(RBAC, "roles"), (RBAC, "clusterroles")]),
+    ("escalate", &[(RBAC, "roles"), (RBAC, "clusterroles")]),
+    ("impersonate", &[("", "users"), ("", "serviceaccounts"), ("", "groups"), ("authentication.k8s.io", "userextras")]),
+];
+
+/// A verb that this resource does not know.
+fn special<'a>(verbs: &'a [String], of: (&str, &str)) -> Option<&'a str> {
+    let refused = |verb: &&str| SPECIAL.iter().any(|(special, known)| special == verb && !known.contains(&of));
+    verbs.iter().map(String::as_str).find(refused)
+}
+
 /// One rule for each group, with its resources as the server names them, and one for paths.
 pub async fn rules(invocation: &mut Invocation, asked: &Asked) -> Outcome<Vec<Value>> {
     for verb in &asked.verbs {
@@ -89,8 +105,19 @@ pub async fn rules(invocation: &mut Invocation, asked: &Asked) -> Outcome<Vec<Va
         } else {
             let word =
                 if one.group.is_empty() { one.resource.clone() } else { format!("{}.{}", one.resource, one.group) };
-            let mapping = invocation.session.mapping(&word).await.map_err(Failure::without_prefix)?;
-            (mapping.group, mapping.resource)
+            let mapping = invocation.session.mapping(&word).await.map_err(Failure::without_prefix);
+            let known = mapping.as_ref().map_or((one.group.as_str(), one.resource.as_str()), |mapping| {
+                (mapping.group.as_str(), mapping.resource.as_str())
+            });
+            match special(&asked.verbs, known) {
+                Some(verb) => {
+                    let (group, resource) = known;
+                    return Err(Failure::Message(format!(
+                        "can not perform '{verb}' on '{resource}' in group '{group}'"
+                    )));
+                }
+                None => mapping.map(|mapping| (mapping.group, mapping.resource))?,
+            }
         };
         if !one.subresource.is_empty() {
             name = format!("{name}/{}", one.subresource);

@@ -11,7 +11,7 @@ use crate::flags::Flag;
 pub static COMMAND: Command = Command {
     name: "service",
     aliases: &["svc"],
-    usage: "",
+    usage: "[flags]",
     short: "Create a service using a specified subcommand",
     flags: &[],
     children: &[&CLUSTER_IP, &EXTERNAL_NAME, &LOAD_BALANCER, &NODE_PORT],
@@ -68,8 +68,9 @@ async fn service(invocation: &mut Invocation, kind: &str) -> Outcome {
     let flags = &invocation.flags;
     let tcp = flags.list("tcp");
     let headless = flags.text("clusterip") == "None";
-    if kind == "ClusterIP" && headless && !tcp.is_empty() {
-        return Err(Failure::message("can not map ports with clusterip=None"));
+    let external = flags.text("external-name");
+    if kind == "ExternalName" && !machinery::names::is_dns1123_subdomain(external).is_empty() {
+        return Err(Failure::Message(format!("invalid service external name {external}")));
     }
     if kind != "ExternalName" && !headless && tcp.is_empty() {
         return Err(Failure::message("at least one tcp port specifier must be provided"));

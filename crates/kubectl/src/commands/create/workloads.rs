@@ -4,14 +4,16 @@ use machinery::status::go_quote;
 use serde_json::{Value, json};
 
 use super::{GENERATOR, generated, name, required};
+use crate::api::JSON;
 use crate::command::{Command, Invocation};
 use crate::error::{Failure, Outcome};
 use crate::flags::Flag;
+use crate::resource;
 
 pub static DEPLOYMENT: Command = Command {
     name: "deployment",
     aliases: &["deploy"],
-    usage: "NAME --image=image -- [COMMAND] [args...]",
+    usage: "NAME --image=image -- [COMMAND] [args...] [flags]",
     short: "Create a deployment with the specified name",
     flags: &[
         GENERATOR,
@@ -44,7 +46,7 @@ pub static JOB: Command = Command {
 pub static CRON_JOB: Command = Command {
     name: "cronjob",
     aliases: &["cj"],
-    usage: "NAME --image=image --schedule='0/5 * * * ?' -- [COMMAND] [args...]",
+    usage: "NAME --image=image --schedule='0/5 * * * ?' -- [COMMAND] [args...] [flags]",
     short: "Create a cron job with the specified name",
     flags: &[
         GENERATOR,
@@ -139,13 +141,13 @@ async fn job(invocation: &mut Invocation) -> Outcome {
 
 /// A job as a cron job would make it now.
 async fn from_cron_job(invocation: &Invocation, name: &str, from: &str) -> Outcome<Value> {
-    let (mapping, target) = crate::resource::arguments::parse_single(&invocation.session, from).await?;
+    let (mapping, target) = resource::arguments::parse_single(&invocation.session, from).await?;
+    let namespace = invocation.session.namespace()?;
+    let path = mapping.path(&namespace, &target.unwrap_or_default(), "");
+    let cron = resource::named(&*invocation.session.api()?, &namespace, &path, JSON).await?;
     if mapping.kind != "CronJob" {
         return Err(Failure::Message(format!("from must be an existing cronjob: {}", go_quote(from))));
     }
-    let namespace = invocation.session.namespace()?;
-    let path = mapping.path(&namespace, &target.unwrap_or_default(), "");
-    let cron = invocation.session.api()?.get(&path).await?;
     let at = |path: &str| machinery::value::at(&cron, path).cloned();
     let mut annotations = at("spec.jobTemplate.metadata.annotations").unwrap_or_else(|| json!({}));
     annotations["cronjob.kubernetes.io/instantiate"] = "manual".into();

@@ -202,7 +202,7 @@ async fn run_it(invocation: &mut Invocation) -> Outcome {
             "Pod" if options.copy_to.is_empty() => beside(invocation, &options, &info).await?,
             "Pod" => in_copy(invocation, &options, &info).await?,
             kind => {
-                let named = format!("{}, Kind={kind}", info.mapping.api_version());
+                let named = format!("{}/{}, Kind={kind}", info.mapping.group, info.mapping.version);
                 return Err(Failure::Message(format!("{named:?} not supported by debug")));
             }
         };

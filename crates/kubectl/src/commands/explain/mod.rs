@@ -17,7 +17,7 @@ pub static COMMAND: Command = Command {
         Flag::string("api-version", "", "Version of the group, as group/version."),
         Flag::int("max-depth", "0", "How deep --recursive goes; 0 is to the end."),
         Flag::string("output", "plaintext", "Output format.").short('o'),
-        Flag::bool("recursive", "Show the fields of fields."),
+        Flag::bool("recursive", "Show the fields of fields.").short('R'),
     ]],
     children: &[],
     run: Some(|invocation| Box::pin(run(invocation))),

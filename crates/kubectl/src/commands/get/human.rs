@@ -6,10 +6,11 @@ use crate::api::TABLE;
 use crate::command::Invocation;
 use crate::discovery::{Mapping, query};
 use crate::error::{Failure, Outcome};
-use crate::print::sort;
+use crate::print::jsonpath::relaxed;
+use crate::print::sort::{self, Unsorted};
 use crate::print::table::{Options, Row, Table};
 use crate::print::tabs::Tabs;
-use crate::resource::{Builder, Target, arguments, unselectable};
+use crate::resource::{self, Builder, Target, arguments, unselectable};
 
 /// What the flags ask for.
 pub(super) fn options(invocation: &Invocation, wide: bool) -> Options {
@@ -29,19 +30,29 @@ pub(super) async fn targets(invocation: &mut Invocation, builder: &Builder) -> O
     if builder.has_no_files() {
         return arguments::targets(builder, &invocation.session).await;
     }
-    let infos = builder.infos(&invocation.session, &mut invocation.streams).await?.all()?;
+    let found = builder.infos(&invocation.session, &mut invocation.streams).await?;
+    Failure::each(found.errors)?;
     let target = |info: crate::resource::Info| Target {
         mapping: info.mapping,
         namespace: info.namespace,
         name: Some(info.name),
     };
-    Ok(infos.into_iter().map(target).collect())
+    Ok(found.infos.into_iter().map(target).collect())
 }
 
 pub(super) async fn run(invocation: &mut Invocation, builder: &Builder, wide: bool) -> Outcome {
     let targets = targets(invocation, builder).await?;
     let sort_by = invocation.flags.text("sort-by").to_owned();
     let fetched = join_all(targets.iter().map(|target| fetch(invocation, builder, target, !sort_by.is_empty()))).await;
+    let tables = fetched.iter().filter(|answer| answer.is_ok()).count();
+    if !sort_by.is_empty() && tables > 1 {
+        // Several tables are not sorted with each other: none of them has such a field.
+        let field = relaxed(&sort_by).unwrap_or(sort_by);
+        return Err(Failure::Message(format!(
+            "couldn't find any field with path {} in the list of objects",
+            machinery::status::go_quote(&field)
+        )));
+    }
     let mut errors = Vec::new();
     let mut groups: Vec<(Mapping, Table)> = Vec::new();
     for (target, answer) in targets.iter().zip(fetched) {
@@ -59,7 +70,7 @@ pub(super) async fn run(invocation: &mut Invocation, builder: &Builder, wide: bo
     let mut text = String::new();
     for (mapping, table) in &mut groups {
         if !sort_by.is_empty() {
-            sort::sort(&mut table.rows, &sort_by, |row: &Row| &row.object).map_err(Failure::Message)?;
+            order(invocation, table, &sort_by)?;
         }
         let local = Options { namespace: builder.all_namespaces && mapping.namespaced, ..options.clone() };
         let lines = table.lines(Some(mapping), &local);
@@ -79,7 +90,22 @@ pub(super) async fn run(invocation: &mut Invocation, builder: &Builder, wide: bo
         };
         invocation.streams.error(&nothing);
     }
-    Failure::all(errors)
+    Failure::each(errors)
+}
+
+/// Sorts the rows. A table that cannot be sorted is not shown.
+pub(super) fn order(invocation: &mut Invocation, table: &mut Table, sort_by: &str) -> Outcome {
+    match sort::sort(&mut table.rows, sort_by, |row: &Row| &row.object) {
+        Ok(()) => Ok(()),
+        Err(Unsorted::Path(_)) => {
+            table.rows.clear();
+            Ok(())
+        }
+        Err(kind) => {
+            invocation.streams.log('F', "sorter.go:375", &kind.told("[][][]reflect.Value"));
+            Err(Failure::Exit(1))
+        }
+    }
 }
 
 /// One object or a whole collection as a table, chunk by chunk.
@@ -90,7 +116,8 @@ async fn fetch(invocation: &Invocation, builder: &Builder, target: &Target, whol
     let now = jiff::Timestamp::now();
     if let Some(name) = &target.name {
         let path = target.mapping.path(&target.namespace, name, &builder.subresource);
-        let answer = api.get_as(&(path + &query(&[("includeObject", include)])), accept).await?;
+        let path = path + &query(&[("includeObject", include)]);
+        let answer = resource::named(&api, &target.namespace, &path, accept).await?;
         return Ok(Table::from_value(answer, now));
     }
     let mut all = Table::default();

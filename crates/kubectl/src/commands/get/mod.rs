@@ -10,7 +10,8 @@ use crate::api::JSON;
 use crate::command::{Command, Invocation};
 use crate::error::{Failure, Outcome};
 use crate::flags::{Flag, sets};
-use crate::print::{self, Printer, Request, sort};
+use crate::print::sort::{self, Unsorted};
+use crate::print::{self, Printer, Request};
 use crate::resource::{Builder, Found, Info};
 
 pub static COMMAND: Command = Command {
@@ -56,8 +57,8 @@ async fn run(invocation: &mut Invocation) -> Outcome {
     }
     let request = Request { allowed: print::ALL, typed: false };
     let wide = invocation.flags.text("output") == "wide";
-    let printer =
-        if wide { None } else { Printer::from_flags(&invocation.flags, &invocation.session.environment, &request)? };
+    let printer = Printer::from_flags(&invocation.flags, &invocation.session.environment, &request);
+    let printer = if wide { Ok(None) } else { printer };
     let mut builder = Builder::from_flags(&invocation.session, &invocation.flags)?;
     builder.types_mean_all = true;
     // Objects of any namespace may be looked at, wherever their file says they are.
@@ -67,16 +68,25 @@ async fn run(invocation: &mut Invocation) -> Outcome {
             "You must specify the type of resource to get. Use \"kubectl api-resources\" for a complete list of supported resources.\n\nerror: Required resource not specified.\nUse \"kubectl explain <resource>\" for a detailed description of that resource (e.g. kubectl explain pods).\nSee 'kubectl get -h' for help and examples".to_owned(),
         ));
     }
+    if !builder.subresource.is_empty() && builder.has_no_files() && names_no_object(&builder.arguments) {
+        return Err(Failure::message("subresource cannot be used when bulk resources are specified"));
+    }
     if invocation.flags.is("watch") || invocation.flags.is("watch-only") {
-        return watch::run(invocation, &builder, printer, wide).await;
+        return watch::run(invocation, &builder, printer?, wide).await;
     }
     if !invocation.flags.text("sort-by").is_empty() {
         builder.chunk = 0;
     }
     match printer {
-        None => human::run(invocation, &builder, wide).await,
-        Some(printer) => generic(invocation, builder, printer).await,
+        Ok(None) => human::run(invocation, &builder, wide).await,
+        Ok(Some(printer)) => generic(invocation, builder, Ok(printer)).await,
+        Err(refused) => generic(invocation, builder, Err(refused)).await,
     }
+}
+
+/// Whether the arguments are types alone.
+fn names_no_object(arguments: &[String]) -> bool {
+    matches!(arguments, [types] if !types.contains('/'))
 }
 
 fn validate(invocation: &Invocation) -> Outcome {
@@ -93,9 +103,7 @@ fn validate(invocation: &Invocation) -> Outcome {
         if !flags.arguments.is_empty() {
             return Err(Failure::message("arguments may not be passed when --raw is specified"));
         }
-        if !flags.text("raw").starts_with('/') {
-            return Err(Failure::message("--raw must be a valid URL path"));
-        }
+        super::delete::raw_path(flags.text("raw"))?;
     }
     if flags.is("show-labels") {
         let output = flags.text("output");
@@ -119,8 +127,8 @@ async fn raw(invocation: &mut Invocation, path: &str) -> Outcome {
     Ok(())
 }
 
-/// Everything that was found, as one object or one list.
-async fn generic(invocation: &mut Invocation, builder: Builder, mut printer: Printer) -> Outcome {
+/// Everything that was found, as one object or one list. What is not found is told before a format that there is not.
+async fn generic(invocation: &mut Invocation, builder: Builder, printer: Outcome<Printer>) -> Outcome {
     let mut builder = builder;
     builder.latest = true;
     let Found { mut infos, mut errors, singular } = builder.infos(&invocation.session, &mut invocation.streams).await?;
@@ -133,9 +141,10 @@ async fn generic(invocation: &mut Invocation, builder: Builder, mut printer: Pri
     if infos.is_empty() && !errors.is_empty() {
         return Failure::all(errors);
     }
+    let mut printer = printer?;
     let sort_by = invocation.flags.text("sort-by").to_owned();
     if !sort_by.is_empty() && !singular {
-        sort::sort(&mut infos, &sort_by, |info: &Info| &info.object).map_err(Failure::Message)?;
+        sort::sort(&mut infos, &sort_by, |info: &Info| &info.object).map_err(Unsorted::into_failure)?;
     }
     let mut object = match infos.len() {
         1 if singular => infos.remove(0).object,

@@ -2,17 +2,18 @@
 
 use std::io::Write as _;
 
+use machinery::status::go_quote;
 use serde_json::{Value, json};
 
 use super::human;
-use crate::api::{JSON, TABLE};
+use crate::api::{Api, JSON, TABLE};
 use crate::command::Invocation;
 use crate::discovery::query;
 use crate::error::{Failure, Outcome};
 use crate::print::table::{Options, Table};
 use crate::print::tabs::Tabs;
 use crate::print::{self, Printer};
-use crate::resource::{Builder, Target};
+use crate::resource::{self, Builder, Target, unselectable};
 
 /// Prints events, one after the other.
 struct Output {
@@ -32,6 +33,11 @@ pub(super) async fn run(
 ) -> Outcome {
     let targets = human::targets(invocation, builder).await?;
     let [target] = &targets[..] else {
+        // Objects that are not there are told first.
+        for Target { mapping, namespace, name } in targets.iter().filter(|target| target.name.is_some()) {
+            let path = mapping.path(namespace, name.as_deref().unwrap_or_default(), "");
+            resource::named(&*invocation.session.api()?, namespace, &path, JSON).await?;
+        }
         return Err(Failure::message("you may only specify a single resource type"));
     };
     let mut options = human::options(invocation, wide);
@@ -45,17 +51,58 @@ pub(super) async fn run(
         events: invocation.flags.is("output-watch-events"),
         managed: invocation.flags.is("show-managed-fields"),
     };
-    let accept = if human { TABLE } else { JSON };
+    let asked = Asked {
+        accept: if human { TABLE } else { JSON },
+        sort_by: invocation.flags.text("sort-by").to_owned(),
+        whole: human && !invocation.flags.text("sort-by").is_empty(),
+    };
+    if !asked.sort_by.is_empty() {
+        invocation.streams.error("warning: --watch requested, --sort-by will be ignored for watch events received");
+    }
+    let limit = invocation.flags.duration("request-timeout");
+    let watched = follow(invocation, builder, target, &asked, &mut output);
+    if limit.is_zero() {
+        return watched.await;
+    }
+    // Whoever set a limit for requests wanted that end.
+    tokio::time::timeout(limit, watched).await.unwrap_or(Ok(()))
+}
+
+/// How objects are asked for.
+struct Asked {
+    accept: &'static str,
+    sort_by: String,
+    /// Whether rows come with their objects, to be sorted by them.
+    whole: bool,
+}
+
+impl Asked {
+    fn query(&self, pairs: &[(&str, &str)]) -> String {
+        let include = if self.whole { "Object" } else { "" };
+        query(&[pairs, &[("includeObject", include)]].concat())
+    }
+}
+
+/// Shows what is there, and then what happens.
+async fn follow(
+    invocation: &mut Invocation,
+    builder: &Builder,
+    target: &Target,
+    asked: &Asked,
+    output: &mut Output,
+) -> Outcome {
     let field = match &target.name {
         Some(name) => format!("metadata.name={name}"),
         None => builder.field_selector.clone(),
     };
     let pairs = [("fieldSelector", field.as_str()), ("labelSelector", builder.selector.as_str())];
     let path = target.mapping.path(&target.namespace, "", "");
-    let mut version = first(invocation, target, &path, &pairs, accept, &mut output).await?;
+    let mut version = first(invocation, builder, target, asked, output).await?;
+    // A watch of one object from now on begins with what was just shown.
+    let mut shown_already = target.name.is_some();
     loop {
-        let query = query(&[pairs[0], pairs[1], ("resourceVersion", &version), ("watch", "true")]);
-        let mut watch = invocation.session.api()?.watch(&format!("{path}{query}"), accept).await?;
+        let query = asked.query(&[pairs[0], pairs[1], ("resourceVersion", &version), ("watch", "true")]);
+        let mut watch = invocation.session.api()?.watch(&format!("{path}{query}"), asked.accept).await?;
         while let Some((event, object)) = watch.next().await? {
             if event == "BOOKMARK" {
                 continue;
@@ -63,51 +110,59 @@ pub(super) async fn run(
             if let Some(newer) = newest(&object) {
                 version = newer;
             }
+            if std::mem::take(&mut shown_already) {
+                continue;
+            }
             let text = output.text(target, &event, object)?;
             invocation.print(&text)?;
             invocation.streams.out.flush()?;
         }
-        // A server ends a watch after a while: it goes on where it ended. Whoever set a limit for requests wanted that end.
-        if invocation.flags.text("request-timeout") != "0" {
-            return Ok(());
-        }
+        // A server ends a watch after a while: it goes on where it ended.
     }
 }
 
 /// What is there already; the version from which to watch.
 async fn first(
     invocation: &mut Invocation,
+    builder: &Builder,
     target: &Target,
-    path: &str,
-    pairs: &[(&str, &str)],
-    accept: &str,
+    asked: &Asked,
     output: &mut Output,
 ) -> Outcome<String> {
-    // An object that was named must be there.
-    if let Some(name) = &target.name {
-        invocation.session.api()?.get(&target.mapping.path(&target.namespace, name, "")).await?;
-    }
-    let answer = invocation.session.api()?.get_as(&format!("{path}{}", query(pairs)), accept).await?;
-    let version = machinery::value::text(&answer, "metadata.resourceVersion").to_owned();
+    let api = invocation.session.api()?;
+    let (answers, version) = if let Some(name) = &target.name {
+        let path = target.mapping.path(&target.namespace, name, "") + &asked.query(&[]);
+        (vec![resource::named(&api, &target.namespace, &path, asked.accept).await?], "0".to_owned())
+    } else {
+        pages(&api, builder, target, asked).await?
+    };
     if invocation.flags.is("watch-only") {
         return Ok(version);
     }
-    let text = if output.printer.is_none() {
-        output.text(target, "ADDED", answer)?
-    } else {
-        let kind = answer["kind"].as_str().unwrap_or_default().trim_end_matches("List").to_owned();
-        let api_version = answer["apiVersion"].clone();
-        let mut text = String::new();
-        for mut item in print::items(&answer).cloned().unwrap_or_default() {
-            item["kind"] = kind.as_str().into();
-            item["apiVersion"] = api_version.clone();
-            text += &output.text(target, "ADDED", item)?;
-        }
-        text
-    };
-    invocation.print(&text)?;
+    for answer in answers {
+        let text = output.what_is_there(invocation, target, asked, answer)?;
+        invocation.print(&text)?;
+    }
     invocation.streams.out.flush()?;
     Ok(version)
+}
+
+/// A whole collection, chunk by chunk, and its version.
+async fn pages(api: &Api, builder: &Builder, target: &Target, asked: &Asked) -> Outcome<(Vec<Value>, String)> {
+    let path = target.mapping.path(&target.namespace, "", "");
+    let (mut answers, mut next) = (Vec::new(), String::new());
+    loop {
+        let query = builder.query(&next);
+        let include = asked.query(&[]).replace('?', if query.is_empty() { "?" } else { "&" });
+        let answer = api.get_as(&format!("{path}{query}{include}"), asked.accept).await;
+        let answer = answer.map_err(|error| unselectable(error, target, builder))?;
+        machinery::value::text(&answer, "metadata.continue").clone_into(&mut next);
+        let version = machinery::value::text(&answer, "metadata.resourceVersion").to_owned();
+        answers.push(answer);
+        if next.is_empty() {
+            return Ok((answers, version));
+        }
+    }
 }
 
 /// The version of an event's object, also where that is the row of a table.
@@ -118,21 +173,51 @@ fn newest(object: &Value) -> Option<String> {
 }
 
 impl Output {
+    /// What is there already, of one answer.
+    fn what_is_there(
+        &mut self,
+        invocation: &mut Invocation,
+        target: &Target,
+        asked: &Asked,
+        answer: Value,
+    ) -> Outcome<String> {
+        if self.printer.is_none() {
+            let mut table = Table::from_value(answer, jiff::Timestamp::now());
+            if !asked.sort_by.is_empty() {
+                human::order(invocation, &mut table, &asked.sort_by)?;
+            }
+            return Ok(self.table(target, "ADDED", table));
+        }
+        let kind = answer["kind"].as_str().unwrap_or_default().trim_end_matches("List").to_owned();
+        let api_version = answer["apiVersion"].clone();
+        let Some(items) = print::items(&answer).cloned() else { return self.text(target, "ADDED", answer) };
+        let mut text = String::new();
+        for mut item in items {
+            item["kind"] = kind.as_str().into();
+            item["apiVersion"] = api_version.clone();
+            text += &self.text(target, "ADDED", item)?;
+        }
+        Ok(text)
+    }
+
     fn text(&mut self, target: &Target, event: &str, mut object: Value) -> Outcome<String> {
         let Some(printer) = &mut self.printer else {
-            return Ok(self.table(target, event, object));
+            return Ok(self.table(target, event, Table::from_value(object, jiff::Timestamp::now())));
         };
         if printer.omits_managed_fields() && !self.managed {
             print::without_managed_fields(&mut object);
         }
         if self.events {
+            if matches!(printer, Printer::Json { .. }) {
+                // An event is one line.
+                return Ok(format!("{{\"type\":{},\"object\":{object}}}\n", go_quote(event)));
+            }
             object = json!({"type": event, "object": object});
         }
         printer.print(&object)
     }
 
-    fn table(&mut self, target: &Target, event: &str, object: Value) -> String {
-        let mut table = Table::from_value(object, jiff::Timestamp::now());
+    fn table(&mut self, target: &Target, event: &str, mut table: Table) -> String {
         // Columns are said once.
         let first = self.columns.is_empty() && !table.rows.is_empty();
         if table.columns.is_empty() {
@@ -142,7 +227,8 @@ impl Output {
         }
         if self.events {
             for row in &mut table.rows {
-                row.cells.insert(0, event.into());
+                // As wide as the longest of them, whichever come.
+                row.cells.insert(0, format!("{event:8}").into());
             }
             let column = print::table::Column { name: "Event".to_owned(), ..Default::default() };
             table.columns.insert(0, column);

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use machinery::selector::LabelSelector;
 use machinery::status::go_quote;
 use machinery::value::{list, text};
 use serde_json::{Value, json};
@@ -49,6 +50,9 @@ pub static COMMAND: Command = Command {
 const RETRY: Duration = Duration::from_secs(5);
 
 async fn run(invocation: &mut Invocation) -> Outcome {
+    if LabelSelector::parse(invocation.flags.text("pod-selector")).is_err() {
+        return Err(Failure::message("--pod-selector=<pod_selector> must be a valid label selector"));
+    }
     let nodes = find(invocation, "drain NODE").await?;
     set_unschedulable(invocation, &nodes, true).await?;
     let mut failed = Vec::new();
@@ -61,7 +65,13 @@ async fn run(invocation: &mut Invocation) -> Outcome {
                 invocation.say(&line)?;
             }
             Err(error) => {
-                let why = error.bare();
+                let why = match &error {
+                    Failure::Many(many) if many.len() > 1 => {
+                        format!("[{}]", many.iter().map(Failure::bare).collect::<Vec<_>>().join(", "))
+                    }
+                    Failure::Many(one) => one.iter().map(Failure::bare).collect(),
+                    other => other.bare(),
+                };
                 invocation.streams.error(&format!(
                     "error: unable to drain node {} due to error: {why}, continuing command...",
                     go_quote(&node.name)
@@ -77,7 +87,7 @@ async fn run(invocation: &mut Invocation) -> Outcome {
             invocation.streams.error(&format!(" {name}"));
         }
     }
-    Failure::all(failed)
+    Failure::each(failed)
 }
 
 async fn drain(invocation: &mut Invocation, node: &Info) -> Outcome {
@@ -107,8 +117,7 @@ async fn drain(invocation: &mut Invocation, node: &Info) -> Outcome {
         grouped(&refusals).iter().map(|(why, pods)| format!("cannot delete {why}: {pods}")).collect();
     match &refused[..] {
         [] => {}
-        [one] => return Err(Failure::Message(one.clone())),
-        many => return Err(Failure::Message(format!("[{}]", many.join(", ")))),
+        many => return Err(Failure::Many(many.iter().map(Failure::message).collect())),
     }
     if !warnings.is_empty() {
         let all: Vec<String> = grouped(&warnings).iter().map(|(why, pods)| format!("{why}: {pods}")).collect();

@@ -68,6 +68,11 @@ fn parse_all(words: &[String]) -> Result<(Vec<Taint>, Vec<Taint>), String> {
                 if taint.effect.is_empty() {
                     return Err(format!("invalid taint spec: {word}"));
                 }
+                if add.iter().any(|known: &Taint| (&known.key, &known.effect) == (&taint.key, &taint.effect)) {
+                    let Taint { key, value, effect } = &taint;
+                    let shown = format!("{{{key} {value} {effect} <nil>}}");
+                    return Err(format!("duplicated taints with the same key and effect: {shown}"));
+                }
                 add.push(taint);
             }
         }
@@ -90,6 +95,19 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         return Err(Failure::message("at least one taint update is required"));
     }
     let (add, remove) = parse_all(words).map_err(|why| invocation.usage(why))?;
+    let both: Vec<String> = add
+        .iter()
+        .filter(|taint| {
+            remove.iter().any(|gone| gone.key == taint.key && (gone.effect.is_empty() || gone.effect == taint.effect))
+        })
+        .map(|taint| format!("{}=", taint.key))
+        .collect();
+    if !both.is_empty() {
+        let both = both.join(",");
+        return Err(Failure::Message(format!(
+            "can not both modify and remove the following taint(s) in the same command: {both}"
+        )));
+    }
     let flags = &invocation.flags;
     if flags.is("all") && !flags.text("selector").is_empty() {
         return Err(Failure::message("setting 'all' parameter with a non empty selector is prohibited"));
@@ -135,15 +153,16 @@ fn change(node: &str, before: &[Value], add: &[Taint], remove: &[Taint], overwri
         let keys = taken.iter().map(|taint| taint.key.as_str()).collect::<Vec<_>>().join(",");
         return Err(format!("node {node} already has {keys} taint(s) with same effect(s) and --overwrite is false"));
     }
-    let mut after: Vec<Value> =
-        before.iter().filter(|known| !add.iter().any(|taint| same(known, taint))).cloned().collect();
-    for taint in add {
+    // What is new comes first.
+    let new = |taint: &Taint| {
         let mut entry = json!({"key": taint.key, "effect": taint.effect});
         if !taint.value.is_empty() {
             entry["value"] = taint.value.as_str().into();
         }
-        after.push(entry);
-    }
+        entry
+    };
+    let mut after: Vec<Value> = add.iter().map(new).collect();
+    after.extend(before.iter().filter(|known| !add.iter().any(|taint| same(known, taint))).cloned());
     for taint in remove {
         let count = after.len();
         after.retain(|known| {

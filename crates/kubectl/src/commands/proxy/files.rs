@@ -49,6 +49,18 @@ pub fn missing() -> Response<Bytes> {
     text(StatusCode::NOT_FOUND, "text/plain; charset=utf-8", "404 page not found\n")
 }
 
+pub fn moved(to: &str) -> Response<Bytes> {
+    let mut answer = text(
+        StatusCode::MOVED_PERMANENTLY,
+        "text/html; charset=utf-8",
+        format!("<a href=\"{to}\">Moved Permanently</a>.\n\n"),
+    );
+    if let Ok(place) = to.parse() {
+        answer.headers_mut().insert(http::header::LOCATION, place);
+    }
+    answer
+}
+
 pub fn forbidden() -> Response<Bytes> {
     text(StatusCode::FORBIDDEN, "text/plain; charset=utf-8", "Forbidden\n")
 }

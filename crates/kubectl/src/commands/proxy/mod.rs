@@ -6,8 +6,9 @@ mod serve;
 
 use std::path::PathBuf;
 
+use crate::api::Api;
 use crate::command::{Command, Invocation};
-use crate::error::{Failure, Outcome};
+use crate::error::{Failure, Outcome, os_error};
 use crate::flags::Flag;
 use crate::remote::terminal;
 use filter::Filter;
@@ -71,11 +72,29 @@ fn filter(invocation: &mut Invocation) -> Outcome<Option<Filter>> {
 }
 
 async fn run(invocation: &mut Invocation) -> Outcome {
-    let (client, headers) = invocation.session.api()?.parts();
+    let mut connection = invocation.session.connection()?.clone();
+    if !invocation.flags.is("append-server-path") {
+        // What the server's own address has behind its host is not asked for, unless that is wanted.
+        let at = connection.client.server.find("://").map_or(0, |at| at + 3);
+        let end = connection.client.server[at..].find('/').map_or(connection.client.server.len(), |end| at + end);
+        connection.client.server.truncate(end);
+    }
+    let (client, headers) = Api::new(&connection, None)?.parts();
     let flags = &invocation.flags;
     if flags.int("port") != 8001 && !flags.text("unix-socket").is_empty() {
         return Err(Failure::message("cannot set --unix-socket and --port at the same time"));
     }
+    if let Some(directory) = flags.given("www").map(str::to_owned)
+        && let Err(error) = std::fs::metadata(invocation.session.environment.path(&directory))
+    {
+        let why = os_error("stat", &directory, &error);
+        invocation.streams.log(
+            'W',
+            "proxy.go:203",
+            &format!("Failed to stat static file directory {directory}: {why}"),
+        );
+    }
+    let flags = &invocation.flags;
     let files = flags
         .given("www")
         .map(|directory| (prefix(flags.text("www-prefix")), invocation.session.environment.path(directory)));

@@ -77,9 +77,31 @@ fn plain(answer: Response<Bytes>) -> Answer {
     answer.map(|body| Full::new(body).map_err(|never| match never {}).boxed_unsync())
 }
 
+/// A path without empty, `.` and `..` parts, where it has any.
+fn clean(path: &str) -> Option<String> {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/').skip(1) {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    let mut clean = format!("/{}", parts.join("/"));
+    if clean != "/" && path.ends_with('/') {
+        clean.push('/');
+    }
+    (clean != path).then_some(clean)
+}
+
 impl Inner {
     async fn answer(&self, request: Request<Incoming>) -> Answer {
         let path = request.uri().path().to_owned();
+        // As Go's servers do, before they look who answers.
+        if let Some(clean) = clean(&path) {
+            let query = request.uri().query().map(|query| format!("?{query}")).unwrap_or_default();
+            return plain(files::moved(&format!("{clean}{query}")));
+        }
         if let Some((prefix, directory)) = &self.files
             && prefix.len() >= self.prefix.len()
             && let Some(rest) = path.strip_prefix(prefix.as_str())
@@ -162,6 +184,24 @@ impl Inner {
                 *answer.headers_mut() = headers;
                 Ok(answer)
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::clean;
+
+    #[test]
+    fn paths_are_cleaned() {
+        for (path, expected) in [
+            ("/api/v1/", None),
+            ("/", None),
+            ("//custom/healthz", Some("/custom/healthz")),
+            ("/a/../b/./c/", Some("/b/c/")),
+            ("/../..", Some("/")),
+        ] {
+            assert_eq!(clean(path).as_deref(), expected, "{path}");
         }
     }
 }

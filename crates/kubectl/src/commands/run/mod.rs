@@ -4,11 +4,13 @@ mod session;
 
 use serde_json::{Value, json};
 
-use super::create::{LAST_APPLIED, remember};
+use super::create::remember_typed;
 use super::expose;
+use super::overrides;
 use crate::command::{Command, Invocation};
 use crate::error::{Failure, Outcome};
 use crate::flags::{Flag, Given, sets};
+use crate::record;
 use crate::report::Report;
 use crate::resource::helper::{DryRun, Writing};
 use crate::resource::{files, info};
@@ -21,6 +23,7 @@ pub static COMMAND: Command = Command {
     flags: &[
         sets::PRINT,
         sets::DRY_RUN,
+        sets::RECORD,
         sets::SAVE_CONFIG,
         &[
             sets::field_manager("kubectl-run"),
@@ -32,7 +35,9 @@ pub static COMMAND: Command = Command {
             Flag::string("detach-keys", "ctrl-p,ctrl-q", "Keys that end the session and not the container."),
             Flag::array("env", "Variables of the container, as key=value."),
             Flag::bool("expose", "Make a service for --port, too."),
-            Flag::slice("filename", "Ignored.").short('f'),
+            Flag::slice("filename", "Ignored.")
+                .short('f')
+                .deprecated("it is ignored by kubectl run and will be removed in a future release"),
             Flag::bool("force", "Do not wait for the end of containers."),
             Flag::int("grace-period", "-1", "Seconds that a pod gets to end; negative is the pod's own."),
             Flag::string("image", "", "Image of the container."),
@@ -116,6 +121,7 @@ fn attaches(flags: &Given) -> bool {
 
 async fn run(invocation: &mut Invocation) -> Outcome {
     let name = validate(invocation)?;
+    super::patience(invocation).map_err(|error| Failure::message(error.bare().lines().next().unwrap_or_default()))?;
     let writing = Writing::from_flags(&invocation.flags)?;
     let attaches = attaches(&invocation.flags);
     if attaches && writing.dry_run != DryRun::No {
@@ -124,10 +130,8 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         ));
     }
     let mut object = pod(invocation, &name).map_err(Failure::Message)?;
-    if let Some(overrides) = invocation.flags.given("overrides") {
-        let patch: Value = serde_json::from_str(overrides).map_err(|error| Failure::Message(error.to_string()))?;
-        machinery::patch::merge::apply(&mut object, patch);
-    }
+    overrides::apply(invocation, &mut object)?;
+    record::note(invocation, &mut object);
     let labels = machinery::value::at(&object, "metadata.labels").cloned().unwrap_or_default();
     let mut made = vec![make(invocation, &writing, object).await?];
     if invocation.flags.is("expose") {
@@ -155,8 +159,7 @@ async fn make(invocation: &mut Invocation, writing: &Writing, mut object: Value)
         machinery::value::set(&mut object, "metadata.namespace", connection.namespace.as_str());
     }
     if invocation.flags.is("save-config") {
-        remember(&mut object);
-        debug_assert!(object["metadata"]["annotations"].get(LAST_APPLIED).is_some());
+        remember_typed(&mut object);
     }
     let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let mapping = files::local(&text("apiVersion"), &text("kind")).unwrap_or_default();

@@ -142,14 +142,22 @@ async fn from(invocation: &mut Invocation) -> Outcome<Vec<Value>> {
     let object = invocation.session.api()?.get(&mapping.path(&namespace, &name, "")).await?;
     let (keys, prefix) = (invocation.flags.list("keys"), invocation.flags.text("prefix").to_owned());
     let data = machinery::value::at(&object, "data").and_then(Value::as_object).cloned().unwrap_or_default();
-    let variable = |key: &String| {
-        let upper: String = key
-            .chars()
-            .map(|letter| if letter.is_ascii_alphanumeric() { letter.to_ascii_uppercase() } else { '_' })
-            .collect();
-        json!({"name": format!("{prefix}{upper}"), "valueFrom": {reference: {"name": name, "key": key}}})
-    };
-    Ok(data.keys().filter(|key| keys.is_empty() || keys.contains(key)).map(variable).collect())
+    let mut variables = Vec::new();
+    for key in data.keys().filter(|key| keys.is_empty() || keys.contains(key)) {
+        let upper = variable_name(key);
+        if upper != *key {
+            invocation.streams.error(&format!("Warning: key {key} transferred to {upper}"));
+        }
+        variables
+            .push(json!({"name": format!("{prefix}{upper}"), "valueFrom": {reference: {"name": name, "key": key}}}));
+    }
+    Ok(variables)
+}
+
+/// A key as the name of a variable.
+fn variable_name(key: &str) -> String {
+    let letter = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_uppercase() } else { '_' };
+    key.chars().map(letter).collect()
 }
 
 async fn show(invocation: &mut Invocation, resources: Vec<String>) -> Outcome {

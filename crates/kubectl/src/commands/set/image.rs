@@ -12,7 +12,7 @@ pub static COMMAND: Command = Command {
     aliases: &[],
     usage: "(-f FILENAME | TYPE NAME) CONTAINER_NAME_1=CONTAINER_IMAGE_1 ... CONTAINER_NAME_N=CONTAINER_IMAGE_N",
     short: "Update the image of a pod template",
-    flags: &[sets::PRINT, sets::FILENAME, sets::SELECTOR, sets::DRY_RUN, COMMON],
+    flags: &[sets::PRINT, sets::FILENAME, sets::SELECTOR, sets::DRY_RUN, sets::RECORD, COMMON],
     children: &[],
     run: Some(|invocation| Box::pin(run(invocation))),
 };

@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::command::{Command, Invocation};
 use crate::error::{Failure, Outcome};
 use crate::flags::{Flag, sets};
+use crate::record;
 use crate::report::Report;
 use crate::resource::helper::{DryRun, MERGE, STRATEGIC, Writing};
 use crate::resource::{Builder, Info};
@@ -82,6 +83,7 @@ async fn apply(
             errors.extend(wrong.into_iter().map(Failure::Message));
             continue;
         }
+        record::note(invocation, &mut info.object);
         let remote = !local && writing.dry_run != DryRun::Client;
         if info.object == before && remote {
             continue;

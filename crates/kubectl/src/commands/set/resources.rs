@@ -18,6 +18,7 @@ pub static COMMAND: Command = Command {
         sets::FILENAME,
         sets::SELECTOR,
         sets::DRY_RUN,
+        sets::RECORD,
         COMMON,
         &[
             Flag::string("containers", "*", "Containers to change; may have a *.").short('c'),

@@ -15,8 +15,9 @@ pub static COMMAND: Command = Command {
     short: "Set the selector on a resource",
     flags: &[
         sets::PRINT,
-        sets::FILENAME,
+        sets::FILES_DEEP,
         sets::DRY_RUN,
+        sets::RECORD,
         COMMON,
         &[Flag::string("resource-version", "", "Change only this version of the object.")],
     ],
@@ -29,7 +30,7 @@ pub static SERVICE_ACCOUNT: Command = Command {
     aliases: &["sa"],
     usage: "(-f FILENAME | TYPE NAME) SERVICE_ACCOUNT",
     short: "Update the service account of a resource",
-    flags: &[sets::PRINT, sets::FILENAME, sets::DRY_RUN, COMMON],
+    flags: &[sets::PRINT, sets::FILENAME, sets::DRY_RUN, sets::RECORD, COMMON],
     children: &[],
     run: Some(|invocation| Box::pin(service_account(invocation))),
 };

@@ -11,7 +11,7 @@ use crate::flags::Flag;
 pub static COMMAND: Command = Command {
     name: "top",
     aliases: &[],
-    usage: "",
+    usage: "[flags]",
     short: "Display resource (CPU/memory) usage",
     flags: &[],
     children: &[&node::COMMAND, &pod::COMMAND],

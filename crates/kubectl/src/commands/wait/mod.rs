@@ -23,7 +23,7 @@ pub static COMMAND: Command = Command {
     short: "Wait for a specific condition on one or many resources",
     flags: &[
         sets::PRINT,
-        sets::FILENAME,
+        sets::FILES_DEEP,
         sets::SELECTOR,
         sets::FIELD_SELECTOR,
         sets::ALL_NAMESPACES,
