@@ -7,8 +7,9 @@
 //! - [`cgroups`], [`mounts`], [`files`] and [`process`] are the kernel's objects a pod is made of;
 //! - [`private`] keeps what is on disk from the machine's other users; [`selinux`] says which labels files have;
 //! - [`logind`] tells that the machine is about to be shut down;
-//! - [`cni`], [`net`] and [`nft`] are its network; [`run`] runs other programs.
+//! - [`cni`], [`net`], [`nft`] and [`bpf`] are its network; [`run`] runs other programs.
 
+pub mod bpf;
 pub mod cgroups;
 pub mod cni;
 pub mod containerd;
