@@ -31,6 +31,9 @@ pub enum Error {
     /// The host's rules were refused.
     #[error(transparent)]
     Rules(#[from] nft::Error),
+    /// What was pinned in a machine stayed there.
+    #[error(transparent)]
+    Programs(#[from] node::bpf::Error),
     /// `ip` said something unexpected.
     #[error("read links and namespaces: {0}")]
     Read(#[from] serde_json::Error),
@@ -78,6 +81,8 @@ pub async fn remove(cluster: &str) -> Result<(), Error> {
     let (prefix, switch) = (layout::namespace_prefix(cluster), layout::switch(cluster));
     let ours = |name: &str| name == switch || number(name, &prefix).is_some();
     for name in namespaces().await?.iter().filter(|name| ours(name)) {
+        // Programs that are pinned would keep the namespace, without a name.
+        node::bpf::release(&Path::new("/run/netns").join(name))?;
         batch.push_str(&format!("netns del {name}\n"));
     }
     if !batch.is_empty() {

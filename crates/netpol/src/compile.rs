@@ -1,4 +1,4 @@
-//! The decision: policies, namespaces and pods in, elements of the kernel's maps out. Pure, and incremental.
+//! The decision: policies, namespaces and pods in, what engines put into the kernel's maps out. Pure, and incremental.
 //!
 //! Pods that no policy can tell apart (namespace, labels and named ports are the same) have one number. Pods of this node that
 //! the same policies select share a [`Ruleset`], which says what each number may use. A change therefore costs what it changes: a pod
@@ -11,8 +11,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::blocks::{Part, parts};
-use crate::elements::{BLOCK, Changes, Key, allowances};
+use crate::decision::{Allowed, BLOCK, Changes, Key};
 use crate::model::{Alike, Direction, Labels, PodFacts, Policy, PolicyName};
 use crate::ports::Ports;
 use crate::ruleset::{Other, Ruleset, RulesetKey, Selectors};
@@ -59,7 +58,6 @@ pub struct Compiler {
     others: BTreeMap<u32, Other>,
     selectors: Selectors,
     borders: BTreeMap<IpNet, (u32, usize)>,
-    parts: Vec<Part>,
     rulesets: FxHashMap<u32, Ruleset>,
     by_key: FxHashMap<RulesetKey, u32>,
     local: BTreeMap<IpAddr, Local>,
@@ -72,10 +70,7 @@ struct Batch {
     /// Numbers that came, or whose namespace has other labels, and numbers that went.
     revised: BTreeSet<u32>,
     gone: BTreeSet<u32>,
-    /// Elements of addresses whose ruleset is another one now.
-    moved: BTreeMap<(Direction, IpAddr), BTreeSet<Key>>,
     fresh: Vec<u32>,
-    borders: bool,
 }
 
 impl Compiler {
@@ -83,7 +78,7 @@ impl Compiler {
         Self { node: node.into(), ..Self::default() }
     }
 
-    /// Takes over what changed, and says which elements that changes.
+    /// Takes over what changed, and says what is decided otherwise now.
     pub fn update(&mut self, inputs: impl IntoIterator<Item = Input>) -> Changes {
         let mut batch = Batch::default();
         let mut changes = Changes::default();
@@ -101,10 +96,7 @@ impl Compiler {
         }
         self.assign(&mut batch, &mut changes);
         self.revise(&batch, &mut changes);
-        self.show_moved(batch.moved, &mut changes);
-        if batch.borders {
-            self.show_blocks(&mut changes);
-        }
+        changes.gone = batch.gone;
         changes
     }
 
@@ -214,19 +206,16 @@ impl Compiler {
             let mut after = Local::default();
             for direction in Direction::BOTH {
                 let key = here.as_ref().and_then(|alike| self.key(direction, alike));
-                let number = key.map(|key| self.ruleset(key, batch));
+                let number = key.map(|key| self.ruleset(key, batch, changes));
                 let old = before.ruleset(direction);
                 match direction {
                     Direction::Ingress => after.ingress = number,
                     Direction::Egress => after.egress = number,
                 }
-                let marker = |ruleset: Option<u32>| ruleset.map(|_| 0);
-                changes.replace(Key::Isolated(direction, *address), marker(old), marker(number));
+                changes.replace(Key::Ruleset(direction, *address), old, number);
                 if old == number {
                     continue;
                 }
-                let elements = old.map(|old| self.elements(old, *address)).unwrap_or_default();
-                batch.moved.insert((direction, *address), elements);
                 if let Some(ruleset) = old.and_then(|old| self.rulesets.get_mut(&old)) {
                     ruleset.addresses.remove(address);
                     left.extend(old);
@@ -235,8 +224,6 @@ impl Compiler {
                     ruleset.addresses.insert(*address);
                 }
             }
-            let itself = |local: &Local| (local.ingress.is_some() || local.egress.is_some()).then_some(0);
-            changes.replace(Key::Itself(*address), itself(&before), itself(&after));
             match here {
                 Some(_) => drop(self.local.insert(*address, after)),
                 None => drop(self.local.remove(address)),
@@ -249,7 +236,10 @@ impl Compiler {
                 self.by_key.remove(ruleset.key());
                 batch.fresh.retain(|fresh| *fresh != number);
                 ruleset.selectors().for_each(|selector| self.selectors.release(selector));
-                self.release_borders(&ruleset, batch);
+                for (other, ports) in &ruleset.table {
+                    changes.allow(number, *other, ports, &Ports::default());
+                }
+                self.release_borders(&ruleset, batch, changes);
             }
         }
     }
@@ -268,7 +258,7 @@ impl Compiler {
         (!policies.is_empty()).then_some(RulesetKey { direction, policies, ports })
     }
 
-    fn ruleset(&mut self, key: RulesetKey, batch: &mut Batch) -> u32 {
+    fn ruleset(&mut self, key: RulesetKey, batch: &mut Batch, changes: &mut Changes) -> u32 {
         if let Some(number) = self.by_key.get(&key) {
             return *number;
         }
@@ -287,7 +277,7 @@ impl Compiler {
             if *users == 1 {
                 self.others.insert(*number, Other::Block(border));
                 batch.revised.insert(*number);
-                batch.borders = true;
+                changes.replace(Key::Block(border), None, Some(*number));
             }
         }
         self.next += 1;
@@ -297,7 +287,7 @@ impl Compiler {
         self.next
     }
 
-    fn release_borders(&mut self, ruleset: &Ruleset, batch: &mut Batch) {
+    fn release_borders(&mut self, ruleset: &Ruleset, batch: &mut Batch, changes: &mut Changes) {
         for border in ruleset.borders() {
             if let Some((number, users)) = self.borders.get_mut(&border) {
                 *users -= 1;
@@ -305,7 +295,10 @@ impl Compiler {
                     self.others.remove(number);
                     batch.revised.remove(number);
                     batch.gone.insert(*number);
-                    batch.borders = true;
+                    // One that came with the same update was never anywhere.
+                    if changes.add.remove(&Key::Block(border)).is_none() {
+                        changes.replace(Key::Block(border), Some(*number), None);
+                    }
                     self.borders.remove(&border);
                 }
             }
@@ -319,83 +312,53 @@ impl Compiler {
         for number in &fresh {
             if let Some(ruleset) = self.rulesets.get_mut(number) {
                 ruleset.fill(self.others.iter().map(|(number, other)| (*number, other)), &self.selectors);
+                for (other, ports) in &ruleset.table {
+                    changes.allow(*number, *other, &Ports::default(), ports);
+                }
             }
         }
         if batch.revised.is_empty() && batch.gone.is_empty() {
             return;
         }
-        for (_, ruleset) in self.rulesets.iter_mut().filter(|(number, _)| !fresh.contains(number)) {
-            let direction = ruleset.key().direction;
-            for peer in batch.revised.iter().chain(&batch.gone) {
-                let Some((before, after)) = ruleset.revise(*peer, self.others.get(peer), &self.selectors) else {
-                    continue;
-                };
-                let gone = batch.gone.contains(peer);
-                for address in &ruleset.addresses {
-                    if !batch.moved.contains_key(&(direction, *address)) {
-                        differ(
-                            changes,
-                            keys(direction, *address, *peer, &before),
-                            keys(direction, *address, *peer, &after),
-                            gone,
-                        );
-                    }
+        for (number, ruleset) in self.rulesets.iter_mut().filter(|(number, _)| !fresh.contains(number)) {
+            for other in batch.revised.iter().chain(&batch.gone) {
+                if let Some((before, after)) = ruleset.revise(*other, self.others.get(other), &self.selectors) {
+                    changes.allow(*number, *other, &before, &after);
                 }
             }
         }
     }
 
-    fn show_moved(&self, moved: BTreeMap<(Direction, IpAddr), BTreeSet<Key>>, changes: &mut Changes) {
-        for ((direction, address), before) in moved {
-            let ruleset = self.local.get(&address).and_then(|local| local.ruleset(direction));
-            let after = ruleset.map(|number| self.elements(number, address)).unwrap_or_default();
-            differ(changes, before, after, false);
-        }
+    /// Everything that a ruleset allows now; nothing if there is none.
+    pub fn allowed(&self, ruleset: u32) -> impl Iterator<Item = (u32, Allowed)> + '_ {
+        let table = self.rulesets.get(&ruleset).into_iter().flat_map(|ruleset| &ruleset.table);
+        table.flat_map(|(other, ports)| Allowed::of(ports).map(move |allowed| (*other, allowed)))
     }
 
-    fn show_blocks(&mut self, changes: &mut Changes) {
-        let numbers = self.borders.iter().map(|(border, (number, _))| (*border, *number)).collect();
-        let after = parts(&numbers);
-        let shown = |parts: &[Part]| -> BTreeMap<Key, u32> {
-            parts.iter().map(|(first, last, number)| (Key::Block(*first, *last), *number)).collect()
-        };
-        let (before, now) = (shown(&self.parts), shown(&after));
-        for key in before.keys().chain(now.keys()) {
-            changes.replace(*key, before.get(key).copied(), now.get(key).copied());
-        }
-        self.parts = after;
+    /// The pods of this node that are under a ruleset, and in which direction.
+    pub fn members(&self, ruleset: u32) -> impl Iterator<Item = (Direction, IpAddr)> + '_ {
+        let ruleset = self.rulesets.get(&ruleset).into_iter();
+        ruleset.flat_map(|ruleset| ruleset.addresses.iter().map(|ip| (ruleset.key().direction, *ip)))
     }
 
-    /// The allowances of a ruleset for one address.
-    fn elements(&self, ruleset: u32, address: IpAddr) -> BTreeSet<Key> {
-        let Some(ruleset) = self.rulesets.get(&ruleset) else { return BTreeSet::new() };
-        let direction = ruleset.key().direction;
-        ruleset.table.iter().flat_map(|(peer, ports)| allowances(direction, address, *peer, ports)).collect()
+    /// The ruleset of a pod of this node; nothing if it is not isolated.
+    pub fn ruleset_of(&self, direction: Direction, address: IpAddr) -> Option<u32> {
+        self.local.get(&address).and_then(|local| local.ruleset(direction))
     }
 
-    /// All elements there should be.
+    /// The blocks that policies speak of, with their numbers.
+    pub fn blocks(&self) -> BTreeMap<IpNet, u32> {
+        self.borders.iter().map(|(border, (number, _))| (*border, *number)).collect()
+    }
+
+    /// All that is decided.
     pub fn all(&self) -> BTreeMap<Key, u32> {
         let mut all: BTreeMap<Key, u32> = self.identities.iter().map(|(ip, n)| (Key::Identity(*ip), *n)).collect();
-        all.extend(self.parts.iter().map(|(first, last, number)| (Key::Block(*first, *last), *number)));
-        for (address, local) in &self.local {
-            for direction in Direction::BOTH {
-                if let Some(number) = local.ruleset(direction) {
-                    all.insert(Key::Isolated(direction, *address), 0);
-                    all.insert(Key::Itself(*address), 0);
-                    all.extend(self.elements(number, *address).into_iter().map(|key| (key, 0)));
-                }
-            }
+        all.extend(self.borders.iter().map(|(border, (number, _))| (Key::Block(*border), *number)));
+        for (number, ruleset) in &self.rulesets {
+            all.extend(self.allowed(*number).map(|(other, allowed)| (Key::Allowed(*number, other, allowed), 0)));
+            all.extend(ruleset.addresses.iter().map(|ip| (Key::Ruleset(ruleset.key().direction, *ip), *number)));
         }
         all
     }
-}
-
-fn keys(direction: Direction, pod: IpAddr, peer: u32, ports: &Ports) -> BTreeSet<Key> {
-    allowances(direction, pod, peer, ports).collect()
-}
-
-fn differ(changes: &mut Changes, before: BTreeSet<Key>, after: BTreeSet<Key>, last: bool) {
-    let removed = if last { &mut changes.remove_last } else { &mut changes.remove };
-    removed.extend(before.difference(&after));
-    changes.add.extend(after.difference(&before).map(|key| (*key, 0)));
 }

@@ -1,15 +1,18 @@
-//! Verdicts as they happen: the kernel writes packets that open connections of isolated pods, and those that are kept back, into a log.
+//! Verdicts as they happen: rules write packets that open connections of isolated pods, and those that are kept back, into a log of the kernel's, and
+//! programs write as much into a ring.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use node::bpf::Ring;
 use node::nft::{Log, Logged};
 
+use crate::ebpf::{self, entries, program};
 use crate::model::Direction;
 use crate::ports::Protocol;
 
 /// The groups of the kernel's log: one for whoever follows verdicts, one for the agent, which counts them.
-pub const FOLLOWED: u16 = 8585;
-pub const COUNTED: u16 = 8586;
+pub(crate) const FOLLOWED: u16 = 8585;
+pub(crate) const COUNTED: u16 = 8586;
 
 /// A packet on which there was a verdict.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,19 +52,62 @@ impl Verdict {
         let port = Protocol::of_number(protocol).zip(number);
         Some(Self { direction, allowed, from, to, port })
     }
+
+    /// Reads what a program wrote.
+    fn of_event(event: &[u8]) -> Option<Self> {
+        let event: &[u8; program::LENGTH] = event.try_into().ok()?;
+        let address = |at: usize| -> Option<IpAddr> {
+            let octets: [u8; 16] = event[at..at + 16].try_into().ok()?;
+            match u32::from(event[program::FAMILY]) {
+                entries::FOUR => Some(<[u8; 4]>::try_from(&octets[..4]).ok()?.into()),
+                entries::SIX => Some(octets.into()),
+                _ => None,
+            }
+        };
+        let written = u32::from(event[program::DIRECTION]);
+        let port = u16::from_be_bytes([event[program::PORT], event[program::PORT + 1]]);
+        Some(Self {
+            direction: Direction::BOTH.into_iter().find(|direction| entries::number(*direction) == written)?,
+            allowed: event[program::VERDICT] == 1,
+            from: address(program::FROM)?,
+            to: address(program::TO)?,
+            port: Protocol::of_number(event[program::PROTOCOL_OF]).map(|protocol| (protocol, port)),
+        })
+    }
+}
+
+/// Who reads verdicts. Each has its own; there is one of each at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reader {
+    /// A user who follows them.
+    Follower,
+    /// The agent, which counts them.
+    Counter,
 }
 
 /// Verdicts of this node from now on.
-pub struct Verdicts(Log);
+pub enum Verdicts {
+    Rules(Log),
+    Programs(Ring),
+}
 
 impl Verdicts {
-    /// An error if somebody else follows them already.
-    pub async fn open(group: u16) -> std::io::Result<Self> {
-        Ok(Self(Log::open(group).await?))
+    /// Those of the engine that judges here. An error if somebody else reads the rules' log already.
+    pub async fn open(reader: Reader) -> std::io::Result<Self> {
+        if let Some(ring) = ebpf::ring(reader == Reader::Counter).map_err(std::io::Error::other)? {
+            return Ok(Self::Programs(ring));
+        }
+        let group = if reader == Reader::Counter { COUNTED } else { FOLLOWED };
+        Ok(Self::Rules(Log::open(group).await?))
     }
 
     pub async fn next(&mut self) -> std::io::Result<Vec<Verdict>> {
-        Ok(self.0.next().await?.iter().filter_map(Verdict::of).collect())
+        match self {
+            Self::Rules(log) => Ok(log.next().await?.iter().filter_map(Verdict::of).collect()),
+            Self::Programs(ring) => {
+                Ok(ring.next().await?.iter().filter_map(|event| Verdict::of_event(event)).collect())
+            }
+        }
     }
 }
 

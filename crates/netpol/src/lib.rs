@@ -1,18 +1,23 @@
-//! Network policy: what pods of this node may send and be sent, by nftables rules on every node.
+//! Network policy: what pods of this node may send and be sent, kept by the kernel of every node.
 //!
-//! [`compile`] decides and is pure: policies, namespaces and pods in, [`elements`] of the kernel's maps out. `model` is what it
-//! depends on, `ruleset` what the same policies allow, `blocks` how ranges of addresses become parts. `table` is the kernel's side: rules that
-//! never change, and the text and bytes of elements. `sync` watches and applies. `explain` says why, `flow` reads the kernel's log of verdicts, and
-//! `telling` says which policies those follow from.
+//! [`compile`] decides and is pure: policies, namespaces and pods in, a [`decision`] out. `model` is what it depends on, `ruleset` what the same policies
+//! allow. An [`engine`] puts the decision into the kernel. There are two, which judge at the same place and pass the same tests: nftables rules
+//! (`table`: rules that never change, and the text and bytes of their [`elements`]; `blocks`: how ranges of addresses become parts) and programs
+//! of our own ([`ebpf`]). `sync` watches and applies. `explain` says why, `flow` reads the kernel's log of verdicts, and
+//! `telling` says which policies those follow from, `drops` which of them become Events.
 //!
-//! The rules live in the kernel: they outlive this process, and the next one replaces them in one transaction.
+//! Rules, programs and maps live in the kernel: they outlive this process, and the next one replaces them without a gap.
 //!
-//! Deliberately absent: a rule per pod or policy (a packet costs the same look-ups however many there are), and any state that is not in
-//! the kernel's tables, the API or the kubelet's sandboxes.
+//! Deliberately absent: a rule per pod or policy (a packet costs the same look-ups however many there are), a memory of connections beside the
+//! kernel's, and any state that is not in the kernel, the API or the kubelet's sandboxes.
 
 pub mod blocks;
 pub mod compile;
+pub mod decision;
+mod drops;
+pub mod ebpf;
 pub mod elements;
+pub mod engine;
 pub mod explain;
 pub mod figures;
 pub mod flow;
@@ -27,6 +32,7 @@ mod telling;
 use std::net::IpAddr;
 
 pub use compile::{Compiler, Input};
+pub use engine::{Engine, Kind};
 pub use port::Port;
 pub use sync::{Agent, Attachment, Network};
 pub use telling::{Known, Told};
@@ -38,6 +44,8 @@ pub struct Config {
     pub node_name: String,
     /// Services that the node answers itself.
     pub served: Vec<Served>,
+    /// Who keeps policies; nothing for whoever does it best here.
+    pub engine: Option<Kind>,
 }
 
 /// A Service whose address is the node's own: it is judged as if pods with these labels answered.
@@ -54,6 +62,8 @@ pub struct Served {
 pub enum Error {
     #[error(transparent)]
     Rules(#[from] node::nft::Error),
+    #[error(transparent)]
+    Programs(#[from] node::bpf::Error),
     /// Pods of one node would pass by the rules.
     #[error("network policies need the kernel's br_netfilter (--disable-network-policy does without them): {0}")]
     Bridge(#[source] std::io::Error),
@@ -64,5 +74,6 @@ pub enum Error {
 
 /// Removes everything the agent ever made on this node.
 pub async fn cleanup() -> Result<(), Error> {
-    Ok(node::nft::apply(&table::remove()).await?)
+    node::nft::apply(&table::remove()).await?;
+    Ok(ebpf::cleanup()?)
 }

@@ -153,15 +153,15 @@ fn read_ports(ports: Vec<NetworkPolicyPort>) -> (Ports, Vec<(String, Protocol)>)
     if ports.is_empty() {
         return (Ports::all(), Vec::new());
     }
-    let (mut numbers, mut names) = (Ports::default(), BTreeSet::new());
+    let (mut numbers, mut names) = (Vec::new(), BTreeSet::new());
     for port in ports {
         let Some(protocol) = Protocol::parse(port.protocol.as_deref()) else { continue };
         match port.port {
-            None => numbers.add(Range { protocol, first: 0, last: u16::MAX }),
+            None => numbers.push(Range { protocol, first: 0, last: u16::MAX }),
             Some(IntOrString::Int(first)) => {
                 let last = port.end_port.unwrap_or(first);
                 if let (Ok(first), Ok(last)) = (u16::try_from(first), u16::try_from(last)) {
-                    numbers.add(Range { protocol, first, last });
+                    numbers.push(Range { protocol, first, last });
                 }
             }
             Some(IntOrString::String(name)) => {
@@ -169,7 +169,7 @@ fn read_ports(ports: Vec<NetworkPolicyPort>) -> (Ports, Vec<(String, Protocol)>)
             }
         }
     }
-    (numbers, names.into_iter().collect())
+    (Ports::of(numbers), names.into_iter().collect())
 }
 
 impl Peer {

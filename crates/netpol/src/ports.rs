@@ -93,6 +93,14 @@ impl Ports {
         }
     }
 
+    /// All of these at once: users may name tens of thousands.
+    pub fn of(ranges: impl IntoIterator<Item = Range>) -> Self {
+        let ranges = ranges.into_iter().filter(|range| range.first <= range.last).collect();
+        let mut ports = Self { all: false, ranges };
+        ports.normalize();
+        ports
+    }
+
     pub fn extend(&mut self, other: &Self) {
         if self.all || other.is_empty() {
             return;

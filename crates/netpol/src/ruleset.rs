@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::elements::ANYBODY;
+use crate::decision::ANYBODY;
 use crate::model::{Alike, Block, Direction, Labels, Peer, PeerPods, PolicyName, Rule};
 use crate::ports::{NamedPorts, Ports, Protocol, Range};
 

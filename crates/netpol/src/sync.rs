@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use informer::{Informer, Informers, guard};
+use informer::{Informer, Informers, Recorder, guard};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use node::nft;
@@ -24,10 +24,10 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::compile::{Compiler, Input};
-use crate::elements::Changes;
+use crate::engine::{Engine, Kind};
 use crate::model::{self, Alike, PodFacts, Policy, PolicyName};
 use crate::port::Port;
-use crate::table::{self, TABLE};
+use crate::table::TABLE;
 use crate::telling::{self, Known};
 use crate::{Config, Error, Served, figures};
 
@@ -37,6 +37,9 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Newer than every pod that only the API speaks of: who was given an address here has it.
 const ATTACHED: i64 = 1 << 62;
+
+/// Who writes Events.
+const COMPONENT: &str = "network-policy";
 
 /// A pod whose sandbox has addresses.
 #[derive(Debug, Clone)]
@@ -103,12 +106,14 @@ impl Network {
 /// The policies of one node.
 pub struct Agent {
     config: Config,
+    informers: Informers,
     policies: Informer<NetworkPolicy>,
     namespaces: Informer<Namespace>,
     pods: Informer<Pod>,
     known: Known,
     desk: Arc<Desk>,
     compiler: Compiler,
+    engine: Engine,
     attached: HashMap<String, (i64, Attachment)>,
     ports: HashMap<String, Port>,
     sequence: i64,
@@ -116,7 +121,9 @@ pub struct Agent {
 }
 
 impl Agent {
-    pub fn new(config: Config, informers: &Informers) -> Self {
+    /// An error if the engine that is wanted cannot be had.
+    pub fn new(config: Config, informers: &Informers) -> Result<Self, Error> {
+        let engine = Engine::open(config.engine)?;
         let desk = Arc::new(Desk::default());
         let policies = informers.of::<NetworkPolicy>();
         let namespaces = informers.of::<Namespace>();
@@ -148,8 +155,10 @@ impl Agent {
             }
         });
         let compiler = Compiler::new(&config.node_name);
-        Self {
+        Ok(Self {
+            engine,
             config,
+            informers: informers.clone(),
             policies,
             namespaces,
             pods,
@@ -160,7 +169,12 @@ impl Agent {
             ports: HashMap::new(),
             sequence: ATTACHED,
             written: false,
-        }
+        })
+    }
+
+    /// Who keeps policies on this node.
+    pub fn engine(&self) -> Kind {
+        self.engine.kind()
     }
 
     /// Where the kubelet tells of sandboxes.
@@ -174,7 +188,6 @@ impl Agent {
         // Ends with this function, however it ends.
         let mut listeners = JoinSet::new();
         listeners.spawn(watch_tables(self.desk.clone()));
-        listeners.spawn(telling::count(self.known.clone()));
         let synced = async {
             self.policies.synced().await;
             self.namespaces.synced().await;
@@ -185,7 +198,12 @@ impl Agent {
             () = shutdown.cancelled() => return Ok(()),
         }
         self.desk.wake.notify_one();
+        let mut counting = false;
         loop {
+            if self.written && !counting {
+                counting = true;
+                listeners.spawn(telling::count(self.known.clone(), self.recorder()));
+            }
             tokio::select! {
                 () = self.desk.wake.notified() => {}
                 () = shutdown.cancelled() => return Ok(()),
@@ -196,6 +214,11 @@ impl Agent {
                 () = shutdown.cancelled() => return Ok(()),
             }
         }
+    }
+
+    fn recorder(&self) -> Recorder {
+        let (client, clock) = (self.informers.client().clone(), self.informers.clock().clone());
+        Recorder::new(client, COMPONENT, Some(&self.config.node_name), clock)
     }
 
     /// A turn after whose panic the tables may be anything: after a while all is decided and written anew.
@@ -217,7 +240,7 @@ impl Agent {
             self.rewrite().await;
         } else {
             let changes = self.compiler.update(inputs);
-            if let Err(error) = write(&changes, ports).await {
+            if let Err(error) = self.engine.change(&self.compiler, &changes, ports).await {
                 tracing::warn!(%error, "the kernel's rules are not what they were; writing all of them");
                 self.rewrite().await;
             }
@@ -311,12 +334,7 @@ impl Agent {
             self.compiler.update(inputs);
             let ports: Vec<Port> = self.ports.values().cloned().collect();
             let served: Vec<IpAddr> = self.config.served.iter().map(|served| served.address).collect();
-            let script = table::replace(&served, &self.compiler.all(), &ports);
-            let applied = match nft::apply(&script).await {
-                Ok(()) => Ok(()),
-                // Some kernels keep no logs of packets; they judge them all the same.
-                Err(_) => nft::apply(&table::without_logs(&script)).await,
-            };
+            let applied = self.engine.replace(&self.compiler, &served, &ports).await;
             match applied {
                 Ok(()) => break,
                 Err(error) => tracing::error!(%error, ?wait, "cannot write the rules of network policies"),
@@ -357,17 +375,6 @@ fn served_input(number: usize, served: &Served) -> Input {
         created: 0,
     };
     Input::Pod(format!("served/{number}"), Some(facts))
-}
-
-/// Makes the maps what they should be.
-async fn write(changes: &Changes, ports: nft::Elements) -> Result<(), nft::Error> {
-    for part in [changes, &table::last(changes)] {
-        match table::messages(part) {
-            Some(messages) => nft::change(messages).await?,
-            None => nft::apply(&table::script(part)).await?,
-        }
-    }
-    nft::change(ports).await
 }
 
 /// Notes whenever somebody else changes our tables.

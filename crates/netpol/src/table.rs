@@ -17,7 +17,7 @@ use std::net::IpAddr;
 
 use node::nft::{self, Data, Registers};
 
-use crate::elements::{Changes, Key};
+use crate::elements::{Element, Transaction};
 use crate::flow::{COUNTED, FOLLOWED};
 use crate::model::Direction;
 use crate::port::Port;
@@ -36,17 +36,35 @@ const ANNOUNCEMENTS: &str = "nd-router-solicit, nd-neighbor-solicit, nd-neighbor
                              mld-listener-done, mld2-listener-report";
 
 /// One transaction that makes the tables exactly these, whatever was there.
-pub fn replace(served: &[IpAddr], elements: &BTreeMap<Key, u32>, ports: &[Port]) -> String {
+pub fn replace(served: &[IpAddr], elements: &BTreeMap<Element, u32>, ports: &[Port]) -> String {
     let mut out = remove();
     out.push_str(&judging(served));
     out.push_str(&binding());
     add(&mut out, elements);
+    bind(&mut out, ports);
+    out
+}
+
+/// What is left to rules where programs judge, as one transaction.
+pub fn companion(ports: &[Port]) -> String {
+    let mut out = remove();
+    out.push_str(&tracking());
+    out.push_str(&binding());
+    bind(&mut out, ports);
+    out
+}
+
+/// A rule that no packet meets: while it is there, the kernel remembers connections.
+pub fn tracking() -> String {
+    format!("table inet {TABLE} {{\nchain tracked {{\nct state new\n}}\n}}\n")
+}
+
+fn bind(out: &mut String, ports: &[Port]) {
     for port in ports {
         for (set, element) in port.elements() {
             let _ = writeln!(out, "add element bridge {TABLE} {set} {{ {} }}", element.text);
         }
     }
-    out
 }
 
 /// Removes the tables, whether or not they exist.
@@ -130,7 +148,8 @@ pub fn without_logs(script: &str) -> String {
     script.lines().filter(|line| !line.contains(LOG)).fold(String::new(), |out, line| out + line + "\n")
 }
 
-/// Frames of ports that are known must come from where their pod is.
+/// Frames of ports that are known must come from where their pod is. They must not go to an address of a link that only neighbours know, but for
+/// what neighbours say: no policy speaks of such addresses, and every pod has one.
 fn binding() -> String {
     format!(
         "table bridge {TABLE} {{\n\
@@ -144,6 +163,8 @@ fn binding() -> String {
          ether type arp arp saddr ip 0.0.0.0 accept\n\
          ether type arp iifname . ether saddr . arp saddr ip != @bound4 counter drop\n\
          ether type ip iifname . ether saddr . ip saddr != @bound4 counter drop\n\
+         ip6 daddr fe80::/10 meta l4proto != ipv6-icmp counter drop\n\
+         ip6 daddr fe80::/10 icmpv6 type != {{ {NEIGHBOURS} }} counter drop\n\
          ip6 saddr {{ ::, fe80::/10 }} icmpv6 type {{ {ANNOUNCEMENTS} }} accept\n\
          ether type ip6 iifname . ether saddr . ip6 saddr != @bound6 counter drop\n\
          ether type != {{ arp, ip, ip6 }} counter drop\n}}\n}}\n"
@@ -151,7 +172,7 @@ fn binding() -> String {
 }
 
 /// A change as one script.
-pub fn script(changes: &Changes) -> String {
+pub fn script(changes: &Transaction) -> String {
     let mut out = String::new();
     delete(&mut out, changes.remove.iter());
     add(&mut out, &changes.add);
@@ -159,18 +180,18 @@ pub fn script(changes: &Changes) -> String {
 }
 
 /// A change as messages, if it is one of single addresses and ports only, as nearly every one is.
-pub fn messages(changes: &Changes) -> Option<nft::Elements> {
-    let is_interval = |key: &Key| matches!(key, Key::Block(..) | Key::Range(..));
+pub fn messages(changes: &Transaction) -> Option<nft::Elements> {
+    let is_interval = |key: &Element| matches!(key, Element::Block(..) | Element::Range(..));
     if changes.remove.iter().chain(changes.add.keys()).any(is_interval) {
         return None;
     }
     let mut out = nft::Elements::default();
-    let removed: Vec<&Key> = changes.remove.iter().collect();
+    let removed: Vec<&Element> = changes.remove.iter().collect();
     for keys in removed.chunk_by(|a, b| set(a) == set(b)) {
         let bytes: Vec<Vec<u8>> = keys.iter().map(|key| bytes(key)).collect();
         out.delete(nft::Family::Inet, TABLE, &set(keys[0]), &bytes);
     }
-    let added: Vec<(&Key, &u32)> = changes.add.iter().collect();
+    let added: Vec<(&Element, &u32)> = changes.add.iter().collect();
     for elements in added.chunk_by(|(a, _), (b, _)| set(a) == set(b)) {
         let bytes: Vec<(Vec<u8>, Data)> =
             elements.iter().map(|(key, value)| (bytes(key), data(key, **value))).collect();
@@ -180,25 +201,25 @@ pub fn messages(changes: &Changes) -> Option<nft::Elements> {
 }
 
 /// What goes when the change is done.
-pub fn last(changes: &Changes) -> Changes {
-    Changes { remove: changes.remove_last.clone(), ..Changes::default() }
+pub fn last(changes: &Transaction) -> Transaction {
+    Transaction { remove: changes.remove_last.clone(), ..Transaction::default() }
 }
 
-fn delete<'a>(out: &mut String, keys: impl Iterator<Item = &'a Key>) {
-    let keys: Vec<&Key> = keys.collect();
+fn delete<'a>(out: &mut String, keys: impl Iterator<Item = &'a Element>) {
+    let keys: Vec<&Element> = keys.collect();
     for same in keys.chunk_by(|a, b| set(a) == set(b)).flat_map(|same| same.chunks(PER_LINE)) {
         let texts: Vec<String> = same.iter().map(|key| text(key)).collect();
         let _ = writeln!(out, "delete element inet {TABLE} {} {{ {} }}", set(same[0]), texts.join(", "));
     }
 }
 
-fn add(out: &mut String, elements: &BTreeMap<Key, u32>) {
-    let elements: Vec<(&Key, &u32)> = elements.iter().collect();
+fn add(out: &mut String, elements: &BTreeMap<Element, u32>) {
+    let elements: Vec<(&Element, &u32)> = elements.iter().collect();
     for same in elements.chunk_by(|(a, _), (b, _)| set(a) == set(b)).flat_map(|same| same.chunks(PER_LINE)) {
         let texts: Vec<String> = same
             .iter()
             .map(|(key, value)| match key {
-                Key::Identity(_) | Key::Block(..) => format!("{} : {value:#x}", text(key)),
+                Element::Identity(_) | Element::Block(..) => format!("{} : {value:#x}", text(key)),
                 _ => text(key),
             })
             .collect();
@@ -214,50 +235,50 @@ fn word(direction: Direction) -> &'static str {
 }
 
 /// The set or map that a key is in.
-fn set(key: &Key) -> String {
+fn set(key: &Element) -> String {
     let v = |ip: &IpAddr| if ip.is_ipv4() { "4" } else { "6" };
     match key {
-        Key::Identity(ip) => format!("identities{}", v(ip)),
-        Key::Block(ip, _) => format!("blocks{}", v(ip)),
-        Key::Itself(ip) => format!("itself{}", v(ip)),
-        Key::Isolated(direction, ip) => format!("{}-isolated{}", word(*direction), v(ip)),
-        Key::All(direction, ip, _) => format!("{}-all{}", word(*direction), v(ip)),
-        Key::Port(direction, ip, ..) => format!("{}-port{}", word(*direction), v(ip)),
-        Key::Range(direction, ip, ..) => format!("{}-range{}", word(*direction), v(ip)),
+        Element::Identity(ip) => format!("identities{}", v(ip)),
+        Element::Block(ip, _) => format!("blocks{}", v(ip)),
+        Element::Itself(ip) => format!("itself{}", v(ip)),
+        Element::Isolated(direction, ip) => format!("{}-isolated{}", word(*direction), v(ip)),
+        Element::All(direction, ip, _) => format!("{}-all{}", word(*direction), v(ip)),
+        Element::Port(direction, ip, ..) => format!("{}-port{}", word(*direction), v(ip)),
+        Element::Range(direction, ip, ..) => format!("{}-range{}", word(*direction), v(ip)),
     }
 }
 
-fn text(key: &Key) -> String {
+fn text(key: &Element) -> String {
     match key {
-        Key::Identity(ip) | Key::Isolated(_, ip) => ip.to_string(),
-        Key::Block(first, last) if first == last => first.to_string(),
-        Key::Block(first, last) => format!("{first}-{last}"),
-        Key::Itself(ip) => format!("{ip} . {ip}"),
-        Key::All(_, ip, peer) => format!("{ip} . {peer:#x}"),
-        Key::Port(_, ip, peer, protocol, port) => format!("{ip} . {peer:#x} . {} . {port}", protocol.number()),
-        Key::Range(_, ip, peer, range) => {
+        Element::Identity(ip) | Element::Isolated(_, ip) => ip.to_string(),
+        Element::Block(first, last) if first == last => first.to_string(),
+        Element::Block(first, last) => format!("{first}-{last}"),
+        Element::Itself(ip) => format!("{ip} . {ip}"),
+        Element::All(_, ip, peer) => format!("{ip} . {peer:#x}"),
+        Element::Port(_, ip, peer, protocol, port) => format!("{ip} . {peer:#x} . {} . {port}", protocol.number()),
+        Element::Range(_, ip, peer, range) => {
             format!("{ip} . {peer:#x} . {} . {}-{}", range.protocol.number(), range.first, range.last)
         }
     }
 }
 
-fn bytes(key: &Key) -> Vec<u8> {
+fn bytes(key: &Element) -> Vec<u8> {
     let of = Registers::default();
     let of = match *key {
-        Key::Identity(ip) | Key::Isolated(_, ip) | Key::Block(ip, _) => of.address(ip),
-        Key::Itself(ip) => of.address(ip).address(ip),
-        Key::All(_, ip, peer) => of.address(ip).number(peer),
-        Key::Port(_, ip, peer, protocol, port) => of.address(ip).number(peer).part(&[protocol.number()]).port(port),
-        Key::Range(_, ip, peer, range) => {
+        Element::Identity(ip) | Element::Isolated(_, ip) | Element::Block(ip, _) => of.address(ip),
+        Element::Itself(ip) => of.address(ip).address(ip),
+        Element::All(_, ip, peer) => of.address(ip).number(peer),
+        Element::Port(_, ip, peer, protocol, port) => of.address(ip).number(peer).part(&[protocol.number()]).port(port),
+        Element::Range(_, ip, peer, range) => {
             of.address(ip).number(peer).part(&[range.protocol.number()]).port(range.first)
         }
     };
     of.bytes()
 }
 
-fn data(key: &Key, value: u32) -> Data {
+fn data(key: &Element, value: u32) -> Data {
     match key {
-        Key::Identity(_) => Data::Value(value.to_ne_bytes().to_vec()),
+        Element::Identity(_) => Data::Value(value.to_ne_bytes().to_vec()),
         _ => Data::None,
     }
 }

@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
-use informer::{Informer, Informers};
+use informer::{EventType, Informer, Informers, Recorder};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 
+use crate::drops::{self, Sample};
 use crate::explain::{End, explain};
 use crate::figures::VERDICTS;
-use crate::flow::{COUNTED, Verdict, Verdicts};
+use crate::flow::{Reader, Verdict, Verdicts};
 use crate::model::{Direction, PodFacts, Policy, PolicyName, namespace};
 
 /// The index of pods by their addresses.
@@ -50,9 +52,15 @@ impl Known {
         self.pods.synced().await;
     }
 
-    fn end(&self, ip: IpAddr) -> (String, End) {
+    /// The pod that has an address.
+    fn pod(&self, ip: IpAddr) -> Option<(Arc<Pod>, PodFacts)> {
         let owners = self.pods.by_index(BY_ADDRESS, &ip.to_string());
-        let youngest = owners.iter().filter_map(|pod| PodFacts::of(pod, &[])).max_by_key(|facts| facts.created);
+        let known = owners.into_iter().filter_map(|pod| PodFacts::of(&pod, &[]).map(|facts| (pod, facts)));
+        known.max_by_key(|(_, facts)| facts.created)
+    }
+
+    fn end(&self, ip: IpAddr) -> (String, End) {
+        let youngest = self.pod(ip).map(|(_, facts)| facts);
         let name = youngest.as_ref().map(|facts| format!("{}/{}", facts.alike.namespace, facts.name));
         let end = End { addresses: vec![ip], alike: youngest.map(|facts| facts.alike) };
         (name.unwrap_or_else(|| ip.to_string()), end)
@@ -82,17 +90,28 @@ impl Known {
     }
 }
 
-/// Counts verdicts by policy, for as long as it is asked. Where the kernel keeps no such log nothing is counted.
-pub(crate) async fn count(known: Known) {
+/// Counts verdicts by policy and writes some of them into Events, for as long as it is asked. Where the kernel keeps no log of them nothing is
+/// counted.
+pub(crate) async fn count(known: Known, recorder: Recorder) {
     known.synced().await;
+    let mut sample = Sample::default();
+    let begun = Instant::now();
     let counted = async {
-        let mut verdicts = Verdicts::open(COUNTED).await?;
+        let mut verdicts = Verdicts::open(Reader::Counter).await?;
         loop {
             for verdict in verdicts.next().await? {
+                let told = known.tell(&verdict);
                 let direction = if verdict.direction == Direction::Ingress { "ingress" } else { "egress" };
                 let outcome = if verdict.allowed { "allowed" } else { "denied" };
-                for policy in known.tell(&verdict).policies {
+                for policy in &told.policies {
                     VERDICTS.increment(&[&policy.namespace, &policy.name, direction, outcome]);
+                }
+                let isolated = if verdict.direction == Direction::Ingress { verdict.to } else { verdict.from };
+                if !verdict.allowed
+                    && let Some((pod, _)) = known.pod(isolated)
+                    && sample.takes(&verdict, begun.elapsed())
+                {
+                    recorder.event(&*pod, EventType::Warning, drops::REASON, drops::message(&verdict, &told));
                 }
             }
         }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use ::netpol::explain::{End, Side, doubts, explain};
-use ::netpol::flow::{FOLLOWED, Verdicts};
+use ::netpol::flow::{Reader, Verdicts};
 use ::netpol::model::{self, Direction, PodFacts, Policy};
 use ::netpol::ports::Protocol;
 use client::{Client, ListParams};
@@ -119,7 +119,7 @@ async fn watch(client: &Client) -> Result<(), Failure> {
     let informers = Informers::new(client.clone());
     let known = ::netpol::Known::new(&informers);
     known.synced().await;
-    let opened = Verdicts::open(FOLLOWED).await;
+    let opened = Verdicts::open(Reader::Follower).await;
     let mut verdicts = opened.map_err(|error| format!("cannot follow verdicts, or somebody does already: {error}"))?;
     let mut out = std::io::stdout();
     writeln!(out, "{:<9}{:<9}{:<40}{:<40}{:<12}POLICIES", "VERDICT", "OF", "FROM", "TO", "PORT")?;

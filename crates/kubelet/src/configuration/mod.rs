@@ -77,6 +77,7 @@ impl Config {
                 hostname: name.to_owned(),
                 addresses: Vec::new(),
                 labels: BTreeMap::new(),
+                annotations: BTreeMap::new(),
                 taints: Vec::new(),
                 max_pods: 110,
                 reserved_cpu_milli: 0,

@@ -45,6 +45,8 @@ pub struct Config {
     pub addresses: Vec<String>,
     /// Labels besides the usual ones.
     pub labels: BTreeMap<String, String>,
+    /// What other parts of the node say of themselves.
+    pub annotations: BTreeMap<String, String>,
     /// Taints it registers with.
     pub taints: Vec<Taint>,
     pub max_pods: u32,
@@ -169,15 +171,14 @@ impl Registration {
     async fn register(&self) -> Result<Node, client::Error> {
         let client = self.informers.client();
         let labels = self.labels();
+        let mut annotations = self.config.annotations.clone();
         let reading = self.read().await;
+        annotations.insert("volumes.kubernetes.io/controller-managed-attach-detach".to_owned(), "true".to_owned());
         let fresh = Node {
             metadata: ObjectMeta {
                 name: Some(self.config.name.clone()),
                 labels: Some(labels.clone()),
-                annotations: Some(BTreeMap::from([(
-                    "volumes.kubernetes.io/controller-managed-attach-detach".to_owned(),
-                    "true".to_owned(),
-                )])),
+                annotations: Some(annotations),
                 ..ObjectMeta::default()
             },
             spec: Some(NodeSpec {
@@ -192,7 +193,7 @@ impl Registration {
                 Ok(node)
             }
             Err(error) if error.is_already_exists() => {
-                let patch = serde_json::json!({"metadata": {"labels": labels}});
+                let patch = serde_json::json!({"metadata": {"labels": labels, "annotations": self.config.annotations}});
                 let known = client.patch::<Node>("", &self.config.name, &Patch::Strategic(patch)).await?;
                 match known.status.as_ref().and_then(status::without_extended) {
                     Some(patch) => client.patch_status("", &self.config.name, &Patch::Strategic(patch)).await,

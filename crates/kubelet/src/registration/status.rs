@@ -355,6 +355,7 @@ mod tests {
             hostname: "h".into(),
             addresses: vec!["192.168.1.1".into()],
             labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
             taints: vec![],
             max_pods: 110,
             reserved_cpu_milli: 100,

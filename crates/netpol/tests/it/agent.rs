@@ -5,15 +5,20 @@ use std::time::{Duration, Instant};
 
 use client::{Client, DeleteOptions, Patch};
 use informer::Informers;
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::core::v1::{Event, Namespace, Pod};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
-use netpol::{Attachment, Network};
+use netpol::{Attachment, Kind, Network};
 use serde_json::json;
 use testkit::Cluster;
 use tokio_util::sync::CancellationToken;
 
-use crate::cluster::bridged;
+use crate::cluster::{Left, bridged, on_both_engines_async};
 use crate::net::Net;
+
+on_both_engines_async!(
+    policies_are_in_force_within_moments_and_outlive_the_agent,
+    a_policy_that_comes_and_goes_lets_nothing_through_that_another_forbids,
+);
 
 struct Agent {
     network: Network,
@@ -22,16 +27,16 @@ struct Agent {
 }
 
 impl Agent {
-    fn start(net: &Net, client: Client) -> Self {
+    fn start(net: &Net, client: Client, kind: Kind) -> Self {
         let shutdown = CancellationToken::new();
         let stop = shutdown.clone();
         let (say, hear) = std::sync::mpsc::channel();
         let thread = net.spawn_inside("node", move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
-                let config = netpol::Config { node_name: "node".into(), served: Vec::new() };
+                let config = netpol::Config { node_name: "node".into(), served: Vec::new(), engine: Some(kind) };
                 let informers = Informers::new(client);
-                let agent = netpol::Agent::new(config, &informers);
+                let agent = netpol::Agent::new(config, &informers).unwrap();
                 say.send(agent.network()).unwrap();
                 agent.run(stop).await.unwrap();
             });
@@ -80,17 +85,17 @@ async fn begin(api: &Client) {
     let _ = api.create(&serde_json::from_value::<Namespace>(default).unwrap()).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn policies_are_in_force_within_moments_and_outlive_the_agent() {
+async fn policies_are_in_force_within_moments_and_outlive_the_agent(kind: Kind) {
     let cluster = Cluster::start().await;
     let net = bridged(2);
+    let _left = Left(&net);
     let api = cluster.in_process();
     begin(&api).await;
     let mut pods = Vec::new();
     for number in 0..2 {
         pods.push(Arc::new(api.create(&pod(number)).await.unwrap()));
     }
-    let agent = Agent::start(&net, cluster.in_process());
+    let agent = Agent::start(&net, cluster.in_process(), kind);
     // A policy that is there before a pod has its address is in force with its first packet: the word comes after the kernel's.
     let deny = policy("deny", json!({"podSelector": {"matchLabels": {"app": "app0"}}}));
     api.create(&deny).await.unwrap();
@@ -101,12 +106,23 @@ async fn policies_are_in_force_within_moments_and_outlive_the_agent() {
     }
     assert_eq!(net.ask("pod1", "10.1.0.2:80"), "silence");
     // Whoever looks at the figures sees which policy it was, once the API shows whose addresses they are.
-    for number in 0..2 {
+    for number in [1, 0] {
         let status = json!({"status": {"podIPs": [{"ip": format!("10.1.0.{}", number + 2)}]}});
         api.patch_status::<Pod>("default", &format!("pod{number}"), &Patch::Merge(status)).await.unwrap();
     }
     let denied = || netpol::figures::VERDICTS.value(&["default", "deny", "ingress", "denied"]);
     until(|| net.ask("pod1", "10.1.0.2:80"), |said| said == "silence" && denied() > 0.0);
+
+    let about_it = |event: &Event| {
+        event.reason.as_deref() == Some("NetworkPolicyDenied") && event.involved_object.name.as_deref() == Some("pod0")
+    };
+    let events = testkit::objects::<Event>(&api, "default", "an Event of the pod", |events| {
+        events.iter().any(|event| about_it(event))
+    });
+    let told = events.await.into_iter().find(|event| about_it(event)).and_then(|event| event.message.clone());
+    let want =
+        "Denied ingress from default/pod1 (10.1.0.3) to default/pod0 (10.1.0.2) port 80/TCP: isolated by default/deny";
+    assert_eq!(told.as_deref(), Some(want));
 
     let mut spec = json!({"podSelector": {"matchLabels": {"app": "app0"}}, "ingress": [
         {"from": [{"podSelector": {"matchLabels": {"app": "app1"}}}], "ports": [{"port": "web"}]}]});
@@ -129,17 +145,20 @@ async fn policies_are_in_force_within_moments_and_outlive_the_agent() {
     drop(agent);
     assert_eq!(net.ask("pod1", "10.1.0.2:80"), "silence");
     assert_eq!(net.ask("pod1", "10.1.0.2:81"), "pod0 10.1.0.3");
-    let agent = Agent::start(&net, cluster.in_process());
+    let agent = Agent::start(&net, cluster.in_process(), kind);
     for (number, pod) in pods.iter().enumerate() {
         let address = format!("10.1.0.{}", number + 2).parse().unwrap();
         agent.network.attach(Attachment { pod: pod.clone(), addresses: vec![address], port: None }).await.unwrap();
     }
-    for harm in ["flush ruleset", "delete table inet trireme-netpol", "flush set inet trireme-netpol ingress-isolated4"]
-    {
+    let mut harms = vec!["flush ruleset", "delete table inet trireme-netpol"];
+    if kind == Kind::Nftables {
+        harms.push("flush set inet trireme-netpol ingress-isolated4");
+    }
+    for harm in harms {
         net.nft(harm);
         until(|| net.ask("pod1", "10.1.0.2:80"), |said| said == "silence");
+        until(|| net.ask("pod1", "10.1.0.2:81"), |said| said == "pod0 10.1.0.3");
     }
-    assert_eq!(net.ask("pod1", "10.1.0.2:81"), "pod0 10.1.0.3");
     // A pod that is gone leaves nothing behind.
     agent.network.detach(pods[0].metadata.uid.as_deref().unwrap());
     until(|| net.ask("pod1", "10.1.0.2:80"), |said| said == "pod0 10.1.0.3");
@@ -147,13 +166,13 @@ async fn policies_are_in_force_within_moments_and_outlive_the_agent() {
     cluster.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_policy_that_comes_and_goes_lets_nothing_through_that_another_forbids() {
+async fn a_policy_that_comes_and_goes_lets_nothing_through_that_another_forbids(kind: Kind) {
     let cluster = Cluster::start().await;
     let net = bridged(2);
+    let _left = Left(&net);
     let api = cluster.in_process();
     begin(&api).await;
-    let agent = Agent::start(&net, cluster.in_process());
+    let agent = Agent::start(&net, cluster.in_process(), kind);
     for number in 0..2_u8 {
         let pod = Arc::new(api.create(&pod(number)).await.unwrap());
         let address = format!("10.1.0.{}", number + 2).parse().unwrap();

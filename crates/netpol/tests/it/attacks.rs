@@ -1,13 +1,27 @@
 //! Pods that lie about who they are.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddrV6, UdpSocket};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use netpol::Port;
+use netpol::{Kind, Port};
 use serde_json::json;
 
-use crate::cluster::{Cluster, bridged, pod};
+use crate::cluster::{Cluster, bridged, on_both_engines, pod};
 use crate::net::Net;
+
+on_both_engines!(
+    a_pod_cannot_pretend_to_be_another,
+    an_address_that_is_used_again_at_once_is_the_new_pods,
+    packets_that_no_connection_explains_are_not_passed_on,
+    fragments_are_judged_by_the_packet_that_they_are_of,
+    a_family_that_no_rule_speaks_of_is_not_a_way_in,
+    addresses_that_only_neighbours_know_are_not_a_way_in,
+    a_flood_of_new_connections_lets_nothing_through_and_keeps_nobody_out,
+    ten_thousand_ports_are_those_and_no_others,
+);
 
 /// The hardware address of a pod's link.
 fn mac(net: &Net, pod: &str) -> String {
@@ -23,10 +37,9 @@ fn bind(cluster: &mut Cluster<'_>, number: u8) {
     cluster.ports.push(Port::parse(&name, &mac(cluster.net, &name), &addresses).unwrap());
 }
 
-#[test]
-fn a_pod_cannot_pretend_to_be_another() {
+fn a_pod_cannot_pretend_to_be_another(kind: Kind) {
     let net = bridged(3);
-    let mut cluster = Cluster::new(&net, 3);
+    let mut cluster = Cluster::new(&net, 3, kind);
     // Only `b` may talk to `a`, and the third pod wants to.
     let from_b = json!([{"from": [{"podSelector": {"matchLabels": {"app": "b"}}}, {"ipBlock": {"cidr": "10.9.0.0/16"}},
                                   {"ipBlock": {"cidr": "fd09::/16"}}]}]);
@@ -70,10 +83,9 @@ fn a_pod_cannot_pretend_to_be_another() {
     assert!(cluster.reaches("pod2", "10.1.0.3:80"), "honest again");
 }
 
-#[test]
-fn an_address_that_is_used_again_at_once_is_the_new_pods() {
+fn an_address_that_is_used_again_at_once_is_the_new_pods(kind: Kind) {
     let net = bridged(2);
-    let mut cluster = Cluster::new(&net, 2);
+    let mut cluster = Cluster::new(&net, 2, kind);
     let from_b = json!([{"from": [{"podSelector": {"matchLabels": {"app": "b"}}}]}]);
     cluster.allow("in", json!({"podSelector": {"matchLabels": {"app": "a"}}, "ingress": from_b}));
     assert!(cluster.reaches("pod1", "10.1.0.2:80"));
@@ -88,12 +100,107 @@ fn an_address_that_is_used_again_at_once_is_the_new_pods() {
     assert!(!cluster.reaches("pod1", "10.1.0.2:80"), "an address that is nobody's is not what it was");
 }
 
-#[test]
-fn packets_that_no_connection_explains_are_not_passed_on() {
+fn packets_that_no_connection_explains_are_not_passed_on(kind: Kind) {
     let net = bridged(2);
-    let mut cluster = Cluster::new(&net, 2);
+    let mut cluster = Cluster::new(&net, 2, kind);
     net.nft("table inet loose {\nchain c {\ntype filter hook prerouting priority -300; policy accept;\ntcp dport 80 notrack\ntcp sport 80 notrack\n}\n}");
     assert!(cluster.reaches("pod1", "10.1.0.2:80"));
     cluster.allow("in", json!({"podSelector": {"matchLabels": {"app": "a"}}, "ingress": [{}]}));
     assert!(!cluster.reaches("pod1", "10.1.0.2:80"), "without a connection nobody knows who answers whom");
+}
+
+fn fragments_are_judged_by_the_packet_that_they_are_of(kind: Kind) {
+    let net = bridged(2);
+    let mut cluster = Cluster::new(&net, 2, kind);
+    net.serve_udp("pod0", "10.1.0.2:54");
+    net.serve_udp("pod0", "[fd01::2]:53");
+    net.serve_udp("pod0", "[fd01::2]:54");
+    let flows = ["10.1.0.2:53", "10.1.0.2:54", "[fd01::2]:53", "[fd01::2]:54"].map(|to| net.flow("pod1", to));
+    // Longer than three frames.
+    let long = |flow: &UdpSocket| flow.send(&[7; 4_000]).and_then(|_| flow.recv(&mut [0; 64])).is_ok();
+    assert!(flows.iter().all(long), "before there is a policy");
+    let ports = json!([{"ports": [{"port": 53, "protocol": "UDP"}]}]);
+    cluster.allow("in", json!({"podSelector": {"matchLabels": {"app": "a"}}, "ingress": ports}));
+    assert_eq!(flows.each_ref().map(long), [true, false, true, false]);
+}
+
+fn a_family_that_no_rule_speaks_of_is_not_a_way_in(kind: Kind) {
+    let net = bridged(2);
+    let mut cluster = Cluster::new(&net, 2, kind);
+    let everybody = |cidr: &str| json!([{"from": [{"ipBlock": {"cidr": cidr}}]}]);
+    for (cidr, reached, kept) in [("0.0.0.0/0", "10.1.0.2:80", "[fd01::2]:80"), ("::/0", "[fd01::2]:80", "10.1.0.2:80")]
+    {
+        cluster.allow("in", json!({"podSelector": {"matchLabels": {"app": "a"}}, "ingress": everybody(cidr)}));
+        assert!(cluster.reaches("pod1", reached) && !cluster.reaches("pod1", kept), "{cidr}");
+    }
+}
+
+fn addresses_that_only_neighbours_know_are_not_a_way_in(kind: Kind) {
+    let net = bridged(2);
+    let mut cluster = Cluster::new(&net, 2, kind);
+    net.ip("pod0", "addr add fe80::99/64 dev eth0 nodad");
+    let index = |pod: &str| {
+        let output = Command::new("ip").args(["-n", &net.name(pod), "-j", "link", "show", "eth0"]).output().unwrap();
+        let links: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        u32::try_from(links[0]["ifindex"].as_u64().unwrap()).unwrap()
+    };
+    let server = net.inside("pod0", || UdpSocket::bind("[::]:99").unwrap());
+    server.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    let secret = SocketAddrV6::new("fe80::99".parse().unwrap(), 99, 0, index("pod1"));
+    let sender = net.inside("pod1", || UdpSocket::bind("[fd01::3]:0").unwrap());
+    let arrives = |to: SocketAddrV6| {
+        sender.send_to(b"?", to).unwrap();
+        server.recv(&mut [0; 8]).is_ok()
+    };
+    let open = SocketAddrV6::new("fd01::2".parse().unwrap(), 99, 0, 0);
+    assert!(arrives(secret) && arrives(open), "before ports are bound and a policy is there");
+    cluster.allow("in", json!({"podSelector": {"matchLabels": {"app": "a"}}}));
+    (0..2).for_each(|number| bind(&mut cluster, number));
+    cluster.rewrite();
+    assert!(!arrives(open) && !arrives(secret));
+    cluster.forget("in");
+    assert!(arrives(open), "neighbours find each other still");
+}
+
+fn a_flood_of_new_connections_lets_nothing_through_and_keeps_nobody_out(kind: Kind) {
+    let net = bridged(3);
+    let mut cluster = Cluster::new(&net, 3, kind);
+    let from_b = json!([{"from": [{"podSelector": {"matchLabels": {"app": "b"}}}]}]);
+    cluster.allow("in", json!({"podSelector": {"matchLabels": {"app": "a"}}, "ingress": from_b}));
+    let server = net.inside("pod0", || UdpSocket::bind("10.1.0.2:99").unwrap());
+    server.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let ending = stop.clone();
+    // Every port of the source is a connection of its own.
+    let flood = net.spawn_inside("pod2", move || {
+        for port in (1_024..60_000).cycle() {
+            if ending.load(Ordering::Relaxed) {
+                return;
+            }
+            let Ok(socket) = UdpSocket::bind(("10.1.0.4", port)) else { continue };
+            let _ = socket.send_to(b"?", "10.1.0.2:99");
+        }
+    });
+    for _ in 0..200 {
+        assert!(cluster.reaches("pod1", "10.1.0.2:80"));
+    }
+    // A change is made while the flood goes on.
+    cluster
+        .allow("more", json!({"podSelector": {"matchLabels": {"app": "a"}}, "ingress": [{"ports": [{"port": 81}]}]}));
+    assert!(cluster.reaches("pod2", "10.1.0.2:81") && !cluster.reaches("pod2", "10.1.0.2:80"));
+    stop.store(true, Ordering::Relaxed);
+    flood.join().unwrap();
+    assert!(server.recv(&mut [0; 8]).is_err(), "not one packet of the flood arrived");
+}
+
+fn ten_thousand_ports_are_those_and_no_others(kind: Kind) {
+    let net = bridged(2);
+    let mut cluster = Cluster::new(&net, 2, kind);
+    let ports: Vec<serde_json::Value> = (0..10_000).map(|number| json!({"port": 2 * number + 80})).collect();
+    let every_way = json!([{"ports": ports, "from": [
+        {"podSelector": {}}, {"ipBlock": {"cidr": "10.1.0.0/16", "except": ["10.1.0.0/17", "10.1.0.0/24", "10.1.0.0/24"]}}]}]);
+    cluster.allow("in", json!({"podSelector": {}, "ingress": every_way}));
+    assert!(cluster.reaches("pod1", "10.1.0.2:80") && !cluster.reaches("pod1", "10.1.0.2:81"));
+    cluster.forget("in");
+    assert!(cluster.reaches("pod1", "10.1.0.2:81"));
 }

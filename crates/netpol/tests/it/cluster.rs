@@ -1,8 +1,8 @@
-//! A node with pods behind its bridge, and the rules that this crate decides on, in real kernel tables.
+//! A node with pods behind its bridge, and what this crate decides in the real kernel, by either engine.
 
-use netpol::elements::Changes;
 use netpol::model::{PodFacts, Policy};
-use netpol::{Compiler, Input, Port, table};
+use netpol::{Compiler, Engine, Input, Kind, Port};
+use node::nft;
 use serde_json::{Value, json};
 
 use crate::net::Net;
@@ -13,7 +13,51 @@ pub const SERVED: &str = "10.96.0.10";
 pub struct Cluster<'a> {
     pub net: &'a Net,
     pub compiler: Compiler,
+    pub engine: Engine,
     pub ports: Vec<Port>,
+    _left: Left<'a>,
+}
+
+/// The same tests for both engines.
+macro_rules! on_both_engines {
+    ($($test:ident),* $(,)?) => {
+        mod nftables {
+            $(#[test] fn $test() { super::$test(netpol::Kind::Nftables) })*
+        }
+        mod ebpf {
+            $(#[test] fn $test() { super::$test(netpol::Kind::Ebpf) })*
+        }
+    };
+}
+pub(crate) use on_both_engines;
+
+macro_rules! on_both_engines_async {
+    ($($test:ident),* $(,)?) => {
+        mod nftables {
+            $(#[tokio::test(flavor = "multi_thread")] async fn $test() { super::$test(netpol::Kind::Nftables).await })*
+        }
+        mod ebpf {
+            $(#[tokio::test(flavor = "multi_thread")] async fn $test() { super::$test(netpol::Kind::Ebpf).await })*
+        }
+    };
+}
+pub(crate) use on_both_engines_async;
+
+/// Awaits something in the node's network namespace.
+pub fn on_node<T: Send>(net: &Net, what: impl Future<Output = T> + Send) -> T {
+    net.inside("node", || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(what)
+    })
+}
+
+/// What an agent leaves in the kernel, removed at the end: programs that are pinned would hold the namespaces of a test for ever.
+pub struct Left<'a>(pub &'a Net);
+
+impl Drop for Left<'_> {
+    fn drop(&mut self) {
+        let _ = on_node(self.0, netpol::cleanup());
+    }
 }
 
 /// Pods `pod0`, `pod1`, … at 10.1.0.2, 10.1.0.3, … and fd01::2, fd01::3, …, all of which serve.
@@ -58,8 +102,9 @@ pub fn policy(name: &str, spec: Value) -> Input {
 
 impl<'a> Cluster<'a> {
     /// Pods with label `app` from `a` on.
-    pub fn new(net: &'a Net, pods: u8) -> Self {
-        let mut cluster = Self { net, compiler: Compiler::new("node"), ports: Vec::new() };
+    pub fn new(net: &'a Net, pods: u8, kind: Kind) -> Self {
+        let engine = on_node(net, async { Engine::open(Some(kind)).unwrap() });
+        let mut cluster = Self { net, compiler: Compiler::new("node"), engine, ports: Vec::new(), _left: Left(net) };
         let inputs = (0..pods).map(|number| {
             let app = char::from(b'a' + number).to_string();
             pod(number, json!({"app": app}), json!([{"name": "web", "containerPort": 80}]))
@@ -69,23 +114,16 @@ impl<'a> Cluster<'a> {
         cluster
     }
 
-    pub fn rewrite(&self) {
-        self.net.nft(&table::replace(&[SERVED.parse().unwrap()], &self.compiler.all(), &self.ports));
+    pub fn rewrite(&mut self) {
+        let served = [SERVED.parse().unwrap()];
+        on_node(self.net, self.engine.replace(&self.compiler, &served, &self.ports)).unwrap();
     }
 
     /// Applies a change as the agent does.
-    pub fn update(&mut self, inputs: impl IntoIterator<Item = Input>) -> Changes {
+    pub fn update(&mut self, inputs: impl IntoIterator<Item = Input>) {
         let changes = self.compiler.update(inputs);
-        for part in [&changes, &table::last(&changes)] {
-            match table::messages(part) {
-                Some(messages) => self.net.inside("node", move || {
-                    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-                    runtime.block_on(node::nft::change(messages)).unwrap();
-                }),
-                None => self.net.nft(&table::script(part)),
-            }
-        }
-        changes
+        let change = self.engine.change(&self.compiler, &changes, nft::Elements::default());
+        on_node(self.net, change).unwrap();
     }
 
     pub fn allow(&mut self, name: &str, spec: Value) {

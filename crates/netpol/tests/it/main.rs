@@ -4,11 +4,13 @@
 mod agent;
 mod attacks;
 mod cluster;
+mod flows;
 #[path = "../../../proxy/tests/it/net.rs"]
 #[allow(dead_code, reason = "the service proxy's tests use all of it")]
 mod net;
 mod oracle;
 mod packets;
+mod programs;
 mod property;
 mod sample;
 mod tables;

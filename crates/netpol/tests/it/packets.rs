@@ -4,15 +4,22 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
+use netpol::Kind;
 use serde_json::json;
 
-use crate::cluster::{Cluster, SERVED, bridged, pod};
+use crate::cluster::{Cluster, SERVED, bridged, on_both_engines, pod};
 use crate::net::say;
 
-#[test]
-fn isolated_pods_are_reached_by_whom_policies_allow() {
+on_both_engines!(
+    isolated_pods_are_reached_by_whom_policies_allow,
+    what_goes_out_is_judged_by_where_it_goes,
+    connections_that_are_there_are_judged_again_and_answers_are_not,
+    services_are_judged_by_the_pod_behind_them
+);
+
+fn isolated_pods_are_reached_by_whom_policies_allow(kind: Kind) {
     let net = bridged(3);
-    let mut cluster = Cluster::new(&net, 3);
+    let mut cluster = Cluster::new(&net, 3, kind);
     for (from, to) in [("pod1", "10.1.0.2:80"), ("pod1", "[fd01::2]:80"), ("out", "10.1.0.2:80")] {
         assert!(cluster.reaches(from, to), "{from} to {to} before there is a policy");
     }
@@ -50,10 +57,9 @@ fn isolated_pods_are_reached_by_whom_policies_allow() {
     assert!(cluster.reaches("pod1", "10.1.0.2:81") && net.echoes("pod1", "10.1.0.2"));
 }
 
-#[test]
-fn what_goes_out_is_judged_by_where_it_goes() {
+fn what_goes_out_is_judged_by_where_it_goes(kind: Kind) {
     let net = bridged(3);
-    let mut cluster = Cluster::new(&net, 3);
+    let mut cluster = Cluster::new(&net, 3, kind);
     let of_a = |egress: serde_json::Value| json!({"podSelector": {"matchLabels": {"app": "a"}}, "policyTypes": ["Egress"], "egress": egress});
     cluster.allow("p", of_a(json!([])));
     for to in ["10.1.0.3:80", "192.0.2.9:80", "[fd01::3]:80"] {
@@ -76,10 +82,9 @@ fn what_goes_out_is_judged_by_where_it_goes() {
     assert!(!cluster.reaches("pod0", "10.1.0.4:80") && cluster.reaches("pod0", "10.1.0.3:80"));
 }
 
-#[test]
-fn connections_that_are_there_are_judged_again_and_answers_are_not() {
+fn connections_that_are_there_are_judged_again_and_answers_are_not(kind: Kind) {
     let net = bridged(2);
-    let mut cluster = Cluster::new(&net, 2);
+    let mut cluster = Cluster::new(&net, 2, kind);
     let flow = net.flow("pod1", "10.1.0.2:53");
     assert_eq!(say(&flow), "pod0 10.1.0.3");
     let listener = net.inside("pod0", || TcpListener::bind("10.1.0.2:7").unwrap());
@@ -119,12 +124,11 @@ ct status dnat ip saddr 10.1.0.2 ip daddr 10.1.0.2 masquerade
 }
 }";
 
-#[test]
-fn services_are_judged_by_the_pod_behind_them() {
+fn services_are_judged_by_the_pod_behind_them(kind: Kind) {
     let net = bridged(3);
     net.nft(SERVICE);
     net.ip("out", "route add 10.96.0.0/16 via 192.0.2.1");
-    let mut cluster = Cluster::new(&net, 3);
+    let mut cluster = Cluster::new(&net, 3, kind);
     assert!(cluster.reaches("pod1", "10.96.0.1:80") && cluster.reaches("pod0", "10.96.0.1:80"));
     assert_eq!(net.ask("out", "192.0.2.1:30080"), "pod0 10.1.0.1");
     cluster.allow(

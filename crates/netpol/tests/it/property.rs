@@ -4,6 +4,8 @@ use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
+use netpol::ebpf::entries::{Steps, places};
+use netpol::elements::{self, Transaction};
 use netpol::explain::{End, explain};
 use netpol::model::{self, PodFacts, Policy, PolicyName};
 use netpol::ports::Protocol;
@@ -13,10 +15,10 @@ use rand::{Rng as _, SeedableRng as _};
 use serde_json::{Value, json};
 
 use crate::oracle::World;
-use crate::tables::Tables;
+use crate::tables::{Maps, Tables};
 
 const NAMESPACES: [&str; 2] = ["a", "b"];
-const NODE: &str = "here";
+pub const NODE: &str = "here";
 
 fn pick<'a, T>(random: &mut StdRng, from: &'a [T]) -> &'a T {
     &from[random.random_range(0..from.len())]
@@ -144,7 +146,7 @@ fn address(random: &mut StdRng) -> IpAddr {
     text.parse().unwrap()
 }
 
-fn packet(random: &mut StdRng) -> (IpAddr, IpAddr, Option<(Protocol, u16)>) {
+pub fn packet(random: &mut StdRng) -> (IpAddr, IpAddr, Option<(Protocol, u16)>) {
     loop {
         let (from, to) = (address(random), address(random));
         let protocol = *pick(random, &[Protocol::Tcp, Protocol::Udp, Protocol::Sctp]);
@@ -156,7 +158,7 @@ fn packet(random: &mut StdRng) -> (IpAddr, IpAddr, Option<(Protocol, u16)>) {
 }
 
 /// One change of the world, as the compiler is told of it.
-fn change(random: &mut StdRng, world: &mut World) -> Input {
+pub fn change(random: &mut StdRng, world: &mut World) -> Input {
     match random.random_range(0..10) {
         0 => {
             let name = (*pick(random, &NAMESPACES)).to_owned();
@@ -219,12 +221,20 @@ fn the_specification_and_the_compiled_maps_agree_on_100_000_packets() {
     let mut random = StdRng::seed_from_u64(seed);
     let (mut allowed, mut denied) = (0, 0);
     for _ in 0..50 {
-        let (mut world, mut compiler, mut tables) = (World::default(), Compiler::new(NODE), Tables::default());
+        let (mut world, mut compiler) = (World::default(), Compiler::new(NODE));
+        let (mut tables, mut maps) = (Tables::default(), Maps::default());
         let all: Vec<Input> = (0..60).map(|_| change(&mut random, &mut world)).collect();
-        tables.apply(&compiler.update(all));
+        let changes = compiler.update(all);
+        tables.apply(&Transaction::of(&compiler, &changes));
+        maps.apply(Steps::of(&changes));
         for _ in 0..40 {
-            tables.apply(&compiler.update([change(&mut random, &mut world)]));
-            assert_eq!(tables.0, compiler.all(), "TRIREME_SEED={seed}");
+            let changes = compiler.update([change(&mut random, &mut world)]);
+            tables.apply(&Transaction::of(&compiler, &changes));
+            maps.apply(Steps::of(&changes));
+            assert_eq!(tables.0, elements::all(&compiler), "TRIREME_SEED={seed}");
+            let all = compiler.all();
+            let all = all.iter().flat_map(|(key, value)| places(key).into_iter().map(|place| (place, *value)));
+            assert_eq!(maps.0, all.collect(), "TRIREME_SEED={seed}");
             let policies: Vec<Policy> = world.policies.values().filter_map(Policy::of).collect();
             for _ in 0..50 {
                 let (from, to, port) = packet(&mut random);
@@ -233,6 +243,7 @@ fn the_specification_and_the_compiled_maps_agree_on_100_000_packets() {
                 // A pod that is not here is not known to talk to itself, and never does so through this node.
                 if from != to {
                     assert_eq!(tables.judge(from, to, port), want, "TRIREME_SEED={seed} {from} {to} {port:?}");
+                    assert_eq!(maps.judge(from, to, port), want, "TRIREME_SEED={seed} {from} {to} {port:?}");
                 }
                 *if want { &mut allowed } else { &mut denied } += 1;
             }

@@ -2,24 +2,25 @@
 
 use std::net::SocketAddr;
 
-use netpol::Input;
 use netpol::model::Policy;
 use netpol::ports::Protocol;
+use netpol::{Input, Kind};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use serde_json::json;
 
-use crate::cluster::{Cluster, bridged, pod};
+use crate::cluster::{Cluster, bridged, on_both_engines, pod};
 use crate::oracle::World;
 use crate::property;
 
-#[test]
-fn packets_agree_with_the_specification() {
+on_both_engines!(packets_agree_with_the_specification);
+
+fn packets_agree_with_the_specification(kind: Kind) {
     let seed = property::seed();
     let mut random = StdRng::seed_from_u64(seed);
     let net = bridged(4);
     for _ in 0..4 {
-        let (mut world, mut cluster) = (World::default(), Cluster::new(&net, 0));
+        let (mut world, mut cluster) = (World::default(), Cluster::new(&net, 0, kind));
         for number in 0..4_u8 {
             let labels = property::labels(&mut random);
             let ports = json!([{"name": "web", "containerPort": 80}]);

@@ -69,6 +69,7 @@ pub async fn ensure_network_policy(client: &Client) -> Result<(), Failure> {
         "rules": [
             {"apiGroups": [""], "resources": ["pods", "namespaces"], "verbs": ["list", "watch"]},
             {"apiGroups": ["networking.k8s.io"], "resources": ["networkpolicies"], "verbs": ["list", "watch"]},
+            {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
         ],
     }))?;
     let group = "rbac.authorization.k8s.io";

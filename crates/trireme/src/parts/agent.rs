@@ -59,6 +59,9 @@ pub struct Options {
     /// Do not keep pods to network policies: somebody else does [default where somebody else's CNI sees to pods].
     #[arg(long)]
     pub disable_network_policy: bool,
+    /// Who keeps pods to network policies.
+    #[arg(long, value_name = "ENGINE", default_value = "auto")]
+    pub network_policy_engine: policies::Engine,
     /// Which of the node's addresses take NodePort traffic: CIDRs, `primary` or `all` [default: all but loopback].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub nodeport_addresses: Vec<proxy::NodePortAddress>,
@@ -248,7 +251,10 @@ pub async fn run(
     options.set(&mut kubelet)?;
     let namespaces = Informers::new(clients.dns);
     let watched = Informers::new(clients.policies);
-    let policies = options.enforces_policies().then(|| Policies::of(&name, cluster.dns, &watched, &runtime));
+    let by = (options.network_policy_engine, cluster.dns);
+    let policies = options.enforces_policies().then(|| Policies::of(&name, by, &watched, &runtime)).transpose()?;
+    let engine = policies.as_ref().map(|(agent, _)| (policies::ENGINE.to_owned(), agent.engine().as_str().to_owned()));
+    kubelet.node.annotations.extend(engine);
     kubelet.pod_network = policies.as_ref().map(|(_, links)| links.clone() as Arc<dyn kubelet::PodNetwork>);
     let ended = tokio::try_join!(
         async { podnet::run(podnet, &informers, stop.clone()).await.map_err(Failure::from) },

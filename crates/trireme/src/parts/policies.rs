@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::future::{BoxFuture, FutureExt as _};
 use informer::Informers;
 use k8s_openapi::api::core::v1::Pod;
-use netpol::{Agent, Attachment, Network, Port, Served};
+use netpol::{Agent, Attachment, Kind, Network, Port, Served};
 use node::cri::{Runtime, labels, v1};
 use tokio_util::sync::CancellationToken;
 
@@ -15,6 +15,30 @@ use crate::component::Failure;
 
 /// Where network policies tell their metrics, on loopback.
 const METRICS_PORT: u16 = 10247;
+
+/// The node's annotation that says who keeps policies on it.
+pub const ENGINE: &str = "trireme.io/network-policy-engine";
+
+/// Who is to keep policies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Engine {
+    /// Programs of our own where the kernel takes them, rules elsewhere.
+    Auto,
+    /// Rules of nftables.
+    Nftables,
+    /// Programs of our own in the kernel, from Linux 6.4 on.
+    Ebpf,
+}
+
+impl Engine {
+    fn kind(self) -> Option<Kind> {
+        match self {
+            Self::Auto => None,
+            Self::Nftables => Some(Kind::Nftables),
+            Self::Ebpf => Some(Kind::Ebpf),
+        }
+    }
+}
 
 /// The kubelet's way to the agent: what the runtime knows of a sandbox's links is added on the way.
 pub struct Policies {
@@ -30,10 +54,17 @@ impl std::fmt::Debug for Policies {
 
 impl Policies {
     /// The agent of a node, and the kubelet's way to it.
-    pub fn of(node: &str, dns: IpAddr, informers: &Informers, runtime: &Arc<dyn Runtime>) -> (Agent, Arc<Self>) {
-        let agent = Agent::new(netpol::Config { node_name: node.to_owned(), served: vec![self::dns(dns)] }, informers);
+    pub fn of(
+        node: &str,
+        (engine, dns): (Engine, IpAddr),
+        informers: &Informers,
+        runtime: &Arc<dyn Runtime>,
+    ) -> Result<(Agent, Arc<Self>), Failure> {
+        let served = vec![self::dns(dns)];
+        let config = netpol::Config { node_name: node.to_owned(), served, engine: engine.kind() };
+        let agent = Agent::new(config, informers)?;
         let links = Arc::new(Self { network: agent.network(), runtime: runtime.clone() });
-        (agent, links)
+        Ok((agent, links))
     }
 
     /// The port of the bridge behind which a sandbox is; nothing where the runtime does not tell.

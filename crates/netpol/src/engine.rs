@@ -1,0 +1,99 @@
+//! The two engines that put what was decided into the kernel, and which of them does.
+
+use std::net::IpAddr;
+
+use node::nft;
+
+use crate::compile::Compiler;
+use crate::decision::Changes;
+use crate::ebpf::{self, Ebpf};
+use crate::elements::{self, Transaction};
+use crate::port::Port;
+use crate::{Error, table};
+
+/// An engine by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Nftables,
+    Ebpf,
+}
+
+impl Kind {
+    pub const BOTH: [Self; 2] = [Self::Nftables, Self::Ebpf];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Nftables => "nftables",
+            Self::Ebpf => "ebpf",
+        }
+    }
+}
+
+/// The engine of this network namespace.
+#[derive(Debug)]
+pub enum Engine {
+    Nftables,
+    Ebpf(Box<Ebpf>),
+}
+
+impl Engine {
+    /// The engine that is wanted. Where it does not matter, programs judge if the kernel takes them, since a look-up of theirs costs less than a
+    /// rule's (`make bench` measures both), and rules otherwise.
+    pub fn open(wanted: Option<Kind>) -> Result<Self, Error> {
+        match wanted {
+            Some(Kind::Nftables) => Ok(Self::Nftables),
+            Some(Kind::Ebpf) => Ok(Self::Ebpf(Box::new(Ebpf::open()?))),
+            None => Ok(Ebpf::open().map_or_else(
+                |error| {
+                    tracing::info!(%error, "network policies are kept by nftables: the kernel does not take our programs");
+                    Self::Nftables
+                },
+                |engine| Self::Ebpf(Box::new(engine)),
+            )),
+        }
+    }
+
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Nftables => Kind::Nftables,
+            Self::Ebpf(_) => Kind::Ebpf,
+        }
+    }
+
+    /// Makes the kernel keep exactly what was decided, whatever was there. What the other engine left goes when this one judges.
+    pub async fn replace(&mut self, compiler: &Compiler, served: &[IpAddr], ports: &[Port]) -> Result<(), Error> {
+        match self {
+            Self::Nftables => {
+                let script = table::replace(served, &elements::all(compiler), ports);
+                if nft::apply(&script).await.is_err() {
+                    // Some kernels keep no logs of packets; they judge them all the same.
+                    nft::apply(&table::without_logs(&script)).await?;
+                }
+                Ok(ebpf::cleanup()?)
+            }
+            Self::Ebpf(engine) => {
+                // Without connections that the kernel remembers nothing would pass; with the rules of the other engine only less.
+                nft::apply(&table::tracking()).await?;
+                engine.replace(&compiler.all(), served).await?;
+                Ok(nft::apply(&table::companion(ports)).await?)
+            }
+        }
+    }
+
+    /// Makes a change that the compiler has just decided.
+    pub async fn change(&mut self, compiler: &Compiler, changes: &Changes, ports: nft::Elements) -> Result<(), Error> {
+        match self {
+            Self::Nftables => {
+                let transaction = Transaction::of(compiler, changes);
+                for part in [&transaction, &table::last(&transaction)] {
+                    match table::messages(part) {
+                        Some(messages) => nft::change(messages).await?,
+                        None => nft::apply(&table::script(part)).await?,
+                    }
+                }
+            }
+            Self::Ebpf(engine) => engine.change(changes).await?,
+        }
+        Ok(nft::change(ports).await?)
+    }
+}
