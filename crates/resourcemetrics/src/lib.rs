@@ -8,11 +8,14 @@
 //! Rates are over real windows: the time between the two moments at which a kubelet measured. What was not measured twice is not there,
 //! and a pod of which a container is missing is not there either, as with upstream's metrics-server: a sum that leaves something
 //! out would make an autoscaler act.
+//!
+//! [`recommend`] says what containers should ask for, from readings that somebody kept.
 
 pub mod collect;
 pub mod documents;
 pub mod objects;
 pub mod points;
+pub mod recommend;
 pub mod text;
 
 #[cfg(test)]

@@ -51,6 +51,8 @@ pub enum Command {
     /// Ask what network policies say.
     #[command(subcommand)]
     Netpol(crate::netpol::Command),
+    /// Say what containers should ask for, from what they were seen to use.
+    Recommend(crate::recommend::Recommend),
     /// Pretend to be nodes: they register, and their pods run without containers. For runs at scale.
     HollowNode(Box<crate::hollow::HollowNode>),
     /// Make backups of a running server, and new servers from backups.

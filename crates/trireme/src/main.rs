@@ -21,6 +21,7 @@ mod node;
 mod notify;
 mod parts;
 mod proxy;
+mod recommend;
 mod server;
 mod servers;
 mod signals;
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         Command::Agent(options) => runtime().and_then(|runtime| runtime.block_on(agent::run(*options))),
         Command::Cluster(options) => runtime().and_then(|runtime| runtime.block_on(cluster::run(*options))),
         Command::Proxy(options) => runtime().and_then(|runtime| runtime.block_on(proxy::run(*options))),
+        Command::Recommend(options) => runtime().and_then(|runtime| runtime.block_on(recommend::run(options))),
         Command::Netpol(command) => runtime().and_then(|runtime| runtime.block_on(netpol::run(command))),
         Command::Token(command) => runtime().and_then(|runtime| runtime.block_on(token::run(command))),
         Command::Kubeconfig(command) => runtime().and_then(|runtime| runtime.block_on(kubeconfig::run(command))),
