@@ -253,8 +253,7 @@ pub async fn run(
     let watched = Informers::new(clients.policies);
     let by = (options.network_policy_engine, cluster.dns);
     let policies = options.enforces_policies().then(|| Policies::of(&name, by, &watched, &runtime)).transpose()?;
-    let engine = policies.as_ref().map(|(agent, _)| (policies::ENGINE.to_owned(), agent.engine().as_str().to_owned()));
-    kubelet.node.annotations.extend(engine);
+    kubelet.node.annotations.extend(policies.as_ref().map(|(agent, _)| policies::engine(agent)));
     kubelet.pod_network = policies.as_ref().map(|(_, links)| links.clone() as Arc<dyn kubelet::PodNetwork>);
     let ended = tokio::try_join!(
         async { podnet::run(podnet, &informers, stop.clone()).await.map_err(Failure::from) },

@@ -17,7 +17,12 @@ use crate::component::Failure;
 const METRICS_PORT: u16 = 10247;
 
 /// The node's annotation that says who keeps policies on it.
-pub const ENGINE: &str = "trireme.io/network-policy-engine";
+const ENGINE: &str = "trireme.io/network-policy-engine";
+
+/// What the node says of who keeps policies on it.
+pub fn engine(agent: &Agent) -> (String, String) {
+    (ENGINE.to_owned(), agent.engine().as_str().to_owned())
+}
 
 /// Who is to keep policies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
