@@ -127,7 +127,9 @@ impl Discovery {
         let (name, group) = lower.split_once('.').map_or((&*lower, None), |(name, group)| (name, Some(group)));
         self.named(name, group, None).or_else(|| {
             let (kind, group) = word.split_once('.').map_or((word, None), |(kind, group)| (kind, Some(group)));
-            self.ordered().find(|mapping| mapping.kind == kind && group.is_none_or(|group| mapping.group == group))
+            // A kind may be written small.
+            let named = |mapping: &&Mapping| mapping.kind == kind || mapping.kind.to_lowercase() == kind;
+            self.ordered().find(|mapping| named(mapping) && group.is_none_or(|group| mapping.group == group))
         })
     }
 
@@ -257,6 +259,7 @@ mod tests {
                 group("apps", &["v1"]),
                 group("autoscaling", &["v2", "v1"]),
                 group("events.k8s.io", &["v1"]),
+                group("example.com", &["v1"]),
             ],
             resources: vec![
                 mapping("", "v1", "pods", "Pod", "po"),
@@ -266,6 +269,7 @@ mod tests {
                 mapping("autoscaling", "v1", "horizontalpodautoscalers", "HorizontalPodAutoscaler", "hpa"),
                 mapping("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", "hpa"),
                 mapping("events.k8s.io", "v1", "events", "Event", "ev"),
+                Mapping { singular: "resource".to_owned(), ..mapping("example.com", "v1", "resources", "Thing", "") },
             ],
             ..Discovery::default()
         }
@@ -288,6 +292,7 @@ mod tests {
             ("HorizontalPodAutoscaler.autoscaling", Some("autoscaling/v2 horizontalpodautoscalers")),
             ("events", Some("v1 events")),
             ("events.events.k8s.io", Some("events.k8s.io/v1 events")),
+            ("thing.example.com", Some("example.com/v1 resources")),
             ("deployments.other", None),
             ("foo", None),
         ] {

@@ -42,9 +42,21 @@ impl Template {
                 let words = format!("template: output:{line}: function {function:?} not defined");
                 return (String::new(), Failure::Message(format!("error parsing template {}, {words}\n", self.raw)));
             }
+            let why = self.missing_key(&why).unwrap_or(why);
             let template = machinery::status::go_quote(&self.raw);
             (self.debugging(object, &why), Failure::Message(format!("error executing template {template}: {why}")))
         })
+    }
+
+    /// A key that is not there, told with its place.
+    fn missing_key(&self, why: &str) -> Option<String> {
+        let key = why.split("map has no entry for key: ").nth(1)?;
+        let at = self.raw.find(&format!(".{key}"))?;
+        let begins = self.raw[..at].rfind('\n').map_or(0, |newline| newline + 1);
+        let (line, column) = (self.line_of(&format!(".{key}")), at - begins);
+        Some(format!(
+            "template: output:{line}:{column}: executing \"output\" at <.{key}>: map has no entry for key {key:?}"
+        ))
     }
 
     /// Where a function is called first.
@@ -143,6 +155,11 @@ mod tests {
         assert_eq!(
             failure.bare(),
             "error parsing template \n{{json .}}, template: output:2: function \"json\" not defined\n"
+        );
+        let (_, failure) = Template::new("{{.missing}}", false).expect("read").print(&object).expect_err("missing");
+        assert_eq!(
+            failure.bare(),
+            "error executing template \"{{.missing}}\": template: output:1:2: executing \"output\" at <.missing>: map has no entry for key \"missing\""
         );
         let (told, _) = Template::new("{{index .items 7}}", true).expect("read").print(&object).expect_err("no 7");
         assert!(

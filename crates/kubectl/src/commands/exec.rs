@@ -72,7 +72,9 @@ async fn run(invocation: &mut Invocation) -> Outcome {
 }
 
 async fn from_files(invocation: &mut Invocation) -> Outcome<Value> {
-    let builder = Builder { latest: true, ..Builder::from_flags(&invocation.session, &invocation.flags)? };
+    let mut builder = Builder::from_flags(&invocation.session, &invocation.flags)?;
+    // What is on the command line is the command.
+    builder.arguments.clear();
     let found = builder.infos(&invocation.session, &mut invocation.streams).await?;
     Failure::all(found.errors)?;
     match &found.infos[..] {

@@ -92,6 +92,9 @@ async fn objects_are_read_as_upstream_reads_them() {
     assert!(sorted.err.ends_with("sorter.go:375] Field {.data} in [][][]reflect.Value is an unsortable type: interface, err: unsortable type: map[string]interface {}\n"), "{}", sorted.err);
     let one = shell.run("get cm cm1 -n there -w --request-timeout=300ms -o name").await;
     assert_eq!((one.code, one.out.as_str(), one.err.as_str()), (0, "configmap/cm1\n", ""));
+    let plain = shell.run("get cm cm1 -n there -w --request-timeout=1 -v=5 -o name").await;
+    assert_eq!((plain.code, plain.out.as_str()), (0, "configmap/cm1\n"));
+    assert!(plain.err.contains("err=\"net/http: request canceled (Client.Timeout or context"), "{}", plain.err);
     let events = shell.run("get cm cm1 -n there -w --request-timeout=300ms --output-watch-events -o json").await;
     assert!(events.out.starts_with("{\"type\":\"ADDED\",\"object\":{\"apiVersion\":\"v1\""), "{}", events.out);
     cluster.stop().await;
@@ -154,10 +157,18 @@ async fn objects_are_written_as_upstream_writes_them() {
             "",
             "error: can not perform 'use' on 'pods' in group ''\n",
         ),
+        (
+            "set image deploy/dep c=x --local",
+            1,
+            "",
+            "error: you must specify resources by --filename when --local is set.\nExample resource specifications include:\n   '-f rsrc.yaml'\n   '--filename=rsrc.json'\n",
+        ),
         ("run x --image=i --overrides={", 1, "", "error: Invalid JSON Patch\n"),
         ("run x --image=i --pod-running-timeout=0", 1, "", "error: --pod-running-timeout must be higher than zero\n"),
     ];
     check(&shell, lines).await;
+    // What follows the dashes is the command, not an object.
+    assert_eq!(shell.fail("exec -f cm.yaml -- date").await, "error: cannot exec into multiple objects at a time\n");
     let pod = shell.ok("run x --image=i --dry-run=client -o jsonpath={.spec.nodeName} --override-type=json --overrides='[{\"op\":\"add\",\"path\":\"/spec/nodeName\",\"value\":\"z\"}]'").await;
     assert_eq!(pod, "z");
     let said = shell.run("apply -f cm.yaml --record").await;

@@ -67,8 +67,12 @@ enum Mode {
 }
 
 async fn infos(invocation: &mut Invocation) -> Outcome<Vec<Info>> {
-    let builder =
-        Builder { latest: true, types_mean_all: true, ..Builder::from_flags(&invocation.session, &invocation.flags)? };
+    let builder = Builder {
+        latest: true,
+        types_mean_all: true,
+        validates: false,
+        ..Builder::from_flags(&invocation.session, &invocation.flags)?
+    };
     builder.infos(&invocation.session, &mut invocation.streams).await?.all()
 }
 

@@ -59,13 +59,17 @@ pub(super) async fn run(
     if !asked.sort_by.is_empty() {
         invocation.streams.error("warning: --watch requested, --sort-by will be ignored for watch events received");
     }
-    let limit = invocation.flags.duration("request-timeout");
-    let watched = follow(invocation, builder, target, &asked, &mut output);
-    if limit.is_zero() {
-        return watched.await;
-    }
-    // Whoever set a limit for requests wanted that end.
-    tokio::time::timeout(limit, watched).await.unwrap_or(Ok(()))
+    // Whoever set a limit for requests wanted that end; without one it is a day.
+    let limit = invocation.session.connection()?.client.timeout;
+    let watched = tokio::time::timeout(limit, follow(invocation, builder, target, &asked, &mut output)).await;
+    watched.unwrap_or_else(|_| {
+        if invocation.flags.int("v") >= 5 {
+            let why = "net/http: request canceled (Client.Timeout or context cancellation while reading body)";
+            let text = format!("\"Unable to decode an event from the watch stream\" err={}", go_quote(why));
+            invocation.streams.log('I', "streamwatcher.go:123", &text);
+        }
+        Ok(())
+    })
 }
 
 /// How objects are asked for.

@@ -74,6 +74,11 @@ async fn apply(
         return Err(Failure::message("cannot specify --local and --dry-run=server - did you mean --dry-run=client?"));
     }
     let mut builder = Builder { latest: true, ..Builder::from_flags(&invocation.session, &invocation.flags)? };
+    if local && builder.has_no_files() {
+        let only_files = "you must specify resources by --filename when --local is set.\nExample resource specifications include:\n   '-f rsrc.yaml'\n   '--filename=rsrc.json'";
+        let anything = matches!(invocation.command.name, "env" | "serviceaccount");
+        return Err(Failure::message(if anything { crate::resource::arguments::MISSING } else { only_files }));
+    }
     builder.arguments = arguments;
     let found = builder.infos(&invocation.session, &mut invocation.streams).await?;
     let mut errors = found.errors;
