@@ -365,7 +365,7 @@ impl Cause {
 }
 
 /// Several messages in one, each once: alone it stands as it is, more stand in brackets.
-pub(crate) fn aggregate(errors: &[FieldError]) -> String {
+pub fn aggregate(errors: &[FieldError]) -> String {
     let mut seen = std::collections::HashSet::new();
     let messages: Vec<String> =
         errors.iter().map(FieldError::to_string).filter(|message| seen.insert(message.clone())).collect();

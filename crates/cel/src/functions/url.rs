@@ -45,8 +45,14 @@ impl Url {
         let (host, path) = match rest.strip_prefix("//") {
             Some(rest) => {
                 let end = rest.find('/').unwrap_or(rest.len());
-                let authority = rest[..end].rsplit_once('@').map_or(&rest[..end], |(_, host)| host);
-                (authority.to_owned(), rest[end..].to_owned())
+                let (user, host) = rest[..end].rsplit_once('@').unwrap_or(("", &rest[..end]));
+                if !user.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._:~!$&'()*+,;=%@".contains(&byte)) {
+                    return Err(wrong("net/url: invalid userinfo"));
+                }
+                if !escapes_are_sane(user) || !escapes_are_sane(host) {
+                    return Err(wrong("invalid URL escape"));
+                }
+                (host.to_owned(), rest[end..].to_owned())
             }
             None => (String::new(), rest.to_owned()),
         };

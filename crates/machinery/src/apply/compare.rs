@@ -81,10 +81,14 @@ fn value(old: Option<&Value>, new: Option<&Value>, kind: Kind<'_>) -> Result<Nod
         }
         Kind::Deduced if [old, new].into_iter().flatten().any(Value::is_object) => {
             let (olds, news) = (fields_of(old), fields_of(new));
-            if olds.is_empty() && news.is_empty() || [old, new].into_iter().flatten().any(|value| !value.is_object()) {
+            if olds.is_empty() && news.is_empty() {
                 return Ok(Nodes::leaf(old, new));
             }
-            Ok(objects(olds, news, kind)?.contained(old, new))
+            let mut nodes = objects(olds, news, kind)?.contained(old, new);
+            // What was an object and is none any more, or the other way round: its fields went or came, and it changed itself.
+            let is_whole = |value: &Value| !value.is_object() && !value.is_null();
+            nodes.modified.member = [old, new].into_iter().flatten().any(is_whole);
+            Ok(nodes)
         }
         Kind::Set(_) | Kind::Keyed(_) => {
             let (olds, news) = (items_of(old), items_of(new));

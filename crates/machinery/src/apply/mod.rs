@@ -94,6 +94,12 @@ impl FieldManager<'_> {
         empty
     }
 
+    /// Whether an object is of the type of its kind. Upstream keeps no record of one that is not; it finds out before what a write may not
+    /// change is put back.
+    pub fn fits(&self, object: &Value) -> bool {
+        typed::fits(object, Kind::Struct(self.of))
+    }
+
     /// Records a create, update or patch in the `managedFields` of the new object. For a create, the old object is
     /// [`FieldManager::empty`]. Both must be complete. A record that cannot be read is left as the old object has it.
     pub fn update(&self, old: &Value, new: &mut Value, manager: &str, now: &str) {

@@ -6,6 +6,8 @@ use std::fmt;
 use facts::Str;
 use serde_json::Value;
 
+use crate::codec::json::html_safe;
+
 /// One step of a path.
 #[derive(Debug, Clone)]
 pub enum Element {
@@ -24,7 +26,7 @@ impl Element {
         Self::Field(name.into())
     }
 
-    /// As `fieldsV1` writes it: `f:name`, `k:{"name":"x"}`, `v:"x"`, `i:0`.
+    /// As `fieldsV1` writes it: `f:name`, `k:{"name":"x"}`, `v:"x"`, `i:0`. Go writes values so that no browser takes them for HTML.
     pub fn encode(&self) -> String {
         match self {
             Self::Field(name) => {
@@ -40,9 +42,9 @@ impl Element {
                     text.push_str(&format!("{comma}{}:{value}", Value::from(&**name)));
                 }
                 text.push('}');
-                text
+                html_safe(&text)
             }
-            Self::Value(value) => format!("v:{value}"),
+            Self::Value(value) => html_safe(&format!("v:{value}")),
             Self::Index(at) => format!("i:{at}"),
         }
     }
@@ -84,13 +86,24 @@ impl fmt::Display for Element {
                 f.write_str("[")?;
                 for (at, (name, value)) in fields.iter().enumerate() {
                     let comma = if at > 0 { "," } else { "" };
-                    write!(f, "{comma}{name}={value}")?;
+                    write!(f, "{comma}{name}={}", shown(value))?;
                 }
                 f.write_str("]")
             }
-            Self::Value(value) => write!(f, "[={value}]"),
+            Self::Value(value) => write!(f, "[={}]", shown(value)),
             Self::Index(at) => write!(f, "[{at}]"),
         }
+    }
+}
+
+/// How upstream prints a value; one that is no scalar is there by mistake, and the message is about it.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Object(fields) => {
+            fields.iter().map(|(name, value)| format!("{name}={}", shown(value))).collect::<Vec<_>>().join(",")
+        }
+        Value::Array(items) => format!("[{}]", items.iter().map(shown).collect::<Vec<_>>().join(",")),
+        scalar => scalar.to_string(),
     }
 }
 

@@ -286,6 +286,70 @@ fn clients_may_send_and_reset_managed_fields() {
     assert_eq!(new, old);
 }
 
+/// A kind whose `spec` may hold anything, and whose `items` are told apart by their name.
+fn free() -> FieldManager<'static> {
+    static FREE: std::sync::LazyLock<Type> = std::sync::LazyLock::new(|| {
+        use facts::{Field, List, ListType, Opaque, Schema};
+        let item = Type::new("", vec![Field::new("name", Schema::String)]);
+        let list = List {
+            items: Schema::Object(std::sync::Arc::new(item)),
+            list_type: Some(ListType::Map),
+            keys: ["name".into()].into(),
+        };
+        let fields = vec![
+            Field::new("spec", Schema::Any(Opaque::Preserved)),
+            Field::new("items", Schema::Array(Box::new(list))),
+            Field::new("when", Schema::Quantity),
+        ];
+        Type::new("", fields)
+    });
+    let (kind, api_version) = ("Free", "g.io/v1");
+    FieldManager { of: &FREE, kind, api_version, subresource: "", filter: &STATUS, versions: &OneVersion }
+}
+
+#[test]
+fn what_is_an_object_no_more_has_no_fields_that_anybody_owns() {
+    let fields = free();
+    let object = |spec: Value| json!({"apiVersion": "g.io/v1", "kind": "Free", "spec": spec});
+    let mut first = object(json!({"a": {"b": 1, "c": {"d": 2}}}));
+    fields.update(&fields.empty(), &mut first, "one", NOW);
+    crate::value::set(&mut first, "metadata.uid", "u");
+    let mut second = object(json!({"a": true}));
+    fields.update(&first, &mut second, "two", LATER);
+    crate::value::set(&mut second, "metadata.uid", "u");
+    assert_eq!(owned_by(&second, "one"), json!({"f:spec": {".": {}}}));
+    assert_eq!(owned_by(&second, "two"), json!({"f:spec": {"f:a": {}}}));
+    let mut third = object(json!({"a": {"e": 1}}));
+    fields.update(&second, &mut third, "three", LATER);
+    assert_eq!(owned_by(&third, "two"), Value::Null);
+    assert_eq!(owned_by(&third, "three"), json!({"f:spec": {"f:a": {"f:e": {}}}}));
+    let mut gone = object(json!({"a": null}));
+    crate::value::set(&mut third, "metadata.uid", "u");
+    fields.update(&third, &mut gone, "four", LATER);
+    assert_eq!(owned_by(&gone, "three"), json!({"f:spec": {"f:a": {}}}));
+}
+
+#[test]
+fn keys_are_written_as_go_writes_them_and_shown_as_upstream_shows_them() {
+    let fields = free();
+    let mut object = json!({"apiVersion": "g.io/v1", "kind": "Free", "items": [{"name": "a<b"}]});
+    fields.update(&fields.empty(), &mut object, "one", NOW);
+    assert_eq!(
+        owned_by(&object, "one"),
+        json!({"f:items": {".": {}, "k:{\"name\":\"a\\u003cb\"}": {".": {}, "f:name": {}}}})
+    );
+    let mut patch = json!({"apiVersion": "g.io/v1", "kind": "Free", "items": [{"name": {"x": [null, {}]}}]});
+    let refused =
+        |patch: &Value| fields.apply(&fields.empty(), patch, "two", false, NOW).expect_err("refused").to_string();
+    assert!(refused(&patch).contains(".items[name=x=[null,]].name: expected string"), "{}", refused(&patch));
+    // What has a format is judged later; but it is a scalar.
+    patch = json!({"apiVersion": "g.io/v1", "kind": "Free", "when": 5});
+    assert!(fields.apply(&fields.empty(), &patch, "two", false, NOW).is_ok());
+    patch["when"] = json!({});
+    assert!(refused(&patch).ends_with(".when: expected any scalar, got &{map[]}"), "{}", refused(&patch));
+    assert!(!fields.fits(&patch) && fields.fits(&json!({"items": [{"name": "a"}, {"name": "a"}]})));
+}
+
 #[test]
 fn the_oldest_of_many_managers_are_lumped_together() {
     let fields = deployments();

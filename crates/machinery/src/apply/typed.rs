@@ -102,10 +102,24 @@ pub(super) fn remove(value: &Value, set: &Set, kind: Kind<'_>) -> Value {
     }
 }
 
+/// Whether a value is of its kind, as far as upstream can tell who owns what in it: items that are given twice are fine.
+pub(super) fn fits(value: &Value, kind: Kind<'_>) -> bool {
+    let mut errors = Vec::new();
+    check(value, kind, Twice::Allowed, &mut String::new(), &mut errors);
+    errors.is_empty()
+}
+
+/// Whether a list may have several items of one key.
+#[derive(Clone, Copy, PartialEq)]
+enum Twice {
+    Allowed,
+    Refused,
+}
+
 /// What is wrong with an applied configuration, as upstream prints it; nothing if all is well.
 pub(super) fn validate(value: &Value, kind: Kind<'_>) -> Result<(), String> {
     let mut errors = Vec::new();
-    check(value, kind, &mut String::new(), &mut errors);
+    check(value, kind, Twice::Refused, &mut String::new(), &mut errors);
     match errors.as_slice() {
         [] => Ok(()),
         [one] => Err(one.clone()),
@@ -117,7 +131,7 @@ fn complain(path: &str, what: &str, errors: &mut Vec<String>) {
     errors.push(if path.is_empty() { what.to_owned() } else { format!("{path}: {what}") });
 }
 
-fn check(value: &Value, kind: Kind<'_>, path: &mut String, errors: &mut Vec<String>) {
+fn check(value: &Value, kind: Kind<'_>, twice: Twice, path: &mut String, errors: &mut Vec<String>) {
     if value.is_null() {
         return;
     }
@@ -148,7 +162,7 @@ fn check(value: &Value, kind: Kind<'_>, path: &mut String, errors: &mut Vec<Stri
                 path.push('.');
                 path.push_str(key);
                 match kind.child(key) {
-                    Some((below, _)) => check(value, below, path, errors),
+                    Some((below, _)) => check(value, below, twice, path, errors),
                     None => complain(path, "field not declared in schema", errors),
                 }
                 path.truncate(length);
@@ -168,11 +182,11 @@ fn check(value: &Value, kind: Kind<'_>, path: &mut String, errors: &mut Vec<Stri
                     },
                 };
                 let shown = element.to_string();
-                if !matches!(kind, Kind::AtomicList(_)) && !seen.insert(element) {
+                if !matches!(kind, Kind::AtomicList(_)) && !seen.insert(element) && twice == Twice::Refused {
                     complain(path, &format!("duplicate entries for key {shown}"), errors);
                 }
                 path.push_str(&shown);
-                check(item, kind.item(), path, errors);
+                check(item, kind.item(), twice, path, errors);
                 path.truncate(length);
             }
         }
