@@ -1,6 +1,7 @@
 //! What a conversion webhook is asked, and what its answer means.
 
 use bytes::Bytes;
+use machinery::patch::json_type;
 use machinery::status::go_quote;
 use machinery::{Value, objectmeta, value};
 use serde_json::{Map, json};
@@ -64,7 +65,9 @@ pub fn subject_of(objects: &[Original]) -> String {
 }
 
 fn subject(object: &Value) -> String {
-    format!("{}, Kind={}", value::text(object, "apiVersion"), value::text(object, "kind"))
+    let version = value::text(object, "apiVersion");
+    let group = if version.contains('/') { "" } else { "/" };
+    format!("{group}{version}, Kind={}", value::text(object, "kind"))
 }
 
 impl Question<'_> {
@@ -106,10 +109,14 @@ impl Question<'_> {
         if self.review == "v1" && subject(&answer) != wanted {
             return Err(format!("expected webhook response of {wanted}, got {}", subject(&answer)));
         }
-        let response = &mut answer["response"];
-        if !response.is_object() {
-            return Err("no response provided".to_owned());
-        }
+        let response = match answer.get_mut("response") {
+            Some(response @ Value::Object(_)) => response,
+            None | Some(Value::Null) => return Err("no response provided".to_owned()),
+            Some(odd) => {
+                let field = format!("ConversionReview.response of type {}.ConversionResponse", self.review);
+                return Err(format!("json: cannot unmarshal {} into Go struct field {field}", json_type(odd)));
+            }
+        };
         let uid = value::text(response, "uid");
         if self.review == "v1" && uid != self.uid {
             return Err(format!("expected response.uid={}, got {}", go_quote(self.uid), go_quote(uid)));
@@ -131,6 +138,17 @@ impl Question<'_> {
         let of = || subject(original);
         let at =
             |why: String| format!("conversion webhook for {} returned invalid object at index {index}: {why}", of());
+        match &converted {
+            Value::Null => return Err("unexpected end of JSON input".to_owned()),
+            Value::Object(fields) if fields.get("kind").and_then(Value::as_str).unwrap_or_default().is_empty() => {
+                return Err(format!("Object 'Kind' is missing in '{converted}'"));
+            }
+            Value::Object(_) => {}
+            odd => {
+                let kind = json_type(odd);
+                return Err(format!("json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"));
+            }
+        }
         let got = value::text(&converted, "apiVersion");
         if got != self.desired {
             return Err(at(format!("invalid groupVersion (expected {}, received {got})", self.desired)));
@@ -187,7 +205,7 @@ fn restore_metadata(original: &Value, converted: &mut Value) -> Result<(), Strin
             "metadata",
         );
         if let Some(error) = errors.first() {
-            return Err(error.to_string());
+            return Err(error.to_string().replacen("metadata.annotations:", "metadata.annotation:", 1));
         }
     }
     *said = metadata;
@@ -260,6 +278,33 @@ mod tests {
         assert_eq!(told(json!([]), other), format!("{of} failed: expected response.uid=\"q\", got \"w\""));
         let empty: fn(&mut Value) = |answer| answer["response"] = Value::Null;
         assert_eq!(told(json!([]), empty), format!("{of} failed: no response provided"));
+        let word: fn(&mut Value) = |answer| answer["response"] = json!("yes");
+        assert_eq!(
+            told(json!([]), word),
+            format!(
+                "{of} failed: json: cannot unmarshal string into Go struct field ConversionReview.response of type v1.ConversionResponse"
+            )
+        );
+        let nothing: fn(&mut Value) = |answer| *answer = Value::Null;
+        assert_eq!(
+            told(json!([]), nothing),
+            format!(
+                "{of} failed: expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got /, Kind="
+            )
+        );
+        for (object, why) in [
+            (Value::Null, "unexpected end of JSON input"),
+            (json!("x"), "json: cannot unmarshal string into Go value of type map[string]interface {}"),
+            (json!({}), "Object 'Kind' is missing in '{}'"),
+        ] {
+            assert_eq!(told(json!([object]), |_| {}), why);
+        }
+        let mut marked = converted();
+        marked["metadata"]["annotations"] = json!({"!!": "x"});
+        assert!(
+            told(json!([marked]), |_| {})
+                .contains("returned invalid metadata: metadata.annotation: Invalid value: \"!!\"")
+        );
         let mut bad = converted();
         bad["metadata"]["labels"] = json!({"x": 1});
         assert!(

@@ -8,15 +8,16 @@ use crate::{Additional, ListType, MapType, Schema};
 
 /// The type of whole objects of a kind, given as group, version and kind.
 pub(super) fn root(schema: &Schema, (group, version, kind): (String, String, String)) -> Type {
-    let mut of = object(schema, true);
+    let mut of = object(schema, true, schema.preserve_unknown);
     let reversed: Vec<&str> = group.rsplit('.').collect();
     of.name = Str::Owned(format!("{}.{version}.{kind}", reversed.join(".")));
     of.gvks = Box::new([Gvk { group: group.into(), version: version.into(), kind: kind.into() }]);
     of
 }
 
-/// An object with fields; a resource has those of every resource, whatever the schema says of them.
-fn object(schema: &Schema, resource: bool) -> Type {
+/// An object with fields; a resource has those of every resource, whatever the schema says of them. `open` says that unknown fields are merged, too: here
+/// or above they are kept. Whether they stay is not decided here.
+fn object(schema: &Schema, resource: bool, open: bool) -> Type {
     let mut fields = Vec::new();
     if resource {
         fields.push(Field::new("apiVersion", Of::String));
@@ -25,12 +26,12 @@ fn object(schema: &Schema, resource: bool) -> Type {
         fields.extend(metadata.map(|id| Field::new("metadata", Of::Ref(id))));
     }
     for (name, property) in &schema.properties {
-        let field = Field::new(name.clone(), value(property));
+        let field = Field::new(name.clone(), value(property, open));
         let default = property.default.as_deref().map(|default| Str::Owned(default.to_string()));
         fields.push(Field { nullable: property.nullable, required: schema.required.contains(name), default, ..field });
     }
     let mut of = Type::new("", fields);
-    of.preserve_unknown = schema.preserve_unknown;
+    of.preserve_unknown = open;
     of.map_type = schema.map_type.map(map_type);
     of
 }
@@ -42,35 +43,36 @@ fn map_type(of: MapType) -> facts::MapType {
     }
 }
 
-fn value(schema: &Schema) -> Of {
+fn value(schema: &Schema, open: bool) -> Of {
+    let open = open || schema.preserve_unknown;
     if schema.int_or_string {
         return Of::IntOrString;
     }
     match schema.types.only() {
+        // What has a format is any scalar to upstream, until it is validated.
+        Some("string") if !matches!(schema.format(), "" | "byte") => Of::Quantity,
         Some("string") => Of::String,
         Some("integer") => Of::Int64,
         Some("number") => Of::Double,
         Some("boolean") => Of::Bool,
-        Some("array") => list(schema),
+        Some("array") => list(schema, open),
         Some("object") if !schema.properties.is_empty() || schema.embedded_resource => {
-            Of::Object(Arc::new(object(schema, schema.embedded_resource)))
+            Of::Object(Arc::new(object(schema, schema.embedded_resource, open)))
         }
-        Some("object") => match &schema.additional {
-            Additional::Schema(values) => {
-                Of::Map(Box::new(Map { values: value(values), map_type: schema.map_type.map(map_type) }))
-            }
-            _ if schema.map_type == Some(MapType::Atomic) => {
-                let values = Of::Any(Opaque::Preserved);
-                Of::Map(Box::new(Map { values, map_type: Some(facts::MapType::Atomic) }))
-            }
-            _ => Of::Any(Opaque::Preserved),
-        },
+        Some("object") => {
+            let values = match &schema.additional {
+                Additional::Schema(values) => value(values, open),
+                // An object of which nothing is said may have any field.
+                Additional::Unsaid | Additional::Allowed(_) => Of::Any(Opaque::Preserved),
+            };
+            Of::Map(Box::new(Map { values, map_type: schema.map_type.map(map_type) }))
+        }
         _ => Of::Any(Opaque::Preserved),
     }
 }
 
-fn list(schema: &Schema) -> Of {
-    let items = schema.items.as_deref().map_or(Of::Any(Opaque::Preserved), value);
+fn list(schema: &Schema, open: bool) -> Of {
+    let items = schema.items.as_deref().map_or(Of::Any(Opaque::Preserved), |items| value(items, open));
     let list_type = schema.list_type.map(|of| match of {
         ListType::Atomic => facts::ListType::Atomic,
         ListType::Set => facts::ListType::Set,

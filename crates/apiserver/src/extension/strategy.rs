@@ -62,7 +62,10 @@ impl Strategy for Custom {
     fn read_applied(&self, object: &mut Value) -> Option<Result<Vec<String>, String>> {
         // The server says when an object was made, whatever a client says, and be it no time at all.
         value::remove(object, "metadata.creationTimestamp");
-        Some(apiextensions::Schema::coerce_metadata(object))
+        let read = apiextensions::Schema::coerce_metadata(object);
+        // What an apply may name and the schema does not know is in no field with a type, and nobody is told of it.
+        self.version.meaning().schema.prune(object);
+        Some(read)
     }
 
     fn default(&self, object: &mut Value) {

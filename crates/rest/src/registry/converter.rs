@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use apiextensions::Definition;
 use apiextensions::conversion::{Original, Question, review_version, subject_of};
+use gates::outbound::Error;
 use machinery::status::ApiError;
 use machinery::{Value, value};
 
@@ -42,15 +43,21 @@ impl Converter {
             let why = why.strip_prefix("failed to call webhook: ").map_or(why.as_str(), |why| why).to_owned();
             of(why)
         })?;
-        let answer = remote.post_json(question.to_json().into(), TIMEOUT).await;
-        let answer = answer.map_err(|error| of(format!("Post {:?}: {error}", remote.address())))?;
+        let answer = match remote.post_json(question.to_json().into(), TIMEOUT).await {
+            // A word that says nothing is an answer without anything in it.
+            Err(Error::Answer(why)) if why.is_empty() => Value::Null,
+            Err(Error::Answer(why)) => return Err(of(format!("couldn't get version/kind; json parse error: {why}"))),
+            Err(error @ (Error::Status(_) | Error::Empty { .. })) => return Err(of(error.to_string())),
+            Err(error) => return Err(of(format!("Post {:?}: {error}", remote.address()))),
+            Ok(answer) => answer,
+        };
         question.read(answer).map_err(failed)
     }
 }
 
-/// Upstream says what a webhook did wrong as it is, and takes the blame.
+/// Upstream says what a webhook did wrong as it is, without a reason, and takes the blame.
 fn failed(why: String) -> ApiError {
     let mut error = ApiError::internal("");
-    error.message = why;
+    (error.message, error.reason, error.details) = (why, None, None);
     error
 }

@@ -70,11 +70,11 @@ impl Form {
             shown[at] = self.show(&objects[at], many)?;
         }
         for batch in others.chunks(BATCH) {
-            let originals = batch.iter().map(|at| original(objects[*at].json()));
+            let originals = batch.iter().map(|at| original(self.as_read(&objects[*at], many)?));
             let originals = originals.collect::<Result<Vec<Original>, ApiError>>()?;
             let converted = converter.convert(&originals, &self.api_version).await?;
             for (at, mut tree) in batch.iter().zip(converted) {
-                self.settle(&mut tree)?;
+                self.turn(&mut tree)?;
                 shown[*at] = self.object(&tree, objects[*at].revision())?;
             }
         }
@@ -83,28 +83,50 @@ impl Form {
 
     /// A stored object as this version has it, where only the name of the version differs. `objects` is how many there are.
     fn show(&self, object: &Arc<Object>, objects: usize) -> Result<Arc<Object>, ApiError> {
-        if self.version.selectable.is_empty() && self.as_stored.read().contains(&object.revision()) {
+        if self.version.selectable.is_empty() && self.is_as_stored(object) {
             return Ok(object.clone());
         }
         let stored = object.to_value();
         let mut tree = stored.clone();
-        self.settle(&mut tree)?;
+        self.read(&mut tree)?;
         if tree == stored && self.version.selectable.is_empty() {
-            let mut as_stored = self.as_stored.write();
-            if as_stored.len() > objects + SPARE {
-                as_stored.clear();
-            }
-            as_stored.insert(object.revision());
+            self.remember(object, objects);
             return Ok(object.clone());
         }
         self.object(&tree, object.revision())
+    }
+
+    /// The JSON of an object of another version, as it is read from the store.
+    fn as_read(&self, object: &Arc<Object>, objects: usize) -> Result<Bytes, ApiError> {
+        if !self.is_as_stored(object) {
+            let stored = object.to_value();
+            let mut tree = stored.clone();
+            self.complete(&mut tree)?;
+            if tree != stored {
+                return Ok(tree.to_string().into());
+            }
+            self.remember(object, objects);
+        }
+        Ok(object.json())
+    }
+
+    fn is_as_stored(&self, object: &Object) -> bool {
+        self.as_stored.read().contains(&object.revision())
+    }
+
+    fn remember(&self, object: &Object, objects: usize) {
+        let mut as_stored = self.as_stored.write();
+        if as_stored.len() > objects + SPARE {
+            as_stored.clear();
+        }
+        as_stored.insert(object.revision());
     }
 
     /// A tree that was written, as it is read back: without what the stored version does not have, with a status that was left out and has a default.
     pub fn written(&self, tree: &Value, stored: &Draft, revision: u64) -> Result<Arc<Object>, ApiError> {
         if self.api_version != self.stored_version && self.converter.is_none() {
             let mut tree = stored.at_revision(revision).to_value();
-            self.settle(&mut tree)?;
+            self.read(&mut tree)?;
             return self.object(&tree, revision);
         }
         let schema = &self.version.meaning().schema;
@@ -122,16 +144,30 @@ impl Form {
         Object::from_value(tree, revision, &self.fields).map(Arc::new).map_err(ApiError::internal)
     }
 
-    /// Brings a tree of whatever version into this one, by its schema: what is unknown goes, what is missing comes.
-    pub fn settle(&self, tree: &mut Value) -> Result<(), ApiError> {
-        value::set(tree, "apiVersion", self.api_version.as_str());
-        let schema = &self.version.meaning().schema;
-        schema.coerce(tree).map_err(ApiError::internal)?;
-        schema.default(tree);
+    /// A tree from the store in this version, where nobody else converts it: with the defaults of the version that it is stored in.
+    fn read(&self, tree: &mut Value) -> Result<(), ApiError> {
+        self.complete(tree)?;
+        if value::text(tree, "apiVersion") == self.api_version { Ok(()) } else { self.turn(tree) }
+    }
+
+    /// Brings a tree into what the schema of its own version says today: what is unknown goes, what is missing comes.
+    fn complete(&self, tree: &mut Value) -> Result<(), ApiError> {
+        let own = value::text(tree, "apiVersion").rsplit('/').next().unwrap_or_default();
+        if let Some(version) = self.definition.version(own) {
+            let schema = &version.meaning().schema;
+            schema.coerce(tree).map_err(ApiError::internal)?;
+            schema.default(tree);
+        }
         if value::int(tree, "metadata.generation").is_none() {
             value::set(tree, "metadata.generation", 1);
         }
         Ok(())
+    }
+
+    /// Makes a tree of another version one of this version: what is unknown here goes. Defaults were those of the other one.
+    fn turn(&self, tree: &mut Value) -> Result<(), ApiError> {
+        value::set(tree, "apiVersion", self.api_version.as_str());
+        self.version.meaning().schema.coerce(tree).map(drop).map_err(ApiError::internal)
     }
 
     /// A tree of this version as it is stored.

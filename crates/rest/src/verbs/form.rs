@@ -16,7 +16,13 @@ impl Api {
         if resource.form.is_none() {
             return Ok(object);
         }
-        let mut shown = self.show_all(resource, vec![object]).await?;
+        let (meta, revision) = (object.identity().clone(), object.revision());
+        let shown = self.show_all(resource, vec![object]).await;
+        let mut shown = shown.map_err(|error| match error.reason {
+            // What a webhook would not convert is told as what cannot be read from the store.
+            None => undecodable(resource, &resource.key(&meta.namespace, &meta.name), revision, &error.message),
+            Some(_) => error,
+        })?;
         shown.pop().ok_or_else(|| ApiError::internal("an object was lost on its way"))
     }
 
@@ -53,4 +59,12 @@ impl Api {
             None => Ok(Arc::new(draft.at_revision(revision))),
         }
     }
+}
+
+/// What upstream says of a stored object that it cannot bring into a version.
+fn undecodable(resource: &Resource, key: &str, revision: u64, why: &str) -> ApiError {
+    let place = format!("{}{key}", resource.prefix.trim_start_matches("/registry"));
+    ApiError::internal(format!(
+        "StorageError: corrupt object, Code: 7, Key: {place}, ResourceVersion: 0, AdditionalErrorMsg: object not decodable revision={revision}: {why}"
+    ))
 }

@@ -146,7 +146,8 @@ fn check(call: &Call<'_>, scale: &Value, old: &Value) -> Result<(), ApiError> {
     let mut errors = Vec::new();
     objectmeta::validate_managed_fields(&scale["metadata"], "metadata.managedFields", &mut errors);
     let replicas = value::int(scale, "spec.replicas").unwrap_or(0);
-    if replicas < 0 {
+    // What a custom resource may have is for its own rules to say.
+    if replicas < 0 && call.resource.form.is_none() {
         errors.push(FieldError::invalid("spec.replicas", replicas, "must be greater than or equal to 0"));
     }
     if !errors.is_empty() {

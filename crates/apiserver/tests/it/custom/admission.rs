@@ -118,3 +118,75 @@ async fn quotas_count_custom_resources() {
     );
     server.stop().await;
 }
+
+#[tokio::test]
+async fn policies_see_change_and_refuse_custom_resources_by_custom_params() {
+    let ports = json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
+        "items": {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}, "days": {"type": "integer"}}}});
+    let properties = json!({"name": {"type": "string"}, "oars": {"type": "integer"}, "ports": ports});
+    let server = serving(&ships(json!([version("v1", true, spec(properties))]))).await;
+    let admissions = "/apis/admissionregistration.k8s.io/v1";
+    let constraints = json!({"resourceRules": [{"operations": ["CREATE", "UPDATE"],
+        "apiGroups": ["harbour.example.com"], "apiVersions": ["v1"], "resources": ["ships"]}]});
+    let make = async |kind: &str, name: &str, spec: Value| {
+        let object = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec});
+        let plural = match kind.strip_suffix('y') {
+            Some(stem) => format!("{}ies", stem.to_lowercase()),
+            None => format!("{}s", kind.to_lowercase()),
+        };
+        let made = server.post(&format!("{admissions}/{plural}"), &object).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+    };
+    let params = json!({"apiVersion": "harbour.example.com/v1", "kind": "Ship"});
+    assert_eq!(server.post(&fleet("v1"), &ship("limit", json!({"oars": 50}))).await.status, 201);
+    make(
+        "ValidatingAdmissionPolicy",
+        "fewer",
+        json!({"paramKind": params, "matchConstraints": constraints, "validations": [
+            {"expression": "object.spec.oars <= params.spec.oars", "messageExpression": "'at most ' + string(params.spec.oars) + ' oars'"},
+        ]}),
+    )
+    .await;
+    make(
+        "ValidatingAdmissionPolicyBinding",
+        "fewer",
+        json!({"policyName": "fewer", "validationActions": ["Deny"],
+            "paramRef": {"name": "limit", "namespace": "default", "parameterNotFoundAction": "Deny"}}),
+    )
+    .await;
+    let overlay =
+        "Object{spec: Object.spec{oars: object.spec.oars + 1, ports: [Object.spec.ports{name: 'home', days: 7}]}}";
+    let patch = "[JSONPatch{op: 'add', path: '/spec/name', value: 'Changed'}, JSONPatch{op: 'add', path: '/spec/unknown', value: 1}]";
+    make(
+        "MutatingAdmissionPolicy",
+        "more",
+        json!({"matchConstraints": constraints, "reinvocationPolicy": "Never", "failurePolicy": "Fail", "mutations": [
+            {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": overlay}},
+            {"patchType": "JSONPatch", "jsonPatch": {"expression": patch}},
+        ]}),
+    )
+    .await;
+    make("MutatingAdmissionPolicyBinding", "more", json!({"policyName": "more"})).await;
+    // Whoever reads a list has seen all of that, and so has admission.
+    server.get(&fleet("v1")).await;
+    let made =
+        server.post(&fleet("v1"), &ship("argo", json!({"oars": 49, "ports": [{"name": "away", "days": 1}]}))).await;
+    assert_eq!(
+        (made.status, &made.json()["spec"]),
+        (
+            201,
+            &json!({"name": "Changed", "oars": 50, "ports": [{"name": "away", "days": 1}, {"name": "home", "days": 7}]})
+        ),
+        "{}",
+        made.text()
+    );
+    let refused = server.post(&fleet("v1"), &ship("pinta", json!({"oars": 50}))).await;
+    assert_eq!(
+        (refused.status, refused.message().as_str()),
+        (
+            422,
+            "ships.harbour.example.com \"pinta\" is forbidden: ValidatingAdmissionPolicy 'fewer' with binding 'fewer' denied request: at most 50 oars"
+        )
+    );
+    server.stop().await;
+}

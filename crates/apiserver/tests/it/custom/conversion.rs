@@ -163,14 +163,19 @@ async fn a_webhook_that_fails_or_lies_is_told_of() {
         (
             |answer| *answer = json!({"kind": "Nonsense", "apiVersion": "v1"}),
             format!(
-                "{of} failed: expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got v1, Kind=Nonsense"
+                "{of} failed: expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got /v1, Kind=Nonsense"
             ),
         ),
     ];
+    let revision = server.get(&format!("{}/a", fleet("v1"))).await.json()["metadata"]["resourceVersion"].clone();
+    let read = format!(
+        "Internal error occurred: StorageError: corrupt object, Code: 7, Key: /harbour.example.com/ships/default/a, ResourceVersion: 0, AdditionalErrorMsg: object not decodable revision={}: ",
+        revision.as_str().expect("a revision")
+    );
     for (spoil, message) in lies {
         *hook.spoil.lock().expect("a lock") = Some(spoil);
         let answer = server.get(&format!("{}/a", fleet("v2"))).await;
-        assert_eq!((answer.status, answer.message()), (500, message));
+        assert_eq!((answer.status, answer.message()), (500, format!("{read}{message}")));
         assert_eq!(
             server.get(&format!("{}/a", fleet("v1"))).await.status,
             200,
@@ -239,5 +244,54 @@ async fn a_write_is_answered_with_what_is_read_back() {
     let made = server.post(&fleet("v2"), &second).await.json();
     assert_eq!(made["status"], json!({"phase": "New"}), "a status cannot be made, but has a default");
     assert_eq!(made, server.get(&format!("{}/pinta", fleet("v2"))).await.json());
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_stored_in_another_version_has_the_defaults_of_that_one() {
+    let stored = json!({"name": {"type": "string"}, "crew": {"type": "integer", "default": 5}, "home": {"type": "string", "default": "Ithaca"}});
+    let shown = json!({"name": {"type": "string"}, "crew": {"type": "integer"}, "flag": {"type": "string", "default": "white"}});
+    let versions = json!([version("v1", false, spec(shown)), version("v2", true, spec(stored))]);
+    let server = serving(&ships(versions)).await;
+    let made = server.post(&fleet("v1"), &ship("argo", json!({"name": "Argo"}))).await.json();
+    // What the version of the request has by default is written, and lost where the stored version has no place for it.
+    assert_eq!(made["spec"], json!({"name": "Argo", "crew": 5}));
+    assert_eq!(server.get(&format!("{}/argo", fleet("v1"))).await.json()["spec"], made["spec"]);
+    let other = server.get(&format!("{}/argo", fleet("v2"))).await.json();
+    assert_eq!(other["spec"], json!({"name": "Argo", "crew": 5, "home": "Ithaca"}));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_webhook_is_shown_the_defaults_of_the_version_that_it_converts() {
+    let (server, hook) = (Server::default().await, Hook::start().await);
+    let mut definition = hook.definition();
+    define(&server, &definition).await;
+    assert_eq!(
+        server
+            .post(
+                &fleet("v1"),
+                &json!({"apiVersion": "harbour.example.com/v1", "kind": "Ship", "metadata": {"name": "a"}})
+            )
+            .await
+            .status,
+        201
+    );
+    let path = format!("{DEFINITIONS}/ships.harbour.example.com");
+    definition = server.get(&path).await.json();
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["hostPort"]["default"] =
+        json!("home:1");
+    definition["spec"]["versions"][1]["schema"]["openAPIV3Schema"]["properties"]["more"] =
+        json!({"type": "string", "default": "no"});
+    assert_eq!(server.put(&path, &definition).await.status, 200);
+    let read = || async { server.get(&format!("{}/a", fleet("v2"))).await.json() };
+    let changed = async {
+        while read().await["host"] != "home" {
+            tokio::task::yield_now().await;
+        }
+    };
+    testkit::eventually("the default is converted", changed).await;
+    let shown = read().await;
+    assert_eq!((&shown["port"], &shown["more"]), (&json!("1"), &Value::Null));
     server.stop().await;
 }

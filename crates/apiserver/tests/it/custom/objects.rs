@@ -269,3 +269,41 @@ async fn metadata_of_updates_is_judged_as_often_as_upstream_judges_it() {
     assert_eq!((&linked["metadata"]["labels"]["a"], linked["metadata"].get("selfLink")), (&json!("b"), None));
     server.stop().await;
 }
+
+#[tokio::test]
+async fn apply_goes_by_types_and_keeps_what_the_schema_knows() {
+    let schema = spec(json!({
+        "free": {"type": "object"},
+        "when": {"type": "string", "format": "date-time"},
+        "open": {"type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                 "properties": {"inner": {"type": "object", "properties": {"a": {"type": "string"}}}}},
+    }));
+    let server = serving(&ships(json!([version("v1", true, schema)]))).await;
+    let apply = |spec: Value| {
+        let server = &server;
+        async move {
+            let path = format!("{}/argo?fieldManager=one", fleet("v1"));
+            server.patch(&path, "application/apply-patch+yaml", &ship("argo", spec).to_string()).await
+        }
+    };
+    let refused = apply(json!({"free": 3})).await;
+    assert!(refused.message().ends_with(".spec.free: expected map, got &{3}"), "{}", refused.message());
+    let refused = apply(json!({"when": true})).await;
+    assert!(refused.message().contains("must be of type date-time"), "{}", refused.message());
+    // Where anything may be kept, below it anything may be named; what of it is known is another question.
+    let made = apply(json!({"free": {"x": 1}, "open": {"y": 2, "inner": {"a": "b", "z": 3}}})).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    assert_eq!(made.json()["spec"], json!({"free": {}, "open": {"y": 2, "inner": {"a": "b"}}}));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_scale_is_judged_by_the_rules_of_its_object() {
+    let server = serving(&definition()).await;
+    assert_eq!(server.post(&fleet("v1"), &ship("argo", json!({"name": "Argo"}))).await.status, 201);
+    let path = format!("{}/argo/scale", fleet("v1"));
+    let refused = server.patch(&path, "application/merge-patch+json", r#"{"spec":{"replicas":-1}}"#).await;
+    let message = "Ship.harbour.example.com \"argo\" is invalid: .spec.masts: Invalid value: -1: should be a non-negative integer";
+    assert_eq!((refused.status, refused.message().as_str()), (422, message));
+    server.stop().await;
+}

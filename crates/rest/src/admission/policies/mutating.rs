@@ -219,8 +219,8 @@ impl Mutation {
                 })?;
                 value::set(&mut config, "apiVersion", value::text(&object, "apiVersion"));
                 value::set(&mut config, "kind", value::text(&object, "kind"));
-                let ty = version.ty.ok_or_else(|| format!("error applying patch: no schema of {}", version.kind))?;
-                apply::overlay(&object, &config, ty.def()).map_err(|why| format!("error applying patch: {why}"))
+                let of = version.def().ok_or_else(|| format!("error applying patch: no schema of {}", version.kind))?;
+                apply::overlay(&object, &config, of).map_err(|why| format!("error applying patch: {why}"))
             }
         }
     }
