@@ -27,10 +27,11 @@ pub struct Judgement {
 }
 
 impl Meaning {
-    /// Reads the `openAPIV3Schema` of a version.
-    pub fn of(props: &Value) -> Self {
+    /// Reads the `openAPIV3Schema` of a version. `unpruned` is what the definition says about fields that the schema does not know.
+    pub fn of(props: &Value, unpruned: bool) -> Self {
         // A schema that is nested too deeply was never accepted.
         let mut schema = Schema::read(props).unwrap_or_default();
+        schema.unpruned = unpruned;
         schema.prune_defaults();
         let rules = Rules::compile(&schema);
         Self { schema, rules }
@@ -132,12 +133,15 @@ mod tests {
     use serde_json::json;
 
     fn meaning() -> Meaning {
-        Meaning::of(&json!({"type": "object", "properties": {
-            "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {
-                "name": {"type": "string", "maxLength": 9, "x-kubernetes-validations": [{"rule": "self != 'bad'", "message": "is bad"}]}}},
-            "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true,
-                "properties": {"list": {"type": "array", "items": {"type": "string"}}}},
-        }}))
+        Meaning::of(
+            &json!({"type": "object", "properties": {
+                "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {
+                    "name": {"type": "string", "maxLength": 9, "x-kubernetes-validations": [{"rule": "self != 'bad'", "message": "is bad"}]}}},
+                "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                    "properties": {"list": {"type": "array", "items": {"type": "string"}}}},
+            }}),
+            false,
+        )
     }
 
     fn told(judgement: &Judgement) -> Vec<String> {

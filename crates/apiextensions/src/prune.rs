@@ -9,6 +9,9 @@ const RESOURCE: [&str; 3] = ["apiVersion", "kind", "metadata"];
 impl Schema {
     /// Drops unknown fields of an object, which is a resource at its root. Answers where they were, sorted: `spec.list[0].typo`.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
+        if self.unpruned {
+            return Vec::new();
+        }
         let mut pruner = Pruner { path: String::new(), unknown: Vec::new() };
         pruner.value(object, Some(self), true);
         pruner.unknown.sort();

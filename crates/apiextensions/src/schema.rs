@@ -187,6 +187,8 @@ pub struct Schema {
     pub rules: Box<[Rule]>,
     pub(crate) limits: Option<Box<Limits>>,
     pub(crate) combined: Option<Box<Combined>>,
+    /// Whether nothing is dropped, whatever the schema says: `spec.preserveUnknownFields` of definitions from before schemas had to be structural.
+    pub(crate) unpruned: bool,
 }
 
 impl Schema {
@@ -284,6 +286,7 @@ impl Reader {
             rules: value::list(props, "x-kubernetes-validations").iter().map(rule).collect(),
             limits: limits(props, types),
             combined: self.combined(props)?,
+            unpruned: false,
         };
         self.depth -= 1;
         Ok(schema)

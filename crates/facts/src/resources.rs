@@ -130,6 +130,11 @@ impl Made {
         Self(Arc::new(LazyLock::new(Box::new(make))))
     }
 
+    /// For who needs no type: a list of names that is kept for long should not keep what was made for others.
+    pub fn unasked() -> Self {
+        Self::new(|| Type::new("", Vec::new()))
+    }
+
     pub fn def(&self) -> &Type {
         &self.0
     }

@@ -83,13 +83,30 @@ pub struct Scale {
     pub selector: String,
 }
 
-/// Where the definition can be read again: what is stored anyway need not be kept a second time for what few ask for.
-pub type Source = Arc<dyn Fn() -> Option<Value> + Send + Sync>;
+/// Where a definition can be read again, since what is stored anyway need not be kept a second time for what few ask for; and who is told which schemas
+/// are in use, since what they mean takes more memory than they do.
+pub trait Source: Send + Sync {
+    /// The definition as it is stored.
+    fn definition(&self) -> Option<Value>;
+    /// What a schema of so many bytes means was found out, and is kept for as long as its version.
+    fn compiled(&self, _bytes: usize) {}
+    /// Somebody asks what a schema means.
+    fn used(&self) {}
+}
+
+/// A definition that is at hand.
+impl Source for Value {
+    fn definition(&self) -> Option<Value> {
+        Some(self.clone())
+    }
+}
 
 /// The schema of a version, and what it means once somebody asked.
 struct Lazy {
-    source: Source,
+    source: Arc<dyn Source>,
     version: String,
+    /// Whether fields that the schema does not know are kept: `spec.preserveUnknownFields`.
+    unpruned: bool,
     meaning: OnceLock<Meaning>,
 }
 
@@ -100,17 +117,22 @@ impl std::fmt::Debug for Lazy {
 }
 
 impl Lazy {
-    /// The schema as it was written.
-    fn props(&self) -> Value {
-        let definition = (self.source)().unwrap_or_default();
-        let mut versions = value::list(&definition, "spec.versions").iter();
-        let version = versions.find(|version| version["name"] == self.version.as_str());
-        version.and_then(|version| value::at(version, "schema.openAPIV3Schema")).cloned().unwrap_or_default()
-    }
-
     fn meaning(&self) -> &Meaning {
-        self.meaning.get_or_init(|| Meaning::of(&self.props()))
+        self.source.used();
+        self.meaning.get_or_init(|| {
+            let props = props(&*self.source, &self.version);
+            self.source.compiled(props.to_string().len());
+            Meaning::of(&props, self.unpruned)
+        })
     }
+}
+
+/// The schema of a version as it was written.
+fn props(source: &dyn Source, version: &str) -> Value {
+    let definition = source.definition().unwrap_or_default();
+    let mut versions = value::list(&definition, "spec.versions").iter();
+    let version = versions.find(|known| known["name"] == version);
+    version.and_then(|version| value::at(version, "schema.openAPIV3Schema")).cloned().unwrap_or_default()
 }
 
 impl Version {
@@ -119,16 +141,17 @@ impl Version {
         self.schema.meaning()
     }
 
-    /// Its schema as it was written.
-    pub fn props(&self) -> Value {
-        self.schema.props()
+    /// Reads its schema as it was written. Whoever keeps the reader does not keep what the schema means.
+    pub fn props(&self) -> impl Fn() -> Value + Send + Sync + 'static {
+        let (source, version) = (self.schema.source.clone(), self.name.clone());
+        move || props(&*source, &version)
     }
 }
 
 impl Definition {
     /// Reads a definition whose names have been accepted; nothing if none have. `source` is where its schemas are read from when they are needed;
     /// `age` describes the column that is shown where none is asked for.
-    pub fn read(definition: &Value, source: Source, age: &str) -> Option<Self> {
+    pub fn read(definition: &Value, source: Arc<dyn Source>, age: &str) -> Option<Self> {
         let text = |path: &str| value::text(definition, path).to_owned();
         let accepted = |field: &str| text(&format!("status.acceptedNames.{field}"));
         let (plural, kind) = (accepted("plural"), accepted("kind"));
@@ -182,7 +205,7 @@ struct Reader<'a> {
     definition: &'a Value,
     group: String,
     terminating: bool,
-    source: Source,
+    source: Arc<dyn Source>,
     age: &'a str,
 }
 
@@ -198,8 +221,12 @@ impl Reader<'_> {
                 selector: path("labelSelectorPath"),
             }
         });
-        let schema = Lazy { source: self.source.clone(), version: name.clone(), meaning: OnceLock::new() };
-        let schema = Arc::new(schema);
+        let schema = Arc::new(Lazy {
+            source: self.source.clone(),
+            version: name.clone(),
+            unpruned: value::flag(self.definition, "spec.preserveUnknownFields"),
+            meaning: OnceLock::new(),
+        });
         Version {
             served: value::flag(version, "served"),
             storage: value::flag(version, "storage"),

@@ -18,8 +18,7 @@ fn accepted(mut definition: Value, others: &[Value]) -> Value {
 }
 
 fn read(definition: Value) -> Definition {
-    let source = definition.clone();
-    Definition::read(&definition, Arc::new(move || Some(source.clone())), "age").expect("a definition")
+    Definition::read(&definition, Arc::new(definition.clone()), "age").expect("a definition")
 }
 
 fn condition(definition: &Value, kind: &str) -> (String, String, String) {
@@ -138,4 +137,20 @@ fn nothing_is_made_on_the_way_out() {
     let definition = read(leaving);
     let verbs = definition.offered();
     assert!(!verbs.has("create") && !verbs.has("patch") && verbs.has("delete") && verbs.has("watch"));
+}
+
+#[test]
+fn definitions_of_old_may_keep_what_their_schema_does_not_know() {
+    let versions = json!([{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+        "type": "object", "properties": {"spec": {"type": "object", "properties": {"a": {"type": "string"}}}}}}}]);
+    let pruned = |preserve: bool| {
+        let mut definition = accepted(definition("Thing", versions.clone()), &[]);
+        definition["spec"]["preserveUnknownFields"] = json!(preserve);
+        let mut object = json!({"spec": {"a": "x", "b": 1}});
+        let version = read(definition).versions[0].clone();
+        version.meaning().schema.coerce(&mut object).expect("an object");
+        object
+    };
+    assert_eq!(pruned(false), json!({"spec": {"a": "x"}}));
+    assert_eq!(pruned(true), json!({"spec": {"a": "x", "b": 1}}));
 }

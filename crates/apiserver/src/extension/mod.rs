@@ -3,11 +3,15 @@
 //! One task sees every change of a definition. It first serves what the definition makes ([`Installed`]) and only then says in its status that it is
 //! established, so that whoever waits for that can use it at once. A definition that goes takes its objects with it ([`cleanup`]).
 //!
-//! What is served changes when the definition does: watches that are open then are ended, and their clients come back to the new schema.
+//! What is served changes when the definition does: watches that are open then are ended, and their clients come back to the new schema. A definition
+//! that goes ends them last: whoever watches hears of every object that goes with it.
+//!
+//! What schemas mean is found out for those that are used, and dropped for those that nobody has used for long ([`warm`]).
 
 mod cleanup;
 mod published;
 mod strategy;
+mod warm;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
@@ -15,7 +19,7 @@ use std::time::Duration;
 
 use aggregator::Aggregator;
 use apiextensions::Definition;
-use apiextensions::definition::{CLEANUP, Source, accept_names, approval, condition_is};
+use apiextensions::definition::{CLEANUP, Conditions, accept_names, approval, condition_is};
 use machinery::gvk::GroupResource;
 use machinery::object::FieldPaths;
 use machinery::status::ApiError;
@@ -24,16 +28,20 @@ use rest::Api;
 use rest::admission::webhooks::Services;
 use rest::registry::{Converter, Form, Resource, Served, Shared};
 use serde_json::json;
-use storage::cache::{Filter, Start, Subscription};
+use storage::cache::{Cache, Filter, Start, Subscription};
 use tokio::task::JoinHandle;
 
 use crate::loopback::Loopback;
 use cleanup::Cleanups;
 pub use published::Published;
 use strategy::Custom;
+use warm::{Stored, Warm};
 
 const GROUP: &str = "apiextensions.k8s.io";
 const PLURAL: &str = "customresourcedefinitions";
+
+/// The condition of a definition that would not be accepted today.
+const VIOLATED: &str = "NonStructuralSchema";
 
 /// When a definition that could not be served or written is tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -45,8 +53,8 @@ pub async fn start(
     published: Arc<Published>,
     aggregator: Arc<Aggregator>,
 ) -> JoinHandle<()> {
-    let (installed, known, cleanups) = Default::default();
-    let mut extension = Extension { installed, known, published, aggregator, cleanups, loopback };
+    let (installed, known, cleanups, warm) = Default::default();
+    let mut extension = Extension { installed, known, published, aggregator, cleanups, loopback, warm };
     // Whoever connects first finds everything that was served before.
     extension.round(api).await;
     let api = Arc::downgrade(api);
@@ -63,6 +71,7 @@ struct Extension {
     aggregator: Arc<Aggregator>,
     cleanups: Cleanups,
     loopback: Loopback,
+    warm: Arc<Warm>,
 }
 
 /// A definition that was seen.
@@ -80,12 +89,13 @@ struct Installed {
     /// Tells what decides what is served from what decided it before.
     made_from: [u8; 32],
     prefix: String,
+    source: Arc<Stored>,
 }
 
-/// What of a definition decides what is served.
+/// What of a definition decides what is served, but for whether it is on its way out: objects can still be read then as before.
 fn decisive(definition: &Value) -> [u8; 32] {
     let mut text = String::new();
-    for path in ["metadata.uid", "spec", "status.acceptedNames", "metadata.deletionTimestamp"] {
+    for path in ["metadata.uid", "spec", "status.acceptedNames"] {
         text.push_str(&value::at(definition, path).map(Value::to_string).unwrap_or_default());
         text.push('\n');
     }
@@ -109,10 +119,10 @@ impl Extension {
                 let Some(api) = api.upgrade() else { return };
                 let settled = api.caches.settle().await.is_ok() && self.round(&api).await;
                 drop(api);
-                let change = changes.live.recv();
-                let goes_on = match settled {
-                    true => change.await.is_some(),
-                    false => tokio::time::timeout(RETRY, change).await.map_or(true, |change| change.is_some()),
+                let goes_on = tokio::select! {
+                    change = changes.live.recv() => change.is_some(),
+                    () = self.warm.changed() => true,
+                    () = tokio::time::sleep(RETRY), if !settled => true,
                 };
                 if !goes_on {
                     break;
@@ -152,18 +162,48 @@ impl Extension {
         }
         self.aggregator.set_custom(self.published.group_versions());
         self.published.prepare();
+        self.cool(api, resource);
         settled
+    }
+
+    /// Forgets what schemas mean that nobody has used for long, if there are many: their definitions are served anew.
+    fn cool(&mut self, api: &Api, resource: &Arc<Resource>) {
+        for name in warm::cold(self.installed.iter().map(|(name, installed)| (name.as_str(), &*installed.source))) {
+            let (Some(installed), Some(object)) = (self.installed.get(&name), resource.cache.get(&name)) else {
+                continue;
+            };
+            let tree = object.to_value();
+            // One that has changed meanwhile is served anew for that.
+            if installed.made_from == decisive(&tree)
+                && let Some(cache) = api.registry.custom(&installed.definition.group, &installed.definition.plural)
+                && let Some((definition, source)) = self.offer(api, resource, &tree, &cache.cache)
+            {
+                let (made_from, prefix) = (installed.made_from, installed.prefix.clone());
+                self.installed.insert(name, Installed { definition, made_from, prefix, source });
+            }
+        }
     }
 
     /// A definition with what is to be said of it, given the names that others have.
     fn decided(&self, name: &str, definition: &Value, now: &str) -> Value {
         let mut definition = definition.clone();
+        approval(&mut definition, now);
         let named = value::at(&definition, "spec.names") == value::at(&definition, "status.acceptedNames");
         if !named || !condition_is(&definition, "Established", "True") {
             let others = self.known.iter().filter(|(other, _)| *other != name).map(|(_, other)| &other.names);
             accept_names(&mut definition, others, now);
         }
-        approval(&mut definition, now);
+        // What is written here is judged then: only what was stored before may be otherwise, until it is put right.
+        let violated =
+            value::list(&definition, "status.conditions").iter().any(|condition| condition["type"] == VIOLATED);
+        if violated || !self.known.contains_key(name) {
+            let found = kinds::structural_violations(&definition);
+            let mut conditions = Conditions::of(&mut definition, now);
+            match found {
+                Some((status, reason, message)) => conditions.set(VIOLATED, status, reason, &message),
+                None => conditions.remove(VIOLATED),
+            }
+        }
         definition
     }
 
@@ -198,20 +238,44 @@ impl Extension {
     async fn install(&mut self, api: &Arc<Api>, resource: &Arc<Resource>, tree: &Value) -> Result<(), ApiError> {
         let name = value::text(tree, "metadata.name");
         let made_from = decisive(tree);
-        if self.installed.get(name).is_some_and(|known| known.made_from == made_from) {
+        let leaving = value::at(tree, "metadata.deletionTimestamp").is_some();
+        let known = self.installed.get(name).filter(|known| known.made_from == made_from);
+        if known.is_some_and(|known| known.definition.terminating == leaving) {
             return Ok(());
         }
-        let source: Source = {
-            let (definitions, name) = (resource.clone(), name.to_owned());
-            Arc::new(move || definitions.cache.get(&name).map(|object| object.to_value()))
+        let changed = known.is_none();
+        let Some(prefix) = prefix(tree) else { return Ok(()) };
+        let cache = api.caches.open(&prefix, FieldPaths::default()).await?;
+        let Some((definition, source)) = self.offer(api, resource, tree, &cache) else {
+            self.uninstall(api, name);
+            api.caches.close(&prefix);
+            return Ok(());
         };
+        if changed {
+            // Who has a watch open would hear of objects in a form that is no longer served.
+            cache.end_watches();
+        }
+        let generation = value::int(tree, "metadata.generation").unwrap_or(0);
+        self.published.insert(&definition, generation);
+        self.installed.insert(name.to_owned(), Installed { definition, made_from, prefix, source });
+        Ok(())
+    }
+
+    /// Serves the versions of a definition from now on.
+    fn offer(
+        &self,
+        api: &Api,
+        resource: &Arc<Resource>,
+        tree: &Value,
+        cache: &Arc<Cache>,
+    ) -> Option<(Arc<Definition>, Arc<Stored>)> {
+        let source = Arc::new(Stored::new(resource.clone(), value::text(tree, "metadata.name"), self.warm.clone()));
         let age = prose::of("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
             .and_then(|prose| prose.fields().find(|(field, _)| *field == "creationTimestamp"))
             .map(|(_, text)| text.into_owned())
             .unwrap_or_default();
-        let Some(definition) = Definition::read(tree, source, &age).map(Arc::new) else { return Ok(()) };
-        let prefix = format!("/registry/{}/{}/", definition.group, definition.plural);
-        let cache = api.caches.open(&prefix, FieldPaths::default()).await?;
+        let definition = Arc::new(Definition::read(tree, source.clone(), &age)?);
+        let prefix = prefix(tree)?;
         let converter = Converter::of(&definition, Services::of(&api.registry)).map(Arc::new);
         let make = |version: &Arc<apiextensions::Version>| {
             Arc::new(Resource {
@@ -224,19 +288,14 @@ impl Extension {
                 form: Some(Arc::new(Form::new(definition.clone(), version.clone(), converter.clone()))),
             })
         };
-        let Some(storage) = definition.storage().map(make) else { return Ok(()) };
+        let storage = definition.storage().map(make)?;
         let serve = |version: &Arc<apiextensions::Version>| Served {
             facts: Shared::Made(version.resource.clone()),
             resource: Some(make(version)),
         };
         let served = definition.versions.iter().filter(|version| version.served).map(serve).collect();
         api.registry.add_versions(storage, served);
-        // Who has a watch open would hear of objects in a form that is no longer served.
-        cache.end_watches();
-        let generation = value::int(tree, "metadata.generation").unwrap_or(0);
-        self.published.insert(&definition, generation);
-        self.installed.insert(name.to_owned(), Installed { definition, made_from, prefix });
-        Ok(())
+        Some((definition, source))
     }
 
     fn uninstall(&mut self, api: &Api, name: &str) {
@@ -245,6 +304,12 @@ impl Extension {
         api.caches.close(&installed.prefix);
         self.published.remove(name);
     }
+}
+
+/// What the keys of a definition's objects begin with; nothing before it has names.
+fn prefix(definition: &Value) -> Option<String> {
+    let plural = value::text(definition, "status.acceptedNames.plural");
+    (!plural.is_empty()).then(|| format!("/registry/{}/{plural}/", value::text(definition, "spec.group")))
 }
 
 /// Changes of definitions from now on; nothing when the server is gone or stops.

@@ -10,11 +10,11 @@ use std::sync::{Arc, Weak};
 use aggregator::GroupVersion;
 use apiextensions::Definition;
 use apiextensions::definition::compare_versions;
-use facts::{Group, Resource, Stability, Version};
+use facts::{Group, Made, Resource, Stability, Version};
 use parking_lot::{Mutex, RwLock};
 
 use crate::discovery::Discovery;
-use crate::openapi::{BuiltIn, Custom, Customs, OpenApi};
+use crate::openapi::{BuiltIn, Custom, Customs, Encoding, OpenApi};
 
 /// The documents, and what they are made from.
 pub struct Published {
@@ -65,10 +65,11 @@ impl Definitions {
     fn insert(&mut self, definition: &Definition, generation: i64) {
         let served = definition.versions.iter().filter(|version| version.served);
         let tell = |version: &Arc<apiextensions::Version>| {
-            let resource = Resource { verbs: definition.offered(), ..Resource::clone(&version.resource) };
+            let made = Some(Made::unasked());
+            let resource = Resource { verbs: definition.offered(), made, ..Resource::clone(&version.resource) };
             let (source, selectable) = (format!("{}/{generation}", definition.uid), version.selectable.clone());
-            let version = version.clone();
-            let schema = move || Some(version.props()).filter(|schema| schema.is_object());
+            let props = version.props();
+            let schema = move || Some(props()).filter(|schema| schema.is_object());
             Arc::new(Custom::new(resource, Box::new(schema), selectable, source))
         };
         self.all.insert(definition.name.clone(), served.map(tell).collect());
@@ -153,19 +154,23 @@ impl Published {
             return false;
         };
         let (customs, built_in) = waiting;
-        threads::heavy::run(threads::heavy::HEAVY, || built_in.prepare()).await;
-        for custom in customs {
-            if published.strong_count() == 0 {
-                return false;
+        // All of what more clients ask for comes before any of the rest.
+        for encoding in Encoding::ALL {
+            threads::heavy::run(threads::heavy::HEAVY, || built_in.prepare(encoding)).await;
+            for custom in &customs {
+                if published.strong_count() == 0 {
+                    return false;
+                }
+                threads::heavy::run(threads::heavy::HEAVY, || custom.prepare(encoding)).await;
             }
-            threads::heavy::run(threads::heavy::HEAVY, || custom.prepare()).await;
         }
         true
     }
 
     fn unprepared(&self) -> Vec<Arc<Custom>> {
         let definitions = self.definitions.read();
-        definitions.customs().filter(|custom| !custom.is_prepared()).cloned().collect()
+        let is_prepared = |custom: &Arc<Custom>| Encoding::ALL.into_iter().all(|encoding| custom.is_prepared(encoding));
+        definitions.customs().filter(|custom| !is_prepared(custom)).cloned().collect()
     }
 
     /// The built-in groups, then those of definitions by name, the best version of each first.

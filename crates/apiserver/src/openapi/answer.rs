@@ -8,7 +8,7 @@ use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, EXPIRES, Heade
 use http::request::Parts;
 use machinery::rest::{Payload, Response};
 
-use super::{Assembled, Form, OpenApi};
+use super::{Assembled, Encoding, Form, OpenApi};
 use crate::aggregation::Aggregation;
 use crate::documents::{known_or, tagged};
 
@@ -107,12 +107,6 @@ fn packed(parts: &Parts, document: &Assembled, content: &str, gzip: bool) -> Res
     });
     response.headers_mut().append(VARY, HeaderValue::from_static("Accept-Encoding"));
     response
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Encoding {
-    Json,
-    Protobuf,
 }
 
 fn not_acceptable() -> Response {

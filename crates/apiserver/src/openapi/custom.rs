@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use facts::Resource;
 use serde_json::{Map, Value, json};
 
-use super::form::{Form, Parts};
+use super::form::{Encoding, Form, Parts};
 use super::operation::PathItem;
 use super::paths::{Base, list_type_name, type_name};
 use super::schemas::Dialect;
@@ -52,21 +52,24 @@ impl Custom {
         &self.resource
     }
 
-    /// Whether what documents in JSON say of it is made.
-    pub fn is_prepared(&self) -> bool {
-        Form::V2Json.siblings().iter().all(|form| self.made[*form as usize].get().is_some())
+    /// Whether what documents in this encoding say of it is made.
+    pub(crate) fn is_prepared(&self, encoding: Encoding) -> bool {
+        encoding.forms().iter().all(|form| self.made[*form as usize].get().is_some())
     }
 
-    /// Makes what documents in JSON say of it, before anybody asks.
-    pub fn prepare(&self) {
-        self.parts(Form::V2Json);
+    /// Makes what documents in an encoding say of it, before anybody asks.
+    pub(crate) fn prepare(&self, encoding: Encoding) {
+        for form in encoding.forms() {
+            self.parts(form);
+        }
     }
 
     /// What documents of a form say of it.
     pub(super) fn parts(&self, form: Form) -> &Parts {
         if self.made[form as usize].get().is_none() {
             let schema = (self.schema)();
-            for form in form.siblings() {
+            // What is read for one version serves the other.
+            for form in form.encoding().forms() {
                 self.made[form as usize].get_or_init(|| {
                     form.parts(self.schemas(schema.as_ref(), form.dialect()), self.paths(form.dialect()))
                 });
@@ -222,6 +225,19 @@ fn embed(schema: &mut Value, dialect: Dialect) {
         return;
     }
     add_object_fields(schema, dialect);
+    // Of these upstream has other words inside of objects than for objects.
+    for (field, said) in [
+        (
+            "apiVersion",
+            "apiVersion defines the versioned schema of this representation of an object. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+        ),
+        (
+            "kind",
+            "kind is a string value representing the type of this object. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+        ),
+    ] {
+        schema["properties"][field]["description"] = json!(said);
+    }
     let mut required: Vec<Value> = schema["required"].as_array().cloned().unwrap_or_default();
     for name in ["kind", "apiVersion"] {
         if !required.iter().any(|known| known == name) {

@@ -17,6 +17,25 @@ pub(crate) enum Form {
     V3Protobuf,
 }
 
+/// The encodings of documents, those that more clients ask for first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    Json,
+    Protobuf,
+}
+
+impl Encoding {
+    pub(crate) const ALL: [Self; 2] = [Self::Json, Self::Protobuf];
+
+    /// Both versions in it.
+    pub(super) fn forms(self) -> [Form; 2] {
+        match self {
+            Self::Json => [Form::V2Json, Form::V3Json],
+            Self::Protobuf => [Form::V2Protobuf, Form::V3Protobuf],
+        }
+    }
+}
+
 /// How a document is written as protobuf.
 pub(super) struct Sections {
     /// All of a document that is in the tree.
@@ -47,11 +66,10 @@ impl Form {
         }
     }
 
-    /// Both versions in the same encoding: what is read for one of them serves the other.
-    pub(super) fn siblings(self) -> [Self; 2] {
+    pub(super) fn encoding(self) -> Encoding {
         match self {
-            Self::V2Json | Self::V3Json => [Self::V2Json, Self::V3Json],
-            Self::V2Protobuf | Self::V3Protobuf => [Self::V2Protobuf, Self::V3Protobuf],
+            Self::V2Json | Self::V3Json => Encoding::Json,
+            Self::V2Protobuf | Self::V3Protobuf => Encoding::Protobuf,
         }
     }
 

@@ -34,7 +34,7 @@ use self::schemas::Dialect;
 use crate::discovery::{Document, etag};
 
 pub use custom::{Custom, Customs};
-pub(crate) use form::Form;
+pub(crate) use form::{Encoding, Form};
 pub(crate) use pieces::Assembled;
 
 /// The OpenAPI documents of what is served.
@@ -110,9 +110,10 @@ impl BuiltIn {
         })
     }
 
-    /// Makes what documents in JSON say of them, before anybody asks.
-    pub fn prepare(&self) {
-        self.v2(Form::V2Json);
+    /// Makes what documents in an encoding say of them, before anybody asks.
+    pub(crate) fn prepare(&self, encoding: Encoding) {
+        let [v2, _] = encoding.forms();
+        self.v2(v2);
     }
 }
 
@@ -256,7 +257,7 @@ impl OpenApi {
                 let group = &self.groups[group];
                 let version = &group.versions[version];
                 if v3::is_custom(version) {
-                    return v3::custom_group_version(form, (&group.name, version), &self.customs, release);
+                    return v3::custom_group_version(form, (&group.name, version), &self.customs);
                 }
                 v3::group_version(&group.name, version, release)
             }

@@ -291,7 +291,10 @@ impl Site<'_> {
         if self.place == Place::Namespace {
             id.push_str("Namespaced");
         }
-        id.push_str(&self.resource.kind);
+        match self.place {
+            Place::All => id.push_str(&capital(&self.resource.kind)),
+            _ => id.push_str(&self.resource.kind),
+        }
         if let Some(sub) = self.sub {
             id.push_str(&capital(&sub.name));
         }

@@ -250,7 +250,13 @@ fn a_custom_resource_has_a_document_of_its_own() {
     assert!(kind["description"].as_str().is_some_and(|text| text.starts_with("Kind is a string value")), "{kind}");
     let spec = &object["properties"]["spec"];
     assert_eq!(spec["properties"]["image"]["default"], "busybox");
-    assert_eq!(spec["properties"]["template"]["required"], json!(["kind", "apiVersion"]));
+    let template = &spec["properties"]["template"];
+    assert_eq!(template["required"], json!(["kind", "apiVersion"]));
+    let said = template["properties"]["kind"]["description"].as_str();
+    assert!(
+        said.is_some_and(|text| text.starts_with("kind is a string value")),
+        "upstream has other words inside: {said:?}"
+    );
     assert!(schemas["io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"].is_object());
     assert!(schemas["io.k8s.apimachinery.pkg.apis.meta.v1.OwnerReference"].is_object(), "what that refers to");
     assert_eq!(schemas["com.example.stable.v1.CronTabList"]["required"], json!(["items"]));
@@ -267,11 +273,22 @@ fn a_custom_resource_has_a_document_of_its_own() {
     let reads = &v2["paths"]["/apis/stable.example.com/v1/crontabs"]["get"]["consumes"];
     assert_eq!(*reads, json!(["application/json", "application/yaml"]));
     assert_eq!(super::names::group_tag("cluster.x-k8s.io"), "clusterXK8sIo");
-    assert_eq!(v3["info"]["title"], "Kubernetes CRD Swagger");
+    assert_eq!(v3["info"], json!({"title": "Kubernetes CRD Swagger", "version": "v0.1.0"}));
     assert!(
         v3["paths"]["/apis/stable.example.com/v1/"].is_null() && v2["paths"]["/apis/stable.example.com/"].is_null()
     );
     assert!(v2["paths"]["/apis/apps/v1/"].is_object() && v2["paths"]["/apis/apps/"].is_object());
+}
+
+#[test]
+fn a_kind_without_capitals_has_one_where_all_namespaces_are_read() {
+    let mut resource = crontabs("v1").resource().clone();
+    resource.kind = "crontab".into();
+    let openapi = with_custom(Custom::new(resource, Box::new(|| None), Vec::new(), "1".to_owned()));
+    let paths = &document(&openapi, "apis/stable.example.com/v1")["paths"];
+    let id = |path: &str| paths[format!("/apis/stable.example.com/v1/{path}")]["get"]["operationId"].clone();
+    assert_eq!(id("crontabs"), "listStableExampleComV1CrontabForAllNamespaces");
+    assert_eq!(id("namespaces/{namespace}/crontabs"), "listStableExampleComV1Namespacedcrontab");
 }
 
 #[test]

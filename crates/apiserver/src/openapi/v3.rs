@@ -11,6 +11,9 @@ use super::paths::Base;
 use super::pieces::Piece;
 use super::schemas::Dialect;
 
+/// The release that documents of custom resources name, whatever the server's is.
+const RELEASE_OF_CUSTOM: &str = "v0.1.0";
+
 /// The document of a group version of built-in kinds.
 pub(super) fn group_version(group: &str, version: &Version, release: &str) -> Value {
     let base = Base::new(group, &version.name);
@@ -22,17 +25,13 @@ pub(super) fn group_version(group: &str, version: &Version, release: &str) -> Va
 }
 
 /// The document of a group version of custom resources. Upstream does not describe the list of its resources.
-pub(super) fn custom_group_version(
-    form: Form,
-    (group, version): (&str, &Version),
-    customs: &Customs,
-    release: &str,
-) -> Vec<Piece> {
+pub(super) fn custom_group_version(form: Form, (group, version): (&str, &Version), customs: &Customs) -> Vec<Piece> {
     let customs = customs.of(&version.resources);
     let everywhere = [(group.to_owned(), version.name.to_string())];
     let schemas = definitions(&custom::kinds_of_operations(customs.clone()), Dialect::V3, &everywhere);
     let built_in = form.parts(schemas, Map::new());
-    let frame = json!({ "openapi": "3.0.0", "info": { "title": "Kubernetes CRD Swagger", "version": release } });
+    let frame =
+        json!({ "openapi": "3.0.0", "info": { "title": "Kubernetes CRD Swagger", "version": RELEASE_OF_CUSTOM } });
     form.assemble(&frame, [&built_in].into_iter().chain(customs.map(|custom| custom.parts(form))))
 }
 

@@ -182,12 +182,16 @@ async fn cold(target: &Target) -> Result<(), Failure> {
     };
     // As kubectl and all of Go's clients ask; the plain ones take what it takes to move so many bytes.
     const GZIP: load::Media = load::Media { gzip: true, ..load::JSON };
+    // As Go's clients ask for version 2.
+    const PROTOBUF: load::Media =
+        load::Media { accept: "application/com.github.proto-openapi.spec.v2@v1.0+protobuf", ..GZIP };
     let one = format!("/openapi/v3/apis/{GROUP}/v1");
     for (name, path, media) in [
         ("discovery_cold", "/apis", AGGREGATED),
         ("openapi_v3_cold", "/openapi/v3", load::JSON),
         ("openapi_v3_group_cold", &one, GZIP),
         ("openapi_v2_cold", "/openapi/v2", GZIP),
+        ("openapi_v2_protobuf_cold", "/openapi/v2", PROTOBUF),
         ("openapi_v3_group_plain", &one, load::JSON),
         ("openapi_v2_plain", "/openapi/v2", load::JSON),
     ] {

@@ -139,6 +139,9 @@ fn by_name(entries: &Value, shown: impl Fn(&Value) -> String) -> String {
 
 /// The versions of a definition. What all of them have alike stands elsewhere: `common` says whether they do.
 pub fn versions(list_of: &Value, common: impl Fn(&str) -> bool) -> String {
+    if list_of.is_null() {
+        return "null".to_owned();
+    }
     list(list_of.as_array().map_or(&[][..], Vec::as_slice), |version| {
         let own = |name: &str| if common(name) { &Value::Null } else { &version[name] };
         let schema = match own("schema") {

@@ -122,6 +122,28 @@ impl Strategy for Definitions {
     }
 }
 
+/// Why a definition that is stored would not be accepted today, if so: upstream once accepted schemas that are not structural, and keeps them. A reason
+/// and a message, and whether it is certain.
+pub fn violations(definition: &Value) -> Option<(&'static str, &'static str, String)> {
+    let mut errors = Errors::new();
+    let root = At::root(definition);
+    let preserve = root.at("spec.preserveUnknownFields");
+    if preserve.flag() {
+        errors.invalid(&preserve, "must be false");
+    }
+    for version in root.at("spec.versions").items().filter(|version| version.has("schema.openAPIV3Schema")) {
+        let schema = version.at("schema.openAPIV3Schema");
+        if let Some(why) = structural::unreadable(schema.value()) {
+            let name = version.text_at("name");
+            let message = format!("failed to check validation schema for version {name}: {why}");
+            return Some(("Unknown", "StructuralError", message));
+        }
+        structural::validate(&schema, &mut errors);
+    }
+    let errors = errors.into_vec();
+    (!errors.is_empty()).then(|| ("True", "Violations", machinery::status::aggregate(&errors)))
+}
+
 /// The version that objects are stored in is remembered, since objects may be stored in it for a long time.
 fn remember_storage(definition: &mut Value) {
     let versions = value::list(definition, "spec.versions");

@@ -57,3 +57,25 @@ fn what_an_unchanged_rule_costs_is_not_judged_anew() {
     assert_eq!(too_expensive(Definitions.validate_update(&expensive, &expensive)), 0);
     assert_eq!(too_expensive(Definitions.validate_update(&definition(61), &expensive)), 1);
 }
+
+#[test]
+fn what_upstream_accepted_long_ago_is_told_of() {
+    let told = |preserve: bool, schema: Value| {
+        let versions = json!([{"name": "v1", "schema": {"openAPIV3Schema": schema}}]);
+        super::violations(&json!({"spec": {"preserveUnknownFields": preserve, "versions": versions}}))
+    };
+    assert_eq!(told(false, json!({"type": "object"})), None);
+    let violated = |message: &str| Some(("True", "Violations", message.to_owned()));
+    assert_eq!(
+        told(true, json!({"type": "object"})),
+        violated("spec.preserveUnknownFields: Invalid value: true: must be false")
+    );
+    assert_eq!(
+        told(true, json!({"type": "object", "properties": {"spec": {}}})),
+        violated(
+            "[spec.preserveUnknownFields: Invalid value: true: must be false, spec.versions[0].schema.openAPIV3Schema.properties[spec].type: Required value: must not be empty for specified object fields]"
+        )
+    );
+    let why = "failed to check validation schema for version v1: OpenAPIV3Schema '$ref' is not supported";
+    assert_eq!(told(false, json!({"$ref": "#/a"})), Some(("Unknown", "StructuralError", why.to_owned())));
+}

@@ -72,7 +72,7 @@ fn judge_definition(case: &Value, base: &Value) -> (Value, Vec<String>, Vec<Stri
 }
 
 fn judge_object(case: &Value, base: &Value, version: &Value) -> (Vec<String>, Vec<String>) {
-    let meaning = Meaning::of(&version["schema"]["openAPIV3Schema"]);
+    let meaning = Meaning::of(&version["schema"]["openAPIV3Schema"], false);
     let path =
         |field: &str| value::text(version, &format!("subresources.scale.{field}")).trim_start_matches('.').to_owned();
     let scale = value::at(version, "subresources.scale").map(|_| Scale {
