@@ -45,7 +45,7 @@ enum Token {
         path: PathBuf,
         read: Mutex<Option<(Instant, HeaderValue)>>,
     },
-    Plugin(exec::Runner),
+    Plugin(Box<exec::Runner>),
 }
 
 impl Credentials {
@@ -60,7 +60,7 @@ impl Credentials {
 
     /// Whatever a plugin says.
     pub fn plugin(plugin: Plugin) -> Self {
-        Self { token: Arc::new(Token::Plugin(exec::Runner::new(plugin))), ..Self::default() }
+        Self { token: Arc::new(Token::Plugin(Box::new(exec::Runner::new(plugin)))), ..Self::default() }
     }
 
     /// A client certificate (leaf first) and its key, in PEM.
