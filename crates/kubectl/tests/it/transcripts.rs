@@ -167,6 +167,10 @@ async fn objects_are_written_as_upstream_writes_them() {
         ("run x --image=i --pod-running-timeout=0", 1, "", "error: --pod-running-timeout must be higher than zero\n"),
     ];
     check(&shell, lines).await;
+    assert_eq!(
+        shell.run_with("set env -f - -", "A=b").await.err,
+        "error: standard input cannot be used for multiple arguments\n"
+    );
     // What follows the dashes is the command, not an object.
     assert_eq!(shell.fail("exec -f cm.yaml -- date").await, "error: cannot exec into multiple objects at a time\n");
     let pod = shell.ok("run x --image=i --dry-run=client -o jsonpath={.spec.nodeName} --override-type=json --overrides='[{\"op\":\"add\",\"path\":\"/spec/nodeName\",\"value\":\"z\"}]'").await;
@@ -180,6 +184,8 @@ async fn objects_are_written_as_upstream_writes_them() {
     );
     assert_eq!(shell.ok("apply set-last-applied -f cm.yaml --dry-run=client").await.lines().count(), 3);
     assert_eq!(shell.run("replace -f cm.yaml --force").await.err, "");
+    assert_eq!(shell.run_with("set env deploy/dep -", "# why\nA=b\n").await.out, "deployment.apps/dep env updated\n");
+    assert_eq!(shell.ok("set env deploy/dep --list").await, "# Deployment dep, container c\nA=b\n");
     cluster.stop().await;
 }
 

@@ -59,7 +59,12 @@ fn parse(words: &[String]) -> Result<Wanted, String> {
 
 async fn run(invocation: &mut Invocation) -> Outcome {
     let is_change = |word: &String| word.contains('=') || (word.ends_with('-') && word.len() > 1);
-    let (mut words, resources): (Vec<String>, Vec<String>) = invocation.arguments().into_iter().partition(is_change);
+    let (mut words, mut resources): (Vec<String>, Vec<String>) =
+        invocation.arguments().into_iter().partition(is_change);
+    if let Some(at) = resources.iter().position(|word| word == "-") {
+        resources.remove(at);
+        words.extend(from_input(invocation)?);
+    }
     words.extend(invocation.flags.list("env"));
     let flags = &invocation.flags;
     if flags.is("all") && !flags.text("selector").is_empty() {
@@ -104,6 +109,20 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         Ok(())
     })
     .await
+}
+
+/// Variables on standard input, a line for each.
+fn from_input(invocation: &mut Invocation) -> Outcome<Vec<String>> {
+    use std::io::Read as _;
+    /// More than any environment may be.
+    const MOST: u64 = 16 << 20;
+    if invocation.flags.list("filename").iter().any(|file| file == "-") {
+        return Err(Failure::message("standard input cannot be used for multiple arguments"));
+    }
+    let mut text = String::new();
+    (&mut *invocation.streams.input).take(MOST).read_to_string(&mut text)?;
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    Ok(lines.map(str::to_owned).collect())
 }
 
 fn change(container: &mut Value, set: &[Value], remove: &[String], overwrite: bool) -> Result<(), String> {
