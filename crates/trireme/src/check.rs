@@ -85,7 +85,7 @@ pub fn run(options: &Check) -> Result<(), Failure> {
     ];
     let programs: &[&'static str] = if options.agent { &NODE_PROGRAMS } else { &["etcd"] };
     let programs = programs.iter().chain(NODE_PROGRAMS.iter().filter(|_| !options.agent));
-    findings.extend(programs.map(|name| program(*name, std::env::var_os("PATH").unwrap_or_default().as_os_str())));
+    findings.extend(programs.map(|&name| program(name, std::env::var_os("PATH").unwrap_or_default().as_os_str())));
     let ports = SERVER_PORTS.iter().filter(|_| !options.agent).chain(&NODE_PORTS);
     findings.extend(ports.map(|&(number, whose)| port(number, whose, is_free(number))));
     let wrong = findings.iter().filter(|finding| finding.verdict == Verdict::Wrong).count();

@@ -79,7 +79,8 @@ async fn soak_faults_of_three_servers() {
         }
         progress(&histories, 30, seed).await;
         // Each kind once in a short run, any of them in a long one.
-        let fault = if round < FAULTS.len() { FAULTS[round] } else { FAULTS[random.random_range(0..FAULTS.len())] };
+        let any = FAULTS[random.random_range(0..FAULTS.len())];
+        let fault = FAULTS.get(round).copied().unwrap_or(any);
         let victim = random.random_range(0..3);
         let begun = Instant::now();
         println!("fault {round}: {fault:?} of server {}", victim + 1);
