@@ -297,6 +297,8 @@ fn free() -> FieldManager<'static> {
             keys: ["name".into()].into(),
         };
         let fields = vec![
+            Field::new("apiVersion", Schema::String),
+            Field::new("kind", Schema::String),
             Field::new("spec", Schema::Any(Opaque::Preserved)),
             Field::new("items", Schema::Array(Box::new(list))),
             Field::new("when", Schema::Quantity),
@@ -317,12 +319,12 @@ fn what_is_an_object_no_more_has_no_fields_that_anybody_owns() {
     let mut second = object(json!({"a": true}));
     fields.update(&first, &mut second, "two", LATER);
     crate::value::set(&mut second, "metadata.uid", "u");
-    assert_eq!(owned_by(&second, "one"), json!({"f:spec": {".": {}}}));
+    assert_eq!(owned_by(&second, "one"), json!({"f:spec": {}}));
     assert_eq!(owned_by(&second, "two"), json!({"f:spec": {"f:a": {}}}));
     let mut third = object(json!({"a": {"e": 1}}));
     fields.update(&second, &mut third, "three", LATER);
     assert_eq!(owned_by(&third, "two"), Value::Null);
-    assert_eq!(owned_by(&third, "three"), json!({"f:spec": {"f:a": {"f:e": {}}}}));
+    assert_eq!(owned_by(&third, "three"), json!({"f:spec": {"f:a": {".": {}, "f:e": {}}}}));
     let mut gone = object(json!({"a": null}));
     crate::value::set(&mut third, "metadata.uid", "u");
     fields.update(&third, &mut gone, "four", LATER);

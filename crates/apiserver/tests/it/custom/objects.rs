@@ -303,7 +303,9 @@ async fn a_scale_is_judged_by_the_rules_of_its_object() {
     assert_eq!(server.post(&fleet("v1"), &ship("argo", json!({"name": "Argo"}))).await.status, 201);
     let path = format!("{}/argo/scale", fleet("v1"));
     let refused = server.patch(&path, "application/merge-patch+json", r#"{"spec":{"replicas":-1}}"#).await;
-    let message = "Ship.harbour.example.com \"argo\" is invalid: .spec.masts: Invalid value: -1: should be a non-negative integer";
-    assert_eq!((refused.status, refused.message().as_str()), (422, message));
+    let own = ".spec.masts: Invalid value: -1: should be a non-negative integer]";
+    assert_eq!(refused.status, 422);
+    assert!(refused.message().starts_with("Ship.harbour.example.com \"argo\" is invalid: ["), "{}", refused.message());
+    assert!(refused.message().ends_with(own), "{}", refused.message());
     server.stop().await;
 }
