@@ -27,7 +27,7 @@ pub fn engine(agent: &Agent) -> (String, String) {
 /// Who is to keep policies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Engine {
-    /// Programs of our own where the kernel takes them, rules elsewhere.
+    /// Rules, until programs have passed as many tests.
     Auto,
     /// Rules of nftables.
     Nftables,
