@@ -38,8 +38,8 @@ impl Api {
         let manager = manager(call, options);
         let (filter, versions, api_version) = (filter(call), Others { call }, facts.api_version());
         let keeper = keeper(call, of, &filter, &versions, &api_version);
-        // What is built in has its type when it is read.
-        if facts.is_custom() && !keeper.fits(new) {
+        // What is built in has its type when it is read. A change is recorded once what it may not change has been put back.
+        if old.is_none() && facts.is_custom() && !keeper.fits(new) {
             value::remove(new, "metadata.managedFields");
             return;
         }
