@@ -151,7 +151,8 @@ pub fn pod_limits(pod: &Pod, pids: Option<i64>) -> Limits {
 /// Limits of a container, as they are passed to the runtime.
 pub fn container_limits(pod: &Pod, container: &Container, node_memory: i64) -> v1::LinuxContainerResources {
     let request = |name: &str| requests(container).and_then(|list| list.get(name));
-    let limit = |name: &str| limits(container).and_then(|list| list.get(name)).or_else(|| pod_level(pod, name, Side::Limits));
+    let limit =
+        |name: &str| limits(container).and_then(|list| list.get(name)).or_else(|| pod_level(pod, name, Side::Limits));
     let cpu_limit = limit("cpu").map_or(0, milli);
     // A container that only has a limit asks for all of it.
     let cpu_request = request("cpu").map_or(cpu_limit, milli);

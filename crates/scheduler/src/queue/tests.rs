@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 
 use super::*;
+use crate::framework::{Action, PluginSet};
 use crate::plugins::priority_sort::PrioritySort;
 use crate::testing::{node, pod};
 

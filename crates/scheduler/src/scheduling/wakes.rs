@@ -29,6 +29,7 @@ use crate::model::objects::Object;
 use crate::testing::{NodeBuilder, PodBuilder, container, node, pod};
 use cases::{CASES, Case};
 use events::EVENTS;
+use world::World;
 use world::*;
 
 const ZONE: &str = "topology.kubernetes.io/zone";

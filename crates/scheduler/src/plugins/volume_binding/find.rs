@@ -14,10 +14,10 @@ use crate::model::objects::Objects;
 use crate::model::resources::whole;
 use rules::selectors::{LabelSelector, NodeFacts, NodeSelector};
 
-const NODE_CONFLICT: &str = "node(s) didn't match PersistentVolume's node affinity";
-const BIND_CONFLICT: &str = "node(s) didn't find available persistent volumes to bind";
-const NOT_ENOUGH_SPACE: &str = "node(s) did not have enough free storage";
-const VOLUME_MISSING: &str = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
+pub(super) const NODE_CONFLICT: &str = "node(s) didn't match PersistentVolume's node affinity";
+pub(super) const BIND_CONFLICT: &str = "node(s) didn't find available persistent volumes to bind";
+pub(super) const NOT_ENOUGH_SPACE: &str = "node(s) did not have enough free storage";
+pub(super) const VOLUME_MISSING: &str = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
 
 /// A volume that a claim could be bound to.
 #[derive(Clone)]

@@ -5,11 +5,14 @@ use k8s_openapi::api::core::v1::{
     PersistentVolumeClaimStatus, PersistentVolumeSpec, PersistentVolumeStatus, Pod, VolumeNodeAffinity,
     VolumeResourceRequirements,
 };
+use k8s_openapi::api::storage::v1::{CSIStorageCapacity, StorageClass};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use super::find::{BIND_CONFLICT, NODE_CONFLICT, NOT_ENOUGH_SPACE, VOLUME_MISSING};
 use super::*;
 use crate::plugins::testing::{cluster, filter, with};
+use crate::plugins::volumes::NO_PROVISIONER;
 use crate::testing::{node, pod, selector};
 
 const WAIT: &str = "wait";
