@@ -22,8 +22,6 @@ use crate::health::Health;
 use crate::metrics;
 use crate::version;
 
-/// The media type of figures, as scrapers know it.
-
 /// Everything that answers at a fixed path.
 pub struct Documents {
     /// Groups, versions, resources and schemas.

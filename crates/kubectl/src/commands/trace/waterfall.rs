@@ -148,7 +148,7 @@ mod tests {
         let expected = "\
 deployment/web
  2 hop 2                                         1.00 ms  ▏
- 4 hop 4                                           10 ms  ▍
+ 4 hop 4                                           10 ms  ▌
  4   webhook side.car                            8.00 ms  ▍
  7 hop 7                                         2.00 ms  ▏
  9 hop 9 deployment ×2                           6.00 ms  ▏▏
@@ -158,8 +158,8 @@ deployment/web
   └ pod/web-1-a  on n1
     10   bind                                    5.00 ms   ▎
     11   pod                                      470 ms   ▋████████████████████
-    11   pull web                                 300 ms   ▎████████████▎
-    11   sandbox                                  100 ms                 ▊███▍
+    11   pull web                                 300 ms   ▎█████████████
+    11   sandbox                                  100 ms                ▏████▍
 
 500 ms from the first hop to the last, of which 5.00 ms between hops.
 The longest part, 300 ms (60 %), was getting the image of container web of pod/web-1-a: put the image on the node beforehand, or make it smaller.
