@@ -124,7 +124,7 @@ async fn read(client: &Client, namespace: &str, pods: &[std::sync::Arc<Pod>]) ->
                 whose,
                 pod: name.clone(),
                 time: measured.timestamp,
-                cpu: used("cpu", |amount| nanos(amount)),
+                cpu: used("cpu", nanos),
                 memory: used("memory", |amount| u64::try_from(amount.value()).unwrap_or(0)),
             });
         }
@@ -242,7 +242,7 @@ mod tests {
         assert!(load(&path).unwrap().is_empty());
         let whose = Whose { namespace: "n".into(), workload: "Pod/p".into(), container: "c".into() };
         let reading = Reading { whose, pod: "p".into(), time: Timestamp::from_second(7).unwrap(), cpu: 1, memory: 2 };
-        save(&path, &[reading.clone()]).unwrap();
+        save(&path, std::slice::from_ref(&reading)).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, format!("{text}{}", &text[..20])).unwrap();
         assert_eq!(load(&path).unwrap(), [reading]);

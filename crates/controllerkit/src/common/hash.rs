@@ -4,7 +4,7 @@ use machinery::names::SAFE;
 
 /// FNV-1a, 32 bits: what upstream hashes templates with.
 #[derive(Debug, Clone, Copy)]
-pub struct Fnv32(u32);
+pub(crate) struct Fnv32(u32);
 
 impl Fnv32 {
     pub fn new() -> Self {

@@ -27,7 +27,7 @@ pub struct Plan {
 
 impl Plan {
     /// How many slices change.
-    pub fn len(&self) -> usize {
+    pub fn changes(&self) -> usize {
         self.create.len() + self.update.len() + self.delete.len()
     }
 }
@@ -125,7 +125,7 @@ impl Slices {
         let kept = existing.iter().map(|slice| &**slice).filter(|slice| !gone(slice) && !changed(slice));
         let after: Vec<&EndpointSlice> = kept.chain(&plan.create).chain(&plan.update).collect();
         let (mut added, mut removed) = (0, 0);
-        if plan.len() > 0 {
+        if plan.changes() > 0 {
             let before: HashSet<String> = existing.iter().flat_map(|slice| endpoints(slice)).map(identity).collect();
             let now: HashSet<String> = after.iter().flat_map(|slice| endpoints(slice)).map(identity).collect();
             (added, removed) = (now.difference(&before).count(), before.difference(&now).count());

@@ -102,7 +102,7 @@ impl Reconciler for EndpointSlices {
         let plan = plan::plan(&service, &existing, desired);
         let answer = self.slices.apply(key, &existing, &plan, enough).await;
         let spread = traffic::distribution(&service).unwrap_or_default();
-        metrics::SLICES_CHANGED.observe(&[traffic::topology(&service), spread], plan.len() as f64);
+        metrics::SLICES_CHANGED.observe(&[traffic::topology(&service), spread], plan.changes() as f64);
         metrics::SLICE_SYNCS.increment(&[if answer.is_ok() { "success" } else { "error" }]);
         if let Err(error) = answer {
             self.warn(&service, &error);
