@@ -3,7 +3,7 @@
 //! Gates work before an object has a uid: their spans belong to whatever their request wrote. A ring remembers long; what is told is the
 //! last stretch without a long silence, which is the last apply, unless all is asked for.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -15,6 +15,7 @@ use super::gather::{Gathered, Member, Span};
 const SILENCE: Duration = Duration::from_secs(30);
 /// The hops of a request.
 const REQUEST: std::ops::RangeInclusive<u8> = 2..=8;
+const COMMIT: u8 = 7;
 
 /// From when to when, after the beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,6 +69,7 @@ impl Row {
 impl Story {
     pub fn of(gathered: &Gathered, all: bool) -> Self {
         let mut spans = assigned(gathered);
+        bound_before_run(&mut spans);
         spans.sort_by_key(|(_, span)| (span.start, span.hop));
         let earlier = if all { 0 } else { last_stretch(&spans) };
         let spans = spans.split_off(earlier);
@@ -190,42 +192,52 @@ fn order(members: &[Member]) -> Vec<(usize, usize)> {
     found
 }
 
-/// Spans by what they are. Of an object's requests the first is told hop by hop; the others, which are mostly statuses, are counted.
+/// Spans by what they are. Of an object's writes the first is told hop by hop; of the others, which are mostly statuses, the commits.
 fn rows(spans: &[&Span], interval: &impl Fn(&Span) -> Interval) -> Vec<Row> {
-    let is_request = |span: &Span| REQUEST.contains(&span.hop) && span.request != 0;
-    let first = spans.iter().find(|span| is_request(span)).map(|span| (&span.process, span.request));
+    let is_gate = |span: &Span| REQUEST.contains(&span.hop) && span.request != 0;
+    let first = spans.iter().find(|span| is_gate(span)).map(|span| (&span.process, span.request));
+    let commit = spans.iter().position(|span| span.hop == COMMIT);
     let mut rows: Vec<Row> = Vec::new();
-    let mut add = |key: [&str; 4], hop: u8, time: Interval| {
-        let [name, stage, by, verb] = key;
-        match rows.iter_mut().find(|row| row.hop == hop && row.stage == stage && row.by == by && row.verb == verb) {
-            Some(row) => row.times.push(time),
+    for (at, span) in spans.iter().enumerate() {
+        let is_later = span.hop == COMMIT && Some(at) != commit;
+        if !is_later && is_gate(span) && first != Some((&span.process, span.request)) {
+            continue;
+        }
+        let stage = if is_later { "later writes" } else { &span.stage };
+        let is_same = |row: &&mut Row| row.hop == span.hop && row.stage == stage && row.by == span.by;
+        let verb = if is_later { "" } else { &span.verb };
+        match rows.iter_mut().find(|row| is_same(row) && row.verb == verb) {
+            Some(row) => row.times.push(interval(span)),
             None => {
-                let [name, stage, by, verb] = [name, stage, by, verb].map(str::to_owned);
-                rows.push(Row { hop, name, stage, by, verb, times: vec![time] });
+                let [name, stage, by, verb] = [&span.name, stage, &span.by, verb].map(str::to_owned);
+                rows.push(Row { hop: span.hop, name, stage, by, verb, times: vec![interval(span)] });
             }
         }
-    };
-    let mut later: BTreeMap<(&str, u64), (&str, Interval)> = BTreeMap::new();
-    for span in spans {
-        let time = interval(span);
-        if is_request(span) && first != Some((&span.process, span.request)) {
-            let whole = later.entry((&span.process, span.request)).or_insert((&span.verb, time));
-            whole.1 = Interval { from: whole.1.from.min(time.from), to: whole.1.to.max(time.to) };
-        } else {
-            add([&span.name, &span.stage, &span.by, &span.verb], span.hop, time);
-        }
-    }
-    for (verb, time) in later.into_values() {
-        add(["later writes", "later writes", "", verb], 7, time);
     }
     for row in &mut rows {
         row.times.sort();
     }
-    rows.sort_by(|one, other| {
-        let key = |row: &Row| (row.times[0].from, row.hop, !row.stage.is_empty());
-        key(one).cmp(&key(other))
-    });
+    rows.sort_by_key(|row| (row.times[0].from, row.hop, !row.stage.is_empty()));
     rows
+}
+
+/// Puts right what clocks tell to within the time of a question only: a node does nothing for a pod before the scheduler binds it there.
+fn bound_before_run(spans: &mut [(usize, Span)]) {
+    let binds: HashMap<usize, (Timestamp, String)> = spans
+        .iter()
+        .filter(|(_, span)| span.stage == "bind")
+        .map(|(at, span)| (*at, (span.start, span.process.clone())))
+        .collect();
+    for (at, (bind, process)) in binds {
+        let of_node = |(of, span): &&mut (usize, Span)| *of == at && span.process != process;
+        let Some(first) = spans.iter_mut().filter(of_node).map(|(_, span)| span.start).min() else { continue };
+        let early = bind.duration_since(first);
+        if early.is_positive() {
+            for (_, span) in spans.iter_mut().filter(of_node) {
+                span.start = span.start.checked_add(early).unwrap_or(span.start);
+            }
+        }
+    }
 }
 
 /// How much time lies in some of these.
@@ -328,6 +340,22 @@ pub mod tests {
             (7, "later writes", "", 1),
         ];
         assert_eq!(rows, expected);
+    }
+
+    #[test]
+    fn a_node_does_nothing_before_the_pod_is_bound_to_it() {
+        let mut family = family();
+        for (stage, from) in [("volumes", 3), ("start-container", 60)] {
+            family.spans.push(Span { process: "node".to_owned(), ..span("p", (11, stage, ""), 0, from, 7) });
+        }
+        let story = Story::of(&family, false);
+        let from = |stage: &str| {
+            let row = story.chapters[2].rows.iter().find(|row| row.stage == stage).expect("a row");
+            row.times[0].from.as_millis()
+        };
+        // Bound at 25; what the node's process says was 22 early, all of it.
+        assert_eq!((from("bind"), from("volumes"), from("start-container")), (25, 25, 82));
+        assert_eq!(from("pull"), 40, "what the server's own process says stays");
     }
 
     #[test]
