@@ -23,6 +23,7 @@ mod tls;
 mod trust;
 mod usage;
 
+pub use self::trust::{trusting, trusting_everybody};
 pub use authority::{Authority, Leaf};
 pub use certificate::{Certificate, certificate_pem, certificates_in};
 pub use cluster::{Cluster, Options, Pair};
@@ -36,5 +37,4 @@ pub use pod_key::{KeyType, PodKey};
 pub use request::Request;
 pub use subject::{San, Subject};
 pub use tls::{Believed, careless_client_config, client_config, outgoing_config, server_config, system_roots};
-pub use trust::{trusting, trusting_everybody};
 pub use usage::{UnknownUsage, Usage};

@@ -5,13 +5,14 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::danger::ServerCertVerifier;
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::ring;
 use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, RootCertStore};
+use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use trust::{Judge, Proof, Shown};
 
 use crate::certificate::Certificate;
 use crate::error::Error;
@@ -28,10 +29,12 @@ pub fn trusting(authorities: &str) -> Result<Arc<dyn ServerCertVerifier>, Error>
     if roots.is_empty() {
         return Err(Error::NotPem("certificate"));
     }
-    let chains = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::new(ring::default_provider()))
+    let provider = Arc::new(ring::default_provider());
+    let proof = Proof::Checked(provider.signature_verification_algorithms);
+    let chains = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
         .build()
         .map_err(|error| Error::Tls(error.to_string()))?;
-    Ok(Arc::new(Trust { chains, themselves }))
+    Ok(trust::verifier(Trust { chains, themselves }, proof))
 }
 
 #[derive(Debug)]
@@ -40,27 +43,21 @@ struct Trust {
     themselves: Vec<CertificateDer<'static>>,
 }
 
-impl ServerCertVerifier for Trust {
-    fn verify_server_cert(
-        &self,
-        shown: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        ocsp: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
+impl Judge for Trust {
+    fn judge(&self, shown: Shown<'_>) -> Result<(), rustls::Error> {
+        let Shown { certificate, intermediates, name, ocsp, now } = shown;
         // The common case first: a chain to an authority.
-        let refused = match self.chains.verify_server_cert(shown, intermediates, name, ocsp, now) {
-            Ok(verified) => return Ok(verified),
+        let refused = match self.chains.verify_server_cert(certificate, intermediates, name, ocsp, now) {
+            Ok(_) => return Ok(()),
             Err(error) => error,
         };
-        if !self.themselves.iter().any(|own| own == shown) {
+        if !self.themselves.iter().any(|own| own == certificate) {
             return Err(refused);
         }
         // It is trusted by itself: what is left to ask is whether it is for this server, for servers at all, and for now.
-        verify_server_name(&ParsedCertificate::try_from(shown)?, name)?;
+        verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
         let malformed = |_| rustls::Error::InvalidCertificate(CertificateError::BadEncoding);
-        let certificate = Certificate::from_der(shown).map_err(malformed)?;
+        let certificate = Certificate::from_der(certificate).map_err(malformed)?;
         let usages = &certificate.extended_usages;
         if !usages.is_empty() && !usages.contains(&Usage::SERVER_AUTH) && !usages.contains(&Usage::ANY) {
             return Err(refused);
@@ -73,92 +70,19 @@ impl ServerCertVerifier for Trust {
         if now > certificate.not_after {
             return Err(rustls::Error::InvalidCertificate(CertificateError::Expired));
         }
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.chains.verify_tls12_signature(message, certificate, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.chains.verify_tls13_signature(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.chains.supported_verify_schemes()
+        Ok(())
     }
 }
 
-/// Believes everybody: for servers of whom nothing is known beforehand, as a pod behind a proxy. Whoever is believed whatever
-/// they show need not prove to hold it either, so certificates that cannot be read, and keys that this build cannot check,
-/// are as good as any.
+/// Believes everybody: for servers of whom nothing is known beforehand, as a pod behind a proxy.
 pub fn trusting_everybody() -> Arc<dyn ServerCertVerifier> {
-    Arc::new(Everybody)
-}
-
-#[derive(Debug)]
-struct Everybody;
-
-impl ServerCertVerifier for Everybody {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        use SignatureScheme as Scheme;
-        vec![
-            Scheme::ECDSA_NISTP256_SHA256,
-            Scheme::ECDSA_NISTP384_SHA384,
-            Scheme::ECDSA_NISTP521_SHA512,
-            Scheme::ED25519,
-            Scheme::RSA_PSS_SHA256,
-            Scheme::RSA_PSS_SHA384,
-            Scheme::RSA_PSS_SHA512,
-            Scheme::RSA_PKCS1_SHA256,
-            Scheme::RSA_PKCS1_SHA384,
-            Scheme::RSA_PKCS1_SHA512,
-            Scheme::RSA_PKCS1_SHA1,
-        ]
-    }
+    trust::verifier(trust::Everybody, Proof::Waived)
 }
 
 #[cfg(test)]
 mod tests {
+    use rustls_pki_types::{ServerName, UnixTime};
+
     use super::*;
 
     /// Signed by itself for 127.0.0.1, says that it is an authority, valid for a hundred years from November 2026.
