@@ -1,11 +1,15 @@
-//! Small mechanisms that the crates of the API server share. None of them knows what a request or an object is.
+//! Small mechanisms that the crates of the API server and of nodes share. None of them knows what a request or an object is.
 //!
 //! - [`expiring`]: a bounded map whose entries are good for a while;
+//! - [`files`]: notifications that a file or a directory changed;
+//! - [`without_body`]: what is left of an answer for a HEAD;
 //! - [`held`](fn@held): a stream that lets go of something when it ends;
 //! - [`reload`]: configuration files that are followed while the process runs;
 //! - [`Clock`]: the time, which tests set; [`new_uuid`]: identities.
 
 pub mod expiring;
+pub mod files;
+mod head;
 mod held;
 pub mod reload;
 
@@ -13,6 +17,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+pub use head::without_body;
 pub use held::held;
 
 /// The time, injected so that tests can set it.

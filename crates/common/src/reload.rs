@@ -9,30 +9,24 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use ring::digest::{SHA256, digest};
-use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
-use tokio::io::AsyncReadExt as _;
-use tokio::net::unix::pipe::Receiver;
+
+use crate::files::Watch;
 
 /// Changes of a file. The directory is watched, not the file: editors and mounted volumes put a new file in the place of the
 /// old one.
-pub struct Changes(Receiver);
+pub struct Changes(Watch);
 
 impl Changes {
     /// Of this file, from now on.
     pub fn of(path: &Path) -> std::io::Result<Self> {
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let changes = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
-        let of_interest = WatchFlags::CLOSE_WRITE | WatchFlags::MOVED_TO | WatchFlags::CREATE;
-        inotify::add_watch(&changes, directory, of_interest)?;
-        // Events are read as a pipe is: it is ready when there are some.
-        Ok(Self(Receiver::from_owned_fd_unchecked(changes)?))
+        Watch::for_whole_files(directory).map(Self)
     }
 
     /// Waits until something happened in the directory; what it was does not matter, as the content is compared. False when
     /// nobody will ever tell.
     pub async fn next(&mut self) -> bool {
-        let mut buffer = [0; 4096];
-        self.0.read(&mut buffer).await.is_ok()
+        self.0.changed().await.is_ok()
     }
 
     /// Calls `reload` whenever something may have changed, for as long as somebody else has what it is called with.

@@ -1,7 +1,7 @@
 //! Answers: a text, figures, a JSON document, a refusal.
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
@@ -58,15 +58,6 @@ pub fn json(document: &impl Serialize) -> Answer {
 pub(crate) fn refusal(error: &ApiError) -> Answer {
     let status = StatusCode::from_u16(error.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     typed(status, "application/json", full(error.to_value().to_string()))
-}
-
-/// The answer to a HEAD: everything but the body, and how long that would be. HTTP/1 leaves the body out by itself, HTTP/2 does not.
-pub(crate) fn without_body(answer: Answer) -> Answer {
-    let (mut parts, body) = answer.into_parts();
-    if let Some(length) = hyper::body::Body::size_hint(&body).exact() {
-        parts.headers.entry(CONTENT_LENGTH).or_insert(length.into());
-    }
-    Response::from_parts(parts, full(Bytes::new()))
 }
 
 /// What every answer of a component says beside its content.

@@ -98,7 +98,7 @@ async fn connection<S: Service>(
         async move {
             let only_head = request.method() == http::Method::HEAD;
             let answer = service.answer(&certificates, request).await;
-            Ok::<_, Infallible>(if only_head { answer::without_body(answer) } else { answer })
+            Ok::<_, Infallible>(if only_head { common::without_body(answer, answer::full("")) } else { answer })
         }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());

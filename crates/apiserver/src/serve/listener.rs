@@ -161,17 +161,7 @@ async fn exchange(
     let body = if hyper::body::Body::is_end_stream(&incoming) { Body::Empty } else { later(incoming) };
     let response = handler.handle(Request::from_parts(parts, body)).await;
     let answer = heavy::run(weight(&asked, &response), || encode(&asked, response, &clock)).await;
-    if only_head { without_body(answer) } else { answer }
-}
-
-/// The answer to a HEAD: everything but the body, and how long that would be. HTTP/1 leaves the body out by itself, HTTP/2 does not.
-fn without_body(answer: http::Response<Answer>) -> http::Response<Answer> {
-    let (mut parts, body) = answer.into_parts();
-    if let Answer::Full(body) = &body {
-        let length = body.as_ref().map_or(0, bytes::Bytes::len);
-        parts.headers.entry(http::header::CONTENT_LENGTH).or_insert(length.into());
-    }
-    http::Response::from_parts(parts, Answer::Full(None))
+    if only_head { common::without_body(answer, Answer::Full(None)) } else { answer }
 }
 
 /// A body that is read when somebody asks for it.

@@ -20,7 +20,7 @@ pub(super) async fn run(dir: PathBuf, every: Duration, kept: Arc<Mutex<Kept>>, s
     let mut kept = kept.lock().await;
     loop {
         // Watched before it is read: what changes in between is not missed.
-        let mut watch = node::files::Watch::new(&dir).inspect_err(|error| {
+        let mut watch = common::files::Watch::new(&dir).inspect_err(|error| {
             tracing::warn!(%error, dir = %dir.display(), "static pods are not watched");
         });
         let found = read(&dir, &kept.node());

@@ -50,7 +50,7 @@ impl Plugins {
         let mut running: HashMap<PathBuf, (Identity, AbortOnDropHandle<()>)> = HashMap::new();
         while !stop.is_cancelled() {
             // Before looking: what appears after that is announced.
-            let watch = node::files::Watch::new(&self.dir);
+            let watch = common::files::Watch::new(&self.dir);
             let found = sockets(&self.dir);
             let gone: Vec<PathBuf> = running
                 .iter()
@@ -134,8 +134,8 @@ impl Plugins {
     async fn try_register(&self, socket: &Path) -> Result<String, String> {
         let info = registration::info(socket).await.map_err(|e| e.to_string())?;
         let outcome = self.install(&info, socket).await;
-        let told = registration::notify(socket, outcome.as_ref().copied().map_err(String::as_str)).await;
-        if let Err(error) = told {
+        let notified = registration::notify(socket, outcome.as_ref().copied().map_err(String::as_str)).await;
+        if let Err(error) = notified {
             // Upstream goes on with a plug-in that cannot be told, and takes it for unregistered; the next try tells it again.
             return Err(format!("not told: {error}"));
         }
