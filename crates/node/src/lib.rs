@@ -3,7 +3,7 @@
 //! This crate knows no API objects. It is the only place in the workspace that runs other programs or makes system
 //! calls by itself, so what Trireme can do to a machine is readable here and nowhere else.
 //!
-//! - [`cri`] speaks to a container runtime; [`containerd`] keeps one of our own; [`oci`], [`tar`] and [`elf`] make images;
+//! - [`cri`] speaks to a container runtime; [`containerd`] keeps one of our own, [`etcd`] a store; [`oci`], [`tar`] and [`elf`] make images;
 //! - [`cgroups`], [`mounts`], [`files`] and [`process`] are the kernel's objects a pod is made of;
 //! - [`private`] keeps what is on disk from the machine's other users; [`selinux`] says which labels files have;
 //! - [`logind`] tells that the machine is about to be shut down;
@@ -14,6 +14,7 @@ pub mod cgroups;
 pub mod cni;
 pub mod containerd;
 pub mod cri;
+mod daemon;
 pub mod elf;
 pub mod etcd;
 pub mod files;

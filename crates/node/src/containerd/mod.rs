@@ -14,28 +14,24 @@ mod config;
 mod images;
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use futures::FutureExt as _;
 use tokio::process::Command;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 
 pub use config::Config;
 pub use images::{Import, ImportError};
 
 use crate::cri::{self, Runtime};
+use crate::daemon::{self, Daemon, GRACE};
 use crate::private;
-use crate::process::{Process, backoff, spawn_detached};
+use crate::process::Process;
 
 /// How long containerd may take from its start to its first answer.
 const READY: Duration = Duration::from_secs(60);
-/// How long it may take to end when asked to.
-const GRACE: Duration = Duration::from_secs(10);
 /// What of its state no container's process has to go through.
 const PRIVATE_STATE: [&str; 2] = ["io.containerd.grpc.v1.cri", "io.containerd.sandbox.controller.v1.shim"];
-/// Its log is set aside at a start when it is larger than this.
-const LOG: u64 = 16 << 20;
 
 /// Why there is no containerd.
 #[derive(Debug, thiserror::Error)]
@@ -63,9 +59,7 @@ pub enum Error {
 pub struct Containerd {
     config: Config,
     client: cri::Client,
-    /// The id of the process that serves now; zero while there is none.
-    serving: watch::Receiver<u32>,
-    supervisor: JoinHandle<()>,
+    daemon: Daemon,
 }
 
 impl Containerd {
@@ -94,9 +88,13 @@ impl Containerd {
             Some(process) => process,
             None => launch(&config, &client).await?,
         };
-        let (sender, serving) = watch::channel(process.pid());
-        let supervisor = tokio::spawn(supervise(config.clone(), client.clone(), process, sender));
-        Ok(Self { config, client, serving, supervisor })
+        let of = (config.clone(), client.clone());
+        let relaunch = move || {
+            let (config, client) = of.clone();
+            async move { launch(&config, &client).await }.boxed()
+        };
+        let daemon = Daemon::keep("containerd", config.pid_file(), process, relaunch);
+        Ok(Self { config, client, daemon })
     }
 
     /// A client of it. It stays valid over restarts.
@@ -111,7 +109,7 @@ impl Containerd {
 
     /// The id of the serving process; zero while there is none. Changes when it was restarted.
     pub fn serving(&self) -> watch::Receiver<u32> {
-        self.serving.clone()
+        self.daemon.running()
     }
 
     /// Stops supervising and leaves containerd running, for the next start to adopt.
@@ -119,43 +117,7 @@ impl Containerd {
 
     /// Stops supervising and stops containerd. Containers keep running under their shims.
     pub async fn stop(self) -> std::io::Result<()> {
-        self.supervisor.abort();
-        if let Some(process) = Process::from_pid_file(&self.config.pid_file()) {
-            process.stop(GRACE).await?;
-        }
-        let _ = std::fs::remove_file(self.config.pid_file());
-        Ok(())
-    }
-}
-
-impl Drop for Containerd {
-    fn drop(&mut self) {
-        self.supervisor.abort();
-    }
-}
-
-/// Keeps one serving until the task is aborted.
-async fn supervise(config: Config, client: cri::Client, mut process: Process, serving: watch::Sender<u32>) {
-    let mut failures = 0;
-    loop {
-        let since = Instant::now();
-        if let Err(e) = process.ended().await {
-            tracing::error!(error = %e, "lost sight of containerd");
-        }
-        serving.send_replace(0);
-        failures = if since.elapsed() > Duration::from_secs(60) { 0 } else { failures + 1 };
-        tracing::warn!(failures, "containerd ended; starting it again");
-        process = loop {
-            tokio::time::sleep(backoff(failures)).await;
-            match launch(&config, &client).await {
-                Ok(process) => break process,
-                Err(e) => {
-                    failures += 1;
-                    tracing::error!(error = %e, failures, "containerd does not start");
-                }
-            }
-        };
-        serving.send_replace(process.pid());
+        self.daemon.stop().await
     }
 }
 
@@ -185,21 +147,12 @@ async fn launch(config: &Config, client: &cri::Client) -> Result<Process, Error>
     };
     private::write(&config.file(), config.toml()).map_err(prepare(&config.file()))?;
     let log_path = config.log_file();
-    if std::fs::metadata(&log_path).is_ok_and(|m| m.len() > LOG) {
-        std::fs::rename(&log_path, config.old_log_file()).map_err(prepare(&log_path))?;
-    }
-    let log = private::append(&log_path).map_err(prepare(&log_path))?;
-    let errors = log.try_clone().map_err(Error::Start)?;
+    let log = daemon::open_log(&log_path, &config.old_log_file()).map_err(prepare(&log_path))?;
     let mut command = Command::new("containerd");
-    command.arg("--config").arg(config.file()).stdin(Stdio::null()).stdout(log).stderr(errors);
-    let mut child = spawn_detached(&mut command).map_err(Error::Start)?;
-    let pid = child.id().expect("a child that nobody waited for has its id");
-    let process = Process::open(pid).map_err(Error::Start)?;
+    let process = daemon::spawn(command.arg("--config").arg(config.file()), log).map_err(Error::Start)?;
     process.write_pid_file(&config.pid_file()).map_err(prepare(&config.pid_file()))?;
-    // Reaps it when it ends while we live; its end itself is seen through the pidfd.
-    tokio::spawn(async move { child.wait().await });
     ready(config, client, &process).await?;
-    tracing::info!(pid, socket = %config.socket().display(), "containerd is ready");
+    tracing::info!(pid = process.pid(), socket = %config.socket().display(), "containerd is ready");
     Ok(process)
 }
 
