@@ -70,7 +70,7 @@ impl Driver {
 
     async fn client(&self) -> Result<(SemaphorePermit<'_>, NodeClient<Channel>), Status> {
         let turn = self.calls.acquire().await.map_err(|closed| Status::internal(closed.to_string()))?;
-        let channel = channel(&self.socket).map_err(|error| *error.status)?;
+        let channel = channel(&self.socket).map_err(|error| (*error.status).clone())?;
         Ok((turn, NodeClient::new(channel)))
     }
 

@@ -1,20 +1,25 @@
 //! What a call to a driver may answer instead of a result.
 
-use node::cri::code_name;
+use std::ops::Deref;
+
 use tonic::{Code, Status};
 
-/// A call that failed, in the words in which users know it from `kubectl describe`.
+/// A call that failed, in the words of all calls of a node ([`node::cri::Error`]), and what that means of a volume.
 #[derive(Debug, thiserror::Error)]
-#[error("rpc error: code = {} desc = {}", code_name(.status.code()), .status.message())]
-pub struct Error {
-    /// The call, by its name in the contract.
-    pub call: &'static str,
-    pub status: Box<Status>,
+#[error(transparent)]
+pub struct Error(node::cri::Error);
+
+impl Deref for Error {
+    type Target = node::cri::Error;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
 }
 
 impl Error {
     pub(crate) fn new(call: &'static str, status: Status) -> Self {
-        Self { call, status: Box::new(status) }
+        Self(node::cri::Error::new(call, status))
     }
 
     /// Whether nothing of the call goes on: it did not begin, or it ended without success. After any other error the driver may

@@ -2,7 +2,7 @@
 
 use tonic::{Code, Status};
 
-/// A call to the runtime that failed, in the words in which users know it from `kubectl describe`.
+/// A call that failed, in the words in which users know it from `kubectl describe`.
 #[derive(Debug, thiserror::Error)]
 #[error("rpc error: code = {} desc = {}", code_name(.status.code()), .status.message())]
 pub struct Error {
@@ -12,7 +12,7 @@ pub struct Error {
 }
 
 impl Error {
-    pub(super) fn new(call: &'static str, status: Status) -> Self {
+    pub fn new(call: &'static str, status: Status) -> Self {
         Self { call, status: Box::new(status) }
     }
 
@@ -54,7 +54,7 @@ impl Error {
 }
 
 /// The names gRPC gives its codes.
-pub fn code_name(code: Code) -> &'static str {
+fn code_name(code: Code) -> &'static str {
     match code {
         Code::Ok => "OK",
         Code::Cancelled => "Canceled",

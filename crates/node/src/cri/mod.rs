@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 
 pub use client::Client;
-pub use error::{Error, code_name};
+pub use error::Error;
 pub use events::{Event, EventKind};
 pub use interfaces::Interface;
 
