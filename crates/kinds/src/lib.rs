@@ -48,7 +48,6 @@ pub mod wording;
 use facts::Resource as Facts;
 
 pub use apiextensions::custom_resource_definition::violations as structural_violations;
-pub use flowcontrol::bootstrap;
 use kind::Kind;
 pub use shared::Shared;
 use strategy::{Plain, Strategy};

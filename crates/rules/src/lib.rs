@@ -7,6 +7,7 @@
 //! are two doors into the same room.
 
 pub mod cron;
+pub mod flow_control;
 pub mod migration;
 pub mod names;
 pub mod owners;

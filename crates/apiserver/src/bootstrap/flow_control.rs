@@ -1,6 +1,6 @@
 //! The first priority levels and flow schemas, as objects that the server wants to be there.
 
-pub use kinds::bootstrap::*;
+pub use rules::flow_control::*;
 use serde_json::{Value, json};
 
 use super::{Repair, Wanted};

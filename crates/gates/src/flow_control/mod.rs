@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 
 use http::StatusCode;
 use http::header::{HeaderValue, RETRY_AFTER};
-use kinds::bootstrap;
 use machinery::query::Query;
 use machinery::rest::{Response, User};
 use machinery::{Value, value};
 use parking_lot::{Mutex, RwLock};
+use rules::flow_control as bootstrap;
 use rustc_hash::FxBuildHasher;
 use storage::Lookup;
 use storage::cache::{Cache, News, Place};

@@ -1,6 +1,5 @@
 //! The group `flowcontrol.apiserver.k8s.io`: FlowSchemas and PriorityLevelConfigurations.
 
-pub mod bootstrap;
 pub mod flow_schema;
 pub mod priority_level_configuration;
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! What upstream says about kinds of this group.
 
 use machinery::Value;
+use rules::flow_control::{flow_schemas, priority_levels};
 use serde_json::json;
 
-use crate::flowcontrol::bootstrap::{flow_schemas, priority_levels};
 use crate::flowcontrol::flow_schema::FlowSchemas;
 use crate::flowcontrol::priority_level_configuration::PriorityLevels;
 use crate::strategy::Strategy;

@@ -7,10 +7,10 @@ use std::sync::LazyLock;
 
 use machinery::status::FieldError;
 use machinery::{Value, names, value};
+use rules::flow_control::{flow_schemas, mandatory};
 use serde_json::json;
 
 use crate::checks::{At, Errors};
-use crate::flowcontrol::bootstrap::{flow_schemas, mandatory};
 use crate::keep::{keep, keep_object_meta};
 use crate::strategy::{Flags, Strategy};
 

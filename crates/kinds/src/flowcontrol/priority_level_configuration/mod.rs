@@ -6,10 +6,10 @@ use std::sync::LazyLock;
 
 use machinery::status::FieldError;
 use machinery::{Value, value};
+use rules::flow_control::{mandatory, priority_levels};
 use serde_json::json;
 
 use crate::checks::{At, Errors};
-use crate::flowcontrol::bootstrap::{mandatory, priority_levels};
 use crate::flowcontrol::flow_schema::status;
 use crate::keep::{keep, keep_object_meta};
 use crate::strategy::{Flags, Strategy};
