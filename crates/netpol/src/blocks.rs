@@ -30,7 +30,8 @@ pub fn parts(blocks: &BTreeMap<IpNet, u32>) -> Vec<Part> {
         let close = |open: &mut Vec<(u128, u32)>, next: &mut Option<u128>, part: &mut dyn FnMut(u128, u128, u32)| {
             if let (Some((last, number)), Some(from)) = (open.pop(), *next) {
                 part(from, last, number);
-                *next = (from.max(last)).checked_add(1).map(|after| after.max(from));
+                // One that ends where the one within it ended is over already.
+                *next = last.checked_add(1).map(|after| after.max(from));
             }
         };
         for (first, last, number) in sorted {
@@ -100,6 +101,10 @@ mod tests {
                 "fd00::-fd00:ffff:ffff:ffff:ffff:ffff:ffff:ffff=3",
                 "fd01::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff=4",
             ],
+        );
+        check(
+            &["10.0.0.0/24", "10.0.0.0/28", "10.0.0.8/29"],
+            &["10.0.0.0-10.0.0.7=2", "10.0.0.8-10.0.0.15=3", "10.0.0.16-10.0.0.255=1"],
         );
         check(
             &["::/0", "ffff::/16"],
