@@ -69,6 +69,7 @@ pub enum Do {
     Subtract,
     And,
     ShiftLeft,
+    ShiftRight,
     Set,
 }
 
@@ -79,6 +80,7 @@ impl Do {
             Self::Subtract => 0x10,
             Self::And => 0x50,
             Self::ShiftLeft => 0x60,
+            Self::ShiftRight => 0x70,
             Self::Set => 0xb0,
         }
     }

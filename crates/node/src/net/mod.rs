@@ -3,6 +3,7 @@
 //! The first thing a node does is [`Net::refuse`]: packets to pod and service addresses that no more specific route or
 //! rule claims are answered "unreachable" here instead of leaving by the default route.
 
+mod alone;
 mod changes;
 pub mod conntrack;
 
@@ -14,6 +15,7 @@ use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags};
 use rtnetlink::packet_route::route::{RouteAttribute, RouteMessage, RouteType};
 use rtnetlink::{Handle, RouteMessageBuilder};
 
+pub use alone::alone;
 pub use changes::Changes;
 
 /// Worse than every metric anybody gives a route on purpose.

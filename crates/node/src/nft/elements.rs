@@ -34,8 +34,9 @@ const VALUE: u16 = 1;
 const VERDICT: u16 = 2 | NESTED;
 const CODE: u16 = 1;
 const CHAIN: u16 = 2;
-/// Verdicts: `NF_DROP` and `NFT_GOTO`.
+/// Verdicts: `NF_DROP`, `NFT_JUMP` and `NFT_GOTO`.
 const DROP: i32 = 0;
+const JUMP: i32 = -3;
 const GOTO: i32 = -4;
 /// The kind of an answer.
 const ANSWER: u16 = 2;
@@ -50,6 +51,8 @@ pub enum Data {
     /// A value, each part of it filled up to four bytes.
     Value(Vec<u8>),
     Drop,
+    /// A chain, and back if it says nothing.
+    Jump(String),
     /// A chain, for good.
     Goto(String),
 }
@@ -130,6 +133,7 @@ impl Elements {
                             Data::None => {}
                             Data::Value(bytes) => value(out, DATA, bytes),
                             Data::Drop => attribute(out, DATA, |out| verdict(out, DROP, None)),
+                            Data::Jump(chain) => attribute(out, DATA, |out| verdict(out, JUMP, Some(chain))),
                             Data::Goto(chain) => attribute(out, DATA, |out| verdict(out, GOTO, Some(chain))),
                         }
                     });
@@ -298,18 +302,24 @@ mod tests {
         let many: Vec<(Vec<u8>, Data)> = (0..1_000).map(|n| (address(n), Data::None)).collect();
         let mut first = Elements::default();
         first.add(Family::Ip, TABLE, "s", &many);
-        first.add(Family::Ip, TABLE, "v", &leads(&[(1, Data::Drop), (2, Data::Goto("c".into()))]));
+        first.add(
+            Family::Ip,
+            TABLE,
+            "v",
+            &leads(&[(1, Data::Drop), (2, Data::Goto("c".into())), (4, Data::Jump("c".into()))]),
+        );
         first.add(Family::Ip, TABLE, "a", &leads(&[(3, Data::Value(vec![10, 9, 9, 9]))]));
         change(first).await.unwrap();
         let text = listed().await;
-        for wanted in ["10.0.0.1 : drop", "10.0.0.2 : goto c", "10.0.0.3 : 10.9.9.9", "10.0.3.231"] {
+        for wanted in ["10.0.0.1 : drop", "10.0.0.2 : goto c", "10.0.0.4 : jump c", "10.0.0.3 : 10.9.9.9", "10.0.3.231"]
+        {
             assert!(text.contains(wanted), "{wanted} in {text}");
         }
 
         // A value changes by going and coming back in one transaction.
         let mut second = Elements::default();
         second.delete(Family::Ip, TABLE, "s", &many[1..].iter().map(|(key, _)| key.clone()).collect::<Vec<_>>());
-        second.delete(Family::Ip, TABLE, "v", &[address(1), address(2)]);
+        second.delete(Family::Ip, TABLE, "v", &[address(1), address(2), address(4)]);
         second.add(Family::Ip, TABLE, "v", &leads(&[(1, Data::Goto("c".into()))]));
         change(second).await.unwrap();
         let text = listed().await;
