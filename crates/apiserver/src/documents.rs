@@ -20,6 +20,7 @@ use crate::discovery::{Aggregated, Document, Root};
 use crate::extension::Published;
 use crate::health::Health;
 use crate::metrics;
+use crate::page;
 use crate::version;
 
 /// Everything that answers at a fixed path.
@@ -111,6 +112,7 @@ impl Documents {
             }
             ["metrics", "slis"] => Ok(scraped(exchange, |page| page.push_str(&self.health.figures()))),
             ["metrics"] => Ok(scraped(exchange, |page| self.write_figures(page, gates))),
+            ["ui", ..] => page::answer(exchange),
             ["debug", "hops"] => match exchange.query().get("uid") {
                 "" => Err(ApiError::bad_request("name the uid of an object: /debug/hops?uid=")),
                 uid => Ok(json(Bytes::from(hops::trail(uid).to_string()))),

@@ -18,6 +18,7 @@ mod loopback;
 mod messages;
 pub mod metrics;
 pub mod openapi;
+mod page;
 pub mod proxy;
 mod resource_metrics;
 mod reviews;

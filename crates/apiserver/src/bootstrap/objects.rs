@@ -166,5 +166,24 @@ pub fn kubernetes_endpoints(live: &BTreeSet<IpAddr>, port: u16) -> Vec<Wanted> {
 pub fn rbac() -> Vec<Wanted> {
     let objects = gates::authorization::rbac::bootstrap::objects();
     let wanted = |(plural, object)| Wanted { group: RBAC, plural, object, repair: Repair::Rules };
-    objects.into_iter().map(wanted).collect()
+    objects.into_iter().chain(page()).map(wanted).collect()
+}
+
+/// Who may load the page: everybody, because somebody who is to sign in there is nobody yet. The files hold no datum.
+fn page() -> [(&'static str, Value); 2] {
+    let name = "trireme:page";
+    let (label, annotation) = (facts::rbac::BOOTSTRAPPING, facts::rbac::AUTOUPDATE);
+    let metadata = json!({"name": name, "labels": {label.0: label.1}, "annotations": {annotation.0: annotation.1}});
+    let group = |name: &str| json!({"apiGroup": RBAC, "kind": "Group", "name": name});
+    let version = format!("{RBAC}/v1");
+    let role = json!({
+        "apiVersion": version, "kind": "ClusterRole", "metadata": metadata,
+        "rules": [{"nonResourceURLs": ["/ui", "/ui/*"], "verbs": ["get"]}],
+    });
+    let binding = json!({
+        "apiVersion": version, "kind": "ClusterRoleBinding", "metadata": metadata,
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": name},
+        "subjects": [group("system:authenticated"), group("system:unauthenticated")],
+    });
+    [("clusterroles", role), ("clusterrolebindings", binding)]
 }
