@@ -29,6 +29,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "events",
             "why",
             "trace",
+            "ui",
         ],
     ),
     ("Advanced Commands:", &["diff", "apply", "patch", "replace", "wait", "kustomize"]),

@@ -1,4 +1,4 @@
-//! Programs of the user: an editor, a diff, plug-ins. The one place of this crate that starts any: they are what the user asked for
+//! Programs of the user: an editor, a diff, plug-ins, the browser. The one place of this crate that starts any: they are what the user asked for
 //! by name, with the user's own rights and terminal.
 
 use std::io::Write as _;
@@ -33,6 +33,16 @@ pub fn run(environment: &Environment, streams: &mut Streams, program: &Path, arg
         output.status
     };
     status.code().ok_or_else(|| status.to_string())
+}
+
+/// Starts a program that goes on by itself, such as what opens a link in a browser: nothing waits for it, and it says nothing here.
+pub fn start(environment: &Environment, program: &Path, arguments: &[String]) {
+    let mut command = Command::new(program);
+    command.args(arguments).env_clear().envs(&environment.variables);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    if let Ok(mut child) = command.spawn() {
+        std::thread::spawn(move || child.wait());
+    }
 }
 
 /// Where the path has a program of this name.

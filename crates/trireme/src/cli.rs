@@ -96,6 +96,15 @@ pub enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
         arguments: Vec<std::ffi::OsString>,
     },
+    /// Open the page of the cluster in a browser, with the credentials of your kubeconfig: `trireme ui`.
+    ///
+    /// The same as `trireme kubectl ui`, which has the options.
+    #[command(disable_help_flag = true)]
+    Ui {
+        /// What `kubectl ui` is told.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+        arguments: Vec<std::ffi::OsString>,
+    },
     /// Say which version this is.
     Version,
 }

@@ -1,4 +1,4 @@
-//! `trireme kubectl`, `trireme trace`, and the binary called as `kubectl`: handed over before anything else is set up, so that it answers at once.
+//! `trireme kubectl`, `trireme trace`, `trireme ui`, and the binary called as `kubectl`: handed over before anything else is set up, so that it answers at once.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,8 @@ pub fn run() -> Option<i32> {
     if first == "kubectl" {
         return Some(kubectl::main(arguments, own_server()));
     }
-    (first == "trace").then(|| kubectl::main(std::iter::once(first).chain(arguments), own_server()))
+    let own = first == "trace" || first == "ui";
+    own.then(|| kubectl::main(std::iter::once(first).chain(arguments), own_server()))
 }
 
 /// The configuration that the server of this machine wrote, for whoever has no other.

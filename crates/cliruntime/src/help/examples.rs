@@ -437,5 +437,6 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     ("trace", &[("Show what happened to a deployment and to what it owns", "kubectl trace deployment/web")]),
+    ("ui", &[("Open the page of the cluster in a browser", "kubectl ui")]),
     ("why", &[("Why a pod is not ready, and what to do", "kubectl why web")]),
 ];

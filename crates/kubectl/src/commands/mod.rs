@@ -43,6 +43,7 @@ mod set;
 mod talk;
 mod top;
 mod trace;
+mod ui;
 mod version;
 mod wait;
 mod why;
@@ -102,6 +103,7 @@ pub static ROOT: Command = Command {
         &nodes::taint::COMMAND,
         &top::COMMAND,
         &trace::COMMAND,
+        &ui::COMMAND,
         &nodes::cordon::UNCORDON,
         &version::COMMAND,
         &wait::COMMAND,

@@ -1,8 +1,8 @@
 //! `kubectl proxy`: the API at a port of this machine, for programs that bring no credentials.
 
 mod files;
-mod filter;
-mod serve;
+pub mod filter;
+pub mod serve;
 
 use std::path::PathBuf;
 
