@@ -65,12 +65,18 @@ fn below(path: &str, field: &str) -> String {
     if path.is_empty() { field.to_owned() } else { format!("{path}.{field}") }
 }
 
-/// Whole numbers that are too large for Go's are read as floats.
+/// Whole numbers that are too large for Go's are read as floats, and floats that are whole are written as integers.
 fn as_go_reads(value: &mut Value) {
+    /// The first float that is too large for an integer.
+    const BEYOND: f64 = 9_223_372_036_854_775_808.0;
     match value {
         Value::Number(number) if !number.is_i64() && number.is_u64() => {
             *value = number.as_f64().map_or(Value::Null, Value::from);
         }
+        Value::Number(number) => match number.as_f64().filter(|_| number.is_f64()) {
+            Some(float) if float.fract() == 0.0 && float.abs() < BEYOND => *value = Value::from(float as i64),
+            _ => {}
+        },
         Value::Array(items) => items.iter_mut().for_each(as_go_reads),
         Value::Object(fields) => fields.values_mut().for_each(as_go_reads),
         _ => {}
@@ -222,6 +228,18 @@ mod tests {
             }},
         }});
         Schema::read(&props).expect("a schema")
+    }
+
+    #[test]
+    fn numbers_are_kept_as_go_writes_them_again() {
+        let props = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        let schema = Schema::read(&props).expect("a schema");
+        let sent = r#"{"spec": [1.0, 1e3, -2.0, 0.0, 1e-1000, 1.5, 1e18, 9223372036854775807, 9223372036854775808]}"#;
+        let mut object = serde_json::from_str(sent).expect("JSON");
+        schema.coerce(&mut object).expect("an object");
+        let kept =
+            json!({"spec": [1, 1000, -2, 0, 0, 1.5, 1_000_000_000_000_000_000_i64, i64::MAX, 9.223372036854776e18]});
+        assert_eq!(object, kept);
     }
 
     #[test]

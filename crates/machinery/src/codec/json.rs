@@ -111,6 +111,10 @@ impl<'de> Visitor<'de> for Node<'_> {
 
     fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
         self.watch.rounded = true;
+        // To Go `-0` is an integer; a `-0.0` in the place of one is refused by its text.
+        if value == 0.0 && value.is_sign_negative() {
+            return Ok(Value::from(0));
+        }
         Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("a number without a value"))
     }
 

@@ -222,6 +222,8 @@ mod tests {
             assert_eq!(read("application/yaml", number), of_yaml, "{number} in YAML");
         }
         assert_eq!(read("application/json", "2147483647"), Ok("2147483647".to_owned()));
+        assert_eq!(read("application/json", "-0"), Ok("0".to_owned()));
+        assert_eq!(read("application/json", "-0.0"), refused("number -0.0"));
     }
 
     #[test]

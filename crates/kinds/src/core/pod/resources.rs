@@ -92,7 +92,7 @@ fn pod_name(resource: &str, at: &At<'_, '_>, errors: &mut Errors) {
 pub fn amount(resource: &str, at: &At<'_, '_>, errors: &mut Errors) {
     errors.quantity_not_negative(at);
     let counted = COUNTED.contains(&resource) || is_extended(resource);
-    if counted && at.quantity().is_some_and(|quantity| quantity.milli_value() % 1000 != 0) {
+    if counted && at.quantity().is_some_and(|quantity| quantity.round_up(0) != quantity) {
         errors.invalid(at, "must be an integer");
     }
 }

@@ -140,6 +140,19 @@ fn resources_fit_each_other() {
 }
 
 #[test]
+fn what_is_counted_is_whole_however_much_it_is() {
+    let of =
+        |amount: &str| json!({"containers": [{"name": "c", "image": "i", "resources": {"limits": {"a.b/x": amount}}}]});
+    for whole in ["3", "1e18", "8Ei", "9223372036854775807", "10e999"] {
+        check(of(whole), &[]);
+    }
+    let refused = |kind: &str| {
+        format!("spec.containers[0].resources.{kind}[a.b/x]: Invalid value: \"1500m\": must be an integer")
+    };
+    check(of("1500m"), &[&refused("limits"), &refused("requests")]);
+}
+
+#[test]
 fn placement_is_checked() {
     check(
         json!({"containers": one(), "tolerations": [{"operator": "Equal"}, {"key": "a", "operator": "Exists", "value": "v"}, {"key": "a", "effect": "Never"}],
