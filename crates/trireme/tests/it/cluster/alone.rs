@@ -60,7 +60,7 @@ impl Alone {
 async fn the_proxy_runs_alone() {
     let id = std::process::id();
     let range = format!("198.19.{}.0/24", id % 250).parse().expect("a range");
-    let layout = Layout::new(&format!("p{}", id % 1_000_000), 1, range, false).expect("a layout");
+    let layout = Layout::new(&format!("a{}", id % 1_000_000), 1, range, false).expect("a layout");
     devnet::make(&layout).await.expect("a network");
     let (host, machine) = (layout.host().to_string(), layout.machines[0].clone());
     let mut alone = Alone { layout, running: Vec::new() };
