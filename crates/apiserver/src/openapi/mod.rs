@@ -21,6 +21,7 @@ mod schemas;
 mod tests;
 mod v2;
 mod v3;
+mod words;
 
 use std::sync::{Arc, OnceLock};
 
@@ -128,7 +129,8 @@ impl OpenApi {
             Entry::new("version".to_owned(), Subject::Version),
         ];
         for (g, group) in groups.iter().enumerate() {
-            if !group.name.is_empty() {
+            // Upstream does not describe groups that have nothing but custom resources.
+            if !group.name.is_empty() && !group.versions.iter().all(v3::is_custom) {
                 documents.push(Entry::new(format!("apis/{}", group.name), Subject::Group(g)));
             }
             for (v, version) in group.versions.iter().enumerate() {
@@ -257,7 +259,7 @@ impl OpenApi {
                 let group = &self.groups[group];
                 let version = &group.versions[version];
                 if v3::is_custom(version) {
-                    return v3::custom_group_version(form, (&group.name, version), &self.customs);
+                    return v3::custom_group_version(form, version, &self.customs);
                 }
                 v3::group_version(&group.name, version, release)
             }

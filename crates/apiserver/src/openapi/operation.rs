@@ -22,6 +22,8 @@ pub(super) struct Operation {
     pub method: &'static str,
     /// Its name, unique in the server.
     pub id: String,
+    /// What it does, in words.
+    pub description: String,
     /// The group version, or what takes its place.
     pub tag: String,
     /// What it does and to which kind; paths that are no resource's do not say.
@@ -53,6 +55,8 @@ pub(super) struct Parameter {
     pub place: &'static str,
     /// `string`, `integer` or `boolean`.
     pub kind: &'static str,
+    /// What it is for, in words.
+    pub description: Option<Str>,
 }
 
 /// The body of a request.
@@ -107,9 +111,22 @@ impl Operation {
             (response.code.to_owned(), answer)
         });
         value["responses"] = responses.collect::<Map<_, _>>().into();
+        value["description"] = json!(self.description);
         if let Some((action, gvk)) = &self.about {
             value["x-kubernetes-action"] = json!(action);
             value["x-kubernetes-group-version-kind"] = schemas::kind(gvk);
+        }
+    }
+}
+
+impl Parameter {
+    /// What every document says last of a parameter.
+    pub fn finish(&self, value: &mut Value) {
+        if self.place == "path" {
+            value["required"] = json!(true);
+        }
+        if let Some(description) = &self.description {
+            value["description"] = json!(description);
         }
     }
 }

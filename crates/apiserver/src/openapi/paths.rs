@@ -9,6 +9,7 @@ use facts::{Gvk, Resource, Schema, Str, Subresource, Type};
 use super::action::Action;
 use super::names::{capital, group_tag};
 use super::operation::{Body, Content, ContentSchema, Operation, Parameter, PathItem, Response};
+use super::words;
 
 const JSON: &str = "application/json";
 const YAML: &str = "application/yaml";
@@ -99,7 +100,7 @@ impl<'a> Base<'a> {
     /// The path that lists the resources of the group version.
     pub fn resources(&self) -> PathItem {
         let id = format!("get{}APIResources", self.camel());
-        discovery(format!("{}/", self.path()), id, self.tag(), "APIResourceList")
+        discovery(format!("{}/", self.path()), (id, "get available resources"), self.tag(), "APIResourceList")
     }
 
     /// Every path of a resource.
@@ -144,44 +145,64 @@ impl<'a> Base<'a> {
     }
 }
 
+/// What the roots are for.
+const VERSIONS: &str = "get available API versions";
+
 /// Paths outside of group versions: the roots, a group, the version and the keys of the token issuer.
 pub(super) fn api_root() -> PathItem {
-    discovery("/api/".to_owned(), "getCoreAPIVersions".to_owned(), "core".to_owned(), "APIVersions")
+    discovery("/api/".to_owned(), ("getCoreAPIVersions".to_owned(), VERSIONS), "core".to_owned(), "APIVersions")
 }
 
 pub(super) fn apis_root() -> PathItem {
-    discovery("/apis/".to_owned(), "getAPIVersions".to_owned(), "apis".to_owned(), "APIGroupList")
+    discovery("/apis/".to_owned(), ("getAPIVersions".to_owned(), VERSIONS), "apis".to_owned(), "APIGroupList")
 }
 
 pub(super) fn group_root(group: &str) -> PathItem {
     let tag = group_tag(group);
-    discovery(format!("/apis/{group}/"), format!("get{}APIGroup", capital(&tag)), tag, "APIGroup")
+    let id = format!("get{}APIGroup", capital(&tag));
+    discovery(format!("/apis/{group}/"), (id, "get information of a group"), tag, "APIGroup")
 }
 
 pub(super) fn version() -> PathItem {
     let info = ContentSchema::Type(Str::Borrowed("io.k8s.apimachinery.pkg.version.Info"));
-    plain("/version/", "getCodeVersion", "version", Content { produces: &[JSON], schema: info })
+    let said = ("getCodeVersion", "get the version information for this server");
+    plain("/version/", said, "version", Content { produces: &[JSON], schema: info })
 }
 
 pub(super) fn issuer() -> PathItem {
     let issuer = Content { produces: &[JSON], schema: ContentSchema::Text };
-    plain("/.well-known/openid-configuration/", "getServiceAccountIssuerOpenIDConfiguration", "WellKnown", issuer)
+    let said = (
+        "getServiceAccountIssuerOpenIDConfiguration",
+        "get service account issuer OpenID configuration, also known as the 'OIDC discovery doc'",
+    );
+    plain("/.well-known/openid-configuration/", said, "WellKnown", issuer)
 }
 
 pub(super) fn keys() -> PathItem {
     let keys = Content { produces: &["application/jwk-set+json"], schema: ContentSchema::Text };
-    plain("/openid/v1/jwks/", "getServiceAccountIssuerOpenIDKeyset", "openid", keys)
+    let said = (
+        "getServiceAccountIssuerOpenIDKeyset",
+        "get service account issuer OpenID JSON Web Key Set (contains public token verification keys)",
+    );
+    plain("/openid/v1/jwks/", said, "openid", keys)
 }
 
-fn discovery(path: String, id: String, tag: String, kind: &str) -> PathItem {
+/// `said` is the name of the operation, and what it is for.
+fn discovery(path: String, said: (String, &str), tag: String, kind: &str) -> PathItem {
     let content = Content { produces: OBJECT, schema: ContentSchema::Type(format!("{META}{kind}").into()) };
-    plain(path, id, tag, content)
+    plain(path, said, tag, content)
 }
 
-fn plain(path: impl Into<String>, id: impl Into<String>, tag: impl Into<String>, content: Content) -> PathItem {
+fn plain(
+    path: impl Into<String>,
+    said: (impl Into<String>, &str),
+    tag: impl Into<String>,
+    content: Content,
+) -> PathItem {
     let operation = Operation {
         method: "get",
-        id: id.into(),
+        id: said.0.into(),
+        description: said.1.to_owned(),
         tag: tag.into(),
         about: None,
         parameters: Vec::new(),
@@ -271,6 +292,7 @@ impl Site<'_> {
         Operation {
             method: action.method(),
             id: self.id(action),
+            description: self.description(action),
             tag: self.base.tag(),
             about: Some((action.name(), gvk)),
             parameters: self.parameters(action, path),
@@ -278,6 +300,12 @@ impl Site<'_> {
             reads: if self.is_custom() { CUSTOM } else { ANYTHING },
             responses: self.responses(action),
         }
+    }
+
+    fn description(&self, action: Action) -> String {
+        // Upstream describes lists of custom resources without a word of watches.
+        let is_watched = self.resource.verbs.has("watch") && !self.is_custom();
+        words::of_operation(action, &self.resource.kind, self.sub.map(|sub| &*sub.name), is_watched)
     }
 
     /// Such as `readCoreV1NamespacedPodStatus`.
@@ -311,7 +339,11 @@ impl Site<'_> {
     }
 
     fn parameters(&self, action: Action, path: &str) -> Vec<Parameter> {
-        let query = |&(name, kind): &Query| Parameter { name: Str::Borrowed(name), place: "query", kind };
+        let new = |name: &'static str, place: &'static str, kind: &'static str| {
+            let description = words::of_parameter(place, name, &self.resource.kind);
+            Parameter { name: Str::Borrowed(name), place, kind, description }
+        };
+        let query = |&(name, kind): &Query| new(name, "query", kind);
         let mut parameters: Vec<Parameter> = match action {
             Action::Get if self.is_log() => options("PodLogOptions"),
             Action::Get if self.is_custom() => vec![query(&("resourceVersion", "string"))],
@@ -333,7 +365,7 @@ impl Site<'_> {
         }
         for name in ["name", "namespace", "path"] {
             if path.contains(&format!("{{{name}}}")) {
-                parameters.push(Parameter { name: Str::Borrowed(name), place: "path", kind: "string" });
+                parameters.push(new(name, "path", "string"));
             }
         }
         parameters.sort();
@@ -447,7 +479,8 @@ fn options(kind: &str) -> Vec<Parameter> {
         _ => None,
     };
     let kind = |schema: &Schema| scalar(schema.list().map_or(schema, |list| &list.items));
-    fields
-        .filter_map(|field| Some(Parameter { name: field.name.clone(), place: "query", kind: kind(&field.schema)? }))
-        .collect()
+    let parameter = |field: &facts::Field| {
+        Some(Parameter { name: field.name.clone(), place: "query", kind: kind(&field.schema)?, description: None })
+    };
+    fields.filter_map(parameter).collect()
 }

@@ -260,12 +260,26 @@ fn a_custom_resource_has_a_document_of_its_own() {
     assert!(schemas["io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"].is_object());
     assert!(schemas["io.k8s.apimachinery.pkg.apis.meta.v1.OwnerReference"].is_object(), "what that refers to");
     assert_eq!(schemas["com.example.stable.v1.CronTabList"]["required"], json!(["items"]));
+    // Of the group versions that clients know, and not of its own.
+    let kinds =
+        schemas["io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"]["x-kubernetes-group-version-kind"].as_array();
+    let kinds: Vec<&Value> = kinds.expect("kinds").iter().map(|kind| &kind["group"]).collect();
+    assert!(
+        kinds.len() == 55 && kinds[0] == "" && kinds.iter().all(|group| **group != "stable.example.com"),
+        "{kinds:?}"
+    );
     let path = &v3["paths"]["/apis/stable.example.com/v1/namespaces/{namespace}/crontabs/{name}"];
     assert_eq!(path["patch"]["operationId"], "patchStableExampleComV1NamespacedCronTab");
     assert_eq!(path["patch"]["requestBody"]["content"].as_object().map(Map::len), Some(3));
     // Upstream says less of them than of built-in kinds, and some of it otherwise.
     assert!(path["patch"]["responses"]["201"].is_null() && path["put"]["responses"]["201"].is_object());
     assert_eq!(path["get"]["parameters"][0]["name"], "resourceVersion");
+    assert_eq!(path["get"]["description"], "read the specified CronTab");
+    assert_eq!(path["parameters"][0]["description"], "name of the CronTab");
+    assert!(
+        openapi.document(Form::V3Json, "apis/stable.example.com").is_none()
+            && openapi.document(Form::V3Json, "apis/apps").is_some()
+    );
     let collection = &v3["paths"]["/apis/stable.example.com/v1/namespaces/{namespace}/crontabs"]["delete"];
     assert!(collection["requestBody"].is_null(), "{collection}");
     assert_eq!(collection["parameters"][0]["name"], "allowWatchBookmarks");

@@ -84,8 +84,6 @@ fn operation(operation: &Operation) -> Value {
 fn parameter(parameter: &Parameter) -> Value {
     let mut value =
         json!({ "name": parameter.name, "in": parameter.place, "type": parameter.kind, "uniqueItems": true });
-    if parameter.place == "path" {
-        value["required"] = json!(true);
-    }
+    parameter.finish(&mut value);
     value
 }

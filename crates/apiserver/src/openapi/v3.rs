@@ -14,6 +14,33 @@ use super::schemas::Dialect;
 /// The release that documents of custom resources name, whatever the server's is.
 const RELEASE_OF_CUSTOM: &str = "v0.1.0";
 
+/// The groups, besides the core, whose kinds of objects clients of upstream's release know, with those of long ago. Documents of custom
+/// resources say that options of deletions are kinds of these, and not that they are one of the custom group.
+const KNOWN_TO_CLIENTS: &[(&str, &[&str])] = &[
+    ("admissionregistration.k8s.io", &["v1", "v1alpha1", "v1beta1"]),
+    ("apps", &["v1", "v1beta1", "v1beta2"]),
+    ("authentication.k8s.io", &["v1", "v1alpha1", "v1beta1"]),
+    ("authorization.k8s.io", &["v1", "v1beta1"]),
+    ("autoscaling", &["v1", "v2"]),
+    ("batch", &["v1", "v1beta1"]),
+    ("certificates.k8s.io", &["v1", "v1alpha1", "v1beta1"]),
+    ("coordination.k8s.io", &["v1", "v1alpha2", "v1beta1"]),
+    ("discovery.k8s.io", &["v1", "v1beta1"]),
+    ("events.k8s.io", &["v1", "v1beta1"]),
+    ("extensions", &["v1beta1"]),
+    ("flowcontrol.apiserver.k8s.io", &["v1", "v1beta1", "v1beta2", "v1beta3"]),
+    ("internal.apiserver.k8s.io", &["v1alpha1"]),
+    ("lifecycle.k8s.io", &["v1alpha1"]),
+    ("networking.k8s.io", &["v1", "v1beta1"]),
+    ("node.k8s.io", &["v1", "v1alpha1", "v1beta1"]),
+    ("policy", &["v1", "v1beta1"]),
+    ("rbac.authorization.k8s.io", &["v1", "v1alpha1", "v1beta1"]),
+    ("resource.k8s.io", &["v1", "v1alpha3", "v1beta1", "v1beta2"]),
+    ("scheduling.k8s.io", &["v1", "v1alpha3", "v1beta1"]),
+    ("storage.k8s.io", &["v1", "v1alpha1", "v1beta1"]),
+    ("storagemigration.k8s.io", &["v1", "v1beta1"]),
+];
+
 /// The document of a group version of built-in kinds.
 pub(super) fn group_version(group: &str, version: &Version, release: &str) -> Value {
     let base = Base::new(group, &version.name);
@@ -25,9 +52,12 @@ pub(super) fn group_version(group: &str, version: &Version, release: &str) -> Va
 }
 
 /// The document of a group version of custom resources. Upstream does not describe the list of its resources.
-pub(super) fn custom_group_version(form: Form, (group, version): (&str, &Version), customs: &Customs) -> Vec<Piece> {
+pub(super) fn custom_group_version(form: Form, version: &Version, customs: &Customs) -> Vec<Piece> {
     let customs = customs.of(&version.resources);
-    let everywhere = [(group.to_owned(), version.name.to_string())];
+    let known = |(group, versions): &(&str, &[&str])| -> Vec<(String, String)> {
+        versions.iter().map(|version| ((*group).to_owned(), (*version).to_owned())).collect()
+    };
+    let everywhere: Vec<(String, String)> = KNOWN_TO_CLIENTS.iter().flat_map(known).collect();
     let schemas = definitions(&custom::kinds_of_operations(customs.clone()), Dialect::V3, &everywhere);
     let built_in = form.parts(schemas, Map::new());
     let frame =
@@ -97,8 +127,6 @@ fn parameter(parameter: &Parameter) -> Value {
         "in": parameter.place,
         "schema": { "type": parameter.kind, "uniqueItems": true },
     });
-    if parameter.place == "path" {
-        value["required"] = json!(true);
-    }
+    parameter.finish(&mut value);
     value
 }
