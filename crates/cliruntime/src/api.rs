@@ -4,6 +4,7 @@ use std::cell::RefCell;
 
 use bytes::{Bytes, BytesMut};
 use client::Client;
+use client::config::Dials;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT, WARNING};
@@ -15,7 +16,7 @@ use serde_json::Value;
 
 use crate::config::Connection;
 use crate::error::{Failure, Outcome};
-use crate::trace::Trace;
+use crate::trace::{Took, Trace};
 
 pub const JSON: &str = "application/json";
 /// How tables are asked for.
@@ -33,6 +34,10 @@ pub struct Api {
     headers: HeaderMap,
     host: String,
     server: String,
+    /// What the user wants every request to take at most, as the server is told.
+    limit: Option<String>,
+    /// Connections that were made since the last request that was logged.
+    dials: Dials,
     warnings: RefCell<Vec<String>>,
     trace: Option<Trace>,
 }
@@ -40,10 +45,39 @@ pub struct Api {
 impl Api {
     pub fn new(connection: &Connection, trace: Option<Trace>) -> Outcome<Self> {
         let host = connection.host();
-        let client = Client::https(connection.client.clone()).map_err(|error| failure(&host, error))?;
+        let mut config = connection.client.clone();
+        let dials = trace.as_ref().filter(|trace| trace.tells_connections()).map(|_| Dials::default());
+        config.dials.clone_from(&dials);
+        let client = Client::https(config).map_err(|error| failure(&host, error))?;
         let client = client.with_user_agent(&agent());
         let server = connection.client.server.clone();
-        Ok(Self { client, headers: connection.headers.clone(), host, server, warnings: RefCell::default(), trace })
+        let (headers, limit) = (connection.headers.clone(), connection.limit.clone());
+        Ok(Self {
+            client,
+            headers,
+            host,
+            server,
+            limit,
+            dials: dials.unwrap_or_default(),
+            warnings: RefCell::default(),
+            trace,
+        })
+    }
+
+    /// Whether every request tells the server how long it may take.
+    pub fn is_limited(&self) -> bool {
+        self.limit.is_some()
+    }
+
+    /// A path with the limit, where there is one. Queries are in the order of their names, as Go writes them.
+    fn limited(&self, path: &str) -> String {
+        let Some(limit) = &self.limit else { return path.to_owned() };
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let added = format!("timeout={limit}");
+        let mut parts: Vec<&str> = query.split('&').filter(|part| !part.is_empty()).collect();
+        parts.push(&added);
+        parts.sort_by_key(|part| part.split('=').next().unwrap_or_default().to_owned());
+        format!("{path}?{}", parts.join("&"))
     }
 
     /// What the server warned of since this was last asked.
@@ -59,6 +93,7 @@ impl Api {
         body: Option<(&str, Bytes)>,
         accept: &str,
     ) -> Outcome<(HeaderMap, Chunks)> {
+        let path = &self.limited(path);
         let mut builder = http::Request::builder().method(method).uri(path);
         builder = builder.header(ACCEPT, accept).header(USER_AGENT, agent());
         for (name, value) in &self.headers {
@@ -96,12 +131,13 @@ impl Api {
         trace.request(&method, &url, request.headers(), body.as_deref());
         let begun = std::time::Instant::now();
         let answer = self.client.request(request).await;
+        let took = Took { whole: begun.elapsed(), dial: self.dials.lock().pop() };
         match &answer {
             Ok(response) => {
                 let status = response.status().to_string();
-                trace.response(&method, &url, &status, response.headers(), begun.elapsed());
+                trace.response(&method, &url, &status, response.headers(), &took);
             }
-            Err(_) => trace.response(&method, &url, "", &HeaderMap::new(), begun.elapsed()),
+            Err(_) => trace.response(&method, &url, "", &HeaderMap::new(), &took),
         }
         answer.map_err(|error| failure(&self.host, error))
     }
@@ -329,6 +365,14 @@ pub fn failure(host: &str, error: client::Error) -> Failure {
         client::Error::Timeout(_) => Failure::Unreachable(
             "net/http: request canceled (Client.Timeout exceeded while awaiting headers)".to_owned(),
         ),
+        client::Error::Config(error @ client::config::Error::Server { .. }) => {
+            let words = error.to_string();
+            let scheme = words.trim_start_matches('"').split_once("://").map_or("", |(scheme, _)| scheme);
+            if matches!(scheme, "" | "http" | "https") {
+                return Failure::Message(words);
+            }
+            Failure::Unreachable(format!("unsupported protocol scheme {}", machinery::status::go_quote(scheme)))
+        }
         // Whoever has no credentials cannot even ask.
         client::Error::Config(error @ client::config::Error::Plugin { .. }) => Failure::Unreachable(error.to_string()),
         other => Failure::Message(other.to_string()),
@@ -341,12 +385,31 @@ fn certificate(text: &str) -> String {
         "certificate signed by unknown authority"
     } else if text.contains("Expired") {
         "certificate has expired or is not yet valid"
+    } else if let Some(names) = names(text) {
+        return format!("tls: failed to verify certificate: x509: {names}");
     } else if text.contains("NotValidForName") {
         "certificate is not valid for the name of the server"
     } else {
         return text.to_owned();
     };
     format!("tls: failed to verify certificate: x509: {why}")
+}
+
+/// For whom a certificate is, in Go's words: names where a name was asked for, addresses where an address was.
+fn names(text: &str) -> Option<String> {
+    let (asked, all) = text.split_once("not valid for name ")?.1.split_once("; certificate is only valid for ")?;
+    let asked = asked.trim_matches('"');
+    let kind = if asked.parse::<std::net::IpAddr>().is_ok() { "IpAddress(" } else { "DnsName(" };
+    let quoted =
+        |part: &str| part.strip_prefix(kind).map(|rest| rest.trim_end_matches(')').trim_matches('"').to_owned());
+    let valid: Vec<String> = all.split([',', ' ']).filter_map(quoted).collect();
+    Some(match &valid[..] {
+        [] if kind == "IpAddress(" => {
+            format!("cannot validate certificate for {asked} because it doesn't contain any IP SANs")
+        }
+        [] => format!("certificate is not valid for any names, but wanted to match {asked}"),
+        valid => format!("certificate is valid for {}, not {asked}", valid.join(", ")),
+    })
 }
 
 #[cfg(test)]
@@ -358,6 +421,15 @@ mod tests {
         assert_eq!(warning(r#"299 - "a \"b\" c""#).as_deref(), Some("a \"b\" c"));
         assert_eq!(warning("199 - \"x\""), None);
         assert_eq!(warning("299 - \"x"), None);
+    }
+
+    #[test]
+    fn certificates_for_others_are_told_in_gos_words() {
+        let text = "invalid peer certificate: certificate not valid for name \"wrong.example\"; certificate is only valid for DnsName(\"a\"), IpAddress(127.0.0.1) or DnsName(\"b.c\")";
+        assert_eq!(
+            certificate(text),
+            "tls: failed to verify certificate: x509: certificate is valid for a, b.c, not wrong.example"
+        );
     }
 
     #[test]

@@ -83,6 +83,11 @@ impl Invocation {
         self.flags.arguments.clone()
     }
 
+    /// Whether exactly one name is given; what follows the dashes is none.
+    pub fn names_one(&self) -> bool {
+        self.flags.dash.unwrap_or(self.flags.arguments.len()) == 1
+    }
+
     pub fn usage(&self, text: impl std::fmt::Display) -> Failure {
         Failure::usage(&self.path, text)
     }

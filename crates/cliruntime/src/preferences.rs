@@ -66,7 +66,13 @@ impl Preferences {
         let found = place(environment, flag).map_err(|error| format!("kuberc error {error}"))?;
         let Some((file, wanted)) = found else { return Ok((Self::default(), None)) };
         match read(&file) {
-            Ok(Some(tree)) => Ok((Self { tree }, None)),
+            Ok(Some(tree)) => {
+                let odd = unknown(&tree).map(|field| {
+                    let why = format!("strict decoding error: unknown field {field:?}");
+                    format!("kuberc: ignoring strict decoding error in {}: {why}", file.display())
+                });
+                Ok((Self { tree }, odd))
+            }
             Ok(None) if wanted => {
                 let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
                 Err(format!("kuberc error kuberc: {}", os_error("open", &file.display().to_string(), &missing)))
@@ -77,6 +83,18 @@ impl Preferences {
                 Ok((Self::default(), Some(format!("kuberc: no preferences loaded from {}: {error}", file.display()))))
             }
         }
+    }
+
+    /// Whether every alias could be typed.
+    pub fn check(&self) -> Result<(), String> {
+        let odd = |alias: &Value| {
+            let name = text(alias, "name");
+            name.is_empty() || !name.chars().all(|letter| letter.is_ascii_alphabetic())
+        };
+        if list(&self.tree, "aliases").iter().any(odd) {
+            return Err("invalid alias name, can only include alphabetical characters".to_owned());
+        }
+        Ok(())
     }
 
     fn options(entry: &Value) -> Vec<(String, String)> {
@@ -98,10 +116,18 @@ impl Preferences {
         Some(Alias { arguments: line, options: Self::options(alias) })
     }
 
+    /// The names of aliases, each with the command that it stands for.
+    pub fn aliases(&self) -> impl Iterator<Item = (String, String)> + '_ {
+        let pair = |alias: &Value| (text(alias, "name").to_owned(), format!("alias for {}", text(alias, "command")));
+        list(&self.tree, "aliases").iter().map(pair)
+    }
+
     /// What a command's flags are where the user does not say.
     pub fn defaults(&self, command: &str) -> Vec<(String, String)> {
         let fits = |entry: &&Value| text(entry, "command").split_whitespace().eq(command.split_whitespace());
-        list(&self.tree, "defaults").iter().filter(fits).flat_map(Self::options).collect()
+        // Earlier versions of the file called them overrides.
+        let all = list(&self.tree, "defaults").iter().chain(list(&self.tree, "overrides"));
+        all.filter(fits).flat_map(Self::options).collect()
     }
 
     /// Whether a credential plug-in may run.
@@ -137,12 +163,37 @@ pub fn read(file: &Path) -> Result<Option<Value>, String> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(os_error("open", &file.display().to_string(), &error)),
     };
-    let tree = yaml::decode(&bytes, Limits::default()).map_err(|error| error.message)?.value;
-    let (version, kind) = (text(&tree, "apiVersion"), text(&tree, "kind"));
-    if kind != "Preference" || !matches!(version, "kubectl.config.k8s.io/v1beta1" | "kubectl.config.k8s.io/v1alpha1") {
-        return Err(format!("no kind {kind:?} is registered for version {version:?}"));
+    let text_of = String::from_utf8_lossy(&bytes);
+    let mut attempted = false;
+    // The first document that can be used counts.
+    for document in text_of.split("\n---").filter(|document| !document.trim_matches(['-', '\n', ' ']).is_empty()) {
+        attempted = true;
+        let Ok(decoded) = yaml::decode(document.as_bytes(), Limits::default()) else { continue };
+        let known = ["kubectl.config.k8s.io/v1beta1", "kubectl.config.k8s.io/v1alpha1"];
+        let tree = decoded.value;
+        if text(&tree, "kind") == "Preference" && known.contains(&text(&tree, "apiVersion")) {
+            return Ok(Some(tree));
+        }
     }
-    Ok(Some(tree))
+    if attempted {
+        return Err(format!("no valid preferences found in {}, use --v=5 to see details", file.display()));
+    }
+    // There are no preferences in an empty file.
+    Ok(Some(Value::Null))
+}
+
+/// A field that preferences do not have.
+fn unknown(tree: &Value) -> Option<&str> {
+    const KNOWN: [&str; 7] = [
+        "apiVersion",
+        "kind",
+        "aliases",
+        "defaults",
+        "overrides",
+        "credentialPluginPolicy",
+        "credentialPluginAllowlist",
+    ];
+    tree.as_object()?.keys().map(String::as_str).find(|field| !KNOWN.contains(field))
 }
 
 /// Sets flags that were not given.
@@ -181,6 +232,28 @@ mod tests {
         assert_eq!(preferences.alias(&own("other"), 0), None);
         assert_eq!(preferences.defaults("set env").len(), 1);
         assert!(preferences.defaults("set").is_empty());
+    }
+
+    #[test]
+    fn files_may_have_several_documents_and_odd_fields() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("kuberc");
+        let environment = Environment::default();
+        let load = |text: &str| {
+            std::fs::write(&file, text).expect("a file");
+            Preferences::load(&environment, &file.display().to_string())
+        };
+        let newer = "kind: Preference\napiVersion: kubectl.config.k8s.io/v9\n";
+        let own = "kind: Preference\napiVersion: kubectl.config.k8s.io/v1alpha1\noverrides: [{command: get, flags: [{name: a, default: b}]}]\n";
+        let (found, complaint) = load(&format!("{newer}---\n{own}")).expect("preferences");
+        assert_eq!((found.defaults("get").len(), complaint), (1, None));
+        let (found, complaint) = load(&format!("{own}other: 1\n---\n{newer}")).expect("preferences");
+        assert_eq!(found.defaults("get").len(), 1);
+        assert!(complaint.is_some_and(|words| words.ends_with("strict decoding error: unknown field \"other\"")));
+        assert!(load("").expect("nothing").1.is_none());
+        assert!(load(newer).expect_err("refused").ends_with("use --v=5 to see details"));
+        let odd = load(&format!("{own}aliases: [{{name: a-b, command: get}}]")).expect("preferences").0;
+        assert!(odd.check().is_err());
     }
 
     #[test]

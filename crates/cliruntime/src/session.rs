@@ -24,6 +24,7 @@ pub struct Session {
     preferences: Preferences,
     /// What is to be said to the user besides what the server warned of.
     notes: RefCell<Vec<String>>,
+    reads_input: bool,
 }
 
 impl Session {
@@ -38,7 +39,14 @@ impl Session {
             trace: None,
             preferences: Preferences::default(),
             notes: RefCell::default(),
+            reads_input: false,
         }
+    }
+
+    /// Says that the command reads standard input itself.
+    pub fn reading_input(mut self, reads: bool) -> Self {
+        self.reads_input = reads;
+        self
     }
 
     /// Logs what is sent and answered, as `-v` says.
@@ -67,7 +75,11 @@ impl Session {
         if let Some(connection) = self.connection.get() {
             return Ok(connection);
         }
-        let made = Connection::new(&self.config()?, &self.flags)?;
+        let config = Config { reads_input: self.reads_input, ..self.config()? };
+        let mut made = Connection::new(&config, &self.flags)?;
+        if made.client.proxy.is_none() {
+            made.client.proxy = crate::config::proxy::of(&self.environment, &made.client.server);
+        }
         if let Some(plugin) = &made.plugin {
             self.preferences.allows_plugin(&self.environment, plugin).map_err(Failure::Message)?;
         }

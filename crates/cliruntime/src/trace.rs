@@ -4,6 +4,7 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use client::config::Dial;
 use http::{HeaderMap, HeaderName};
 
 /// Where log lines go, and how much is logged.
@@ -11,6 +12,27 @@ use http::{HeaderMap, HeaderName};
 pub struct Trace {
     level: i64,
     to: Arc<Mutex<Box<dyn Write + Send>>>,
+}
+
+/// How long a request took, and its connection, where it was the first on one.
+#[derive(Debug, Default)]
+pub struct Took {
+    pub whole: Duration,
+    pub dial: Option<Dial>,
+}
+
+impl Took {
+    /// What of it was the connection's, and what the server's.
+    fn parts(&self) -> String {
+        let Some(dial) = &self.dial else {
+            return format!("getConnectionMilliseconds=0 serverProcessingMilliseconds={}", self.whole.as_millis());
+        };
+        let (dialed, handshake) = (dial.dial.as_millis(), dial.handshake.as_millis());
+        let server = self.whole.saturating_sub(dial.dial + dial.handshake).as_millis();
+        format!(
+            "dnsLookupMilliseconds=0 dialMilliseconds={dialed} tlsHandshakeMilliseconds={handshake} serverProcessingMilliseconds={server}"
+        )
+    }
 }
 
 impl Trace {
@@ -45,20 +67,30 @@ impl Trace {
         self.line("round_trippers.go:527", &format!("\"Request\" {fields}"));
     }
 
+    /// Whether connections are told of.
+    pub fn tells_connections(&self) -> bool {
+        self.level >= 9
+    }
+
     /// The answer to it, or that there was none.
-    pub fn response(&self, method: &str, url: &str, status: &str, headers: &HeaderMap, took: Duration) {
-        let took = took.as_millis();
+    pub fn response(&self, method: &str, url: &str, status: &str, headers: &HeaderMap, times: &Took) {
+        let took = times.whole.as_millis();
+        if let Some(dial) = times.dial.as_ref().filter(|_| self.tells_connections()) {
+            let text = format!("\"HTTP Trace: Dial succeed\" network=\"tcp\" address={}", value(&dial.address));
+            self.line("round_trippers.go:560", &text);
+        }
         let fields = match self.level {
             ..6 => return,
             6 => format!("verb={} url={} status={} milliseconds={took}", value(method), value(url), value(status)),
             7 => format!("status={} milliseconds={took}", value(status)),
             8 => format!("status={} headers={} milliseconds={took}", value(status), value(&shown(headers))),
             9.. => format!(
-                "verb={} url={} status={} headers={} milliseconds={took} getConnectionMilliseconds=0 serverProcessingMilliseconds={took}",
+                "verb={} url={} status={} headers={} milliseconds={took} {}",
                 value(method),
                 value(url),
                 value(status),
-                value(&shown(headers))
+                value(&shown(headers)),
+                times.parts()
             ),
         };
         self.line("round_trippers.go:632", &format!("\"Response\" {fields}"));
@@ -148,7 +180,13 @@ mod tests {
         headers.insert("authorization", "Bearer secret".parse().expect("a header"));
         headers.insert("accept", "application/json".parse().expect("a header"));
         trace.request("GET", "https://h/api", &headers, Some(b"{}"));
-        trace.response("GET", "https://h/api", "200 OK", &headers, Duration::from_millis(5));
+        let dial = Dial {
+            address: "1.2.3.4:5".to_owned(),
+            dial: Duration::from_millis(1),
+            handshake: Duration::from_millis(2),
+        };
+        let took = Took { whole: Duration::from_millis(5), dial: Some(dial) };
+        trace.response("GET", "https://h/api", "200 OK", &headers, &took);
         trace.answer(&[b'x'; 2000]);
         memory
             .text()
@@ -168,6 +206,8 @@ mod tests {
         );
         assert!(said(8).contains("[truncated 976 chars]") && said(8).starts_with("\"Request Body\" body=\"{}\""));
         assert!(said(9).contains("curlCommand=<\n\tcurl -v -XGET"), "{}", said(9));
+        assert!(said(9).contains("\"HTTP Trace: Dial succeed\" network=\"tcp\" address=\"1.2.3.4:5\""), "{}", said(9));
+        assert!(said(9).contains(" milliseconds=5 dnsLookupMilliseconds=0 dialMilliseconds=1 tlsHandshakeMilliseconds=2 serverProcessingMilliseconds=2"), "{}", said(9));
         for level in 6..=10 {
             assert!(!said(level).contains("secret"), "{level}");
         }

@@ -6,6 +6,7 @@ use cliruntime::command::{Command, Environment, Invocation};
 use cliruntime::error::{Failure, Outcome};
 use cliruntime::flags::{self, Mistake, sets};
 use cliruntime::preferences::{self, Alias, Preferences};
+use cliruntime::print::{OBJECTS, Printer, Request};
 use cliruntime::resource::helper::DryRun;
 use cliruntime::session::Session;
 use cliruntime::streams::Streams;
@@ -27,9 +28,13 @@ pub async fn run(environment: Environment, arguments: &[String], mut streams: St
             for deprecation in invocation.flags.deprecations() {
                 invocation.streams.error(&deprecation);
             }
-            warn_of_dry_run(&mut invocation);
-            let run = invocation.command.run.expect("only commands that run are dispatched");
-            let outcome = run(&mut invocation).await;
+            let outcome = match check(&mut invocation) {
+                Ok(()) => {
+                    let run = invocation.command.run.expect("only commands that run are dispatched");
+                    run(&mut invocation).await
+                }
+                Err(failure) => Err(failure),
+            };
             invocation.warn();
             let outcome = outcome.and_then(|()| invocation.session.end());
             finish(outcome, &mut invocation.streams)
@@ -37,6 +42,51 @@ pub async fn run(environment: Environment, arguments: &[String], mut streams: St
         Ok(None) => finish(Ok(()), &mut streams),
         Err(failure) => finish(Err(failure), &mut streams),
     }
+}
+
+/// Commands that want their arguments before they look at flags.
+const ARGUMENTS_FIRST: [&str; 5] = ["run", "scale", "cordon", "uncordon", "drain"];
+/// Commands that look at `--dry-run` and `-o` before anything else. So do generators, once they have a name.
+const FLAGS_FIRST: [&str; 15] = [
+    "annotate",
+    "apply set-last-applied",
+    "auth whoami",
+    "certificate approve",
+    "certificate deny",
+    "events",
+    "expose",
+    "label",
+    "replace",
+    "set env",
+    "set image",
+    "set resources",
+    "set selector",
+    "set serviceaccount",
+    "set subject",
+];
+
+/// What upstream checks in all commands, before they begin.
+fn check(invocation: &mut Invocation) -> Outcome {
+    let profile = invocation.flags.text("profile");
+    let command_has_its_own = invocation.command.name == "debug";
+    let known = ["", "none", "cpu", "heap", "goroutine", "threadcreate", "block", "mutex", "trace"];
+    if !command_has_its_own && !known.contains(&profile) {
+        return Err(Failure::Message(format!("unknown profile '{profile}'")));
+    }
+    let name = invocation.path.strip_prefix("kubectl ").unwrap_or_default().to_owned();
+    let generator = name.starts_with("create ");
+    let empty = invocation.flags.arguments.is_empty();
+    let waits = ARGUMENTS_FIRST.contains(&&*name) || name.starts_with("create secret ");
+    if !(waits && empty) {
+        warn_of_dry_run(invocation);
+    }
+    if !FLAGS_FIRST.contains(&&*name) && !(name == "wait" && !empty) && !(generator && invocation.names_one()) {
+        return Ok(());
+    }
+    let flags = &invocation.flags;
+    DryRun::from_flags(flags)?;
+    let request = Request { allowed: OBJECTS, typed: true };
+    Printer::from_flags(flags, &invocation.session.environment, &request).map(drop)
 }
 
 /// Old forms of `--dry-run` still work.
@@ -76,10 +126,11 @@ fn finish(outcome: Outcome, streams: &mut Streams) -> i32 {
 fn dispatch(environment: Environment, arguments: &[String], streams: &mut Streams) -> Outcome<Option<Invocation>> {
     let root: &'static Command = &commands::ROOT;
     let (preferences, complaint) =
-        Preferences::load(&environment, &preferences::given_place(arguments)).map_err(Failure::Message)?;
+        Preferences::load(&environment, &preferences::given_place(arguments)).map_err(unpreferred)?;
     if let Some(complaint) = complaint {
         streams.error(&complaint);
     }
+    preferences.check().map_err(unpreferred)?;
     let alias = alias(&preferences, arguments);
     let all = alias.as_ref().map_or(arguments, |alias| &alias.arguments);
     if let Some((word, topic)) = all.split_first()
@@ -105,12 +156,17 @@ fn dispatch(environment: Environment, arguments: &[String], streams: &mut Stream
             streams.text(&help::of(command, &path))?;
             return Ok(None);
         }
+        Err(Mistake::Words(words)) if command.name == "diff" => {
+            // One is what differences are told by.
+            return Err(Failure::WithCode(format!("error: {words}\nSee '{path} -h' for help and examples\n"), 2));
+        }
         Err(Mistake::Words(words)) => {
             return Err(Failure::Message(format!("{words}\nSee '{path} --help' for usage.")));
         }
     };
     if command.run.is_none() {
-        let Some(unknown) = given.arguments.first() else {
+        let unknown = given.arguments.join(" ");
+        if given.arguments.is_empty() || command.name == "certificate" {
             let help = help::of(command, &path);
             return match command.name {
                 // Each as its upstream has it.
@@ -121,8 +177,9 @@ fn dispatch(environment: Environment, arguments: &[String], streams: &mut Stream
                 "rollout" => Err(Failure::Exit(1).after(help)),
                 _ => Err(Failure::Plain(help)),
             };
-        };
+        }
         return Err(if std::ptr::eq(command, root) {
+            let unknown = &given.arguments[0];
             Failure::Message(format!("unknown command {unknown:?} for \"kubectl\"{}", help::suggestions(root, unknown)))
         } else {
             Failure::usage(&path, format_args!("unknown command {unknown:?}"))
@@ -130,12 +187,20 @@ fn dispatch(environment: Environment, arguments: &[String], streams: &mut Stream
     }
     let name = path.strip_prefix("kubectl ").unwrap_or(&path).to_owned();
     let options = alias.map_or_else(|| preferences.defaults(&name), |alias| alias.options);
-    preferences::fill(&mut given, &options, &name).map_err(Failure::Message)?;
-    let session =
-        Session::new(environment, &given.global()).traced(streams.trace.clone()).with_preferences(preferences);
+    preferences::fill(&mut given, &options, &name).map_err(unpreferred)?;
+    let dash = |word: &String| word == "-";
+    let reads = given.list("filename").iter().any(dash) || (name == "set env" && given.arguments.iter().any(dash));
+    let session = Session::new(environment, &given.global())
+        .traced(streams.trace.clone())
+        .with_preferences(preferences)
+        .reading_input(reads);
     // The caller puts its own streams in; these are never used.
     let (nowhere, _, _) = Streams::memory(b"");
     Ok(Some(Invocation { path, command, flags: given, streams: nowhere, session }))
+}
+
+fn unpreferred(why: String) -> Failure {
+    Failure::Plain(format!("error occurred while applying preferences {why}"))
 }
 
 /// `kubectl help …`: the help of the command that the words mean.
@@ -178,7 +243,7 @@ fn run_plugin(
 ) -> Outcome {
     let Some(first) = rest.first() else { return Ok(()) };
     if std::ptr::eq(command, &raw const commands::ROOT) {
-        let word = rest.iter().find(|word| !word.starts_with('-')).map_or("", String::as_str);
+        let word = flags::find_command(sets::GLOBAL, rest).map_or("", |at| rest[at].as_str());
         if matches!(word, "" | "help" | "__complete" | "__completeNoDesc") {
             return Ok(());
         }

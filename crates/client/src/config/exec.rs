@@ -29,6 +29,8 @@ pub struct Plugin {
     pub cluster: Option<Value>,
     /// How it is installed, for whoever does not have it.
     pub install_hint: String,
+    /// Who reads standard input, where somebody else does.
+    pub input_taken: Option<&'static str>,
 }
 
 /// Whether a plugin may talk to the user.
@@ -104,9 +106,13 @@ impl Runner {
     }
 
     async fn run(&self) -> Result<Credential, Error> {
-        let terminal = std::io::stdin().is_terminal();
+        let terminal = self.plugin.input_taken.is_none() && std::io::stdin().is_terminal();
         if self.plugin.interactive == Interactive::Always && !terminal {
-            return Err(failed("exec plugin cannot support interactive mode: standard input is not a terminal"));
+            let why = match self.plugin.input_taken {
+                Some(reader) => format!("unavailable: {reader}"),
+                None => "not a terminal".to_owned(),
+            };
+            return Err(failed(format_args!("exec plugin cannot support interactive mode: standard input is {why}")));
         }
         let interactive = terminal && self.plugin.interactive != Interactive::Never;
         let mut spec = json!({"interactive": interactive});
@@ -147,8 +153,9 @@ impl Runner {
     }
 
     fn parse(&self, stdout: &[u8]) -> Result<Credential, Error> {
-        let credential: ExecCredential =
-            serde_json::from_slice(stdout).map_err(|error| failed(format_args!("decoding stdout: {error}")))?;
+        let credential: ExecCredential = serde_json::from_slice(stdout).map_err(|error| {
+            failed(format_args!("decoding stdout: couldn't get version/kind; json parse error: {error}"))
+        })?;
         if credential.api_version != self.plugin.api_version {
             return Err(failed(format_args!(
                 "exec plugin is configured to use API version {}, plugin returned version {}",

@@ -16,6 +16,9 @@ pub use exec::{Interactive, Plugin};
 /// How long a server may take to begin its answer. Requests are bounded by a minute on the server's side.
 const TIMEOUT: Duration = Duration::from_secs(75);
 
+/// HTTP/1.1 watches have no pings: a dead peer is left to TCP to notice.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+
 /// Where every pod finds its service account.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
@@ -99,6 +102,19 @@ pub struct Impersonate {
     pub groups: Vec<String>,
 }
 
+/// A connection that was made, and how long that took.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dial {
+    /// Where the server was found.
+    pub address: String,
+    pub dial: Duration,
+    /// Nothing where nothing is encrypted.
+    pub handshake: Duration,
+}
+
+/// Connections as they are made, for whoever wants to know.
+pub type Dials = std::sync::Arc<parking_lot::Mutex<Vec<Dial>>>;
+
 /// All a client needs to know.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -116,6 +132,12 @@ pub struct Config {
     pub timeout: Duration,
     /// Whether `http://` will do, as behind a proxy on this machine. Only people ask for that.
     pub allows_plain: bool,
+    /// How often TCP asks whether the server is still there.
+    pub keepalive: Duration,
+    /// `http://host:port` or `socks5://host:port` of a proxy in between.
+    pub proxy: Option<String>,
+    /// Where connections are told of, as they are made.
+    pub dials: Option<Dials>,
 }
 
 impl Config {
@@ -130,6 +152,9 @@ impl Config {
             namespace: "default".to_owned(),
             timeout: TIMEOUT,
             allows_plain: false,
+            keepalive: KEEPALIVE,
+            proxy: None,
+            dials: None,
         }
     }
 

@@ -4,6 +4,7 @@ mod backends;
 mod https;
 mod lanes;
 mod tls;
+mod tunnel;
 mod upgrade;
 
 use std::fmt;

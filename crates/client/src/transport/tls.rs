@@ -5,7 +5,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::Uri;
 use hyper::rt::{Read, ReadBufCursor, Write};
@@ -21,7 +21,8 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tower_service::Service;
 
-use crate::config::{self, Config, Credentials, Trust};
+use super::tunnel::Proxy;
+use crate::config::{self, Config, Credentials, Dial, Dials, Trust};
 use crate::error::Error;
 
 /// From address to ready connection, handshake included.
@@ -37,6 +38,8 @@ pub(crate) struct Connector {
     name: Option<ServerName<'static>>,
     credentials: Credentials,
     timeout: Duration,
+    dials: Option<Dials>,
+    proxy: Option<Proxy>,
 }
 
 impl Connector {
@@ -61,10 +64,10 @@ impl Connector {
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
-        // HTTP/1.1 watches have no pings: a dead peer is left to TCP to notice.
-        tcp.set_keepalive(Some(Duration::from_secs(30)));
+        tcp.set_keepalive(Some(config.keepalive));
         let (tls, credentials) = (TlsConnector::from(Arc::new(tls)), config.credentials.clone());
-        Ok(Self { tcp, tls, name, credentials, timeout: CONNECT_TIMEOUT })
+        let proxy = config.proxy.as_deref().and_then(Proxy::parse);
+        Ok(Self { tcp, tls, name, credentials, timeout: CONNECT_TIMEOUT, dials: config.dials.clone(), proxy })
     }
 }
 
@@ -100,9 +103,23 @@ impl Service<Uri> for Connector {
             None => ServerName::try_from(uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned()),
         };
         let plain = uri.scheme() == Some(&http::uri::Scheme::HTTP);
-        let tcp = self.tcp.call(uri);
+        let dials = self.dials.clone();
+        let begun = Instant::now();
+        let proxy = self.proxy.clone();
+        let tcp = self.tcp.call(proxy.as_ref().map_or_else(|| uri.clone(), |proxy| proxy.uri.clone()));
+        let tcp = async move {
+            let mut stream = tcp.await?.into_inner();
+            if let Some(proxy) = proxy {
+                proxy.open(&mut stream, &uri).await?;
+            }
+            Ok::<_, Self::Error>(stream)
+        };
         if plain {
-            return Box::pin(async move { Ok(Stream::Plain(tcp.await?)) });
+            return Box::pin(async move {
+                let stream = tcp.await?;
+                note(dials.as_ref(), &stream, begun.elapsed(), Duration::ZERO);
+                Ok(Stream::Plain(TokioIo::new(stream)))
+            });
         }
         let tls = self.tls.clone();
         let (credentials, timeout) = (self.credentials.clone(), self.timeout);
@@ -112,11 +129,22 @@ impl Service<Uri> for Connector {
             credentials.refresh_certificate().await?;
             let connect = async {
                 let tcp = tcp.await?;
-                Ok::<_, Self::Error>(tls.connect(name, tcp.into_inner()).await?)
+                let dialed = begun.elapsed();
+                let stream = tls.connect(name, tcp).await?;
+                note(dials.as_ref(), stream.get_ref().0, dialed, begun.elapsed().saturating_sub(dialed));
+                Ok::<_, Self::Error>(stream)
             };
             let stream = tokio::time::timeout(timeout, connect).await??;
             Ok(Stream::Tls(Box::new(TokioIo::new(stream))))
         })
+    }
+}
+
+/// Tells of a connection that was made.
+fn note(dials: Option<&Dials>, stream: &TcpStream, dial: Duration, handshake: Duration) {
+    if let Some(dials) = dials {
+        let address = stream.peer_addr().map(|address| address.to_string()).unwrap_or_default();
+        dials.lock().push(Dial { address, dial, handshake });
     }
 }
 

@@ -11,6 +11,7 @@ use machinery::status::go_quote;
 use serde_json::{Value, json};
 
 use super::file::{Config, Entry};
+use super::proxy;
 use crate::error::{Failure, Outcome};
 use crate::flags::Given;
 
@@ -30,6 +31,8 @@ pub struct Connection {
     pub namespace_given: bool,
     /// The program that gives credentials.
     pub plugin: Option<String>,
+    /// `--request-timeout`, as it is told to the server.
+    pub limit: Option<String>,
 }
 
 /// Flags that say something of a cluster, with the field that they override.
@@ -52,16 +55,25 @@ const USER: [(&str, &str); 7] = [
 
 impl Connection {
     pub fn new(config: &Config, flags: &Given) -> Outcome<Self> {
-        let name = flags.given("context").unwrap_or(&config.current);
-        let context = context(config, name)?;
+        let context = context(config, flags)?;
         let cluster_name = flags.given("cluster").unwrap_or(context.text("cluster"));
         let mut cluster = match config.clusters.get(cluster_name) {
-            None if flags.given("cluster").is_some() && !flags.changed("server") => {
+            Some(cluster) => cluster.clone(),
+            None if flags.given("cluster").is_none() => Entry::default(),
+            // Who asks for the namespace first looks at the whole configuration first.
+            None if flags.given("namespace").is_none() && !flags.changed("server") => {
                 return Err(Failure::Message(format!("no server found for cluster {}", go_quote(cluster_name))));
             }
-            _ => named("cluster", &config.clusters, cluster_name)?,
+            None => return Err(Failure::Message(format!("cluster {} does not exist", go_quote(cluster_name)))),
         };
-        let mut user = named("auth info", &config.users, flags.given("user").unwrap_or(context.text("user")))?;
+        let mut user =
+            match (config.users.get(flags.given("user").unwrap_or(context.text("user"))), flags.given("user")) {
+                (Some(user), _) => user.clone(),
+                (None, None) => Entry::default(),
+                (None, Some(name)) => {
+                    return Err(Failure::Message(format!("auth info {} does not exist", go_quote(name))));
+                }
+            };
         override_cluster(&mut cluster, flags);
         override_user(&mut user, flags);
         if cluster.text("server").is_empty()
@@ -71,9 +83,15 @@ impl Connection {
             let namespace = flags.given("namespace").unwrap_or(&inside.namespace).to_owned();
             let given = flags.given("namespace").is_some();
             let headers = headers(&user)?;
-            return Ok(Self { client: inside, headers, namespace, namespace_given: given, plugin: None });
+            let limit = limit(flags)?;
+            return Ok(Self { client: inside, headers, namespace, namespace_given: given, plugin: None, limit });
         }
-        validate(&cluster, context.text("cluster"), &user, context.text("user"))?;
+        let wrong = wrong(&cluster, context.text("cluster"), &user, context.text("user"));
+        match &wrong[..] {
+            [] => {}
+            [one] if flags.given("namespace").is_none() => return Err(Failure::Message(one.clone())),
+            _ => return Err(Failure::Configuration(wrong)),
+        }
         let server = match cluster.text("server") {
             "" => NOWHERE.to_owned(),
             server if !server.contains("://") => format!("http://{server}"),
@@ -82,8 +100,9 @@ impl Connection {
         let mut made = client::Config::new(server);
         made.server_name = Some(cluster.text("tls-server-name").to_owned()).filter(|name| !name.is_empty());
         made.trust = trust(&cluster)?;
-        made.credentials = credentials(&user, &cluster)?;
+        made.credentials = credentials(&user, &cluster, config.reads_input)?;
         made.timeout = timeout(flags)?;
+        made.proxy = Some(cluster.text("proxy-url").to_owned()).filter(|proxy| !proxy.is_empty());
         made.allows_plain = true;
         let namespace = flags.given("namespace").unwrap_or(match context.text("namespace") {
             "" => "default",
@@ -95,6 +114,7 @@ impl Connection {
             namespace: namespace.to_owned(),
             namespace_given: flags.given("namespace").is_some(),
             plugin: user.fields.get("exec").and_then(|exec| exec["command"].as_str()).map(str::to_owned),
+            limit: limit(flags)?,
         })
     }
 
@@ -105,21 +125,17 @@ impl Connection {
     }
 }
 
-fn context(config: &Config, name: &str) -> Outcome<Entry> {
+fn context(config: &Config, flags: &Given) -> Outcome<Entry> {
+    let name = flags.given("context").unwrap_or(&config.current);
     match config.contexts.get(name) {
         Some(context) => Ok(context.clone()),
+        None if flags.given("context").is_some() && flags.given("namespace").is_some() => {
+            Err(Failure::Message(format!("context {} does not exist", go_quote(name))))
+        }
         None if !name.is_empty() => {
             Err(Failure::Configuration(vec![format!("context was not found for specified context: {name}")]))
         }
         None => Ok(Entry::default()),
-    }
-}
-
-fn named(what: &str, entries: &std::collections::BTreeMap<String, Entry>, name: &str) -> Outcome<Entry> {
-    match entries.get(name) {
-        Some(entry) => Ok(entry.clone()),
-        None if name.is_empty() => Ok(Entry::default()),
-        None => Err(Failure::Message(format!("{what} {} does not exist", go_quote(name)))),
     }
 }
 
@@ -183,7 +199,7 @@ fn override_user(user: &mut Entry, flags: &Given) {
 }
 
 /// What upstream checks before it asks anybody.
-fn validate(cluster: &Entry, cluster_name: &str, user: &Entry, user_name: &str) -> Outcome {
+fn wrong(cluster: &Entry, cluster_name: &str, user: &Entry, user_name: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     let unreadable = |what: &str, entry: &Entry, field: &str, name: &str| {
         let path = entry.text(field);
@@ -194,7 +210,6 @@ fn validate(cluster: &Entry, cluster_name: &str, user: &Entry, user_name: &str) 
         let why = crate::error::os_error("open", path, &error);
         Some(format!("unable to read {what} {path} for {name} due to {why}"))
     };
-    wrong.extend(unreadable("certificate-authority", cluster, "certificate-authority", cluster_name));
     if !user.text("client-certificate").is_empty() || !user.text("client-certificate-data").is_empty() {
         if user.text("client-key").is_empty() && user.text("client-key-data").is_empty() {
             wrong.push(format!(
@@ -228,11 +243,15 @@ fn validate(cluster: &Entry, cluster_name: &str, user: &Entry, user_name: &str) 
     if impersonates_more && user.text("as").is_empty() {
         wrong.push(format!("requesting uid, groups or user-extra for {user_name} without impersonating a user"));
     }
-    match &wrong[..] {
-        [] => Ok(()),
-        [one] => Err(Failure::Message(one.clone())),
-        many => Err(Failure::Message(format!("[{}]", many.join(", ")))),
+    if let Some(why) = proxy::wrong(cluster.text("proxy-url")) {
+        wrong.push(format!(
+            "invalid 'proxy-url' {} for cluster {}: {why}",
+            go_quote(cluster.text("proxy-url")),
+            go_quote(cluster_name)
+        ));
     }
+    wrong.extend(unreadable("certificate-authority", cluster, "certificate-authority", cluster_name));
+    wrong
 }
 
 fn content(entry: &Entry, field: &str) -> Outcome<Option<Vec<u8>>> {
@@ -261,14 +280,16 @@ fn trust(cluster: &Entry) -> Outcome<Trust> {
     }
 }
 
-fn credentials(user: &Entry, cluster: &Entry) -> Outcome<Credentials> {
+fn credentials(user: &Entry, cluster: &Entry, reads_input: bool) -> Outcome<Credentials> {
     let failed = |error: client::config::Error| Failure::Message(error.to_string());
     let credentials = if !user.text("token").is_empty() {
         Credentials::token(user.text("token")).map_err(failed)?
     } else if !user.text("tokenFile").is_empty() {
         Credentials::token_file(user.text("tokenFile"))
     } else if let Some(exec) = user.fields.get("exec").filter(|exec| exec.is_object()) {
-        Credentials::plugin(plugin(exec, &user.origin, cluster)?)
+        let plugin = plugin(exec, &user.origin, cluster)?;
+        let input_taken = reads_input.then_some("used by stdin resource manifest reader");
+        Credentials::plugin(Plugin { input_taken, ..plugin })
     } else if user.fields.contains_key("auth-provider") {
         let name = user.fields["auth-provider"].get("name").and_then(Value::as_str).unwrap_or_default();
         return Err(Failure::Message(match name {
@@ -306,6 +327,7 @@ fn plugin(exec: &Value, origin: &Path, cluster: &Entry) -> Outcome<Plugin> {
     };
     let wants = exec.get("provideClusterInfo").and_then(Value::as_bool).unwrap_or_default();
     Ok(Plugin {
+        input_taken: None,
         interactive,
         cluster: wants.then(|| cluster_info(cluster)),
         install_hint: text("installHint").to_owned(),
@@ -376,16 +398,25 @@ fn headers(user: &Entry) -> Outcome<HeaderMap> {
 }
 
 fn timeout(flags: &Given) -> Outcome<Duration> {
+    let nanos = timeout_nanos(flags)?;
+    Ok(if nanos <= 0 { FOREVER } else { Duration::from_nanos(nanos.unsigned_abs()) })
+}
+
+fn limit(flags: &Given) -> Outcome<Option<String>> {
+    let nanos = timeout_nanos(flags)?;
+    Ok((nanos != 0).then(|| machinery::duration::format_nanos(nanos)))
+}
+
+fn timeout_nanos(flags: &Given) -> Outcome<i64> {
     let text = flags.text("request-timeout");
-    let nanos = match text.parse::<i64>() {
+    Ok(match text.parse::<i64>() {
         Ok(seconds) => seconds.saturating_mul(1_000_000_000),
         Err(_) => machinery::duration::parse_nanos(text).map_err(|_| {
             Failure::message(
                 "Invalid timeout value. Timeout must be a single integer in seconds, or an integer followed by a corresponding time unit (e.g. 1s | 2m | 3h)",
             )
         })?,
-    };
-    Ok(if nanos <= 0 { FOREVER } else { Duration::from_nanos(nanos.unsigned_abs()) })
+    })
 }
 
 #[cfg(test)]
@@ -429,7 +460,8 @@ users:
         for (line, expected) in [
             ("--context z", "Error in configuration: context was not found for specified context: z\n"),
             ("--cluster z", "error: no server found for cluster \"z\""),
-            ("--context other", "error: cluster \"missing\" does not exist"),
+            ("--context z -n m", "error: context \"z\" does not exist"),
+            ("--cluster z -n m", "error: cluster \"z\" does not exist"),
             ("--user z", "error: auth info \"z\" does not exist"),
         ] {
             assert_eq!(connection(line).err().map(|error| error.render()).as_deref(), Some(expected), "{line}");
@@ -439,6 +471,10 @@ users:
     #[test]
     fn impersonating_details_without_a_user_is_refused() {
         let error = connection("--as-group g").expect_err("refused").render();
-        assert!(error.ends_with("requesting uid, groups or user-extra for u without impersonating a user"), "{error}");
+        assert_eq!(error, "error: requesting uid, groups or user-extra for u without impersonating a user");
+        let error = connection("--as-group g -n m").expect_err("refused").render();
+        assert!(error.starts_with("Error in configuration: requesting uid"), "{error}");
+        // A cluster that the context names and nobody knows is no cluster.
+        assert_eq!(connection("--context other").expect("a connection").client.server, NOWHERE);
     }
 }

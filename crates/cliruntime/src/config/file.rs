@@ -37,6 +37,15 @@ impl Section {
         }
     }
 
+    /// What Go calls an entry.
+    fn kind(self) -> &'static str {
+        match self {
+            Self::Clusters => "Cluster",
+            Self::Users => "AuthInfo",
+            Self::Contexts => "Context",
+        }
+    }
+
     /// What an entry may say; everything else is not kept, as upstream keeps it nowhere.
     pub fn fields(self) -> &'static [(&'static str, Field)] {
         use Field::{Bool, Bytes, Other, Path, Text};
@@ -119,6 +128,8 @@ pub struct Config {
     pub contexts: BTreeMap<String, Entry>,
     pub current: String,
     pub extensions: Vec<Value>,
+    /// Whether the command itself reads standard input, so that no credential plug-in can.
+    pub reads_input: bool,
 }
 
 impl Config {
@@ -142,6 +153,11 @@ impl Config {
     pub fn read(path: &Path) -> Result<Self, ReadError> {
         let text = std::fs::read(path).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => ReadError::Missing,
+            std::io::ErrorKind::IsADirectory => ReadError::Other(format!(
+                "error loading config file \"{0}\": {1}",
+                path.display(),
+                os_error("read", &path.display().to_string(), &error)
+            )),
             _ => ReadError::Other(os_error("open", &path.display().to_string(), &error)),
         })?;
         Self::parse(&text, path)
@@ -168,7 +184,7 @@ impl Config {
         }
         if !(kind.is_empty() || kind == "Config") || !(version.is_empty() || version == "v1") {
             return Err(format!(
-                "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:110\""
+                "no kind {kind:?} is registered for version {version:?} in scheme \"k8s.io/client-go/tools/clientcmd/api/latest/latest.go:50\""
             ));
         }
         let mut config = Self { current: text("current-context").to_owned(), ..Self::default() };
@@ -176,10 +192,17 @@ impl Config {
             config.extensions.clone_from(extensions);
         }
         for section in Section::ALL {
-            let entries = tree.get(section.list()).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+            let entries = tree.get(section.list()).filter(|entries| !entries.is_null());
+            let of = format!("[]v1.Named{}", section.kind());
+            let entries = match entries {
+                None => &[][..],
+                Some(Value::Array(entries)) => entries,
+                Some(other) => return Err(unfit(other, &format!("Config.{}", section.list()), &of)),
+            };
             for entry in entries {
                 let name = entry.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
                 let content = entry.get(section.one()).and_then(Value::as_object).cloned().unwrap_or_default();
+                typed(section, &content)?;
                 let known = |key: &String| section.fields().iter().any(|(name, _)| name == key);
                 let fields = content.into_iter().filter(|(key, value)| known(key) && !value.is_null()).collect();
                 let entry = Entry { fields, origin: origin.to_owned() };
@@ -217,11 +240,11 @@ impl Config {
         let current = self.current.clone();
         self.contexts.retain(|name, _| *name == current);
         let (cluster, user) = (context.text("cluster"), context.text("user"));
-        if !user.is_empty() && !self.users.contains_key(user) {
-            return Err(format!("cannot locate user {user}"));
-        }
         if !cluster.is_empty() && !self.clusters.contains_key(cluster) {
             return Err(format!("cannot locate cluster {cluster}"));
+        }
+        if !user.is_empty() && !self.users.contains_key(user) {
+            return Err(format!("cannot locate user {user}"));
         }
         self.users.retain(|name, _| name == user);
         self.clusters.retain(|name, _| name == cluster);
@@ -269,6 +292,55 @@ impl Config {
         }
         Ok(())
     }
+}
+
+/// How Go refuses a value of another type.
+fn unfit(value: &Value, place: &str, wanted: &str) -> String {
+    let given = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    format!("json: cannot unmarshal {given} into Go struct field {place} of type {wanted}")
+}
+
+/// Refuses an entry with a field of another type, or with bytes that are none. What it says is never quoted.
+fn typed(section: Section, content: &Map<String, Value>) -> Result<(), String> {
+    let place = |field: &str| format!("{}.{}.{}.{field}", section.kind(), section.list(), section.one());
+    for (name, field) in section.fields() {
+        let Some(value) = content.get(*name).filter(|value| !value.is_null()) else { continue };
+        match field {
+            Field::Text | Field::Path if !value.is_string() => return Err(unfit(value, &place(name), "string")),
+            Field::Bool if !value.is_boolean() => return Err(unfit(value, &place(name), "bool")),
+            Field::Bytes => {
+                let text = value.as_str().ok_or_else(|| unfit(value, &place(name), "[]uint8"))?;
+                bytes(text)?;
+            }
+            _ => {}
+        }
+    }
+    let command = content.get("exec").and_then(|exec| exec.get("command")).filter(|command| !command.is_null());
+    match command {
+        Some(command) if !command.is_string() => Err(unfit(command, "ExecConfig.users.user.exec.command", "string")),
+        _ => Ok(()),
+    }
+}
+
+/// What base64 stands for; where Go's reader stops, if it is none.
+pub fn bytes(text: &str) -> Result<Vec<u8>, String> {
+    use base64::Engine as _;
+    let text: String = text.split_ascii_whitespace().collect();
+    base64::engine::general_purpose::STANDARD.decode(&text).map_err(|error| {
+        let at = match error {
+            base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => at,
+            base64::DecodeError::InvalidLength(_) => text.len() / 4 * 4,
+            base64::DecodeError::InvalidPadding => text.len(),
+        };
+        format!("illegal base64 data at input byte {at}")
+    })
 }
 
 /// An entry as it is shown. Fields that upstream writes even when they are empty are added.

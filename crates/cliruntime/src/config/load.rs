@@ -92,7 +92,7 @@ fn merge(into: &mut Config, from: Config) {
 fn resolve(config: &mut Config) {
     for section in Section::ALL {
         for entry in config.section_mut(section).values_mut() {
-            let base = entry.origin.parent().map(Path::to_owned).unwrap_or_default();
+            let base = directory_of(&entry.origin);
             for (name, _) in section.fields().iter().filter(|(_, field)| *field == Field::Path) {
                 let path = entry.text(name).to_owned();
                 if !path.is_empty() && Path::new(&path).is_relative() {
@@ -102,6 +102,12 @@ fn resolve(config: &mut Config) {
             }
         }
     }
+}
+
+/// The whole path of the directory that a file is in.
+pub(super) fn directory_of(file: &Path) -> PathBuf {
+    let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned())
 }
 
 /// A path without `.`, and `..` taken literally, as Go cleans paths.

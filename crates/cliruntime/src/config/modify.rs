@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use machinery::codec::yaml;
 
 use super::file::{Config, Field, ReadError, Section};
-use super::load::Access;
+use super::load::{Access, directory_of};
 use crate::error::{Failure, Outcome};
 
 /// Writes the difference between two configurations.
@@ -75,11 +75,11 @@ fn update(
 
 /// Paths below the file's own directory are written relative to it.
 fn relative(entry: &mut super::Entry, section: Section, path: &Path) {
-    let Some(base) = path.parent() else { return };
+    let base = directory_of(path);
     for (name, _) in section.fields().iter().filter(|(_, field)| *field == Field::Path) {
         let whole = entry.text(name).to_owned();
         if entry.origin == path
-            && let Ok(short) = Path::new(&whole).strip_prefix(base)
+            && let Ok(short) = Path::new(&whole).strip_prefix(&base)
         {
             entry.set(name, short.display().to_string());
         }

@@ -9,8 +9,14 @@ use crate::error::Outcome;
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
 
+/// How long the server may take for each answer, where the user does not say.
+pub const PATIENCE: &str = "32s";
+
 pub async fn fetch(api: &Api) -> Outcome<Discovery> {
-    let (core, named) = futures::join!(api.get_as("/api", AGGREGATED), api.get_as("/apis", AGGREGATED));
+    // A limit that the user gave goes with every request.
+    let limit = |path: &str| if api.is_limited() { path.to_owned() } else { format!("{path}?timeout={PATIENCE}") };
+    let (all, groups) = (limit("/api"), limit("/apis"));
+    let (core, named) = futures::join!(api.get_as(&all, AGGREGATED), api.get_as(&groups, AGGREGATED));
     let (core, named) = (core?, named?);
     let mut found = Discovery { fresh: true, ..Discovery::default() };
     let mut old: Vec<(String, String, String)> = Vec::new();
@@ -23,7 +29,8 @@ pub async fn fetch(api: &Api) -> Outcome<Discovery> {
             old.extend(separate(&mut found, answer));
         }
     }
-    let lists = join_all(old.iter().map(|(_, _, path)| api.get(path))).await;
+    let paths: Vec<String> = old.iter().map(|(_, _, path)| limit(path)).collect();
+    let lists = join_all(paths.iter().map(|path| api.get(path))).await;
     for ((group, version, _), list) in old.iter().zip(lists) {
         match list {
             Ok(list) => {

@@ -63,22 +63,27 @@ impl Mapping {
     }
 }
 
+/// What Go escapes in the value of a query.
+const QUERY: &percent_encoding::AsciiSet =
+    &percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
 /// Escapes what may not stand in a path.
 pub fn segment(text: &str) -> String {
-    const ESCAPED: &percent_encoding::AsciiSet =
-        &percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b':');
+    const ESCAPED: &percent_encoding::AsciiSet = &QUERY.remove(b':');
     percent_encoding::utf8_percent_encode(text, ESCAPED).to_string()
 }
 
 /// A query of `name=value` pairs; those without a value are left out.
 pub fn query(pairs: &[(&str, &str)]) -> String {
-    let parts: Vec<String> = pairs
+    // In the order of their names, and with a plus for a space, as Go writes them.
+    let mut parts: Vec<String> = pairs
         .iter()
         .filter(|(_, value)| !value.is_empty())
         .map(|(name, value)| {
-            format!("{name}={}", percent_encoding::utf8_percent_encode(value, percent_encoding::NON_ALPHANUMERIC))
+            format!("{name}={}", percent_encoding::utf8_percent_encode(value, QUERY).to_string().replace("%20", "+"))
         })
         .collect();
+    parts.sort_unstable();
     if parts.is_empty() { String::new() } else { format!("?{}", parts.join("&")) }
 }
 

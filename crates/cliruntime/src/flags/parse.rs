@@ -177,14 +177,15 @@ pub fn find_command<'a>(groups: impl IntoIterator<Item = &'a &'static [Flag]>, a
         if argument == "--" {
             return None;
         } else if let Some(long) = argument.strip_prefix("--") {
+            // What nobody knows is taken for a flag with a value.
             let takes =
-                !long.contains('=') && flags.iter().any(|flag| flag.name == normal(long) && flag.bare.is_none());
-            at += usize::from(takes);
+                !long.contains('=') && !flags.iter().any(|flag| flag.name == normal(long) && flag.bare.is_some());
+            at += usize::from(takes && long != "help");
         } else if argument.len() > 1 && argument.starts_with('-') {
             let letter = argument[1..].chars().next();
             let takes =
-                argument.chars().count() == 2 && flags.iter().any(|flag| flag.short == letter && flag.bare.is_none());
-            at += usize::from(takes);
+                argument.chars().count() == 2 && !flags.iter().any(|flag| flag.short == letter && flag.bare.is_some());
+            at += usize::from(takes && letter != Some('h'));
         } else if !argument.is_empty() {
             return Some(at);
         }
@@ -259,6 +260,8 @@ mod tests {
         assert_eq!(find("-o yaml get pods").as_deref(), Some("get"));
         assert_eq!(find("-oyaml --dry-run get").as_deref(), Some("get"));
         assert_eq!(find("-A --output yaml"), None);
+        assert_eq!(find("-x yaml --other value get").as_deref(), Some("get"), "unknown ones take a value");
+        assert_eq!(find("-h get").as_deref(), Some("get"));
     }
 
     #[test]

@@ -93,8 +93,11 @@ impl JsonPath {
 
     /// The same with every result as indented JSON (`-o jsonpath-as-json`).
     pub fn print_json(&self, value: &Value) -> Result<String, String> {
-        let results: Vec<Value> = self.find(value)?.into_iter().flatten().map(|found| (*found).clone()).collect();
-        Ok(super::json::indented(&Value::Array(results)) + "\n")
+        let each = |found: Vec<Found<'_>>| {
+            let list = found.iter().map(|found| Value::clone(found)).collect();
+            super::json::indented(&Value::Array(list)) + "\n"
+        };
+        Ok(self.find(value)?.into_iter().map(each).collect())
     }
 }
 

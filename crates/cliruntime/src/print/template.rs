@@ -19,6 +19,7 @@ impl Template {
         let missing = if allow_missing { MissingKey::Invalid } else { MissingKey::Error };
         let template = gotmpl::Template::new("output")
             .missing_key(missing)
+            .func("index", index)
             .func("exists", |arguments| Ok(gotmpl::Value::Bool(exists(arguments))))
             .func("base64decode", |arguments| {
                 let text = arguments.first().map(ToString::to_string).unwrap_or_default();
@@ -83,6 +84,31 @@ fn parse_words(error: &str) -> String {
         }
         _ => error.to_owned(),
     }
+}
+
+/// What keys and indexes lead to; without any it is the thing itself.
+fn index(arguments: &[gotmpl::Value]) -> gotmpl::Result<gotmpl::Value> {
+    use gotmpl::Value::{Int, List, Map, Nil, String};
+    let wrong = |why: std::string::String| Err(TemplateError::Exec(why));
+    let Some((first, steps)) = arguments.split_first() else {
+        return wrong("wrong number of args for index: want at least 1 got 0".to_owned());
+    };
+    let mut at = first.clone();
+    for step in steps {
+        at = match (&at, step) {
+            (Map(fields), String(key)) => fields.get(key).cloned().unwrap_or(Nil),
+            (List(items), Int(number)) => match usize::try_from(*number).ok().and_then(|number| items.get(number)) {
+                Some(item) => item.clone(),
+                None => return wrong(format!("index out of range: {number}")),
+            },
+            (Nil, _) => return wrong("index of untyped nil".to_owned()),
+            (Map(_) | List(_), step) => {
+                return wrong(format!("cannot index slice/array with type {}", step.type_name()));
+            }
+            (other, _) => return wrong(format!("can't index item of type {}", other.type_name())),
+        };
+    }
+    Ok(at)
 }
 
 /// Whether a path of keys and indexes leads to something.

@@ -9,6 +9,12 @@ use crate::session::Session;
 
 pub const MISSING: &str = "You must provide one or more resources by argument or filename.\nExample resource specifications include:\n   '-f rsrc.yaml'\n   '--filename=rsrc.json'\n   '<resource> <name>'\n   '<resource>'";
 
+/// Why a name cannot stand in a path of the API, in the words of upstream's client.
+pub fn odd_name(name: &str) -> Option<String> {
+    let problems = machinery::names::is_path_segment_name(name);
+    (!problems.is_empty()).then(|| format!("invalid resource name {}: [{}]", go_quote(name), problems.join(", ")))
+}
+
 /// A collection, or one object of it.
 #[derive(Debug, Clone)]
 pub struct Target {
@@ -16,6 +22,16 @@ pub struct Target {
     /// Empty for every namespace.
     pub namespace: String,
     pub name: Option<String>,
+}
+
+impl Target {
+    /// Where an object of it is. A name that is left empty means no object.
+    pub fn path(&self, name: &str, subresource: &str) -> Outcome<String> {
+        if name.is_empty() {
+            return Err(Failure::message("resource name may not be empty"));
+        }
+        Ok(self.mapping.path(&self.namespace, name, subresource))
+    }
 }
 
 /// The arguments, taken apart.
@@ -74,7 +90,7 @@ fn tuples(arguments: &[String]) -> Result<Shape, String> {
 pub async fn targets(builder: &Builder, session: &Session) -> Outcome<Vec<Target>> {
     let selects = !builder.selector.is_empty() || !builder.field_selector.is_empty();
     match shape(&builder.arguments).map_err(Failure::Message)? {
-        Shape::Nothing if selects || builder.types_mean_all => {
+        Shape::Nothing if selects || builder.all => {
             Err(Failure::message("at least one resource must be specified to use a selector"))
         }
         Shape::Nothing => Err(Failure::message(MISSING)),

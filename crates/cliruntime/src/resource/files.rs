@@ -36,6 +36,7 @@ pub async fn infos(builder: &Builder, session: &Session, streams: &mut Streams) 
     let mut documents = 0;
     let mut lists = false;
     for source in &sources {
+        let mut errors = Vec::new();
         for document in split(&source.text) {
             match decode(document, &source.name, builder.validates) {
                 Ok(None) => {}
@@ -45,16 +46,18 @@ pub async fn infos(builder: &Builder, session: &Session, streams: &mut Streams) 
                     for item in flatten(object) {
                         match one(builder, session, item, &source.name).await {
                             Ok(info) => found.infos.push(info),
-                            Err(error) => found.errors.push(error),
+                            Err(error) => errors.push(error),
                         }
                     }
                 }
                 Err(error) => {
-                    found.errors.push(error);
+                    errors.push(error);
                     break;
                 }
             }
         }
+        // What is wrong with one file is one error.
+        found.errors.extend(Failure::together(errors));
     }
     found.singular = documents == 1 && !lists;
     Ok(found)

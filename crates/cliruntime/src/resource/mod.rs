@@ -73,6 +73,8 @@ pub struct Builder {
     pub enforce_namespace: bool,
     /// A type without a name means all of its objects.
     pub types_mean_all: bool,
+    /// `--all` was given.
+    pub all: bool,
     pub chunk: i64,
     pub subresource: String,
     /// Objects from files are read from the server, too.
@@ -124,6 +126,7 @@ impl Builder {
             namespace,
             enforce_namespace,
             types_mean_all: flags.is("all"),
+            all: flags.is("all"),
             chunk: flags.int("chunk-size"),
             subresource: flags.text("subresource").to_owned(),
             latest: false,
@@ -161,15 +164,21 @@ impl Builder {
         };
         if self.latest && !self.local {
             let mut fresh = Vec::new();
+            let mut missing: Vec<(String, Vec<Failure>)> = Vec::new();
             for mut info in found.infos {
                 match named(&*session.api()?, &info.namespace, &info.path(), JSON).await {
                     Ok(object) => {
                         info.refresh(object);
                         fresh.push(info);
                     }
-                    Err(error) => found.errors.push(error),
+                    Err(error) => match missing.last_mut() {
+                        Some((source, errors)) if *source == info.source => errors.push(error),
+                        _ => missing.push((info.source, vec![error])),
+                    },
                 }
             }
+            // What is wrong with one file is one error.
+            found.errors.extend(missing.into_iter().flat_map(|(_, errors)| Failure::together(errors)));
             found.infos = fresh;
         }
         Ok(found)
@@ -178,7 +187,7 @@ impl Builder {
     async fn fetch(&self, session: &Session, target: &Target) -> Outcome<Vec<Info>> {
         let api = session.api()?;
         if let Some(name) = &target.name {
-            let path = target.mapping.path(&target.namespace, name, &self.subresource);
+            let path = target.path(name, &self.subresource)?;
             let object = named(&api, &target.namespace, &path, JSON).await?;
             return Ok(vec![info(&target.mapping, object, "")]);
         }

@@ -31,8 +31,8 @@ pub static COMMAND: Command = Command {
 };
 
 async fn run(invocation: &mut Invocation) -> Outcome {
-    if let Some(unexpected) = invocation.flags.arguments.first() {
-        return Err(invocation.usage(format_args!("unexpected arguments: [{unexpected}]")));
+    if !invocation.flags.arguments.is_empty() {
+        return Err(invocation.usage(format_args!("unexpected arguments: [{}]", invocation.flags.arguments.join(" "))));
     }
     let sort = invocation.flags.text("sort-by").to_owned();
     if !matches!(sort.as_str(), "" | "name" | "kind") {

@@ -14,8 +14,8 @@ pub static COMMAND: Command = Command {
 };
 
 async fn run(invocation: &mut Invocation) -> Outcome {
-    if let Some(unexpected) = invocation.flags.arguments.first() {
-        return Err(invocation.usage(format_args!("unexpected arguments: [{unexpected}]")));
+    if !invocation.flags.arguments.is_empty() {
+        return Err(invocation.usage(format_args!("unexpected arguments: [{}]", invocation.flags.arguments.join(" "))));
     }
     // What is remembered may be old, and this command is asked what there is now.
     let discovery = invocation.session.rediscover().await?;

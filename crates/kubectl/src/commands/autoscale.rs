@@ -65,11 +65,8 @@ async fn run(invocation: &mut Invocation) -> Outcome {
             metrics.push(metric(resource, wanted).map_err(Failure::Message)?);
         }
     }
-    if flags.changed("cpu-percent") {
-        invocation.streams.error("Flag --cpu-percent has been deprecated, Use --cpu with percentage or resource quantity format (e.g., '70%' for utilization or '500m' for milliCPU).");
-    }
     let writing = Writing::from_flags(&invocation.flags)?;
-    let builder = Builder { latest: true, ..Builder::from_flags(&invocation.session, &invocation.flags)? };
+    let builder = Builder::from_flags(&invocation.session, &invocation.flags)?;
     let found = builder.infos(&invocation.session, &mut invocation.streams).await?;
     let mut errors = found.errors;
     if found.infos.is_empty() && errors.is_empty() {

@@ -136,7 +136,7 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         return Ok(());
     }
     let mut gone = Vec::new();
-    let mut warn = invocation.session.namespace_given()? && builder.has_no_files();
+    let mut warn = invocation.session.namespace_given()?;
     let mut found = 0;
     for info in infos {
         if warn && !info.mapping.namespaced {
@@ -209,7 +209,7 @@ fn confirmed(invocation: &mut Invocation, infos: &[Info]) -> Outcome<bool> {
 async fn delete(invocation: &mut Invocation, info: &Info, options: &Options) -> Outcome<String> {
     let mut uid = String::new();
     if options.dry_run != DryRun::Client {
-        let mut body = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": options.cascade});
+        let mut body = json!({"propagationPolicy": options.cascade});
         if options.grace >= 0 {
             body["gracePeriodSeconds"] = options.grace.into();
         }

@@ -31,6 +31,27 @@ pub static COMMAND: Command = Command {
     run: Some(|invocation| Box::pin(run(invocation))),
 };
 
+/// Events, no more at once than upstream asks for.
+async fn chunk(invocation: &Invocation, collection: &str, fields: &str, next: &str) -> Outcome<Value> {
+    let limit = invocation.flags.int("chunk-size");
+    let limit = if limit == 0 { String::new() } else { limit.to_string() };
+    let query = query(&[("continue", next), ("fieldSelector", fields), ("limit", &limit)]);
+    invocation.session.api()?.get(&format!("{collection}{query}")).await
+}
+
+/// All events, however many chunks that takes.
+async fn all(invocation: &Invocation, collection: &str, fields: &str) -> Outcome<Value> {
+    let mut answer = chunk(invocation, collection, fields, "").await?;
+    while !text(&answer, "metadata.continue").is_empty() {
+        let mut next = chunk(invocation, collection, fields, text(&answer, "metadata.continue")).await?;
+        let mut items = list(&answer, "items").to_vec();
+        items.extend(list(&next, "items").iter().cloned());
+        next["items"] = items.into();
+        answer = next;
+    }
+    Ok(answer)
+}
+
 async fn run(invocation: &mut Invocation) -> Outcome {
     let types = invocation.flags.list("types");
     if let Some(odd) = types.iter().find(|kind| !matches!(kind.to_lowercase().as_str(), "normal" | "warning")) {
@@ -56,8 +77,7 @@ async fn run(invocation: &mut Invocation) -> Outcome {
     let collection =
         if everywhere { "/api/v1/events".to_owned() } else { format!("/api/v1/namespaces/{namespace}/events") };
     let fields = fields.join(",");
-    let answer =
-        invocation.session.api()?.get(&format!("{collection}{}", query(&[("fieldSelector", &fields)]))).await?;
+    let answer = all(invocation, &collection, &fields).await?;
     let wanted =
         |event: &Value| types.is_empty() || types.iter().any(|kind| kind.eq_ignore_ascii_case(text(event, "type")));
     let mut events: Vec<Value> = list(&answer, "items").iter().filter(|event| wanted(event)).cloned().collect();

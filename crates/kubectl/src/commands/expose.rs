@@ -73,7 +73,7 @@ fn selector(object: &Value) -> Result<Map<String, Value>, String> {
     match at(object, path).and_then(Value::as_object).filter(|labels| !labels.is_empty()) {
         Some(labels) => Ok(labels.clone()),
         None if kind == "Pod" => Err("the pod has no labels and cannot be exposed".to_owned()),
-        None => Err("the object has no selector".to_owned()),
+        None => Err(format!("invalid {}: no selectors, therefore cannot be exposed", kind.to_lowercase())),
     }
 }
 
@@ -96,44 +96,42 @@ fn ports(object: &Value) -> Vec<(String, String)> {
 }
 
 async fn run(invocation: &mut Invocation) -> Outcome {
-    let builder = Builder {
-        latest: true,
-        selector: String::new(),
-        ..Builder::from_flags(&invocation.session, &invocation.flags)?
-    };
-    let infos = builder.infos(&invocation.session, &mut invocation.streams).await?.all()?;
+    let builder = Builder { selector: String::new(), ..Builder::from_flags(&invocation.session, &invocation.flags)? };
+    let found = builder.infos(&invocation.session, &mut invocation.streams).await?;
     let writing = Writing::from_flags(&invocation.flags)?;
-    for one in infos {
-        if !matches!(
-            one.mapping.kind.as_str(),
-            "Pod" | "Service" | "ReplicationController" | "Deployment" | "ReplicaSet"
-        ) {
-            let mapping = &one.mapping;
-            let shown = if mapping.group.is_empty() {
-                mapping.kind.clone()
-            } else {
-                format!("{}.{}", mapping.kind, mapping.group)
-            };
-            return Err(Failure::Message(format!("cannot expose a {shown}")));
+    let mut errors = found.errors;
+    let mut report = Report::new(invocation, writing.dry_run, true)?;
+    for one in found.infos {
+        if let Err(error) = expose(invocation, &writing, &one, &mut report).await {
+            errors.push(error);
         }
-        let mut object = service(invocation, &one)?;
-        overrides::apply(invocation, &mut object)?;
-        record::note(invocation, &mut object);
-        if invocation.flags.is("save-config") {
-            remember(&mut object);
-        }
-        let mapping = files::local("v1", "Service").unwrap_or_default();
-        let mut made = info(&mapping, object, "");
-        made.namespace.clone_from(&one.namespace);
-        let mut report = Report::new(invocation, writing.dry_run, true)?;
-        let object = if writing.dry_run == DryRun::Client {
-            made.object
-        } else {
-            writing.create(&*invocation.session.api()?, &made).await?
-        };
-        report.say(invocation, &object, "exposed")?;
     }
-    Ok(())
+    Failure::all(errors)
+}
+
+/// Makes a service for an object.
+async fn expose(invocation: &mut Invocation, writing: &Writing, one: &Info, report: &mut Report) -> Outcome {
+    if !matches!(one.mapping.kind.as_str(), "Pod" | "Service" | "ReplicationController" | "Deployment" | "ReplicaSet") {
+        let mapping = &one.mapping;
+        let shown =
+            if mapping.group.is_empty() { mapping.kind.clone() } else { format!("{}.{}", mapping.kind, mapping.group) };
+        return Err(Failure::Message(format!("cannot expose a {shown}")));
+    }
+    let mut object = service(invocation, one)?;
+    overrides::apply(invocation, &mut object)?;
+    record::note(invocation, &mut object);
+    if invocation.flags.is("save-config") {
+        remember(&mut object);
+    }
+    let mapping = files::local("v1", "Service").unwrap_or_default();
+    let mut made = info(&mapping, object, "");
+    made.namespace.clone_from(&one.namespace);
+    let object = if writing.dry_run == DryRun::Client {
+        made.object
+    } else {
+        writing.create(&*invocation.session.api()?, &made).await?
+    };
+    report.say(invocation, &object, "exposed")
 }
 
 fn service(invocation: &Invocation, of: &Info) -> Outcome<Value> {

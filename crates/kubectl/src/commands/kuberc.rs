@@ -1,5 +1,6 @@
 //! `kubectl kuberc`: what the user prefers, shown and changed.
 
+use std::io::{BufRead as _, Read as _, Write as _};
 use std::path::PathBuf;
 
 use machinery::codec::yaml;
@@ -65,13 +66,46 @@ fn load(file: &std::path::Path) -> Outcome<Option<Value>> {
 fn view(invocation: &mut Invocation) -> Outcome {
     let (file, wanted) = file(invocation)?;
     let shown = file.display().to_string();
-    let Some(mut tree) = load(&file)? else {
+    let Some(tree) = load(&file)? else {
         if wanted {
             return Err(Failure::Message(format!("kuberc file not found at {shown}")));
         }
         invocation.say(&format!("kuberc file not found at {shown}"))?;
-        return invocation.print("Would you like to generate a default kuberc file with recommended options? (y/N): ");
+        invocation.print("Would you like to generate a default kuberc file with recommended options? (y/N): ")?;
+        invocation.streams.out.flush()?;
+        return match answer(invocation)? {
+            None => Ok(()),
+            Some(word) if word.eq_ignore_ascii_case("y") => save(invocation, &file, &recommended()),
+            Some(_) => show(invocation, json!({})),
+        };
     };
+    show(invocation, tree)
+}
+
+/// The one word of a line; nothing where there is no such line.
+fn answer(invocation: &mut Invocation) -> Outcome<Option<String>> {
+    /// Nobody answers a question with more.
+    const LONGEST: u64 = 4096;
+    let mut line = Vec::new();
+    let mut input = std::io::BufReader::with_capacity(1, (&mut *invocation.streams.input).take(LONGEST));
+    input.read_until(b'\n', &mut line)?;
+    let line = String::from_utf8_lossy(&line).into_owned();
+    let mut words = line.split_whitespace();
+    let first = words.next().map(str::to_owned);
+    Ok(first.filter(|_| words.next().is_none()))
+}
+
+/// What upstream recommends to whoever has no preferences yet.
+fn recommended() -> Value {
+    let default =
+        |command: &str, option: &str| json!({"command": command, "options": [{"name": option, "default": "true"}]});
+    json!({
+        "apiVersion": "kubectl.config.k8s.io/v1beta1", "kind": "Preference",
+        "defaults": [default("apply", "server-side"), default("delete", "interactive")],
+    })
+}
+
+fn show(invocation: &mut Invocation, mut tree: Value) -> Outcome {
     for section in ["aliases", "defaults"] {
         if tree.get(section).is_none_or(Value::is_null) {
             tree[section] = json!([]);

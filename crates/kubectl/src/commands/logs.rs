@@ -82,6 +82,9 @@ fn validate(invocation: &Invocation) -> Outcome {
 
 async fn run(invocation: &mut Invocation) -> Outcome {
     validate(invocation)?;
+    if invocation.flags.duration("pod-running-timeout").is_zero() {
+        return Err(Failure::message("--pod-running-timeout must be higher than zero"));
+    }
     let pods = find(invocation).await?;
     if pods.is_empty() {
         let namespace = invocation.session.namespace()?;
@@ -104,7 +107,7 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         let chunks = match open(invocation, &log).await {
             Ok(chunks) => chunks,
             Err(error) if invocation.flags.is("ignore-errors") => {
-                invocation.streams.error(&format!("error: {}", error.bare()));
+                invocation.say(&format!("error: {}", error.bare()))?;
                 continue;
             }
             Err(error) => return Err(error),

@@ -120,6 +120,13 @@ fn patience(invocation: &Invocation) -> Outcome<Duration> {
     }
 }
 
+/// Five letters that make a name unlikely to be taken.
+fn suffix() -> String {
+    let random = ring::rand::generate::<[u8; 5]>(&ring::rand::SystemRandom::new());
+    let mut bytes = random.map_or([0; 5], ring::rand::Random::expose).into_iter();
+    machinery::names::suffix(|below| usize::from(bytes.next().unwrap_or_default()) % below)
+}
+
 /// A number for the name of something temporary.
 fn random_number() -> u32 {
     let random = ring::rand::generate::<[u8; 4]>(&ring::rand::SystemRandom::new());

@@ -133,11 +133,10 @@ fn locally(info: &Info, content_type: &str, patch: Value) -> Outcome<Value> {
         (JSON_PATCH, _) => machinery::patch::json::apply(&mut object, &patch).map_err(failed)?,
         (STRATEGIC, Some(of)) => machinery::patch::strategic::apply(&mut object, patch, of.def()).map_err(failed)?,
         (STRATEGIC, None) => {
-            let version = mapping.api_version();
             return Err(Failure::Message(format!(
-                "no kind {} is registered for version {}",
-                go_quote(&mapping.kind),
-                go_quote(&version)
+                "strategic merge patch is not supported for {}, Kind={} locally, try --type merge",
+                mapping.api_version(),
+                mapping.kind
             )));
         }
         _ => machinery::patch::merge::apply(&mut object, patch),

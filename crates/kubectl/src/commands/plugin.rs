@@ -50,7 +50,11 @@ pub fn find(environment: &Environment, arguments: &[String], least: usize) -> Re
 pub fn run(environment: &Environment, streams: &mut Streams, arguments: &[String], least: usize) -> Outcome {
     let found = find(environment, arguments, least).map_err(|error| Failure::Plain(format!("Error: {error}")))?;
     let Some((path, count)) = found else { return Ok(()) };
-    match program::run(environment, streams, Path::new(&path), &arguments[count..]) {
+    let mut environment = environment.clone();
+    if let Ok(own) = std::env::current_exe() {
+        environment.variables.insert("KUBECTL_PATH".to_owned(), own.display().to_string());
+    }
+    match program::run(&environment, streams, Path::new(&path), &arguments[count..]) {
         Ok(code) => Err(Failure::Exit(code)),
         Err(error) => Err(Failure::Plain(format!("Error: {error}"))),
     }

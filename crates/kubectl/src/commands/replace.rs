@@ -116,7 +116,7 @@ fn annotate(invocation: &Invocation, object: &mut Value) {
 /// Deletes what is to be made anew, and waits until it is gone. No grace at all becomes a second: nothing is forced.
 async fn delete(invocation: &mut Invocation, writing: &Writing, infos: &[Info]) -> Outcome {
     let policy = cascade(&invocation.flags)?;
-    let mut options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": policy});
+    let mut options = json!({"propagationPolicy": policy});
     let grace = invocation.flags.int("grace-period");
     if grace >= 0 {
         options["gracePeriodSeconds"] = grace.max(1).into();

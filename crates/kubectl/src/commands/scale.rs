@@ -65,15 +65,15 @@ async fn run(invocation: &mut Invocation) -> Outcome {
     if found.infos.is_empty() && errors.is_empty() {
         return Err(Failure::message("no objects passed to scale"));
     }
-    for info in found.infos {
-        if writing.dry_run == DryRun::Client {
-            report.say(invocation, &info.object, "scaled")?;
+    for mut info in found.infos {
+        if writing.dry_run != DryRun::Client
+            && let Err(error) = one(invocation, &writing, &info, replicas, current, &version).await
+        {
+            errors.push(error);
             continue;
         }
-        match one(invocation, &writing, &info, replicas, current, &version).await {
-            Ok(()) => report.say(invocation, &info.object, "scaled")?,
-            Err(error) => errors.push(error),
-        }
+        machinery::value::set(&mut info.object, "spec.replicas", replicas);
+        report.say(invocation, &info.object, "scaled")?;
     }
     Failure::all(errors)
 }

@@ -85,8 +85,11 @@ async fn names_are_completed_from_the_cluster() {
     assert_eq!(complete(&["get", "configmaps", "first", "f"]).await, "fitting\n:4\n");
     assert_eq!(complete(&["get", "-n", "kube-sy"]).await, "kube-system\n:4\n");
     assert_eq!(complete(&["get", "deploym"]).await, "deployments.apps\n:4\n");
-    assert_eq!(complete(&["scale", "depl"]).await, "deployments.apps\n:4\n");
+    assert_eq!(complete(&["scale", "depl"]).await, "deployment\n:4\n");
     assert!(complete(&["config", "use-context", ""]).await.ends_with(":4\n"));
+    shell.ok("kuberc set --section=aliases --name=maps --command=get --prependarg=configmaps").await;
+    assert_eq!(complete(&["maps", "fir"]).await, "first\n:4\n", "an alias is completed as what it stands for");
+    assert_eq!(complete(&["map"]).await, "maps\talias for get\n:4\n");
     for name in ["bash", "zsh", "fish", "powershell"] {
         assert!(shell.ok(&format!("completion {name}")).await.contains("__complete"), "{name}");
     }

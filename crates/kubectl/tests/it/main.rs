@@ -4,6 +4,7 @@ mod beyond;
 mod config;
 mod more;
 mod objects;
+mod order;
 mod programs;
 mod streams;
 mod transcripts;

@@ -218,7 +218,7 @@ async fn one(invocation: &mut Invocation, writing: &Writing, info: &mut Info) ->
         match writing.patch(&api, info, content_type, &patch).await {
             Ok(object) => info.refresh(object),
             Err(error) if invocation.flags.is("force") => {
-                recreate(invocation, writing, info, &modified, error).await?;
+                recreate(invocation, writing, info, (&modified, current), error).await?;
             }
             Err(error) => {
                 info.object = modified;
@@ -271,7 +271,7 @@ async fn recreate(
     invocation: &Invocation,
     writing: &Writing,
     info: &mut Info,
-    modified: &Value,
+    (modified, before): (&Value, Value),
     error: Failure,
 ) -> Outcome {
     let refused = matches!(&error, Failure::Api(error) if matches!(error.code, 409 | 422));
@@ -279,14 +279,29 @@ async fn recreate(
         return Err(error);
     }
     let api = invocation.session.api()?;
-    let mut options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"});
+    let mut options = json!({"propagationPolicy": "Background"});
     let grace = invocation.flags.int("grace-period");
     options["gracePeriodSeconds"] = grace.max(0).into();
     let answer = writing.delete(&api, info, &options).await?;
     let uid = machinery::value::text(&answer, "metadata.uid").to_owned();
     super::wait::until_gone(invocation, &[(info.clone(), uid)], invocation.flags.duration("timeout")).await?;
     info.object = modified.clone();
-    let made = writing.create(&api, info).await?;
+    let made = match writing.create(&api, info).await {
+        Ok(made) => made,
+        Err(refused) => {
+            // Whoever cannot have the new one keeps the old one.
+            info.object = before;
+            machinery::value::remove(&mut info.object, "metadata.resourceVersion");
+            return match writing.create(&api, info).await {
+                Ok(_) => Err(refused),
+                Err(lost) => Err(Failure::Message(format!(
+                    "An error occurred force-replacing the existing object with the newly provided one:\n\n{}.\n\nAdditionally, an error occurred attempting to restore the original object:\n\n{}",
+                    refused.bare(),
+                    lost.bare()
+                ))),
+            };
+        }
+    };
     info.refresh(made);
     Ok(())
 }

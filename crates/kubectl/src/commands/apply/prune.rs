@@ -123,7 +123,7 @@ pub(super) async fn delete(
 ) -> Outcome {
     let info = info(mapping, object, "");
     if writing.dry_run != DryRun::Client {
-        let mut options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"});
+        let mut options = json!({"propagationPolicy": "Background"});
         if writing.dry_run == DryRun::Server {
             options["dryRun"] = json!(["All"]);
         }

@@ -128,7 +128,7 @@ async fn carry_out(api: &Api, info: &Info, plan: &Plan) -> Outcome<Option<Value>
         Operation::None => return Ok(None),
         Operation::Update => return writing.replace(api, info, &plan.object).await.map(Some),
         Operation::Recreate => {
-            let options = json!({"kind": "DeleteOptions", "apiVersion": "v1"});
+            let options = json!({});
             match api.send(http::Method::DELETE, &info.path(), JSON, &options).await {
                 Ok(_) => {}
                 Err(error) if error.is_not_found() => {}

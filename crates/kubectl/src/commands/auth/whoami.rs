@@ -21,7 +21,7 @@ pub static COMMAND: Command = Command {
 };
 
 async fn run(invocation: &mut Invocation) -> Outcome {
-    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview", "metadata": {}, "status": {"userInfo": {}}});
     let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
     let answer = invocation.session.api()?.send(http::Method::POST, path, JSON, &review).await.map_err(|error| match &error {
         Failure::Api(api) if api.code == 404 => {

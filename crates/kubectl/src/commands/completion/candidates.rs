@@ -46,7 +46,7 @@ const TEMPLATES: &[&str] = &[
     "cronjobs.batch",
     "jobs.batch",
 ];
-const SCALES: &[&str] = &["deployments.apps", "replicasets.apps", "replicationcontrollers", "statefulsets.apps"];
+const SCALES: &[&str] = &["deployment", "replicaset", "replicationcontroller", "statefulset"];
 
 fn wanted(path: &str) -> Wanted {
     match path {
@@ -132,8 +132,27 @@ pub async fn values(
         "cluster" => session.config().map(|config| fitting(config.clusters.keys().map(String::as_str), typed)),
         "user" => session.config().map(|config| fitting(config.users.keys().map(String::as_str), typed)),
         "output" => {
-            let allowed = if given.knows("label-columns") { crate::print::ALL } else { crate::print::OBJECTS };
-            Ok(fitting(allowed.split(','), typed))
+            let all = given.knows("label-columns");
+            let allowed = if all { crate::print::ALL } else { crate::print::OBJECTS };
+            // In the order in which help names them.
+            let order = [
+                "json",
+                "yaml",
+                "kyaml",
+                "name",
+                "go-template",
+                "go-template-file",
+                "template",
+                "templatefile",
+                "jsonpath",
+                "jsonpath-as-json",
+                "jsonpath-file",
+                "custom-columns",
+                "custom-columns-file",
+                "wide",
+            ];
+            let known = |format: &&str| allowed.split(',').any(|one| one == *format);
+            Ok(fitting(order.into_iter().filter(known), typed))
         }
         "dry-run" => Ok(fitting(["none", "client", "server"], typed)),
         "container" => match arguments.first() {

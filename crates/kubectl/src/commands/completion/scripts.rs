@@ -12,7 +12,8 @@ pub fn of(shell: &str) -> Option<&'static str> {
 }
 
 const BASH: &str = r#"# bash completion for kubectl
-__kubectl_complete() {
+# The name that aliases are completed by: complete -o default -F __start_kubectl k
+__start_kubectl() {
     # Bash takes words apart at "=" and ":": they are put together again.
     local words=() word at glue="" answer directive line
     for ((at = 1; at <= COMP_CWORD; at++)); do
@@ -27,7 +28,8 @@ __kubectl_complete() {
             words+=("$word")
         fi
     done
-    answer=$("${COMP_WORDS[0]}" __complete "${words[@]}" 2>/dev/null) || return
+    # What was typed may be an alias.
+    answer=$(eval "${COMP_WORDS[0]} __complete \"\${words[@]}\"" 2>/dev/null) || return
     directive=${answer##*:}
     answer=${answer%:*}
     local current="${COMP_WORDS[COMP_CWORD]}" whole="${words[-1]}"
@@ -46,7 +48,7 @@ __kubectl_complete() {
         compopt -o default 2>/dev/null
     fi
 }
-complete -F __kubectl_complete kubectl
+complete -F __start_kubectl kubectl
 "#;
 
 const ZSH: &str = r#"#compdef kubectl
@@ -54,7 +56,7 @@ compdef _kubectl kubectl
 _kubectl() {
     local -a offers
     local answer directive line name
-    answer=("${(@f)$(${words[1]} __complete "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+    answer=("${(@f)$(eval "${words[1]} __complete \"\${(@)words[2,CURRENT]}\"" 2>/dev/null)}")
     directive=${answer[-1]#:}
     for line in "${(@)answer[1,-2]}"; do
         [[ -z $line ]] && continue

@@ -4,7 +4,8 @@ use super::Directive;
 use super::candidates::{self, Offers};
 use crate::command::{Command, Environment};
 use crate::commands;
-use crate::flags::{self, Flag, Kind, sets};
+use crate::flags::{self, Flag, sets};
+use crate::preferences::{self, Preferences};
 use crate::session::Session;
 
 /// The offers for the last word, which may be empty.
@@ -13,7 +14,11 @@ pub async fn complete(environment: Environment, words: &[String]) -> (Offers, Di
         Some((typed, before)) => (typed.as_str(), before),
         None => ("", words),
     };
-    let (command, path, rest) = find(before);
+    let preferences = Preferences::load(&environment, &preferences::given_place(before)).unwrap_or_default().0;
+    let at = flags::find_command(sets::GLOBAL, before);
+    let meant = at.filter(|at| commands::ROOT.child(&before[*at]).is_none());
+    let meant = meant.and_then(|at| preferences.alias(before, at)).map(|alias| alias.arguments);
+    let (command, path, rest) = find(meant.as_deref().unwrap_or(before));
     let all: Vec<&'static Flag> = known(command);
     if let Some(offers) = flag_value(&environment, command, &all, &rest, typed).await {
         return offers;
@@ -32,6 +37,9 @@ pub async fn complete(environment: Environment, words: &[String]) -> (Offers, Di
             .collect();
         if path.is_empty() && "help".starts_with(typed) {
             offers.push(("help".to_owned(), "Help about any command".to_owned()));
+        }
+        if path.is_empty() {
+            offers.extend(preferences.aliases().filter(|alias| alias.0.starts_with(typed)));
         }
         if command.run.is_none() || !offers.is_empty() {
             return (offers, Directive::NoFiles);
@@ -115,11 +123,7 @@ fn flag_names(all: &[&'static Flag], typed: &str) -> Offers {
     let mut offers = Offers::new();
     for flag in all {
         let name = format!("--{}", flag.name);
-        // A flag that needs a value is offered with the sign that goes before it, too.
         if name.starts_with(typed) {
-            if flag.kind != Kind::Bool {
-                offers.push((format!("{name}="), flag.help.to_owned()));
-            }
             offers.push((name, flag.help.to_owned()));
         }
         if let Some(short) = flag.short.map(|letter| format!("-{letter}")).filter(|short| short.starts_with(typed)) {

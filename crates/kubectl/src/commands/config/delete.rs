@@ -36,6 +36,9 @@ pub static USER: Command = Command {
 
 async fn delete(invocation: &mut Invocation, section: Section) -> Outcome {
     let [name] = &invocation.flags.arguments[..] else {
+        if section == Section::Users {
+            return Err(invocation.usage("user to delete is required"));
+        }
         let help = crate::help::of(invocation.command, &invocation.path);
         return invocation.print(&help);
     };

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::command::{Command, Invocation};
 use crate::config::Section;
-use crate::config::file::{Config, Field};
+use crate::config::file::{Config, Field, bytes};
 use crate::error::{Failure, Outcome};
 use crate::flags::Flag;
 
@@ -129,6 +129,16 @@ fn change(config: &mut Config, path: &str, value: Option<&str>, raw: bool) -> Re
         value.unwrap_or_default().clone_into(&mut config.current);
         return Ok(());
     }
+    if path == "preferences" || path == "preferences.colors" {
+        // Preferences are read by nobody any more, and are not kept.
+        return match value {
+            Some(_) if path == "preferences" => Err(format!("unable to parse one or more field values of {path}")),
+            Some(value) if !matches!(value, "true" | "false") => {
+                Err(format!("strconv.ParseBool: parsing {}: invalid syntax", go_quote(value)))
+            }
+            _ => Ok(()),
+        };
+    }
     let unknown = || format!("unable to parse {path} after [] at api.Config");
     let (list, rest) = path.split_once('.').map_or((path, ""), |(list, rest)| (list, rest));
     let section = Section::ALL.into_iter().find(|section| section.list() == list).ok_or_else(unknown)?;
@@ -151,7 +161,7 @@ fn change(config: &mut Config, path: &str, value: Option<&str>, raw: bool) -> Re
         entries.remove(&name);
         return Ok(());
     };
-    if end + 1 < parts.len() && *kind != Field::Other {
+    if end + 1 < parts.len() {
         return Err(format!("unable to parse one or more field values of {path}"));
     }
     if value.is_none() && !entries.contains_key(&name) {
@@ -174,26 +184,13 @@ fn change(config: &mut Config, path: &str, value: Option<&str>, raw: bool) -> Re
             if raw {
                 entry.set(field, standard.encode(value));
             } else {
-                let value: String = value.split_ascii_whitespace().collect();
-                standard
-                    .decode(&value)
-                    .map_err(|error| format!("error decoding input value: {}", odd_base64(&value, &error)))?;
-                entry.set(field, value);
+                let bytes = bytes(value).map_err(|error| format!("error decoding input value: {error}"))?;
+                entry.set(field, standard.encode(bytes));
             }
         }
         (Some(_), Field::Other) => return Err(format!("unable to parse one or more field values of {path}")),
     }
     Ok(())
-}
-
-/// Where Go's reader stops.
-fn odd_base64(text: &str, error: &base64::DecodeError) -> String {
-    let at = match error {
-        base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => *at,
-        base64::DecodeError::InvalidLength(_) => text.len() / 4 * 4,
-        base64::DecodeError::InvalidPadding => text.len(),
-    };
-    format!("illegal base64 data at input byte {at}")
 }
 
 #[cfg(test)]

@@ -172,7 +172,7 @@ async fn credentials(invocation: &mut Invocation) -> Outcome {
     if !matches!(flags.text("exec-interactive-mode"), "" | "IfAvailable" | "Never" | "Always") {
         return Err(Failure::message("invalid interactive mode type, can be only IfAvailable, Never, Always"));
     }
-    for (flag, why) in [("exec-env", "env"), ("auth-provider-arg", "auth-provider-arg")] {
+    for (flag, why) in [("exec-env", "exec-env"), ("auth-provider-arg", "auth-provider-arg")] {
         let odd = |pair: &&String| !pair.contains('=') && !pair.ends_with('-');
         if let Some(pair) = flags.list(flag).iter().find(odd) {
             return Err(invocation.misused(format_args!("error: invalid {why} format: {pair}")));

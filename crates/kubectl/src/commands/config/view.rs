@@ -26,8 +26,11 @@ pub static COMMAND: Command = Command {
 };
 
 async fn run(invocation: &mut Invocation) -> Outcome {
-    if let Some(unexpected) = invocation.flags.arguments.first() {
-        return Err(invocation.usage(format_args!("unexpected arguments: [{unexpected}]")));
+    if !invocation.flags.arguments.is_empty() {
+        return Err(invocation.usage(format_args!("unexpected arguments: [{}]", invocation.flags.arguments.join(" "))));
+    }
+    if !invocation.flags.is("merge") && invocation.flags.given("kubeconfig").is_none() {
+        return Err(Failure::message("if merge==false a precise file must be specified"));
     }
     let mut config = super::load(invocation)?;
     let (flatten, raw) = (invocation.flags.is("flatten"), invocation.flags.is("raw"));

@@ -291,6 +291,18 @@ async fn tls(invocation: &mut Invocation) -> Outcome {
     if !String::from_utf8_lossy(&private).contains("-----BEGIN ") {
         return Err(Failure::message("tls: failed to find any PEM data in key input"));
     }
+    let has = |text: &[u8], what: &str| String::from_utf8_lossy(text).contains(what);
+    if !has(&chain, "-----BEGIN CERTIFICATE") {
+        let keyed = has(&chain, "PRIVATE KEY-----") && has(&private, "-----BEGIN CERTIFICATE");
+        return Err(Failure::message(if keyed {
+            "tls: failed to find certificate PEM data in certificate input, but did find a private key; PEM inputs may have been switched"
+        } else {
+            "tls: failed to find \"CERTIFICATE\" PEM block in certificate input after skipping PEM blocks"
+        }));
+    }
+    if !has(&private, "PRIVATE KEY-----") {
+        return Err(Failure::message("tls: found a certificate rather than a key in the PEM for the private key"));
+    }
     if client::config::Credentials::certificate(&chain, &private).is_err() {
         return Err(Failure::message("tls: private key does not match public key"));
     }

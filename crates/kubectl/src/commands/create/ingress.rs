@@ -98,7 +98,12 @@ fn parse(text: &str) -> Option<Rule> {
     let path = part(2);
     let exact = !path.ends_with('*');
     let path = path.trim_end_matches('*').to_owned();
-    let tls = (part(5) == "tls").then(|| part(6));
+    // One thing after the rule is about certificates, whatever it is called.
+    let after: Vec<&str> = text.split(',').collect();
+    let tls = match after[..] {
+        [_, word] => Some(word.split('=').nth(1).unwrap_or_default().to_owned()),
+        _ => None,
+    };
     Some(Rule { host: part(1), path, exact, service: part(3), port: part(4), tls })
 }
 
@@ -161,7 +166,8 @@ mod tests {
         let rule = parse("foo.com/bar*=svc:80,tls=s").expect("a rule");
         assert_eq!((rule.path.as_str(), rule.exact, rule.tls.as_deref()), ("/bar", false, Some("s")));
         assert_eq!(parse("/=svc:http,tls").expect("a rule").tls.as_deref(), Some(""));
-        assert_eq!(parse("a.com/p=svc:80,tls=,foo=bar").expect("a rule").tls.as_deref(), Some(""));
+        assert_eq!(parse("a.com/p=svc:80,tls=,foo=bar").expect("a rule").tls.as_deref(), None);
+        assert_eq!(parse("a.com/p=svc:80,foo=bar").expect("a rule").tls.as_deref(), Some("bar"));
         for odd in ["foo", "foo=svc:80", "foo/=svc", "foo/=:80"] {
             assert_eq!(parse(odd), None, "{odd}");
         }

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::api::JSON;
 use crate::command::{Command, Invocation};
-use crate::error::{Failure, Outcome};
+use crate::error::{Failure, Outcome, os_error};
 use crate::flags::{Flag, sets};
 use crate::record;
 use crate::report::Report;
@@ -123,7 +123,7 @@ async fn run(invocation: &mut Invocation) -> Outcome {
             Err(error) => errors.push(error.about("creating", &source)),
         }
     }
-    errors.extend(Failure::together(found.errors));
+    errors.extend(found.errors);
     if count == 0 && errors.is_empty() {
         return Err(Failure::message("no objects passed to create"));
     }
@@ -148,7 +148,8 @@ async fn raw(invocation: &mut Invocation, path: &str) -> Outcome {
     if file == "-" {
         invocation.streams.input.read_to_end(&mut text)?;
     } else {
-        text = std::fs::read(invocation.session.environment.path(file))?;
+        text = std::fs::read(invocation.session.environment.path(file))
+            .map_err(|error| Failure::Message(os_error("open", file, &error)))?;
     }
     let api = invocation.session.api()?;
     let (_, answer) = api.call(http::Method::POST, path, Some((JSON, Bytes::from(text))), JSON).await?;

@@ -46,7 +46,7 @@ pub fn resources(words: &[String]) -> Vec<Resource> {
 
 const KNOWN: [&str; 11] =
     ["get", "delete", "list", "create", "update", "patch", "watch", "proxy", "deletecollection", "use", "bind"];
-const MORE: [&str; 4] = ["escalate", "impersonate", "approve", "sign"];
+const MORE: [&str; 2] = ["escalate", "impersonate"];
 const URL_VERBS: [&str; 8] = ["get", "put", "post", "head", "options", "delete", "patch", "*"];
 
 pub fn validate_cluster_role(asked: &Asked) -> Result<(), String> {

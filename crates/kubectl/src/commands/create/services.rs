@@ -99,7 +99,8 @@ async fn service(invocation: &mut Invocation, kind: &str) -> Outcome {
 
 /// `80`, `80:8080` or `80:http`.
 fn port(text: &str, node_port: i64) -> Result<Value, String> {
-    let (port, target) = text.split_once(':').map_or((text, None), |(port, target)| (port, Some(target)));
+    let mut parts = text.split(':');
+    let (port, target) = (parts.next().unwrap_or_default(), parts.next());
     let odd = |why: &str| format!("strconv.ParseUint: parsing {}: {why}", go_quote(port));
     let value: i64 = port.parse().map_err(|_| odd("invalid syntax"))?;
     if !(0..=65535).contains(&value) {

@@ -40,7 +40,7 @@ async fn run(invocation: &mut Invocation) -> Outcome {
     if nanos % 1_000_000_000 != 0 {
         return Err(Failure::message("--duration cannot be expressed in units less than seconds"));
     }
-    let mut spec = json!({"audiences": null});
+    let mut spec = json!({});
     let audiences = flags.list("audience");
     if audiences.iter().any(String::is_empty) {
         return Err(Failure::message("--audience must not be an empty string"));
@@ -66,9 +66,16 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         if object.is_empty() {
             return Err(Failure::message("--bound-object-name is required if --bound-object-kind is provided"));
         }
-        spec["boundObjectRef"] = json!({"kind": kind, "apiVersion": "v1", "name": object, "uid": uid});
+        spec["boundObjectRef"] = json!({"kind": kind, "apiVersion": "v1", "name": object});
+        if !uid.is_empty() {
+            spec["boundObjectRef"]["uid"] = uid.into();
+        }
     }
-    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec});
+    let status = json!({"expirationTimestamp": null, "token": ""});
+    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "metadata": {}, "spec": spec, "status": status});
+    if let Some(why) = crate::resource::arguments::odd_name(&name) {
+        return Err(Failure::Message(format!("failed to create token: {why}")));
+    }
     let namespace = invocation.session.namespace()?;
     let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{}/token", crate::discovery::segment(&name));
     let api = invocation.session.api()?;

@@ -1,6 +1,5 @@
 //! `kubectl create deployment`, `job` and `cronjob`.
 
-use machinery::status::go_quote;
 use serde_json::{Value, json};
 
 use super::{GENERATOR, generated, name, required};
@@ -66,11 +65,15 @@ fn command(invocation: &Invocation) -> Vec<String> {
     arguments.get(1..).map(<[String]>::to_vec).unwrap_or_default()
 }
 
-/// A name for the container of an image: its last part, without tag and digest.
+/// A name for the container of an image: its last part, without tag and digest. One that had to be changed might be another's,
+/// and so ends in something of its own.
 fn container_name(image: &str) -> String {
     let last = image.rsplit('/').next().unwrap_or(image);
     let last = last.split(['@', ':']).next().unwrap_or(last);
-    last.chars().map(|letter| if letter == '.' || letter == '_' { '-' } else { letter }).collect()
+    if !last.contains(['.', '_']) {
+        return last.to_owned();
+    }
+    format!("{}-{}", last.replace(['.', '_'], "-"), crate::commands::suffix())
 }
 
 async fn deployment(invocation: &mut Invocation) -> Outcome {
@@ -142,11 +145,14 @@ async fn job(invocation: &mut Invocation) -> Outcome {
 /// A job as a cron job would make it now.
 async fn from_cron_job(invocation: &Invocation, name: &str, from: &str) -> Outcome<Value> {
     let (mapping, target) = resource::arguments::parse_single(&invocation.session, from).await?;
+    let Some(target) = target else {
+        return Err(Failure::message("resource(s) were provided, but no name was specified"));
+    };
     let namespace = invocation.session.namespace()?;
-    let path = mapping.path(&namespace, &target.unwrap_or_default(), "");
+    let path = mapping.path(&namespace, &target, "");
     let cron = resource::named(&*invocation.session.api()?, &namespace, &path, JSON).await?;
     if mapping.kind != "CronJob" {
-        return Err(Failure::Message(format!("from must be an existing cronjob: {}", go_quote(from))));
+        return Err(Failure::Message(format!("unknown object type *{}.{}", mapping.version, mapping.kind)));
     }
     let at = |path: &str| machinery::value::at(&cron, path).cloned();
     let mut annotations = at("spec.jobTemplate.metadata.annotations").unwrap_or_else(|| json!({}));
@@ -195,11 +201,13 @@ mod tests {
     fn containers_are_named_after_their_image() {
         for (image, expected) in [
             ("nginx", "nginx"),
-            ("a.b/c/web_app:1.2", "web-app"),
+            ("a.b/c/web_app:1.2", "web-app-"),
             ("host:5000/x@sha256:0", "x"),
-            ("k8s.gcr.io/a.b:1", "a-b"),
+            ("k8s.gcr.io/a.b:1", "a-b-"),
         ] {
-            assert_eq!(container_name(image), expected);
+            let name = container_name(image);
+            let random = if expected.ends_with('-') { 5 } else { 0 };
+            assert!(name.starts_with(expected) && name.len() == expected.len() + random, "{name}");
         }
     }
 }

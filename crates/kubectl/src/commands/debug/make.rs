@@ -35,14 +35,6 @@ pub struct Debugged {
     pub notes: Vec<String>,
 }
 
-/// Five letters that make a name unlikely to be taken.
-pub fn suffix() -> String {
-    const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-    let random = ring::rand::generate::<[u8; 5]>(&ring::rand::SystemRandom::new());
-    let bytes = random.map_or([0; 5], ring::rand::Random::expose);
-    bytes.iter().map(|byte| char::from(LETTERS[usize::from(*byte) % LETTERS.len()])).collect()
-}
-
 impl Options {
     /// A container of this name, as the flags want it.
     fn container(&self, name: &str) -> Value {

@@ -61,7 +61,7 @@ fn pairs(flags: &Given, name: &str) -> Outcome<Vec<(String, String)>> {
     for pair in flags.list(name) {
         let (key, value) = pair.split_once('=').ok_or_else(|| {
             Failure::Message(format!(
-                "invalid argument {pair:?} for \"--{name}\" flag: {pair} must be formatted as key=value"
+                "invalid argument {pair:?} for \"--{name}\" flag: {pair} must be formatted as key=value\nSee 'kubectl debug --help' for usage."
             ))
         })?;
         found.insert(key.to_owned(), value.to_owned());
@@ -231,25 +231,25 @@ fn announce(invocation: &mut Invocation, made: &Debugged) -> Outcome {
 }
 
 async fn on_node(invocation: &mut Invocation, options: &Options, node: &Info) -> Outcome<(Value, String)> {
-    let made = make::on_node(options, &node.name, &mut make::suffix).map_err(Failure::Message)?;
+    let made = make::on_node(options, &node.name, &mut super::suffix).map_err(Failure::Message)?;
     announce(invocation, &made)?;
     let namespace = invocation.session.namespace()?;
     Ok((create(invocation, &namespace, &made.pod).await?, made.container))
 }
 
 async fn in_copy(invocation: &mut Invocation, options: &Options, pod: &Info) -> Outcome<(Value, String)> {
-    let made = make::copy(options, &pod.object, &mut make::suffix).map_err(Failure::Message)?;
+    let made = make::copy(options, &pod.object, &mut super::suffix).map_err(Failure::Message)?;
     announce(invocation, &made)?;
     let created = create(invocation, &pod.namespace, &made.pod).await?;
     if invocation.flags.is("replace") {
-        let now = json!({"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0});
+        let now = json!({"gracePeriodSeconds": 0});
         invocation.session.api()?.send(http::Method::DELETE, &pod.path(), JSON, &now).await?;
     }
     Ok((created, made.container))
 }
 
 async fn beside(invocation: &mut Invocation, options: &Options, pod: &Info) -> Outcome<(Value, String)> {
-    let made = make::beside(options, &pod.object, &mut make::suffix).map_err(Failure::Message)?;
+    let made = make::beside(options, &pod.object, &mut super::suffix).map_err(Failure::Message)?;
     announce(invocation, &made)?;
     let all = list(&made.pod, "spec.ephemeralContainers");
     let order: Vec<Value> = all.iter().map(|container| json!({"name": container["name"]})).collect();

@@ -52,12 +52,13 @@ async fn run(invocation: &mut Invocation) -> Outcome {
     let mapping = if wanted.is_empty() {
         mapping
     } else {
-        let found = invocation.session.mapping_of_kind(&wanted, &mapping.kind).await?;
-        found.ok_or_else(|| {
-            Failure::Message(format!(
-                "couldn't find resource for {}",
-                go_quote(&format!("{wanted}, Resource={}", mapping.resource))
-            ))
+        let discovery = invocation.session.discovery().await?;
+        let found =
+            discovery.resources.iter().find(|one| one.api_version() == wanted && one.resource == mapping.resource);
+        found.cloned().ok_or_else(|| {
+            let wanted = if wanted.contains('/') { wanted.clone() } else { format!("/{wanted}") };
+            let what = format!("{wanted}, Resource={}", mapping.resource);
+            Failure::Message(format!("couldn't find resource for {}", go_quote(&what)))
         })?
     };
     let place = if mapping.group.is_empty() {

@@ -115,7 +115,7 @@ async fn fetch(invocation: &Invocation, builder: &Builder, target: &Target, whol
     let include = if whole { "Object" } else { "" };
     let now = jiff::Timestamp::now();
     if let Some(name) = &target.name {
-        let path = target.mapping.path(&target.namespace, name, &builder.subresource);
+        let path = target.path(name, &builder.subresource)?;
         let path = path + &query(&[("includeObject", include)]);
         let answer = resource::named(&api, &target.namespace, &path, accept).await?;
         return Ok(Table::from_value(answer, now));

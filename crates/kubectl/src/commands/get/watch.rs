@@ -31,6 +31,14 @@ pub(super) async fn run(
     printer: Option<Printer>,
     wide: bool,
 ) -> Outcome {
+    if !builder.has_no_files() {
+        let found = builder.infos(&invocation.session, &mut invocation.streams).await?;
+        if found.infos.len() + found.errors.len() > 1 {
+            return Err(Failure::message(
+                "watch is only supported on individual resources and resource collections - more than 1 resource was found",
+            ));
+        }
+    }
     let targets = human::targets(invocation, builder).await?;
     let [target] = &targets[..] else {
         // Objects that are not there are told first.

@@ -26,7 +26,12 @@ async fn find(invocation: &mut Invocation, usage: &str) -> Outcome<Vec<Info>> {
     let mut builder = Builder::from_flags(&invocation.session, &invocation.flags)?;
     let word = |name: &String| if name.contains('/') { name.clone() } else { format!("nodes/{name}") };
     builder.arguments = if selector { vec!["nodes".to_owned()] } else { arguments.iter().map(word).collect() };
-    let infos = builder.infos(&invocation.session, &mut invocation.streams).await?.all()?;
+    let mut infos = Vec::new();
+    for arguments in builder.arguments.chunks(1) {
+        // The first that is not there ends it.
+        let one = Builder { arguments: arguments.to_vec(), ..builder.clone() };
+        infos.extend(one.infos(&invocation.session, &mut invocation.streams).await?.all()?);
+    }
     match infos.iter().find(|info| info.mapping.kind != "Node") {
         Some(other) => {
             let what = machinery::status::go_quote(&other.mapping.resource);

@@ -100,7 +100,10 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         .filter(|taint| {
             remove.iter().any(|gone| gone.key == taint.key && (gone.effect.is_empty() || gone.effect == taint.effect))
         })
-        .map(|taint| format!("{}=", taint.key))
+        .map(|taint| {
+            let whole = remove.iter().any(|gone| gone.key == taint.key && gone.effect.is_empty());
+            format!("{}={}", taint.key, if whole { "" } else { taint.effect.as_str() })
+        })
         .collect();
     if !both.is_empty() {
         let both = both.join(",");

@@ -77,22 +77,35 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         // What the server's own address has behind its host is not asked for, unless that is wanted.
         let at = connection.client.server.find("://").map_or(0, |at| at + 3);
         let end = connection.client.server[at..].find('/').map_or(connection.client.server.len(), |end| at + end);
-        connection.client.server.truncate(end);
+        let path = connection.client.server.split_off(end);
+        if !matches!(&*path, "" | "/") {
+            let text = format!(
+                "Your kube context contains a server path {path}, use --append-server-path to automatically append the path to each request"
+            );
+            invocation.streams.log('W', "proxy.go:170", &text);
+        }
+    }
+    let keepalive = invocation.flags.duration("keepalive");
+    if !keepalive.is_zero() {
+        connection.client.keepalive = keepalive;
     }
     let (client, headers) = Api::new(&connection, None)?.parts();
     let flags = &invocation.flags;
     if flags.int("port") != 8001 && !flags.text("unix-socket").is_empty() {
         return Err(Failure::message("cannot set --unix-socket and --port at the same time"));
     }
-    if let Some(directory) = flags.given("www").map(str::to_owned)
-        && let Err(error) = std::fs::metadata(invocation.session.environment.path(&directory))
-    {
-        let why = os_error("stat", &directory, &error);
-        invocation.streams.log(
-            'W',
-            "proxy.go:203",
-            &format!("Failed to stat static file directory {directory}: {why}"),
-        );
+    if let Some(directory) = flags.given("www").map(str::to_owned) {
+        let wrong = match std::fs::metadata(invocation.session.environment.path(&directory)) {
+            Err(error) => {
+                let why = os_error("stat", &directory, &error);
+                Some(format!("Failed to stat static file directory {directory}: {why}"))
+            }
+            Ok(about) if !about.is_dir() => Some(format!("Static file directory {directory} is not a directory")),
+            Ok(_) => None,
+        };
+        if let Some(wrong) = wrong {
+            invocation.streams.log('W', "proxy.go:203", &wrong);
+        }
     }
     let flags = &invocation.flags;
     let files = flags

@@ -70,7 +70,7 @@ fn validate(invocation: &Invocation) -> Outcome<String> {
         return Err(Failure::message("required flag(s) \"image\" not set"));
     }
     let Some(name) = flags.arguments.first().filter(|_| flags.dash != Some(0)) else {
-        return Err(invocation.usage("NAME is required for run"));
+        return Err(Failure::message("NAME is required for run"));
     };
     let image = flags.text("image");
     if image.is_empty() {
@@ -146,8 +146,9 @@ async fn run(invocation: &mut Invocation) -> Outcome {
     if attaches {
         return session::hold(invocation, &made).await;
     }
+    let mut report = Report::new(invocation, writing.dry_run, true)?;
     for object in &made {
-        Report::new(invocation, writing.dry_run, true)?.say(invocation, object, "created")?;
+        report.say(invocation, object, "created")?;
     }
     Ok(())
 }

@@ -109,7 +109,7 @@ async fn remove(invocation: &mut Invocation, made: &[Value]) -> Outcome {
     for object in made {
         let mapping = files::local(text(object, "apiVersion"), text(object, "kind")).unwrap_or_default();
         let info = info(&mapping, object.clone(), "");
-        let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"});
+        let options = json!({"propagationPolicy": "Background"});
         match invocation.session.api()?.send(http::Method::DELETE, &info.path(), JSON, &options).await {
             Ok(_) if invocation.flags.is("quiet") => {}
             Ok(_) => invocation.say(&format!(

@@ -82,6 +82,7 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         return Err(Failure::message("when specifying --keys, a configmap or secret must be provided with --from"));
     }
     let (mut set, remove) = parse(&words).map_err(Failure::Message)?;
+    check(&set, &remove).map_err(Failure::Message)?;
     if !flags.text("from").is_empty() {
         set.extend(from(invocation).await?);
     }
@@ -90,25 +91,45 @@ async fn run(invocation: &mut Invocation) -> Outcome {
     }
     let pattern = invocation.flags.text("containers").to_owned();
     let overwrite = invocation.flags.is("overwrite");
-    apply(invocation, resources, "env updated", "failed to patch env update to pod template:", |info| {
-        let kind = (info.mapping.resource.clone(), info.name.clone());
-        let spec = pod_spec(info).map_err(|why| vec![format!("error: {why}\n")])?;
-        let found = containers(spec, &pattern, true);
-        if found.is_empty() {
-            return Err(vec![format!(
-                "{} {} does not have any containers matching {}",
-                kind.0,
-                kind.1,
-                go_quote(&pattern)
-            )]);
+    let missing = std::cell::RefCell::new(Vec::new());
+    let outcome =
+        apply(invocation, resources, None, ("env updated", "failed to patch env update to pod template:"), |info| {
+            let kind = (super::resource(info), info.name.clone(), info.mapping.kind.clone());
+            let spec = pod_spec(info).map_err(|why| vec![format!("error: {why}\n")])?;
+            let found = containers(spec, &pattern, true);
+            if found.is_empty() {
+                missing.borrow_mut().push(format!(
+                    "Warning: {}/{} does not have any containers matching {}",
+                    kind.2,
+                    kind.1,
+                    go_quote(&pattern)
+                ));
+            }
+            for container in found {
+                change(container, &set, &remove, overwrite)
+                    .map_err(|why| vec![format!("error: {}/{} {why}", kind.0, kind.1)])?;
+            }
+            Ok(())
+        })
+        .await;
+    for warning in missing.take() {
+        invocation.streams.error(&warning);
+    }
+    outcome
+}
+
+/// Refuses names that no variable can have, and changes that contradict each other.
+fn check(set: &[Value], remove: &[String]) -> Result<(), String> {
+    for name in set.iter().map(|variable| text(variable, "name")) {
+        let problems = machinery::names::is_env_var_name(name);
+        if !problems.is_empty() {
+            return Err(format!("{} is not a valid key name: {}", go_quote(name), problems.join(",")));
         }
-        for container in found {
-            change(container, &set, &remove, overwrite)
-                .map_err(|why| vec![format!("error: {}/{} {why}", kind.0, kind.1)])?;
+        if remove.iter().any(|gone| gone == name) {
+            return Err("can not both modify and remove the same environment variable in the same command".to_owned());
         }
-        Ok(())
-    })
-    .await
+    }
+    Ok(())
 }
 
 /// Variables on standard input, a line for each.

@@ -4,7 +4,7 @@ use machinery::status::go_quote;
 
 use super::{COMMON, apply, containers, pod_spec};
 use crate::command::{Command, Invocation};
-use crate::error::{Failure, Outcome};
+use crate::error::Outcome;
 use crate::flags::sets;
 
 pub static COMMAND: Command = Command {
@@ -23,22 +23,20 @@ async fn run(invocation: &mut Invocation) -> Outcome {
     let flags = &invocation.flags;
     let wrong = if flags.is("all") && !flags.text("selector").is_empty() {
         Some("cannot set --all and --selector at the same time")
-    } else if pairs.is_empty() && !(resources.is_empty() && flags.list("filename").is_empty()) {
+    } else if pairs.is_empty() {
         Some("at least one image update is required")
     } else if pairs.len() > 1 && pairs.iter().any(|pair| pair.starts_with("*=")) {
         Some("all containers are already specified by *, but saw more than one container_name=container_image pairs")
     } else {
         None
     };
-    if let Some(wrong) = wrong {
-        return Err(Failure::message(wrong));
-    }
     let images: Vec<(String, String)> = pairs
         .iter()
         .filter_map(|pair| pair.split_once('='))
         .map(|(name, image)| (name.to_owned(), image.to_owned()))
         .collect();
-    apply(invocation, resources, "image updated", "failed to patch image update to pod template:", |info| {
+    let words = ("image updated", "failed to patch image update to pod template:");
+    apply(invocation, resources, wrong.map(str::to_owned), words, |info| {
         let spec = pod_spec(info).map_err(|why| vec![format!("error: {why}\n")])?;
         let mut missing = Vec::new();
         for (name, image) in &images {

@@ -52,7 +52,10 @@ fn pod_spec(info: &mut Info) -> Result<&mut Value, String> {
     };
     let what = format!(
         "{}/{} the object is not a pod or does not have a pod template: *{}.{}",
-        info.mapping.resource, info.name, info.mapping.version, info.mapping.kind
+        resource(info),
+        info.name,
+        info.mapping.version,
+        info.mapping.kind
     );
     if path.is_empty() {
         return Err(what);
@@ -60,12 +63,19 @@ fn pod_spec(info: &mut Info) -> Result<&mut Value, String> {
     machinery::value::at_mut(&mut info.object, path).ok_or(what)
 }
 
-/// Changes each object with `change`, and sends what is different.
+/// What messages call the resource of an object. Without a server it goes by its kind.
+fn resource(info: &Info) -> String {
+    let known = &info.mapping;
+    if known.verbs.is_empty() { known.kind.to_lowercase() } else { known.resource.clone() }
+}
+
+/// Changes each object with `change`, and sends what is different. What is `wrong` with the wanted change is said once the objects
+/// were found.
 async fn apply(
     invocation: &mut Invocation,
     arguments: Vec<String>,
-    done: &str,
-    failed: &str,
+    wrong: Option<String>,
+    (done, failed): (&str, &str),
     change: impl Fn(&mut Info) -> Result<(), Vec<String>>,
 ) -> Outcome {
     let writing = Writing::from_flags(&invocation.flags)?;
@@ -81,7 +91,12 @@ async fn apply(
     }
     builder.arguments = arguments;
     let found = builder.infos(&invocation.session, &mut invocation.streams).await?;
+    if let Some(wrong) = wrong {
+        found.all()?;
+        return Err(Failure::Message(wrong));
+    }
     let mut errors = found.errors;
+    let mut report = Report::new(invocation, writing.dry_run, false)?;
     for mut info in found.infos {
         let before = info.object.clone();
         if let Err(wrong) = change(&mut info) {
@@ -90,7 +105,7 @@ async fn apply(
         }
         record::note(invocation, &mut info.object);
         let remote = !local && writing.dry_run != DryRun::Client;
-        if info.object == before && remote {
+        if info.object == before && remote && invocation.command.name != "serviceaccount" {
             continue;
         }
         if remote {
@@ -103,12 +118,14 @@ async fn apply(
             match writing.patch(&api, &info, content_type, &patch).await {
                 Ok(object) => info.refresh(object),
                 Err(error) => {
-                    errors.push(Failure::Message(format!("{failed} {}", error.bare())));
+                    // Without words of its own, what the server said is told as it is.
+                    let told = format!("{failed} {}", error.bare());
+                    errors.push(if failed.is_empty() { error } else { Failure::Message(told) });
                     continue;
                 }
             }
         }
-        Report::new(invocation, writing.dry_run, false)?.say(invocation, &info.object, done)?;
+        report.say(invocation, &info.object, done)?;
     }
     Failure::all(errors)
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::{COMMON, apply, containers, pod_spec};
 use crate::command::{Command, Invocation};
-use crate::error::{Failure, Outcome};
+use crate::error::Outcome;
 use crate::flags::{Flag, sets};
 
 pub static COMMAND: Command = Command {
@@ -44,23 +44,22 @@ fn amounts(text: &str) -> Result<Map<String, Value>, String> {
 
 async fn run(invocation: &mut Invocation) -> Outcome {
     let flags = &invocation.flags;
-    if flags.is("all") && !flags.text("selector").is_empty() {
-        return Err(Failure::message("cannot set --all and --selector at the same time"));
-    }
-    if flags.text("limits").is_empty() && flags.text("requests").is_empty() {
-        return Err(Failure::message(
-            "you must specify an update to requests or limits (in the form of --requests/--limits)",
-        ));
-    }
-    let limits = amounts(flags.text("limits")).map_err(Failure::Message)?;
-    let requests = amounts(flags.text("requests")).map_err(Failure::Message)?;
+    let (limits, requests) = (amounts(flags.text("limits")), amounts(flags.text("requests")));
+    let wrong = if flags.is("all") && !flags.text("selector").is_empty() {
+        Some("cannot set --all and --selector at the same time".to_owned())
+    } else if flags.text("limits").is_empty() && flags.text("requests").is_empty() {
+        Some("you must specify an update to requests or limits (in the form of --requests/--limits)".to_owned())
+    } else {
+        limits.as_ref().err().or(requests.as_ref().err()).cloned()
+    };
+    let (limits, requests) = (limits.unwrap_or_default(), requests.unwrap_or_default());
     let pattern = flags.text("containers").to_owned();
     let arguments = invocation.arguments();
     apply(
         invocation,
         arguments,
-        "resource requirements updated",
-        "failed to patch resources update to pod template",
+        wrong,
+        ("resource requirements updated", "failed to patch resources update to pod template"),
         |info| {
             let spec = pod_spec(info).map_err(|why| vec![format!("error: {why}\n")])?;
             let found = containers(spec, &pattern, false);

@@ -36,16 +36,18 @@ pub static SERVICE_ACCOUNT: Command = Command {
 };
 
 async fn selector(invocation: &mut Invocation) -> Outcome {
-    let (pairs, resources): (Vec<String>, Vec<String>) =
-        invocation.arguments().into_iter().partition(|word| word.contains('='));
-    let Some(pair) = pairs.first() else {
-        return Err(Failure::message(
-            "one or more resources must be specified as <resource> <name> or <resource>/<name>",
-        ));
+    // The last word is the selector, whatever it looks like.
+    let mut resources = invocation.arguments();
+    let Some(last) = resources.pop() else {
+        return Err(Failure::message("one selector is required"));
     };
-    let labels = expose::labels(pair).map_err(Failure::Message)?;
+    let labels = if last.contains('=') || !resources.is_empty() {
+        expose::labels(&last).map_err(Failure::Message)?
+    } else {
+        serde_json::Map::new()
+    };
     let version = invocation.flags.text("resource-version").to_owned();
-    apply(invocation, resources, "selector updated", "failed to patch selector:", |info| {
+    apply(invocation, resources, None, ("selector updated", ""), |info| {
         if info.mapping.kind != "Service" {
             return Err(vec![format!("setting a selector is only supported for Services")]);
         }
@@ -63,7 +65,7 @@ async fn service_account(invocation: &mut Invocation) -> Outcome {
     let Some(account) = resources.pop() else {
         return Err(Failure::message("serviceaccount is required"));
     };
-    apply(invocation, resources, "serviceaccount updated", "failed to patch ServiceAccountName", |info| {
+    apply(invocation, resources, None, ("serviceaccount updated", "failed to patch ServiceAccountName"), |info| {
         let spec = pod_spec(info).map_err(|why| vec![format!("error: {why}\n")])?;
         spec["serviceAccountName"] = json!(account);
         Ok(())

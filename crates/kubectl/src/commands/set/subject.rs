@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{COMMON, apply};
 use crate::command::{Command, Invocation};
-use crate::error::{Failure, Outcome};
+use crate::error::Outcome;
 use crate::flags::{Flag, sets};
 
 pub static COMMAND: Command = Command {
@@ -32,7 +32,7 @@ pub static COMMAND: Command = Command {
 async fn run(invocation: &mut Invocation) -> Outcome {
     let flags = &invocation.flags;
     let group = "rbac.authorization.k8s.io";
-    let mut subjects = Vec::new();
+    let (mut subjects, mut wrong) = (Vec::new(), None);
     for (flag, kind) in [("user", "User"), ("group", "Group")] {
         for name in flags.list(flag) {
             subjects.push(json!({"apiGroup": group, "kind": kind, "name": name}));
@@ -41,17 +41,23 @@ async fn run(invocation: &mut Invocation) -> Outcome {
     for account in flags.list("serviceaccount") {
         let parts: Vec<&str> = account.split(':').collect();
         let [namespace, name] = parts[..] else {
-            return Err(Failure::message("serviceaccount must be <namespace>:<name>"));
+            wrong = Some("serviceaccount must be <namespace>:<name>".to_owned());
+            continue;
         };
         subjects.push(json!({"kind": "ServiceAccount", "name": name, "namespace": namespace}));
     }
-    if subjects.is_empty() {
-        return Err(Failure::message("you must specify at least one value of user, group or serviceaccount"));
+    if subjects.is_empty() && wrong.is_none() {
+        wrong = Some("you must specify at least one value of user, group or serviceaccount".to_owned());
     }
     let arguments = invocation.arguments();
-    apply(invocation, arguments, "subjects updated", "failed to patch subjects to rolebinding:", |info| {
+    apply(invocation, arguments, wrong, ("subjects updated", "failed to patch subjects to rolebinding:"), |info| {
         if !matches!(info.mapping.kind.as_str(), "RoleBinding" | "ClusterRoleBinding") {
-            return Err(vec!["setting subjects is only supported for RoleBinding/ClusterRoleBinding".to_owned()]);
+            let only = "setting subjects is only supported for RoleBinding/ClusterRoleBinding";
+            return Err(vec![if info.mapping.verbs.is_empty() {
+                format!("error: {}\n {only}\n", info.named())
+            } else {
+                format!("error: {}/{} {only}", info.mapping.resource, info.name)
+            }]);
         }
         let mut all = list(&info.object, "subjects").to_vec();
         let same = |one: &Value, other: &Value| {

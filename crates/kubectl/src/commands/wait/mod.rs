@@ -91,7 +91,10 @@ async fn find(
         }
         let waits =
             conditions.contains(&Condition::Created) && missing && (found.infos.is_empty() || !found.errors.is_empty());
-        if !waits || Instant::now() >= deadline {
+        if waits && Instant::now() >= deadline {
+            return Err(Failure::message("timed out waiting for the condition"));
+        }
+        if !waits {
             Failure::all(found.errors)?;
             return Ok(found.infos);
         }
