@@ -144,7 +144,12 @@ pub fn operations(text: &str) -> Result<Value, Error> {
     if text.is_empty() {
         return Err(Error::new("empty json patch operations"));
     }
-    let read = yaml::decode(text.as_bytes(), Limits::default()).map_err(|error| Error::new(error.message))?.value;
+    // What begins as a list in JSON is read as JSON alone.
+    let read = if text.starts_with('[') {
+        serde_json::from_str(text).map_err(|error| Error::new(error.to_string()))?
+    } else {
+        yaml::decode(text.as_bytes(), Limits::default()).map_err(|error| Error::new(error.message))?.value
+    };
     match &read {
         Value::Array(items) if items.iter().all(Value::is_object) => Ok(read),
         other => Err(Error::new(format!(
