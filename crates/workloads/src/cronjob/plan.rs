@@ -92,6 +92,11 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
                 None => {}
             }
             plan.again = schedule.next(now, zone).map(|next| clock::since(next, now) + MARGIN);
+            if plan.again.is_none() {
+                let why = "time difference between two schedules is less than 1 second";
+                let message = format!("invalid schedule: {} : {why}", cron.spec.schedule);
+                events.push((EventType::Warning, "InvalidSchedule", message));
+            }
         }
     }
     Plan { events, ..plan }

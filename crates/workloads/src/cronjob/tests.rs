@@ -66,6 +66,8 @@ fn the_latest_time_that_came_is_served_once() {
 fn nothing_is_started_that_should_not_be() {
     check(cron(json!({"suspend": true}), json!({})), &[], 185, &[]);
     check(cron(json!({"schedule": "nonsense"}), json!({})), &[], 185, &["UnparseableSchedule"]);
+    // There is no 31st of February.
+    check(cron(json!({"schedule": "59 23 31 2 *"}), json!({})), &[], 185, &["InvalidSchedule"]);
     let unknown = Observed {
         cron: Arc::new(cron(json!({"timeZone": "X"}), json!({}))),
         jobs: Vec::new(),
