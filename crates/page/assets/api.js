@@ -72,7 +72,9 @@ export async function* events(path, { query, accept, signal }) {
     for await (const line of lines(path, { query, accept, signal })) if (line) yield JSON.parse(line);
     return;
   }
-  for await (const message of messages(socket(path, query, []), signal)) yield JSON.parse(message);
+  // The proxy makes a header of the last word: nobody else can set one here.
+  const form = accept?.includes('as=Table') ? { as: 'Table' } : {};
+  for await (const message of messages(socket(path, { ...query, ...form }, []), signal)) yield JSON.parse(message);
 }
 
 /** A WebSocket; the token travels as a subprotocol, because browsers let no header be set. */

@@ -96,17 +96,18 @@ export function Plot({ title, list, series, show, height = 130 }) {
   const data = [list.map((point) => point.at), ...series.map(([, field]) => list.map((point) => point[field]))];
   const tone = theme.value;
   useEffect(() => {
-    const style = getComputedStyle(box.current);
-    const colour = (name) => { box.current.style.color = `var(${name})`; const found = getComputedStyle(box.current).color; box.current.style.color = ''; return found; };
+    const own = box.current;
+    const style = getComputedStyle(own);
+    const colour = (name) => { own.style.color = `var(${name})`; const found = getComputedStyle(own).color; own.style.color = ''; return found; };
     const axis = { stroke: colour('--dim'), grid: { stroke: colour('--line'), width: 1 }, ticks: { show: false }, font: `11px ${style.fontFamily}` };
     plot.current = new uPlot({
-      width: box.current.clientWidth || 300, height, cursor: { y: false, drag: { x: false } }, legend: { show: false },
+      width: own.clientWidth || 300, height, cursor: { y: false, drag: { x: false } }, legend: { show: false },
       series: [{}, ...series.map(([name, , variable, dash]) => ({ label: name, stroke: colour(variable), width: 1.6, dash, points: { show: false }, spanGaps: true }))],
       axes: [{ ...axis, space: 70, size: 22, values: (_, times) => times.map((time) => new Date(time * 1000).toLocaleTimeString([], { hour12: false, hour: '2-digit', minute: '2-digit' })) }, { ...axis, size: 58, space: 28, values: (_, values) => values.map(show) }],
       scales: { y: { range: (_, low, high) => [0, Math.max(high * 1.15, 1e-9)] } },
-    }, data, box.current);
-    const watcher = new ResizeObserver(() => plot.current.setSize({ width: box.current.clientWidth, height }));
-    watcher.observe(box.current);
+    }, data, own);
+    const watcher = new ResizeObserver(() => plot.current.setSize({ width: own.clientWidth, height }));
+    watcher.observe(own);
     return () => { watcher.disconnect(); plot.current.destroy(); };
   }, [tone, title]);
   useEffect(() => { plot.current?.setData(data); }, [list.length, list[list.length - 1]?.at]);

@@ -17,7 +17,8 @@ export function Slider() {
   const at = useSignal(STEPS);
   const timer = useRef();
   const known = range.value;
-  useEvery(30_000, readRange, []);
+  // While it is open, what has just happened comes into reach.
+  useEvery(open.value ? 3_000 : 60_000, readRange, [open.value]);
   useEvery(10_000, (signal) => (open.value && !range.peek()?.none ? readMarks(signal) : Promise.resolve()), [open.value]);
   const value = (step) => known.from + ((known.to - known.from) * step) / STEPS;
   const show = (step) => {

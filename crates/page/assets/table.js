@@ -45,9 +45,10 @@ function Rows({ kind, feed, rows, columns, all, sort, wide, below }) {
   const at = useSignal(0);
   const height = below || matchMedia('(pointer: coarse)').matches ? 46 : 32;
   useLayoutEffect(() => {
-    const measure = () => { seen.value = { top: box.current.scrollTop, height: box.current.clientHeight }; };
+    const own = box.current;
+    const measure = () => { seen.value = { top: own.scrollTop, height: own.clientHeight }; };
     const watcher = new ResizeObserver(measure);
-    watcher.observe(box.current);
+    watcher.observe(own);
     measure();
     return () => watcher.disconnect();
   }, []);

@@ -41,9 +41,11 @@ function Session({ pod, container }) {
   const error = useSignal(null);
   const state = useSignal('connecting');
   useEffect(() => {
+    // Held here: the observer may speak once more when the view is gone.
+    const [own, ten] = [box.current, probe.current];
     const size = () => {
-      const letter = probe.current.getBoundingClientRect();
-      return [Math.max(20, Math.floor((box.current.clientWidth - 24) / (letter.width / 10))), Math.max(5, Math.floor((box.current.clientHeight - 20) / letter.height))];
+      const letter = ten.getBoundingClientRect();
+      return [Math.max(20, Math.floor((own.clientWidth - 24) / (letter.width / 10 || 8))), Math.max(5, Math.floor((own.clientHeight - 20) / (letter.height || 17)))];
     };
     const screen = new Screen(...size());
     const { namespace, name } = pod.metadata;
@@ -78,7 +80,7 @@ function Session({ pod, container }) {
       tellSize();
       soon(draw);
     });
-    watcher.observe(box.current);
+    watcher.observe(own);
     return () => { watcher.disconnect(); ws.close(); };
   }, []);
   drawn.value;

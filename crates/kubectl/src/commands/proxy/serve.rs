@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use client::{Client, Upgrade};
 use futures::{StreamExt as _, TryStreamExt as _};
-use http::header::{CONNECTION, HOST, UPGRADE};
+use http::header::{ACCEPT, CONNECTION, HOST, HeaderValue, UPGRADE};
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, Limited, StreamBody};
@@ -21,6 +21,10 @@ use super::filter::Filter;
 
 /// The largest body of a request that is passed on.
 const MOST: usize = 64 << 20;
+
+/// What a page puts behind the query of a watch by WebSocket that is to be of tables: browsers let no header be set there.
+const TABLES: &str = "&as=Table";
+const TABLE: &str = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json";
 
 type Answer = Response<UnsyncBoxBody<Bytes, std::io::Error>>;
 
@@ -135,6 +139,10 @@ impl Inner {
         headers.extend(self.headers.clone());
         if headers.contains_key(UPGRADE) {
             let waiting = hyper::upgrade::on(&mut request);
+            if path.ends_with(TABLES) {
+                headers.insert(ACCEPT, HeaderValue::from_static(TABLE));
+            }
+            let path = path.strip_suffix(TABLES).unwrap_or(path);
             return self.switch(request.method().clone(), path, headers, waiting).await;
         }
         for name in ["connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding"] {
