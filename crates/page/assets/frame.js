@@ -51,7 +51,7 @@ export function Top() {
     <button class="icon" title=${`Theme: ${theme.value} (t)`} aria-label="Dark or light" onClick=${flipTheme}>${{ auto: '◐', dark: '☾', light: '☀' }[theme.value]}</button>
     <button class="icon" title="Keys (?)" aria-label="Help" onClick=${() => { help.value = true; }}>?</button>
     <span class="user" title=${(user.value?.groups || []).join(', ')}>${user.value?.username}</span>
-    ${token.value && html`<button class="icon" title="Sign out" aria-label="Sign out" onClick=${() => { forgetAll(); signOut(); }}>⏻</button>`}
+    ${token.value && html`<button onClick=${() => { forgetAll(); signOut(); }}>Sign out</button>`}
   </header>`;
 }
 

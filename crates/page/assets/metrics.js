@@ -4,7 +4,7 @@ import uPlot from './vendor/uplot.js';
 import { text, get } from './api.js';
 import { useEvery } from './use.js';
 import { Panel, Trouble, Empty } from './widgets.js';
-import { amount, bytes, cores, short, took } from './format.js';
+import { amount, bytes, clock, cores, short, took } from './format.js';
 import { theme } from './theme.js';
 
 const PERIOD = 5_000;
@@ -103,7 +103,7 @@ export function Plot({ title, list, series, show, height = 130 }) {
     plot.current = new uPlot({
       width: own.clientWidth || 300, height, cursor: { y: false, drag: { x: false } }, legend: { show: false },
       series: [{}, ...series.map(([name, , variable, dash]) => ({ label: name, stroke: colour(variable), width: 1.6, dash, points: { show: false }, spanGaps: true }))],
-      axes: [{ ...axis, space: 70, size: 22, values: (_, times) => times.map((time) => new Date(time * 1000).toLocaleTimeString([], { hour12: false, hour: '2-digit', minute: '2-digit' })) }, { ...axis, size: 58, space: 28, values: (_, values) => values.map(show) }],
+      axes: [{ ...axis, space: 80, size: 22, values: (_, times) => times.map((time) => clock(time * 1000)) }, { ...axis, size: 58, space: 28, values: (_, values) => values.map(show) }],
       scales: { y: { range: (_, low, high) => [0, Math.max(high * 1.15, 1e-9)] } },
     }, data, own);
     const watcher = new ResizeObserver(() => plot.current.setSize({ width: own.clientWidth, height }));

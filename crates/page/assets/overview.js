@@ -43,7 +43,7 @@ export function Overview() {
     <${Numbers} nodes=${nodes} feeds=${feeds} unwell=${unwell.length} loading=${loading} />
     <div class="grid"><div class="stack"><${Unwell} all=${unwell} warnings=${warnings} loading=${loading} />
       ${!moment.value && html`<${Panel} title="The server itself" aside=${html`<a href=${to(['metrics'])}>more</a>`}><${Pulse} /></${Panel}>`}</div>
-      <div class="stack"><${Nodes} feed=${nodes} usage=${usage.value} /><${Events} feed=${warnings} /></div></div></div>`;
+      <div class="stack"><${Nodes} feed=${nodes} usage=${moment.value ? null : usage.value} /><${Events} feed=${warnings} /></div></div></div>`;
 }
 
 function Numbers({ nodes, feeds, unwell, loading }) {
