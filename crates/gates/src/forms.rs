@@ -3,6 +3,7 @@
 
 use http::HeaderMap;
 use http::header::{ACCEPT, ACCEPT_ENCODING, USER_AGENT};
+use machinery::accept::{Clause, clauses};
 use machinery::query::Query;
 use machinery::status::{ApiError, Reason};
 
@@ -83,61 +84,31 @@ pub struct Forms {
     pub gzip: bool,
 }
 
-/// One clause of an `Accept` header.
-#[derive(Debug)]
-struct Clause {
-    media: Box<str>,
-    parameters: Vec<(Box<str>, Box<str>)>,
-    quality: f32,
+/// What a clause means to us, if it is something that we have.
+fn accepted(clause: &Clause, tables: bool) -> Option<Accepted> {
+    let media = encoding(clause)?;
+    let known = clause.parameter("g") == "meta.k8s.io" && matches!(clause.parameter("v"), "v1" | "v1beta1");
+    let shape = match clause.parameter("as") {
+        "" if clause.parameter("v").is_empty() && clause.parameter("g").is_empty() => Shape::Whole,
+        "Table" if known => Shape::Table,
+        "PartialObjectMetadata" if known => Shape::Metadata,
+        "PartialObjectMetadataList" if known => Shape::MetadataList,
+        _ => return None,
+    };
+    // A Table is for people, and has no binary form.
+    let table = tables && matches!(media, Media::Json | Media::Yaml);
+    let beta = shape != Shape::Whole && clause.parameter("v") == "v1beta1";
+    (table || shape != Shape::Table).then_some(Accepted { media, shape, beta })
 }
 
-fn clauses(accept: &str) -> Vec<Clause> {
-    let mut clauses: Vec<Clause> = accept
-        .split(',')
-        .map(|clause| {
-            let mut parts = clause.split(';').map(str::trim);
-            let media = parts.next().unwrap_or_default().into();
-            let parameters: Vec<(Box<str>, Box<str>)> =
-                parts.filter_map(|part| part.split_once('=')).map(|(key, value)| (key.into(), value.into())).collect();
-            let quality = parameters.iter().find(|(key, _)| **key == *"q").and_then(|(_, q)| q.parse().ok());
-            Clause { media, parameters, quality: quality.unwrap_or(1.0) }
-        })
-        .collect();
-    // Stable: among equals the client's own order counts.
-    clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality));
-    clauses
-}
-
-impl Clause {
-    fn parameter(&self, name: &str) -> &str {
-        self.parameters.iter().find(|(key, _)| **key == *name).map_or("", |(_, value)| value)
-    }
-
-    fn accepted(&self, tables: bool) -> Option<Accepted> {
-        let media = self.encoding()?;
-        let known = self.parameter("g") == "meta.k8s.io" && matches!(self.parameter("v"), "v1" | "v1beta1");
-        let shape = match self.parameter("as") {
-            "" if self.parameter("v").is_empty() && self.parameter("g").is_empty() => Shape::Whole,
-            "Table" if known => Shape::Table,
-            "PartialObjectMetadata" if known => Shape::Metadata,
-            "PartialObjectMetadataList" if known => Shape::MetadataList,
-            _ => return None,
-        };
-        // A Table is for people, and has no binary form.
-        let table = tables && matches!(media, Media::Json | Media::Yaml);
-        let beta = shape != Shape::Whole && self.parameter("v") == "v1beta1";
-        (table || shape != Shape::Table).then_some(Accepted { media, shape, beta })
-    }
-
-    fn encoding(&self) -> Option<Media> {
-        Some(match &*self.media {
-            "application/json" | "*/*" | "application/*" => Media::Json,
-            "application/yaml" => Media::Yaml,
-            "application/vnd.kubernetes.protobuf" => Media::Protobuf,
-            "application/cbor" => Media::Cbor,
-            _ => return None,
-        })
-    }
+fn encoding(clause: &Clause) -> Option<Media> {
+    Some(match &*clause.media {
+        "application/json" | "*/*" | "application/*" => Media::Json,
+        "application/yaml" => Media::Yaml,
+        "application/vnd.kubernetes.protobuf" => Media::Protobuf,
+        "application/cbor" => Media::Cbor,
+        _ => return None,
+    })
 }
 
 impl Forms {
@@ -160,12 +131,12 @@ impl Forms {
             (forms.objects, forms.answers, forms.errors) = (Some(PLAIN), Some(PLAIN), Some(Media::Json));
             return forms;
         }
-        let followed = named().find(|clause| clause.accepted(true).is_some());
+        let followed = named().find(|clause| accepted(clause, true).is_some());
         forms.pretty |= followed.is_some_and(|clause| clause.parameter("pretty") == "1");
-        forms.objects = followed.and_then(|clause| clause.accepted(true));
-        forms.answers = named().find_map(|clause| clause.accepted(false));
+        forms.objects = followed.and_then(|clause| accepted(clause, true));
+        forms.answers = named().find_map(|clause| accepted(clause, false));
         let whole = |accepted: &Accepted| accepted.shape == Shape::Whole;
-        forms.errors = named().find_map(|clause| clause.accepted(false).filter(whole)).map(|accepted| accepted.media);
+        forms.errors = named().find_map(|clause| accepted(clause, false).filter(whole)).map(|accepted| accepted.media);
         forms
     }
 

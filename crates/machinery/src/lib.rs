@@ -2,9 +2,10 @@
 //!
 //! A reader starts at [`object`] (the shared, encoded form of one object) and [`rest`] (a request and its answer, whatever
 //! transport carried them). Everything else is a leaf: [`status`] is the one error type, [`selector`], [`quantity`],
-//! [`duration`], [`names`], [`objectmeta`], [`patch`], [`apply`], [`query`], [`codec`] and [`schema`] know one subject each. What
+//! [`duration`], [`names`], [`objectmeta`], [`patch`], [`apply`], [`accept`], [`query`], [`codec`] and [`schema`] know one subject each. What
 //! Kubernetes means by objects is in crate `rules`.
 
+pub mod accept;
 pub mod apply;
 pub mod codec;
 pub mod diff;
