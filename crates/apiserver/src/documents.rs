@@ -8,11 +8,13 @@ use gates::answer::{bytes, text};
 use gates::audit::Audit;
 use gates::flow_control::FlowControl;
 use gates::forms::{self, Media, Shape};
-use http::header::{ACCEPT, CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH, VARY};
+use http::header::{ACCEPT, CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH, VARY, WARNING};
 use http::{Method, StatusCode};
+use jiff::Timestamp;
 use machinery::rest::{Payload, Response};
 use machinery::status::ApiError;
 use rest::{Api, value_response};
+use rules::zpages::{Component, Page};
 use storage::encryption::Encryption;
 
 use crate::aggregation::Aggregation;
@@ -36,6 +38,8 @@ pub struct Documents {
     pub encryption: Option<Arc<Encryption>>,
     /// Write the figures of the other parts in this process.
     pub figures: Vec<fn(&mut String)>,
+    /// What the server says of itself; the paths are those of the moment.
+    pub component: Component,
     pub api: Arc<Api>,
     /// The address that `/api` tells clients.
     pub server_address: String,
@@ -58,7 +62,10 @@ impl Documents {
             }
         };
         match segments.as_slice() {
-            [] => Ok(self.paths()),
+            [] => {
+                let tree = serde_json::json!({"paths": self.paths()});
+                Ok(json(serde_json::to_vec_pretty(&tree).map(Bytes::from).unwrap_or_default()))
+            }
             ["api"] => {
                 route(forms::OBJECTS)?;
                 self.root(exchange, Root::Api)
@@ -113,6 +120,7 @@ impl Documents {
             ["metrics", "slis"] => Ok(scraped(exchange, |page| page.push_str(&self.health.figures()))),
             ["metrics"] => Ok(scraped(exchange, |page| self.write_figures(page, gates))),
             ["ui", ..] => page::answer(exchange),
+            ["statusz" | "flagz"] if !info.path.ends_with('/') => self.about(exchange),
             ["debug", "hops"] => match exchange.query().get("uid") {
                 "" => Err(ApiError::bad_request("name the uid of an object: /debug/hops?uid=")),
                 uid => Ok(json(Bytes::from(hops::trail(uid).to_string()))),
@@ -173,8 +181,21 @@ impl Documents {
         issued("application/json", &document)
     }
 
+    /// `/statusz` and `/flagz`.
+    fn about(&self, exchange: &Exchange) -> Result<Response, ApiError> {
+        let Some(page) = Page::at(&exchange.info.path) else { return Ok(no_such_page()) };
+        let accept = exchange.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+        let component = Component { paths: self.paths(), ..self.component.clone() };
+        let page = component.page(page, accept, Timestamp::now())?;
+        let mut response = bytes(StatusCode::OK, page.content_type, Bytes::from(page.body));
+        if let Some(warning) = page.warning.and_then(|warning| HeaderValue::try_from(warning).ok()) {
+            response.headers_mut().insert(WARNING, warning);
+        }
+        Ok(response)
+    }
+
     /// Everything that is served, for people who look around.
-    fn paths(&self) -> Response {
+    fn paths(&self) -> Vec<String> {
         let mut paths = vec!["/api".to_owned(), "/apis".to_owned()];
         let discovery = self.published.discovery();
         for group in discovery.groups() {
@@ -193,18 +214,19 @@ impl Documents {
         paths.extend(
             [
                 "/.well-known/openid-configuration",
+                "/flagz",
                 "/metrics",
                 "/metrics/slis",
                 "/openapi/v2",
                 "/openapi/v3",
                 "/openid/v1/jwks",
+                "/statusz",
                 "/version",
             ]
             .map(str::to_owned),
         );
         paths.sort();
-        let tree = serde_json::json!({"paths": paths});
-        json(serde_json::to_vec_pretty(&tree).map(Bytes::from).unwrap_or_default())
+        paths
     }
 }
 

@@ -131,6 +131,8 @@ pub struct Config {
     pub clock: Clock,
     /// Write the figures of the other parts in this process, for `/metrics`.
     pub figures: Vec<fn(&mut String)>,
+    /// What it says of itself at `/statusz` and `/flagz`; the paths are added here.
+    pub component: rules::zpages::Component,
     /// How those parts are.
     pub parts: Arc<components::Parts>,
     /// Makes backups on request, where the store is this process's own.
@@ -169,6 +171,7 @@ impl Config {
             shutdown_delay: Duration::ZERO,
             clock: Arc::new(Timestamp::now),
             figures: Vec::new(),
+            component: rules::zpages::Component::default(),
             parts: Arc::default(),
             backups: None,
             joining: None,
@@ -319,6 +322,7 @@ async fn wire(config: Config, service_ranges: Vec<Cidr>, place: bootstrap::Place
         audit: audit.clone(),
         encryption,
         figures: config.figures,
+        component: config.component,
         api: api.clone(),
         server_address: format!("{}:{}", place.advertise, place.port),
     };

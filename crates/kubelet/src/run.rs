@@ -285,6 +285,7 @@ impl Parts {
             stats: stats.clone(),
             system_logs: config.system_logs.clone(),
             configuration: page::configz(config),
+            component: config.component.clone(),
         });
         Ok(Some(started.await?))
     }

@@ -34,6 +34,7 @@ use hyper::body::Incoming;
 use informer::Clock;
 use machinery::query::Query;
 use node::cri::Runtime;
+use rules::zpages::Component;
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
 use tokio::net::TcpListener;
@@ -77,6 +78,8 @@ pub struct Config {
     pub system_logs: Option<PathBuf>,
     /// The whole document of `/configz`: `{"kubeletconfig": …}`, the configuration in force.
     pub configuration: serde_json::Value,
+    /// What it says of itself at `/statusz` and `/flagz`; the paths are added here.
+    pub component: Component,
 }
 
 /// Why the server does not start.
@@ -114,6 +117,7 @@ impl Server {
             clock: config.clock,
             system_logs: config.system_logs,
             configuration: config.configuration,
+            component: Component { paths: Route::SHOWN.map(str::to_owned).into(), ..config.component },
             requests: Requests::default(),
             streams: Arc::new(Semaphore::new(MAX_OPEN)),
             stop: stop.clone(),
@@ -156,6 +160,7 @@ struct Inner {
     clock: Arc<dyn Clock>,
     system_logs: Option<PathBuf>,
     configuration: serde_json::Value,
+    component: Component,
     requests: Requests,
     streams: Arc<Semaphore>,
     stop: CancellationToken,
@@ -225,6 +230,10 @@ impl Service for Inner {
             Route::HealthMetrics => answer::figures(request.headers(), |page| page.push_str(&self.probes.figures())),
             Route::ProbeMetrics => answer::figures(request.headers(), |page| self.pods.probe_metrics(page)),
             Route::Configz => answer::json(&self.configuration),
+            Route::About => {
+                let unknown = || answer::text(StatusCode::NOT_FOUND, "404: Page Not Found");
+                serving::about(&self.component, &path, request.headers()).unwrap_or_else(unknown)
+            }
             Route::Hops => answer::json(&hops::trail(query.get("uid"))),
             Route::SystemLogs(path) => match self.streams.clone().try_acquire_owned() {
                 Ok(permit) => system_logs::answer(self.system_logs.as_deref(), path, permit).await,

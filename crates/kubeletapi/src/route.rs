@@ -37,6 +37,8 @@ pub enum Route {
     HealthMetrics,
     /// The configuration in force.
     Configz,
+    /// What the kubelet says of itself: `/statusz` and `/flagz`.
+    About,
     /// What this process did for an object, hop by hop.
     Hops,
     /// The machine's own logs: a decoded path below their directory.
@@ -51,6 +53,24 @@ pub enum Route {
 }
 
 impl Route {
+    /// The paths that `/statusz` names.
+    pub const SHOWN: [&str; 14] = [
+        "/attach",
+        "/configz",
+        "/containerLogs",
+        "/debug",
+        "/exec",
+        "/flagz",
+        "/healthz",
+        "/logs",
+        "/metrics",
+        "/pods",
+        "/portForward",
+        "/runningpods",
+        "/stats",
+        "/statusz",
+    ];
+
     /// The route of a path.
     pub fn of(path: &str) -> Option<Self> {
         if let Some(below) = path.strip_prefix("/logs/") {
@@ -75,6 +95,7 @@ impl Route {
             ["metrics", "probes"] => Self::ProbeMetrics,
             ["metrics", "slis"] => Self::HealthMetrics,
             ["configz"] => Self::Configz,
+            ["statusz" | "flagz"] => Self::About,
             ["debug", "hops"] => Self::Hops,
             ["containerLogs", namespace, pod, container] => Self::ContainerLogs(place(namespace, pod, None, container)),
             ["exec", namespace, pod, container] => Self::Exec(place(namespace, pod, None, container)),
@@ -159,6 +180,8 @@ mod tests {
             ("/metrics", Some(Route::Metrics)),
             ("/metrics/resource", Some(Route::ResourceMetrics)),
             ("/configz", Some(Route::Configz)),
+            ("/statusz", Some(Route::About)),
+            ("/flagz", Some(Route::About)),
             ("/logs/", Some(Route::SystemLogs(String::new()))),
             ("/logs/a%20b/", Some(Route::SystemLogs("a b/".to_owned()))),
             ("/logs", None),

@@ -20,3 +20,4 @@ pub mod rbac;
 pub mod selectors;
 pub mod services;
 pub mod tolerations;
+pub mod zpages;

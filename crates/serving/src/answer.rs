@@ -1,11 +1,13 @@
 //! Answers: a text, figures, a JSON document, a refusal.
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, WARNING, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
+use jiff::Timestamp;
 use machinery::ApiError;
+use rules::zpages::{Component, Page};
 use serde::Serialize;
 
 /// The body of any answer.
@@ -52,6 +54,21 @@ pub fn json(document: &impl Serialize) -> Answer {
         Ok(bytes) => typed(StatusCode::OK, "application/json", full(bytes)),
         Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
     }
+}
+
+/// What a component says of itself at a path, in the form that the client wants; none where it says nothing.
+pub fn about(component: &Component, path: &str, request: &HeaderMap) -> Option<Answer> {
+    let accept = request.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    Some(match component.page(Page::at(path)?, accept, Timestamp::now()) {
+        Ok(page) => {
+            let mut answer = typed(StatusCode::OK, page.content_type, full(page.body));
+            if let Some(warning) = page.warning.and_then(|warning| HeaderValue::try_from(warning).ok()) {
+                answer.headers_mut().insert(WARNING, warning);
+            }
+            answer
+        }
+        Err(error) => refusal(&error),
+    })
 }
 
 /// A refusal, as the API server would word it.

@@ -32,7 +32,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-pub use answer::{Answer, figures, full, json, page, scraped, text, typed};
+pub use answer::{Answer, about, figures, full, json, page, scraped, text, typed};
 pub use authority::Trust;
 pub use health::{Check, Probes};
 pub use listener::Service;

@@ -9,6 +9,7 @@ use machinery::ApiError;
 use machinery::gvk::GroupResource;
 use machinery::query::Query;
 use machinery::rest::User;
+use rules::zpages::{Component, Page};
 use rustls::pki_types::CertificateDer;
 use serde_json::Value;
 
@@ -33,6 +34,8 @@ pub struct Pages {
     pub resources: Option<Figures>,
     /// The configuration in force, for `/configz`: a document per name. Nothing is there without.
     pub configz: Option<Value>,
+    /// What it says of itself at `/statusz` and `/flagz`; the paths are added here.
+    pub component: Component,
 }
 
 /// The pages, for whoever may see them.
@@ -43,13 +46,16 @@ pub(crate) struct Guarded {
     metrics: Figures,
     resources: Option<Figures>,
     configz: Option<Value>,
+    component: Component,
 }
 
 impl Guarded {
     pub(crate) fn new(reviewer: Reviewer, always_allowed: Vec<String>, pages: Pages) -> Self {
-        let Pages { healthz, livez, readyz, metrics, resources, configz } = pages;
+        let Pages { healthz, livez, readyz, metrics, resources, configz, mut component } = pages;
         let probes = Probes::new(healthz, livez, readyz);
-        Self { reviewer, always_allowed, probes, metrics, resources, configz }
+        let always = ["/healthz", "/livez", "/readyz", "/metrics", "/metrics/slis", "/statusz", "/flagz"];
+        component.paths = always.into_iter().chain(configz.as_ref().map(|_| "/configz")).map(str::to_owned).collect();
+        Self { reviewer, always_allowed, probes, metrics, resources, configz, component }
     }
 
     /// Lets a request pass, or says why not.
@@ -94,6 +100,7 @@ impl Guarded {
             "/metrics/resources" => answer::figures(request.headers(), &**self.resources.as_ref()?),
             "/metrics/slis" => answer::figures(request.headers(), |page| page.push_str(&self.probes.figures())),
             "/configz" => answer::json(self.configz.as_ref()?),
+            path if Page::at(path).is_some() => answer::about(&self.component, path, request.headers())?,
             path => self.probes.answer(path, &Query::parse(request.uri().query().unwrap_or_default()))?,
         })
     }

@@ -44,6 +44,9 @@ pub enum Command {
     /// Make kubeconfigs for people.
     #[command(subcommand)]
     Kubeconfig(crate::kubeconfig::Command),
+    /// Show the certificates of a server, and have them made anew.
+    #[command(subcommand)]
+    Certificates(crate::certificates::Command),
     /// Run a cluster of several nodes on this machine, for development.
     Cluster(Box<crate::cluster::Cluster>),
     /// Run the service proxy of a node in a process of its own, against any API server.

@@ -2,6 +2,7 @@
 
 mod agent;
 mod backup;
+mod certificates;
 mod check;
 mod cli;
 mod cluster;
@@ -9,6 +10,7 @@ mod component;
 mod config_file;
 mod data_dir;
 mod etcd;
+mod flagz;
 mod hollow;
 mod image;
 mod install;
@@ -32,7 +34,7 @@ mod token;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, FromArgMatches as _};
 
 use cli::{Cli, Command};
 use component::Failure;
@@ -52,7 +54,10 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let cli = Cli::parse_from(line);
+    let command = Cli::command();
+    let matches = command.clone().get_matches_from(line);
+    flagz::remember(&command, &matches);
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     logging::start(cli.verbose);
     let outcome: Result<(), Failure> = match cli.command {
         Command::Server(options) => {
@@ -77,6 +82,7 @@ fn main() -> ExitCode {
         Command::Uninstall(options) => runtime().and_then(|runtime| runtime.block_on(install::uninstall(&options))),
         Command::Support(options) => runtime().and_then(|runtime| runtime.block_on(support::run(&options))),
         Command::Check(options) => check::run(&options),
+        Command::Certificates(command) => certificates::run(&command),
         Command::Image(command) => image::run(&command),
         Command::Node(command) => runtime().and_then(|runtime| runtime.block_on(node::run(&command))),
         // Taken before the command line was read.

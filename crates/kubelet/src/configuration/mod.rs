@@ -61,6 +61,8 @@ pub struct Config {
     pub volume_stats_period: Duration,
     /// The label of files of containers, where the machine has SELinux.
     pub selinux: Option<node::selinux::Label>,
+    /// What the kubelet says of itself at `/statusz` and `/flagz`.
+    pub component: rules::zpages::Component,
     /// How the kubelet's own API is served; nothing for not at all.
     pub serving: Option<Serving>,
     /// Who has to know a pod's addresses before anything starts in it.
@@ -108,6 +110,7 @@ impl Config {
             shutdown: shutdown::Config::default(),
             volume_stats_period: Duration::from_secs(60),
             selinux: node::selinux::file_label(),
+            component: rules::zpages::Component::default(),
             serving: None,
             pod_network: None,
         }

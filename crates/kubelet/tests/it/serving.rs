@@ -266,6 +266,8 @@ async fn pods_figures_and_health_are_served() {
     // The machine's own logs need a permission of their own.
     let lines = rig.get("logs/").await;
     assert!(lines.starts_with("<!doctype html>\n") && lines.ends_with("</pre>\n"), "{lines}");
+    assert!(rig.get("statusz").await.contains("\nBinary version: 1.37\n"));
+    assert!(rig.get("flagz").await.contains(" flagz\nWarning: "));
     let configz: Value = serde_json::from_str(&rig.get("configz").await).unwrap();
     assert_eq!(configz["kubeletconfig"]["kind"], "KubeletConfiguration");
     rig.stop().await;

@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, RoleRef, Subject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use machinery::rest::User;
+use rules::zpages::Component;
 use serving::{Check, Config, Pages, Running, Trust};
 use tokio_util::sync::CancellationToken;
 
@@ -46,6 +47,7 @@ impl Rig {
                 metrics: Arc::new(|text| text.push_str("answer 42\n")),
                 resources: None,
                 configz: Some(serde_json::json!({ "componentconfig": {} })),
+                component: Component { name: "kube-scheduler".to_owned(), ..Component::default() },
             },
         };
         let running = serving::start(config).await.expect("it listens");

@@ -240,6 +240,7 @@ pub async fn run(
         cluster_dns: vec![cluster.dns.to_string()],
         cluster_domain: cluster.domain,
         serving,
+        component: crate::flagz::component("kubelet"),
         ..kubelet::Config::new(&name, &dir)
     };
     kubelet.node.root = kubelet_root::of(&data_dir, options.kubelet_root.as_deref());

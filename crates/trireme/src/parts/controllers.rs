@@ -92,6 +92,7 @@ pub fn pages(options: &Options, contested: Option<&Arc<Vitals>>, stop: &Cancella
         }),
         resources: None,
         configz: None,
+        component: crate::flagz::component(NAME),
     })
 }
 

@@ -79,6 +79,7 @@ pub fn pages(configuration: &Configuration, contested: bool, vitals: &Arc<Vitals
         }),
         resources: Some(Arc::new(scheduler::metrics::resources::write)),
         configz: Some(serde_json::json!({ "componentconfig": configuration.shown() })),
+        component: crate::flagz::component(NAME),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The server's certificates, renewed while it runs: in time, and whenever it is told to by SIGHUP.
+//! The server's certificates, renewed while it runs: in time, when one is taken away (`trireme certificates renew`), and at SIGHUP.
 //!
 //! New connections get the new ones, those that there are keep the old ones until they end. etcd reads its files again by itself. The authorities stay: what
 //! is signed by them is believed by everybody who believed it before.
@@ -69,12 +69,19 @@ pub fn start(
 impl Keeper {
     /// Keeps them good until it is stopped.
     async fn keep(self: Arc<Self>, stop: CancellationToken) -> Result<(), Failure> {
-        let mut told = signal(SignalKind::hangup())?;
+        let mut hangup = signal(SignalKind::hangup())?;
+        let directory = self.data_dir.join("pki");
+        let mut changes = common::files::Watch::new(&directory)?;
         loop {
-            let wait = wait(&ends(&self.data_dir.join("pki")), Timestamp::now());
+            let wait = wait(&ends(&directory), Timestamp::now());
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
-                _ = told.recv() => tracing::info!("SIGHUP: certificates are looked at"),
+                _ = hangup.recv() => tracing::info!("SIGHUP: certificates are looked at"),
+                events = changes.changed() => match events?.iter().find(|event| is_gone(&directory, &event.name)) {
+                    Some(event) => tracing::info!(file = event.name, "a certificate was taken away, and is made anew"),
+                    // What is made here is heard of, too.
+                    None => continue,
+                },
                 () = stop.cancelled() => return Ok(()),
             }
             let keeper = Arc::clone(&self);
@@ -94,6 +101,11 @@ impl Keeper {
         }
         Ok(())
     }
+}
+
+/// Whether a certificate of this name was there.
+fn is_gone(directory: &Path, name: &str) -> bool {
+    name.ends_with(".crt") && !directory.join(name).exists()
 }
 
 /// When the certificates in a directory end.

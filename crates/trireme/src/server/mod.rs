@@ -192,6 +192,7 @@ fn configure(config: &mut apiserver::Config, options: &Options, advertise: IpAdd
     config.event_ttl = options.event_ttl;
     config.shutdown_delay = options.gates.shutdown.shutdown_delay_duration;
     config.figures = FIGURES.to_vec();
+    config.component = crate::flagz::component("apiserver");
 }
 
 /// What the certificates say.

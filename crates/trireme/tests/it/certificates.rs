@@ -18,6 +18,32 @@ async fn shown(server: &Server) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn certificates_are_listed_and_renewed_by_command() {
+    let binary: std::path::PathBuf = env!("CARGO_BIN_EXE_trireme").into();
+    let arguments = vec!["--disable-agent".to_owned()];
+    let server = Server::start(ServerOptions { binary: binary.clone(), arguments }).await;
+    let old = shown(&server).await;
+    let run = async |words: &[&str]| {
+        let mut command = Command::new(&binary);
+        command.arg("certificates").args(words).arg("--data-dir").arg(server.data_dir());
+        let output = command.output().await.expect("the binary");
+        (output.status.success(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+    };
+    let (listed, table) = run(&["list"]).await;
+    assert!(listed && table.contains("\napiserver "), "{table}");
+    let (renewed, said) = run(&["renew", "apiserver"]).await;
+    assert!(renewed && said.starts_with("apiserver: to be made anew\n"), "{said}");
+    eventually("a new certificate is shown", async {
+        while shown(&server).await == old {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    let (refused, said) = run(&["renew", "ca"]).await;
+    assert!(!refused && said.contains("ca is an authority"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_running_server_shows_a_new_certificate_when_it_is_told_to_look() {
     let arguments = vec!["--disable-agent".to_owned()];
     let server = Server::start(ServerOptions { binary: env!("CARGO_BIN_EXE_trireme").into(), arguments }).await;

@@ -100,7 +100,15 @@ async fn a_scheduler_of_its_own_serves_health_and_figures_to_those_who_may() {
     let configuration: serde_json::Value = serde_json::from_str(&configuration).expect("JSON");
     let profile = &configuration["componentconfig"]["profiles"][0];
     assert_eq!(profile["schedulerName"], "default-scheduler", "{configuration}");
-    for closed in ["/metrics/resources", "/configz"] {
+    let status = page(&admin, "/statusz").await.expect("what it is");
+    assert!(status.starts_with("\nkube-scheduler statusz\nWarning: This endpoint is not meant"), "{status}");
+    assert!(status.ends_with("\nPaths: /configz /flagz /healthz /livez /metrics /readyz /statusz\n"), "{status}");
+    let flags = page(&admin, "/flagz").await.expect("what it was started with");
+    assert!(
+        flags.lines().any(|line| line == "leader-elect-lease-duration=15s" || line.starts_with("secure-port=")),
+        "{flags}"
+    );
+    for closed in ["/metrics/resources", "/configz", "/statusz", "/flagz"] {
         assert_eq!(page(&nobody, closed).await, Err(Some(403)), "{closed}");
     }
     let report = page(&nobody, "/readyz?verbose").await.expect("it is ready");
