@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use machinery::codec::{Limits, yaml};
 use serde_json::{Map, Value, json};
 
+use super::types::{typed, unfit};
 use crate::error::os_error;
 
 /// The three lists of a kubeconfig.
@@ -38,7 +39,7 @@ impl Section {
     }
 
     /// What Go calls an entry.
-    fn kind(self) -> &'static str {
+    pub(super) fn kind(self) -> &'static str {
         match self {
             Self::Clusters => "Cluster",
             Self::Users => "AuthInfo",
@@ -294,55 +295,6 @@ impl Config {
     }
 }
 
-/// How Go refuses a value of another type.
-fn unfit(value: &Value, place: &str, wanted: &str) -> String {
-    let given = match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    };
-    format!("json: cannot unmarshal {given} into Go struct field {place} of type {wanted}")
-}
-
-/// Refuses an entry with a field of another type, or with bytes that are none. What it says is never quoted.
-fn typed(section: Section, content: &Map<String, Value>) -> Result<(), String> {
-    let place = |field: &str| format!("{}.{}.{}.{field}", section.kind(), section.list(), section.one());
-    for (name, field) in section.fields() {
-        let Some(value) = content.get(*name).filter(|value| !value.is_null()) else { continue };
-        match field {
-            Field::Text | Field::Path if !value.is_string() => return Err(unfit(value, &place(name), "string")),
-            Field::Bool if !value.is_boolean() => return Err(unfit(value, &place(name), "bool")),
-            Field::Bytes => {
-                let text = value.as_str().ok_or_else(|| unfit(value, &place(name), "[]uint8"))?;
-                bytes(text)?;
-            }
-            _ => {}
-        }
-    }
-    let command = content.get("exec").and_then(|exec| exec.get("command")).filter(|command| !command.is_null());
-    match command {
-        Some(command) if !command.is_string() => Err(unfit(command, "ExecConfig.users.user.exec.command", "string")),
-        _ => Ok(()),
-    }
-}
-
-/// What base64 stands for; where Go's reader stops, if it is none.
-pub fn bytes(text: &str) -> Result<Vec<u8>, String> {
-    use base64::Engine as _;
-    let text: String = text.split_ascii_whitespace().collect();
-    base64::engine::general_purpose::STANDARD.decode(&text).map_err(|error| {
-        let at = match error {
-            base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => at,
-            base64::DecodeError::InvalidLength(_) => text.len() / 4 * 4,
-            base64::DecodeError::InvalidPadding => text.len(),
-        };
-        format!("illegal base64 data at input byte {at}")
-    })
-}
-
 /// An entry as it is shown. Fields that upstream writes even when they are empty are added.
 fn shown(section: Section, entry: &Entry) -> Value {
     let mut fields = entry.fields.clone();
@@ -428,13 +380,39 @@ clusters:
   cluster: {server: 'https://a', certificate-authority-data: QQ==, odd: 1}
 contexts:
 - name: x
-  context: {cluster: c, user: u, namespace: n}
+  context: {cluster: c, user: u, namespace: team}
 - name: other
   context: {cluster: c, user: u}
 users:
 - name: u
   user: {token: secret}
 ";
+
+    #[test]
+    fn fields_of_another_type_are_refused_and_never_quoted() {
+        for (from, to, expected) in [
+            (
+                "namespace: team",
+                "namespace: 3",
+                "json: cannot unmarshal number into Go struct field Context.contexts.context.namespace of type string",
+            ),
+            ("QQ==", "'@@'", "illegal base64 data at input byte 0"),
+            (
+                "token: secret",
+                "token: [secret]",
+                "json: cannot unmarshal array into Go struct field AuthInfo.users.user.token of type string",
+            ),
+        ] {
+            let text = TEXT.replace(from, to);
+            assert_eq!(Config::parse(text.as_bytes(), Path::new("/f")), Err(expected.to_owned()));
+        }
+        let list = Config::parse(b"clusters: 3", Path::new("/f"));
+        assert_eq!(
+            list,
+            Err("json: cannot unmarshal number into Go struct field Config.clusters of type []v1.NamedCluster"
+                .to_owned())
+        );
+    }
 
     fn config() -> Config {
         Config::parse(TEXT.as_bytes(), Path::new("/f")).expect("a kubeconfig")

@@ -6,6 +6,7 @@ pub mod file;
 pub mod load;
 pub mod modify;
 pub mod proxy;
+pub mod types;
 
 pub use connect::Connection;
 pub use file::{Config, Entry, Section};

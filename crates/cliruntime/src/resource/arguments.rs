@@ -28,7 +28,8 @@ impl Target {
     /// Where an object of it is. A name that is left empty means no object.
     pub fn path(&self, name: &str, subresource: &str) -> Outcome<String> {
         if name.is_empty() {
-            return Err(Failure::message("resource name may not be empty"));
+            // Said so even where it is one failure among others.
+            return Err(Failure::Plain("error: resource name may not be empty".to_owned()));
         }
         Ok(self.mapping.path(&self.namespace, name, subresource))
     }

@@ -56,7 +56,8 @@ async fn preferences_give_defaults_and_aliases() {
     assert_eq!(shell.ok("getns default").await, "default");
     let view = shell.ok("kuberc view").await;
     assert!(view.starts_with("aliases:\n- command: get\n  name: getns\n"), "{view}");
-    assert_eq!(shell.fail("get ns --kuberc=nope").await.split(": ").next(), Some("error"));
+    let said = shell.fail("get ns --kuberc=nope").await;
+    assert!(said.starts_with("error occurred while applying preferences kuberc error kuberc: open "), "{said}");
     let off = Shell::of(&cluster, home.path()).with("KUBERC", "off");
     assert!(off.ok("get ns default").await.starts_with("NAME "));
     assert_eq!(

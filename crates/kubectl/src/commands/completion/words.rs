@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(offered("-n x ge").await, ["get"]);
         assert_eq!(offered("rollout st").await, ["status"]);
         assert_eq!(offered("get --all-n").await, ["--all-namespaces"]);
-        assert_eq!(offered("get --field-s").await, ["--field-selector", "--field-selector="]);
+        assert_eq!(offered("get --field-s").await, ["--field-selector"]);
         assert_eq!(offered("get -o ya").await, ["yaml"]);
         assert_eq!(offered("get --output=ya").await, ["yaml"]);
         assert_eq!(offered("get --dry-run").await, [] as [&str; 0]);

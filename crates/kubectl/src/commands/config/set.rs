@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use crate::command::{Command, Invocation};
 use crate::config::Section;
-use crate::config::file::{Config, Field, bytes};
+use crate::config::file::{Config, Field};
+use crate::config::types::bytes;
 use crate::error::{Failure, Outcome};
 use crate::flags::Flag;
 
