@@ -8,6 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 
 use super::Error;
@@ -42,6 +43,22 @@ pub enum Interactive {
     IfAvailable,
     /// It cannot do without.
     Always,
+}
+
+/// More than any credential is.
+const MOST_SAID: u64 = 1 << 20;
+
+/// Runs a program and gives what it printed. One that does not stop printing is stopped.
+async fn heard(command: &mut Command) -> std::io::Result<(std::process::ExitStatus, Vec<u8>)> {
+    let mut child = command.stdout(Stdio::piped()).spawn()?;
+    let mut said = Vec::new();
+    if let Some(stdout) = child.stdout.take() {
+        stdout.take(MOST_SAID + 1).read_to_end(&mut said).await?;
+    }
+    if said.len() as u64 > MOST_SAID {
+        child.start_kill()?;
+    }
+    Ok((child.wait().await?, said))
 }
 
 /// What is said of a plugin that is not there.
@@ -131,14 +148,17 @@ impl Runner {
         let name = self.plugin.command.display();
         // Whoever is asked something may take their time.
         let limit = if interactive { Duration::MAX } else { PLUGIN_TIMEOUT };
-        let output = tokio::time::timeout(limit, command.output()).await;
+        let output = tokio::time::timeout(limit, heard(&mut command)).await;
         let output =
             output.map_err(|_| failed(format_args!("exec: executable {name} gave no answer within a minute")))?;
-        let output = output.map_err(|error| self.not_run(&error))?;
-        match output.status.code() {
-            Some(0) => self.parse(&output.stdout),
+        let (status, said) = output.map_err(|error| self.not_run(&error))?;
+        if said.len() as u64 > MOST_SAID {
+            return Err(failed(format_args!("exec: executable {name} printed more than {MOST_SAID} bytes")));
+        }
+        match status.code() {
+            Some(0) => self.parse(&said),
             Some(code) => Err(failed(format_args!("exec: executable {name} failed with exit code {code}"))),
-            None => Err(failed(format_args!("exec: {}", output.status))),
+            None => Err(failed(format_args!("exec: {status}"))),
         }
     }
 
@@ -224,6 +244,7 @@ mod tests {
         ] {
             assert_eq!(told(runner(script)).await, expected);
         }
+        assert!(told(runner("yes")).await.ends_with(" printed more than 1048576 bytes"));
         assert!(told(runner("echo nonsense")).await.starts_with("getting credentials: decoding stdout: "));
         let plugin = Plugin { command: "/no/such".into(), install_hint: "Get it.".to_owned(), ..Plugin::default() };
         let missing = told(Runner::new(plugin)).await;
