@@ -39,7 +39,7 @@ pub(super) struct Remembered {
     /// Since when nodes should not have the volume any more.
     pub(super) unwanted: BTreeMap<String, Timestamp>,
     /// Nodes whose pods were told that they have to wait for others.
-    pub(super) told: BTreeSet<String>,
+    pub(super) warned: BTreeSet<String>,
     /// Uids of attachments that are deleted, whatever the cache says.
     pub(super) deleted: BTreeSet<String>,
 }
@@ -259,8 +259,8 @@ fn wait(
     users: &[Arc<Pod>],
     plan: &mut Plan,
 ) {
-    plan.remembered.told.insert(node.to_owned());
-    if observed.remembered.told.contains(node) {
+    plan.remembered.warned.insert(node.to_owned());
+    if observed.remembered.warned.contains(node) {
         return;
     }
     let others: Vec<&Arc<Pod>> =

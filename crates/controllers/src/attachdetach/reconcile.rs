@@ -190,8 +190,8 @@ impl AttachDetach {
                     Err(error) => return Err(error.into()),
                 },
                 Step::Report { node, users } => {
-                    let told = report::write(&self.client, &node, &unique, true).await?;
-                    if told.is_some_and(|told| told.news) {
+                    let reported = report::write(&self.client, &node, &unique, true).await?;
+                    if reported.is_some_and(|reported| reported.changed) {
                         let message = format!("AttachVolume.Attach succeeded for volume {:?} ", key.name);
                         for pod in users {
                             let reason = "SuccessfulAttachVolume";
@@ -202,7 +202,7 @@ impl AttachDetach {
                 Step::Detach { node, attachment, uid, forced } => {
                     let now = report::write(&self.client, &node, &unique, false).await?;
                     // Between what the cache shows and that word the node may have begun to use it.
-                    if forced.is_none() && now.is_some_and(|told| plan::is_in_use(&told.node, &unique)) {
+                    if forced.is_none() && now.is_some_and(|reported| plan::is_in_use(&reported.node, &unique)) {
                         return Err(Error::Waiting(format!("node {node} uses volume {}", key.name)));
                     }
                     if let Some(reason) = forced {

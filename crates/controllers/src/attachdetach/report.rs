@@ -13,28 +13,35 @@ use crate::common::meta::MetaExt;
 /// Turns that write one node's list at once, at most, and some.
 const TRIES: usize = 20;
 
-/// A node as it is after something was said about it.
-pub(super) struct Told {
+/// A node after its list of attached volumes was looked at.
+pub(super) struct Reported {
     pub(super) node: Node,
-    /// Whether it was not said before.
-    pub(super) news: bool,
+    /// Whether the list had to be changed.
+    pub(super) changed: bool,
 }
 
 /// Says that a volume is attached to a node, or is not; answers nothing if there is no such node.
-pub(super) async fn write(client: &Client, node: &str, volume: &str, attached: bool) -> Result<Option<Told>, Error> {
+pub(super) async fn write(
+    client: &Client,
+    node: &str,
+    volume: &str,
+    attached: bool,
+) -> Result<Option<Reported>, Error> {
     for _ in 0..TRIES {
         let known = match client.get::<Node>("", node).await {
             Err(error) if error.is_not_found() => return Ok(None),
             other => other?,
         };
-        let Some(list) = changed(&known, volume, attached) else { return Ok(Some(Told { node: known, news: false })) };
+        let Some(list) = changed(&known, volume, attached) else {
+            return Ok(Some(Reported { node: known, changed: false }));
+        };
         let patch = json!({
             "metadata": {"resourceVersion": known.metadata.resource_version, "uid": known.metadata.uid()},
             "status": {"volumesAttached": list},
         });
         match client.patch_status::<Node>("", node, &Patch::Merge(patch)).await {
             Err(error) if error.is_conflict() => {}
-            other => return Ok(Some(Told { node: other?, news: true })),
+            other => return Ok(Some(Reported { node: other?, changed: true })),
         }
     }
     Err(Error::Waiting(format!("status of node {node} is written by too many at once")))

@@ -14,7 +14,6 @@ pub fn is_finished(pod: &Pod) -> bool {
     rules::pods::is_terminal(pod)
 }
 
-/// `status.phase`
 pub fn phase(pod: &Pod) -> &str {
     pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
 }

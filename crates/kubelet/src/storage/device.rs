@@ -53,7 +53,7 @@ impl Storage {
         if let Some(parent) = device.publish.parent() {
             std::fs::create_dir_all(parent).map_err(|e| failed(MAP)(e.to_string()))?;
         }
-        let (context, secrets) = self.told(pod, source, &known, tokens).await.map_err(failed(MAP))?;
+        let (context, secrets) = self.context_and_secrets(pod, source, &known, tokens).await.map_err(failed(MAP))?;
         let request = v1::NodePublishVolumeRequest {
             volume_id: source.handle.clone(),
             publish_context: known.context.clone(),

@@ -81,9 +81,9 @@ impl Storage {
         let Err(refused) = self.ask_to_expand(source, known, &growth, (path, staging)).await else {
             self.refusals.lock().remove(&volume);
             if !growth.elsewhere {
-                let told = self.tell(&growth, growth.finished()).await;
+                let written = self.tell(&growth, growth.finished()).await;
                 let what = if growth.recovers { "pvc status failed:" } else { "PVC status failed :" };
-                told.map_err(|why| format!("mountVolume.NodeExpandVolume update {what} {why}"))?;
+                written.map_err(|why| format!("mountVolume.NodeExpandVolume update {what} {why}"))?;
             }
             return Ok(Grown::Yes);
         };
@@ -131,8 +131,8 @@ impl Storage {
     /// Writes a claim's status; answers what is missing by the claim as it is then.
     async fn tell(&self, growth: &Growth, patch: Value) -> Result<Growth, String> {
         let patch = client::Patch::Merge(patch);
-        let told = self.client.patch_status::<PersistentVolumeClaim>(&growth.namespace, &growth.claim, &patch).await;
-        let told = told.map_err(|e| format!("patchPVCStatus failed to patch PVC {:?}: {e}", growth.claim))?;
-        Ok(growth.after(&told))
+        let written = self.client.patch_status::<PersistentVolumeClaim>(&growth.namespace, &growth.claim, &patch).await;
+        let written = written.map_err(|e| format!("patchPVCStatus failed to patch PVC {:?}: {e}", growth.claim))?;
+        Ok(growth.after(&written))
     }
 }

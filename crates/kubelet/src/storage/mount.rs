@@ -111,7 +111,8 @@ impl Storage {
                 layout::staged(&self.root, &source.driver, &source.handle).map_err(|e| failed(STAGE)(e.to_string()))?;
             self.stage(source, &known, &staged, group).await.map_err(failed(STAGE))?
         };
-        let (context, secrets) = self.told(pod, source, &known, tokens).await.map_err(failed(PUBLISH))?;
+        let (context, secrets) =
+            self.context_and_secrets(pod, source, &known, tokens).await.map_err(failed(PUBLISH))?;
         let request = v1::NodePublishVolumeRequest {
             volume_id: source.handle.clone(),
             publish_context: known.context.clone(),
@@ -218,11 +219,11 @@ impl Storage {
             return false;
         }
         if let Some(driver) = self.drivers.get(&source.driver) {
-            let told = match driver.info().await {
+            let info = match driver.info().await {
                 Ok(about) => node_object::install(&self.client, &self.node, &source.driver, &about).await,
                 Err(error) => Err(error.to_string()),
             };
-            if let Err(why) = told {
+            if let Err(why) = info {
                 tracing::warn!(driver = source.driver, why, "what a node takes of volumes is not known anew");
             }
         }
@@ -299,7 +300,7 @@ impl Storage {
     }
 
     /// What goes with publishing: the volume's attributes with what the driver wants to know of the pod, and secrets.
-    pub(super) async fn told(
+    pub(super) async fn context_and_secrets(
         &self,
         pod: &Pod,
         source: &Source,

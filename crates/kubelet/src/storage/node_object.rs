@@ -53,10 +53,10 @@ pub(super) async fn install(
     if about.node_id.is_empty() {
         return Err("error adding CSI driver node info: driverNodeID must not be empty".to_owned());
     }
-    let said = |error: client::Error| format!("error updating Node object with CSI driver node info: {error}");
-    let known = client.get::<Node>("", node).await.map_err(said)?;
+    let refused = |error: client::Error| format!("error updating Node object with CSI driver node info: {error}");
+    let known = client.get::<Node>("", node).await.map_err(refused)?;
     if let Some(patch) = node_patch(&known, driver, about)? {
-        client.patch::<Node>("", node, &Patch::Merge(patch)).await.map_err(said)?;
+        client.patch::<Node>("", node, &Patch::Merge(patch)).await.map_err(refused)?;
     }
     let entry = entry(driver, about);
     change(client, node, |drivers| {
