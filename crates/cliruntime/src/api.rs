@@ -172,7 +172,6 @@ impl Api {
         self.client.upgrade(request).await.map_err(|error| failure(&self.host, error))
     }
 
-    /// Reads an object.
     pub async fn get(&self, path: &str) -> Outcome<Value> {
         self.get_as(path, JSON).await
     }

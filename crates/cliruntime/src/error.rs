@@ -10,14 +10,17 @@ pub enum Failure {
     Message(String),
     /// Said as it is.
     Plain(String),
-    /// The server refused.
     Api(ApiError),
     /// No server answers at this host.
     Refused(String),
     /// The server could not be asked.
     Unreachable(String),
     /// The server has no such resource.
-    NoMatch { resource: String, group: String, version: String },
+    NoMatch {
+        resource: String,
+        group: String,
+        version: String,
+    },
     /// The configuration cannot be used, for these reasons.
     Configuration(Vec<String>),
     /// Several things, one after the other.

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
     use crate::streams::Memory;
 
-    fn said(level: i64) -> String {
+    fn logged(level: i64) -> String {
         let memory = Memory::default();
         let trace = Trace::new(Box::new(memory.clone())).at(level);
         let mut headers = HeaderMap::new();
@@ -198,18 +198,18 @@ mod tests {
 
     #[test]
     fn more_is_said_at_higher_levels_and_secrets_never() {
-        assert_eq!(said(5), "");
-        assert_eq!(said(6), "\"Response\" verb=\"GET\" url=\"https://h/api\" status=\"200 OK\" milliseconds=5");
+        assert_eq!(logged(5), "");
+        assert_eq!(logged(6), "\"Response\" verb=\"GET\" url=\"https://h/api\" status=\"200 OK\" milliseconds=5");
         assert_eq!(
-            said(7),
+            logged(7),
             "\"Request\" verb=\"GET\" url=\"https://h/api\" headers=<\n\tAccept: application/json\n\tAuthorization: Bearer <masked>\n >\n\"Response\" status=\"200 OK\" milliseconds=5"
         );
-        assert!(said(8).contains("[truncated 976 chars]") && said(8).starts_with("\"Request Body\" body=\"{}\""));
-        assert!(said(9).contains("curlCommand=<\n\tcurl -v -XGET"), "{}", said(9));
-        assert!(said(9).contains("\"HTTP Trace: Dial succeed\" network=\"tcp\" address=\"1.2.3.4:5\""), "{}", said(9));
-        assert!(said(9).contains(" milliseconds=5 dnsLookupMilliseconds=0 dialMilliseconds=1 tlsHandshakeMilliseconds=2 serverProcessingMilliseconds=2"), "{}", said(9));
+        assert!(logged(8).contains("[truncated 976 chars]") && logged(8).starts_with("\"Request Body\" body=\"{}\""));
+        assert!(logged(9).contains("curlCommand=<\n\tcurl -v -XGET"), "{}", logged(9));
+        assert!(logged(9).contains("\"HTTP Trace: Dial succeed\" network=\"tcp\" address=\"1.2.3.4:5\""), "{}", logged(9));
+        assert!(logged(9).contains(" milliseconds=5 dnsLookupMilliseconds=0 dialMilliseconds=1 tlsHandshakeMilliseconds=2 serverProcessingMilliseconds=2"), "{}", logged(9));
         for level in 6..=10 {
-            assert!(!said(level).contains("secret"), "{level}");
+            assert!(!logged(level).contains("secret"), "{level}");
         }
     }
 }

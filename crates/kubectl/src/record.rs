@@ -15,7 +15,7 @@ fn cause(invocation: &Invocation) -> Option<String> {
     for argument in &invocation.flags.arguments {
         line += &format!(" {argument}");
     }
-    for (flag, value) in invocation.flags.said() {
+    for (flag, value) in invocation.flags.in_order() {
         line += &format!(" --{flag}={value}");
     }
     Some(line)

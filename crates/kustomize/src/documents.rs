@@ -17,8 +17,9 @@ pub fn resources(content: &[u8]) -> Result<Vec<Resource>, Error> {
             Error::new(format!("MalformedYAMLError: {why}"))
         })?;
         if let Some(problems) = read.duplicates.first() {
-            let said = problems.replace(": key ", ": mapping key ").replace(" already set in map", " already defined");
-            return Err(Error::new(format!("map[string]interface {}(nil): {said}", "{}")));
+            let message =
+                problems.replace(": key ", ": mapping key ").replace(" already set in map", " already defined");
+            return Err(Error::new(format!("map[string]interface {}(nil): {message}", "{}")));
         }
         values.push(read.value);
     }

@@ -64,8 +64,8 @@ fn maps(object: Option<Value>, mut patch: Option<Value>, schema: Option<Node<'_>
     if patch.as_ref().is_some_and(Value::is_null) {
         return Ok(None);
     }
-    let said = patch.as_mut().map_or(Ok(Directive::Merge), directive)?;
-    match (said, object, patch) {
+    let wanted = patch.as_mut().map_or(Ok(Directive::Merge), directive)?;
+    match (wanted, object, patch) {
         (Directive::Delete, ..) => Ok(None),
         (Directive::Replace, _, Some(patch)) => fields(patch.clone(), Some(patch), schema).map(Some),
         (_, Some(object), patch) => fields(object, patch, schema).map(Some),
@@ -98,7 +98,7 @@ fn fields(object: Value, patch: Option<Value>, schema: Option<Node<'_>>) -> Resu
 
 /// What a patch says about the object that it is for. The directive is taken out.
 fn directive(patch: &mut Value) -> Result<Directive, Error> {
-    let said = match patch {
+    let wanted = match patch {
         Value::Object(fields) => fields.remove(DIRECTIVE),
         Value::Array(items) => {
             let alone = |item: &Value| {
@@ -108,7 +108,7 @@ fn directive(patch: &mut Value) -> Result<Directive, Error> {
         }
         _ => None,
     };
-    match said.as_ref().map(|said| said.as_str().unwrap_or_default()) {
+    match wanted.as_ref().map(|wanted| wanted.as_str().unwrap_or_default()) {
         None | Some("merge") => Ok(Directive::Merge),
         Some("replace") => Ok(Directive::Replace),
         Some("delete") => Ok(Directive::Delete),

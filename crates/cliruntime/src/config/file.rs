@@ -121,7 +121,6 @@ impl Entry {
     }
 }
 
-/// A kubeconfig.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Config {
     pub clusters: BTreeMap<String, Entry>,

@@ -217,7 +217,7 @@ impl Mapping {
             let items = entry.get(name).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
             items.iter().filter_map(|item| item.as_str().map(str::to_owned)).collect()
         };
-        let or = |said: String, otherwise: &str| if said.is_empty() { otherwise.to_owned() } else { said };
+        let or = |name: String, otherwise: &str| if name.is_empty() { otherwise.to_owned() } else { name };
         let resource = text("name");
         // A subresource may be of another group than what it belongs to.
         let keep = resource.contains('/');

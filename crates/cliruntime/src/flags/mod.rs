@@ -99,7 +99,7 @@ pub struct Given {
     known: BTreeMap<&'static str, &'static Flag>,
     values: BTreeMap<&'static str, Vec<String>>,
     /// What was given, in its order.
-    said: Vec<(&'static str, String)>,
+    in_order: Vec<(&'static str, String)>,
     /// What is no flag, in order.
     pub arguments: Vec<String>,
     /// How many arguments stood before `--`, if it was there.
@@ -160,8 +160,8 @@ impl Given {
     }
 
     /// What was given, in its order.
-    pub fn said(&self) -> &[(&'static str, String)] {
-        &self.said
+    pub fn in_order(&self) -> &[(&'static str, String)] {
+        &self.in_order
     }
 
     /// What is told to whoever uses a flag that is to go.
@@ -171,7 +171,7 @@ impl Given {
         let line = |(name, _): &(&'static str, String)| {
             format!("Flag --{name} has been deprecated, {}", self.known[name].deprecated)
         };
-        self.said.iter().filter(old).map(line).collect()
+        self.in_order.iter().filter(old).map(line).collect()
     }
 
     /// Only what was said of flags that every command has: a command may use such a name for something else.

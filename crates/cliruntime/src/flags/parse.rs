@@ -114,7 +114,7 @@ fn put(given: &mut Given, flag: &'static Flag, value: String) -> Result<(), Mist
         };
         return Err(Mistake::Words(format!("invalid argument {value:?} for \"{name}\" flag: {why}")));
     }
-    given.said.push((flag.name, value.clone()));
+    given.in_order.push((flag.name, value.clone()));
     given.values.entry(flag.name).or_default().push(value);
     Ok(())
 }

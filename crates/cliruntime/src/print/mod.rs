@@ -103,7 +103,7 @@ impl Printer {
                 let printed = if *as_json { path.print_json(object) } else { path.print(object) };
                 printed.map_err(|why| debugging(raw, &why, object))?
             }
-            Self::Template(template) => template.print(object).map_err(|(told, failure)| failure.after(told))?,
+            Self::Template(template) => template.print(object).map_err(|(printed, failure)| failure.after(printed))?,
             Self::Columns(columns) => columns.print(object)?,
         })
     }

@@ -24,13 +24,13 @@ impl Unsorted {
         match self {
             Self::Path(why) => Failure::Message(why),
             kind @ Self::Kind { .. } => {
-                Failure::Plain(streams::log_line('F', "sorter.go:302", &kind.told("*unstructured.Unstructured")))
+                Failure::Plain(streams::log_line('F', "sorter.go:302", &kind.message("*unstructured.Unstructured")))
             }
         }
     }
 
     /// The words in which an order that cannot be is told.
-    pub fn told(&self, of: &str) -> String {
+    pub fn message(&self, of: &str) -> String {
         match self {
             Self::Path(why) => why.clone(),
             Self::Kind { field, why } => format!("Field {field} in {of} is an unsortable type: interface, err: {why}"),
@@ -129,7 +129,7 @@ mod tests {
         let mut odd = vec![json!({"m": {}}), json!({"m": {}})];
         let error = sort(&mut odd, ".m", |item| item).expect_err("maps have no order");
         assert_eq!(
-            error.told("X"),
+            error.message("X"),
             "Field {.m} in X is an unsortable type: interface, err: unsortable type: map[string]interface {}"
         );
     }

@@ -176,8 +176,9 @@ mod tests {
         }
         let refused = |text: &str| Template::new(text, true).err().expect(text).bare();
         assert_eq!(refused("{{.a"), "error parsing template {{.a, template: output:1: unclosed action\n");
-        let (told, failure) = Template::new("\n{{json .}}", true).expect("read").print(&object).expect_err("no json");
-        assert_eq!(told, "");
+        let (printed, failure) =
+            Template::new("\n{{json .}}", true).expect("read").print(&object).expect_err("no json");
+        assert_eq!(printed, "");
         assert_eq!(
             failure.bare(),
             "error parsing template \n{{json .}}, template: output:2: function \"json\" not defined\n"
@@ -187,10 +188,10 @@ mod tests {
             failure.bare(),
             "error executing template \"{{.missing}}\": template: output:1:2: executing \"output\" at <.missing>: map has no entry for key \"missing\""
         );
-        let (told, _) = Template::new("{{index .items 7}}", true).expect("read").print(&object).expect_err("no 7");
+        let (printed, _) = Template::new("{{index .items 7}}", true).expect("read").print(&object).expect_err("no 7");
         assert!(
-            told.starts_with("Error executing template: ") && told.contains("\ttemplate was:\n\t\t{{index"),
-            "{told}"
+            printed.starts_with("Error executing template: ") && printed.contains("\ttemplate was:\n\t\t{{index"),
+            "{printed}"
         );
     }
 }

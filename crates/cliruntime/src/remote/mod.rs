@@ -147,12 +147,12 @@ fn judge(outcome: &[u8]) -> Outcome {
             let Some(cause) = causes.iter().find(|cause| cause["reason"] == "ExitCode") else {
                 return odd("no ExitCode cause given".to_owned());
             };
-            let said = cause["message"].as_str().unwrap_or_default();
-            match said.parse::<u8>() {
+            let message = cause["message"].as_str().unwrap_or_default();
+            match message.parse::<u8>() {
                 Ok(code) => {
                     Err(Failure::WithCode(format!("command terminated with exit code {code}"), i32::from(code)))
                 }
-                Err(_) => odd(format!("invalid exit code value {said:?}")),
+                Err(_) => odd(format!("invalid exit code value {message:?}")),
             }
         }
         ("Failure", _) => Err(Failure::Message(text("message").to_owned())),
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn outcomes_are_judged_as_upstream_judges_them() {
-        for (said, expected) in [
+        for (status, expected) in [
             ("", None),
             (r#"{"metadata":{},"status":"Success"}"#, None),
             (
@@ -211,8 +211,8 @@ mod tests {
             (r#"{"status":"Failure","reason":"InternalError","message":"no"}"#, Some(("error: no", 1))),
             (r#"{"status":"Odd"}"#, Some(("error: error stream protocol error: unknown error", 1))),
         ] {
-            let judged = judge(said.as_bytes()).err().map(|failure| (failure.render(), failure.code()));
-            assert_eq!(judged, expected.map(|(text, code)| (text.to_owned(), code)), "{said}");
+            let judged = judge(status.as_bytes()).err().map(|failure| (failure.render(), failure.code()));
+            assert_eq!(judged, expected.map(|(text, code)| (text.to_owned(), code)), "{status}");
         }
     }
 }

@@ -85,7 +85,6 @@ pub struct Builder {
     pub validates: bool,
 }
 
-/// What was found.
 #[derive(Debug, Default)]
 pub struct Found {
     pub infos: Vec<Info>,

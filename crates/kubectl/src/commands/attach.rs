@@ -2,7 +2,7 @@
 
 use super::exec::refuse_completed;
 use super::pods;
-use super::talk::{self, Wish};
+use super::talk::{self, StreamOptions};
 use crate::command::{Command, Invocation};
 use crate::error::{Failure, Outcome};
 use crate::flags::{Flag, sets};
@@ -44,7 +44,7 @@ async fn run(invocation: &mut Invocation) -> Outcome {
     let pod = pods::one_of(invocation, &object, patience).await?;
     refuse_completed(&pod, "attach")?;
     let flags = &invocation.flags;
-    let wish = Wish {
+    let stream = StreamOptions {
         stdin: flags.is("stdin"),
         tty: flags.is("tty"),
         quiet: flags.is("quiet"),
@@ -54,5 +54,5 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         },
     };
     let container = flags.text("container").to_owned();
-    talk::attach(invocation, &pod, &container, &wish, "kubectl attach").await
+    talk::attach(invocation, &pod, &container, &stream, "kubectl attach").await
 }

@@ -4,7 +4,7 @@ use machinery::value::text;
 use serde_json::Value;
 
 use super::pods;
-use super::talk::{self, Wish};
+use super::talk::{self, StreamOptions};
 use crate::command::{Command, Invocation};
 use crate::error::{Failure, Outcome};
 use crate::flags::{Flag, sets};
@@ -61,14 +61,14 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         None => from_files(invocation).await?,
     };
     let pod = pods::one_of(invocation, &object, patience).await?;
-    let wish = Wish {
+    let stream = StreamOptions {
         stdin: invocation.flags.is("stdin"),
         tty: invocation.flags.is("tty"),
         quiet: invocation.flags.is("quiet"),
         detach_keys: String::new(),
     };
     let container = invocation.flags.text("container").to_owned();
-    in_pod(invocation, &pod, &container, &command, &wish).await
+    in_pod(invocation, &pod, &container, &command, &stream).await
 }
 
 async fn from_files(invocation: &mut Invocation) -> Outcome<Value> {
@@ -93,10 +93,16 @@ pub fn refuse_completed(pod: &Value, doing: &str) -> Outcome {
     }
 }
 
-async fn in_pod(invocation: &mut Invocation, pod: &Value, container: &str, command: &[String], wish: &Wish) -> Outcome {
+async fn in_pod(
+    invocation: &mut Invocation,
+    pod: &Value,
+    container: &str,
+    command: &[String],
+    stream: &StreamOptions,
+) -> Outcome {
     refuse_completed(pod, "exec into")?;
-    let container = pods::container_to_talk_to(invocation, pod, container, wish.quiet)?;
-    let raw = talk::has_terminal(invocation, wish);
-    let path = talk::path(pod, "exec", &container, command, wish.stdin, raw);
-    talk::join(invocation, &path, wish, raw, terminal::size().into_iter().collect()).await
+    let container = pods::container_to_talk_to(invocation, pod, container, stream.quiet)?;
+    let raw = talk::has_terminal(invocation, stream);
+    let path = talk::path(pod, "exec", &container, command, stream.stdin, raw);
+    talk::join(invocation, &path, stream, raw, terminal::size().into_iter().collect()).await
 }

@@ -12,7 +12,7 @@ use crate::remote::{self, Ends, Protocols, detach, terminal};
 
 /// What the user wants to be joined.
 #[derive(Clone, Default)]
-pub struct Wish {
+pub struct StreamOptions {
     pub stdin: bool,
     pub tty: bool,
     pub quiet: bool,
@@ -21,11 +21,11 @@ pub struct Wish {
 }
 
 /// Whether there is a terminal to be given away; whoever wants one and has none is told.
-pub fn has_terminal(invocation: &mut Invocation, wish: &Wish) -> bool {
-    if !wish.stdin || !wish.tty {
+pub fn has_terminal(invocation: &mut Invocation, stream: &StreamOptions) -> bool {
+    if !stream.stdin || !stream.tty {
         return false;
     }
-    if !invocation.streams.typed && !wish.quiet {
+    if !invocation.streams.typed && !stream.quiet {
         invocation.streams.error("Unable to use a TTY - input is not a terminal or the right kind of file");
     }
     invocation.streams.typed
@@ -47,18 +47,24 @@ pub fn path(pod: &Value, what: &str, container: &str, command: &[String], stdin:
 }
 
 /// Joins the user's streams to the container's until the command ends, or the user detaches.
-pub async fn join(invocation: &mut Invocation, path: &str, wish: &Wish, raw: bool, sizes: Vec<(u16, u16)>) -> Outcome {
+pub async fn join(
+    invocation: &mut Invocation,
+    path: &str,
+    stream: &StreamOptions,
+    raw: bool,
+    sizes: Vec<(u16, u16)>,
+) -> Outcome {
     let api = invocation.session.api()?;
     let protocols = Protocols::by(&invocation.session.environment, "KUBECTL_REMOTE_COMMAND_WEBSOCKETS");
-    let keys = if raw && !wish.detach_keys.is_empty() {
+    let keys = if raw && !stream.detach_keys.is_empty() {
         Some(
-            detach::Keys::parse(&wish.detach_keys)
+            detach::Keys::parse(&stream.detach_keys)
                 .map_err(|error| Failure::Message(format!("could not bind detach keys: {error}")))?,
         )
     } else {
         None
     };
-    let input = wish.stdin.then(|| remote::typed(invocation.streams.take_input(), keys));
+    let input = stream.stdin.then(|| remote::typed(invocation.streams.take_input(), keys));
     let sizes = if raw { Some(terminal::sizes(sizes)?) } else { None };
     let held = if raw { Some(terminal::Raw::begin()?) } else { None };
     let streams = &mut invocation.streams;
@@ -78,20 +84,26 @@ pub async fn join(invocation: &mut Invocation, path: &str, wish: &Wish, raw: boo
 }
 
 /// Attaches to a container of a pod that runs.
-pub async fn attach(invocation: &mut Invocation, pod: &Value, container: &str, wish: &Wish, command: &str) -> Outcome {
-    let quiet = wish.quiet;
-    let mut wish = wish.clone();
+pub async fn attach(
+    invocation: &mut Invocation,
+    pod: &Value,
+    container: &str,
+    stream: &StreamOptions,
+    command: &str,
+) -> Outcome {
+    let quiet = stream.quiet;
+    let mut stream = stream.clone();
     let found = pods::container_to_talk_to(invocation, pod, container, quiet);
     let name = found.map_err(|error| Failure::Message(format!("cannot attach to the container: {}", error.bare())))?;
     let (has_tty, ephemeral) = pods::spec_of(pod, &name).map_or((false, false), |(spec, ephemeral)| {
         (spec.get("tty").and_then(Value::as_bool).unwrap_or_default(), ephemeral)
     });
-    if wish.tty && !has_tty && !quiet {
+    if stream.tty && !has_tty && !quiet {
         invocation.streams.error(&format!("error: Unable to use a TTY - container {name} did not allocate one"));
     }
     // A container that has a terminal speaks as terminals do, whatever the user wants.
-    wish.tty = has_tty;
-    let raw = has_terminal(invocation, &wish);
+    stream.tty = has_tty;
+    let raw = has_terminal(invocation, &stream);
     // A size that changes has the screen drawn again.
     let size = terminal::size().filter(|_| raw);
     let sizes = size.map_or_else(Vec::new, |(width, height)| vec![(width + 1, height + 1), (width, height)]);
@@ -99,9 +111,9 @@ pub async fn attach(invocation: &mut Invocation, pod: &Value, container: &str, w
         invocation.streams.error("All commands and output from this session will be recorded in container logs, including credentials and sensitive information passed through the command prompt.");
         invocation.streams.error("If you don't see a command prompt, try pressing enter.");
     }
-    let path = path(pod, "attach", &name, &[], wish.stdin, raw);
-    join(invocation, &path, &wish, raw, sizes).await?;
-    if quiet || !wish.stdin || !raw {
+    let path = path(pod, "attach", &name, &[], stream.stdin, raw);
+    join(invocation, &path, &stream, raw, sizes).await?;
+    if quiet || !stream.stdin || !raw {
         return Ok(());
     }
     let (pod, namespace) = (text(pod, "metadata.name"), text(pod, "metadata.namespace"));

@@ -75,7 +75,6 @@ fn hand_over(entries: &mut Vec<Value>, from: &str, to: &str) {
     entries.retain(|entry| !is(entry, from, "Update"));
 }
 
-/// Fields of both.
 fn unite(fields: &mut Value, more: Map<String, Value>) {
     let Value::Object(fields) = fields else { return };
     for (name, below) in more {

@@ -9,7 +9,7 @@ use machinery::codec::{Limits, yaml};
 use machinery::value::{list, text};
 use serde_json::{Value, json};
 
-use super::talk::{self, Wish};
+use super::talk::{self, StreamOptions};
 use super::{logs, pods, run};
 use crate::api::JSON;
 use crate::command::{Command, Invocation};
@@ -299,9 +299,13 @@ async fn attach(invocation: &mut Invocation, options: &Options, pod: &Value, con
     if status(&pod, container).is_some_and(|state| state["terminated"].is_object()) {
         return logs::show(invocation, &pod, container, "").await;
     }
-    let wish =
-        Wish { stdin: options.stdin, tty: options.tty, quiet: options.quiet, detach_keys: "ctrl-p,ctrl-q".to_owned() };
-    match talk::attach(invocation, &pod, container, &wish, "kubectl attach").await {
+    let stream = StreamOptions {
+        stdin: options.stdin,
+        tty: options.tty,
+        quiet: options.quiet,
+        detach_keys: "ctrl-p,ctrl-q".to_owned(),
+    };
+    match talk::attach(invocation, &pod, container, &stream, "kubectl attach").await {
         Ok(()) => Ok(()),
         Err(failure @ Failure::Exit(_)) => Err(failure),
         Err(error) => {

@@ -102,7 +102,7 @@ pub(super) fn order(invocation: &mut Invocation, table: &mut Table, sort_by: &st
             Ok(())
         }
         Err(kind) => {
-            invocation.streams.log('F', "sorter.go:375", &kind.told("[][][]reflect.Value"));
+            invocation.streams.log('F', "sorter.go:375", &kind.message("[][][]reflect.Value"));
             Err(Failure::Exit(1))
         }
     }

@@ -61,12 +61,12 @@ pub fn judge(pod: &Value, daemon_set: Option<bool>, allowed: Allowed) -> Fate {
 }
 
 /// Pods by what is said of them: `message: ns/a, ns/b`.
-pub fn grouped(said: &[(&'static str, String)]) -> Vec<(&'static str, String)> {
-    let mut messages: Vec<&'static str> = said.iter().map(|(message, _)| *message).collect();
+pub fn grouped(found: &[(&'static str, String)]) -> Vec<(&'static str, String)> {
+    let mut messages: Vec<&'static str> = found.iter().map(|(message, _)| *message).collect();
     messages.sort_unstable();
     messages.dedup();
     let pods = |message: &str| {
-        said.iter().filter(|(other, _)| *other == message).map(|(_, pod)| pod.as_str()).collect::<Vec<_>>().join(", ")
+        found.iter().filter(|(other, _)| *other == message).map(|(_, pod)| pod.as_str()).collect::<Vec<_>>().join(", ")
     };
     messages.into_iter().map(|message| (message, pods(message))).collect()
 }

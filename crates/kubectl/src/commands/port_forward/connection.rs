@@ -83,7 +83,7 @@ impl Connection {
 
     fn over(io: Boxed) -> Result<(Self, mpsc::Receiver<News>), spdy::Error> {
         let (read, write) = tokio::io::split(io);
-        let (news, told) = mpsc::channel(64);
+        let (news, receiver) = mpsc::channel(64);
         let made = Self {
             writer: Arc::new(Mutex::new(spdy::Writer::new(write)?)),
             streams: Arc::default(),
@@ -91,7 +91,7 @@ impl Connection {
             news,
         };
         tokio::spawn(made.clone().read(spdy::Reader::new(read)));
-        Ok((made, told))
+        Ok((made, receiver))
     }
 
     /// Hands on what comes, until nothing more will.

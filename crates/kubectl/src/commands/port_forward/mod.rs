@@ -93,7 +93,7 @@ async fn forward(
         std::io::Write::flush(&mut invocation.streams.out)?;
         tokio::select! {
             signalled = &mut interrupted => return signalled,
-            said = news.recv() => match said {
+            event = news.recv() => match event {
                 Some(News::Begun { local }) => invocation.say(&format!("Handling connection for {local}"))?,
                 Some(News::Failed { local, remote, why }) => {
                     let why = machinery::status::go_quote(&why);

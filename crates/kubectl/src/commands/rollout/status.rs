@@ -61,8 +61,8 @@ async fn follow(invocation: &mut Invocation, info: &Info, revision: i64) -> Outc
     let api = invocation.session.api()?;
     let field = format!("metadata.name={}", info.name);
     let path = info.mapping.path(&info.namespace, "", "");
-    let (mut said, done) = status(&info.mapping.kind, &info.object, revision).map_err(Failure::Message)?;
-    invocation.print(&said)?;
+    let (mut status_text, done) = status(&info.mapping.kind, &info.object, revision).map_err(Failure::Message)?;
+    invocation.print(&status_text)?;
     invocation.streams.out.flush()?;
     if done || !invocation.flags.is("watch") {
         return Ok(());
@@ -78,11 +78,11 @@ async fn follow(invocation: &mut Invocation, info: &Info, revision: i64) -> Outc
             text(&object, "metadata.resourceVersion").clone_into(&mut version);
             let (new, done) = status(&info.mapping.kind, &object, revision).map_err(Failure::Message)?;
             // The same news is not told twice, unless it is all the news there is.
-            if new != said || done {
+            if new != status_text || done {
                 invocation.print(&new)?;
                 invocation.streams.out.flush()?;
             }
-            said = new;
+            status_text = new;
             if done {
                 return Ok(());
             }
@@ -205,8 +205,8 @@ mod tests {
         let check = |status: Value, expected: &str, done: bool| {
             let object =
                 json!({"metadata": {"name": "web", "generation": 2}, "spec": {"replicas": 3}, "status": status});
-            let said = super::status("Deployment", &object, 0).expect("a status");
-            assert_eq!(said, (expected.to_owned(), done));
+            let found = super::status("Deployment", &object, 0).expect("a status");
+            assert_eq!(found, (expected.to_owned(), done));
         };
         check(json!({"observedGeneration": 1}), "Waiting for deployment spec update to be observed...\n", false);
         check(

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::api::JSON;
 use crate::command::Invocation;
-use crate::commands::talk::{self, Wish};
+use crate::commands::talk::{self, StreamOptions};
 use crate::commands::{logs, patience, pods};
 use crate::error::{Failure, Outcome};
 use crate::resource::{files, info};
@@ -53,7 +53,7 @@ async fn talk_to(invocation: &mut Invocation, pod: &Value) -> Outcome {
 }
 
 async fn attach(invocation: &mut Invocation, pod: &Value) -> Outcome {
-    let wish = Wish {
+    let stream = StreamOptions {
         stdin: invocation.flags.is("stdin"),
         tty: invocation.flags.is("tty"),
         quiet: invocation.flags.is("quiet"),
@@ -71,7 +71,7 @@ async fn attach(invocation: &mut Invocation, pod: &Value) -> Outcome {
             invocation.streams.error("warning: couldn't fetch pre-attach logs: context deadline exceeded");
         }
     }
-    match talk::attach(invocation, pod, "", &wish, "kubectl attach").await {
+    match talk::attach(invocation, pod, "", &stream, "kubectl attach").await {
         Ok(()) => Ok(()),
         Err(failure @ Failure::Exit(_)) => Err(failure),
         Err(error) => {

@@ -18,7 +18,6 @@ pub static COMMAND: Command = Command {
     run: None,
 };
 
-/// Flags of both.
 static COMMON: &[Flag] = &[
     Flag::bool("no-headers", "Leave headers out."),
     Flag::bool("show-swap", "Show swap memory, too."),
