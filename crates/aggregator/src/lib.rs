@@ -226,8 +226,8 @@ impl Aggregator {
             return priorities::REGISTRATION.1;
         }
         let services = self.services.read();
-        let said = services.get(&format!("{version}.{group}")).map(|service| service.priority);
-        said.or_else(|| priorities::built_in(group, version)).unwrap_or(priorities::CUSTOM)
+        let declared = services.get(&format!("{version}.{group}")).map(|service| service.priority);
+        declared.or_else(|| priorities::built_in(group, version)).unwrap_or(priorities::CUSTOM)
     }
 
     /// What other servers add to OpenAPI version 2, in the order of their names.

@@ -218,8 +218,8 @@ mod tests {
                             }
                         }
                         let lines = String::from_utf8_lossy(&lines).to_lowercase();
-                        let told = lines.lines().find_map(|line| line.strip_prefix("content-length:"));
-                        let length = told.map_or(0, |told| told.trim().parse().expect("a number"));
+                        let declared = lines.lines().find_map(|line| line.strip_prefix("content-length:"));
+                        let length = declared.map_or(0, |declared| declared.trim().parse().expect("a number"));
                         let read = tokio::io::copy(&mut (&mut stream).take(length), &mut tokio::io::sink()).await;
                         let body = read.expect("a body").to_string();
                         let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
@@ -264,8 +264,8 @@ mod tests {
         // Far more than any request that this server reads itself.
         let piece = Bytes::from(vec![b'x'; 1 << 20]);
         let pieces = futures::stream::iter((0..16).map(move |_| Ok(piece.clone()))).boxed();
-        let told = ask(&dialer, &target, Method::POST, Body::Incoming(pieces), Some(16 << 20)).await;
-        assert_eq!((told.as_str(), connections.load(Ordering::SeqCst)), ("16777216", 1));
+        let answer = ask(&dialer, &target, Method::POST, Body::Incoming(pieces), Some(16 << 20)).await;
+        assert_eq!((answer.as_str(), connections.load(Ordering::SeqCst)), ("16777216", 1));
     }
 
     #[tokio::test]

@@ -17,7 +17,6 @@ use serde_json::Value;
 /// What tokens' users are called before their id.
 const USER: &str = "system:bootstrap:";
 
-/// Lets servers join.
 pub trait Joining: Send + Sync {
     /// Admits a server that showed the token with this id, and says what it needs.
     fn admit<'a>(&'a self, token: &'a str, request: Value) -> BoxFuture<'a, Result<Value, ApiError>>;

@@ -125,8 +125,8 @@ impl Drop for Net {
 
 fn run(program: &str, arguments: &[&str]) -> Result<(), Failure> {
     let output = Command::new(program).args(arguments).output()?;
-    let said = || format!("{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    if output.status.success() { Ok(()) } else { Err(said().into()) }
+    let failure = || format!("{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    if output.status.success() { Ok(()) } else { Err(failure().into()) }
 }
 
 impl Net {

@@ -376,7 +376,7 @@ mod tests {
     fn check(question: &str, want: &str) {
         let (name, kind) = question.split_once(' ').unwrap();
         let question = Query::query(Name::from_ascii(name).unwrap(), kind.parse().unwrap());
-        let said = match answer(&zone(), &question) {
+        let shown = match answer(&zone(), &question) {
             Answer::Elsewhere => "elsewhere".to_owned(),
             Answer::Ours(reply) => {
                 assert!(reply.answers.iter().all(|r| r.ttl == 30));
@@ -384,17 +384,17 @@ mod tests {
                 let negative = reply.answers.is_empty() && reply.code != ResponseCode::ServFail;
                 assert_eq!(reply.authorities.len(), usize::from(negative), "{reply:?}");
                 let show = |r: &Record| format!("{} {}", r.record_type(), r.data);
-                let mut said: Vec<String> = vec![];
+                let mut shown: Vec<String> = vec![];
                 if reply.code != ResponseCode::NoError {
-                    said.push(format!("{:?}", reply.code));
+                    shown.push(format!("{:?}", reply.code));
                 }
-                said.extend(reply.answers.iter().map(show));
-                said.extend(reply.additionals.iter().map(|r| format!("+{} {}", r.name, show(r))));
-                said.extend(reply.chase.map(|name| format!("chase {name}")));
-                said.join(", ")
+                shown.extend(reply.answers.iter().map(show));
+                shown.extend(reply.additionals.iter().map(|r| format!("+{} {}", r.name, show(r))));
+                shown.extend(reply.chase.map(|name| format!("chase {name}")));
+                shown.join(", ")
             }
         };
-        assert_eq!(said, want, "{name} {kind}");
+        assert_eq!(shown, want, "{name} {kind}");
     }
 
     #[test]

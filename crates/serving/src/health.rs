@@ -148,18 +148,18 @@ mod tests {
     async fn probes_are_answered_in_upstreams_words() {
         let synced = Check::new("sched-handler-sync", || Err("handlers are not fully synchronized".to_owned()));
         let probes = Probes::new(Vec::new(), Vec::new(), vec![Check::new("shutdown", || Ok(())), synced]);
-        let said = |status: u16, text: &str| Some((status, text.to_owned()));
-        assert_eq!(ask(&probes, "/healthz", &[]).await, said(200, "ok"));
-        assert_eq!(ask(&probes, "/livez", &[("verbose", "")]).await, said(200, "[+]ping ok\nlivez check passed\n"));
+        let answer = |status: u16, text: &str| Some((status, text.to_owned()));
+        assert_eq!(ask(&probes, "/healthz", &[]).await, answer(200, "ok"));
+        assert_eq!(ask(&probes, "/livez", &[("verbose", "")]).await, answer(200, "[+]ping ok\nlivez check passed\n"));
         let report = "[+]shutdown ok\n[-]sched-handler-sync failed: reason withheld\nreadyz check failed\n";
-        assert_eq!(ask(&probes, "/readyz", &[]).await, said(500, report));
+        assert_eq!(ask(&probes, "/readyz", &[]).await, answer(500, report));
         let only = [("exclude", "sched-handler-sync"), ("exclude", "other"), ("verbose", "")];
         let report = "[+]shutdown ok\n[+]sched-handler-sync excluded: ok\n\
                       warn: some health checks cannot be excluded: no matches for \"other\"\nreadyz check passed\n";
-        assert_eq!(ask(&probes, "/readyz", &only).await, said(200, report));
+        assert_eq!(ask(&probes, "/readyz", &only).await, answer(200, report));
         let why = "internal server error: handlers are not fully synchronized\n";
-        assert_eq!(ask(&probes, "/readyz/sched-handler-sync", &[]).await, said(500, why));
-        assert_eq!(ask(&probes, "/livez/ping", &[]).await, said(200, "ok"));
+        assert_eq!(ask(&probes, "/readyz/sched-handler-sync", &[]).await, answer(500, why));
+        assert_eq!(ask(&probes, "/livez/ping", &[]).await, answer(200, "ok"));
         assert_eq!(ask(&probes, "/livez/other", &[]).await, None);
         assert_eq!(ask(&probes, "/other", &[]).await, None);
         let figures = probes.figures();

@@ -248,12 +248,12 @@ mod tests {
 
     #[test]
     fn suggestions_give_way_to_users_and_mandatory_objects_do_not() {
-        let said = |auto: &str| json!({"annotations": {flow_control::AUTOUPDATE: auto}, "generation": 3});
-        check(Repair::Suggested, said("true"), 7);
-        check(Repair::Suggested, said("false"), 9);
+        let metadata = |auto: &str| json!({"annotations": {flow_control::AUTOUPDATE: auto}, "generation": 3});
+        check(Repair::Suggested, metadata("true"), 7);
+        check(Repair::Suggested, metadata("false"), 9);
         check(Repair::Suggested, json!({"generation": 1}), 7);
         check(Repair::Suggested, json!({"generation": 2}), 9);
-        check(Repair::Mandatory, said("false"), 7);
+        check(Repair::Mandatory, metadata("false"), 7);
         // Whose it is, is written down.
         let old = json!({"metadata": {"generation": 2}, "spec": {"x": 1}});
         let new = flow_control_repaired(&old, &json!({"spec": {}}), Repair::Suggested);

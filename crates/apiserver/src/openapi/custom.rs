@@ -226,7 +226,7 @@ fn embed(schema: &mut Value, dialect: Dialect) {
     }
     add_object_fields(schema, dialect);
     // Of these upstream has other words inside of objects than for objects.
-    for (field, said) in [
+    for (field, description) in [
         (
             "apiVersion",
             "apiVersion defines the versioned schema of this representation of an object. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
@@ -236,7 +236,7 @@ fn embed(schema: &mut Value, dialect: Dialect) {
             "kind is a string value representing the type of this object. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
         ),
     ] {
-        schema["properties"][field]["description"] = json!(said);
+        schema["properties"][field]["description"] = json!(description);
     }
     let mut required: Vec<Value> = schema["required"].as_array().cloned().unwrap_or_default();
     for name in ["kind", "apiVersion"] {

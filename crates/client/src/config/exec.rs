@@ -234,7 +234,7 @@ mod tests {
 
     #[tokio::test]
     async fn failures_are_told_as_kubectl_tells_them() {
-        let told = async |runner: Runner| runner.credential().await.err().expect("an error").to_string();
+        let error_of = async |runner: Runner| runner.credential().await.err().expect("an error").to_string();
         for (script, expected) in [
             ("exit 3", "getting credentials: exec: executable /bin/sh failed with exit code 3"),
             (
@@ -242,12 +242,12 @@ mod tests {
                 "getting credentials: exec plugin is configured to use API version client.authentication.k8s.io/v1, plugin returned version other/v1",
             ),
         ] {
-            assert_eq!(told(runner(script)).await, expected);
+            assert_eq!(error_of(runner(script)).await, expected);
         }
-        assert!(told(runner("yes")).await.ends_with(" printed more than 1048576 bytes"));
-        assert!(told(runner("echo nonsense")).await.starts_with("getting credentials: decoding stdout: "));
+        assert!(error_of(runner("yes")).await.ends_with(" printed more than 1048576 bytes"));
+        assert!(error_of(runner("echo nonsense")).await.starts_with("getting credentials: decoding stdout: "));
         let plugin = Plugin { command: "/no/such".into(), install_hint: "Get it.".to_owned(), ..Plugin::default() };
-        let missing = told(Runner::new(plugin)).await;
+        let missing = error_of(Runner::new(plugin)).await;
         assert!(missing.starts_with("getting credentials: exec: executable /no/such not found\n\n"), "{missing}");
         assert!(missing.ends_with("\n\nGet it."), "{missing}");
     }
@@ -257,8 +257,8 @@ mod tests {
         let script = "echo '{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"status\":{\"token\":'\"$(echo \"$KUBERNETES_EXEC_INFO\" | sed 's/\"/\\\\\"/g; s/^/\"/; s/$/\"/')\"'}}'";
         let mut runner = runner(script);
         runner.plugin.cluster = Some(json!({"server": "https://h"}));
-        let told = runner.credential().await.expect("a credential").token.expect("what it was told");
-        let info: Value = serde_json::from_str(&told).expect("JSON");
+        let token = runner.credential().await.expect("a credential").token.expect("what it was told");
+        let info: Value = serde_json::from_str(&token).expect("JSON");
         assert_eq!(info["spec"], json!({"interactive": false, "cluster": {"server": "https://h"}}));
     }
 }

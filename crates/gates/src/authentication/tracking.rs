@@ -92,18 +92,18 @@ mod tests {
     #[test]
     fn a_secret_is_noted_once_until_the_note_is_written() {
         let now: Timestamp = "2026-02-28T23:59:59Z".parse().expect("a time");
-        let (tracking, mut told) = tracking();
+        let (tracking, mut uses) = tracking();
         for _ in 0..3 {
             tracking.used("a", "token", None, now);
         }
-        let noted = told.try_recv().expect("a use");
+        let noted = uses.try_recv().expect("a use");
         assert_eq!((&*noted.namespace, &*noted.name, &*noted.day), ("a", "token", "2026-02-28"));
-        assert!(told.try_recv().is_err());
+        assert!(uses.try_recv().is_err());
         tracking.used("a", "token", None, now);
-        assert!(told.try_recv().is_err(), "the first is not written yet");
+        assert!(uses.try_recv().is_err(), "the first is not written yet");
         drop(noted);
         tracking.used("a", "token", None, now);
-        assert!(told.try_recv().is_ok());
+        assert!(uses.try_recv().is_ok());
         for number in 0..2 * MAX_PENDING {
             tracking.used("a", &number.to_string(), None, now);
         }

@@ -36,7 +36,7 @@ async fn plug_ins_that_hang_talk_nonsense_or_take_names_are_refused_and_stop_nob
     let own = driver.socket().to_string_lossy().into_owned();
     let refused = async |socket: &str, info: PluginInfo| -> String {
         let pretender = Pretender::start(&at(socket), info);
-        let why = pretender.told().await.expect_err("it is refused");
+        let why = pretender.registered().await.expect_err("it is refused");
         std::fs::remove_file(at(socket)).unwrap();
         why
     };

@@ -256,9 +256,9 @@ mod tests {
             json!({"metadata": {"name": "a"}, "secrets": [{"name": "own"}], "imagePullSecrets": [{"name": "pull"}]});
         let env = |name: &str| json!([{"name": "V", "valueFrom": {"secretKeyRef": {"name": name, "key": "k"}}}]);
         let check = |pod: Value, ephemeral: bool, expect: Option<&str>| {
-            let told = foreign_secret(&pod, &account, ephemeral);
+            let refusal = foreign_secret(&pod, &account, ephemeral);
             let suffix = " is not allowed because service account a does not reference that ";
-            let short = told.as_deref().map(|told| told.split(suffix).next().unwrap_or_default());
+            let short = refusal.as_deref().map(|refusal| refusal.split(suffix).next().unwrap_or_default());
             assert_eq!(short, expect, "{pod}");
         };
         check(json!({"spec": {"containers": [{"name": "c", "env": env("own")}]}}), false, None);

@@ -140,7 +140,7 @@ impl Text {
     }
 
     /// An object of a custom resource must say itself what it is, where for built-in kinds the path is enough.
-    fn check_told(&self, object: &Value, facts: &facts::Resource) -> Result<(), ApiError> {
+    fn check_type_meta(&self, object: &Value, facts: &facts::Resource) -> Result<(), ApiError> {
         if object.is_object() && value::text(object, "kind").is_empty() {
             let sent = self.json.clone().unwrap_or_else(|| object.to_string().into());
             let why = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(&sent));
@@ -179,7 +179,7 @@ impl Api {
         }
         let (value, text) = read_of_kind(call.headers, body, &facts.kind).await?;
         if call.resource.form.is_some() {
-            text.check_told(&value, facts)?;
+            text.check_type_meta(&value, facts)?;
         }
         self.to_storage(call, value, text, options)
     }

@@ -340,20 +340,20 @@ mod tests {
 
     #[test]
     fn all_that_does_not_go_together_is_said() {
-        let told = |version, matching, continued, initial| {
+        let field = |version, matching, continued, initial| {
             refusals(version, matching, continued, initial)
                 .iter()
                 .map(|error| error.path.clone())
                 .collect::<Vec<_>>()
                 .join(" ")
         };
-        assert_eq!(told("5", "Exact", false, false), "");
+        assert_eq!(field("5", "Exact", false, false), "");
         assert_eq!(
-            told("", "Odd", true, true),
+            field("", "Odd", true, true),
             "resourceVersionMatch resourceVersionMatch resourceVersionMatch sendInitialEvents"
         );
-        assert_eq!(told("0", "Exact", false, false), "resourceVersionMatch");
-        assert_eq!(told("", "", true, true), "sendInitialEvents");
+        assert_eq!(field("0", "Exact", false, false), "resourceVersionMatch");
+        assert_eq!(field("", "", true, true), "sendInitialEvents");
     }
 
     #[test]

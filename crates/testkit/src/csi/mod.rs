@@ -194,9 +194,9 @@ impl Driver {
 
     /// Waits until the driver was registered, or refused.
     pub async fn registered(&self) -> Result<(), String> {
-        let mut told = self.state.registered.subscribe();
-        let told = crate::eventually("a registration", told.wait_for(|told| !told.is_empty())).await;
-        told.expect("the driver is there").last().cloned().expect("not empty")
+        let mut changes = self.state.registered.subscribe();
+        let all = crate::eventually("a registration", changes.wait_for(|all| !all.is_empty())).await;
+        all.expect("the driver is there").last().cloned().expect("not empty")
     }
 
     /// All calls so far.

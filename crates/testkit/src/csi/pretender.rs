@@ -13,43 +13,43 @@ use tonic::{Request, Response, Status};
 
 use super::services::listen;
 
-/// What it was told about its registration, in order.
-type Told = watch::Sender<Vec<Result<(), String>>>;
+/// What the kubelet said about the registration, in order.
+type Registrations = watch::Sender<Vec<Result<(), String>>>;
 
 /// A plug-in that is only its registration.
 #[derive(Debug)]
 pub struct Pretender {
-    told: Arc<Told>,
+    registrations: Arc<Registrations>,
     _serving: AbortOnDropHandle<()>,
 }
 
 #[derive(Debug, Clone)]
-struct Word {
+struct Registrar {
     info: PluginInfo,
-    told: Arc<Told>,
+    registrations: Arc<Registrations>,
 }
 
 impl Pretender {
     pub fn start(socket: &Path, info: PluginInfo) -> Self {
-        let told: Arc<Told> = Arc::default();
-        let word = Word { info, told: told.clone() };
+        let registrations: Arc<Registrations> = Arc::default();
+        let registrar = Registrar { info, registrations: registrations.clone() };
         let serving = listen(socket, move |request| {
-            let word = word.clone();
-            async move { RegistrationServer::new(word).call(request).await }
+            let registrar = registrar.clone();
+            async move { RegistrationServer::new(registrar).call(request).await }
         });
-        Self { told, _serving: serving }
+        Self { registrations, _serving: serving }
     }
 
     /// Waits for the first word of the kubelet.
-    pub async fn told(&self) -> Result<(), String> {
-        let mut told = self.told.subscribe();
-        let told = crate::eventually("a word of the kubelet", told.wait_for(|told| !told.is_empty())).await;
-        told.expect("the plug-in is there").first().cloned().expect("not empty")
+    pub async fn registered(&self) -> Result<(), String> {
+        let mut changes = self.registrations.subscribe();
+        let all = crate::eventually("a word of the kubelet", changes.wait_for(|all| !all.is_empty())).await;
+        all.expect("the plug-in is there").first().cloned().expect("not empty")
     }
 }
 
 #[tonic::async_trait]
-impl Registration for Word {
+impl Registration for Registrar {
     async fn get_info(&self, _: Request<registration::InfoRequest>) -> Result<Response<PluginInfo>, Status> {
         Ok(Response::new(self.info.clone()))
     }
@@ -58,8 +58,9 @@ impl Registration for Word {
         &self,
         request: Request<registration::RegistrationStatus>,
     ) -> Result<Response<registration::RegistrationStatusResponse>, Status> {
-        let told = request.into_inner();
-        self.told.send_modify(|all| all.push(if told.plugin_registered { Ok(()) } else { Err(told.error) }));
+        let status = request.into_inner();
+        self.registrations
+            .send_modify(|all| all.push(if status.plugin_registered { Ok(()) } else { Err(status.error) }));
         Ok(Response::new(registration::RegistrationStatusResponse {}))
     }
 }

@@ -100,9 +100,9 @@ impl Registration for Services {
         &self,
         request: Request<registration::RegistrationStatus>,
     ) -> Answer<registration::RegistrationStatusResponse> {
-        let told = request.into_inner();
-        let told = if told.plugin_registered { Ok(()) } else { Err(told.error) };
-        self.0.registered.send_modify(|all| all.push(told));
+        let status = request.into_inner();
+        let outcome = if status.plugin_registered { Ok(()) } else { Err(status.error) };
+        self.0.registered.send_modify(|all| all.push(outcome));
         Ok(Response::new(registration::RegistrationStatusResponse {}))
     }
 }
