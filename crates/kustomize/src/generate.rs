@@ -155,7 +155,14 @@ pub fn hash(resource: &Value) -> String {
             content[field] = map.clone();
         }
     }
-    let digest = ring::digest::digest(&ring::digest::SHA256, in_go_json(&content).as_bytes());
+    content_hash(&content)
+}
+
+/// The first ten hexadecimal digits of the hash of what Go writes for a value, in letters that make no words. `kubectl create --append-hash`
+/// names objects by it, too.
+pub fn content_hash(content: &Value) -> String {
+    let text = machinery::codec::json::html_safe(&content.to_string());
+    let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
     let hex: String = digest.as_ref().iter().take(5).map(|byte| format!("{byte:02x}")).collect();
     hex.chars()
         .map(|digit| match digit {
@@ -167,16 +174,4 @@ pub fn hash(resource: &Value) -> String {
             other => other,
         })
         .collect()
-}
-
-/// JSON as Go writes it: what HTML would take for markup is escaped.
-fn in_go_json(value: &Value) -> String {
-    let mut text = String::new();
-    for character in value.to_string().chars() {
-        match character {
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => text.push_str(&format!("\\u{:04x}", u32::from(character))),
-            other => text.push(other),
-        }
-    }
-    text
 }

@@ -33,6 +33,7 @@ mod variables;
 use std::path::Path;
 
 pub use files::Restrictor;
+pub use generate::content_hash;
 use target::Target;
 
 /// What is wrong with a kustomization, in upstream's words where it has some.

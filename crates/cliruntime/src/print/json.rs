@@ -12,14 +12,14 @@ pub fn indented(value: &Value) -> String {
 
 /// With keys in the order of a list; what is not in it comes last.
 pub fn ordered(value: &Value, order: &[&str]) -> String {
-    let place = |key: &String| order.iter().position(|known| known == key).unwrap_or(order.len());
-    let keys = |fields: &Map<String, Value>| -> Vec<String> {
-        let mut keys: Vec<String> = fields.keys().cloned().collect();
+    let place = |key: &&String| order.iter().position(|known| known == key).unwrap_or(order.len());
+    let mut out = String::new();
+    let sorted: &Keys<'_> = &|fields| {
+        let mut keys: Vec<&String> = fields.keys().collect();
         keys.sort_by_key(place);
         keys
     };
-    let mut out = String::new();
-    put_owned(&mut out, value, 0, &keys);
+    put(&mut out, value, 0, sorted, None);
     out
 }
 
@@ -101,34 +101,6 @@ fn put(out: &mut String, value: &Value, level: usize, keys: &Keys<'_>, of: Optio
 /// The type of what is in a field, or of the elements of its list.
 fn shape(schema: &facts::Schema) -> Option<&facts::Type> {
     schema.object().or_else(|| schema.list().and_then(|list| list.items.object()))
-}
-
-fn put_owned(out: &mut String, value: &Value, level: usize, keys: &dyn Fn(&Map<String, Value>) -> Vec<String>) {
-    match value {
-        Value::Object(fields) if !fields.is_empty() => {
-            out.push_str("{\n");
-            let sorted = keys(fields);
-            for (at, key) in sorted.iter().enumerate() {
-                indent(out, level + 1);
-                out.push_str(&format!("{}: ", html_safe(&Value::from(key.as_str()).to_string())));
-                put_owned(out, &fields[key], level + 1, keys);
-                out.push_str(if at + 1 < sorted.len() { ",\n" } else { "\n" });
-            }
-            indent(out, level);
-            out.push('}');
-        }
-        Value::Array(items) if !items.is_empty() => {
-            out.push_str("[\n");
-            for (at, item) in items.iter().enumerate() {
-                indent(out, level + 1);
-                put_owned(out, item, level + 1, keys);
-                out.push_str(if at + 1 < items.len() { ",\n" } else { "\n" });
-            }
-            indent(out, level);
-            out.push(']');
-        }
-        scalar => out.push_str(&html_safe(&scalar.to_string())),
-    }
 }
 
 fn indent(out: &mut String, level: usize) {

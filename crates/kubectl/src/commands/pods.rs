@@ -15,6 +15,19 @@ use crate::session::Session;
 
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
+pub fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+    list(object, "status.conditions").iter().find(|condition| text(condition, "type") == kind)
+}
+
+/// Whether a condition is there and is true.
+pub fn holds(object: &Value, kind: &str) -> bool {
+    condition(object, kind).is_some_and(|condition| text(condition, "status") == "True")
+}
+
+pub fn is_ready(pod: &Value) -> bool {
+    holds(pod, "Ready")
+}
+
 /// Containers, with what they are called in a list of all of them.
 pub fn containers(pod: &Value) -> Vec<(String, &'static str)> {
     let of = |path: &str, kind: &'static str| -> Vec<(String, &'static str)> {
@@ -211,12 +224,9 @@ fn ordered(found: &Value) -> Vec<Value> {
 
 /// Pods that run and are ready come first, then the older ones.
 fn rank(pod: &Value) -> (bool, bool, bool, String) {
-    let ready = list(pod, "status.conditions")
-        .iter()
-        .any(|condition| text(condition, "type") == "Ready" && text(condition, "status") == "True");
     let unscheduled = text(pod, "spec.nodeName").is_empty();
     let phase = text(pod, "status.phase");
-    (unscheduled, phase == "Pending", !ready, text(pod, "metadata.creationTimestamp").to_owned())
+    (unscheduled, phase == "Pending", !is_ready(pod), text(pod, "metadata.creationTimestamp").to_owned())
 }
 
 #[cfg(test)]

@@ -1,11 +1,9 @@
 //! `kubectl replace`: puts objects in the place of others.
 
-use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::create::{LAST_APPLIED, remember};
+use super::create::{LAST_APPLIED, raw, remember};
 use super::delete::{cascade, raw_path};
-use crate::api::JSON;
 use crate::command::{Command, Invocation};
 use crate::error::{Failure, Outcome};
 use crate::flags::{Flag, sets};
@@ -59,7 +57,7 @@ async fn run(invocation: &mut Invocation) -> Outcome {
     }
     if let Some(path) = flags.given("raw").map(str::to_owned) {
         raw_path(&path)?;
-        return raw(invocation, &path).await;
+        return raw(invocation, http::Method::PUT, &path).await;
     }
     let builder = Builder::from_flags(&invocation.session, flags)?;
     let found = builder.infos(&invocation.session, &mut invocation.streams).await?;
@@ -137,22 +135,4 @@ async fn delete(invocation: &mut Invocation, writing: &Writing, infos: &[Info]) 
         }
     }
     super::wait::until_gone(invocation, &gone, invocation.flags.duration("timeout")).await
-}
-
-async fn raw(invocation: &mut Invocation, path: &str) -> Outcome {
-    use std::io::Read as _;
-    let files = invocation.flags.list("filename");
-    let [file] = &files[..] else {
-        return Err(Failure::message("--raw can only use a single local file or stdin"));
-    };
-    let mut text = Vec::new();
-    if file == "-" {
-        invocation.streams.input.read_to_end(&mut text)?;
-    } else {
-        text = std::fs::read(invocation.session.environment.path(file))?;
-    }
-    let api = invocation.session.api()?;
-    let (_, answer) = api.call(http::Method::PUT, path, Some((JSON, Bytes::from(text))), JSON).await?;
-    let text = String::from_utf8_lossy(&answer).into_owned();
-    invocation.print(&text)
 }

@@ -177,24 +177,6 @@ fn from_env_file(environment: &Environment, path: &str, what: &str, all: &mut En
     Ok(())
 }
 
-/// The first ten hexadecimal digits of a hash, in letters that make no words.
-fn hash(content: &Value) -> String {
-    let text = machinery::codec::json::html_safe(&content.to_string());
-    let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
-    let hex: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    hex.chars()
-        .take(10)
-        .map(|letter| match letter {
-            '0' => 'g',
-            '1' => 'h',
-            '3' => 'k',
-            'a' => 'm',
-            'e' => 't',
-            other => other,
-        })
-        .collect()
-}
-
 async fn config_map(invocation: &mut Invocation) -> Outcome {
     let name = name(invocation)?;
     let (mut data, mut binary) = (Map::new(), Map::new());
@@ -232,7 +214,7 @@ async fn config_map(invocation: &mut Invocation) -> Outcome {
         if !binary.is_empty() {
             content["binaryData"] = Value::Object(binary);
         }
-        object["metadata"]["name"] = format!("{name}-{}", hash(&content)).into();
+        object["metadata"]["name"] = format!("{name}-{}", kustomize::content_hash(&content)).into();
     }
     generated(invocation, "configmap:", object).await
 }
@@ -262,7 +244,7 @@ async fn secret(invocation: &mut Invocation, name: &str, kind: &str, entries: En
     }
     if invocation.flags.is("append-hash") {
         let content = json!({"kind": "Secret", "type": kind, "name": name, "data": data});
-        object["metadata"]["name"] = format!("{name}-{}", hash(&content)).into();
+        object["metadata"]["name"] = format!("{name}-{}", kustomize::content_hash(&content)).into();
     }
     generated(invocation, "secret", object).await
 }
@@ -345,6 +327,9 @@ mod tests {
 
     #[test]
     fn hashes_are_those_of_upstream() {
-        assert_eq!(hash(&json!({"kind": "ConfigMap", "name": "c", "data": {"k": "v"}})), "tgfmcfgbt5");
+        assert_eq!(
+            kustomize::content_hash(&json!({"kind": "ConfigMap", "name": "c", "data": {"k": "v"}})),
+            "tgfmcfgbt5"
+        );
     }
 }

@@ -94,7 +94,7 @@ async fn run(invocation: &mut Invocation) -> Outcome {
             return Err(Failure::message("--raw and --edit are mutually exclusive"));
         }
         super::delete::raw_path(&path)?;
-        return raw(invocation, &path).await;
+        return raw(invocation, http::Method::POST, &path).await;
     }
     let writing = Writing::from_flags(flags)?;
     let save = flags.is("save-config");
@@ -139,7 +139,8 @@ async fn create(invocation: &mut Invocation, writing: &Writing, info: Info) -> O
     writing.create(&api, &info).await
 }
 
-async fn raw(invocation: &mut Invocation, path: &str) -> Outcome {
+/// Sends one file to a path as it is, and shows what the server answers.
+pub async fn raw(invocation: &mut Invocation, method: http::Method, path: &str) -> Outcome {
     let files = invocation.flags.list("filename");
     let [file] = &files[..] else {
         return Err(Failure::message("--raw can only use a single local file or stdin"));
@@ -152,7 +153,7 @@ async fn raw(invocation: &mut Invocation, path: &str) -> Outcome {
             .map_err(|error| Failure::Message(os_error("open", file, &error)))?;
     }
     let api = invocation.session.api()?;
-    let (_, answer) = api.call(http::Method::POST, path, Some((JSON, Bytes::from(text))), JSON).await?;
+    let (_, answer) = api.call(method, path, Some((JSON, Bytes::from(text))), JSON).await?;
     let text = String::from_utf8_lossy(&answer).into_owned();
     invocation.print(&text)
 }

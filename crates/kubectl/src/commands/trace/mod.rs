@@ -9,7 +9,7 @@ mod waterfall;
 
 use std::time::Duration;
 
-use machinery::value::{list, text};
+use machinery::value::text;
 use serde_json::Value;
 
 use super::pods;
@@ -72,11 +72,11 @@ async fn settled(invocation: &Invocation, word: &str) -> Outcome<Value> {
     let Ok(mut known) = pods::of(invocation, &object).await else { return Ok(object) };
     let namespace = text(&object, "metadata.namespace").to_owned();
     while !is_settled(&object, &known) {
-        match known.iter().find(|pod| !is_ready(pod)) {
+        match known.iter().find(|pod| !is_ready_or_over(pod)) {
             Some(pod) => {
                 let name = text(pod, "metadata.name");
                 // A pod that goes meanwhile is no longer waited for.
-                drop(pods::until(&invocation.session, &namespace, name, FOREVER, is_ready).await);
+                drop(pods::until(&invocation.session, &namespace, name, FOREVER, is_ready_or_over).await);
             }
             None => next_pod(invocation, &object).await?,
         }
@@ -91,13 +91,11 @@ const FOREVER: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Whether there are as many pods as are wanted, and all of them are ready.
 fn is_settled(object: &Value, pods: &[Value]) -> bool {
     let wanted = machinery::value::at(object, "spec.replicas").and_then(Value::as_u64).unwrap_or(1);
-    pods.len() as u64 >= wanted && pods.iter().all(is_ready)
+    pods.len() as u64 >= wanted && pods.iter().all(is_ready_or_over)
 }
 
-fn is_ready(pod: &Value) -> bool {
-    let holds = |condition: &&Value| text(condition, "type") == "Ready" && text(condition, "status") == "True";
-    let over = matches!(text(pod, "status.phase"), "Succeeded" | "Failed");
-    over || list(pod, "status.conditions").iter().any(|condition| holds(&condition))
+fn is_ready_or_over(pod: &Value) -> bool {
+    matches!(text(pod, "status.phase"), "Succeeded" | "Failed") || pods::is_ready(pod)
 }
 
 /// Returns after the next change of a pod in the object's namespace.

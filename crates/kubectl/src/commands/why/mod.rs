@@ -32,7 +32,7 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         kind => {
             // The one that has trouble is the one that is asked about.
             let mut all = pods::of(invocation, &object).await?;
-            all.sort_by_key(tell::is_ready);
+            all.sort_by_key(pods::is_ready);
             let name = text(&object, "metadata.name").to_owned();
             let none = || Failure::Message(format!("{} {name} has no pods", kind.to_lowercase()));
             all.into_iter().next().ok_or_else(none)?

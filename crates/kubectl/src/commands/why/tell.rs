@@ -3,6 +3,8 @@
 use machinery::value::{at, flag, list, text};
 use serde_json::Value;
 
+use crate::commands::pods::{condition, holds, is_ready};
+
 /// What was found out.
 pub struct Found<'a> {
     pub pod: &'a Value,
@@ -17,18 +19,6 @@ pub struct Log {
     /// Of the life before this one.
     pub previous: bool,
     pub lines: Vec<String>,
-}
-
-fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
-    list(object, "status.conditions").iter().find(|condition| text(condition, "type") == kind)
-}
-
-fn holds(object: &Value, kind: &str) -> bool {
-    condition(object, kind).is_some_and(|condition| text(condition, "status") == "True")
-}
-
-pub fn is_ready(pod: &Value) -> bool {
-    holds(pod, "Ready")
 }
 
 /// One step on the way of a pod.
@@ -104,14 +94,14 @@ fn scheduled(found: &Found<'_>) -> Step {
             Some(format!("whoever owns the gate {name} must take it away")),
         );
     }
-    let said = condition(found.pod, "PodScheduled").map(|condition| text(condition, "message")).unwrap_or_default();
-    let said = if said.is_empty() { last_event(found, &["FailedScheduling"]) } else { said.to_owned() };
-    let advice = advice_for_scheduling(&said);
-    let what = if said.is_empty() { "no node yet, and no reason given".to_owned() } else { said };
+    let message = condition(found.pod, "PodScheduled").map(|condition| text(condition, "message")).unwrap_or_default();
+    let message = if message.is_empty() { last_event(found, &["FailedScheduling"]) } else { message.to_owned() };
+    let advice = advice_for_scheduling(&message);
+    let what = if message.is_empty() { "no node yet, and no reason given".to_owned() } else { message };
     step(Some(false), what, Some(advice))
 }
 
-fn advice_for_scheduling(said: &str) -> String {
+fn advice_for_scheduling(message: &str) -> String {
     let advice = [
         (
             "Insufficient",
@@ -127,7 +117,7 @@ fn advice_for_scheduling(said: &str) -> String {
         ("topology spread", "add nodes in the missing domains, or loosen topologySpreadConstraints"),
         ("unschedulable", "let nodes take pods again (kubectl uncordon NODE)"),
     ];
-    let found = advice.iter().find(|(word, _)| said.contains(word));
+    let found = advice.iter().find(|(word, _)| message.contains(word));
     found
         .map_or("see whether a scheduler runs, and whether there are nodes (kubectl get nodes)", |(_, advice)| advice)
         .to_owned()
@@ -151,12 +141,12 @@ fn node(found: &Found<'_>) -> Option<Step> {
         return None;
     }
     let name = text(node, "metadata.name");
-    let said = condition(node, "Ready").map(|condition| text(condition, "message")).unwrap_or_default();
+    let message = condition(node, "Ready").map(|condition| text(condition, "message")).unwrap_or_default();
     Some(Step {
         hop: 11,
         name: "Kubelet",
         done: Some(false),
-        what: format!("node {name} is not Ready: {said}"),
+        what: format!("node {name} is not Ready: {message}"),
         advice: Some(format!("see to the node: kubectl describe node {name}")),
     })
 }
@@ -229,12 +219,16 @@ fn served(found: &Found<'_>) -> Vec<Step> {
     for container in containers(found.pod).iter().filter(|container| !container.init) {
         let Some(status) = container.status else { continue };
         if at(status, "state.running").is_some() && !flag(status, "ready") {
-            let said = last_event(found, &["Unhealthy"]);
+            let event = last_event(found, &["Unhealthy"]);
             let startup = status.get("started").and_then(Value::as_bool) == Some(false);
             let probe = if startup { "startup" } else { "readiness" };
             steps.push(step(
                 Some(false),
-                format!("container {} runs and its {probe} probe has not succeeded{}", container.name, prefixed(&said)),
+                format!(
+                    "container {} runs and its {probe} probe has not succeeded{}",
+                    container.name,
+                    prefixed(&event)
+                ),
                 Some(format!(
                     "see what the {probe} probe asks (kubectl get pod {} -o yaml) and what the log says",
                     text(found.pod, "metadata.name")
@@ -270,9 +264,9 @@ fn steps(found: &Found<'_>) -> Vec<Step> {
             .collect();
         if trouble.is_empty() {
             let known = !list(found.pod, "status.containerStatuses").is_empty();
-            let said = last_event(found, &["FailedMount", "FailedCreatePodSandBox", "FailedAttachVolume"]);
-            let (done, what) = match (known, said.is_empty()) {
-                (_, false) if !is_ready(found.pod) => (Some(false), said),
+            let event = last_event(found, &["FailedMount", "FailedCreatePodSandBox", "FailedAttachVolume"]);
+            let (done, what) = match (known, event.is_empty()) {
+                (_, false) if !is_ready(found.pod) => (Some(false), event),
                 (true, _) => (Some(true), "its containers were started".to_owned()),
                 (false, _) => (Some(false), "the kubelet has said nothing of it yet".to_owned()),
             };
@@ -284,7 +278,6 @@ fn steps(found: &Found<'_>) -> Vec<Step> {
     steps
 }
 
-/// The whole answer.
 pub fn tell(found: &Found<'_>) -> String {
     let (namespace, name) = (text(found.pod, "metadata.namespace"), text(found.pod, "metadata.name"));
     let phase = text(found.pod, "status.phase");
@@ -332,7 +325,7 @@ mod tests {
 
     use super::*;
 
-    fn told(pod: &Value, events: &[Value]) -> String {
+    fn answer_about(pod: &Value, events: &[Value]) -> String {
         tell(&Found { pod, events, node: None, logs: &[] })
     }
 
@@ -340,10 +333,10 @@ mod tests {
     fn a_pod_without_a_node_is_explained_by_the_scheduler() {
         let pod = json!({"metadata": {"namespace": "n", "name": "p"}, "spec": {"containers": [{"name": "c"}]}, "status": {"phase": "Pending",
             "conditions": [{"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available: 1 Insufficient cpu."}]}});
-        let said = told(&pod, &[]);
-        assert!(said.starts_with("Pod n/p is not Ready (Pending).\n"), "{said}");
-        assert!(said.contains("  10  Scheduler    NO  0/1 nodes are available: 1 Insufficient cpu.\n"), "{said}");
-        assert!(said.contains("\nNext: ask for less in spec.containers[].resources.requests"), "{said}");
+        let answer = answer_about(&pod, &[]);
+        assert!(answer.starts_with("Pod n/p is not Ready (Pending).\n"), "{answer}");
+        assert!(answer.contains("  10  Scheduler    NO  0/1 nodes are available: 1 Insufficient cpu.\n"), "{answer}");
+        assert!(answer.contains("\nNext: ask for less in spec.containers[].resources.requests"), "{answer}");
     }
 
     #[test]
@@ -354,9 +347,9 @@ mod tests {
                 "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}]}});
         assert_eq!(worth_reading(&pod), [("c".to_owned(), true)]);
         let logs = [Log { container: "c".to_owned(), previous: true, lines: vec!["last".to_owned()] }];
-        let said = tell(&Found { pod: &pod, events: &[], node: None, logs: &logs });
-        assert!(said.contains("  11  Kubelet      NO  container c: CrashLoopBackOff: back-off (exit code 137, OOMKilled; it needs more memory than its limit)\n"), "{said}");
-        assert!(said.contains("Last lines of c before it was restarted:\n    last\n"), "{said}");
+        let answer = tell(&Found { pod: &pod, events: &[], node: None, logs: &logs });
+        assert!(answer.contains("  11  Kubelet      NO  container c: CrashLoopBackOff: back-off (exit code 137, OOMKilled; it needs more memory than its limit)\n"), "{answer}");
+        assert!(answer.contains("Last lines of c before it was restarted:\n    last\n"), "{answer}");
     }
 
     #[test]
@@ -364,9 +357,9 @@ mod tests {
         let pod = json!({"metadata": {"namespace": "n", "name": "p"}, "spec": {"nodeName": "x", "containers": [{"name": "c"}]},
             "status": {"phase": "Running", "containerStatuses": [{"name": "c", "ready": false, "started": true, "state": {"running": {}}}]}});
         let event = json!({"reason": "Unhealthy", "message": "Readiness probe failed: no", "lastTimestamp": "2030-01-01T00:00:00Z"});
-        let said = told(&pod, &[event]);
-        assert!(said.contains("  12  Ready        NO  container c runs and its readiness probe has not succeeded: Readiness probe failed: no\n"), "{said}");
+        let answer = answer_about(&pod, &[event]);
+        assert!(answer.contains("  12  Ready        NO  container c runs and its readiness probe has not succeeded: Readiness probe failed: no\n"), "{answer}");
         let ready = json!({"metadata": {"namespace": "n", "name": "p"}, "spec": {"nodeName": "x"}, "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
-        assert!(told(&ready, &[]).starts_with("Pod n/p is Ready.\n"));
+        assert!(answer_about(&ready, &[]).starts_with("Pod n/p is Ready.\n"));
     }
 }
