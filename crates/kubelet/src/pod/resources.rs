@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::{Container, Pod, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use node::cgroups::Limits;
 use node::cri::v1;
+use serde_json::json;
 
 use super::spec;
 use rules::names::is_of_whole_pods;
@@ -130,6 +131,46 @@ pub fn any_limit(pod: &Pod, name: &str) -> Option<i64> {
         .then(|| charged(pod, name, Side::Limits, value))
 }
 
+/// What a pod asks for or may use, of every resource that it names, as [`rules::pod_resources::charged`] has it.
+pub fn whole(pod: &Pod, side: Side) -> List {
+    let Some(spec) = &pod.spec else { return List::new() };
+    let holder =
+        |container: &Container| json!({"resources": container.resources, "restartPolicy": container.restart_policy});
+    let tree = json!({"spec": {
+        "containers": spec.containers.iter().map(holder).collect::<Vec<_>>(),
+        "initContainers": spec.init_containers.iter().flatten().map(holder).collect::<Vec<_>>(),
+        "resources": spec.resources, "overhead": spec.overhead,
+    }});
+    let amounts = rules::pod_resources::charged(&tree, side).into_iter();
+    amounts.map(|(name, amount)| (name, Quantity(amount.to_string()))).collect()
+}
+
+/// What the group of a running pod has: its share of the processor, and limits where the whole pod has some.
+pub fn in_force(pod: &Pod) -> ResourceRequirements {
+    let mut given = pod.spec.as_ref().and_then(|spec| spec.resources.clone()).unwrap_or_default();
+    let mut take = |side: Side, name: &str| {
+        let amount = whole(pod, side).remove(name);
+        let list = match side {
+            Side::Requests => &mut given.requests,
+            Side::Limits => &mut given.limits,
+        };
+        if let Some(amount) = amount {
+            list.get_or_insert_default().insert(name.to_owned(), amount);
+        }
+    };
+    // Less than the kernel takes is no request.
+    if request_milli(pod, "cpu") > MIN_SHARES {
+        take(Side::Requests, "cpu");
+    }
+    take(Side::Requests, "memory");
+    for (name, limited) in [("cpu", limit(pod, "cpu", milli)), ("memory", limit(pod, "memory", value))] {
+        if limited.is_some() {
+            take(Side::Limits, name);
+        }
+    }
+    given
+}
+
 /// Limits of a pod's own cgroup.
 pub fn pod_limits(pod: &Pod, pids: Option<i64>) -> Limits {
     let class = qos::class(pod);
@@ -244,6 +285,20 @@ mod tests {
     fn a_pod_is_limited_only_when_all_its_containers_are() {
         let limits = pod_limits(&pod(vec![], vec![container("/1", "/1Gi"), container("/500m", "/")]), Some(10));
         assert_eq!((limits.cpu_quota, limits.memory, limits.pids), (Some(150_000), None, Some(10)));
+    }
+
+    #[test]
+    fn what_a_group_has_is_told_in_the_words_of_the_api() {
+        let mut pod = pod(vec![], vec![container("100m/1", "64Mi/1Gi"), container("50m/500m", "/")]);
+        let told = |pod: &Pod| serde_json::to_value(in_force(pod)).expect("resources");
+        let requests = json!({"cpu": "150m", "memory": "64Mi"});
+        assert_eq!(told(&pod), json!({"requests": requests, "limits": {"cpu": "1500m"}}));
+        assert_eq!(json!(whole(&pod, Side::Limits)), json!({"cpu": "1500m", "memory": "1Gi"}));
+        let whole = json!({"requests": {"cpu": "1"}, "limits": {"memory": "2Gi"}});
+        pod.spec.as_mut().expect("a specification").resources = serde_json::from_value(whole).ok();
+        let requests = json!({"cpu": "1", "memory": "64Mi"});
+        assert_eq!(told(&pod), json!({"requests": requests, "limits": {"cpu": "1500m", "memory": "2Gi"}}));
+        assert_eq!(told(&Pod::default()), json!({}));
     }
 
     #[test]

@@ -8,13 +8,14 @@ mod phase;
 use std::collections::HashMap;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{HostIP, Pod, PodIP, PodStatus};
+use k8s_openapi::api::core::v1::{HostIP, Pod, PodIP, PodStatus, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::pod::allocation::Allocation;
-use crate::pod::spec;
 use crate::pod::state::State;
+use crate::pod::{resources, spec};
 use crate::probes::Verdicts;
+use rules::pod_resources::Side;
 
 pub use patch::patch;
 
@@ -84,6 +85,8 @@ pub fn status(view: &View<'_>) -> PodStatus {
         ephemeral_container_statuses: none_if_empty(containers::ephemeral(view)),
         nominated_node_name: pod.status.as_ref().and_then(|s| s.nominated_node_name.clone()),
         resource_claim_statuses: pod.status.as_ref().and_then(|s| s.resource_claim_statuses.clone()),
+        allocated_resources: Some(resources::whole(pod, Side::Requests)).filter(|list| !list.is_empty()),
+        resources: Some(given(view)),
         ..PodStatus::default()
     };
     let phase = settle(view, phase::phase(view, &status));
@@ -102,6 +105,18 @@ pub fn status(view: &View<'_>) -> PodStatus {
     status.conditions = Some(conditions::all(view, &status));
     addresses(view, &mut status);
     status
+}
+
+/// What the pod as a whole has. While that changes it has what it had.
+fn given(view: &View<'_>) -> ResourceRequirements {
+    match (view.old.phase.as_deref(), &view.old.resources) {
+        (Some("Running"), Some(before)) if view.resize.progress.is_some() => before.clone(),
+        (Some("Running"), _) => resources::in_force(view.pod),
+        _ => {
+            let side = |side: Side| Some(resources::whole(view.pod, side)).filter(|list| !list.is_empty());
+            ResourceRequirements { requests: side(Side::Requests), limits: side(Side::Limits), ..Default::default() }
+        }
+    }
 }
 
 /// Phases never leave an end they reached.

@@ -57,6 +57,7 @@ struct Case {
     verdicts: Verdicts,
     waiting: HashMap<String, Waiting>,
     terminal: bool,
+    resize: Resize,
 }
 
 impl Case {
@@ -69,6 +70,7 @@ impl Case {
             verdicts: Verdicts::default(),
             waiting: HashMap::new(),
             terminal: false,
+            resize: Resize::default(),
         }
     }
 
@@ -82,7 +84,7 @@ impl Case {
             terminal: self.terminal,
             verdict: None,
             allocation: None,
-            resize: &Resize::default(),
+            resize: &self.resize,
             host_ips: &["192.168.1.1".to_owned()],
             runtime: "containerd",
             now: Timestamp::UNIX_EPOCH,
@@ -210,4 +212,25 @@ fn init_containers_decide_the_initialized_condition() {
     assert_eq!(message("i=running").as_deref(), Some("containers with incomplete status: [i j]"));
     assert_eq!(message("i=exited j=running").as_deref(), Some("containers with incomplete status: [j]"));
     assert_eq!(message("i=exited j=exited"), None);
+}
+
+#[test]
+fn a_pod_has_as_a_whole_what_it_had_until_a_change_is_done() {
+    let asks = |milli: u32| {
+        let resources = serde_json::json!({"requests": {"cpu": format!("{milli}m")}});
+        let mut pod = pod("Always", &[], &["a"]);
+        pod.spec.as_mut().unwrap().resources = serde_json::from_value(resources).unwrap();
+        pod
+    };
+    let request = |status: &PodStatus| status.resources.clone()?.requests?.get("cpu").map(|cpu| cpu.0.clone());
+    let allocated = |status: &PodStatus| status.allocated_resources.clone()?.get("cpu").map(|cpu| cpu.0.clone());
+    let mut case = Case::new(asks(100), "a=running");
+    case.old = case.status();
+    case.pod = asks(200);
+    case.resize.progress = Some(None);
+    let during = case.status();
+    assert_eq!((request(&during).as_deref(), allocated(&during).as_deref()), (Some("100m"), Some("200m")));
+    case.resize.progress = None;
+    assert_eq!(request(&case.status()).as_deref(), Some("200m"));
+    assert_eq!(Case::new(pod("Always", &[], &["a"]), "").status().allocated_resources, None);
 }

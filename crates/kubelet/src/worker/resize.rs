@@ -89,11 +89,11 @@ impl Worker {
             }
         }
         if changes.is_empty() {
-            if self.resize.progress.take().is_some() {
-                // A pod without containers to tell has a group of its own all the same.
-                if let Err(error) = self.make_cgroup().await {
-                    return Some(self.resize_failed(&error.to_string()));
+            if self.resize.progress.is_some() {
+                if let Err(why) = self.change_group().await {
+                    return Some(self.resize_failed(&why));
                 }
+                self.resize.progress = None;
                 let text = summary("Pod resize completed", &self.pod, "");
                 self.shared.event(&self.pod, EventType::Normal, "ResizeCompleted", text);
                 self.report(false);
@@ -132,11 +132,13 @@ impl Worker {
         }
         // Room first, so that no container's limit exceeds its pod's on the way; then the containers; then the rest.
         let target = resources::pod_limits(&pod, self.shared.settings.pod_pids);
-        self.limit_pod(&widest(&self.pod_limits_in_force(), &target)).await?;
+        self.check_pod_memory(&target)?;
+        self.limit_pod(&self.room(&target)).await?;
         for (id, name, limits) in in_place {
             self.shared.runtime.update_resources(id, limits).await.map_err(|error| error.to_string())?;
             self.note_resources(id, name);
         }
+        self.follow(changes).await?;
         let mut starts = Vec::new();
         for (id, name, start, _) in changes.iter().filter(|(.., change)| *change == Change::Restart) {
             let message = format!("Container {name} resize requires restart");
@@ -149,6 +151,57 @@ impl Worker {
         }
         self.read().await.map_err(|error| error.to_string())?;
         Ok(Some(self.start_all(&starts).await))
+    }
+
+    /// Gives the pod's group what the pod was granted: one without containers to tell has a group of its own all the same.
+    async fn change_group(&self) -> Result<(), String> {
+        let target = resources::pod_limits(&self.pod, self.shared.settings.pod_pids);
+        self.check_pod_memory(&target)?;
+        self.shared.share_processors().await.map_err(|error| error.to_string())?;
+        self.limit_pod(&self.room(&target)).await?;
+        self.follow(&[]).await?;
+        self.limit_pod(&with_unlimited(target)).await
+    }
+
+    /// The limits of the pod's group while its containers change. Of a pod that says them as a whole nobody knows what they were.
+    fn room(&self, target: &Limits) -> Limits {
+        if self.has_whole() {
+            return Limits { cpu_quota: Some(-1), memory: Some(-1), ..target.clone() };
+        }
+        widest(&self.pod_limits_in_force(), target)
+    }
+
+    fn has_whole(&self) -> bool {
+        self.pod.spec.as_ref().is_some_and(|spec| spec.resources.is_some())
+    }
+
+    /// Containers that say no limit have that of their pod, and the kernel takes no limit of a group below one inside of it.
+    /// Those that change themselves are not its business.
+    async fn follow(&self, changes: &[(String, String, Start, Change)]) -> Result<(), String> {
+        if !self.has_whole() {
+            return Ok(());
+        }
+        let memory = self.shared.facts().memory;
+        for member in spec::members(&self.pod).filter(|member| member.kind != spec::Kind::Ephemeral) {
+            let running = self.state.active(&member.container.name).filter(|c| c.life == Life::Running);
+            if let Some(running) = running.filter(|running| changes.iter().all(|(id, ..)| *id != running.id)) {
+                let limits = resources::container_limits(&self.pod, &member.container, memory);
+                let updated = self.shared.runtime.update_resources(&running.id, limits).await;
+                updated.map_err(|error| error.to_string())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`Worker::check_memory`], for the pod as a whole.
+    fn check_pod_memory(&self, target: &Limits) -> Result<(), String> {
+        let used = self.shared.cgroups.as_ref().and_then(|cgroups| cgroups.usage(&self.shared.cgroup(&self.pod)));
+        match (target.memory, used.and_then(|usage| i64::try_from(usage.memory).ok())) {
+            (Some(limit), Some(used)) if limit > 0 && used > limit => {
+                Err(format!("attempting to set pod memory limit ({limit}) below current usage ({used})"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// A limit below what is used would have the kernel kill somebody.

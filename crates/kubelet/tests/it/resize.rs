@@ -1,6 +1,6 @@
 //! Resources that change while a pod runs.
 
-use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod};
+use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod, PodSpec};
 use serde_json::{Value, json};
 
 use crate::rig::{NODE, Rig, condition, sh};
@@ -21,11 +21,18 @@ async fn resize(rig: &Rig, name: &str, resources: Value) {
 
 /// Asks for other resources of the first containers.
 async fn resize_all(rig: &Rig, name: &str, resources: &[Value]) {
-    loop {
-        let mut pod: Pod = rig.admin.get("default", name).await.unwrap();
-        for (container, resources) in pod.spec.as_mut().unwrap().containers.iter_mut().zip(resources) {
+    change(rig, name, |spec| {
+        for (container, resources) in spec.containers.iter_mut().zip(resources) {
             container.resources = Some(serde_json::from_value(resources.clone()).unwrap());
         }
+    })
+    .await;
+}
+
+async fn change(rig: &Rig, name: &str, change: impl Fn(&mut PodSpec)) {
+    loop {
+        let mut pod: Pod = rig.admin.get("default", name).await.unwrap();
+        change(pod.spec.as_mut().unwrap());
         match rig.admin.update_subresource::<Pod, _, Pod>("default", name, "resize", &pod).await {
             // The kubelet writes the pod's status meanwhile.
             Err(error) if error.is_conflict() => {}
@@ -73,6 +80,34 @@ async fn a_running_pod_gets_more_and_less_without_being_restarted() {
     let after = main_of(&pod).unwrap();
     assert_eq!((after.container_id, after.restart_count), (before.container_id, 0));
     assert_eq!(rig.container_number(&pod, "main", "cpu", "cpu.cfs_quota_us", "cpu.max"), 10_000);
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn a_pod_is_resized_as_a_whole() {
+    let mut rig = Rig::start().await;
+    let whole = |cpu: &str, memory: &str| json!({"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": cpu, "memory": memory}});
+    let script = "trap 'exit 0' TERM; dd if=/dev/zero of=/dev/shm/a bs=1M count=16; while :; do sleep 0.1; done";
+    rig.pod("whole", json!({"resources": whole("200m", "64Mi"), "containers": [sh("main", script)]})).await;
+    rig.ready("whole").await;
+    let told = |pod: &Pod| serde_json::to_value(pod.status.as_ref()?.resources.as_ref()?).ok();
+    let pod = rig.until("whole", "told", |pod| told(pod) == Some(whole("200m", "64Mi"))).await;
+    let allocated = serde_json::to_value(pod.status.unwrap().allocated_resources).unwrap();
+    assert_eq!(allocated, json!({"cpu": "200m", "memory": "64Mi"}));
+    for (cpu, memory, refused) in [("300m", "96Mi", false), ("300m", "1Mi", true), ("100m", "64Mi", false)] {
+        change(&rig, "whole", |spec| spec.resources = serde_json::from_value(whole(cpu, memory)).unwrap()).await;
+        rig.until("whole", memory, |pod| {
+            let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+            let going = conditions.into_iter().find(|condition| condition.type_ == "PodResizeInProgress");
+            let why = going.and_then(|condition| condition.message.as_deref()).unwrap_or_default();
+            match refused {
+                true => why.contains("pod memory limit (1048576) below current usage"),
+                false => going.is_none() && told(pod) == Some(whole(cpu, memory)),
+            }
+        })
+        .await;
+    }
+    rig.event("whole", "ResizeError: Pod resize error: ").await;
     rig.stop().await;
 }
 
