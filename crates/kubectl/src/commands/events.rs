@@ -52,31 +52,36 @@ async fn all(invocation: &Invocation, collection: &str, fields: &str) -> Outcome
     Ok(answer)
 }
 
+/// What selects the events of the object that `--for` names.
+async fn about(invocation: &Invocation) -> Outcome<String> {
+    let word = invocation.flags.text("for").to_owned();
+    if word.is_empty() {
+        return Ok(String::new());
+    }
+    let unfit = || Failure::message("--for must be in resource/name form");
+    if !word.contains('/') {
+        return Err(unfit());
+    }
+    let (mapping, name) = parse_single(&invocation.session, &word).await.map_err(Failure::without_prefix)?;
+    let name = name.ok_or_else(unfit)?;
+    Ok(format!(
+        "involvedObject.kind={},involvedObject.name={name},involvedObject.apiVersion={}",
+        mapping.kind,
+        mapping.api_version()
+    ))
+}
+
 async fn run(invocation: &mut Invocation) -> Outcome {
     let types = invocation.flags.list("types");
     if let Some(odd) = types.iter().find(|kind| !matches!(kind.to_lowercase().as_str(), "normal" | "warning")) {
         let _ = odd;
         return Err(Failure::message("valid --types are Normal or Warning"));
     }
-    let mut fields = Vec::new();
-    let word = invocation.flags.text("for").to_owned();
-    if !word.is_empty() && !word.contains('/') {
-        return Err(Failure::message("--for must be in resource/name form"));
-    }
-    if !word.is_empty() {
-        let (mapping, Some(name)) = parse_single(&invocation.session, &word).await.map_err(Failure::without_prefix)?
-        else {
-            return Err(Failure::message("--for must be in resource/name form"));
-        };
-        fields.push(format!("involvedObject.kind={}", mapping.kind));
-        fields.push(format!("involvedObject.name={name}"));
-        fields.push(format!("involvedObject.apiVersion={}", mapping.api_version()));
-    }
+    let fields = about(invocation).await?;
     let everywhere = invocation.flags.is("all-namespaces");
     let namespace = invocation.session.namespace()?;
     let collection =
         if everywhere { "/api/v1/events".to_owned() } else { format!("/api/v1/namespaces/{namespace}/events") };
-    let fields = fields.join(",");
     let answer = all(invocation, &collection, &fields).await?;
     let wanted =
         |event: &Value| types.is_empty() || types.iter().any(|kind| kind.eq_ignore_ascii_case(text(event, "type")));
@@ -115,20 +120,25 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         return Ok(());
     }
     std::io::Write::flush(&mut invocation.streams.out)?;
+    let limit = invocation.session.connection()?.client.timeout;
     let version = text(&answer, "metadata.resourceVersion");
     let path = format!(
         "{collection}{}",
         query(&[("fieldSelector", &fields), ("resourceVersion", version), ("watch", "true")])
     );
-    let mut watch = invocation.session.api()?.watch(&path, crate::api::JSON).await?;
-    while let Some((what, event)) = watch.next().await? {
-        if what != "DELETED" && wanted(&event) {
-            let shown = tabs.align(&line(&event, everywhere));
-            invocation.print(&shown)?;
-            std::io::Write::flush(&mut invocation.streams.out)?;
+    let follow = async {
+        let mut watch = invocation.session.api()?.watch(&path, crate::api::JSON).await?;
+        while let Some((what, event)) = watch.next().await? {
+            if what != "DELETED" && wanted(&event) {
+                let shown = tabs.align(&line(&event, everywhere));
+                invocation.print(&shown)?;
+                std::io::Write::flush(&mut invocation.streams.out)?;
+            }
         }
-    }
-    Ok(())
+        Ok::<(), Failure>(())
+    };
+    // Whoever set a limit for requests wanted that end.
+    tokio::time::timeout(limit, follow).await.unwrap_or(Ok(()))
 }
 
 fn time(event: &Value, path: &str) -> Option<jiff::Timestamp> {

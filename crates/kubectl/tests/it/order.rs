@@ -56,6 +56,9 @@ async fn flags_are_looked_at_before_objects_are() {
         assert_eq!(shell.start_words(words, streams).await, 1, "{line}");
         assert_eq!((out.text().as_str(), err.text().as_str()), ("", expected), "{line}");
     }
+    // A limit for requests ends a watch, too.
+    let said = shell.run("events --watch --request-timeout=1").await;
+    assert_eq!((said.code, said.err.as_str()), (0, ""));
     let diff = shell.run("diff --nope").await;
     assert_eq!(
         (diff.code, &*diff.err),
