@@ -205,7 +205,7 @@ impl Parts {
             informers.of::<CSIDriver>(),
             me.clone(),
             (client.clone(), clock.clone()),
-            self.channels.status_changed.clone(),
+            (self.channels.status_changed.clone(), config.disks.clone()),
             on_change.clone(),
         );
         Shared {

@@ -59,6 +59,8 @@ pub struct Config {
     pub shutdown: shutdown::Config,
     /// How long figures of volumes are good for.
     pub volume_stats_period: Duration,
+    /// The machine, as far as disks of storage networks concern it.
+    pub disks: disks::Host,
     /// The label of files of containers, where the machine has SELinux.
     pub selinux: Option<node::selinux::Label>,
     /// What the kubelet says of itself at `/statusz` and `/flagz`.
@@ -109,6 +111,7 @@ impl Config {
             rotation: rotation::Config::default(),
             shutdown: shutdown::Config::default(),
             volume_stats_period: Duration::from_secs(60),
+            disks: disks::Host::default(),
             selinux: node::selinux::file_label(),
             component: rules::zpages::Component::default(),
             serving: None,

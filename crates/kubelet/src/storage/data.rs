@@ -1,9 +1,10 @@
 //! What is written beside a volume before its driver is asked anything: enough to take it away again, whoever comes later.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::device::remove;
 use super::layout::DATA_FILE;
 
 /// The content of `vol_data.json`, by upstream's keys.
@@ -37,18 +38,37 @@ impl Data {
 
     /// Writes it into a directory, which is made, so that it is there whole or not at all.
     pub(crate) fn save(&self, dir: &Path) -> std::io::Result<()> {
-        std::fs::create_dir_all(dir)?;
-        let text = serde_json::to_vec(self)?;
-        let draft = dir.join(format!(".{DATA_FILE}"));
-        std::fs::write(&draft, text)?;
-        std::fs::File::open(&draft)?.sync_all()?;
-        std::fs::rename(&draft, dir.join(DATA_FILE))
+        save(dir, DATA_FILE, self)
+    }
+
+    /// Removes it from a directory.
+    pub(crate) fn forget(dir: &Path) -> Result<(), String> {
+        forget(dir, DATA_FILE)
     }
 
     /// What a directory says; nothing if it says nothing.
     pub(crate) fn load(dir: &Path) -> Option<Self> {
         serde_json::from_slice(&std::fs::read(dir.join(DATA_FILE)).ok()?).ok()
     }
+}
+
+fn draft(dir: &Path, file: &str) -> PathBuf {
+    dir.join(format!(".{file}"))
+}
+
+/// Writes a record into a directory, which is made, so that it is there whole or not at all.
+pub(super) fn save(dir: &Path, file: &str, record: &impl Serialize) -> std::io::Result<()> {
+    std::fs::create_dir_all(dir)?;
+    let draft = draft(dir, file);
+    std::fs::write(&draft, serde_json::to_vec(record)?)?;
+    std::fs::File::open(&draft)?.sync_all()?;
+    std::fs::rename(&draft, dir.join(file))
+}
+
+/// Removes a record, and what is left of one that could not be written.
+pub(super) fn forget(dir: &Path, file: &str) -> Result<(), String> {
+    remove(&draft(dir, file))?;
+    remove(&dir.join(file))
 }
 
 #[cfg(test)]

@@ -95,7 +95,7 @@ impl Storage {
             if let Some(parent) = device.publish.parent() {
                 remove(parent)?;
             }
-            remove(&device.data.join(layout::DATA_FILE))?;
+            Data::forget(&device.data)?;
             remove(&device.data)?;
             if let Some(parent) = device.data.parent() {
                 remove(parent)?;

@@ -12,6 +12,7 @@
 
 mod data;
 mod device;
+mod disks;
 mod drivers;
 mod expand;
 mod growth;
@@ -37,6 +38,7 @@ use k8s_openapi::api::storage::v1::CSIDriver;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+pub(crate) use self::disks::WantedDisk;
 use crate::shared::objects::OnChange;
 pub(crate) use drivers::Drivers;
 pub(crate) use expand::Grown;
@@ -62,6 +64,8 @@ pub(crate) struct Storage {
     /// The node's own object.
     me: Informer<Node>,
     locks: Locks,
+    /// The machine, as far as disks of storage networks concern it.
+    disks: ::disks::Host,
     in_use: InUse,
     /// Volumes that this process has staged, by driver and handle, and with which SELinux label.
     staged: Mutex<HashMap<(String, String), Option<String>>>,
@@ -81,7 +85,7 @@ impl Storage {
         objects: Informer<CSIDriver>,
         me: Informer<Node>,
         (client, clock): (Client, Arc<dyn Clock>),
-        status_changed: Arc<Notify>,
+        (status_changed, disks): (Arc<Notify>, ::disks::Host),
         on_change: OnChange,
     ) -> Self {
         let waiting: Arc<Mutex<HashSet<String>>> = Arc::default();
@@ -107,6 +111,7 @@ impl Storage {
             objects,
             me,
             locks: Locks::default(),
+            disks,
             in_use,
             staged: Mutex::default(),
             published: Mutex::default(),
@@ -133,9 +138,11 @@ impl Storage {
     }
 }
 
-/// Whether a driver has, or may have, volumes of a pod.
+/// Whether a driver has, or may have, volumes of a pod, or the pod has disks.
 pub(crate) fn has_volumes(root: &Path, pod: &str) -> bool {
-    !layout::published_to(root, pod).is_empty() || !layout::devices_to(root, pod).is_empty()
+    !layout::published_to(root, pod).is_empty()
+        || !layout::devices_to(root, pod).is_empty()
+        || disks::has_disks(root, pod)
 }
 
 fn wake_all(waiting: &Mutex<HashSet<String>>, on_change: &OnChange) {

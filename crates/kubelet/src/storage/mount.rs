@@ -343,8 +343,16 @@ impl Storage {
         let Some(reference) = reference else { return Ok(BTreeMap::new()) };
         let (namespace, name) =
             (reference.namespace.clone().unwrap_or_default(), reference.name.clone().unwrap_or_default());
-        let secret = self.client.get::<Secret>(&namespace, &name).await;
-        let secret = secret.map_err(|e| format!("fetching {what} {namespace}/{name} failed: {e}"))?;
+        let secret = self.secret_of(&namespace, &name).await;
+        secret.map_err(|e| format!("fetching {what} {namespace}/{name} failed: {e}"))
+    }
+
+    pub(super) async fn secret_of(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<BTreeMap<String, String>, client::Error> {
+        let secret = self.client.get::<Secret>(namespace, name).await?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Ok(secret.data.iter().flatten().map(|(key, value)| (key.clone(), text(&value.0))).collect())
     }

@@ -19,6 +19,7 @@ impl Storage {
         for volume in layout::devices_to(&self.root, pod) {
             failures.extend(self.unmap(pod, &volume).await.err().map(|why| format!("{volume}: {why}")));
         }
+        failures.extend(self.unmount_disks(pod).await.err());
         if !failures.is_empty() {
             // A driver that is not there wakes nobody by itself.
             return Err(failures.join("; "));
@@ -58,7 +59,7 @@ impl Storage {
             return Err("something is mounted there that nobody has a record of".to_owned());
         }
         remove(target)?;
-        remove(&dir.join(layout::DATA_FILE))?;
+        Data::forget(dir)?;
         remove(dir)
     }
 
@@ -72,7 +73,7 @@ impl Storage {
             return Err("the driver says that it is unstaged, and it is mounted".to_owned());
         }
         remove(&target)?;
-        remove(&staged.join(layout::DATA_FILE))?;
+        Data::forget(staged)?;
         remove(staged)
     }
 
@@ -101,6 +102,6 @@ impl Storage {
     }
 }
 
-fn is_mounted(path: &Path) -> Result<bool, String> {
+pub(super) fn is_mounted(path: &Path) -> Result<bool, String> {
     node::mounts::is_mounted(path).map_err(|e| e.to_string())
 }

@@ -103,6 +103,8 @@ fn is_read_only(pod: &Pod, name: &str) -> bool {
         || volume.persistent_volume_claim.as_ref().is_some_and(|claim| claim.read_only == Some(true))
         || volume.csi.as_ref().is_some_and(|source| source.read_only == Some(true))
         || volume.nfs.as_ref().is_some_and(|source| source.read_only == Some(true))
+        || volume.iscsi.as_ref().is_some_and(|source| source.read_only == Some(true))
+        || volume.fc.as_ref().is_some_and(|source| source.read_only == Some(true))
 }
 
 /// Volumes that a container sees as devices.
@@ -292,6 +294,8 @@ mod tests {
             check(json!({"persistentVolumeClaim": {"claimName": "c", "readOnly": read_only}}), read_only);
             check(json!({"csi": {"driver": "d", "readOnly": read_only}}), read_only);
             check(json!({"nfs": {"server": "s", "path": "/", "readOnly": read_only}}), read_only);
+            check(json!({"iscsi": {"targetPortal": "t", "iqn": "i", "lun": 0, "readOnly": read_only}}), read_only);
+            check(json!({"fc": {"readOnly": read_only}}), read_only);
         }
     }
 

@@ -13,7 +13,7 @@ use rules::owners::controller_uid;
 use super::Worker;
 use crate::cri_config::References;
 use crate::pod::spec;
-use crate::storage::{Knows, Mounted, NotMounted, Shown, Source, selinux};
+use crate::storage::{Knows, Mounted, NotMounted, Shown, Source, WantedDisk, selinux};
 use crate::volumes::nfs::Share;
 use crate::volumes::{self, Paths, Resolved, references};
 
@@ -185,11 +185,14 @@ impl Worker {
                         ..source
                     });
                     let share = || Share::persistent(&claimed.volume, read_only).map(Asked::Server);
-                    source.map(Box::new).map(Asked::Driver).or_else(share)
+                    let disk = || WantedDisk::persistent(&self.pod, &claimed.volume, read_only);
+                    let source = source.map(Box::new).map(Asked::Driver);
+                    source.or_else(share).or_else(|| disk().map(Box::new).map(Asked::Disk))
                 }
                 None => {
                     let source = Source::inline(&self.pod, volume).map(Box::new).map(Asked::Driver);
-                    source.or_else(|| Share::inline(volume).map(Asked::Server))
+                    let disk = || WantedDisk::inline(&self.pod, volume).map(Box::new).map(Asked::Disk);
+                    source.or_else(|| Share::inline(volume).map(Asked::Server)).or_else(disk)
                 }
             };
             Some((volume.name.clone(), asked?))
@@ -247,6 +250,7 @@ impl Worker {
                         (source.name.clone(), storage.map(&pod, &source, tokens).await)
                     }
                     Asked::Driver(source) => (source.name.clone(), storage.mount(&pod, &source, tokens).await),
+                    Asked::Disk(disk) => (disk.name.clone(), storage.mount_disk(&pod, &disk).await),
                     Asked::Server(share) => {
                         let mounted = share.mount(&shared.settings.root, spec::uid(&pod)).await;
                         let failed = |why| NotMounted::Failed { step: "MountVolume.SetUp failed", why };
@@ -317,6 +321,7 @@ impl Worker {
 /// Who has to be asked for a volume.
 enum Asked {
     Driver(Box<Source>),
+    Disk(Box<WantedDisk>),
     Server(Share),
 }
 

@@ -22,6 +22,7 @@ mod rig;
 mod serving;
 mod storage;
 mod storage_bad;
+mod storage_disks;
 mod storage_growth;
 mod storage_trouble;
 mod volumes;

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixListener;
 
 use k8s_openapi::api::storage::v1::CSINode;
 use serde_json::json;
-use testkit::csi::{PluginInfo, Pretender, Traits};
+use testkit::csi::{PluginInfo, Pretender, Traits, Trouble};
 
 use crate::rig::{NODE, Rig};
 use crate::storage::{DRIVER, LOOP, claim, driver, volume, with_volume};
@@ -115,4 +115,46 @@ async fn handles_that_are_paths_and_sockets_that_became_links_lead_nowhere() {
     rig.delete("q").await;
     assert_eq!((driver.broken_promises(), driver.in_use()), (vec![], vec![]));
     rig.stop().await;
+}
+
+#[tokio::test]
+async fn a_full_disk_of_the_node_or_of_the_driver_is_told_and_a_pod_goes_on_when_there_is_room() {
+    let mut root = std::path::PathBuf::new();
+    let rig = Rig::start_with(|config| {
+        root.clone_from(&config.node.root);
+        std::fs::create_dir_all(&root).unwrap();
+        node::mounts::tmpfs(&root, Some(8 << 20), 0o755).unwrap();
+    })
+    .await;
+    let driver = driver(&rig, Traits::default(), json!({"attachRequired": false})).await;
+    for name in ["v", "w"] {
+        volume(&rig, &driver, name, json!({})).await;
+    }
+    rig.pod("before", with_volume(LOOP, claim("w"))).await;
+    rig.ready("before").await;
+    let filler = root.join("filler");
+    let mut file = std::fs::File::create(&filler).unwrap();
+    while file.write_all(&[0; 4096]).is_ok() {}
+    rig.pod("p", with_volume(LOOP, claim("v"))).await;
+    let why = rig.event("p", "FailedMount: MountVolume.MountDevice failed for volume \"v\" : ").await;
+    assert!(why.contains("failed to save volume info data: No space left on device"), "{why}");
+    assert_eq!(driver.names("v"), [] as [&str; 0], "nothing is asked that would not be remembered");
+    rig.delete("p").await;
+    // The driver's disk is next.
+    let full = "no space left on device".to_owned();
+    driver.trouble("NodeStageVolume", Trouble::Refuse(tonic::Code::ResourceExhausted, full));
+    // Its room comes back when nobody has it open.
+    drop(file);
+    std::fs::remove_file(&filler).unwrap();
+    let code = "rpc error: code = ResourceExhausted desc = no space left on device";
+    rig.pod("q", with_volume(LOOP, claim("v"))).await;
+    rig.event("q", &format!("FailedMount: MountVolume.MountDevice failed for volume \"v\" : {code}")).await;
+    rig.ready("q").await;
+    for name in ["q", "before"] {
+        rig.delete(name).await;
+    }
+    assert_eq!((driver.broken_promises(), driver.in_use()), (vec![], vec![]));
+    rig.stop().await;
+    node::mounts::unmount_below(&root).unwrap();
+    std::fs::remove_dir_all(root.parent().unwrap()).unwrap();
 }
