@@ -1,13 +1,15 @@
 //! What a set of controllers needs to know about its cluster.
 
 use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use client::Client;
 use informer::Clock;
 use ipnet::IpNet;
+
+/// Where volumes of the local-path provisioner are, on every node.
+pub const LOCAL_PATH_ROOT: &str = "/var/lib/trireme/local-path";
 
 /// Makes the client of a controller from its name: `deployment-controller` acts as
 /// `system:serviceaccount:kube-system:deployment-controller`, with that account's role and no more.
@@ -35,8 +37,6 @@ pub struct Config {
     pub node_monitor_grace_period: Duration,
     /// Where the local-path provisioner puts volumes on a node.
     pub local_path_root: String,
-    /// Removes the local-path volumes of the machine that the controllers run on, if it is a node.
-    pub directories: Option<Arc<dyn Directories>>,
 }
 
 impl Config {
@@ -52,8 +52,7 @@ impl Config {
             tokens: None,
             network: Network::default(),
             node_monitor_grace_period: Duration::from_secs(50),
-            local_path_root: "/var/lib/trireme/local-path".to_owned(),
-            directories: None,
+            local_path_root: LOCAL_PATH_ROOT.to_owned(),
         }
     }
 }
@@ -113,10 +112,4 @@ pub struct CertificateRequest {
     /// For which mail addresses.
     pub emails: Vec<String>,
     pub uris: Vec<String>,
-}
-
-/// The machine that the controllers run on, as far as volumes on it concern them.
-pub trait Directories: Send + Sync + 'static {
-    /// Removes a directory with everything in it, if the node is this machine. One that is not there is removed.
-    fn remove(&self, node: &str, path: &Path) -> std::io::Result<()>;
 }

@@ -51,6 +51,6 @@ use controllerkit::testing;
 use controllerkit::{common, config, context, controller, inputs};
 
 pub use controllerkit::Error;
-pub use controllerkit::config::{CertificateRequest, Config, Directories, Network, Signer, TokenSigner};
+pub use controllerkit::config::{CertificateRequest, Config, LOCAL_PATH_ROOT, Network, Signer, TokenSigner};
 pub use localpath::default_storage_class;
 pub use registry::{enabled_names, is_well, run};

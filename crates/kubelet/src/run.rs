@@ -284,6 +284,7 @@ impl Parts {
             clock: shared.clock.clone(),
             stats: stats.clone(),
             system_logs: config.system_logs.clone(),
+            local_path: config.local_path.clone(),
             configuration: page::configz(config),
             component: config.component.clone(),
         });

@@ -5,6 +5,7 @@
 //!                                                                        ├► system_logs  /var/log
 //!                                                                        ├► streaming  the runtime's streaming server
 //!                                                                        ├► listing    Pods, the runtime
+//!                                                                        ├► local_path directories of volumes
 //!                                                                        └► stats ▸ metrics  runtime, cgroups, kernel
 //! ```
 //! Every request passes authentication and authorization, health checks included. The server holds no state of pods: what
@@ -15,6 +16,7 @@
 mod answer;
 mod auth;
 mod listing;
+mod local_path;
 mod logs;
 mod metrics;
 mod pods;
@@ -76,6 +78,8 @@ pub struct Config {
     pub stats: Arc<Stats>,
     /// Where the machine's logs are; nothing to show none.
     pub system_logs: Option<PathBuf>,
+    /// Where volumes of the local-path provisioner are, which may be removed; nothing where there are none.
+    pub local_path: Option<PathBuf>,
     /// The whole document of `/configz`: `{"kubeletconfig": …}`, the configuration in force.
     pub configuration: serde_json::Value,
     /// What it says of itself at `/statusz` and `/flagz`; the paths are added here.
@@ -116,6 +120,7 @@ impl Server {
             pods: config.pods,
             clock: config.clock,
             system_logs: config.system_logs,
+            local_path: config.local_path,
             configuration: config.configuration,
             component: Component { paths: Route::SHOWN.map(str::to_owned).into(), ..config.component },
             requests: Requests::default(),
@@ -159,6 +164,7 @@ struct Inner {
     stats: Arc<Stats>,
     clock: Arc<dyn Clock>,
     system_logs: Option<PathBuf>,
+    local_path: Option<PathBuf>,
     configuration: serde_json::Value,
     component: Component,
     requests: Requests,
@@ -183,7 +189,8 @@ impl Service for Inner {
         };
         if !route.allows(&method) {
             let mut answer = answer::text(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed");
-            answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
+            let allowed = if matches!(route, Route::LocalPath(_)) { "DELETE" } else { "GET" };
+            answer.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
             return answer;
         }
         let query = Query::parse(request.uri().query().unwrap_or_default());
@@ -239,6 +246,7 @@ impl Service for Inner {
                 Ok(permit) => system_logs::answer(self.system_logs.as_deref(), path, permit).await,
                 Err(_) => answer::text(StatusCode::SERVICE_UNAVAILABLE, TOO_MANY),
             },
+            Route::LocalPath(name) => local_path::answer(self.local_path.as_deref(), name).await,
             Route::ContainerLogs(place) => logs::answer(self, &place, &query).await,
             Route::Exec(place) => streaming::answer(self, What::Exec, &place, &query, request).await,
             Route::Attach(place) => streaming::answer(self, What::Attach, &place, &query, request).await,

@@ -43,6 +43,8 @@ pub enum Route {
     Hops,
     /// The machine's own logs: a decoded path below their directory.
     SystemLogs(String),
+    /// A volume of the local-path provisioner, by its directory.
+    LocalPath(String),
     ContainerLogs(Place),
     /// A command in a container.
     Exec(Place),
@@ -97,6 +99,7 @@ impl Route {
             ["configz"] => Self::Configz,
             ["statusz" | "flagz"] => Self::About,
             ["debug", "hops"] => Self::Hops,
+            ["localpath", name] => Self::LocalPath((*name).to_owned()),
             ["containerLogs", namespace, pod, container] => Self::ContainerLogs(place(namespace, pod, None, container)),
             ["exec", namespace, pod, container] => Self::Exec(place(namespace, pod, None, container)),
             ["exec", namespace, pod, uid, container] => Self::Exec(place(namespace, pod, Some(uid), container)),
@@ -110,6 +113,9 @@ impl Route {
 
     /// Whether the method fits. Streams may be asked for by `POST` too: that is how SPDY clients come.
     pub fn allows(&self, method: &Method) -> bool {
+        if matches!(self, Self::LocalPath(_)) {
+            return method == Method::DELETE;
+        }
         let streams = matches!(self, Self::Exec(_) | Self::Attach(_) | Self::PortForward(_));
         method == Method::GET || (streams && method == Method::POST)
     }
@@ -187,6 +193,8 @@ mod tests {
             ("/logs", None),
             ("/containerLogs/ns/p/c", Some(Route::ContainerLogs(place(None, "c")))),
             ("/containerLogs/ns/p", None),
+            ("/localpath/pvc-1_ns_data", Some(Route::LocalPath("pvc-1_ns_data".to_owned()))),
+            ("/localpath/a/b", None),
             ("/exec/ns/p/c", Some(Route::Exec(place(None, "c")))),
             ("/exec/ns/p/u/c", Some(Route::Exec(place(Some("u"), "c")))),
             ("/attach/ns/p/c", Some(Route::Attach(place(None, "c")))),
@@ -200,6 +208,9 @@ mod tests {
         }
         assert!(Route::Exec(place(None, "c")).allows(&Method::POST));
         assert!(!Route::Pods.allows(&Method::POST));
+        let local = Route::LocalPath("a".to_owned());
+        assert!(local.allows(&Method::DELETE) && !local.allows(&Method::GET));
+        assert!(!Route::Pods.allows(&Method::DELETE));
     }
 
     #[test]

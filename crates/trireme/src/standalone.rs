@@ -92,7 +92,6 @@ pub async fn controller_manager(options: ControllerManager) -> Result<(), Failur
         &options.service_cluster_ip_range,
         identities,
         parts::signing::Signing::of_files(&options.keys)?,
-        None,
         contested,
         stop.clone(),
     )

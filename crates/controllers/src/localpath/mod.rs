@@ -1,7 +1,7 @@
 //! Local-path provisioner: claims of the default StorageClass get a directory on the node of their first pod.
 //!
-//! The directory itself is made by the kubelet when the pod starts, because the volume says `DirectoryOrCreate`. It is removed with its volume if it is on the machine that
-//! the controllers run on; on another one it stays, for nobody there may be told to remove it. A directory has no size, so a claim that grows has grown.
+//! The directory itself is made by the kubelet when the pod starts, because the volume says `DirectoryOrCreate`. It is removed with its volume by
+//! the kubelet of its node, which is told so through the API server; one that cannot be told now is told later. A directory has no size, so a claim that grows has grown.
 //! Not upstream's; clusters without any storage would otherwise not run a StatefulSet.
 
 mod plan;

@@ -81,6 +81,16 @@ pub(super) fn place(volume: &PersistentVolume, root: &str) -> Option<(String, Pa
     is_below(&path, root).then(|| (host.clone(), path))
 }
 
+/// Where the node that a volume is on is told to remove it; nothing if the node is gone, and the directory with it.
+pub(super) fn removal(volume: &PersistentVolume, root: &str, nodes: &[Arc<Node>]) -> Option<String> {
+    let (host, path) = place(volume, root)?;
+    let name = path.file_name()?.to_str()?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let is_there = |node: &&Arc<Node>| node.metadata.label(HOSTNAME).unwrap_or(node.metadata.name()) == host;
+    let node = nodes.iter().find(is_there).filter(|_| name.chars().all(plain))?;
+    Some(format!("/api/v1/nodes/{}/proxy/localpath/{name}", node.metadata.name()))
+}
+
 /// Whether a path is a directory right below the root, whatever it looks like.
 pub(super) fn is_below(path: &Path, root: &str) -> bool {
     let plain = path.components().all(|part| matches!(part, Component::Normal(_) | Component::RootDir));

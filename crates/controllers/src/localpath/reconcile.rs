@@ -1,21 +1,23 @@
 //! Observes, applies what `plan` decides, and reports.
 
-use std::sync::Arc;
-
 use client::{Client, DeleteOptions};
+use futures::StreamExt as _;
 use informer::{Action, EventType, Informer, Key, Reconciler, Recorder};
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
+use machinery::rest::{Body, Payload};
+use machinery::value;
 
 use super::plan::{self, Observed, Plan};
 use crate::Error;
 use crate::common::meta::MetaExt;
 use crate::common::storage::{self, SELECTED_NODE};
-use crate::config::Directories;
 use crate::context::Context;
 use crate::inputs::present;
 
 const WORKERS: usize = 2;
+/// The most that is repeated of a node's answer.
+const MOST_WORDS: usize = 1024;
 /// Keys of volumes have this namespace; no claim can.
 const VOLUMES: &str = "\u{0}volumes";
 
@@ -29,7 +31,6 @@ pub(crate) async fn start(context: Context) {
         classes: inputs.read(),
         nodes: inputs.read(),
         root: context.config.local_path_root.clone(),
-        directories: context.config.directories.clone(),
     };
     inputs.feed(&controller.volumes, |change| change.after().map(|volume| Key::new(VOLUMES, volume.metadata.name())));
     inputs.run(controller, WORKERS).await;
@@ -43,7 +44,6 @@ struct LocalPath {
     classes: Informer<StorageClass>,
     nodes: Informer<Node>,
     root: String,
-    directories: Option<Arc<dyn Directories>>,
 }
 
 impl Reconciler for LocalPath {
@@ -100,19 +100,36 @@ impl LocalPath {
 
     /// The directory first: once the volume is gone, nobody knows of it.
     async fn remove(&self, volume: &PersistentVolume) -> Result<(), Error> {
-        if let (Some(directories), Some((node, path))) = (self.directories.clone(), plan::place(volume, &self.root)) {
-            let removing = tokio::task::spawn_blocking(move || directories.remove(&node, &path)).await;
-            let outcome = removing.unwrap_or_else(|error| Err(std::io::Error::other(error)));
-            if let Err(error) = outcome {
-                self.recorder.event(volume, EventType::Warning, "VolumeFailedDelete", error.to_string());
-                return Err(Error::Waiting(format!("directory of {}: {error}", volume.metadata.name())));
-            }
+        if let Some(path) = plan::removal(volume, &self.root, &self.nodes.list())
+            && let Err(why) = self.tell(&path).await
+        {
+            self.recorder.event(volume, EventType::Warning, "VolumeFailedDelete", why.clone());
+            return Err(Error::Waiting(format!("directory of {}: {why}", volume.metadata.name())));
         }
         let options = DeleteOptions { uid: volume.metadata.uid.clone(), ..DeleteOptions::default() };
         match self.client.delete::<PersistentVolume>("", volume.metadata.name(), &options).await {
             Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error.into()),
             _ => Ok(()),
         }
+    }
+
+    /// Tells a node to remove a directory. One that does not know of such directories has none.
+    async fn tell(&self, path: &str) -> Result<(), String> {
+        let request = http::Request::delete(path).body(Body::Empty).map_err(|error| error.to_string())?;
+        let response = self.client.request(request).await.map_err(|error| error.to_string())?;
+        let status = response.status();
+        if status.is_success() || status == http::StatusCode::NOT_FOUND {
+            return Ok(());
+        }
+        let why = match response.into_body() {
+            Payload::Value(status) => value::text(&status, "message").to_owned(),
+            Payload::Stream(mut pieces) => match pieces.next().await {
+                Some(Ok(piece)) => String::from_utf8_lossy(&piece).chars().take(MOST_WORDS).collect(),
+                _ => String::new(),
+            },
+            _ => String::new(),
+        };
+        Err(format!("{status}: {why}"))
     }
 
     /// First the volume, then the claim: a claim never has more than its volume.

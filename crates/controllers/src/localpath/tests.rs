@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use serde_json::{Value, json};
 
-use super::plan::{Observed, Plan, default_storage_class, is_below, is_over, place, plan};
+use super::plan::{Observed, Plan, default_storage_class, is_below, is_over, place, plan, removal};
 use crate::testing::node;
 
 fn claim(status: Value) -> Arc<PersistentVolumeClaim> {
@@ -38,6 +38,13 @@ fn a_volume_is_made_once_the_node_is_known_and_knows_where_it_is() {
     let Plan::Provision(volume) = plan(&observed(claim(json!({}))), "/root") else { panic!("a volume") };
     assert_eq!(place(&volume, "/root"), Some(("n1".to_owned(), PathBuf::from("/root/pvc-u_ns_data"))));
     assert_eq!(place(&volume, "/elsewhere"), None);
+    let nodes = [node("n0").build(), node("n1").build()];
+    let told = "/api/v1/nodes/n1/proxy/localpath/pvc-u_ns_data";
+    assert_eq!(removal(&volume, "/root", &nodes).as_deref(), Some(told));
+    assert_eq!(removal(&volume, "/root", &nodes[..1]), None, "its node is gone");
+    let mut odd = volume.clone();
+    odd.spec.get_or_insert_default().host_path.get_or_insert_default().path = "/root/pvc-u?x=1".to_owned();
+    assert_eq!(removal(&odd, "/root", &nodes), None);
     let unscheduled = Observed { node: None, ..observed(claim(json!({}))) };
     assert_eq!(plan(&unscheduled, "/root"), Plan::Keep);
     let mut foreign = default_storage_class();

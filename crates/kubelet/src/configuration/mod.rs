@@ -28,6 +28,8 @@ pub struct Config {
     pub log_dir: PathBuf,
     /// Where the machine's own logs are, which `/logs/` shows; nothing to show none.
     pub system_logs: Option<PathBuf>,
+    /// Where volumes of the local-path provisioner are, which the API may have removed; nothing where there are none.
+    pub local_path: Option<PathBuf>,
     /// Where seccomp profiles are.
     pub seccomp_dir: PathBuf,
     /// Where cluster names are answered.
@@ -95,6 +97,7 @@ impl Config {
             },
             log_dir: dir.join("logs"),
             system_logs: Some(PathBuf::from("/var/log")),
+            local_path: None,
             seccomp_dir: dir.join("seccomp"),
             cluster_dns: Vec::new(),
             cluster_domain: "cluster.local".to_owned(),

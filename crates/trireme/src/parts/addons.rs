@@ -1,5 +1,5 @@
-//! What a cluster of ours has besides its API: the Service of cluster DNS and what DNS may read, what nodes read for network policies, a default class of volumes,
-//! and the word whose certificates are believed.
+//! What a cluster of ours has besides its API: the Service of cluster DNS and what DNS may read, what nodes read for network policies, a default class of volumes
+//! and what its provisioner may do, and the word whose certificates are believed.
 
 use std::net::IpAddr;
 
@@ -8,9 +8,10 @@ use client::{Client, Event, Kind, Patch, WatchParams};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::agent::DNS_METRICS_PORT;
+use super::joining::RBAC;
 use crate::component::Failure;
 
 const SYSTEM: &str = "kube-system";
@@ -63,24 +64,32 @@ pub async fn ensure_storage_class(client: &Client) -> Result<(), Failure> {
 /// Lets nodes read what network policies are made of. They speak of all pods, so a node that enforces them has to know all pods, as
 /// the agents of other networks do; the Node authorizer alone would show it none but its own.
 pub async fn ensure_network_policy(client: &Client) -> Result<(), Failure> {
-    let name = "trireme:network-policy";
-    let role: ClusterRole = serde_json::from_value(json!({
-        "metadata": {"name": name},
-        "rules": [
-            {"apiGroups": [""], "resources": ["pods", "namespaces"], "verbs": ["list", "watch"]},
-            {"apiGroups": ["networking.k8s.io"], "resources": ["networkpolicies"], "verbs": ["list", "watch"]},
-            {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
-        ],
-    }))?;
-    let group = "rbac.authorization.k8s.io";
-    let binding: ClusterRoleBinding = serde_json::from_value(json!({
-        "metadata": {"name": name},
-        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
-        "subjects": [
-            {"apiGroup": group, "kind": "Group", "name": "system:nodes"},
-            {"apiGroup": group, "kind": "User", "name": "system:network-policy"},
-        ],
-    }))?;
+    let rules = json!([
+        {"apiGroups": [""], "resources": ["pods", "namespaces"], "verbs": ["list", "watch"]},
+        {"apiGroups": ["networking.k8s.io"], "resources": ["networkpolicies"], "verbs": ["list", "watch"]},
+        {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
+    ]);
+    let subjects = json!([
+        {"apiGroup": RBAC, "kind": "Group", "name": "system:nodes"},
+        {"apiGroup": RBAC, "kind": "User", "name": "system:network-policy"},
+    ]);
+    grant(client, "trireme:network-policy", rules, subjects).await
+}
+
+/// Lets the provisioner of directories tell nodes to remove them: of all that a kubelet does, that alone is asked for by `DELETE`.
+pub async fn ensure_local_path(client: &Client) -> Result<(), Failure> {
+    let rules = json!([{"apiGroups": [""], "resources": ["nodes/proxy"], "verbs": ["delete"]}]);
+    let subjects = json!([{"kind": "ServiceAccount", "namespace": SYSTEM, "name": "persistent-volume-binder"}]);
+    grant(client, "trireme:local-path", rules, subjects).await
+}
+
+/// A role and who has it, where they are missing.
+async fn grant(client: &Client, name: &str, rules: Value, subjects: Value) -> Result<(), Failure> {
+    let metadata = json!({"name": name});
+    let role: ClusterRole = serde_json::from_value(json!({"metadata": metadata, "rules": rules}))?;
+    let reference = json!({"apiGroup": RBAC, "kind": "ClusterRole", "name": name});
+    let binding = json!({"metadata": metadata, "roleRef": reference, "subjects": subjects});
+    let binding: ClusterRoleBinding = serde_json::from_value(binding)?;
     made(client.create(&role).await)?;
     made(client.create(&binding).await)
 }
@@ -97,20 +106,12 @@ async fn ensure_dns(client: &Client, address: IpAddr) -> Result<(), Failure> {
         },
         "spec": {"clusterIP": address, "ports": [port("dns", "UDP"), port("dns-tcp", "TCP"), metrics]},
     }))?;
-    let role: ClusterRole = serde_json::from_value(json!({
-        "metadata": {"name": "system:coredns"},
-        "rules": [
-            {"apiGroups": [""], "resources": ["endpoints", "services", "pods", "namespaces"], "verbs": ["list", "watch"]},
-            {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]},
-        ],
-    }))?;
-    let binding: ClusterRoleBinding = serde_json::from_value(json!({
-        "metadata": {"name": "system:coredns"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:coredns"},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "system:coredns"}],
-    }))?;
-    made(client.create(&role).await)?;
-    made(client.create(&binding).await)?;
+    let rules = json!([
+        {"apiGroups": [""], "resources": ["endpoints", "services", "pods", "namespaces"], "verbs": ["list", "watch"]},
+        {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]},
+    ]);
+    let subjects = json!([{"apiGroup": RBAC, "kind": "User", "name": "system:coredns"}]);
+    grant(client, "system:coredns", rules, subjects).await?;
     match client.create(&service).await {
         // The address is taken: by the very Service, made by another server at the same moment, or by a user's choice.
         Err(client::Error::Api(error)) if error.code == 422 => {

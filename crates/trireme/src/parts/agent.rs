@@ -247,6 +247,7 @@ pub async fn run(
     kubelet_root::claim(&kubelet.node.root, &data_dir)?;
     kubelet.node.addresses = addresses.iter().map(ToString::to_string).collect();
     // Every sandbox needs the first, and there may be nowhere to pull the others from.
+    kubelet.local_path = Some(controllers::LOCAL_PATH_ROOT.into());
     kubelet.image_gc.keep = vec![PAUSE.to_owned()];
     kubelet.image_gc.keep.extend(supervised.iter().flat_map(Containerd::imported_images));
     options.set(&mut kubelet)?;

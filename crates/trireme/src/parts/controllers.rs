@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use controllers::{Config, Directories};
+use controllers::Config;
 use informer::clock;
 use ipnet::IpNet;
 use tokio_util::sync::CancellationToken;
@@ -41,7 +41,6 @@ pub async fn run(
     service_ranges: &[IpNet],
     identities: Identities,
     signing: Signing,
-    local_node: Option<String>,
     contested: Option<Arc<Vitals>>,
     stop: CancellationToken,
 ) -> Result<(), Failure> {
@@ -57,7 +56,6 @@ pub async fn run(
         config.cluster_ca = signing.bundle;
         config.signer = signing.certificates;
         config.tokens = signing.tokens;
-        config.directories = local_node.map(|name| Arc::new(OwnDisk(name)) as Arc<dyn Directories>);
         Ok(controllers::run(config, stop).await?)
     };
     run_elected(NAME, contested.as_deref(), &identities, clock.clone(), stop, run).await
@@ -94,19 +92,4 @@ pub fn pages(options: &Options, contested: Option<&Arc<Vitals>>, stop: &Cancella
         configz: None,
         component: crate::flagz::component(NAME),
     })
-}
-
-/// The disk of the node on this machine.
-struct OwnDisk(String);
-
-impl Directories for OwnDisk {
-    fn remove(&self, node: &str, path: &std::path::Path) -> std::io::Result<()> {
-        if node != self.0 {
-            return Ok(());
-        }
-        match std::fs::remove_dir_all(path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            outcome => outcome,
-        }
-    }
 }

@@ -24,7 +24,7 @@ use crate::component::Failure;
 pub const CLUSTER_INFO: &str = "cluster-info";
 /// In `kube-system`: the cluster's networks, for its nodes.
 const NETWORKS: &str = "trireme-cluster";
-const RBAC: &str = "rbac.authorization.k8s.io";
+pub(super) const RBAC: &str = "rbac.authorization.k8s.io";
 /// The file of the token that the server keeps.
 const TOKEN_FILE: &str = "token";
 

@@ -274,14 +274,11 @@ fn start_parts(components: &mut Components, options: &Options, identities: &Iden
     if !options.disable_controller_manager {
         let (controllers, range) = (options.controllers.clone(), options.service_cluster_ip_range.clone());
         let (identities, signing) = (identities.clone(), parts::signing::Signing::of_cluster(keys));
-        let node = (!options.disable_agent).then(|| options.agent.name());
         components.start("kube-controller-manager", move |stop| {
-            let (controllers, range, node) = (controllers.clone(), range.clone(), node.clone());
+            let (controllers, range) = (controllers.clone(), range.clone());
             let (identities, signing) = (identities.clone(), signing.clone());
             let contested = contested.then(Arc::default);
-            async move {
-                parts::controllers::run(controllers, &range, identities, signing, node, contested, stop).await
-            }
+            async move { parts::controllers::run(controllers, &range, identities, signing, contested, stop).await }
         });
     }
     if !options.disable_scheduler {
@@ -349,6 +346,7 @@ fn start_addons(
             let mut changed = parts::addons::ensure_kept(&client, &believed, cluster.dns).await?;
             parts::addons::ensure_network_policy(&client).await?;
             parts::addons::ensure_storage_class(&client).await?;
+            parts::addons::ensure_local_path(&client).await?;
             parts::joining::ensure(&client, &server, &authority, &cluster, &token).await?;
             loop {
                 tokio::select! {

@@ -81,6 +81,38 @@ fn visitor(claim: &str, block: bool, round: usize, node: &str) -> Value {
     })
 }
 
+/// Claims of the default class are directories of nodes. Whichever node has one, it goes with its claim.
+async fn directories_go_on_every_node(dev: &Dev, client: &Client) {
+    let mut claims = Vec::new();
+    for number in [1, 2] {
+        let name = format!("directory-{number}");
+        let resources = json!({"requests": {"storage": "1Mi"}});
+        let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": resources});
+        let claim = json!({"metadata": {"name": name, "namespace": "default"}, "spec": spec});
+        create::<PersistentVolumeClaim>(client, claim).await;
+        create::<Pod>(client, visitor(&name, false, 0, &dev.node(number))).await;
+        claims.push(name);
+    }
+    let mut directories = Vec::new();
+    for name in &claims {
+        let pod = format!("{name}-0");
+        let ended = |pod: &Pod| pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Succeeded"));
+        dev.object::<Pod>("default", &pod, "it wrote", ended).await;
+        let claim = client.get::<PersistentVolumeClaim>("default", name).await.expect("the claim");
+        let volume = claim.spec.and_then(|spec| spec.volume_name).expect("it is bound");
+        let volume = client.get::<PersistentVolume>("", &volume).await.expect("its volume");
+        let path = volume.spec.and_then(|spec| spec.host_path).expect("a directory").path;
+        assert!(Path::new(&path).join("log").exists(), "{path}");
+        directories.push(path);
+        delete::<Pod>(client, "default", &pod).await;
+        delete::<PersistentVolumeClaim>(client, "default", name).await;
+    }
+    none::<PersistentVolume>(dev, client, "", "volumes").await;
+    for path in directories {
+        assert!(!Path::new(&path).exists(), "{path} is gone, whoever's it was");
+    }
+}
+
 /// Kills a process, and waits until it is dead: one that is dying looks as if it were running to whoever starts it again.
 async fn kill(pid: &str) {
     let killed = Command::new("kill").args(["-KILL", pid]).status();
@@ -132,6 +164,7 @@ async fn soak_volumes_move_between_nodes_while_everything_is_killed() {
     let (claims, rounds) = if std::env::var_os("TRIREME_SOAK").is_some() { (6, 100) } else { (2, 3) };
     let dev = Dev::stored(2);
     let client = dev.client();
+    directories_go_on_every_node(&dev, &client).await;
     let first = Driver::start(&root(&dev, 1), &dev.directory().join("d1"), DRIVER, &dev.node(1), Traits::default());
     let second = first.beside(&root(&dev, 2), &dev.directory().join("d2"), &dev.node(2));
     let mut drivers = [first, second];
