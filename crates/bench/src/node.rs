@@ -148,34 +148,42 @@ pub async fn clean(data_dir: &Path) -> Result<(), Failure> {
     if cleaned.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&cleaned.stderr).into()) }
 }
 
-/// The node's part as a process of its own.
+/// A directory for the node's part as a process of its own, with the image of this.
+pub fn home(server: &Server) -> Result<tempfile::TempDir, Failure> {
+    let home = tempfile::tempdir()?;
+    std::fs::create_dir_all(home.path().join("images"))?;
+    std::fs::copy(server.data_dir().join("images/bench.tar"), home.path().join("images/bench.tar"))?;
+    Ok(home)
+}
+
+/// The node's part as a process of its own, for a server without one.
+pub fn start_agent(server: &Server, home: &Path) -> std::io::Result<tokio::process::Child> {
+    let mut command = Command::new(binary());
+    command
+        .args(["agent", "--node-ip", "127.0.0.1", "--node-name", NODE])
+        .args(["--server", &format!("https://127.0.0.1:{}", server.port())])
+        .arg("--token-file")
+        .arg(server.data_dir().join("token"))
+        .arg("--data-dir")
+        .arg(home)
+        .stderr(std::process::Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+}
+
+/// What the node's part takes as a process of its own.
 async fn agent(mut server: Server) -> Result<(), Failure> {
     server.spawn();
     server.ready().await;
     let client = server.client();
-    let home = tempfile::tempdir()?;
-    std::fs::create_dir_all(home.path().join("images"))?;
-    std::fs::copy(server.data_dir().join("images/bench.tar"), home.path().join("images/bench.tar"))?;
-    let start = || {
-        let mut command = Command::new(binary());
-        command
-            .args(["agent", "--node-ip", "127.0.0.1", "--node-name", NODE])
-            .args(["--server", &format!("https://127.0.0.1:{}", server.port())])
-            .arg("--token-file")
-            .arg(server.data_dir().join("token"))
-            .arg("--data-dir")
-            .arg(home.path())
-            .stderr(std::process::Stdio::null())
-            .kill_on_drop(true)
-            .spawn()
-    };
+    let home = home(&server)?;
     client.delete::<Node>("", NODE, &DeleteOptions::default()).await?;
-    let mut first = start()?;
+    let mut first = start_agent(&server, home.path())?;
     node_ready(&client).await?;
     first.kill().await?;
     client.delete::<Node>("", NODE, &DeleteOptions::default()).await?;
     let begun = Instant::now();
-    let agent = start()?;
+    let agent = start_agent(&server, home.path())?;
     node_ready(&client).await?;
     let ready = begun.elapsed().as_secs_f64() * 1e3;
     let id = agent.id().ok_or("the agent is gone")?;
@@ -337,7 +345,7 @@ async fn create_one(client: &Client, name: &str, host: bool) -> Result<(), Failu
     Ok(())
 }
 
-async fn create(client: &Client, prefix: &str, count: usize, host: bool) -> Result<(), Failure> {
+pub async fn create(client: &Client, prefix: &str, count: usize, host: bool) -> Result<(), Failure> {
     for number in 0..count {
         create_one(client, &format!("{prefix}-{number}"), host).await?;
     }

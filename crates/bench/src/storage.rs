@@ -1,4 +1,5 @@
-//! Storage: from a claim to a pod that runs with its volume, one after the other with the parts of the way, and many at once.
+//! Storage: from a claim to a pod that runs with its volume, one after the other with the parts of the way, and many at once; and what
+//! volumes add to the memory of the node's part.
 //!
 //! The driver is that of the tests, in this process, with its sidecars: what it takes itself is little, and what is
 //! measured is everything between the claim and the driver's calls.
@@ -7,18 +8,23 @@ use std::time::{Duration, Instant};
 
 use client::{Client, DeleteOptions, Event, WatchParams};
 use futures::StreamExt as _;
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::{CSIDriver, StorageClass};
 use serde_json::json;
+use testkit::Server;
 use testkit::csi::{Driver, Sidecars, Traits};
 
 use crate::Failure;
-use crate::node::{IMAGE, NODE, clean, delete_all, node_ready, running, with_image};
-use crate::report::Line;
+use crate::node::{
+    IMAGE, NODE, clean, create as create_pods, delete_all, home, node_ready, running, start_agent, with_image,
+};
+use crate::report::{Line, private_megabytes};
 
 const DRIVER: &str = "bench.csi.trireme.io";
 const ONE_BY_ONE: usize = 20;
 const AT_ONCE: usize = 100;
+const RESIDENT: usize = 30;
+const SETTLING: Duration = Duration::from_secs(15);
 /// The driver's calls on the way to a pod, in their order.
 const WAY: [(&str, &str); 4] = [
     ("CreateVolume", "to_create_p50_ms"),
@@ -37,14 +43,7 @@ pub async fn run(scale: f64) -> Result<(), Failure> {
     node_ready(&client).await?;
     let data = server.data_dir();
     let driver = Driver::start(&data.join("agent/kubelet"), &data.join("driver"), DRIVER, NODE, Traits::default());
-    driver.registered().await?;
-    let sidecars = Sidecars::start(&client, &driver).await;
-    let object = json!({"metadata": {"name": DRIVER}, "spec": {"attachRequired": true}});
-    client.create(&serde_json::from_value::<CSIDriver>(object)?).await?;
-    let class = json!({
-        "metadata": {"name": "bench"}, "provisioner": DRIVER, "volumeBindingMode": "WaitForFirstConsumer",
-    });
-    client.create(&serde_json::from_value::<StorageClass>(class)?).await?;
+    let sidecars = sidecars(&client, &driver).await?;
     // The first one finds everything cold.
     one(&client, &driver, "warm").await?;
     one_by_one(&client, &driver, count(ONE_BY_ONE)).await?;
@@ -59,7 +58,74 @@ pub async fn run(scale: f64) -> Result<(), Failure> {
     take_away(&client).await?;
     drop(sidecars);
     server.stop().await;
-    clean(&server.data_dir()).await
+    clean(&server.data_dir()).await?;
+    memory(server.with_arguments(&["--disable-agent"]), count(RESIDENT)).await
+}
+
+/// The driver's helpers, once the kubelet has it, and what an administrator makes for it.
+async fn sidecars(client: &Client, driver: &Driver) -> Result<Sidecars, Failure> {
+    driver.registered().await?;
+    let sidecars = Sidecars::start(client, driver).await;
+    let object = json!({"metadata": {"name": DRIVER}, "spec": {"attachRequired": true}});
+    made(client.create(&serde_json::from_value::<CSIDriver>(object)?).await)?;
+    let class = json!({
+        "metadata": {"name": "bench"}, "provisioner": DRIVER, "volumeBindingMode": "WaitForFirstConsumer",
+    });
+    made(client.create(&serde_json::from_value::<StorageClass>(class)?).await)?;
+    Ok(sidecars)
+}
+
+/// Made before is fine.
+fn made<K>(created: Result<K, client::Error>) -> Result<(), Failure> {
+    match created {
+        Err(error) if !error.is_already_exists() => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// The node's part as a process of its own, with pods that have no volumes, and then with as many that have one each.
+async fn memory(mut server: Server, pods: usize) -> Result<(), Failure> {
+    server.spawn();
+    server.ready().await;
+    let client = server.client();
+    let home = home(&server)?;
+    client.delete::<Node>("", NODE, &DeleteOptions::default()).await?;
+    let agent = start_agent(&server, home.path())?;
+    let id = agent.id().ok_or("the agent is gone")?;
+    node_ready(&client).await?;
+    // What is given back comes back within seconds; what was needed once is there the second time.
+    let settled = async || tokio::time::sleep(SETTLING).await;
+    for _ in 0..2 {
+        create_pods(&client, "plain", pods, false).await?;
+        running(&client, pods).await?;
+        settled().await;
+        delete_all(&client).await?;
+    }
+    create_pods(&client, "plain", pods, false).await?;
+    running(&client, pods).await?;
+    settled().await;
+    let without = private_megabytes(id)?;
+    delete_all(&client).await?;
+    let driver =
+        Driver::start(&home.path().join("agent/kubelet"), &home.path().join("driver"), DRIVER, NODE, Traits::default());
+    let sidecars = sidecars(&client, &driver).await?;
+    for number in 0..pods {
+        create(&client, &format!("resident-{number}")).await?;
+    }
+    running(&client, pods).await?;
+    settled().await;
+    let with = private_megabytes(id)?;
+    Line::new("volumes_memory")
+        .figure("pods", pods as f64)
+        .figure("without_megabytes", without)
+        .figure("with_megabytes", with)
+        .figure("added_megabytes", with - without)
+        .at_most("added_megabytes", 3.0)
+        .print();
+    take_away(&client).await?;
+    drop((sidecars, agent));
+    server.stop().await;
+    clean(home.path()).await
 }
 
 async fn one_by_one(client: &Client, driver: &Driver, count: usize) -> Result<(), Failure> {
