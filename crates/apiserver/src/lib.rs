@@ -19,6 +19,7 @@ mod messages;
 pub mod metrics;
 pub mod openapi;
 mod page;
+mod past;
 pub mod proxy;
 mod resource_metrics;
 mod reviews;

@@ -27,6 +27,7 @@ use crate::components::Parts;
 use crate::documents::{Documents, no_such_page};
 use crate::joining::{self, Joining};
 use crate::messages::of_watch;
+use crate::past;
 use crate::proxy::{Client, Proxy};
 use crate::resource_metrics::ResourceMetrics;
 use crate::reviews;
@@ -72,6 +73,9 @@ impl Destination for Router {
             }
             if exchange.info.path == backups::PATH {
                 return Ok(backups::answer(self.backups.as_deref(), exchange).await?);
+            }
+            if exchange.info.path == rest::past::PATH {
+                return Ok(past::answer(&self.api, exchange).await?);
             }
             if exchange.info.path == rules::names::SERVERS_PATH {
                 return joining::answer(self.joining.as_deref(), exchange, body).await;

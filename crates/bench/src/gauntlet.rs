@@ -238,7 +238,13 @@ async fn decisions() -> Result<(), Failure> {
     let store = store::embedded::Embedded::open(directory.path(), store::embedded::Options::default())?;
     let put = |key: String, object: Value| {
         let value = machinery::object::encode(&object);
-        store.txn(Txn { key: key.into(), expect: Expect::Absent, op: Op::Put { value, ttl: None }, write: None })
+        store.txn(Txn {
+            key: key.into(),
+            expect: Expect::Absent,
+            op: Op::Put { value, ttl: None },
+            write: None,
+            note: Default::default(),
+        })
     };
     let writes = (0..BINDINGS).map(|number| {
         let (namespace, user) = (format!("n{}", number % 100), format!("user-{number}"));

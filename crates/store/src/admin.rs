@@ -1,8 +1,8 @@
 //! What an operator does with an embedded store: backup, restore, check.
 //!
 //! A backup is one file in the form of a log segment: every live record with its revision, checksummed frame by frame and
-//! sealed. It holds the state of one revision without the history before it; a store restored from it goes on from
-//! that revision.
+//! sealed. A store restored from it goes on from that revision. What came before is in a directory beside it, `FILE.history`, in the form
+//! that the store has it; a backup that lost it is whole, but has no past.
 
 use std::fs;
 use std::path::Path;
@@ -43,16 +43,25 @@ impl std::fmt::Display for Summary {
 /// Backs up a store that no process has open. A running server backs itself up with [`embedded::Embedded::backup`].
 pub fn backup(dir: &Path, file: &Path) -> Result<Summary, Error> {
     require_store(dir)?;
-    write_backup(file, embedded::inspect(dir)?.0)
+    vacant(file)?;
+    write_backup(file, embedded::save(dir, file)?)
 }
 
 /// Makes a new store in `dir`, which must be empty or not exist, from a backup, all of which is verified first.
 pub fn restore(file: &Path, dir: &Path) -> Result<Summary, Error> {
     let (bytes, summary) = embedded::verify(file)?;
     embedded::private_directory(dir).map_err(|e| unavailable(dir, &e))?;
-    if fs::read_dir(dir).map_err(|e| unavailable(dir, &e))?.next().is_some() {
+    let history = |entry: &std::io::Result<fs::DirEntry>| entry.as_ref().is_ok_and(|e| e.file_name() == "history");
+    let mut found = fs::read_dir(dir).map_err(|e| unavailable(dir, &e))?.filter(|entry| !history(entry));
+    if found.next().is_some() {
         return Err(Error::Unavailable(format!("{} is not empty; restore into a new directory", dir.display())));
     }
+    // What an interrupted attempt left, which came before everything else.
+    let history = dir.join("history");
+    if history.exists() {
+        fs::remove_dir_all(&history).map_err(|e| unavailable(&history, &e))?;
+    }
+    embedded::bring_back(file, dir)?;
     // A store nobody has written to is an empty directory.
     if summary.revision > ORIGIN {
         embedded::install(dir, &bytes)?;
@@ -63,7 +72,9 @@ pub fn restore(file: &Path, dir: &Path) -> Result<Summary, Error> {
 /// Reads all of a store that no process has open, verifies every checksum and changes nothing.
 pub fn check(dir: &Path) -> Result<Summary, Error> {
     require_store(dir)?;
-    Ok(embedded::inspect(dir)?.1)
+    let summary = embedded::inspect(dir)?.1;
+    embedded::check_history(dir)?;
+    Ok(summary)
 }
 
 /// Without this a mistyped path would look like an empty store in good order.
@@ -71,11 +82,14 @@ fn require_store(dir: &Path) -> Result<(), Error> {
     if dir.is_dir() { Ok(()) } else { Err(Error::Unavailable(format!("{} is not a directory", dir.display()))) }
 }
 
+/// Nothing is written over.
+pub(crate) fn vacant(file: &Path) -> Result<(), Error> {
+    if file.exists() { Err(Error::Unavailable(format!("{} exists already", file.display()))) } else { Ok(()) }
+}
+
 /// Writes a snapshot beside its final name and moves it there once it is durable.
 pub(crate) fn write_backup(file: &Path, mut snapshot: Snapshot) -> Result<Summary, Error> {
-    if file.exists() {
-        return Err(Error::Unavailable(format!("{} exists already", file.display())));
-    }
+    vacant(file)?;
     let mut name = file.file_name().unwrap_or_default().to_owned();
     name.push(".partial");
     let partial = file.with_file_name(name);

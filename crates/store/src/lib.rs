@@ -80,6 +80,8 @@ pub struct Txn {
     pub op: Op,
     /// What its event is to be known by, if anybody wants to know.
     pub write: Option<WriteId>,
+    /// What is to be known of it later, beside the value: who wrote, for example. Some kilobytes at most. An engine may not keep it.
+    pub note: Bytes,
 }
 
 /// How a transaction ended.
@@ -128,6 +130,55 @@ pub struct Event {
     /// The name that its transaction was given. An engine may not know it: it is none for what is read from history, and
     /// for what went through another process.
     pub write: Option<WriteId>,
+}
+
+/// Which changes of the past to read, newest first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Changes {
+    /// Common beginning of the keys.
+    pub prefix: String,
+    /// Only the key that `prefix` is.
+    pub exact: bool,
+    /// Only those after this revision, as far as they are kept.
+    pub after: Revision,
+    /// Only those up to and including this revision.
+    pub upto: Revision,
+    pub limit: usize,
+}
+
+impl Changes {
+    /// Whether it asks for changes of this key.
+    pub fn concerns(&self, key: &str) -> bool {
+        if self.exact { key == self.prefix } else { key.starts_with(&self.prefix) }
+    }
+}
+
+/// One change of one key, long after.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    pub key: Arc<str>,
+    pub revision: Revision,
+    /// When, in milliseconds since 1970, if the engine knows.
+    pub time: Option<u64>,
+    /// The note of its transaction.
+    pub note: Bytes,
+    /// The new value, or `None` when the key was removed.
+    pub value: Option<Bytes>,
+    /// What the key held before, with the revision of that value.
+    pub previous: Option<Record>,
+}
+
+/// How much of the past there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kept {
+    /// The first revision whose state can be read.
+    pub oldest: Revision,
+    /// When the first change after it was made, in milliseconds since 1970, if the engine knows.
+    pub oldest_time: Option<u64>,
+    pub latest: Revision,
+    pub latest_time: Option<u64>,
+    /// What it takes on disk beside the present, if the engine knows.
+    pub bytes: u64,
 }
 
 /// Events in revision order. It ends only with an error: [`Error::Compacted`], [`Error::Lagged`], [`Error::Unavailable`] or [`Error::Closed`].
@@ -186,6 +237,13 @@ pub trait Store: Send + Sync + 'static {
     async fn history(&self, prefix: &str, after: Revision, until: Revision, limit: usize) -> Result<Vec<Event>, Error>;
     /// Forgets history up to and including `revision`, except what is needed for the latest state. Never blocks writers.
     async fn compact(&self, revision: Revision) -> Result<(), Error>;
+    /// What a key held at a revision, as far back as [`Store::kept`] says.
+    async fn at(&self, key: &str, revision: Revision) -> Result<Option<Record>, Error>;
+    /// Changes of the past, newest first.
+    async fn changes(&self, query: Changes) -> Result<Vec<Change>, Error>;
+    /// The latest revision at a time, in milliseconds since 1970; none if the engine keeps no times.
+    async fn moment(&self, time: u64) -> Result<Option<Revision>, Error>;
+    async fn kept(&self) -> Result<Kept, Error>;
     /// Why writes cannot be done at present, as far as the engine knows without being asked to do one: a full disk, for example.
     fn write_failure(&self) -> Option<String> {
         None

@@ -150,7 +150,7 @@ impl Servers {
         for _ in 0..RACES {
             let value = Bytes::from(value(self.own, key.generation));
             let op = Op::Put { value, ttl: Some(TTL) };
-            let txn = Txn { key: self.name().into(), expect: key.expect, op, write: None };
+            let txn = Txn { key: self.name().into(), expect: key.expect, op, write: None, note: Default::default() };
             match self.store.txn(txn).await? {
                 Outcome::Committed(revision) => {
                     key.expect = Expect::At(revision);
@@ -174,7 +174,11 @@ impl Servers {
             known => known,
         };
         for _ in 0..RACES {
-            match self.store.txn(Txn { key: self.name().into(), expect, op: Op::Delete, write: None }).await? {
+            match self
+                .store
+                .txn(Txn { key: self.name().into(), expect, op: Op::Delete, write: None, note: Default::default() })
+                .await?
+            {
                 Outcome::Committed(_) | Outcome::Conflict(None) => return Ok(()),
                 Outcome::Conflict(Some(record)) => expect = Expect::At(record.revision),
             }

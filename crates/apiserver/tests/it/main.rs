@@ -21,6 +21,7 @@ mod kubectl;
 mod nulls;
 mod operations;
 mod ownership;
+mod past;
 mod patch_texts;
 mod patches;
 mod plugins;

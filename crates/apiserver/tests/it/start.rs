@@ -53,7 +53,8 @@ impl Store for Raced {
         if let (true, Expect::At(_)) = (*txn.key == *self.key, &txn.expect) {
             let record = self.inner.get(&txn.key).await?.expect("an object that was read");
             let op = store::Op::Put { value: record.value, ttl: None };
-            let faster = Txn { key: record.key, expect: Expect::At(record.revision), op, write: None };
+            let faster =
+                Txn { key: record.key, expect: Expect::At(record.revision), op, write: None, note: Default::default() };
             self.inner.txn(faster).await?;
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
@@ -66,6 +67,22 @@ impl Store for Raced {
 
     async fn history(&self, prefix: &str, after: Revision, until: Revision, limit: usize) -> Result<Vec<Event>, Error> {
         self.inner.history(prefix, after, until, limit).await
+    }
+
+    async fn at(&self, key: &str, revision: Revision) -> Result<Option<Record>, Error> {
+        self.inner.at(key, revision).await
+    }
+
+    async fn changes(&self, query: store::Changes) -> Result<Vec<store::Change>, Error> {
+        self.inner.changes(query).await
+    }
+
+    async fn moment(&self, time: u64) -> Result<Option<Revision>, Error> {
+        self.inner.moment(time).await
+    }
+
+    async fn kept(&self) -> Result<store::Kept, Error> {
+        self.inner.kept().await
     }
 
     async fn compact(&self, revision: Revision) -> Result<(), Error> {

@@ -367,7 +367,13 @@ async fn a_webhook_behind_a_service_is_reached_at_its_endpoints() {
     };
     let put = async |tree: &Value, expect: store::Expect| {
         let op = store::Op::Put { value: Bytes::from(tree.to_string()), ttl: None };
-        let txn = store::Txn { key: "/registry/endpointslices/default/hook-1".into(), expect, op, write: None };
+        let txn = store::Txn {
+            key: "/registry/endpointslices/default/hook-1".into(),
+            expect,
+            op,
+            write: None,
+            note: Default::default(),
+        };
         let outcome = store::Store::txn(server.store(), txn).await;
         let store::Outcome::Committed(revision) = outcome.expect("the store is well") else { panic!("it was written") };
         settle(&server).await;

@@ -28,6 +28,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let dir = tempfile::tempdir_in(&base)?;
     open(dir.path()).await?;
+    let dir = tempfile::tempdir_in(&base)?;
+    past(dir.path()).await?;
     Ok(())
 }
 
@@ -45,7 +47,10 @@ async fn puts(dir: &Path, writers: usize) -> Result<(), Error> {
             while start.elapsed() < MEASURED {
                 let sent = Instant::now();
                 let op = Op::Put { value: value.clone(), ttl: None };
-                match store.txn(Txn { key: Arc::clone(&key), expect, op, write: None }).await? {
+                match store
+                    .txn(Txn { key: Arc::clone(&key), expect, op, write: None, note: Default::default() })
+                    .await?
+                {
                     Outcome::Committed(revision) => expect = Expect::At(revision),
                     Outcome::Conflict(_) => return Err(Error::Unavailable("nobody else writes this key".into())),
                 }
@@ -80,7 +85,13 @@ async fn open(dir: &Path) -> Result<(), Error> {
     let mut done = futures::stream::iter(0..RECORDS)
         .map(|i| {
             let key = format!("/registry/pods/namespace-{}/pod-{i}", i % 100).into();
-            store.txn(Txn { key, expect: Expect::Absent, op: Op::Put { value: value.clone(), ttl: None }, write: None })
+            store.txn(Txn {
+                key,
+                expect: Expect::Absent,
+                op: Op::Put { value: value.clone(), ttl: None },
+                write: None,
+                note: Default::default(),
+            })
         })
         .buffer_unordered(512);
     while let Some(outcome) = done.next().await {
@@ -108,6 +119,79 @@ async fn open(dir: &Path) -> Result<(), Error> {
     println!("{}", json!({"bench": "watch_from_log", "events": events, "seconds": start.elapsed().as_secs_f64()}));
     store.close().await;
     Ok(())
+}
+
+/// Changes pods that are much alike, again and again: what history costs a write, what it takes on disk, how long a question about it takes,
+/// and what it adds to a start.
+async fn past(dir: &Path) -> Result<(), Error> {
+    const PODS: usize = 2000;
+    const CHANGES: usize = 200_000;
+    let mut cost = Vec::new();
+    for kept in [false, true] {
+        let dir = dir.join(if kept { "with" } else { "without" });
+        let past_time = if kept { Options::default().past_time } else { Duration::ZERO };
+        let store = Embedded::open(&dir, Options { past_time, ..Options::default() })?;
+        let cpu = cpu_seconds();
+        let mut revisions = vec![0; PODS];
+        for round in 0..CHANGES / PODS {
+            let writes = (0..PODS).map(|pod| {
+                let mut value =
+                    format!("{{\"metadata\":{{\"name\":\"pod-{pod}\"}},\"status\":{{\"round\":{round},\"pad\":\"");
+                (0..150).for_each(|n| value += &format!("{:08x}", (n * pod + n) as u32));
+                value += "\"}}";
+                let expect = if round == 0 { Expect::Absent } else { Expect::At(revisions[pod]) };
+                let (key, op) = (pod_key(pod), Op::Put { value: value.into(), ttl: None });
+                store.txn(Txn {
+                    key,
+                    expect,
+                    op,
+                    write: None,
+                    note: Bytes::from_static(b"system:node:n1\0kubelet\0patch\0status"),
+                })
+            });
+            for (pod, outcome) in futures::future::join_all(writes).await.into_iter().enumerate() {
+                if let Outcome::Committed(revision) = outcome? {
+                    revisions[pod] = revision;
+                }
+            }
+        }
+        store.close().await;
+        cost.push((cpu_seconds() - cpu) * 1e6 / CHANGES as f64);
+    }
+    let dir = dir.join("with");
+    let (before, start) = (resident(), Instant::now());
+    let store = Embedded::open(&dir, Options::default())?;
+    let opened = start.elapsed().as_secs_f64();
+    let kept = store.kept().await?;
+    let resident = resident().saturating_sub(before);
+    println!(
+        "{}",
+        json!({"bench": "history_cost", "changes": CHANGES, "cpu_us_per_write_without": cost[0], "cpu_us_per_write": cost[1],
+            "history_bytes_per_change": kept.bytes as f64 / (kept.latest - kept.oldest) as f64, "open_seconds": opened,
+            "resident_bytes": resident, "oldest": kept.oldest, "latest": kept.latest})
+    );
+    let mut times = Vec::new();
+    for question in 0..1000_u64 {
+        let at = kept.oldest + 1 + question * 7919 % (kept.latest - kept.oldest);
+        let start = Instant::now();
+        store.at(&pod_key(question as usize * 31 % PODS), at).await?;
+        times.push(start.elapsed().as_secs_f64() * 1e3);
+    }
+    times.sort_unstable_by(f64::total_cmp);
+    let start = Instant::now();
+    let middle = (kept.oldest + kept.latest) / 2;
+    let list = store.range(Range { prefix: "/registry/pods/".into(), at: Some(middle), ..Range::default() }).await?;
+    println!(
+        "{}",
+        json!({"bench": "history_read", "reads": times.len(), "p50_ms": times[500], "p99_ms": times[990], "max_ms": times[999],
+            "list_records": list.records.len(), "list_ms": start.elapsed().as_secs_f64() * 1e3})
+    );
+    store.close().await;
+    Ok(())
+}
+
+fn pod_key(pod: usize) -> Arc<str> {
+    format!("/registry/pods/namespace-{}/pod-{pod}", pod % 100).into()
 }
 
 /// This process's resident memory.

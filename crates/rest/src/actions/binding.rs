@@ -27,8 +27,9 @@ pub async fn bind(api: &Api, call: &Call<'_>, body: Body) -> Result<Response, Ap
     let refuse = |why: &str| ApiError::conflict(&subject, &call.info.name, why);
     let uid = value::text(&binding, "metadata.uid").to_owned();
     let now = api.now();
+    let key = call.key();
     let changed = api
-        .change(call.resource, &call.key(), options.dry_run, |old, object| {
+        .change(call.writes(call.resource, &key), options.dry_run, |old, object| {
             let name = &object.meta().name;
             if !uid.is_empty() && *uid != *object.meta().uid {
                 let why = format!(

@@ -42,7 +42,7 @@ pub async fn evict(api: &Api, call: &Call<'_>, body: Body) -> Result<Response, A
 /// Writes on the pod why it goes. Its owner reads that from what is left of it: a Job may be configured not to count such an end.
 async fn mark(api: &Api, call: &Call<'_>, options: &mut DeleteOptions) -> Result<(), ApiError> {
     let (key, now) = (call.key(), api.now());
-    let marked = api.change(call.resource, &key, false, |old, object| {
+    let marked = api.change(call.writes(call.resource, &key), false, |old, object| {
         api.check_preconditions(call.resource, object, options)?;
         let mut new = old.clone();
         pod::disrupted(&mut new, &now);
@@ -86,7 +86,7 @@ async fn spend(api: &Api, call: &Call<'_>, pod: &Value, dry_run: bool) -> Result
     let name = call.info.name.clone();
     let now = api.now();
     let key = budgets.key(&budget.meta().namespace, &budget.meta().name);
-    let changed = api.change(budgets, &key, dry_run, |old, _| {
+    let changed = api.change(call.writes(budgets, &key), dry_run, |old, _| {
         Ok(match budget::spend(old, healthy, &name, &now)? {
             Some(new) => Change::Put(new),
             None => Change::Keep,

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::{Operation, Request};
 use crate::verbs::Api;
+use crate::verbs::author::Target;
 
 /// A namespace, which may just have been made, by another server even.
 pub async fn find(api: &Api, name: &str) -> Result<Arc<Object>, ApiError> {
@@ -48,6 +49,6 @@ pub async fn provide(api: &Api, request: &Request<'_>) -> Result<(), ApiError> {
         return Err(request.forbid_unnamed(&error.message));
     }
     // Somebody else may be faster, which is as good.
-    let inserted = api.insert(namespaces, name, &namespace, false).await;
+    let inserted = api.insert(Target::own(namespaces, name), &namespace, false).await;
     inserted.map(|_| ()).map_err(|error| request.forbid_unnamed(&error.message))
 }

@@ -25,6 +25,7 @@ use storage::cache::Filter;
 pub use addresses::Cidr;
 
 use crate::registry::Resource;
+use crate::verbs::author::Target;
 use crate::verbs::{Api, Call};
 
 /// The ranges that Services draw from.
@@ -233,7 +234,7 @@ impl Allocator {
                 "name": value::text(service, "metadata.name"),
             }},
         });
-        let created = api.insert(addresses, &name, &object, false).await?.is_some();
+        let created = api.insert(Target::own(addresses, &name), &object, false).await?.is_some();
         if created {
             reservation.ips.push(name);
         }
@@ -244,7 +245,9 @@ impl Allocator {
     async fn give_back(&self, api: &Api, ips: &[String], ports: &[u16]) {
         if let Some(addresses) = api.registry.stored("networking.k8s.io", "ipaddresses") {
             for ip in ips {
-                let deleted = api.change(addresses, ip, false, |_, _| Ok(crate::verbs::commit::Change::Delete)).await;
+                let deleted = api
+                    .change(Target::own(addresses, ip), false, |_, _| Ok(crate::verbs::commit::Change::Delete))
+                    .await;
                 if let Err(error) = deleted {
                     tracing::warn!(%ip, %error, "a cluster IP could not be given back");
                 }

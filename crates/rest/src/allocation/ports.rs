@@ -198,7 +198,7 @@ impl Allocator {
             });
             let expect = current.as_ref().map_or(Expect::Absent, |record| Expect::At(record.revision));
             let op = Op::Put { value: encode(&tree), ttl: None };
-            let txn = Txn { key: NODE_PORTS_KEY.into(), expect, op, write: None };
+            let txn = Txn { key: NODE_PORTS_KEY.into(), expect, op, write: None, note: Default::default() };
             match api.store.txn(txn).await.map_err(unavailable)? {
                 Outcome::Committed(_) => return Ok(()),
                 Outcome::Conflict(record) => current = record,

@@ -13,6 +13,7 @@ use store::{Expect, Op, Outcome, Txn};
 use threads::heavy;
 
 use super::Api;
+use super::author::Target;
 use crate::registry::Resource;
 
 /// How often a change is made anew because somebody else was faster. So many at once are more than any cluster has.
@@ -72,11 +73,11 @@ impl Api {
     /// Writes a new object. `None` if the key is taken.
     pub async fn insert(
         &self,
-        resource: &Resource,
-        key: &str,
+        target: Target<'_>,
         value: &Value,
         dry_run: bool,
     ) -> Result<Option<Arc<Object>>, ApiError> {
+        let Target { resource, key, by } = target;
         let draft = self.draft(resource, value).await?;
         if dry_run {
             let taken = self.read(resource, key).await?.is_some();
@@ -84,8 +85,9 @@ impl Api {
         }
         let announced = resource.cache.announce(&draft);
         let op = Op::Put { value: draft.stored().clone(), ttl: resource.ttl };
-        let txn = Txn { key: stored_key(resource, key), expect: Expect::Absent, op, write: Some(announced.write()) };
-        match self.commit(resource, txn, "create", value).await? {
+        let (key, write, note) = (stored_key(resource, key), Some(announced.write()), by.note("create"));
+        let txn = Txn { key, expect: Expect::Absent, op, write, note };
+        match self.commit(target, txn, "create", value).await? {
             Outcome::Committed(revision) => self.written(resource, value, &draft, revision).map(Some),
             Outcome::Conflict(_) => Ok(None),
         }
@@ -95,17 +97,17 @@ impl Api {
     /// again.
     pub async fn change(
         &self,
-        resource: &Resource,
-        key: &str,
+        target: Target<'_>,
         dry_run: bool,
         mut change: impl FnMut(&Value, &Arc<Object>) -> Result<Change<Value>, ApiError>,
     ) -> Result<Option<Changed>, ApiError> {
+        let Target { resource, key, .. } = target;
         let mut current = self.read(resource, key).await?;
         for _ in 0..MAX_RACES {
             let Some(old) = current else { return Ok(None) };
             heavy::weigh(old.stored_len()).await;
             let tree = old.to_value();
-            match self.swap(resource, key, &old, &tree, change(&tree, &old)?, dry_run).await? {
+            match self.swap(target, &old, &tree, change(&tree, &old)?, dry_run).await? {
                 Swapped::Done(changed) => return Ok(Some(changed)),
                 Swapped::Raced(other) => current = other,
             }
@@ -116,13 +118,13 @@ impl Api {
     /// Changes an object if it is still `old`, whose tree the caller has.
     pub async fn swap(
         &self,
-        resource: &Resource,
-        key: &str,
+        target: Target<'_>,
         old: &Arc<Object>,
         old_tree: &Value,
         change: Change<impl Borrow<Value>>,
         dry_run: bool,
     ) -> Result<Swapped, ApiError> {
+        let Target { resource, key, by } = target;
         let new = match change {
             Change::Keep => return Ok(Swapped::Done(Changed::Now(old.clone()))),
             Change::Delete => None,
@@ -149,8 +151,9 @@ impl Api {
                 None => (Op::Delete, "delete"),
             };
             let (key, expect) = (stored_key(resource, key), Expect::At(old.revision()));
-            let txn = Txn { key, expect, op, write: announced.as_ref().map(Announced::write) };
-            self.commit(resource, txn, verb, old_tree).await?
+            let (write, note) = (announced.as_ref().map(Announced::write), by.note(verb));
+            let txn = Txn { key, expect, op, write, note };
+            self.commit(target, txn, verb, old_tree).await?
         };
         Ok(match (outcome, new) {
             (Outcome::Committed(at), Some((draft, new))) => {
@@ -185,15 +188,15 @@ impl Api {
 
     async fn commit(
         &self,
-        resource: &Resource,
+        target: Target<'_>,
         txn: Txn,
         verb: &'static str,
         value: &Value,
     ) -> Result<Outcome, ApiError> {
-        let hop = hops::start(Hop::Commit, verb);
+        let hop = hops::start(Hop::Commit, verb).within(target.by.trace());
         let begun = Instant::now();
         let outcome = self.store.txn(txn).await.map_err(unavailable)?;
-        self.metrics.committed(resource, verb, begun.elapsed());
+        self.metrics.committed(target.resource, verb, begun.elapsed());
         let revision = if let Outcome::Committed(revision) = outcome { revision } else { 0 };
         hop.end(machinery::value::text(value, "metadata.uid"), owner(value), revision);
         Ok(outcome)

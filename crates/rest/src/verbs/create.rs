@@ -71,7 +71,7 @@ impl Api {
             // A dry run shows what would be stored, too.
             settle(&call.resource.storage, &mut new, Form::Stored);
             let key = call.resource.key(&call.info.namespace, value::text(&new, "metadata.name"));
-            let inserted = self.insert(call.resource, &key, &new, options.dry_run).await;
+            let inserted = self.insert(call.writes(call.resource, &key), &new, options.dry_run).await;
             match inserted {
                 Ok(Some(stored)) => return Ok(stored),
                 Ok(None) => {

@@ -10,6 +10,7 @@ use machinery::status::ApiError;
 use machinery::{Value, time, value};
 use serde_json::json;
 
+use super::author::Target;
 use super::commit::{Change, Changed};
 use super::options::{DeleteOptions, Propagation};
 use super::{Api, Call, object_response, value_response};
@@ -89,14 +90,17 @@ impl Api {
     /// Deletes an object, or begins to, for the server itself: when what defines it goes.
     pub async fn delete_own(&self, resource: &Resource, key: &str) -> Result<(), ApiError> {
         let (options, now) = (DeleteOptions::default(), (self.clock)());
-        self.change(resource, key, false, |old, _| Ok(begin(resource, old, &options, now))).await.map(|_| ())
+        self.change(Target::own(resource, key), false, |old, _| Ok(begin(resource, old, &options, now)))
+            .await
+            .map(|_| ())
     }
 
     /// Deletes what nobody objects to; an eviction was admitted as what it is.
     pub(crate) async fn delete_admitted(&self, call: &Call<'_>, options: &DeleteOptions) -> Result<Changed, ApiError> {
         let now = (self.clock)();
+        let key = call.key();
         let changed = self
-            .change(call.resource, &call.key(), options.dry_run, |old, object| {
+            .change(call.writes(call.resource, &key), options.dry_run, |old, object| {
                 self.check_preconditions(call.resource, object, options)?;
                 Ok(begin(call.resource, old, options, now))
             })

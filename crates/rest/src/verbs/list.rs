@@ -90,6 +90,9 @@ enum Wanted {
 impl Api {
     /// A collection, or a page of it.
     pub(super) async fn list(&self, call: &Call<'_>) -> Result<Response, ApiError> {
+        if let Some(changes) = self.list_past(call).await? {
+            return Ok(changes);
+        }
         let mut list = self.list_items(call).await?;
         let items = std::mem::take(&mut list.items);
         list.items = items.into_iter().map(|item| self.convert(call, item)).collect::<Result<_, _>>()?;
@@ -102,7 +105,10 @@ impl Api {
         let limit = call.query.int("limit")?.unwrap_or(0);
         let limit = usize::try_from(limit.max(0)).unwrap_or(usize::MAX);
         let token = call.query.get("continue");
-        let wanted = wanted(call, !token.is_empty(), limit)?;
+        let wanted = match self.list_revision(call).await? {
+            Some(revision) => Wanted::Exact(revision),
+            None => wanted(call, !token.is_empty(), limit)?,
+        };
 
         let now = (self.clock)().as_second();
         let (mut after, mut wanted, mut since) = (None, wanted, now);
@@ -202,6 +208,7 @@ impl Api {
             };
             let page = self.store.range(page).await.map_err(|error| gone(error, call, after))?;
             start = page.records.last().map(|record| record.key.to_string());
+            heavy::weigh(page.records.iter().map(|record| record.value.len()).sum()).await;
             for record in page.records {
                 let object = Object::from_stored(record.value, record.revision, resource.cache.fields());
                 let object = self.show(resource, Arc::new(object.map_err(ApiError::internal)?)).await?;

@@ -4,6 +4,7 @@
 //! that touches the store. Nothing here knows a kind by its name: what differs is asked of its strategy, and what is more than a change of an object is in
 //! `actions` and `allocation`.
 
+pub mod author;
 pub(crate) mod body;
 pub mod commit;
 mod create;
@@ -12,6 +13,7 @@ mod form;
 mod list;
 mod managed;
 pub(crate) mod options;
+pub mod past;
 mod patch;
 mod read;
 mod review;
@@ -35,6 +37,7 @@ use machinery::{Value, names};
 use storage::cache::Caches;
 use store::Store;
 
+use self::author::Target;
 use crate::admission::Admission;
 use crate::allocation::Allocator;
 use crate::metrics::Metrics;
@@ -105,6 +108,11 @@ impl<'a> Call<'a> {
     /// Tells the client something besides the answer.
     fn warn(&self, text: impl Into<String>) {
         self.exchange.notes.warn(text);
+    }
+
+    /// An object that this request writes.
+    pub(crate) fn writes(&self, resource: &'a Arc<Resource>, key: &'a str) -> Target<'a> {
+        Target::of(self.exchange, resource, key)
     }
 
     /// The key of the named object in the cache.

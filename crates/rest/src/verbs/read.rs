@@ -7,8 +7,11 @@ use machinery::status::ApiError;
 use super::{Api, Call, object_response};
 
 impl Api {
-    /// One object: as of now, or, with `resourceVersion`, not older than that.
+    /// One object: as of now, or, with `resourceVersion`, not older than that; or as it was.
     pub(super) async fn get(&self, call: &Call<'_>) -> Result<Response, ApiError> {
+        if let Some(past) = self.get_past(call).await? {
+            return Ok(past);
+        }
         match call.query.get("resourceVersion") {
             "" => self.caches.settle().await?,
             "0" => self.caches.revision(),

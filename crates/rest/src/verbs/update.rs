@@ -110,7 +110,8 @@ impl Api {
                 false if keep => Change::Keep,
                 false => Change::Put(&new),
             };
-            match self.swap(call.resource, &call.key(), &old_object, &old, change, options.dry_run).await {
+            let key = call.key();
+            match self.swap(call.writes(call.resource, &key), &old_object, &old, change, options.dry_run).await {
                 Ok(Swapped::Done(changed)) => {
                     reservation.commit(self, call, Some(&old), &new).await;
                     if gone {

@@ -36,6 +36,7 @@ pub struct Watched {
 impl Api {
     /// A stream of changes.
     pub(super) async fn watch(&self, call: &Call<'_>) -> Result<Response, ApiError> {
+        super::past::refuse(call, "watch")?;
         let filter = self.filter(call)?;
         let bookmarks = call.query.flag("allowWatchBookmarks");
         let initial = self.initial_events(call)?;

@@ -98,8 +98,13 @@ mod tests {
             serde_json::json!({"apiVersion": "harbour.example.com/v1", "kind": "Ship", "metadata": {"name": name}});
         let value = Draft::new(&tree, &FieldPaths::default()).expect("a draft").stored().clone();
         let op = Op::Put { value, ttl: None };
-        let txn =
-            Txn { key: format!("{PREFIX}{name}").into(), expect: Expect::Absent, op, write: Some(WriteId::new()) };
+        let txn = Txn {
+            key: format!("{PREFIX}{name}").into(),
+            expect: Expect::Absent,
+            op,
+            write: Some(WriteId::new()),
+            note: Default::default(),
+        };
         match store.txn(txn).await.expect("a write") {
             store::Outcome::Committed(revision) => revision,
             other => panic!("{other:?}"),

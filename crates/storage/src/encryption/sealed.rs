@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::StreamExt as _;
-use store::{Event, Op, Outcome, Page, Range, Record, Revision, Store, Txn, Watch};
+use store::{Change, Changes, Event, Kept, Op, Outcome, Page, Range, Record, Revision, Store, Txn, Watch};
 
 use super::{Encryption, Error, Layout, Settings};
 
@@ -114,6 +114,34 @@ impl Store for Encrypted {
             opened.push(open_event(&self.encryption, event).await?);
         }
         Ok(opened)
+    }
+
+    async fn at(&self, key: &str, revision: Revision) -> Result<Option<Record>, store::Error> {
+        match self.inner.at(key, revision).await? {
+            Some(record) => self.record(record).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn changes(&self, query: Changes) -> Result<Vec<Change>, store::Error> {
+        let mut changes = self.inner.changes(query).await?;
+        for change in &mut changes {
+            if let Some(value) = change.value.take() {
+                change.value = Some(open(&self.encryption, &change.key, value).await?);
+            }
+            if let Some(previous) = change.previous.take() {
+                change.previous = Some(self.record(previous).await?);
+            }
+        }
+        Ok(changes)
+    }
+
+    async fn moment(&self, time: u64) -> Result<Option<Revision>, store::Error> {
+        self.inner.moment(time).await
+    }
+
+    async fn kept(&self) -> Result<Kept, store::Error> {
+        self.inner.kept().await
     }
 
     async fn compact(&self, revision: Revision) -> Result<(), store::Error> {

@@ -42,6 +42,7 @@ pub(super) struct Group<'a> {
 pub(super) struct Synced {
     /// The segment is finished: a time to think about compaction.
     pub(super) rotated: bool,
+    pub(super) bytes: u64,
 }
 
 impl Appender {
@@ -71,7 +72,7 @@ impl Appender {
                 (head.salt, 0, Some(head))
             }
         };
-        let stamp = Stamp { salt, base, time: log::now() };
+        let stamp = Stamp { salt, base, time: (self.log.clock)() };
         Ok(Group { appender: self, stamp, head, records: 0, last: next - 1 })
     }
 
@@ -131,6 +132,7 @@ impl Group<'_> {
     fn write(self, finish: bool) -> Result<Synced, Error> {
         let Self { appender, stamp, head, records, last } = self;
         appender.builder.finish(&stamp);
+        let bytes = appender.builder.bytes.len() as u64;
         let segment = match (&appender.active, head) {
             (Some(active), _) => Arc::clone(active),
             (None, head) => create(&appender.log, head.expect("a group without a segment brings its head"))?,
@@ -181,7 +183,7 @@ impl Group<'_> {
             appender.log.segments.write().insert(segment.head.first, Arc::clone(&segment));
         }
         appender.active = (!rotated).then_some(segment);
-        Ok(Synced { rotated })
+        Ok(Synced { rotated, bytes })
     }
 }
 

@@ -18,6 +18,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::Shared;
+use super::archive;
 use super::disk::{Disk, Os, private_file, sync_directory};
 use super::frame::{Builder, Change, Entry, Stamp};
 use super::log::{self, Log};
@@ -87,6 +88,9 @@ fn finished(log: &Log, upto: Revision) -> Vec<(Finished, Arc<Segment>)> {
 /// Waits to be woken, looks whether rewriting is worth it, and does it.
 pub(super) fn run(shared: &Shared, woken: &Receiver<()>, segment_bytes: u64) {
     while woken.recv().is_ok() {
+        if let Err(error) = archive::turn(shared) {
+            tracing::error!(%error, "history could not be written; it is tried again later");
+        }
         if let Err(error) = rewrite(shared, segment_bytes) {
             // Nothing is lost by it but space: the segments that were to be rewritten are still in place.
             tracing::error!(%error, "store compaction failed; it is tried again after the next segment");
@@ -196,10 +200,11 @@ fn replace(log: &Log, run: &[Arc<Segment>], needed: &[Revision], compacted: Revi
     let mut wanted = needed.iter().copied().peekable();
     for segment in run {
         let mut result = Ok(());
-        let _ = segment.visit(segment.head.first, |entry| {
+        let _ = segment.visit(segment.head.first, |entry, _| {
             while wanted.next_if(|w| *w < entry.revision).is_some() {}
             if matches!(entry.change, Change::Put { .. }) && wanted.next_if_eq(&entry.revision).is_some() {
-                result = out.push(&entry);
+                // Who wrote it is in the archive by now.
+                result = out.push(&Entry { note: b"", ..entry });
             }
             if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;

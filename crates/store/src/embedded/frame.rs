@@ -11,8 +11,9 @@
 //!
 //! An entry is a change of one key:
 //! ```text
-//! kind u8 · revision u64 · previous revision u64 · expiry u64 · key length u32 · value length u32 · key · value
+//! kind u8 · revision u64 · previous revision u64 · expiry u64 · key length u32 · value length u32 · key · value [· note length u16 · note]
 //! ```
+//! The highest bit of its kind says that there is a note: what the writer of the transaction wants to be known of it.
 
 use std::ops::Range;
 
@@ -21,7 +22,11 @@ use crate::Revision;
 /// Bytes before a frame's body.
 pub(super) const HEADER: usize = 40;
 /// Bytes before an entry's key.
-const ENTRY: usize = 33;
+pub(super) const ENTRY: usize = 33;
+/// In an entry's kind: a note follows.
+const NOTED: u8 = 0x80;
+/// What is longer is cut.
+const MAX_NOTE: usize = 4096;
 /// Bodies are closed at about this size, so that looking up one entry reads little.
 pub(super) const TARGET: usize = 64 << 10;
 /// No body is longer: one entry of the largest value, with room to spare.
@@ -131,6 +136,8 @@ pub(super) struct Entry<'a> {
     /// The revision of the record this one replaces; 0 where there was none.
     pub(super) previous: Revision,
     pub(super) change: Change<'a>,
+    /// What the writer wants to be known of it; nothing in most tests, and in what compaction rewrote.
+    pub(super) note: &'a [u8],
 }
 
 /// What an entry does.
@@ -158,13 +165,22 @@ impl<'a> Entry<'a> {
         }
     }
 
+    /// The value that it sets.
+    pub(super) fn value(&self) -> Option<&'a [u8]> {
+        match self.change {
+            Change::Put { value, .. } => Some(value),
+            Change::Delete { .. } | Change::Compact => None,
+        }
+    }
+
     fn encode(&self, out: &mut Vec<u8>) {
+        let note = &self.note[..self.note.len().min(MAX_NOTE)];
         let (kind, key, value, expires): (u8, &str, &[u8], u64) = match self.change {
             Change::Put { key, value, expires } => (1, key, value, expires),
             Change::Delete { key } => (2, key, &[], 0),
             Change::Compact => (3, "", &[], 0),
         };
-        out.push(kind);
+        out.push(if note.is_empty() { kind } else { kind | NOTED });
         out.extend_from_slice(&self.revision.to_le_bytes());
         out.extend_from_slice(&self.previous.to_le_bytes());
         out.extend_from_slice(&expires.to_le_bytes());
@@ -172,6 +188,10 @@ impl<'a> Entry<'a> {
         out.extend_from_slice(&(value.len() as u32).to_le_bytes());
         out.extend_from_slice(key.as_bytes());
         out.extend_from_slice(value);
+        if !note.is_empty() {
+            out.extend_from_slice(&(note.len() as u16).to_le_bytes());
+            out.extend_from_slice(note);
+        }
     }
 }
 
@@ -197,13 +217,21 @@ fn decode(bytes: &[u8]) -> Option<(Entry<'_>, usize)> {
     let end = key_end.checked_add(u32_at(bytes, 29) as usize)?;
     let key = std::str::from_utf8(bytes.get(ENTRY..key_end)?).ok()?;
     let value = bytes.get(key_end..end)?;
-    let change = match kind {
+    let (note, end) = if kind & NOTED == 0 {
+        (&[][..], end)
+    } else {
+        let length = bytes.get(end..end.checked_add(2)?)?;
+        let start = end + 2;
+        let stop = start + usize::from(u16::from_le_bytes([length[0], length[1]]));
+        (bytes.get(start..stop)?, stop)
+    };
+    let change = match kind & !NOTED {
         1 => Change::Put { key, value, expires },
         2 => Change::Delete { key },
         3 => Change::Compact,
         _ => return None,
     };
-    Some((Entry { revision, previous, change }, end))
+    Some((Entry { revision, previous, change, note }, end))
 }
 
 /// What a finished segment says of itself in its last frame.
@@ -341,7 +369,7 @@ mod tests {
     }
 
     fn put<'a>(revision: Revision, key: &'a str, value: &'a [u8]) -> Entry<'a> {
-        Entry { revision, previous: revision - 1, change: Change::Put { key, value, expires: 9 } }
+        Entry { revision, previous: revision - 1, change: Change::Put { key, value, expires: 9 }, note: b"" }
     }
 
     fn built(entries: &[Entry<'_>]) -> Vec<u8> {
@@ -355,12 +383,13 @@ mod tests {
     fn what_is_built_is_what_is_parsed() {
         let all = [
             put(2, "/a", b"one"),
-            Entry { revision: 3, previous: 2, change: Change::Delete { key: "/a" } },
-            Entry { revision: 2, previous: 0, change: Change::Compact },
+            Entry { revision: 3, previous: 2, change: Change::Delete { key: "/a" }, note: b"somebody" },
+            Entry { note: b"somebody else", ..put(4, "/b", b"two") },
+            Entry { revision: 2, previous: 0, change: Change::Compact, note: b"" },
         ];
         let bytes = built(&all);
         let frame = parse(&bytes, 7).expect("a whole frame");
-        assert_eq!((frame.kind, frame.base, frame.count, frame.len()), (Kind::Entries, 48, 3, bytes.len()));
+        assert_eq!((frame.kind, frame.base, frame.count, frame.len()), (Kind::Entries, 48, 4, bytes.len()));
         assert_eq!(entries(frame.body).collect::<Option<Vec<_>>>().expect("whole entries"), all);
     }
 

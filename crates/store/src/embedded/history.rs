@@ -1,16 +1,14 @@
-//! The past, out of the files: events after a revision, and state as of a revision. Blocking; callers move it off the
-//! async threads.
+//! Events of the last minutes, out of the log. Blocking; callers move it off the async threads. What is older is in the archive.
 //!
 //! Segments may be rewritten while they are read. So the rule is: read, then ask whether history is still promised from
 //! where the reading began. If it is, whatever was read is whole; if not, the answer is [`Error::Compacted`].
 
-use std::collections::{BTreeMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::Shared;
 use super::log::Old;
-use crate::{Error, Event, Page, Range, Record, Revision};
+use crate::{Error, Event, Record, Revision};
 
 /// Events in one reading of history.
 const EVENTS: usize = 512;
@@ -28,7 +26,7 @@ pub(super) struct Past {
 pub(super) fn events(shared: &Shared, prefix: &str, after: Revision, upto: Revision) -> Result<Past, Error> {
     shared.memory.read().check_history(after)?;
     let (mut found, mut bytes, mut reached) = (Vec::new(), 0, after);
-    let whole = shared.log.visit(after, upto, |entry| {
+    let whole = shared.log.visit(after, upto, |entry, _| {
         reached = entry.revision;
         if entry.key().is_some_and(|key| key.starts_with(prefix)) {
             let old = Old::copy(entry);
@@ -89,54 +87,6 @@ pub(super) fn between(
         }
     }
     if all.len() > limit { Err(Error::TooLarge) } else { Ok(all) }
-}
-
-/// The records of `range` as of revision `at`: the present, with what changed since undone.
-pub(super) fn range(shared: &Shared, range: &Range, at: Revision) -> Result<Page, Error> {
-    let (mut records, now) = {
-        let memory = shared.memory.read();
-        if at > memory.revision {
-            return Err(Error::Future { requested: at, current: memory.revision });
-        }
-        memory.check_history(at)?;
-        let records: BTreeMap<Arc<str>, Record> =
-            memory.under(&range.prefix).map(|r| (Arc::clone(&r.key), r)).collect();
-        (records, memory.revision)
-    };
-    let matches = |key: &str| key.starts_with(&range.prefix);
-    let mut undone: HashSet<Arc<str>> = HashSet::new();
-    if let Some(recent) = shared.hub.recent(at, now) {
-        for event in recent.iter().filter(|e| matches(&e.key)) {
-            // Only the first change after `at` knows what was there at the time.
-            if undone.insert(Arc::clone(&event.key)) {
-                records.remove(&event.key);
-                records.extend(event.previous.clone().map(|p| (Arc::clone(&p.key), p)));
-            }
-        }
-    } else {
-        let mut wanted = Vec::new();
-        let whole = shared.log.visit(at, now, |entry| {
-            if let Some(key) = entry.key().filter(|key| matches(key) && !undone.contains(*key)) {
-                records.remove(key);
-                undone.insert(Arc::from(key));
-                wanted.extend((entry.previous != 0).then_some(entry.previous));
-            }
-            ControlFlow::Continue(())
-        })?;
-        wanted.sort_unstable();
-        let found = shared.log.find(&wanted)?;
-        shared.memory.read().check_history(at)?;
-        if !whole || found.len() < wanted.len() {
-            let what = format!("the log has a hole after revision {at}; restore the store from a backup");
-            return Err(Error::Damaged(what));
-        }
-        records.extend(found.values().filter_map(record).map(|r| (Arc::clone(&r.key), r)));
-    }
-    let after = range.after.as_deref();
-    let mut rest = records.into_values().filter(|r| after.is_none_or(|after| &*r.key > after));
-    let limit = if range.limit == 0 { usize::MAX } else { range.limit };
-    let records = rest.by_ref().take(limit).collect();
-    Ok(Page { records, revision: at, remaining: rest.count() as u64 })
 }
 
 fn record(old: &Old) -> Option<Record> {

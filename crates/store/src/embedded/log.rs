@@ -31,6 +31,8 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(super) struct Log {
     pub(super) dir: PathBuf,
     pub(super) segments: RwLock<BTreeMap<Revision, Arc<Segment>>>,
+    /// Milliseconds since 1970.
+    pub(super) clock: fn() -> u64,
 }
 
 /// What was found in a directory.
@@ -138,7 +140,7 @@ pub(super) fn load(dir: &Path, mode: Mode, predecessor: Duration) -> Result<Load
     }
     let mut window = VecDeque::from(vec![0; (revision - compacted) as usize]);
     replaced.into_iter().filter(|(r, _)| *r > compacted).for_each(|(r, p)| window[(r - compacted - 1) as usize] = p);
-    let log = Log { dir: dir.to_owned(), segments: RwLock::new(open) };
+    let log = Log { dir: dir.to_owned(), segments: RwLock::new(open), clock: now };
     if mode == Mode::Repair {
         log.finish_last()?;
     }
@@ -260,19 +262,19 @@ impl Old {
 }
 
 impl Log {
-    /// Calls `each` with every change after `after` up to `upto`, in order, until it breaks. `false`: some are missing.
+    /// Calls `each` with every change after `after` up to `upto` and when it was written, in order, until it breaks. `false`: some are missing.
     pub(super) fn visit(
         &self,
         after: Revision,
         upto: Revision,
-        mut each: impl FnMut(&Entry<'_>) -> ControlFlow<()>,
+        mut each: impl FnMut(&Entry<'_>, u64) -> ControlFlow<()>,
     ) -> Result<bool, Error> {
         let mut next = after + 1;
         while next <= upto {
             let Some(segment) = self.holding(next) else { return Ok(false) };
             let before = next;
             let (mut hole, mut stop) = (false, false);
-            let _ = segment.visit(next, |entry| {
+            let _ = segment.visit(next, |entry, time| {
                 if entry.key().is_none() {
                     return ControlFlow::Continue(());
                 }
@@ -281,7 +283,7 @@ impl Log {
                     return ControlFlow::Break(());
                 }
                 next += 1;
-                stop = each(&entry).is_break();
+                stop = each(&entry, time).is_break();
                 if stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             })?;
             if stop {
@@ -304,7 +306,7 @@ impl Log {
                 continue;
             };
             // Far apart in one segment, each is looked up by itself; close together, one reading finds them all.
-            let _ = segment.visit(first, |entry| {
+            let _ = segment.visit(first, |entry, _| {
                 while wanted.next_if(|w| *w < entry.revision).is_some() {}
                 if entry.key().is_some() && wanted.next_if_eq(&entry.revision).is_some() {
                     found.extend(Old::copy(&entry).map(|old| (old.revision, old)));
@@ -324,6 +326,11 @@ impl Log {
         let segments = self.segments.read();
         let (_, segment) = segments.range(..=revision).next_back()?;
         (segment.extent.lock().last >= revision).then(|| Arc::clone(segment))
+    }
+
+    /// When the newest group was written, if there is one.
+    pub(super) fn latest_time(&self) -> Option<u64> {
+        self.segments.read().values().next_back().map(|segment| segment.extent.lock().time)
     }
 
     /// Segments and bytes on disk.

@@ -55,6 +55,8 @@ pub(super) struct Live {
 pub(super) struct Committed {
     pub(super) event: Arc<Event>,
     pub(super) expires: u64,
+    /// What the writer wants to be known of it.
+    pub(super) note: Bytes,
 }
 
 /// Everything readers ask for. It only ever holds what is durable.

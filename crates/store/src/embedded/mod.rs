@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! txn ─► queue ─► writer: decide ▸ one write, one fdatasync per group ▸ memory ▸ hub ─► watchers ▸ answers
-//! get, range ─► memory          range at a revision, watch from the past ─► log
-//!                               compactor: rewrites old segments ─► log
+//! get, range ─► memory          watch from the past ─► log          at a revision, changes ─► archive, log
+//!                               compactor: tables of what was ─► archive, rewrites old segments ─► log
 //! ```
 //! The directory holds numbered segments, append-only files of checksummed frames (see `frame`, `segment`). There is no
 //! second copy of anything on disk, no cache and no manifest: the segments' names and heads say what they cover. One small
-//! file beside them says how far writers were answered (see `acknowledged`).
+//! file beside them says how far writers were answered (see `acknowledged`), and a directory has the past (see `archive`).
 //!
 //! Why not an LSM engine (fjall was measured): it writes each record to its journal and again to its tables, twice over
 //! for the two key spaces this use needs; it holds memtables and block caches although all current values are in memory
@@ -21,6 +21,7 @@
 
 mod acknowledged;
 mod append;
+mod archive;
 mod compact;
 mod disk;
 mod frame;
@@ -48,6 +49,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::oneshot;
 
 use self::append::Appender;
+use self::archive::{Archive, Keep};
 use self::compact::Policy;
 use self::disk::Disk;
 use self::hub::Hub;
@@ -55,11 +57,15 @@ use self::log::{Loaded, Log, Mode};
 use self::memory::Memory;
 use self::queue::{Command, Queue};
 use self::writer::Writer;
-use crate::{Error, Event, Op, Outcome, Page, Range, Record, Revision, Store, Txn, Watch};
+use crate::{Change, Changes, Error, Event, Kept, Op, Outcome, Page, Range, Record, Revision, Store, Txn, Watch};
 
+pub(crate) use self::archive::{bring_back, check as check_history};
 pub(crate) use self::disk::private_directory;
 pub(crate) use self::memory::ORIGIN;
-pub(crate) use self::snapshot::{Snapshot, inspect, install, verify, write_snapshot};
+pub(crate) use self::snapshot::{Snapshot, inspect, install, save, verify, write_snapshot};
+
+/// How often a backup begins again because compaction was faster.
+const ATTEMPTS: usize = 8;
 
 /// How an [`Embedded`] store behaves. The defaults suit a cluster of one to some thousands of nodes.
 #[derive(Debug, Clone)]
@@ -70,6 +76,14 @@ pub struct Options {
     pub history_revisions: u64,
     /// History takes about this much disk at most, however young it is.
     pub history_bytes: u64,
+    /// So long every change can be asked for: the archive keeps it. Zero keeps none.
+    pub past_time: Duration,
+    /// The archive takes no more disk than this.
+    pub past_bytes: u64,
+    /// So many bytes of the log become one table of the archive.
+    pub past_unit: u64,
+    /// What time it is, in milliseconds since 1970.
+    pub clock: fn() -> u64,
     /// A log file is finished when it reaches this size.
     pub segment_bytes: u64,
     /// Transactions that may wait for the writer; more wait for their turn to wait.
@@ -89,6 +103,10 @@ impl Default for Options {
             history_time: Duration::from_secs(300),
             history_revisions: 10_000,
             history_bytes: 512 << 20,
+            past_time: Duration::from_secs(24 * 3600),
+            past_bytes: 512 << 20,
+            past_unit: 2 << 20,
+            clock: log::now,
             segment_bytes: 16 << 20,
             queue: 4096,
             watch_queue: 8192,
@@ -119,6 +137,7 @@ pub struct Stats {
 struct Shared {
     memory: RwLock<Memory>,
     log: Arc<Log>,
+    archive: Archive,
     hub: Arc<Hub>,
     queue: Queue,
     closing: AtomicBool,
@@ -152,18 +171,21 @@ impl Embedded {
 
     fn open_on(dir: &Path, options: Options, disk: Arc<dyn Disk>) -> Result<Arc<Self>, Error> {
         disk::private_directory(dir).map_err(|e| segment::failed(dir, &e))?;
-        let Loaded { log, mut memory, lock, torn } = log::load(dir, Mode::Repair, options.predecessor)?;
+        let Loaded { mut log, mut memory, lock, torn } = log::load(dir, Mode::Repair, options.predecessor)?;
         memory.pack(options.packed.clone());
         if torn > 0 {
             tracing::warn!(bytes = torn, "dropped an unfinished, never acknowledged write at the end of the log");
         }
+        log.clock = options.clock;
+        let keep = Keep { time: options.past_time, bytes: options.past_bytes, unit: options.past_unit.max(1) };
+        let archive = Archive::open(dir, keep, memory.compacted, memory.revision)?;
         let log = Arc::new(log);
         let hub = Arc::new(Hub::new(memory.revision, options.watch_queue.max(1)));
         let queue = Queue::new(options.queue.max(1));
         let memory = RwLock::new(memory);
         let appender = Appender::new(Arc::clone(&log), disk, options.segment_bytes, memory.read().revision)?;
         let (closing, failure) = (AtomicBool::new(false), Mutex::new(None));
-        let shared = Arc::new(Shared { memory, log, hub, queue, closing, failure });
+        let shared = Arc::new(Shared { memory, log, archive, hub, queue, closing, failure });
         let policy =
             Policy { time: options.history_time, revisions: options.history_revisions, bytes: options.history_bytes };
         let (wake, woken) = sync_channel(1);
@@ -192,10 +214,26 @@ impl Embedded {
         .await;
     }
 
-    /// Writes the state of this moment into one new file while the store goes on. See [`crate::admin::restore`].
+    /// Writes the state of this moment into one new file while the store goes on, and the past beside it. See [`crate::admin::restore`].
     pub async fn backup(&self, file: &Path) -> Result<crate::admin::Summary, Error> {
         let (shared, file) = (Arc::clone(&self.shared), file.to_owned());
-        blocking(move || crate::admin::write_backup(&file, snapshot::take(&shared.memory.read()))).await
+        blocking(move || {
+            crate::admin::vacant(&file)?;
+            for _ in 0..ATTEMPTS {
+                // Tables first: so none goes further than the state.
+                let tables = shared.archive.tables();
+                let (snapshot, compacted) = {
+                    let memory = shared.memory.read();
+                    (snapshot::take(&memory), memory.compacted)
+                };
+                let reached = tables.last().map_or(compacted, |table| table.foot.last);
+                if reached >= compacted && archive::save(&shared.log, &tables, compacted, snapshot.revision, &file)? {
+                    return crate::admin::write_backup(&file, snapshot);
+                }
+            }
+            Err(Error::Unavailable("the store changes faster than its history can be backed up; try again".to_owned()))
+        })
+        .await
     }
 
     /// Figures about the store as of now.
@@ -281,7 +319,7 @@ impl Store for Embedded {
             }
         };
         let shared = Arc::clone(&self.shared);
-        blocking(move || history::range(&shared, &range, at)).await
+        blocking(move || archive::range(&shared, &range, at)).await
     }
 
     async fn txn(&self, txn: Txn) -> Result<Outcome, Error> {
@@ -309,6 +347,30 @@ impl Store for Embedded {
         let (answer, answered) = oneshot::channel();
         self.shared.queue.push(Command::Compact(revision, answer)).await?;
         answered.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    async fn at(&self, key: &str, revision: Revision) -> Result<Option<Record>, Error> {
+        self.check_open()?;
+        let (shared, key) = (Arc::clone(&self.shared), key.to_owned());
+        blocking(move || archive::get(&shared, &key, revision)).await
+    }
+
+    async fn changes(&self, query: Changes) -> Result<Vec<Change>, Error> {
+        self.check_open()?;
+        let shared = Arc::clone(&self.shared);
+        blocking(move || archive::changes(&shared, &query)).await
+    }
+
+    async fn moment(&self, time: u64) -> Result<Option<Revision>, Error> {
+        self.check_open()?;
+        let shared = Arc::clone(&self.shared);
+        blocking(move || archive::moment(&shared, time).map(Some)).await
+    }
+
+    async fn kept(&self) -> Result<Kept, Error> {
+        self.check_open()?;
+        let shared = Arc::clone(&self.shared);
+        blocking(move || archive::kept(&shared)).await
     }
 
     fn write_failure(&self) -> Option<String> {

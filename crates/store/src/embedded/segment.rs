@@ -18,7 +18,9 @@ use crate::{Error, Revision};
 pub(super) const HEAD: usize = 48;
 /// How much one read of history asks for.
 const READ: usize = 128 << 10;
-const MAGIC: [u8; 8] = *b"TRIREME1";
+/// The last byte is the format. Entries have notes since 2; what 1 wrote is read as it was.
+const MAGIC: [u8; 8] = *b"TRIREME2";
+const FORMATS: std::ops::RangeInclusive<u8> = b'1'..=b'2';
 
 /// What a segment says of itself in its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +52,8 @@ impl Head {
         let bytes = bytes.get(..HEAD)?;
         let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-        let whole = bytes[..8] == MAGIC && bytes[44..] == [0; 4] && u32_at(40) == crc32fast::hash(&bytes[..40]);
+        let known = bytes[..7] == MAGIC[..7] && FORMATS.contains(&bytes[7]);
+        let whole = known && bytes[44..] == [0; 4] && u32_at(40) == crc32fast::hash(&bytes[..40]);
         whole.then(|| Self {
             salt: u32_at(8),
             first: u64_at(16),
@@ -58,6 +61,13 @@ impl Head {
             compacted: u64_at(32),
         })
     }
+}
+
+/// The format of a head that a later version wrote.
+fn newer(bytes: &[u8]) -> Option<char> {
+    let format = *bytes.get(7)?;
+    let is_head = bytes[..7] == MAGIC[..7] && bytes.get(40..44)? == crc32fast::hash(&bytes[..40]).to_le_bytes();
+    (is_head && format > *FORMATS.end()).then_some(char::from(format))
 }
 
 /// The file name of a segment.
@@ -133,11 +143,11 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// Calls `each` with every entry from revision `from` on, in order, until it breaks or the synced end is reached.
+    /// Calls `each` with every entry from revision `from` on and when it was written, in order, until it breaks or the synced end is reached.
     pub(super) fn visit(
         &self,
         from: Revision,
-        mut each: impl FnMut(Entry<'_>) -> ControlFlow<()>,
+        mut each: impl FnMut(Entry<'_>, u64) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, Error> {
         let (mut at, end) = {
             let extent = self.extent.lock();
@@ -161,7 +171,7 @@ impl Segment {
             if frame.kind == Kind::Entries {
                 for entry in frame::entries(frame.body) {
                     let entry = entry.ok_or_else(|| damaged(&self.path, at, "malformed entry"))?;
-                    if entry.revision >= from && each(entry).is_break() {
+                    if entry.revision >= from && each(entry, frame.time).is_break() {
                         return Ok(ControlFlow::Break(()));
                     }
                 }
@@ -216,6 +226,13 @@ impl Scan {
 pub(super) fn scan(path: &Path, salt: u32, bytes: Vec<u8>, newest: bool) -> Result<Option<Scan>, Error> {
     let Some(head) = Head::decode(&bytes).filter(|head| head.salt == salt) else {
         // Head and first group are written together; a readable first frame beside an unreadable head is no torn write.
+        if let Some(format) = newer(&bytes) {
+            let what = format!(
+                "{}: store format {format}, of a newer version of Trireme; this one reads up to 2",
+                path.display()
+            );
+            return Err(Error::Unavailable(what));
+        }
         let torn = newest
             && frame::parse(bytes.get(HEAD..).unwrap_or_default(), salt).is_err()
             && !frame::synced_past(&bytes, 0, salt);
@@ -332,7 +349,7 @@ mod tests {
             for &revision in *group {
                 let mut builder = Builder::default();
                 let change = Change::Put { key: "/key", value: b"some value", expires: 0 };
-                builder.push(&Entry { revision, previous: revision - 1, change }, &stamp);
+                builder.push(&Entry { revision, previous: revision - 1, change, note: b"" }, &stamp);
                 builder.finish(&stamp);
                 starts.push(bytes.len());
                 bytes.extend(builder.bytes);
@@ -354,6 +371,20 @@ mod tests {
         }
         assert_eq!(parse_name(&name(17, 0xab)), Some((17, 0xab)));
         assert_eq!(parse_name("17-ab.log"), None);
+    }
+
+    #[test]
+    fn older_formats_are_read_and_newer_ones_refused_by_name() {
+        let (mut bytes, _) = file(&[&[2]]);
+        let reseal = |bytes: &mut Vec<u8>, format: u8| {
+            bytes[7] = format;
+            let checksum = crc32fast::hash(&bytes[..40]);
+            bytes[40..44].copy_from_slice(&checksum.to_le_bytes());
+        };
+        reseal(&mut bytes, b'1');
+        assert_eq!(scanned(bytes.clone()).expect("what earlier versions wrote"), Some((1, 0)));
+        reseal(&mut bytes, b'3');
+        assert!(matches!(scanned(bytes), Err(Error::Unavailable(what)) if what.contains("store format 3")));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use super::archive;
 use super::compact;
 use super::disk::{Disk, Os, private_file, sync_directory};
 use super::frame::{Change, Entry};
@@ -34,6 +35,7 @@ pub(crate) fn write_snapshot(file: &Path, snapshot: &mut Snapshot) -> Result<u64
         revision: record.revision,
         previous: 0,
         change: Change::Put { key: &record.key, value: &record.value, expires: *expires },
+        note: b"",
     });
     compact::write(file, head, entries)
 }
@@ -52,6 +54,16 @@ pub(crate) fn inspect(dir: &Path) -> Result<(Snapshot, Summary), Error> {
         torn_bytes: torn,
     };
     Ok((take(&memory), summary))
+}
+
+/// Reads a whole store without changing it, and writes its past beside a backup's file.
+pub(crate) fn save(dir: &Path, file: &Path) -> Result<Snapshot, Error> {
+    let Loaded { log, memory, lock: _lock, .. } = log::load(dir, Mode::ReadOnly, Duration::ZERO)?;
+    let tables = archive::tables(dir)?;
+    if tables.last().is_none_or(|table| (memory.compacted..=memory.revision).contains(&table.foot.last)) {
+        archive::save(&log, &tables, memory.compacted, memory.revision, file)?;
+    }
+    Ok(take(&memory))
 }
 
 /// Reads a backup and verifies all of it.

@@ -54,7 +54,7 @@ fn open(dir: &Path) -> (Arc<Faulty>, Arc<Embedded>) {
 
 async fn create(store: &Embedded, key: &str) -> Result<Revision, Error> {
     let op = Op::Put { value: "value".into(), ttl: None };
-    match store.txn(Txn { key: key.into(), expect: Expect::Absent, op, write: None }).await? {
+    match store.txn(Txn { key: key.into(), expect: Expect::Absent, op, write: None, note: Default::default() }).await? {
         Outcome::Committed(revision) => Ok(revision),
         Outcome::Conflict(record) => panic!("{key} is new, but there is {record:?}"),
     }
@@ -155,7 +155,7 @@ async fn room_for_little_is_not_room_enough() {
     create(&store, "/a").await.expect("a good disk");
     disk.room.store(1 << 20, Ordering::Relaxed);
     let large = Op::Put { value: vec![0; 2 << 20].into(), ttl: None };
-    let large = Txn { key: "/large".into(), expect: Expect::Absent, op: large, write: None };
+    let large = Txn { key: "/large".into(), expect: Expect::Absent, op: large, write: None, note: Default::default() };
     store.txn(large.clone()).await.expect_err("too large for the disk");
     create(&store, "/b").await.expect("for this there is room");
     assert!(store.write_failure().is_some());
@@ -169,7 +169,10 @@ async fn a_key_that_expires_while_the_disk_is_full_goes_afterwards() {
     let dir = tempfile::tempdir().expect("a directory");
     let (disk, store) = open(dir.path());
     let op = Op::Put { value: "value".into(), ttl: Some(1) };
-    store.txn(Txn { key: "/short".into(), expect: Expect::Absent, op, write: None }).await.expect("a good disk");
+    store
+        .txn(Txn { key: "/short".into(), expect: Expect::Absent, op, write: None, note: Default::default() })
+        .await
+        .expect("a good disk");
     disk.writes_fail.store(true, Ordering::Relaxed);
     until("an attempt to remove it", || store.write_failure().is_some()).await;
     disk.writes_fail.store(false, Ordering::Relaxed);

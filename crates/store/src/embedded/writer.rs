@@ -11,15 +11,16 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use rustc_hash::FxHashMap;
 use tokio::sync::oneshot;
 
+use super::Shared;
 use super::append::Appender;
 use super::compact::{self, Policy};
 use super::frame::{Change, Entry};
 use super::memory::Committed;
 use super::queue::Command;
-use super::{Shared, log};
 use crate::{Error, Event, Expect, Op, Outcome, Record, Revision, Txn};
 
 /// Commands in one group.
@@ -74,7 +75,8 @@ impl Writer {
 
     /// When there is something to do without a command.
     fn next_turn(&self) -> Option<Instant> {
-        let until = |Reverse((when, ..)): &Expiry| Duration::from_millis(when.saturating_sub(log::now()));
+        let now = (self.shared.log.clock)();
+        let until = |Reverse((when, ..)): &Expiry| Duration::from_millis(when.saturating_sub(now));
         let expiry = self.expiries.peek().map(until);
         let refused = self.shared.failure.lock().is_some();
         match (refused, expiry) {
@@ -115,6 +117,7 @@ impl Writer {
                 }
                 Command::Compact(revision, answer) => {
                     let result = group.compact(revision);
+                    group.forget = group.forget.max(result.is_ok().then_some(revision));
                     group.answers.push(Answer::Compact(result, answer));
                 }
             }
@@ -139,14 +142,19 @@ impl Writer {
 
     /// Adds a delete for every key whose time has come, as far as the group has room; answers them, should the group fail.
     fn expire(&mut self, group: &mut Group<'_>) -> Vec<Expiry> {
-        let (now, mut expired) = (log::now(), Vec::new());
+        let (now, mut expired) = ((self.shared.log.clock)(), Vec::new());
         while group.changes.len() < GROUP {
             if self.expiries.peek().is_none_or(|Reverse((when, ..))| *when > now) {
                 break;
             }
             let Some(Reverse((when, key, revision))) = self.expiries.pop() else { break };
-            let _ =
-                group.decide(Txn { key: Arc::clone(&key), expect: Expect::At(revision), op: Op::Delete, write: None });
+            let _ = group.decide(Txn {
+                key: Arc::clone(&key),
+                expect: Expect::At(revision),
+                op: Op::Delete,
+                write: None,
+                note: Bytes::new(),
+            });
             expired.push(Reverse((when, key, revision)));
         }
         expired
@@ -160,18 +168,27 @@ impl Writer {
         let compacted = group.compact.unwrap_or(group.compacted);
         let mut frames = self.appender.group(group.first, compacted)?;
         if let Some(revision) = group.compact {
-            frames.push(&Entry { revision, previous: 0, change: Change::Compact });
+            frames.push(&Entry { revision, previous: 0, change: Change::Compact, note: b"" });
         }
-        for Committed { event, expires } in &group.changes {
+        for Committed { event, expires, note } in &group.changes {
             let change = match &event.value {
                 Some(value) => Change::Put { key: &event.key, value, expires: *expires },
                 None => Change::Delete { key: &event.key },
             };
             let previous = event.previous.as_ref().map_or(0, |p| p.revision);
-            frames.push(&Entry { revision: event.revision, previous, change });
+            frames.push(&Entry { revision: event.revision, previous, change, note });
         }
-        if frames.commit()?.rotated {
-            self.give_up = compact::due(&self.shared.log, &self.policy, log::now());
+        let synced = frames.commit()?;
+        // What no table has yet stays in the log.
+        let spares = self.shared.archive.spares();
+        if synced.rotated {
+            let due = compact::due(&self.shared.log, &self.policy, (self.shared.log.clock)());
+            if due.is_some_and(|revision| revision > spares) {
+                self.shared.archive.urge();
+            }
+            self.give_up = due.map(|revision| revision.min(spares)).filter(|revision| *revision > 0);
+        }
+        if self.shared.archive.written(synced.bytes) || synced.rotated {
             self.wake_compactor();
         }
         Ok(())
@@ -190,10 +207,13 @@ impl Writer {
             }
         }
         self.shared.hub.publish(&group.changes);
-        for Committed { event, expires } in &group.changes {
+        for Committed { event, expires, .. } in &group.changes {
             if *expires != 0 {
                 self.expiries.push(Reverse((*expires, Arc::clone(&event.key), event.revision)));
             }
+        }
+        if let Some(revision) = group.forget {
+            self.shared.archive.forget(revision);
         }
         if group.compact.is_some() {
             self.wake_compactor();
@@ -215,6 +235,8 @@ struct Group<'a> {
     /// Keys changed by this very group, with the place of their latest change.
     changed: FxHashMap<Arc<str>, usize>,
     compact: Option<Revision>,
+    /// Somebody asked for a compaction, not the policy: then the past goes too.
+    forget: Option<Revision>,
     answers: Vec<Answer>,
 }
 
@@ -231,6 +253,7 @@ impl<'a> Group<'a> {
             changes: Vec::new(),
             changed: FxHashMap::default(),
             compact: None,
+            forget: None,
             answers: Vec::new(),
         }
     }
@@ -261,7 +284,7 @@ impl<'a> Group<'a> {
             return Outcome::Conflict(current);
         }
         let (value, expires) = match txn.op {
-            Op::Put { value, ttl } => (Some(value), ttl.map_or(0, expiry)),
+            Op::Put { value, ttl } => (Some(value), ttl.map_or(0, |ttl| expiry((self.shared.log.clock)(), ttl))),
             // Nothing to delete is nothing to write, as in etcd.
             Op::Delete if current.is_none() => return Outcome::Committed(self.last()),
             Op::Delete => (None, 0),
@@ -270,7 +293,7 @@ impl<'a> Group<'a> {
         let key = current.as_ref().map_or(txn.key, |c| Arc::clone(&c.key));
         self.changed.insert(Arc::clone(&key), self.changes.len());
         let event = Arc::new(Event { key, revision, value, previous: current, write: txn.write });
-        self.changes.push(Committed { event, expires });
+        self.changes.push(Committed { event, expires, note: txn.note });
         Outcome::Committed(revision)
     }
 
@@ -287,8 +310,8 @@ impl<'a> Group<'a> {
 }
 
 /// Rounded up to a whole second, so that many keys expire in one group.
-fn expiry(ttl: u64) -> u64 {
-    (log::now() / 1000 + 1).saturating_add(ttl).saturating_mul(1000)
+fn expiry(now: u64, ttl: u64) -> u64 {
+    (now / 1000 + 1).saturating_add(ttl).saturating_mul(1000)
 }
 
 enum Answer {

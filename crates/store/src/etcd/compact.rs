@@ -36,7 +36,13 @@ pub(super) async fn run(store: Weak<Etcd>, interval: Duration) {
 
 async fn take(store: &dyn Store, turn: Turn) -> Result<Turn, Error> {
     let value = turn.reached.unwrap_or(0).to_string().into();
-    let txn = Txn { key: KEY.into(), expect: turn.expect, op: Op::Put { value, ttl: None }, write: None };
+    let txn = Txn {
+        key: KEY.into(),
+        expect: turn.expect,
+        op: Op::Put { value, ttl: None },
+        write: None,
+        note: Default::default(),
+    };
     match store.txn(txn).await? {
         Outcome::Committed(revision) => {
             if let Some(reached) = turn.reached {

@@ -26,7 +26,9 @@ use self::proto::{
     RangeResponse, Request, RequestOp, TxnRequest, TxnResponse,
 };
 use self::watch::{Cursor, Turn};
-use crate::{Error, Event, Expect, Op, Outcome, Page, Range, Record, Revision, Store, Txn, Watch};
+use crate::{
+    Change, Changes, Error, Event, Expect, Kept, Op, Outcome, Page, Range, Record, Revision, Store, Txn, Watch,
+};
 pub use members::{Health, Member, Members};
 pub use transfer::{to_embedded, to_etcd};
 
@@ -37,6 +39,8 @@ const COMPACT: &str = "/etcdserverpb.KV/Compact";
 const TARGET_MOD: i32 = 2;
 /// Keys asked for at once; a range of more is read in pages of one revision.
 const PAGE: usize = 10_000;
+/// So many changes of the past are read at once; who wants more asks for a shorter time.
+const PAST: usize = 20_000;
 /// How often a range starts again when compaction overtakes its pages.
 const RESTARTS: usize = 3;
 /// No key and value together may be larger. etcd's own limit is usually lower, and then holds.
@@ -251,6 +255,35 @@ impl Store for Etcd {
         }
     }
 
+    async fn at(&self, key: &str, revision: Revision) -> Result<Option<Record>, Error> {
+        let request = RangeRequest { key: key.into(), revision: revision as i64, ..RangeRequest::default() };
+        match self.range_call(request).await {
+            Ok(answer) => Ok(answer.kvs.into_iter().find_map(record)),
+            Err(status) => Err(self.read_error(&status, revision).await),
+        }
+    }
+
+    /// As far back as etcd was not compacted, which is some minutes; without times and notes, which etcd does not keep.
+    async fn changes(&self, query: Changes) -> Result<Vec<Change>, Error> {
+        let after = query.after.max(self.oldest().await?);
+        let mut events = self.history(&query.prefix, after, query.upto, PAST).await?;
+        events.retain(|event| query.concerns(&event.key));
+        let changes = events.into_iter().rev().take(query.limit).map(|event| {
+            let Event { key, revision, value, previous, .. } = event;
+            Change { key, revision, time: None, note: bytes::Bytes::new(), value, previous }
+        });
+        Ok(changes.collect())
+    }
+
+    async fn moment(&self, _time: u64) -> Result<Option<Revision>, Error> {
+        Ok(None)
+    }
+
+    async fn kept(&self) -> Result<Kept, Error> {
+        let (oldest, latest) = (self.oldest().await?, self.revision().await?);
+        Ok(Kept { oldest, oldest_time: None, latest, latest_time: None, bytes: 0 })
+    }
+
     async fn compact(&self, revision: Revision) -> Result<(), Error> {
         let request = CompactionRequest { revision: revision as i64 };
         match self.client.call::<_, CompactionResponse>(COMPACT, request, Repeat::Freely).await {
@@ -334,7 +367,8 @@ mod tests {
     #[test]
     fn an_absent_key_is_compared_with_an_explicit_zero() {
         use prost::Message;
-        let txn = Txn { key: "k".into(), expect: Expect::Absent, op: Op::Delete, write: None };
+        let txn =
+            Txn { key: "k".into(), expect: Expect::Absent, op: Op::Delete, write: None, note: Default::default() };
         let compare = request(&txn, 0).compare.remove(0);
         // Key, then the target, then tag 6 with its value: a oneof member is sent even when it is 0.
         assert_eq!(compare.encode_to_vec(), [0x10, 2, 0x1a, 1, b'k', 0x30, 0]);

@@ -44,7 +44,7 @@ pub async fn to_etcd(dir: &Path, etcd: &Etcd) -> Result<Summary, Error> {
         fill(etcd, &mut reached, record.revision - 1).await?;
         let ttl = (expires != 0).then(|| (expires.saturating_sub(now) / 1000).max(1));
         let (key, op) = (record.key, Op::Put { value: record.value, ttl });
-        match etcd.txn(Txn { key, expect: Expect::Absent, op, write: None }).await? {
+        match etcd.txn(Txn { key, expect: Expect::Absent, op, write: None, note: Default::default() }).await? {
             Outcome::Committed(revision) if revision == record.revision => reached = revision,
             _ => return Err(Error::Unavailable("somebody else writes into this etcd".into())),
         }

@@ -30,6 +30,9 @@ cases![
     a_range_in_pages_is_the_whole_range,
     a_range_at_a_revision_is_the_state_of_that_time,
     a_range_at_a_future_revision_is_refused,
+    a_key_at_a_revision_is_what_it_was,
+    changes_are_told_newest_first_with_what_they_replaced,
+    a_past_that_was_compacted_is_refused_with_the_oldest_that_is_left,
     a_watch_tells_creation_update_and_deletion,
     a_watch_from_the_past_goes_on_into_the_present,
     a_watch_from_the_future_skips_what_comes_before,
@@ -199,6 +202,75 @@ async fn a_range_at_a_future_revision_is_refused(f: Fixture) {
         Err(Error::Future { requested, current: at }) => assert_eq!((requested, at), (current + 100, current)),
         other => panic!("{other:?}"),
     }
+}
+
+async fn a_key_at_a_revision_is_what_it_was(f: Fixture) {
+    let before = f.revision().await;
+    let mut known: Vec<(Revision, Option<&str>)> = vec![(before, None)];
+    for value in [Some("one"), Some("two"), None, Some("three")] {
+        let revision = match value {
+            Some(value) => f.put("a", value).await,
+            None => f.delete("a").await,
+        };
+        known.push((revision, value));
+        known.push((f.put("other", "x").await, value));
+    }
+    for (revision, value) in &known {
+        let found = f.store.at(&f.key("a"), *revision).await.unwrap();
+        assert_eq!(found.as_ref().map(|record| &*record.value), value.map(str::as_bytes), "at {revision}");
+        assert!(found.is_none_or(|record| record.revision <= *revision && *record.key == *f.key("a")));
+    }
+    let current = f.revision().await;
+    let future = f.store.at(&f.key("a"), current + 5).await;
+    assert!(matches!(future, Err(Error::Future { requested, .. }) if requested == current + 5), "{future:?}");
+}
+
+async fn changes_are_told_newest_first_with_what_they_replaced(f: Fixture) {
+    let before = f.revision().await;
+    f.put("a", "1").await;
+    f.put("ab", "2").await;
+    f.put("a", "3").await;
+    f.delete("a").await;
+    let upto = f.put("a", "4").await;
+    f.put("a", "later").await;
+    let text = |value: Option<&Bytes>| value.map_or("-".into(), |v| String::from_utf8_lossy(v).into_owned());
+    let told = |changes: Vec<store::Change>| -> Vec<String> {
+        let show = |change: &store::Change| {
+            let previous = change.previous.as_ref().map(|record| &record.value);
+            format!("{}: {} -> {}", &change.key[f.root.len()..], text(previous), text(change.value.as_ref()))
+        };
+        changes.iter().map(show).collect()
+    };
+    let ask = |prefix: &str, exact: bool, after: Revision, upto: Revision, limit: usize| {
+        f.store.changes(store::Changes { prefix: f.key(prefix), exact, after, upto, limit })
+    };
+    let all = ["a: - -> 4", "a: 3 -> -", "a: 1 -> 3", "ab: - -> 2", "a: - -> 1"];
+    assert_eq!(told(ask("", false, before, upto, 100).await.unwrap()), all);
+    assert_eq!(told(ask("", false, before, upto, 2).await.unwrap()), all[..2]);
+    assert_eq!(told(ask("", false, before + 2, upto - 1, 100).await.unwrap()), all[1..3]);
+    assert_eq!(
+        told(ask("a", true, before, upto, 100).await.unwrap()),
+        ["a: - -> 4", "a: 3 -> -", "a: 1 -> 3", "a: - -> 1"]
+    );
+    let revisions: Vec<_> = ask("a", false, before, upto, 9).await.unwrap().iter().map(|c| c.revision).collect();
+    assert_eq!(revisions, (before + 1..=upto).rev().collect::<Vec<_>>());
+    let future = ask("", false, before, upto + 100, 9).await;
+    assert!(matches!(future, Err(Error::Future { .. })), "{future:?}");
+}
+
+async fn a_past_that_was_compacted_is_refused_with_the_oldest_that_is_left(f: Fixture) {
+    let first = f.put("a", "1").await;
+    let second = f.put("a", "2").await;
+    f.put("a", "3").await;
+    f.store.compact(second).await.unwrap();
+    let gone = f.store.at(&f.key("a"), first).await;
+    assert!(matches!(gone, Err(Error::Compacted { oldest }) if oldest >= second), "{gone:?}");
+    assert_eq!(f.store.at(&f.key("a"), second).await.unwrap().unwrap().value, "2");
+    let kept = f.store.kept().await.unwrap();
+    assert!(kept.oldest >= second && kept.latest >= kept.oldest, "{kept:?}");
+    let query = store::Changes { prefix: f.key("a"), exact: true, after: 0, upto: kept.latest, limit: 9 };
+    let left = f.store.changes(query).await.unwrap();
+    assert!(left.iter().all(|change| change.revision > second), "{left:?}");
 }
 
 async fn a_watch_tells_creation_update_and_deletion(f: Fixture) {

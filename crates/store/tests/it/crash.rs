@@ -48,7 +48,14 @@ fn state(seed: u64, writer: u64, steps: u64) -> BTreeMap<String, String> {
 /// Whether old history goes. Small segments either way, so that the kill meets every part of the engine.
 fn options(compacting: bool) -> Options {
     let history_revisions = if compacting { 300 } else { u64::MAX };
-    Options { segment_bytes: 32 << 10, history_time: Duration::ZERO, history_revisions, ..Options::default() }
+    let past_unit = 8 << 10;
+    Options {
+        segment_bytes: 32 << 10,
+        history_time: Duration::ZERO,
+        history_revisions,
+        past_unit,
+        ..Options::default()
+    }
 }
 
 /// The process that is killed; it does nothing unless it was started as such.
@@ -82,7 +89,7 @@ async fn keep_writing(store: Arc<Embedded>, seed: u64, writer: u64, from: u64) {
         let key: Arc<str> = format!("/registry/{name}").into();
         let expect = store.get(&key).await.unwrap().map_or(Expect::Absent, |r| Expect::At(r.revision));
         let op = value.map_or(Op::Delete, |value| Op::Put { value: value.into(), ttl: None });
-        match store.txn(Txn { key, expect, op, write: None }).await.unwrap() {
+        match store.txn(Txn { key, expect, op, write: None, note: Default::default() }).await.unwrap() {
             Outcome::Committed(revision) => say(&format!("ack {writer} {step} {revision}")),
             Outcome::Conflict(current) => panic!("nobody else writes {name}: {current:?}"),
         }
@@ -163,6 +170,7 @@ async fn survive(seed: u64, rounds: u64, compacting: bool) {
         if !compacting {
             check_history(&f, &mut rng, &mut history, &report, current).await;
         }
+        check_past(&f, &mut rng, &report, current).await;
         let page = f.all_at(current).await.unwrap();
         assert_eq!(page.records, f.all().await.records);
         // Every other life ends well, every other is a plain drop of a store that was not written to.
@@ -206,6 +214,32 @@ async fn check_history(f: &Fixture, rng: &mut StdRng, history: &mut Vec<Event>, 
             *history = events;
         } else {
             assert_eq!(events[..], history[(after - 1) as usize..]);
+        }
+    }
+}
+
+/// Whatever the log gave up, and wherever making tables and joining them was interrupted: every change is kept, and says what it replaced.
+async fn check_past(f: &Fixture, rng: &mut StdRng, report: &Report, current: Revision) {
+    let kept = f.store.kept().await.unwrap();
+    assert_eq!((kept.oldest, kept.latest), (1, current), "nothing of the past was given up");
+    let query = store::Changes { prefix: f.root.clone(), exact: false, after: 1, upto: current, limit: usize::MAX };
+    let mut changes = f.store.changes(query).await.unwrap();
+    changes.reverse();
+    assert_eq!(changes.len() as u64, current - 1);
+    let at = rng.random_range(1..=current);
+    let mut state: BTreeMap<Arc<str>, (Revision, bytes::Bytes)> = BTreeMap::new();
+    for (place, change) in changes.iter().enumerate() {
+        assert_eq!(change.revision, place as u64 + 2, "every revision once and in order");
+        if let Some(Some(key)) = report.known.get(&change.revision) {
+            assert_eq!(*change.key, **key, "a watcher saw something else at {}", change.revision);
+        }
+        let previous = change.previous.as_ref().map(|p| (p.revision, p.value.clone()));
+        assert_eq!(previous, state.remove(&change.key), "{change:?}");
+        state.extend(change.value.clone().map(|value| (Arc::clone(&change.key), (change.revision, value))));
+        if change.revision == at {
+            let then = f.all_at(at).await.unwrap().records;
+            let then: BTreeMap<_, _> = then.into_iter().map(|r| (r.key, (r.revision, r.value))).collect();
+            assert_eq!(then, state, "the state at {at}");
         }
     }
 }

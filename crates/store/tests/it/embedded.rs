@@ -304,7 +304,8 @@ async fn an_event_names_the_write_that_it_came_of() {
     let ids = [Some(WriteId::new()), None, Some(WriteId::new())];
     for (at, write) in ids.into_iter().enumerate() {
         let op = Op::Put { value: "same".into(), ttl: None };
-        let txn = Txn { key: f.key(&format!("k{at}")).into(), expect: Expect::Absent, op, write };
+        let txn =
+            Txn { key: f.key(&format!("k{at}")).into(), expect: Expect::Absent, op, write, note: Default::default() };
         within("a transaction", store.txn(txn)).await.unwrap();
     }
     let named: Vec<Option<WriteId>> = take(&mut watch, 3).await.into_iter().map(|event| event.write).collect();

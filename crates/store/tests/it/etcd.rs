@@ -140,7 +140,13 @@ async fn an_etcd_that_is_gone_is_unavailable_and_back_when_it_is_back() {
     let unavailable = |e: &Error| matches!(e, Error::Unavailable(_));
     assert!(store.get(&f.key("a")).await.is_err_and(|e| unavailable(&e)));
     assert!(store.revision().await.is_err_and(|e| unavailable(&e)));
-    let txn = store::Txn { key: f.key("b").into(), expect: store::Expect::Absent, op: store::Op::Delete, write: None };
+    let txn = store::Txn {
+        key: f.key("b").into(),
+        expect: store::Expect::Absent,
+        op: store::Op::Delete,
+        write: None,
+        note: Default::default(),
+    };
     assert!(store.txn(txn).await.is_err_and(|e| unavailable(&e)));
     assert!(store.watch("/", 1).await.err().is_some_and(|e| unavailable(&e)));
     assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
@@ -244,7 +250,7 @@ async fn written(f: &Fixture, name: &str, value: &str) -> bool {
     }
     let expect = current.map_or(store::Expect::Absent, |r| store::Expect::At(r.revision));
     let op = store::Op::Put { value: value.to_owned().into(), ttl: None };
-    let txn = store::Txn { key: key.into(), expect, op, write: None };
+    let txn = store::Txn { key: key.into(), expect, op, write: None, note: Default::default() };
     matches!(f.store.txn(txn).await, Ok(store::Outcome::Committed(_)))
 }
 

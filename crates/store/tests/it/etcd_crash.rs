@@ -53,7 +53,7 @@ async fn attempt(f: &Fixture, key: &str, value: Option<&str>) -> Option<Revision
         }
         let expect = current.map_or(Expect::Absent, |r| Expect::At(r.revision));
         let op = value.map_or(Op::Delete, |value| Op::Put { value: value.to_owned().into(), ttl: None });
-        match f.store.txn(Txn { key: key.into(), expect, op, write: None }).await {
+        match f.store.txn(Txn { key: key.into(), expect, op, write: None, note: Default::default() }).await {
             Ok(Outcome::Committed(revision)) => return Some(revision),
             // An earlier attempt without an answer may still come through.
             Ok(Outcome::Conflict(_)) => assert!(unknown, "nobody else writes {key}"),

@@ -8,4 +8,5 @@ mod etcd;
 mod etcd_crash;
 mod faults;
 mod moving;
+mod past;
 mod support;

@@ -31,7 +31,7 @@ impl Fixture {
     }
 
     pub async fn txn(&self, name: &str, expect: Expect, op: Op) -> Result<Outcome, Error> {
-        let txn = Txn { key: self.key(name).into(), expect, op, write: None };
+        let txn = Txn { key: self.key(name).into(), expect, op, write: None, note: Default::default() };
         within("a transaction", self.store.txn(txn)).await
     }
 

@@ -18,6 +18,7 @@ use tokio::sync::Mutex;
 use super::{Operation, Request};
 use crate::registry::Resource;
 use crate::verbs::Api;
+use crate::verbs::author::Target;
 use crate::verbs::commit::Change;
 
 /// How many namespaces can take room at once without waiting for each other.
@@ -132,7 +133,7 @@ async fn take(
     charge: &Charge,
 ) -> Result<Option<Amounts>, ApiError> {
     let mut taken = None;
-    api.change(quotas, key, request.dry_run, |quota, _| {
+    api.change(Target::own(quotas, key), request.dry_run, |quota, _| {
         taken = None;
         let ruling = rule(quota, counted, new, old, charge).map_err(|why| request.forbid(new, &why))?;
         let Some((amounts, used)) = ruling else { return Ok(Change::Keep) };
@@ -203,7 +204,7 @@ fn rule(
 
 /// Returns room that was taken for nothing: another quota had none.
 async fn give_back(api: &Api, quotas: &Resource, key: &str, taken: &Amounts) {
-    let returned = api.change(quotas, key, false, |quota, _| {
+    let returned = api.change(Target::own(quotas, key), false, |quota, _| {
         let mut used = amounts(value::at(quota, "status.used"));
         for (name, amount) in taken {
             if let Some(sum) = used.get_mut(name) {
