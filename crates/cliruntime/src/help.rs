@@ -30,9 +30,10 @@ const GROUPS: &[(&str, &[&str])] = &[
             "why",
             "trace",
             "ui",
+            "history",
         ],
     ),
-    ("Advanced Commands:", &["diff", "apply", "patch", "replace", "wait", "kustomize"]),
+    ("Advanced Commands:", &["diff", "apply", "patch", "replace", "wait", "kustomize", "undo"]),
     ("Settings Commands:", &["label", "annotate", "completion"]),
     ("Subcommands provided by plugins:", &[]),
 ];

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use ipnet::IpNet;
@@ -108,6 +109,42 @@ pub enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
         arguments: Vec<std::ffi::OsString>,
     },
+    /// Show objects, also as they were: `trireme get pods --at 10m`.
+    ///
+    /// The same as `trireme kubectl get`, which has the options.
+    #[command(disable_help_flag = true)]
+    Get {
+        /// What `kubectl get` is told.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+        arguments: Vec<std::ffi::OsString>,
+    },
+    /// Compare objects with what they were: `trireme diff deployment/web --from 1h --to now`.
+    ///
+    /// The same as `trireme kubectl diff`, which has the options.
+    #[command(disable_help_flag = true)]
+    Diff {
+        /// What `kubectl diff` is told.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+        arguments: Vec<std::ffi::OsString>,
+    },
+    /// Show what changed, when and by whom: `trireme history pod/web-1`.
+    ///
+    /// The same as `trireme kubectl history`, which has the options.
+    #[command(disable_help_flag = true)]
+    History {
+        /// What `kubectl history` is told.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+        arguments: Vec<std::ffi::OsString>,
+    },
+    /// Make an object what it was: `trireme undo deployment/web --to REVISION`.
+    ///
+    /// The same as `trireme kubectl undo`, which has the options.
+    #[command(disable_help_flag = true)]
+    Undo {
+        /// What `kubectl undo` is told.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+        arguments: Vec<std::ffi::OsString>,
+    },
     /// Say which version this is.
     Version,
 }
@@ -205,6 +242,22 @@ pub struct Store {
     /// Key of the client certificate for etcd.
     #[arg(long, value_name = "FILE", requires = "etcd_certfile")]
     pub etcd_keyfile: Option<PathBuf>,
+    /// How long every change can be asked for (`trireme history`, `get --at`), such as 12h or 7d; 0s keeps none. An etcd keeps what it keeps.
+    #[arg(long, value_name = "DURATION", default_value = "1d", value_parser = history_time)]
+    pub history: Duration,
+    /// How much disk that may take, such as 2Gi; the oldest goes first.
+    #[arg(long, value_name = "SIZE", default_value = "512Mi", value_parser = history_size)]
+    pub history_size: u64,
+}
+
+fn history_time(text: &str) -> Result<Duration, String> {
+    apiserver::rest::past::span(text).ok_or_else(|| "give a duration such as 12h or 7d".to_owned())
+}
+
+fn history_size(text: &str) -> Result<u64, String> {
+    let size: machinery::quantity::Quantity =
+        text.parse().map_err(|_| "give a size such as 512Mi or 2Gi".to_owned())?;
+    u64::try_from(size.value()).map_err(|_| "a size is not negative".to_owned())
 }
 
 /// Which store.

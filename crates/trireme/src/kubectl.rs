@@ -1,6 +1,9 @@
-//! `trireme kubectl`, `trireme trace`, `trireme ui`, and the binary called as `kubectl`: handed over before anything else is set up, so that it answers at once.
+//! `trireme kubectl`, `trireme trace` and others that need no `kubectl` before them, and the binary called as `kubectl`: handed over before anything else is set up, so that it answers at once.
 
 use std::path::{Path, PathBuf};
+
+/// What is asked of kubectl without its name: what upstream's has not, or not like this.
+const SHORT: [&str; 6] = ["trace", "ui", "get", "diff", "history", "undo"];
 
 /// The exit code, where kubectl was asked for.
 pub fn run() -> Option<i32> {
@@ -13,8 +16,10 @@ pub fn run() -> Option<i32> {
     if first == "kubectl" {
         return Some(kubectl::main(arguments, own_server()));
     }
-    let own = first == "trace" || first == "ui";
-    own.then(|| kubectl::main(std::iter::once(first).chain(arguments), own_server()))
+    SHORT
+        .iter()
+        .any(|short| first == *short)
+        .then(|| kubectl::main(std::iter::once(first).chain(arguments), own_server()))
 }
 
 /// The configuration that the server of this machine wrote, for whoever has no other.

@@ -86,7 +86,13 @@ fn main() -> ExitCode {
         Command::Image(command) => image::run(&command),
         Command::Node(command) => runtime().and_then(|runtime| runtime.block_on(node::run(&command))),
         // Taken before the command line was read.
-        Command::Kubectl { .. } | Command::Trace { .. } | Command::Ui { .. } => Ok(()),
+        Command::Kubectl { .. }
+        | Command::Trace { .. }
+        | Command::Ui { .. }
+        | Command::Get { .. }
+        | Command::Diff { .. }
+        | Command::History { .. }
+        | Command::Undo { .. } => Ok(()),
         Command::Version => {
             println!("trireme {} (Kubernetes {})", env!("CARGO_PKG_VERSION"), rules::names::VERSION);
             Ok(())

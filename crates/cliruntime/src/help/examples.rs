@@ -436,6 +436,20 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ("Wait until it is gone", "kubectl wait --for=delete pod/web --timeout=60s"),
         ],
     ),
+    (
+        "history",
+        &[
+            ("Every change of a pod that is kept, with who made it", "kubectl history pod/web-1"),
+            ("What changed in the last ten minutes", "kubectl history deployments -A --from 10m"),
+        ],
+    ),
+    (
+        "undo",
+        &[
+            ("Show what would change", "kubectl undo deployment/web --to 1h --dry-run=server"),
+            ("Make a deployment what it was at a revision", "kubectl undo deployment/web --to 4711"),
+        ],
+    ),
     ("trace", &[("Show what happened to a deployment and to what it owns", "kubectl trace deployment/web")]),
     ("ui", &[("Open the page of the cluster in a browser", "kubectl ui")]),
     ("why", &[("Why a pod is not ready, and what to do", "kubectl why web")]),

@@ -77,6 +77,8 @@ pub struct Builder {
     pub all: bool,
     pub chunk: i64,
     pub subresource: String,
+    /// As it was at this moment, which the server reads; now if it is empty.
+    pub at: String,
     /// Objects from files are read from the server, too.
     pub latest: bool,
     /// No server is asked: kinds that are built in are known anyway.
@@ -128,6 +130,7 @@ impl Builder {
             all: flags.is("all"),
             chunk: flags.int("chunk-size"),
             subresource: flags.text("subresource").to_owned(),
+            at: flags.text("at").to_owned(),
             latest: false,
             local,
             validates: flags.knows("validate") && helper::validation(flags)? != "Ignore",
@@ -186,7 +189,7 @@ impl Builder {
     async fn fetch(&self, session: &Session, target: &Target) -> Outcome<Vec<Info>> {
         let api = session.api()?;
         if let Some(name) = &target.name {
-            let path = target.path(name, &self.subresource)?;
+            let path = target.path(name, &self.subresource)? + &query(&[("at", &self.at)]);
             let object = named(&api, &target.namespace, &path, JSON).await?;
             return Ok(vec![info(&target.mapping, object, "")]);
         }
@@ -255,6 +258,8 @@ impl Builder {
     pub fn query(&self, next: &str) -> String {
         let limit = if self.chunk == 0 { String::new() } else { self.chunk.to_string() };
         query(&[
+            // The next chunk is of the same moment as the first.
+            ("at", if next.is_empty() { &self.at } else { "" }),
             ("continue", next),
             ("fieldSelector", &self.field_selector),
             ("labelSelector", &self.selector),

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::apply;
 use super::create::LAST_APPLIED;
+use super::past::between;
 use crate::command::{Command, Invocation};
 use crate::error::{Failure, Outcome};
 use crate::flags::{Flag, sets};
@@ -27,11 +28,13 @@ pub static COMMAND: Command = Command {
             sets::field_manager("kubectl-client-side-apply"),
             Flag::int("concurrency", "1", "How many objects are compared at once."),
             Flag::bool("force-conflicts", "Take fields that others own."),
+            Flag::string("from", "", "Compare how objects were: a revision, a time, or how long ago."),
             Flag::bool("prune", "Show what pruning would delete, too."),
             Flag::array("prune-allowlist", "Kinds to prune, as group/version/kind."),
             Flag::bool("server-side", "Let the server merge."),
             Flag::bool("show-managed-fields", "Compare metadata.managedFields, too."),
             Flag::bool("show-secrets", "Show what Secrets hold."),
+            Flag::string("to", "now", "The later moment, with --from."),
         ],
     ],
     children: &[],
@@ -51,6 +54,9 @@ pub static COMMAND: Command = Command {
 const MOST: usize = 4;
 
 async fn run(invocation: &mut Invocation) -> Outcome {
+    if between::asked(invocation) {
+        return between::run(invocation).await;
+    }
     let flags = &invocation.flags;
     if !flags.arguments.is_empty() {
         return Err(invocation.usage(format_args!("Unexpected args: [{}]", flags.arguments.join(" "))));
@@ -89,20 +95,20 @@ async fn run(invocation: &mut Invocation) -> Outcome {
 }
 
 /// Two directories: what is, and what would be. They go when this does.
-struct Sides {
-    live: PathBuf,
-    merged: PathBuf,
+pub(super) struct Sides {
+    pub(super) live: PathBuf,
+    pub(super) merged: PathBuf,
 }
 
 impl Sides {
-    fn new(variables: &std::collections::BTreeMap<String, String>) -> Outcome<Self> {
+    pub(super) fn new(variables: &std::collections::BTreeMap<String, String>) -> Outcome<Self> {
         let base = variables.get("TMPDIR").filter(|base| !base.is_empty());
         let base = base.map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
         let sides = Self { live: unique(&base, "LIVE-")?, merged: unique(&base, "MERGED-")? };
         Ok(sides)
     }
 
-    fn write(&self, side: &Path, name: &str, object: &Value) -> Outcome {
+    pub(super) fn write(&self, side: &Path, name: &str, object: &Value) -> Outcome {
         let text = if object.is_null() { String::new() } else { yaml::encode(object) };
         Ok(std::fs::write(side.join(name), text)?)
     }
@@ -133,7 +139,7 @@ fn unique(base: &Path, prefix: &str) -> Outcome<PathBuf> {
     }
 }
 
-fn file_name(info: &Info) -> String {
+pub(super) fn file_name(info: &Info) -> String {
     let mapping = &info.mapping;
     let group = if mapping.group.is_empty() { String::new() } else { format!("{}.", mapping.group) };
     format!("{group}{}.{}.{}.{}", mapping.version, mapping.kind, info.namespace, info.name)
@@ -206,7 +212,7 @@ async fn merged(invocation: &Invocation, writing: &Writing, info: &Info, live: &
 }
 
 /// Hides what a Secret holds, but not whether it changed.
-fn mask(from: &mut Value, to: &mut Value) {
+pub(super) fn mask(from: &mut Value, to: &mut Value) {
     const SAME: &str = "***";
     let before = from.get("data").and_then(Value::as_object).cloned().unwrap_or_default();
     let after = to.get("data").and_then(Value::as_object).cloned().unwrap_or_default();
@@ -236,7 +242,7 @@ fn differ(external: Option<&str>, live: &str, merged: &str) -> (String, Vec<Stri
     (program, arguments)
 }
 
-fn show(invocation: &mut Invocation, sides: &Sides) -> Outcome {
+pub(super) fn show(invocation: &mut Invocation, sides: &Sides) -> Outcome {
     let environment = invocation.session.environment.clone();
     let shown = |path: &Path| path.display().to_string();
     let external = environment.variable("KUBECTL_EXTERNAL_DIFF");

@@ -30,6 +30,7 @@ mod logs;
 mod nodes;
 mod options;
 mod overrides;
+mod past;
 mod patch;
 pub mod plugin;
 mod pods;
@@ -86,6 +87,7 @@ pub static ROOT: Command = Command {
         &explain::COMMAND,
         &expose::COMMAND,
         &get::COMMAND,
+        &past::history::COMMAND,
         &kuberc::COMMAND,
         &kustomize::COMMAND,
         &labels::LABEL,
@@ -105,6 +107,7 @@ pub static ROOT: Command = Command {
         &trace::COMMAND,
         &ui::COMMAND,
         &nodes::cordon::UNCORDON,
+        &past::undo::COMMAND,
         &version::COMMAND,
         &wait::COMMAND,
         &why::COMMAND,

@@ -5,6 +5,7 @@ mod config;
 mod more;
 mod objects;
 mod order;
+mod past;
 mod programs;
 mod streams;
 mod transcripts;

@@ -406,7 +406,14 @@ async fn open_store(options: &StoreOptions, data_dir: &Path, managed: Option<Man
         Engine::Embedded => {
             let directory = crate::store::directory(data_dir);
             let packed = apiserver::registry::packed();
-            let options = store::embedded::Options { predecessor: PREDECESSOR, packed, ..Default::default() };
+            let (past_time, past_bytes) = (options.history, options.history_size);
+            let options = store::embedded::Options {
+                predecessor: PREDECESSOR,
+                packed,
+                past_time,
+                past_bytes,
+                ..Default::default()
+            };
             let open = move || store::embedded::Embedded::open(&directory, options);
             let embedded = tokio::task::spawn_blocking(open).await.map_err(|_| Error::Panicked)??;
             Ok(Opened { store: embedded.clone(), embedded: Some(embedded), etcd: None, managed })

@@ -21,6 +21,8 @@ pub(super) async fn join_servers(options: &mut Options, advertise: IpAddr) -> Re
         etcd_cafile: reach.ca_file,
         etcd_certfile: reach.cert_file,
         etcd_keyfile: reach.key_file,
+        history: options.store.history,
+        history_size: options.store.history_size,
     };
     Ok(Some(managed))
 }

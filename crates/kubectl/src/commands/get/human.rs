@@ -116,7 +116,7 @@ async fn fetch(invocation: &Invocation, builder: &Builder, target: &Target, whol
     let now = jiff::Timestamp::now();
     if let Some(name) = &target.name {
         let path = target.path(name, &builder.subresource)?;
-        let path = path + &query(&[("includeObject", include)]);
+        let path = path + &query(&[("at", &builder.at), ("includeObject", include)]);
         let answer = resource::named(&api, &target.namespace, &path, accept).await?;
         return Ok(Table::from_value(answer, now));
     }

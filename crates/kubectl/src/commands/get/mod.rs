@@ -27,6 +27,7 @@ pub static COMMAND: Command = Command {
         sets::ALL_NAMESPACES,
         sets::CHUNK_SIZE,
         &[
+            Flag::string("at", "", "Show how it was: a revision, a time, or how long ago."),
             Flag::slice("contexts", "Contexts of the kubeconfig to ask, all at once."),
             Flag::bool("ignore-not-found", "An object that is not there is no error."),
             Flag::slice("label-columns", "Labels to be shown as columns.").short('L'),
@@ -104,6 +105,9 @@ fn validate(invocation: &Invocation) -> Outcome {
             return Err(Failure::message("arguments may not be passed when --raw is specified"));
         }
         super::delete::raw_path(flags.text("raw"))?;
+    }
+    if !flags.text("at").is_empty() && (flags.is("watch") || flags.is("watch-only")) {
+        return Err(Failure::message("--at cannot be used with --watch: the past does not change"));
     }
     if flags.is("show-labels") {
         let output = flags.text("output");
