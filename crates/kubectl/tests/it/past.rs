@@ -6,7 +6,7 @@ use crate::Shell;
 
 fn map(value: &str) -> String {
     format!(
-        "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: a, labels: {{n: x{value}}}}}, data: {{k: '{value}'}}}}\n"
+        "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: a, labels: {{step: x{value}}}}}, data: {{k: '{value}'}}}}\n"
     )
 }
 
@@ -25,8 +25,8 @@ async fn objects_are_shown_compared_and_brought_back_as_they_were() {
     let second = version(&shell).await;
 
     assert_eq!(shell.ok(&format!("get cm a --at {first} -o jsonpath={{.data.k}}")).await, "1");
-    assert_eq!(shell.ok(&format!("get cm --at {second} -l n=x2 -o jsonpath={{.items[*].data.k}}")).await, "2");
-    let table = shell.ok(&format!("get cm --at {first} -l n=x1")).await;
+    assert_eq!(shell.ok(&format!("get cm --at {second} -l step=x2 -o jsonpath={{.items[*].data.k}}")).await, "2");
+    let table = shell.ok(&format!("get cm --at {first} -l step=x1")).await;
     assert!(table.starts_with("NAME   DATA   AGE\na      1      "), "{table}");
     assert_eq!(
         shell.fail(&format!("get cm a --at {}", first - 1)).await,
@@ -45,7 +45,7 @@ async fn objects_are_shown_compared_and_brought_back_as_they_were() {
     let said = shell.run(&format!("diff cm/a --from {first} --to {second}")).await;
     assert_eq!(said.code, 1, "{}", said.err);
     assert!(
-        said.out.contains("-  k: \"1\"\n+  k: \"2\"\n") && said.out.contains("-    n: x1\n+    n: x2\n"),
+        said.out.contains("-  k: \"1\"\n+  k: \"2\"\n") && said.out.contains("-    step: x1\n+    step: x2\n"),
         "{}",
         said.out
     );
@@ -58,7 +58,7 @@ async fn objects_are_shown_compared_and_brought_back_as_they_were() {
     let lines: Vec<&str> = history.lines().collect();
     assert!(lines[0].starts_with("REVISION   WHEN ") && lines.len() == 3, "{history}");
     assert!(lines[1].starts_with(&second.to_string()) && lines[1].contains("update"), "{history}");
-    for field in ["data.k: \"1\" → \"2\"", "metadata.labels.n: \"x1\" → \"x2\""] {
+    for field in ["data.k: \"1\" → \"2\"", "metadata.labels.step: \"x1\" → \"x2\""] {
         assert!(lines[1].contains(field), "{history}");
     }
     assert!(lines[2].contains(" create ") && lines[2].contains("kubernetes-admin"), "{history}");
@@ -74,7 +74,7 @@ async fn objects_are_shown_compared_and_brought_back_as_they_were() {
     assert_eq!(version(&shell).await, second);
     let done = shell.ok(&format!("undo cm/a --to {first}")).await;
     assert!(done.ends_with("configmap/a undone\n"), "{done}");
-    assert_eq!(shell.ok("get cm a -o jsonpath={.data.k}{.metadata.labels.n}").await, "1x1");
+    assert_eq!(shell.ok("get cm a -o jsonpath={.data.k}{.metadata.labels.step}").await, "1x1");
     assert!(version(&shell).await > second, "undoing is a change like any other");
     assert_eq!(shell.ok(&format!("undo cm/a --to {first}")).await, "configmap/a is as it was\n");
 
