@@ -1,6 +1,7 @@
 //! What tests of whole clusters need: a real server per test, a real kubectl, builders for objects, waiting without
 //! sleeping, and a checker for histories.
 
+mod browser;
 pub mod build;
 mod cluster;
 pub mod csi;
@@ -13,6 +14,7 @@ pub mod linear;
 mod process;
 mod wait;
 
+pub use browser::Browser;
 pub use cluster::{Cluster, Options};
 pub use etcd::{Etcd, free_port};
 pub use hollow_nodes::HollowNodes;

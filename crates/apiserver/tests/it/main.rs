@@ -21,6 +21,7 @@ mod kubectl;
 mod nulls;
 mod operations;
 mod ownership;
+mod page;
 mod past;
 mod patch_texts;
 mod patches;
