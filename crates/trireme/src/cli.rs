@@ -100,6 +100,15 @@ pub enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
         arguments: Vec<std::ffi::OsString>,
     },
+    /// Show what nodes, pods and the control plane use, as it changes: `trireme top`.
+    ///
+    /// The same as `trireme kubectl top live`, which has the options.
+    #[command(disable_help_flag = true)]
+    Top {
+        /// What `kubectl top live` is told.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+        arguments: Vec<std::ffi::OsString>,
+    },
     /// Open the page of the cluster in a browser, with the credentials of your kubeconfig: `trireme ui`.
     ///
     /// The same as `trireme kubectl ui`, which has the options.

@@ -16,6 +16,9 @@ pub fn run() -> Option<i32> {
     if first == "kubectl" {
         return Some(kubectl::main(arguments, own_server()));
     }
+    if first == "top" {
+        return Some(kubectl::main(["top".into(), "live".into()].into_iter().chain(arguments), own_server()));
+    }
     SHORT
         .iter()
         .any(|short| first == *short)

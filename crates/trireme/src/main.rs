@@ -88,6 +88,7 @@ fn main() -> ExitCode {
         // Taken before the command line was read.
         Command::Kubectl { .. }
         | Command::Trace { .. }
+        | Command::Top { .. }
         | Command::Ui { .. }
         | Command::Get { .. }
         | Command::Diff { .. }

@@ -425,6 +425,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ("Take it back", "kubectl taint nodes node-1 dedicated:NoSchedule-"),
         ],
     ),
+    ("top live", &[("What everything uses, as it changes", "kubectl top live")]),
     ("top node", &[("What each node uses", "kubectl top node")]),
     ("top pod", &[("What each container uses, the hungriest first", "kubectl top pod --containers --sort-by=memory")]),
     ("uncordon", &[("Let pods come to a node again", "kubectl uncordon node-1")]),

@@ -1,5 +1,6 @@
 //! `kubectl top`: what nodes and pods use.
 
+mod live;
 mod node;
 mod pod;
 mod usage;
@@ -14,7 +15,7 @@ pub static COMMAND: Command = Command {
     usage: "[flags]",
     short: "Display resource (CPU/memory) usage",
     flags: &[],
-    children: &[&node::COMMAND, &pod::COMMAND],
+    children: &[&live::COMMAND, &node::COMMAND, &pod::COMMAND],
     run: None,
 };
 
