@@ -23,6 +23,7 @@ mod queue;
 mod reconciler;
 mod reflector;
 mod source;
+mod turns;
 
 pub use backoff::Backoff;
 pub use cache::{Change, Informer, Phase};
@@ -35,3 +36,4 @@ pub use key::Key;
 pub use queue::{Taken, WorkQueue};
 pub use reconciler::{Action, Reconciler, feed, run};
 pub use source::{AllMetadata, Cached, Metadata, Source, Stream};
+pub use turns::{Turns, turns};

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use informer::{Informer, Informers, Recorder, guard};
+use informer::{Informer, Informers, Recorder, Turns, guard};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use node::nft;
@@ -38,7 +38,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Newer than every pod that only the API speaks of: who was given an address here has it.
 const ATTACHED: i64 = 1 << 62;
 
-/// Who writes Events.
 const COMPONENT: &str = "network-policy";
 
 /// A pod whose sandbox has addresses.
@@ -61,14 +60,14 @@ struct Noted {
 }
 
 #[derive(Debug, Default)]
-struct Desk {
+struct Inbox {
     noted: Mutex<Noted>,
     /// The kernel's tables are not what we wrote.
     disturbed: AtomicBool,
     wake: Notify,
 }
 
-impl Desk {
+impl Inbox {
     fn note(&self, what: impl FnOnce(&mut Noted)) {
         what(&mut self.noted.lock());
         self.wake.notify_one();
@@ -82,7 +81,7 @@ impl Desk {
 
 /// Where the kubelet tells of sandboxes.
 #[derive(Debug, Clone)]
-pub struct Network(Arc<Desk>);
+pub struct Network(Arc<Inbox>);
 
 impl Network {
     /// Returns when the kernel's rules know the pod by its addresses. An error says that nobody will come to it.
@@ -111,24 +110,44 @@ pub struct Agent {
     namespaces: Informer<Namespace>,
     pods: Informer<Pod>,
     known: Known,
-    desk: Arc<Desk>,
+    inbox: Arc<Inbox>,
     compiler: Compiler,
     engine: Engine,
     attached: HashMap<String, (i64, Attachment)>,
     ports: HashMap<String, Port>,
     sequence: i64,
     written: bool,
+    /// Whether verdicts are counted, which begins with the first rules.
+    counting: bool,
+    /// They end with the agent, however it ends.
+    listeners: JoinSet<()>,
+}
+
+impl Turns for Agent {
+    /// After a panic the tables may be anything: after a while all is decided and written anew.
+    async fn take_turn(&mut self) {
+        let node = self.config.node_name.clone();
+        if guard::caught("network policy", &node, self.turn()).await.is_none() {
+            self.written = false;
+            tokio::time::sleep(RETRY.1).await;
+            self.inbox.disturb();
+        }
+        if self.written && !self.counting {
+            self.counting = true;
+            self.listeners.spawn(telling::count(self.known.clone(), self.recorder()));
+        }
+    }
 }
 
 impl Agent {
     /// An error if the engine that is wanted cannot be had.
     pub fn new(config: Config, informers: &Informers) -> Result<Self, Error> {
         let engine = Engine::open(config.engine)?;
-        let desk = Arc::new(Desk::default());
+        let inbox = Arc::new(Inbox::default());
         let policies = informers.of::<NetworkPolicy>();
         let namespaces = informers.of::<Namespace>();
         let pods = informers.of::<Pod>();
-        let note = desk.clone();
+        let note = inbox.clone();
         policies.subscribe(move |change| {
             let meta = &change.object().metadata;
             let name = PolicyName {
@@ -137,7 +156,7 @@ impl Agent {
             };
             note.note(|noted| drop(noted.policies.insert(name, change.after().cloned())));
         });
-        let note = desk.clone();
+        let note = inbox.clone();
         namespaces.subscribe(move |change| {
             let labels = |namespace: Option<&Arc<Namespace>>| namespace.and_then(|n| model::namespace(n));
             if labels(change.before()) != labels(change.after()) {
@@ -145,7 +164,7 @@ impl Agent {
                 note.note(|noted| drop(noted.namespaces.insert(name, change.after().cloned())));
             }
         });
-        let note = desk.clone();
+        let note = inbox.clone();
         pods.subscribe(move |change| {
             // Most changes to pods are of their status.
             let facts = |pod: Option<&Arc<Pod>>| pod.and_then(|pod| PodFacts::of(pod, &[]));
@@ -163,12 +182,14 @@ impl Agent {
             namespaces,
             pods,
             known: Known::new(informers),
-            desk,
+            inbox,
             compiler,
             attached: HashMap::new(),
             ports: HashMap::new(),
             sequence: ATTACHED,
             written: false,
+            counting: false,
+            listeners: JoinSet::new(),
         })
     }
 
@@ -179,15 +200,13 @@ impl Agent {
 
     /// Where the kubelet tells of sandboxes.
     pub fn network(&self) -> Network {
-        Network(self.desk.clone())
+        Network(self.inbox.clone())
     }
 
     /// Keeps the rules of this node until told to end. The rules stay.
     pub async fn run(mut self, shutdown: CancellationToken) -> Result<(), Error> {
         bridge().await?;
-        // Ends with this function, however it ends.
-        let mut listeners = JoinSet::new();
-        listeners.spawn(watch_tables(self.desk.clone()));
+        self.listeners.spawn(watch_tables(self.inbox.clone()));
         let synced = async {
             self.policies.synced().await;
             self.namespaces.synced().await;
@@ -197,23 +216,11 @@ impl Agent {
             () = synced => {}
             () = shutdown.cancelled() => return Ok(()),
         }
-        self.desk.wake.notify_one();
-        let mut counting = false;
-        loop {
-            if self.written && !counting {
-                counting = true;
-                listeners.spawn(telling::count(self.known.clone(), self.recorder()));
-            }
-            tokio::select! {
-                () = self.desk.wake.notified() => {}
-                () = shutdown.cancelled() => return Ok(()),
-            }
-            tokio::select! {
-                () = self.guarded_turn() => {}
-                // A transaction is whole or not at all, so leaving in the middle of a turn harms nothing.
-                () = shutdown.cancelled() => return Ok(()),
-            }
-        }
+        let inbox = self.inbox.clone();
+        inbox.wake.notify_one();
+        // A transaction is whole or not at all, so leaving in the middle of a turn harms nothing.
+        informer::turns(&mut self, &inbox.wake, &shutdown).await;
+        Ok(())
     }
 
     fn recorder(&self) -> Recorder {
@@ -221,22 +228,12 @@ impl Agent {
         Recorder::new(client, COMPONENT, Some(&self.config.node_name), clock)
     }
 
-    /// A turn after whose panic the tables may be anything: after a while all is decided and written anew.
-    async fn guarded_turn(&mut self) {
-        let node = self.config.node_name.clone();
-        if guard::caught("network policy", &node, self.turn()).await.is_none() {
-            self.written = false;
-            tokio::time::sleep(RETRY.1).await;
-            self.desk.disturb();
-        }
-    }
-
     async fn turn(&mut self) {
         let begun = Instant::now();
-        let noted = std::mem::take(&mut *self.desk.noted.lock());
+        let noted = std::mem::take(&mut *self.inbox.noted.lock());
         let mut ports = nft::Elements::default();
         let (inputs, done) = self.inputs(noted, &mut ports);
-        if self.desk.disturbed.swap(false, Ordering::Relaxed) || !self.written {
+        if self.inbox.disturbed.swap(false, Ordering::Relaxed) || !self.written {
             self.rewrite().await;
         } else {
             let changes = self.compiler.update(inputs);
@@ -378,8 +375,8 @@ fn served_input(number: usize, served: &Served) -> Input {
 }
 
 /// Notes whenever somebody else changes our tables.
-async fn watch_tables(desk: Arc<Desk>) {
-    let watched = async { nft::Changes::open()?.on_change(TABLE, || desk.disturb()).await };
+async fn watch_tables(inbox: Arc<Inbox>) {
+    let watched = async { nft::Changes::open()?.on_change(TABLE, || inbox.disturb()).await };
     let Err(error): std::io::Result<Infallible> = watched.await;
     tracing::warn!(%error, "nobody tells when the rules of network policies are changed");
 }

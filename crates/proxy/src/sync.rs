@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use informer::{Change, EventType, Filter, Informer, Informers, Key, Recorder, guard};
+use informer::{Change, EventType, Filter, Informer, Informers, Key, Recorder, Turns, guard};
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -119,6 +119,18 @@ pub(crate) struct Proxy {
     unswept: String,
 }
 
+impl Turns for Proxy {
+    /// After a panic the tables may be anything: after a while they are written anew.
+    async fn take_turn(&mut self) {
+        let node = self.config.node_name.clone();
+        if guard::caught("service proxy", &node, self.turn()).await.is_none() {
+            self.state.failed(true);
+            tokio::time::sleep(RETRY.1).await;
+            self.noted.table();
+        }
+    }
+}
+
 impl Proxy {
     pub(crate) async fn new(config: Config, informers: &Informers) -> Result<Self, Error> {
         let state = Arc::new(State::default());
@@ -178,27 +190,10 @@ impl Proxy {
             () = shutdown.cancelled() => return Ok(()),
         }
         self.noted.node();
-        loop {
-            tokio::select! {
-                () = self.noted.wake.notified() => {}
-                () = shutdown.cancelled() => return Ok(()),
-            }
-            tokio::select! {
-                () = self.guarded_turn() => {}
-                // A transaction is whole or not at all, so leaving in the middle of a turn harms nothing.
-                () = shutdown.cancelled() => return Ok(()),
-            }
-        }
-    }
-
-    /// A turn after whose panic the tables may be anything: after a while they are written anew.
-    async fn guarded_turn(&mut self) {
-        let node = self.config.node_name.clone();
-        if guard::caught("service proxy", &node, self.turn()).await.is_none() {
-            self.state.failed(true);
-            tokio::time::sleep(RETRY.1).await;
-            self.noted.table();
-        }
+        let noted = self.noted.clone();
+        // A transaction is whole or not at all, so leaving in the middle of a turn harms nothing.
+        informer::turns(&mut self, &noted.wake, &shutdown).await;
+        Ok(())
     }
 
     async fn turn(&mut self) {
