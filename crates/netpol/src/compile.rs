@@ -21,7 +21,6 @@ use crate::ruleset::{Other, Ruleset, RulesetKey, Selectors};
 pub enum Input {
     Policy(PolicyName, Option<Policy>),
     Namespace(String, Option<Labels>),
-    /// By its uid.
     Pod(String, Option<PodFacts>),
 }
 

@@ -141,8 +141,8 @@ mod tests {
             "spec": {"containers": [{"name": "c", "ports": [{"name": "web", "containerPort": 80}]}]}});
         let pods = [PodFacts::of(&serde_json::from_value(pod).unwrap(), &[]).unwrap()];
         let check = |spec, want: &[&str]| {
-            let said: Vec<String> = doubts(&policy(spec), &pods).iter().map(ToString::to_string).collect();
-            assert_eq!(said, want);
+            let messages: Vec<String> = doubts(&policy(spec), &pods).iter().map(ToString::to_string).collect();
+            assert_eq!(messages, want);
         };
         let ports = |name: &str| serde_json::json!([{"ports": [{"port": name}]}]);
         check(serde_json::json!({"podSelector": {"matchLabels": {"app": "x"}}, "ingress": ports("web")}), &[]);

@@ -35,7 +35,7 @@ pub use compile::{Compiler, Input};
 pub use engine::{Engine, Kind};
 pub use port::Port;
 pub use sync::{Agent, Attachment, Network};
-pub use telling::{Known, Told};
+pub use telling::{Known, Named};
 
 /// What the agent of a node is told.
 #[derive(Debug, Clone)]

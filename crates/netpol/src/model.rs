@@ -41,7 +41,6 @@ impl std::fmt::Display for PolicyName {
     }
 }
 
-/// A NetworkPolicy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     pub name: PolicyName,

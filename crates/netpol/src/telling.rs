@@ -28,7 +28,7 @@ pub struct Known {
 
 /// A verdict with names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
+pub struct Named {
     /// A pod's name and namespace, or the address.
     pub from: String,
     pub to: String,
@@ -66,7 +66,7 @@ impl Known {
         (name.unwrap_or_else(|| ip.to_string()), end)
     }
 
-    pub fn tell(&self, verdict: &Verdict) -> Told {
+    pub fn name(&self, verdict: &Verdict) -> Named {
         let ((from, source), (to, target)) = (self.end(verdict.from), self.end(verdict.to));
         let own = match verdict.direction {
             Direction::Ingress => &target,
@@ -80,13 +80,13 @@ impl Known {
             .filter_map(|end| self.namespaces.get(&informer::Key::cluster(&end.alike.as_ref()?.namespace)))
             .filter_map(|found| namespace(&found))
             .collect();
-        let said = explain(&policies, &namespaces, &source, &target, verdict.port);
-        let side = if verdict.direction == Direction::Ingress { said.ingress } else { said.egress };
+        let explanation = explain(&policies, &namespaces, &source, &target, verdict.port);
+        let side = if verdict.direction == Direction::Ingress { explanation.ingress } else { explanation.egress };
         let policies = match verdict.allowed {
             true => side.allowing.into_iter().map(|(name, _)| name).collect(),
             false => side.isolated,
         };
-        Told { from, to, policies }
+        Named { from, to, policies }
     }
 }
 
@@ -100,10 +100,10 @@ pub(crate) async fn count(known: Known, recorder: Recorder) {
         let mut verdicts = Verdicts::open(Reader::Counter).await?;
         loop {
             for verdict in verdicts.next().await? {
-                let told = known.tell(&verdict);
+                let named = known.name(&verdict);
                 let direction = if verdict.direction == Direction::Ingress { "ingress" } else { "egress" };
                 let outcome = if verdict.allowed { "allowed" } else { "denied" };
-                for policy in &told.policies {
+                for policy in &named.policies {
                     VERDICTS.increment(&[&policy.namespace, &policy.name, direction, outcome]);
                 }
                 let isolated = if verdict.direction == Direction::Ingress { verdict.to } else { verdict.from };
@@ -111,7 +111,7 @@ pub(crate) async fn count(known: Known, recorder: Recorder) {
                     && let Some((pod, _)) = known.pod(isolated)
                     && sample.takes(&verdict, begun.elapsed())
                 {
-                    recorder.event(&*pod, EventType::Warning, drops::REASON, drops::message(&verdict, &told));
+                    recorder.event(&*pod, EventType::Warning, drops::REASON, drops::message(&verdict, &named));
                 }
             }
         }

@@ -125,28 +125,27 @@ async fn watch(client: &Client) -> Result<(), Failure> {
     writeln!(out, "{:<9}{:<9}{:<40}{:<40}{:<12}POLICIES", "VERDICT", "OF", "FROM", "TO", "PORT")?;
     loop {
         for verdict in verdicts.next().await? {
-            let told = known.tell(&verdict);
+            let named = known.name(&verdict);
             let outcome = if verdict.allowed { "Allowed" } else { "Denied" };
             let direction = if verdict.direction == Direction::Ingress { "Ingress" } else { "Egress" };
             let port = verdict.port.map_or_else(|| "<none>".to_owned(), |(p, n)| format!("{n}/{}", p.as_str()));
-            let policies: Vec<String> = told.policies.iter().map(ToString::to_string).collect();
-            let (from, to) = (told.from, told.to);
+            let policies: Vec<String> = named.policies.iter().map(ToString::to_string).collect();
+            let (from, to) = (named.from, named.to);
             writeln!(out, "{outcome:<9}{direction:<9}{from:<40}{to:<40}{port:<12}{}", policies.join(", "))?;
         }
         out.flush()?;
     }
 }
 
-/// Asks.
 pub async fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Explain { kubeconfig, from, to, port } => {
             let world = read(&connect(&kubeconfig)?).await?;
-            let said = explain(&world.policies, &world.namespaces, &world.end(&from)?, &world.end(&to)?, port);
+            let explanation = explain(&world.policies, &world.namespaces, &world.end(&from)?, &world.end(&to)?, port);
             println!("{:<11}{:<40}{:<10}POLICIES", "DIRECTION", "END", "VERDICT");
-            row("Egress", &from, &said.egress);
-            row("Ingress", &to, &said.ingress);
-            println!("\n{from} to {to}: {}", if said.allows() { "allowed" } else { "denied" });
+            row("Egress", &from, &explanation.egress);
+            row("Ingress", &to, &explanation.ingress);
+            println!("\n{from} to {to}: {}", if explanation.allows() { "allowed" } else { "denied" });
         }
         Command::Watch { kubeconfig } => watch(&connect(&kubeconfig)?).await?,
         Command::Check { kubeconfig } => {
