@@ -17,7 +17,7 @@ pub async fn mount(kind: &str, source: &str, target: &Path, options: &[String]) 
         arguments.extend(["-o", &options]);
     }
     arguments.extend([source, &*target]);
-    let (why, said) = match run::output("mount", &arguments, b"", LIMIT).await {
+    let (why, output) = match run::output("mount", &arguments, b"", LIMIT).await {
         Ok(_) => return Ok(()),
         Err(run::Error::Failed { status, stderr, .. }) => {
             let why = status.code().map_or_else(|| status.to_string(), |code| format!("exit status {code}"));
@@ -29,7 +29,7 @@ pub async fn mount(kind: &str, source: &str, target: &Path, options: &[String]) 
         Err(other) => (other.to_string(), String::new()),
     };
     let arguments = arguments.join(" ");
-    Err(format!("mount failed: {why}\nMounting command: mount\nMounting arguments: {arguments}\nOutput: {said}"))
+    Err(format!("mount failed: {why}\nMounting command: mount\nMounting arguments: {arguments}\nOutput: {output}"))
 }
 
 #[cfg(test)]

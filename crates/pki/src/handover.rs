@@ -61,7 +61,6 @@ impl Handover {
         &self.files
     }
 
-    /// The cluster's authority.
     pub fn authority(&self) -> Result<Certificate, Error> {
         Certificate::from_pem(self.files.get("ca.crt").map_or("", String::as_str))
     }

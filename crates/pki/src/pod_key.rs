@@ -34,7 +34,6 @@ pub enum KeyType {
     EcdsaP384,
     /// ECDSA on the curve P-521.
     EcdsaP521,
-    /// Ed25519.
     Ed25519,
 }
 

@@ -18,15 +18,10 @@ const fn extended(oid: &str) -> Usage {
 }
 
 impl Usage {
-    /// `digital signature`.
     pub const DIGITAL_SIGNATURE: Self = Self::Key(KeyUsages::DigitalSignature);
-    /// `key encipherment`.
     pub const KEY_ENCIPHERMENT: Self = Self::Key(KeyUsages::KeyEncipherment);
-    /// `server auth`.
     pub const SERVER_AUTH: Self = extended("1.3.6.1.5.5.7.3.1");
-    /// `client auth`.
     pub const CLIENT_AUTH: Self = extended("1.3.6.1.5.5.7.3.2");
-    /// `any`.
     pub const ANY: Self = extended("2.5.29.37.0");
 }
 

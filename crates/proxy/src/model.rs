@@ -25,9 +25,7 @@ const DEFAULT_AFFINITY_SECONDS: u32 = 10_800;
 /// An address family; each has a table of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Family {
-    /// IPv4.
     V4,
-    /// IPv6.
     V6,
 }
 

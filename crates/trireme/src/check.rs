@@ -41,18 +41,18 @@ enum Verdict {
 struct Finding {
     what: &'static str,
     verdict: Verdict,
-    said: String,
+    message: String,
     /// What to do about it.
     remedy: Option<&'static str>,
 }
 
 impl Finding {
-    fn fine(what: &'static str, said: impl Into<String>) -> Self {
-        Self { what, verdict: Verdict::Fine, said: said.into(), remedy: None }
+    fn fine(what: &'static str, message: impl Into<String>) -> Self {
+        Self { what, verdict: Verdict::Fine, message: message.into(), remedy: None }
     }
 
-    fn of(what: &'static str, verdict: Verdict, said: impl Into<String>, remedy: &'static str) -> Self {
-        Self { what, verdict, said: said.into(), remedy: Some(remedy) }
+    fn of(what: &'static str, verdict: Verdict, message: impl Into<String>, remedy: &'static str) -> Self {
+        Self { what, verdict, message: message.into(), remedy: Some(remedy) }
     }
 }
 
@@ -63,7 +63,7 @@ impl fmt::Display for Finding {
             Verdict::Doubtful => "hmm ",
             Verdict::Wrong => "FAIL",
         };
-        write!(f, "{mark} {:<12} {}", self.what, self.said)?;
+        write!(f, "{mark} {:<12} {}", self.what, self.message)?;
         match self.remedy {
             Some(remedy) => write!(f, "\n                  do: {remedy}"),
             None => Ok(()),
@@ -117,8 +117,8 @@ fn cgroups(unified: bool, controllers: &str) -> Finding {
             "boot with systemd.unified_cgroup_hierarchy=1; version 1 works, and upstream has announced its end";
         return Finding::of("cgroups", Verdict::Doubtful, "version 1", remedy);
     }
-    let said = format!("there is no controller for {}", missing.join(", "));
-    Finding::of("cgroups", Verdict::Wrong, said, "mount cgroups, or boot with cgroup_enable=memory")
+    let message = format!("there is no controller for {}", missing.join(", "));
+    Finding::of("cgroups", Verdict::Wrong, message, "mount cgroups, or boot with cgroup_enable=memory")
 }
 
 fn modules(filesystems: &str) -> Finding {
@@ -169,8 +169,8 @@ fn disk(data_dir: &Path) -> Finding {
     match syncs(existing) {
         Ok(times) => judged(&times),
         Err(error) => {
-            let said = format!("{}: {error}", existing.display());
-            Finding::of("disk", Verdict::Wrong, said, "choose a data directory that can be written to")
+            let message = format!("{}: {error}", existing.display());
+            Finding::of("disk", Verdict::Wrong, message, "choose a data directory that can be written to")
         }
     }
 }
@@ -198,17 +198,17 @@ fn syncs(directory: &Path) -> std::io::Result<Vec<Duration>> {
 fn judged(times: &[Duration]) -> Finding {
     let at = |part: usize| times.get(times.len() * part / 100).or(times.last()).copied().unwrap_or_default();
     let (middle, late) = (at(50), at(99));
-    let said = format!("a write is sure after {middle:.1?}, one in a hundred after {late:.1?}");
+    let message = format!("a write is sure after {middle:.1?}, one in a hundred after {late:.1?}");
     // etcd's own advice is that a hundredth of them take no longer than 10 ms.
     match late {
-        late if late <= Duration::from_millis(10) => Finding::fine("disk", said),
+        late if late <= Duration::from_millis(10) => Finding::fine("disk", message),
         late if late <= Duration::from_millis(100) => {
-            Finding::of("disk", Verdict::Doubtful, said, "an SSD; etcd wants a hundredth of them within 10 ms")
+            Finding::of("disk", Verdict::Doubtful, message, "an SSD; etcd wants a hundredth of them within 10 ms")
         }
         _ => Finding::of(
             "disk",
             Verdict::Wrong,
-            said,
+            message,
             "another disk: leases of several servers would not hold on this one",
         ),
     }
@@ -238,8 +238,8 @@ fn port(number: u16, whose: &'static str, free: bool) -> Finding {
     if free {
         return Finding::fine("port", format!("{number} is free, for {whose}"));
     }
-    let said = format!("{number}, for {whose}, is taken");
-    Finding::of("port", Verdict::Doubtful, said, "fine if that is Trireme; otherwise see who it is with `ss -ltnp`")
+    let message = format!("{number}, for {whose}, is taken");
+    Finding::of("port", Verdict::Doubtful, message, "fine if that is Trireme; otherwise see who it is with `ss -ltnp`")
 }
 
 #[cfg(test)]

@@ -98,25 +98,25 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_part_that_panics_or_fails_is_started_again_until_it_is_stopped() {
         let runs = Arc::new(AtomicU32::new(0));
-        let (told, mut tell) = tokio::sync::mpsc::channel(1);
+        let (sender, mut receiver) = tokio::sync::mpsc::channel(1);
         let mut components = Components::default();
         let counted = Arc::clone(&runs);
         components.start("part", move |stop| {
-            let (run, told) = (counted.fetch_add(1, Ordering::SeqCst), told.clone());
+            let (run, sender) = (counted.fetch_add(1, Ordering::SeqCst), sender.clone());
             async move {
                 match run {
                     0 => panic!("on purpose"),
                     1 => Err("on purpose".into()),
                     2 => Ok(()),
                     _ => {
-                        told.send(()).await?;
+                        sender.send(()).await?;
                         stop.cancelled().await;
                         Ok(())
                     }
                 }
             }
         });
-        tell.recv().await.expect("the fourth run");
+        receiver.recv().await.expect("the fourth run");
         components.stop(Duration::from_secs(1)).await;
         assert_eq!(runs.load(Ordering::SeqCst), 4);
     }

@@ -78,7 +78,6 @@ impl Place {
     }
 }
 
-/// Runs the command.
 pub async fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Members { place } => members(&place.open()?).await,

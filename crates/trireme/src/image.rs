@@ -29,7 +29,6 @@ const APPLETS: [&str; 24] = [
     "id", "date", "tail", "head", "grep", "test", "mkdir", "rm", "tar", "kill",
 ];
 
-/// Runs the command.
 pub fn run(command: &Command) -> Result<(), Failure> {
     let Command::Busybox { name, program, archive } = command;
     let bytes = std::fs::read(program).map_err(|error| {

@@ -48,7 +48,6 @@ fn name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Runs the command.
 pub async fn run(command: Command) -> Result<(), Failure> {
     let Command::Create { kubeconfig, groups, ttl, output, user } = command;
     let client = connect(&kubeconfig)?;

@@ -29,7 +29,6 @@ pub enum Command {
     },
 }
 
-/// Does it.
 pub async fn run(command: &Command) -> Result<(), Failure> {
     match command {
         Command::Clean { data_dir, kubelet_root, cgroup_root } => {

@@ -147,11 +147,11 @@ async fn cluster(client: &Client) -> Vec<Entry> {
         ("metrics", "/metrics"),
         ("api-version", "/version"),
     ] {
-        let said = match client.raw(path).await {
+        let answer = match client.raw(path).await {
             Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
             Err(error) => format!("{error}\n"),
         };
-        entries.push(text(name, said));
+        entries.push(text(name, answer));
     }
     for (group, version, plural) in [
         ("", "v1", "nodes"),
@@ -164,11 +164,11 @@ async fn cluster(client: &Client) -> Vec<Entry> {
         ("", "v1", "pods"),
     ] {
         let params = ListParams { limit: Some(OBJECTS), ..ListParams::default() };
-        let said = match client.dynamic(&Gvr::new(group, version, plural)).list("", &params).await {
+        let answer = match client.dynamic(&Gvr::new(group, version, plural)).list("", &params).await {
             Ok(list) => list.items.iter().map(|object| shown(object) + "\n").collect(),
             Err(error) => format!("{error}\n"),
         };
-        entries.push(text(&format!("objects/{plural}"), said));
+        entries.push(text(&format!("objects/{plural}"), answer));
     }
     entries
 }

@@ -55,7 +55,6 @@ fn id(text: &str) -> Result<String, String> {
     if fits { Ok(id.to_owned()) } else { Err("an id has six lower-case letters or digits".to_owned()) }
 }
 
-/// Runs the command.
 pub async fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Create { kubeconfig, ttl, bare, server } => create(&connect(&kubeconfig)?, ttl, bare, server).await,
@@ -103,13 +102,13 @@ async fn list(client: &Client) -> Result<(), Failure> {
     let params = ListParams { field_selector: format!("type={}", BOOTSTRAP_TOKEN), ..ListParams::default() };
     println!("{:<8} {:<21} DESCRIPTION", "ID", "EXPIRES");
     for secret in client.list::<Secret>("kube-system", &params).await?.items {
-        let said = |key: &str| {
+        let field = |key: &str| {
             let bytes = secret.data.as_ref().and_then(|data| data.get(key))?;
             Some(String::from_utf8_lossy(&bytes.0).into_owned())
         };
-        let id = said("token-id").unwrap_or_else(|| "?".to_owned());
-        let expires = said("expiration").unwrap_or_else(|| "never".to_owned());
-        println!("{id:<8} {expires:<21} {}", said("description").unwrap_or_default());
+        let id = field("token-id").unwrap_or_else(|| "?".to_owned());
+        let expires = field("expiration").unwrap_or_else(|| "never".to_owned());
+        println!("{id:<8} {expires:<21} {}", field("description").unwrap_or_default());
     }
     Ok(())
 }

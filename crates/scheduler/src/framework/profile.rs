@@ -51,7 +51,6 @@ pub enum ProfileError {
 
 /// The plugins of one scheduler name.
 pub struct Profile {
-    /// `schedulerName`.
     pub name: String,
     /// Overrides the scheduler-wide setting.
     pub percentage_of_nodes_to_score: Option<i32>,

@@ -112,7 +112,6 @@ impl NodeInfo {
         self.idx
     }
 
-    /// `metadata.name`.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -131,7 +130,6 @@ impl NodeInfo {
         self.node.as_ref()
     }
 
-    /// `status.allocatable`.
     pub fn allocatable(&self) -> &Resources {
         &self.allocatable
     }
@@ -161,7 +159,6 @@ impl NodeInfo {
         &self.ports
     }
 
-    /// `spec.taints`.
     pub fn taints(&self) -> &[Taint] {
         self.node.as_ref().and_then(|n| n.spec.as_ref()?.taints.as_deref()).unwrap_or_default()
     }
@@ -176,7 +173,6 @@ impl NodeInfo {
         self.discouraging_taints
     }
 
-    /// `spec.unschedulable`.
     pub fn is_unschedulable(&self) -> bool {
         self.unschedulable
     }

@@ -145,22 +145,18 @@ impl PodInfo {
         &self.uid
     }
 
-    /// `metadata.name`.
     pub fn name(&self) -> &str {
         self.meta.name.as_deref().unwrap_or_default()
     }
 
-    /// `metadata.namespace`.
     pub fn namespace(&self) -> &str {
         self.meta.namespace.as_deref().unwrap_or_default()
     }
 
-    /// `metadata.resourceVersion`.
     pub fn resource_version(&self) -> Option<&str> {
         self.meta.resource_version.as_deref()
     }
 
-    /// `metadata.generation`.
     pub fn generation(&self) -> Option<i64> {
         self.meta.generation
     }
@@ -178,7 +174,6 @@ impl PodInfo {
         }
     }
 
-    /// `metadata.labels`.
     pub fn labels(&self) -> Option<&Labels> {
         self.shape.labels.as_ref()
     }
@@ -188,12 +183,10 @@ impl PodInfo {
         self.node_name.as_deref()
     }
 
-    /// `status.nominatedNodeName`.
     pub fn nominated_node(&self) -> Option<&str> {
         self.nominated_node.as_deref()
     }
 
-    /// `spec.schedulerName`.
     pub fn scheduler_name(&self) -> &str {
         &self.shape.scheduler_name
     }
@@ -233,7 +226,6 @@ impl PodInfo {
         self.requests.scoring
     }
 
-    /// `spec.tolerations`.
     pub fn tolerations(&self) -> &[Toleration] {
         &self.shape.tolerations
     }

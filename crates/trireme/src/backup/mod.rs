@@ -126,7 +126,6 @@ pub enum Command {
     },
 }
 
-/// Runs the command.
 pub async fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Create { data_dir } => {

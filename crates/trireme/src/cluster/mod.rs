@@ -131,7 +131,6 @@ impl Made {
     }
 }
 
-/// Runs the command.
 pub async fn run(options: Cluster) -> Result<(), Failure> {
     let directory = options.directory;
     match options.command {

@@ -143,7 +143,6 @@ pub struct Clients {
 }
 
 impl Options {
-    /// The node's name.
     pub fn name(&self) -> String {
         self.node_name.clone().unwrap_or_else(own_name)
     }

@@ -293,13 +293,13 @@ mod tests {
             dns: "10.96.0.10".parse().expect("an address"),
             domain: "cluster.local".to_owned(),
         };
-        let told = map("kube-system", NETWORKS, &networks(&cluster)).expect("a ConfigMap");
-        assert_eq!(cluster_of(&told).expect("a cluster"), cluster);
+        let published = map("kube-system", NETWORKS, &networks(&cluster)).expect("a ConfigMap");
+        assert_eq!(cluster_of(&published).expect("a cluster"), cluster);
         assert!(cluster_of(&ConfigMap::default()).is_err());
-        let told = json!({"kubeconfig": info("https://192.0.2.1:6443", "authority")});
-        let told = map("kube-public", CLUSTER_INFO, &told).expect("a ConfigMap");
-        assert_eq!(authority_of(&told).as_deref(), Ok("authority"));
-        assert_eq!(server_of(&told).as_deref(), Ok("https://192.0.2.1:6443"));
+        let published = json!({"kubeconfig": info("https://192.0.2.1:6443", "authority")});
+        let published = map("kube-public", CLUSTER_INFO, &published).expect("a ConfigMap");
+        assert_eq!(authority_of(&published).as_deref(), Ok("authority"));
+        assert_eq!(server_of(&published).as_deref(), Ok("https://192.0.2.1:6443"));
         assert!(authority_of(&ConfigMap::default()).is_err());
     }
 

@@ -16,7 +16,6 @@ use crate::component::Failure;
 /// The keys of a cluster, as far as its controllers have them.
 #[derive(Clone, Default)]
 pub struct Signing {
-    /// Signs certificate requests.
     pub certificates: Option<Arc<dyn Signer>>,
     /// Signs the tokens in Secrets of service accounts.
     pub tokens: Option<Arc<dyn TokenSigner>>,

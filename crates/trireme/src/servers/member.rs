@@ -145,7 +145,6 @@ impl Directory {
         self.path.join("data")
     }
 
-    /// What to run.
     pub fn program(&self, program: &Path, further: &[&str]) -> supervised::Config {
         let mut arguments = self.member.arguments(&self.data(), &self.keys);
         arguments.extend(further.iter().map(|&word| word.to_owned()));
@@ -220,13 +219,13 @@ impl Managed {
             return Ok(());
         }
         let members = Members::open(&self.directory.reach(others))?;
-        let (mut said, own) = (false, &self.directory.member);
+        let (mut is_logged, own) = (false, &self.directory.member);
         loop {
             match promote(&members, own).await {
                 Ok(Some(true)) => return Ok(()),
-                Ok(Some(false)) if !said => {
+                Ok(Some(false)) if !is_logged => {
                     tracing::info!("this server's etcd catches up with the others");
-                    said = true;
+                    is_logged = true;
                 }
                 Ok(Some(false)) => {}
                 // Without a majority nobody can say so; then this one waits for it as everybody does.
@@ -307,16 +306,22 @@ mod tests {
         };
         let directory = tempfile::tempdir().expect("a directory");
         let keys = Directory::open(directory.path(), &first).expect("certificates").keys;
-        let told = first.arguments(Path::new("/data"), &keys).join(" ");
-        assert!(told.contains("--initial-cluster=a-1=https://192.0.2.1:2380 --initial-cluster-state=new"), "{told}");
-        assert!(told.contains("--listen-client-urls=https://192.0.2.1:2379,https://127.0.0.1:2379"), "{told}");
-        assert!(!told.contains("http://"), "{told}");
+        let arguments = first.arguments(Path::new("/data"), &keys).join(" ");
+        assert!(
+            arguments.contains("--initial-cluster=a-1=https://192.0.2.1:2380 --initial-cluster-state=new"),
+            "{arguments}"
+        );
+        assert!(
+            arguments.contains("--listen-client-urls=https://192.0.2.1:2379,https://127.0.0.1:2379"),
+            "{arguments}"
+        );
+        assert!(!arguments.contains("http://"), "{arguments}");
         let second =
             Member { name: "b-2".to_owned(), address: "fd00::2".parse().expect("an address"), ..first.clone() };
         let second = second.clone().among(vec![first.peer(), second.peer()]);
-        let told = second.arguments(Path::new("/data"), &keys).join(" ");
+        let arguments = second.arguments(Path::new("/data"), &keys).join(" ");
         let cluster = "--initial-cluster=a-1=https://192.0.2.1:2380,b-2=https://[fd00::2]:2380";
-        assert!(told.contains(cluster) && told.contains("--initial-cluster-state=existing"), "{told}");
+        assert!(arguments.contains(cluster) && arguments.contains("--initial-cluster-state=existing"), "{arguments}");
         let opened = Directory { path: directory.path().to_owned(), member: second, keys };
         assert_eq!(opened.endpoints(), ["https://127.0.0.1:2379", "https://192.0.2.1:2379"]);
     }

@@ -14,7 +14,6 @@ const DEFINITIONS: &str = "pkg/generated/openapi/zz_generated.openapi.go";
 /// The values of fields, as JSON, by type and field.
 pub type Enums<'a> = BTreeMap<(&'a str, &'a str), &'a str>;
 
-/// Reads `enums.txt`.
 pub fn read(text: &str) -> Enums<'_> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let parts = lines.filter_map(|line| {

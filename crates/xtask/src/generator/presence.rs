@@ -30,7 +30,6 @@ impl Presence {
     }
 }
 
-/// Reads `presence.txt`.
 pub fn read(text: &str) -> BTreeMap<&str, Presence> {
     let mut types = BTreeMap::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {

@@ -131,13 +131,10 @@ pub struct Owner {
 /// What a pod has in common with its replicas.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Shape {
-    /// `spec.schedulerName`.
     pub scheduler_name: String,
-    /// `metadata.labels`.
     pub labels: Option<Labels>,
     /// The controller among the owners.
     pub owner: Option<Box<Owner>>,
-    /// `spec.tolerations`.
     pub tolerations: Box<[core::Toleration]>,
     /// The names of the scheduling gates.
     pub gates: Box<[String]>,
