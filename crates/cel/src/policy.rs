@@ -9,9 +9,7 @@ use crate::{Composed, Declarations, ObjectType, Program, Type};
 /// Which variables there are besides those of every request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Uses {
-    /// `params`.
     pub params: bool,
-    /// `authorizer`.
     pub authorizer: bool,
 }
 

@@ -9,7 +9,6 @@ pub enum Type {
     Dyn,
     /// As unknown, but nothing to go through the elements of: an attribute of a device.
     Any,
-    /// `null`.
     Null,
     Bool,
     Int,

@@ -6,7 +6,6 @@ use rules::owners;
 
 use crate::Error;
 
-/// A served resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Resource {
     pub group: &'static str,

@@ -9,7 +9,6 @@ const TABS: Tabs = Tabs { min_width: 0, padding: 2 };
 
 #[derive(Default)]
 pub struct Writer {
-    /// Finished text.
     done: String,
     /// Text whose columns may still grow.
     open: String,

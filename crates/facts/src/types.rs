@@ -125,21 +125,15 @@ pub enum Schema {
     String,
     /// A string holding base64.
     Bytes,
-    /// A 32-bit integer.
     Int32,
     /// A 64-bit integer, also the form of integers without a format.
     Int64,
     Double,
     Bool,
-    /// See [`Shape::Time`].
     Time,
-    /// See [`Shape::MicroTime`].
     MicroTime,
-    /// See [`Shape::Quantity`].
     Quantity,
-    /// See [`Shape::IntOrString`].
     IntOrString,
-    /// See [`Shape::Duration`].
     Duration,
     /// Any value, of which no more is known.
     Any(Opaque),
@@ -193,17 +187,11 @@ pub struct PatchStrategy {
 /// The type of a protobuf field's value (of the map's value, for a map: keys are always strings).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Wire {
-    /// `bool`.
     Bool,
-    /// `int32`.
     Int32,
-    /// `int64`.
     Int64,
-    /// `double`.
     Double,
-    /// `string`.
     String,
-    /// `bytes`.
     Bytes,
     Message(TypeId),
 }

@@ -17,7 +17,6 @@ const END: [u8; 2] = [3, 0];
 /// Shorter texts are not worth it.
 const SHORT: usize = 4096;
 
-/// A packed text.
 pub struct Packed {
     deflated: Box<[u8]>,
     length: usize,
@@ -77,7 +76,6 @@ impl Packed {
         assert!(unpacked.is_ok() && out.len() == end, "what was packed here unpacks");
     }
 
-    /// The text.
     pub fn text(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.unpack(&mut out);

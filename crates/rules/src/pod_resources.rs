@@ -12,9 +12,7 @@ pub type Amounts = BTreeMap<String, Quantity>;
 /// Where containers say what they ask for, or what they may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// `requests`.
     Requests,
-    /// `limits`.
     Limits,
 }
 

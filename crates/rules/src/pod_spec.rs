@@ -7,11 +7,8 @@ use k8s_openapi::api::core::v1::{Container, EphemeralContainer, Pod};
 /// Which list of the specification a container is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// `spec.initContainers`
     Init,
-    /// `spec.containers`
     Regular,
-    /// `spec.ephemeralContainers`
     Ephemeral,
 }
 
@@ -39,17 +36,14 @@ pub fn is_sidecar(container: &Container) -> bool {
     container.restart_policy.as_deref() == Some("Always")
 }
 
-/// `spec.initContainers`
 pub fn init_containers(pod: &Pod) -> &[Container] {
     pod.spec.as_ref().and_then(|spec| spec.init_containers.as_deref()).unwrap_or_default()
 }
 
-/// `spec.containers`
 pub fn containers(pod: &Pod) -> &[Container] {
     pod.spec.as_ref().map(|spec| spec.containers.as_slice()).unwrap_or_default()
 }
 
-/// `spec.ephemeralContainers`
 pub fn ephemeral_containers(pod: &Pod) -> &[EphemeralContainer] {
     pod.spec.as_ref().and_then(|spec| spec.ephemeral_containers.as_deref()).unwrap_or_default()
 }

@@ -107,9 +107,7 @@ pub struct NodeTerm {
 
 /// What a node selector looks at.
 pub trait NodeFacts {
-    /// `metadata.name`.
     fn name(&self) -> &str;
-    /// `metadata.labels`.
     fn labels(&self) -> Option<&Labels>;
 }
 

@@ -75,7 +75,6 @@ pub struct Applied {
 pub struct FieldManager<'a> {
     /// The type of the objects.
     pub of: &'a Type,
-    /// Their `kind`.
     pub kind: &'a str,
     /// Their `apiVersion`.
     pub api_version: &'a str,

@@ -32,7 +32,6 @@ const DEFRAGMENTING: Duration = Duration::from_secs(300);
 /// The longest between two pieces of a snapshot.
 const PIECE: Duration = Duration::from_secs(30);
 
-/// One member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
     pub id: u64,

@@ -18,7 +18,6 @@ enum Shape {
     /// `""` or `false`.
     Text,
     Flag,
-    /// `null`.
     Pointer,
     Schema,
     /// A schema or `true`.

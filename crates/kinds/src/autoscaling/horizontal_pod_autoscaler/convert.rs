@@ -133,7 +133,6 @@ fn is_cpu(metric: &Value) -> bool {
     metric["type"] == "Resource" && metric["resource"]["name"] == "cpu"
 }
 
-/// v2 to v1.
 pub fn v2_to_v1(object: &mut Value) {
     let target = |metric: &Value| metric["resource"]["target"]["averageUtilization"].clone();
     let (by_cpu, others): (Vec<Value>, Vec<Value>) =

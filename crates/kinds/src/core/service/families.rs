@@ -19,9 +19,7 @@ const PREFER: &str = "PreferDualStack";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
-    /// IPv4.
     V4,
-    /// IPv6.
     V6,
 }
 
