@@ -7,6 +7,7 @@ mod attachments;
 mod controllers;
 mod custom;
 mod gauntlet;
+mod kubectl;
 mod load;
 mod netpol;
 mod node;
@@ -100,6 +101,9 @@ async fn main() -> Result<(), Failure> {
     if only.as_deref().is_none_or(|part| part == "storage") {
         storage::run(scale()).await?;
         attachments::run(scale()).await?;
+    }
+    if only.as_deref().is_none_or(|part| part == "kubectl") {
+        kubectl::run().await?;
     }
     if only.as_deref().is_none_or(|part| part == "stalls") {
         stalls::run().await?;
