@@ -189,7 +189,7 @@ async fn packets(net: &Net, kind: netpol::Kind) -> Result<(), Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let informers = Informers::new(client);
-            let config = netpol::Config { node_name: NODE.to_owned(), served: Vec::new(), engine: Some(kind) };
+            let config = netpol::Config { node_name: NODE.to_owned(), served: Vec::new(), engine: kind };
             let agent = netpol::Agent::new(config, &informers).map_err(std::io::Error::other)?;
             let _ = say.send(agent.network());
             agent.run(ending).await.map_err(std::io::Error::other)

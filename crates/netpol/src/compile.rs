@@ -9,10 +9,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
+use rules::selectors::LabelSelector;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::decision::{Allowed, BLOCK, Changes, Key};
-use crate::model::{Alike, Direction, Labels, PodFacts, Policy, PolicyName};
+use crate::cluster_policy::ClusterPolicy;
+use crate::decision::{Allowed, BLOCK, Changes, Key, ORDERED};
+use crate::exact::{Exact, lengths, smallest};
+use crate::model::{Alike, Direction, Labels, NodeFacts, PodFacts, Policy, PolicyName};
 use crate::ports::Ports;
 use crate::ruleset::{Other, Ruleset, RulesetKey, Selectors};
 
@@ -20,7 +23,10 @@ use crate::ruleset::{Other, Ruleset, RulesetKey, Selectors};
 #[derive(Debug, Clone)]
 pub enum Input {
     Policy(PolicyName, Option<Policy>),
+    ClusterPolicy(String, Option<ClusterPolicy>),
+    Node(String, Option<NodeFacts>),
     Namespace(String, Option<Labels>),
+    /// By its uid.
     Pod(String, Option<PodFacts>),
 }
 
@@ -29,6 +35,7 @@ pub enum Input {
 struct Local {
     ingress: Option<u32>,
     egress: Option<u32>,
+    node: Option<u32>,
 }
 
 impl Local {
@@ -36,6 +43,15 @@ impl Local {
         match direction {
             Direction::Ingress => self.ingress,
             Direction::Egress => self.egress,
+            Direction::Node => self.node,
+        }
+    }
+
+    fn set(&mut self, direction: Direction, ruleset: Option<u32>) {
+        match direction {
+            Direction::Ingress => self.ingress = ruleset,
+            Direction::Egress => self.egress = ruleset,
+            Direction::Node => self.node = ruleset,
         }
     }
 }
@@ -46,6 +62,8 @@ pub struct Compiler {
     node: String,
     namespaces: BTreeMap<String, Labels>,
     policies: BTreeMap<PolicyName, (u64, Policy)>,
+    cluster: BTreeMap<String, (u64, ClusterPolicy)>,
+    nodes: BTreeMap<String, NodeFacts>,
     revision: u64,
     pods: FxHashMap<String, PodFacts>,
     /// Who says that an address is theirs, the youngest last.
@@ -57,6 +75,7 @@ pub struct Compiler {
     others: BTreeMap<u32, Other>,
     selectors: Selectors,
     borders: BTreeMap<IpNet, (u32, usize)>,
+    exact: Exact,
     rulesets: FxHashMap<u32, Ruleset>,
     by_key: FxHashMap<RulesetKey, u32>,
     local: BTreeMap<IpAddr, Local>,
@@ -70,6 +89,8 @@ struct Batch {
     revised: BTreeSet<u32>,
     gone: BTreeSet<u32>,
     fresh: Vec<u32>,
+    /// Blocks came or went.
+    redivided: bool,
 }
 
 impl Compiler {
@@ -86,14 +107,16 @@ impl Compiler {
         }
         self.identify(&mut batch, &mut changes);
         for number in &batch.revised {
-            if let Some(Other::Pods(alike)) = self.others.get(number) {
+            if let Some(alike) = self.others.get(number).and_then(Other::alike) {
                 self.selectors.revise(*number, Some(alike), &self.namespaces);
             }
         }
         for number in &batch.gone {
             self.selectors.revise(*number, None, &self.namespaces);
         }
+        let touched = batch.addresses.clone();
         self.assign(&mut batch, &mut changes);
+        self.identify_exactly(touched, &mut batch, &mut changes);
         self.revise(&batch, &mut changes);
         changes.gone = batch.gone;
         changes
@@ -102,11 +125,14 @@ impl Compiler {
     fn take(&mut self, input: Input, batch: &mut Batch) {
         match input {
             Input::Namespace(name, labels) => {
-                let of_it = self.others.iter().filter_map(|(number, other)| match other {
-                    Other::Pods(alike) if alike.namespace == name => Some(*number),
-                    _ => None,
-                });
-                batch.revised.extend(of_it);
+                let of_it = |alike: &Arc<Alike>| alike.namespace == name;
+                let pods = self.others.iter().filter(|(_, other)| other.alike().is_some_and(of_it));
+                batch.revised.extend(pods.map(|(number, _)| *number));
+                // Policies of the cluster select pods by their namespaces.
+                if !self.cluster.is_empty() {
+                    let here = |address: &&IpAddr| self.owner(address).is_some_and(|pod| of_it(&pod.alike));
+                    batch.addresses.extend(self.local.keys().filter(here));
+                }
                 match labels {
                     Some(labels) => drop(self.namespaces.insert(name, labels)),
                     None => drop(self.namespaces.remove(&name)),
@@ -126,6 +152,16 @@ impl Compiler {
                 });
                 batch.addresses.extend(touched);
             }
+            Input::ClusterPolicy(name, policy) => {
+                self.revision += 1;
+                match policy {
+                    Some(policy) => drop(self.cluster.insert(name, (self.revision, policy))),
+                    None => drop(self.cluster.remove(&name)),
+                }
+                // Whom it selects depends on namespaces, which may change with the same update.
+                batch.addresses.extend(self.local.keys());
+            }
+            Input::Node(name, node) => self.take_node(name, node, batch),
             Input::Pod(uid, pod) => {
                 if let Some(before) = self.pods.remove(&uid) {
                     for address in &before.addresses {
@@ -145,6 +181,24 @@ impl Compiler {
                     }
                     self.pods.insert(uid, pod);
                 }
+            }
+        }
+    }
+
+    /// Policies that mean other addresses now are as if they were written anew.
+    fn take_node(&mut self, name: String, node: Option<NodeFacts>, batch: &mut Batch) {
+        let before = match node.clone() {
+            Some(node) => self.nodes.insert(name, node),
+            None => self.nodes.remove(&name),
+        };
+        let meant = |selector: &LabelSelector, node: Option<&NodeFacts>| {
+            node.filter(|node| selector.matches(Some(&node.labels))).map(|node| node.addresses.clone())
+        };
+        for (revision, policy) in self.cluster.values_mut() {
+            if policy.nodes().any(|selector| meant(selector, before.as_ref()) != meant(selector, node.as_ref())) {
+                self.revision += 1;
+                *revision = self.revision;
+                batch.addresses.extend(self.local.keys());
             }
         }
     }
@@ -203,14 +257,11 @@ impl Compiler {
             let here = self.owner(address).filter(|pod| pod.node == self.node).map(|pod| pod.alike.clone());
             let before = self.local.get(address).cloned().unwrap_or_default();
             let mut after = Local::default();
-            for direction in Direction::BOTH {
+            for direction in Direction::ALL {
                 let key = here.as_ref().and_then(|alike| self.key(direction, alike));
                 let number = key.map(|key| self.ruleset(key, batch, changes));
                 let old = before.ruleset(direction);
-                match direction {
-                    Direction::Ingress => after.ingress = number,
-                    Direction::Egress => after.egress = number,
-                }
+                after.set(direction, number);
                 changes.replace(Key::Ruleset(direction, *address), old, number);
                 if old == number {
                     continue;
@@ -253,8 +304,18 @@ impl Compiler {
             .filter(|(_, (_, policy))| policy.rules(direction).is_some() && policy.pods.matches(Some(&alike.labels)))
             .map(|(name, (revision, _))| (name.clone(), *revision))
             .collect();
+        let mut cluster: Vec<&(u64, ClusterPolicy)> = self
+            .cluster
+            .values()
+            .filter(|(_, policy)| !policy.rules(direction).is_empty() && policy.selects(alike, &self.namespaces))
+            .collect();
+        cluster.sort_unstable_by_key(|(_, policy)| policy.order());
+        let cluster: Vec<(String, u64)> =
+            cluster.into_iter().map(|(revision, policy)| (policy.name.clone(), *revision)).collect();
+        // NetworkPolicies alone keep no pod from its node.
+        let judged = !cluster.is_empty() || (direction != Direction::Node && !policies.is_empty());
         let ports = (direction == Direction::Ingress).then(|| alike.ports.clone());
-        (!policies.is_empty()).then_some(RulesetKey { direction, policies, ports })
+        judged.then_some(RulesetKey { direction, policies, cluster, ports })
     }
 
     fn ruleset(&mut self, key: RulesetKey, batch: &mut Batch, changes: &mut Changes) -> u32 {
@@ -265,7 +326,9 @@ impl Compiler {
         let names: Vec<PolicyName> = key.policies.iter().map(|(name, _)| name.clone()).collect();
         let rules = names.iter().filter_map(|name| policies.get(name));
         let rules = rules.flat_map(|(_, policy)| policy.rules(direction).unwrap_or_default());
-        let ruleset = Ruleset::new(key.clone(), rules, &mut self.selectors);
+        let cluster = key.cluster.iter().filter_map(|(name, _)| self.cluster.get(name));
+        let cluster = cluster.flat_map(|(_, policy)| policy.rules(direction).iter().map(|rule| (policy.tier, rule)));
+        let ruleset = Ruleset::new(key.clone(), rules, cluster, &self.nodes, &mut self.selectors);
         for border in ruleset.borders() {
             let next = &mut self.next;
             let (number, users) = self.borders.entry(border).or_insert_with(|| {
@@ -275,15 +338,17 @@ impl Compiler {
             *users += 1;
             if *users == 1 {
                 self.others.insert(*number, Other::Block(border));
+                batch.redivided = true;
                 batch.revised.insert(*number);
                 changes.replace(Key::Block(border), None, Some(*number));
             }
         }
         self.next += 1;
-        self.rulesets.insert(self.next, ruleset);
-        self.by_key.insert(key, self.next);
-        batch.fresh.push(self.next);
-        self.next
+        let number = if key.is_ordered() { self.next | ORDERED } else { self.next };
+        self.rulesets.insert(number, ruleset);
+        self.by_key.insert(key, number);
+        batch.fresh.push(number);
+        number
     }
 
     fn release_borders(&mut self, ruleset: &Ruleset, batch: &mut Batch, changes: &mut Changes) {
@@ -292,6 +357,7 @@ impl Compiler {
                 *users -= 1;
                 if *users == 0 {
                     self.others.remove(number);
+                    batch.redivided = true;
                     batch.revised.remove(number);
                     batch.gone.insert(*number);
                     // One that came with the same update was never anywhere.
@@ -300,6 +366,46 @@ impl Compiler {
                     }
                     self.borders.remove(&border);
                 }
+            }
+        }
+    }
+
+    /// Gives addresses of pods the numbers that ordered rulesets ask about, while there are any.
+    fn identify_exactly(&mut self, touched: BTreeSet<IpAddr>, batch: &mut Batch, changes: &mut Changes) {
+        let wanted = self.rulesets.keys().any(|number| number & ORDERED != 0);
+        if !wanted && self.exact.is_empty() {
+            return;
+        }
+        let all = batch.redivided || !wanted || self.exact.is_empty();
+        let addresses: BTreeSet<IpAddr> = match all {
+            true => self.identities.keys().chain(self.exact.addresses().keys()).copied().collect(),
+            false => touched,
+        };
+        let lengths = lengths(self.borders.keys());
+        let mut left = BTreeSet::new();
+        for address in addresses {
+            let alike = self.identities.get(&address).filter(|_| wanted);
+            let alike = alike.and_then(|number| self.others.get(number)).and_then(Other::alike);
+            let around = || smallest(|net| self.borders.contains_key(net), lengths.iter(), address);
+            let who = alike.map(|alike| (alike.clone(), around()));
+            let Some(moved) = self.exact.set(address, who, &mut self.next) else { continue };
+            if let Some(number) = moved.after
+                && !self.others.contains_key(&number)
+                && let Some((alike, around)) = self.exact.who(number)
+            {
+                self.selectors.revise(number, Some(alike), &self.namespaces);
+                self.others.insert(number, Other::Exact(alike.clone(), *around));
+                batch.revised.insert(number);
+            }
+            changes.replace(Key::Exact(moved.address), moved.before, moved.after);
+            left.extend(moved.before);
+        }
+        for number in left {
+            if self.exact.release(number) {
+                self.selectors.revise(number, None, &self.namespaces);
+                self.others.remove(&number);
+                batch.revised.remove(&number);
+                batch.gone.insert(number);
             }
         }
     }
@@ -353,6 +459,7 @@ impl Compiler {
     /// All that is decided.
     pub fn all(&self) -> BTreeMap<Key, u32> {
         let mut all: BTreeMap<Key, u32> = self.identities.iter().map(|(ip, n)| (Key::Identity(*ip), *n)).collect();
+        all.extend(self.exact.addresses().iter().map(|(ip, n)| (Key::Exact(*ip), *n)));
         all.extend(self.borders.iter().map(|(border, (number, _))| (Key::Block(*border), *number)));
         for (number, ruleset) in &self.rulesets {
             all.extend(self.allowed(*number).map(|(other, allowed)| (Key::Allowed(*number, other, allowed), 0)));

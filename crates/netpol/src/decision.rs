@@ -4,6 +4,10 @@
 //! A packet is judged by look-ups alone. The pod that is asked about has a ruleset, if it is isolated. Of the other end's address come up to three
 //! numbers: that of anybody, that of the pod behind the address, and that of the smallest block around it. If the ruleset allows one of them
 //! what the packet is sent to, it passes.
+//!
+//! Where policies of the cluster have a say, allowing is not all there is: what one of them denies, no other rule may allow. Such a ruleset is
+//! [`ORDERED`]: of the other end's address comes exactly one number, which says both who is behind it and which blocks are around it,
+//! and what the ruleset says of that number is the whole answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -17,12 +21,16 @@ use crate::ports::{Ports, Range};
 pub const ANYBODY: u32 = 0;
 /// Numbers of blocks of addresses have this bit, those of pods do not.
 pub const BLOCK: u32 = 1 << 31;
+/// Numbers of rulesets that are asked about one number only have this bit.
+pub const ORDERED: u32 = 1 << 31;
 
 /// Something that was decided; what is said of it is a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Key {
     /// A pod's address: the number of pods like it.
     Identity(IpAddr),
+    /// A pod's address: the number of pods like it with the same blocks around them. Only there while a ruleset is ordered.
+    Exact(IpAddr),
     /// A block of addresses: its own number.
     Block(IpNet),
     /// A pod of this node that is isolated in a direction: its ruleset.
@@ -35,13 +43,16 @@ pub enum Key {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Allowed {
     Everything,
+    /// What has no ports.
+    Portless,
     Ports(Range),
 }
 
 impl Allowed {
     pub fn of(ports: &Ports) -> impl Iterator<Item = Self> + '_ {
         let everything = ports.is_all().then_some(Self::Everything);
-        everything.into_iter().chain(ports.ranges().iter().copied().map(Self::Ports))
+        let portless = ports.is_portless().then_some(Self::Portless);
+        everything.into_iter().chain(portless).chain(ports.ranges().iter().copied().map(Self::Ports))
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::flow::Verdict;
 use crate::model::Direction;
 use crate::ports::Protocol;
-use crate::telling::Named;
+use crate::telling::Told;
 
 /// The reason of such Events.
 pub const REASON: &str = "NetworkPolicyDenied";
@@ -26,11 +26,11 @@ impl Sample {
     /// Whether this one is to be told.
     pub fn takes(&mut self, verdict: &Verdict, now: Duration) -> bool {
         let attempt = (verdict.direction, verdict.from, verdict.to, verdict.port);
-        if verdict.allowed || self.0.get(&attempt).is_some_and(|since| now < *since + QUIET) {
+        if verdict.allowed || self.0.get(&attempt).is_some_and(|told| now < *told + QUIET) {
             return false;
         }
         if self.0.len() >= REMEMBERED {
-            self.0.retain(|_, since| now < *since + QUIET);
+            self.0.retain(|_, told| now < *told + QUIET);
         }
         let room = self.0.len() < REMEMBERED;
         if room {
@@ -41,20 +41,24 @@ impl Sample {
 }
 
 /// What the Event says.
-pub fn message(verdict: &Verdict, named: &Named) -> String {
+pub fn message(verdict: &Verdict, told: &Told) -> String {
     let direction = if verdict.direction == Direction::Ingress { "ingress" } else { "egress" };
     let end = |name: &str, ip: IpAddr| match name.parse::<IpAddr>() {
         Ok(_) => name.to_owned(),
         Err(_) => format!("{name} ({ip})"),
     };
     let port = verdict.port.map(|(protocol, port)| format!(" port {port}/{}", protocol.as_str())).unwrap_or_default();
-    let policies: Vec<String> = named.policies.iter().map(ToString::to_string).collect();
+    let policies: Vec<String> = told.policies.iter().map(ToString::to_string).collect();
     let why = match policies.is_empty() {
         // They were deleted since.
         true => "no policy isolates it any more".to_owned(),
+        // One of the cluster's denies, those of namespaces isolate.
+        false if told.policies.iter().any(|policy| policy.namespace.is_empty()) => {
+            format!("denied by ClusterNetworkPolicy {}", policies.join(", "))
+        }
         false => format!("isolated by {}", policies.join(", ")),
     };
-    let (from, to) = (end(&named.from, verdict.from), end(&named.to, verdict.to));
+    let (from, to) = (end(&told.from, verdict.from), end(&told.to, verdict.to));
     format!("Denied {direction} from {from} to {to}{port}: {why}")
 }
 
@@ -89,10 +93,13 @@ mod tests {
     #[test]
     fn it_says_who_whom_and_by_which_policy() {
         let policies = vec![PolicyName { namespace: "default".into(), name: "deny".into() }];
-        let named = Named { from: "10.0.0.1".into(), to: "default/web".into(), policies };
+        let told = Told { from: "10.0.0.1".into(), to: "default/web".into(), policies };
         assert_eq!(
-            message(&denied(80), &named),
+            message(&denied(80), &told),
             "Denied ingress from 10.0.0.1 to default/web (10.0.0.2) port 80/TCP: isolated by default/deny"
         );
+        let told = Told { policies: vec![PolicyName { namespace: String::new(), name: "all".into() }], ..told };
+        let said = message(&denied(80), &told);
+        assert!(said.ends_with(": denied by ClusterNetworkPolicy all"), "{said}");
     }
 }

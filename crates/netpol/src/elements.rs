@@ -15,14 +15,18 @@ use crate::ports::{Protocol, Range};
 pub enum Element {
     /// A pod's address; its value is the number of pods like it.
     Identity(IpAddr),
+    /// A pod's address; its value is the number of pods like it with the same blocks around them.
+    Exact(IpAddr),
     /// From the first address to the last one; its value is the number of the block.
     Block(IpAddr, IpAddr),
-    /// A pod of this node that is isolated in a direction.
+    /// A pod of this node that is judged in a direction; its value is how.
     Isolated(Direction, IpAddr),
     /// An isolated pod may talk to itself, through a Service or without.
     Itself(IpAddr),
     /// Everything between a pod of this node and the other end is allowed.
     All(Direction, IpAddr, u32),
+    /// So is what has no ports.
+    Portless(Direction, IpAddr, u32),
     /// So is one port.
     Port(Direction, IpAddr, u32, Protocol, u16),
     /// So are several ports.
@@ -38,6 +42,11 @@ pub struct Transaction {
     pub remove_last: BTreeSet<Element>,
 }
 
+/// What rules allow adds up.
+pub const ADDED_UP: u32 = 0;
+/// Rules are asked in order.
+pub const IN_ORDER: u32 = 1;
+
 type Allowances = BTreeSet<(u32, Allowed)>;
 
 impl Transaction {
@@ -49,6 +58,7 @@ impl Transaction {
         for (key, value) in &changes.remove {
             match *key {
                 decision::Key::Identity(ip) => drop(out.remove.insert(Element::Identity(ip))),
+                decision::Key::Exact(ip) => drop(out.remove.insert(Element::Exact(ip))),
                 decision::Key::Ruleset(direction, ip) => drop(moved.insert((direction, ip), Some(*value))),
                 decision::Key::Allowed(ruleset, other, what) => {
                     rulesets.entry(ruleset).or_default().0.insert((other, what));
@@ -59,6 +69,7 @@ impl Transaction {
         for (key, value) in &changes.add {
             match *key {
                 decision::Key::Identity(ip) => drop(out.add.insert(Element::Identity(ip), *value)),
+                decision::Key::Exact(ip) => drop(out.add.insert(Element::Exact(ip), *value)),
                 decision::Key::Ruleset(direction, ip) => drop(moved.entry((direction, ip)).or_default()),
                 decision::Key::Allowed(ruleset, other, what) => {
                     rulesets.entry(ruleset).or_default().1.insert((other, what));
@@ -105,14 +116,16 @@ impl Transaction {
             let before = before.unwrap_or_default();
             self.remove.extend(before.difference(&after));
             self.add.extend(after.difference(&before).map(|element| (*element, 0)));
-            self.replace(Element::Isolated(*direction, *ip), old.is_some(), new.is_some());
-            // Of a pod that moved in both directions this is found out twice.
-            let is_now = Direction::BOTH.map(|direction| compiler.ruleset_of(direction, *ip).is_some());
-            let was = Direction::BOTH.map(|direction| match moved.get(&(direction, *ip)) {
+            let (old, new) = (old.map(judgement), new.map(judgement));
+            self.replace(Element::Isolated(*direction, *ip), old, new);
+            // Of a pod that moved in several directions this is found out several times.
+            let is_now = Direction::ALL.map(|direction| compiler.ruleset_of(direction, *ip).is_some());
+            let was = Direction::ALL.map(|direction| match moved.get(&(direction, *ip)) {
                 Some(old) => old.is_some(),
                 None => compiler.ruleset_of(direction, *ip).is_some(),
             });
-            self.replace(Element::Itself(*ip), was.contains(&true), is_now.contains(&true));
+            let some = |any: [bool; 3]| any.contains(&true).then_some(0);
+            self.replace(Element::Itself(*ip), some(was), some(is_now));
         }
     }
 
@@ -141,12 +154,10 @@ impl Transaction {
         self.add.extend(after.into_iter().filter(|(part, number)| before.get(part) != Some(number)));
     }
 
-    fn replace(&mut self, element: Element, before: bool, after: bool) {
-        if before && !after {
-            self.remove.insert(element);
-        }
-        if after && !before {
-            self.add.insert(element, 0);
+    fn replace(&mut self, element: Element, before: Option<u32>, after: Option<u32>) {
+        if before != after {
+            self.remove.extend(before.map(|_| element));
+            self.add.extend(after.map(|value| (element, value)));
         }
     }
 }
@@ -157,8 +168,9 @@ pub fn all(compiler: &Compiler) -> BTreeMap<Element, u32> {
     for (key, value) in compiler.all() {
         match key {
             decision::Key::Identity(ip) => drop(all.insert(Element::Identity(ip), value)),
+            decision::Key::Exact(ip) => drop(all.insert(Element::Exact(ip), value)),
             decision::Key::Ruleset(direction, ip) => {
-                all.insert(Element::Isolated(direction, ip), 0);
+                all.insert(Element::Isolated(direction, ip), judgement(value));
                 all.insert(Element::Itself(ip), 0);
                 all.extend(compiler.allowed(value).map(|(other, what)| (element(direction, ip, other, what), 0)));
             }
@@ -170,9 +182,15 @@ pub fn all(compiler: &Compiler) -> BTreeMap<Element, u32> {
     all
 }
 
+/// How pods under a ruleset are judged: the values of [`Element::Isolated`].
+fn judgement(ruleset: u32) -> u32 {
+    if ruleset & decision::ORDERED != 0 { IN_ORDER } else { ADDED_UP }
+}
+
 fn element(direction: Direction, pod: IpAddr, other: u32, what: Allowed) -> Element {
     match what {
         Allowed::Everything => Element::All(direction, pod, other),
+        Allowed::Portless => Element::Portless(direction, pod, other),
         Allowed::Ports(range) if range.first == range.last => {
             Element::Port(direction, pod, other, range.protocol, range.first)
         }

@@ -8,7 +8,7 @@ use crate::compile::Compiler;
 use crate::decision::Changes;
 use crate::ebpf::{self, Ebpf};
 use crate::elements::{self, Transaction};
-use crate::port::Port;
+use crate::port::{self, Port};
 use crate::{Error, table};
 
 /// An engine by name.
@@ -37,12 +37,11 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// The engine that is wanted. Where it does not matter it is the rules: upstream's suite was run on them, and nobody has measured yet what
-    /// programs save.
-    pub fn open(wanted: Option<Kind>) -> Result<Self, Error> {
+    /// An error if the kernel has no such programs.
+    pub fn open(wanted: Kind) -> Result<Self, Error> {
         match wanted {
-            None | Some(Kind::Nftables) => Ok(Self::Nftables),
-            Some(Kind::Ebpf) => Ok(Self::Ebpf(Box::new(Ebpf::open()?))),
+            Kind::Nftables => Ok(Self::Nftables),
+            Kind::Ebpf => Ok(Self::Ebpf(Box::new(Ebpf::open()?))),
         }
     }
 
@@ -55,9 +54,10 @@ impl Engine {
 
     /// Makes the kernel keep exactly what was decided, whatever was there. What the other engine left goes when this one judges.
     pub async fn replace(&mut self, compiler: &Compiler, served: &[IpAddr], ports: &[Port]) -> Result<(), Error> {
+        let quiet = port::quiet(compiler, ports.iter());
         match self {
             Self::Nftables => {
-                let script = table::replace(served, &elements::all(compiler), ports);
+                let script = table::replace(served, &elements::all(compiler), ports, &quiet);
                 if nft::apply(&script).await.is_err() {
                     // Some kernels keep no logs of packets; they judge them all the same.
                     nft::apply(&table::without_logs(&script)).await?;
@@ -68,7 +68,7 @@ impl Engine {
                 // Without connections that the kernel remembers nothing would pass; with the rules of the other engine only less.
                 nft::apply(&table::tracking()).await?;
                 engine.replace(&compiler.all(), served).await?;
-                Ok(nft::apply(&table::companion(ports)).await?)
+                Ok(nft::apply(&table::companion(ports, &quiet)).await?)
             }
         }
     }

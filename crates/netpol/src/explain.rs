@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
-use crate::model::{Alike, Direction, Labels, Peer, PodFacts, Policy, PolicyName, Rule};
+use crate::cluster_policy::{Action, ClusterPolicy, Tier};
+use crate::model::{Alike, Direction, Labels, NodeFacts, Peer, PodFacts, Policy, PolicyName, Rule, addresses_of};
 use crate::ports::Protocol;
 
 /// One end of a connection: a pod, or just an address.
@@ -17,18 +18,68 @@ pub struct End {
     pub alike: Option<Arc<Alike>>,
 }
 
+/// What there is to know.
+#[derive(Debug, Clone, Copy)]
+pub struct World<'a> {
+    pub policies: &'a [Policy],
+    /// In any order.
+    pub cluster: &'a [ClusterPolicy],
+    pub namespaces: &'a BTreeMap<String, Labels>,
+    pub nodes: &'a BTreeMap<String, NodeFacts>,
+}
+
+/// The first rule of a tier that matches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Matched {
+    pub tier: Tier,
+    pub policy: PolicyName,
+    /// Counted from one.
+    pub rule: usize,
+    pub action: Action,
+}
+
+impl std::fmt::Display for Matched {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (tier, action) = (self.tier.as_str(), self.action.as_str());
+        write!(f, "{} (tier {tier}, rule {}: {action})", self.policy, self.rule)
+    }
+}
+
 /// What the policies of one end say.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Side {
+    /// What the cluster's policies say before all others.
+    pub admin: Option<Matched>,
     /// The policies that isolate it in this direction; without any all is allowed.
     pub isolated: Vec<PolicyName>,
     /// Those of them that allow the connection, and with which of their rules, counted from one.
     pub allowing: Vec<(PolicyName, usize)>,
+    /// What the cluster's policies say if no other isolates the pod.
+    pub baseline: Option<Matched>,
 }
 
 impl Side {
+    /// The rule of the cluster's policies that decides, if one does.
+    pub fn decided(&self) -> Option<&Matched> {
+        let final_word = |matched: &&Matched| matched.action != Action::Pass;
+        let baseline = self.baseline.as_ref().filter(|_| self.isolated.is_empty());
+        self.admin.as_ref().filter(final_word).or(baseline.filter(final_word))
+    }
+
     pub fn allows(&self) -> bool {
-        self.isolated.is_empty() || !self.allowing.is_empty()
+        match self.decided() {
+            Some(matched) => matched.action == Action::Accept,
+            None => self.isolated.is_empty() || !self.allowing.is_empty(),
+        }
+    }
+
+    /// The policies that the verdict follows from.
+    pub fn policies(&self) -> Vec<PolicyName> {
+        match (self.decided(), self.allows()) {
+            (Some(matched), _) => vec![matched.policy.clone()],
+            (None, true) => self.allowing.iter().map(|(name, _)| name.clone()).collect(),
+            (None, false) => self.isolated.clone(),
+        }
     }
 }
 
@@ -46,34 +97,44 @@ impl Explanation {
 }
 
 /// What the policies say about a connection; no port stands for a protocol without any. A pod reaches itself whatever they say.
-pub fn explain(
-    policies: &[Policy],
-    namespaces: &BTreeMap<String, Labels>,
-    from: &End,
-    to: &End,
-    port: Option<(Protocol, u16)>,
-) -> Explanation {
+pub fn explain(world: World<'_>, from: &End, to: &End, port: Option<(Protocol, u16)>) -> Explanation {
     if from.alike.is_some() && from.addresses == to.addresses {
         return Explanation::default();
     }
     let side = |direction, pod: &End, other: &End| {
         let mut side = Side::default();
         let Some(alike) = &pod.alike else { return side };
-        for policy in policies.iter().filter(|policy| policy.selects(&alike.namespace, &alike.labels)) {
+        let matches = |rule: &Rule| matches(world, rule, direction, (other, to), port);
+        for policy in world.policies.iter().filter(|policy| policy.selects(&alike.namespace, &alike.labels)) {
             let Some(rules) = policy.rules(direction) else { continue };
             side.isolated.push(policy.name.clone());
-            let rule = rules.iter().position(|rule| allows(rule, direction, namespaces, (other, to), port));
+            let rule = rules.iter().position(matches);
             side.allowing.extend(rule.map(|rule| (policy.name.clone(), rule + 1)));
+        }
+        let mut cluster: Vec<&ClusterPolicy> =
+            world.cluster.iter().filter(|policy| policy.selects(alike, world.namespaces)).collect();
+        cluster.sort_unstable_by_key(|policy| policy.order());
+        for policy in cluster {
+            let said = if policy.tier == Tier::Admin { &mut side.admin } else { &mut side.baseline };
+            if said.is_none() {
+                let rules = policy.rules(direction);
+                *said = rules.iter().position(|rule| matches(&rule.rule)).map(|rule| Matched {
+                    tier: policy.tier,
+                    policy: PolicyName { namespace: String::new(), name: policy.name.clone() },
+                    rule: rule + 1,
+                    action: rules[rule].action,
+                });
+            }
         }
         side
     };
     Explanation { egress: side(Direction::Egress, from, to), ingress: side(Direction::Ingress, to, from) }
 }
 
-fn allows(
+fn matches(
+    world: World<'_>,
     rule: &Rule,
     direction: Direction,
-    namespaces: &BTreeMap<String, Labels>,
     (other, to): (&End, &End),
     port: Option<(Protocol, u16)>,
 ) -> bool {
@@ -85,9 +146,13 @@ fn allows(
     let Some(peers) = &rule.peers else { return ports(false) };
     peers.iter().any(|peer| match peer {
         Peer::Block(block) => other.addresses.iter().any(|ip| block.contains(&IpNet::from(*ip))) && ports(true),
+        Peer::Nodes(selector) => {
+            let nodes = addresses_of(selector, world.nodes);
+            other.addresses.iter().any(|ip| nodes.contains(ip)) && ports(true)
+        }
         Peer::Pods(pods) => {
-            let meant =
-                |alike: &Arc<Alike>| pods.matches(&alike.namespace, namespaces.get(&alike.namespace), &alike.labels);
+            let labels = |alike: &Arc<Alike>| world.namespaces.get(&alike.namespace);
+            let meant = |alike: &Arc<Alike>| pods.matches(&alike.namespace, labels(alike), &alike.labels);
             other.alike.as_ref().is_some_and(meant) && ports(false)
         }
     })
@@ -116,7 +181,7 @@ pub fn doubts(policy: &Policy, pods: &[PodFacts]) -> Vec<Doubt> {
             // What goes out is to a port of the other end, whoever that may be.
             let found = match direction {
                 Direction::Ingress => selected.is_empty() || selected.iter().any(|pod| has(pod)),
-                Direction::Egress => pods.iter().any(has),
+                Direction::Egress | Direction::Node => pods.iter().any(has),
             };
             if !found {
                 doubts.push(Doubt::NoSuchPort(name.clone(), *protocol));
@@ -141,8 +206,8 @@ mod tests {
             "spec": {"containers": [{"name": "c", "ports": [{"name": "web", "containerPort": 80}]}]}});
         let pods = [PodFacts::of(&serde_json::from_value(pod).unwrap(), &[]).unwrap()];
         let check = |spec, want: &[&str]| {
-            let messages: Vec<String> = doubts(&policy(spec), &pods).iter().map(ToString::to_string).collect();
-            assert_eq!(messages, want);
+            let said: Vec<String> = doubts(&policy(spec), &pods).iter().map(ToString::to_string).collect();
+            assert_eq!(said, want);
         };
         let ports = |name: &str| serde_json::json!([{"ports": [{"port": name}]}]);
         check(serde_json::json!({"podSelector": {"matchLabels": {"app": "x"}}, "ingress": ports("web")}), &[]);

@@ -1,9 +1,9 @@
 //! Network policy: what pods of this node may send and be sent, kept by the kernel of every node.
 //!
-//! [`compile`] decides and is pure: policies, namespaces and pods in, a [`decision`] out. `model` is what it depends on, `ruleset` what the same policies
-//! allow. An [`engine`] puts the decision into the kernel. There are two, which judge at the same place and pass the same tests: nftables rules
+//! [`compile`] decides and is pure: policies, namespaces, nodes and pods in, a [`decision`] out. `model` and [`cluster_policy`] are what it depends on,
+//! `ruleset` what the same policies allow, [`definition`] where the cluster's policies come from, whose definition users install or do not. An [`engine`] puts the decision into the kernel. There are two, which judge at the same place and pass the same tests: nftables rules
 //! (`table`: rules that never change, and the text and bytes of their [`elements`]; `blocks`: how ranges of addresses become parts) and programs
-//! of our own ([`ebpf`]). `sync` watches and applies. `explain` says why, `flow` reads the kernel's log of verdicts, and
+//! of our own ([`ebpf`]); [`probe`] finds out which of them costs packets less. `sync` watches and applies. `explain` says why, `flow` reads the kernel's log of verdicts, and
 //! `telling` says which policies those follow from, `drops` which of them become Events.
 //!
 //! Rules, programs and maps live in the kernel: they outlive this process, and the next one replaces them without a gap.
@@ -12,18 +12,22 @@
 //! kernel's, and any state that is not in the kernel, the API or the kubelet's sandboxes.
 
 pub mod blocks;
+pub mod cluster_policy;
 pub mod compile;
 pub mod decision;
+pub mod definition;
 mod drops;
 pub mod ebpf;
 pub mod elements;
 pub mod engine;
+mod exact;
 pub mod explain;
 pub mod figures;
 pub mod flow;
 pub mod model;
 mod port;
 pub mod ports;
+pub mod probe;
 mod ruleset;
 mod sync;
 pub mod table;
@@ -33,9 +37,9 @@ use std::net::IpAddr;
 
 pub use compile::{Compiler, Input};
 pub use engine::{Engine, Kind};
-pub use port::Port;
+pub use port::{Port, Quiet};
 pub use sync::{Agent, Attachment, Network};
-pub use telling::{Known, Named};
+pub use telling::{Known, Told};
 
 /// What the agent of a node is told.
 #[derive(Debug, Clone)]
@@ -44,8 +48,8 @@ pub struct Config {
     pub node_name: String,
     /// Services that the node answers itself.
     pub served: Vec<Served>,
-    /// Who keeps policies; nothing for whoever does it best here.
-    pub engine: Option<Kind>,
+    /// Who keeps policies; [`probe::choose`] says who does it best.
+    pub engine: Kind,
 }
 
 /// A Service whose address is the node's own: it is judged as if pods with these labels answered.

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicyPeer, NetworkPolicyPort};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use rules::selectors::LabelSelector;
@@ -22,10 +22,15 @@ pub type Labels = BTreeMap<String, String>;
 pub enum Direction {
     Ingress,
     Egress,
+    /// What goes out to the very node that the pod is on. NetworkPolicies do not speak of it, policies of the cluster do.
+    Node,
 }
 
 impl Direction {
+    /// Those that policies speak of.
     pub const BOTH: [Self; 2] = [Self::Ingress, Self::Egress];
+    /// Those that are judged.
+    pub const ALL: [Self; 3] = [Self::Ingress, Self::Egress, Self::Node];
 }
 
 /// A policy's namespace and name.
@@ -37,10 +42,15 @@ pub struct PolicyName {
 
 impl std::fmt::Display for PolicyName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
+        match self.namespace.is_empty() {
+            // A policy of the cluster.
+            true => f.write_str(&self.name),
+            false => write!(f, "{}/{}", self.namespace, self.name),
+        }
     }
 }
 
+/// A NetworkPolicy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     pub name: PolicyName,
@@ -67,6 +77,8 @@ pub struct Rule {
 pub enum Peer {
     Pods(PeerPods),
     Block(Block),
+    /// The addresses of nodes with these labels.
+    Nodes(LabelSelector),
 }
 
 /// Pods by labels.
@@ -82,6 +94,8 @@ pub enum Namespaces {
     /// That of the policy.
     Own(String),
     Selected(LabelSelector),
+    /// All, even those that are not known.
+    Any,
 }
 
 /// Addresses, but for some of them.
@@ -137,7 +151,7 @@ impl Policy {
     pub fn rules(&self, direction: Direction) -> Option<&[Rule]> {
         match direction {
             Direction::Ingress => self.ingress.as_deref(),
-            Direction::Egress => self.egress.as_deref(),
+            Direction::Egress | Direction::Node => self.egress.as_deref(),
         }
     }
 
@@ -198,6 +212,7 @@ impl PeerPods {
     pub fn matches(&self, namespace: &str, namespace_labels: Option<&Labels>, labels: &Labels) -> bool {
         let at_home = match &self.namespaces {
             Namespaces::Own(own) => own == namespace,
+            Namespaces::Any => true,
             Namespaces::Selected(selector) => namespace_labels.is_some_and(|labels| selector.matches(Some(labels))),
         };
         at_home && self.pods.matches(Some(labels))
@@ -261,6 +276,29 @@ impl PodFacts {
             created: pod.metadata.creation_timestamp.as_ref().map_or(0, |at| at.0.as_second()),
         })
     }
+}
+
+/// A node's labels and addresses.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NodeFacts {
+    pub labels: Labels,
+    pub addresses: BTreeSet<IpAddr>,
+}
+
+impl NodeFacts {
+    pub fn of(node: &Node) -> Self {
+        let shown = node.status.iter().flat_map(|status| status.addresses.iter().flatten());
+        Self {
+            labels: node.metadata.labels.clone().unwrap_or_default(),
+            addresses: shown.filter_map(|address| address.address.parse().ok()).collect(),
+        }
+    }
+}
+
+/// The addresses of the nodes that a selector means.
+pub fn addresses_of(selector: &LabelSelector, nodes: &BTreeMap<String, NodeFacts>) -> BTreeSet<IpAddr> {
+    let meant = nodes.values().filter(|node| selector.matches(Some(&node.labels)));
+    meant.flat_map(|node| node.addresses.iter().copied()).collect()
 }
 
 /// The labels of a namespace, with its name.

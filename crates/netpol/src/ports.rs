@@ -57,21 +57,35 @@ pub struct Range {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Ports {
     all: bool,
+    /// What has no ports; not said if all are meant.
+    portless: bool,
     /// Sorted, apart from each other; empty if all are meant.
     ranges: Vec<Range>,
 }
 
+/// Every port of every protocol that has any.
+const EVERY: [Range; 3] = [
+    Range { protocol: Protocol::Tcp, first: 0, last: u16::MAX },
+    Range { protocol: Protocol::Udp, first: 0, last: u16::MAX },
+    Range { protocol: Protocol::Sctp, first: 0, last: u16::MAX },
+];
+
 impl Ports {
     pub fn all() -> Self {
-        Self { all: true, ranges: Vec::new() }
+        Self { all: true, ..Self::default() }
     }
 
     pub fn is_all(&self) -> bool {
         self.all
     }
 
+    /// Whether what has no ports is meant, but not everything.
+    pub fn is_portless(&self) -> bool {
+        self.portless
+    }
+
     pub fn is_empty(&self) -> bool {
-        !self.all && self.ranges.is_empty()
+        !self.all && !self.portless && self.ranges.is_empty()
     }
 
     pub fn ranges(&self) -> &[Range] {
@@ -83,7 +97,7 @@ impl Ports {
         let within = |(protocol, port)| {
             self.ranges.iter().any(|range| range.protocol == protocol && range.first <= port && port <= range.last)
         };
-        self.all || to.is_some_and(within)
+        self.all || to.map_or(self.portless, within)
     }
 
     pub fn add(&mut self, range: Range) {
@@ -96,7 +110,7 @@ impl Ports {
     /// All of these at once: users may name tens of thousands.
     pub fn of(ranges: impl IntoIterator<Item = Range>) -> Self {
         let ranges = ranges.into_iter().filter(|range| range.first <= range.last).collect();
-        let mut ports = Self { all: false, ranges };
+        let mut ports = Self { ranges, ..Self::default() };
         ports.normalize();
         ports
     }
@@ -110,7 +124,59 @@ impl Ports {
             return;
         }
         self.ranges.extend(&other.ranges);
+        self.portless |= other.portless;
         self.normalize();
+    }
+
+    /// Whether what has no ports is in it, and every range that is.
+    fn whole(&self) -> (bool, &[Range]) {
+        if self.all { (true, &EVERY) } else { (self.portless, &self.ranges) }
+    }
+
+    /// What is in both.
+    pub fn intersection(&self, other: &Self) -> Self {
+        let ((mine, left), (theirs, right)) = (self.whole(), other.whole());
+        let mut ranges = Vec::new();
+        let (mut a, mut b) = (left.iter().peekable(), right.iter().peekable());
+        while let (Some(one), Some(two)) = (a.peek(), b.peek()) {
+            if one.protocol == two.protocol && one.first.max(two.first) <= one.last.min(two.last) {
+                let (first, last) = (one.first.max(two.first), one.last.min(two.last));
+                ranges.push(Range { protocol: one.protocol, first, last });
+            }
+            // Whichever ends first meets nothing more.
+            if (one.protocol, one.last) <= (two.protocol, two.last) {
+                a.next();
+            } else {
+                b.next();
+            }
+        }
+        let mut both = Self { all: false, portless: mine && theirs, ranges };
+        both.normalize();
+        both
+    }
+
+    /// What is not in it.
+    fn complement(&self) -> Self {
+        let (portless, ranges) = self.whole();
+        let mut rest = Vec::new();
+        for every in EVERY {
+            let mut next = Some(every.first);
+            for range in ranges.iter().filter(|range| range.protocol == every.protocol) {
+                if let Some(first) = next.filter(|first| *first < range.first) {
+                    rest.push(Range { first, last: range.first - 1, ..every });
+                }
+                next = range.last.checked_add(1);
+            }
+            rest.extend(next.map(|first| Range { first, ..every }));
+        }
+        let mut rest = Self { all: false, portless: !portless, ranges: rest };
+        rest.normalize();
+        rest
+    }
+
+    /// What is in it and not in the other.
+    pub fn without(&self, other: &Self) -> Self {
+        self.intersection(&other.complement())
     }
 
     fn normalize(&mut self) {
@@ -128,6 +194,9 @@ impl Ports {
             }
         }
         self.ranges = merged;
+        if self.portless && self.ranges == EVERY {
+            *self = Self::all();
+        }
     }
 }
 
@@ -140,6 +209,28 @@ mod tests {
 
     fn range(first: u16, last: u16) -> Range {
         Range { protocol: Protocol::Tcp, first, last }
+    }
+
+    #[test]
+    fn what_two_sets_have_in_common_and_what_one_has_alone() {
+        let of = |ranges: &[(u16, u16)]| Ports::of(ranges.iter().map(|(first, last)| range(*first, *last)));
+        let some = of(&[(80, 90), (100, 100), (200, 65_535)]);
+        assert_eq!(some.intersection(&of(&[(85, 100), (150, 300)])), of(&[(85, 90), (100, 100), (200, 300)]));
+        assert_eq!(some.intersection(&Ports::all()), some);
+        let rest = Ports::all().without(&some);
+        assert!(
+            rest.contains(None) && rest.contains(Some((Protocol::Udp, 80))) && rest.contains(Some((Protocol::Tcp, 79)))
+        );
+        assert!(!rest.contains(Some((Protocol::Tcp, 80))) && !rest.contains(Some((Protocol::Tcp, 65_535))));
+        assert!(rest.intersection(&some).is_empty());
+        let mut both = rest.clone();
+        both.extend(&some);
+        assert_eq!(both, Ports::all(), "in one form");
+        assert_eq!(Ports::all().without(&Ports::all()), Ports::default());
+        assert_eq!(Ports::all().without(&Ports::default()), Ports::all());
+        let every = Ports::of(EVERY);
+        assert_eq!(every.without(&some), rest.intersection(&every));
+        assert!(Ports::all().without(&every).contains(None) && !every.contains(None));
     }
 
     #[test]

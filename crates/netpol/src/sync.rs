@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use informer::{Informer, Informers, Recorder, Turns, guard};
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use informer::{Informers, Recorder, guard};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use node::nft;
 use parking_lot::Mutex;
@@ -23,10 +23,12 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::cluster_policy::{ClusterNetworkPolicy, ClusterPolicy};
 use crate::compile::{Compiler, Input};
+use crate::decision::{Changes, Key};
 use crate::engine::{Engine, Kind};
-use crate::model::{self, Alike, PodFacts, Policy, PolicyName};
-use crate::port::Port;
+use crate::model::{self, Alike, Direction, NodeFacts, PodFacts, Policy, PolicyName};
+use crate::port::{Port, Quiet};
 use crate::table::TABLE;
 use crate::telling::{self, Known};
 use crate::{Config, Error, Served, figures};
@@ -38,6 +40,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Newer than every pod that only the API speaks of: who was given an address here has it.
 const ATTACHED: i64 = 1 << 62;
 
+/// Who writes Events.
 const COMPONENT: &str = "network-policy";
 
 /// A pod whose sandbox has addresses.
@@ -52,6 +55,8 @@ pub struct Attachment {
 #[derive(Debug, Default)]
 struct Noted {
     policies: HashMap<PolicyName, Option<Arc<NetworkPolicy>>>,
+    cluster: HashMap<String, Option<Arc<ClusterNetworkPolicy>>>,
+    nodes: HashMap<String, Option<Arc<Node>>>,
     namespaces: HashMap<String, Option<Arc<Namespace>>>,
     pods: HashMap<String, Option<Arc<Pod>>>,
     attached: Vec<(Attachment, oneshot::Sender<()>)>,
@@ -106,37 +111,17 @@ impl Network {
 pub struct Agent {
     config: Config,
     informers: Informers,
-    policies: Informer<NetworkPolicy>,
-    namespaces: Informer<Namespace>,
-    pods: Informer<Pod>,
     known: Known,
     inbox: Arc<Inbox>,
     compiler: Compiler,
     engine: Engine,
     attached: HashMap<String, (i64, Attachment)>,
     ports: HashMap<String, Port>,
+    quiet: Quiet,
+    /// A policy of the cluster spoke of nodes.
+    follows_nodes: bool,
     sequence: i64,
     written: bool,
-    /// Whether verdicts are counted, which begins with the first rules.
-    counting: bool,
-    /// They end with the agent, however it ends.
-    listeners: JoinSet<()>,
-}
-
-impl Turns for Agent {
-    /// After a panic the tables may be anything: after a while all is decided and written anew.
-    async fn take_turn(&mut self) {
-        let node = self.config.node_name.clone();
-        if guard::caught("network policy", &node, self.turn()).await.is_none() {
-            self.written = false;
-            tokio::time::sleep(RETRY.1).await;
-            self.inbox.disturb();
-        }
-        if self.written && !self.counting {
-            self.counting = true;
-            self.listeners.spawn(telling::count(self.known.clone(), self.recorder()));
-        }
-    }
 }
 
 impl Agent {
@@ -144,52 +129,22 @@ impl Agent {
     pub fn new(config: Config, informers: &Informers) -> Result<Self, Error> {
         let engine = Engine::open(config.engine)?;
         let inbox = Arc::new(Inbox::default());
-        let policies = informers.of::<NetworkPolicy>();
-        let namespaces = informers.of::<Namespace>();
-        let pods = informers.of::<Pod>();
-        let note = inbox.clone();
-        policies.subscribe(move |change| {
-            let meta = &change.object().metadata;
-            let name = PolicyName {
-                namespace: meta.namespace.clone().unwrap_or_default(),
-                name: meta.name.clone().unwrap_or_default(),
-            };
-            note.note(|noted| drop(noted.policies.insert(name, change.after().cloned())));
-        });
-        let note = inbox.clone();
-        namespaces.subscribe(move |change| {
-            let labels = |namespace: Option<&Arc<Namespace>>| namespace.and_then(|n| model::namespace(n));
-            if labels(change.before()) != labels(change.after()) {
-                let name = change.object().metadata.name.clone().unwrap_or_default();
-                note.note(|noted| drop(noted.namespaces.insert(name, change.after().cloned())));
-            }
-        });
-        let note = inbox.clone();
-        pods.subscribe(move |change| {
-            // Most changes to pods are of their status.
-            let facts = |pod: Option<&Arc<Pod>>| pod.and_then(|pod| PodFacts::of(pod, &[]));
-            if change.after().is_none() || facts(change.before()) != facts(change.after()) {
-                let uid = change.object().metadata.uid.clone().unwrap_or_default();
-                note.note(|noted| drop(noted.pods.insert(uid, change.after().cloned())));
-            }
-        });
+        let known = Known::new(informers);
+        listen(&known, &inbox);
         let compiler = Compiler::new(&config.node_name);
         Ok(Self {
             engine,
             config,
             informers: informers.clone(),
-            policies,
-            namespaces,
-            pods,
-            known: Known::new(informers),
+            known,
             inbox,
             compiler,
             attached: HashMap::new(),
             ports: HashMap::new(),
+            quiet: Quiet::default(),
+            follows_nodes: false,
             sequence: ATTACHED,
             written: false,
-            counting: false,
-            listeners: JoinSet::new(),
         })
     }
 
@@ -206,21 +161,30 @@ impl Agent {
     /// Keeps the rules of this node until told to end. The rules stay.
     pub async fn run(mut self, shutdown: CancellationToken) -> Result<(), Error> {
         bridge().await?;
-        self.listeners.spawn(watch_tables(self.inbox.clone()));
-        let synced = async {
-            self.policies.synced().await;
-            self.namespaces.synced().await;
-            self.pods.synced().await;
-        };
+        // Ends with this function, however it ends.
+        let mut listeners = JoinSet::new();
+        listeners.spawn(watch_tables(self.inbox.clone()));
         tokio::select! {
-            () = synced => {}
+            () = self.known.synced() => {}
             () = shutdown.cancelled() => return Ok(()),
         }
-        let inbox = self.inbox.clone();
-        inbox.wake.notify_one();
-        // A transaction is whole or not at all, so leaving in the middle of a turn harms nothing.
-        informer::turns(&mut self, &inbox.wake, &shutdown).await;
-        Ok(())
+        self.inbox.wake.notify_one();
+        let mut counting = false;
+        loop {
+            if self.written && !counting {
+                counting = true;
+                listeners.spawn(telling::count(self.known.clone(), self.recorder()));
+            }
+            tokio::select! {
+                () = self.inbox.wake.notified() => {}
+                () = shutdown.cancelled() => return Ok(()),
+            }
+            tokio::select! {
+                () = self.guarded_turn() => {}
+                // A transaction is whole or not at all, so leaving in the middle of a turn harms nothing.
+                () = shutdown.cancelled() => return Ok(()),
+            }
+        }
     }
 
     fn recorder(&self) -> Recorder {
@@ -228,15 +192,29 @@ impl Agent {
         Recorder::new(client, COMPONENT, Some(&self.config.node_name), clock)
     }
 
+    /// A turn after whose panic the tables may be anything: after a while all is decided and written anew.
+    async fn guarded_turn(&mut self) {
+        let node = self.config.node_name.clone();
+        if guard::caught("network policy", &node, self.turn()).await.is_none() {
+            self.written = false;
+            tokio::time::sleep(RETRY.1).await;
+            self.inbox.disturb();
+        }
+    }
+
     async fn turn(&mut self) {
         let begun = Instant::now();
         let noted = std::mem::take(&mut *self.inbox.noted.lock());
         let mut ports = nft::Elements::default();
-        let (inputs, done) = self.inputs(noted, &mut ports);
+        let (mut inputs, done) = self.inputs(noted, &mut ports);
+        self.follow_nodes(&mut inputs).await;
         if self.inbox.disturbed.swap(false, Ordering::Relaxed) || !self.written {
             self.rewrite().await;
         } else {
             let changes = self.compiler.update(inputs);
+            if !ports.is_empty() || moves(&changes) {
+                self.quiet.change(&mut ports, &self.compiler, self.ports.values());
+            }
             if let Err(error) = self.engine.change(&self.compiler, &changes, ports).await {
                 tracing::warn!(%error, "the kernel's rules are not what they were; writing all of them");
                 self.rewrite().await;
@@ -255,6 +233,14 @@ impl Agent {
         for (name, policy) in noted.policies {
             inputs.push(Input::Policy(name, policy.and_then(|policy| Policy::of(&policy))));
         }
+        for (name, policy) in noted.cluster {
+            let read = policy.and_then(|policy| ClusterPolicy::of(&policy));
+            for doubt in read.iter().flat_map(|policy| &policy.doubts) {
+                tracing::warn!(policy = name, "a ClusterNetworkPolicy is not understood: {doubt}");
+            }
+            inputs.push(Input::ClusterPolicy(name, read));
+        }
+        inputs.extend(noted.nodes.into_iter().map(|(name, node)| Input::Node(name, node.map(|n| NodeFacts::of(&n)))));
         for (name, namespace) in noted.namespaces {
             inputs.push(Input::Namespace(name, namespace.and_then(|n| model::namespace(&n)).map(|(_, labels)| labels)));
         }
@@ -287,10 +273,28 @@ impl Agent {
         (inputs, done)
     }
 
+    /// Watches nodes as soon as a policy speaks of them; whom it means is known before it is in force.
+    async fn follow_nodes(&mut self, inputs: &mut Vec<Input>) {
+        let speaks =
+            |input: &Input| matches!(input, Input::ClusterPolicy(_, Some(policy)) if policy.nodes().next().is_some());
+        if !self.follows_nodes && inputs.iter().any(speaks) {
+            self.follows_nodes = true;
+            listen_to_nodes(&self.known, &self.inbox);
+            self.known.nodes().synced().await;
+            inputs.extend(self.nodes());
+        }
+    }
+
+    fn nodes(&self) -> Vec<Input> {
+        let nodes = self.known.nodes().list();
+        let named = nodes.iter().filter_map(|node| Some((node.metadata.name.clone()?, NodeFacts::of(node))));
+        named.map(|(name, node)| Input::Node(name, Some(node))).collect()
+    }
+
     /// The pod as the API shows it, without its addresses: it has none any more.
     fn shown(&self, pod: &Pod) -> Option<Arc<Pod>> {
         let key = informer::Key::of(&pod.metadata);
-        let shown = self.pods.get(&key).filter(|shown| shown.metadata.uid == pod.metadata.uid)?;
+        let shown = self.known.pods.get(&key).filter(|shown| shown.metadata.uid == pod.metadata.uid)?;
         let mut shown = Pod::clone(&shown);
         if let Some(status) = &mut shown.status {
             (status.pod_ip, status.pod_ips) = (None, None);
@@ -310,7 +314,7 @@ impl Agent {
         let mut wait = RETRY.0;
         loop {
             let mut inputs: Vec<Input> = Vec::new();
-            let pods = self.pods.list();
+            let pods = self.known.pods.list();
             let of_api = pods.iter().filter_map(|pod| Some((pod.metadata.uid.clone()?, pod.clone())));
             let mut all: HashMap<String, Arc<Pod>> =
                 self.attached.iter().map(|(uid, (_, attachment))| (uid.clone(), attachment.pod.clone())).collect();
@@ -319,13 +323,20 @@ impl Agent {
                 let facts = self.facts(&uid, &pod);
                 Input::Pod(uid, facts)
             }));
-            let namespaces = self.namespaces.list();
+            let namespaces = self.known.namespaces.list();
             inputs.extend(
                 namespaces.iter().filter_map(|n| model::namespace(n)).map(|(n, l)| Input::Namespace(n, Some(l))),
             );
-            let policies = self.policies.list();
+            let policies = self.known.policies.list();
             inputs
                 .extend(policies.iter().filter_map(|p| Policy::of(p)).map(|p| Input::Policy(p.name.clone(), Some(p))));
+            let cluster = self.known.cluster.list();
+            let cluster = cluster.iter().filter_map(|policy| ClusterPolicy::of(policy));
+            inputs.extend(cluster.map(|policy| Input::ClusterPolicy(policy.name.clone(), Some(policy))));
+            self.follow_nodes(&mut inputs).await;
+            if self.follows_nodes {
+                inputs.extend(self.nodes());
+            }
             inputs.extend(self.config.served.iter().enumerate().map(|(n, served)| served_input(n, served)));
             self.compiler = Compiler::new(&self.config.node_name);
             self.compiler.update(inputs);
@@ -333,7 +344,12 @@ impl Agent {
             let served: Vec<IpAddr> = self.config.served.iter().map(|served| served.address).collect();
             let applied = self.engine.replace(&self.compiler, &served, &ports).await;
             match applied {
-                Ok(()) => break,
+                Ok(()) => {
+                    self.quiet = Quiet::default();
+                    let mut written = nft::Elements::default();
+                    self.quiet.change(&mut written, &self.compiler, ports.iter());
+                    break;
+                }
                 Err(error) => tracing::error!(%error, ?wait, "cannot write the rules of network policies"),
             }
             figures::FAILURES.increment(&[]);
@@ -343,6 +359,60 @@ impl Agent {
         self.written = true;
         figures::REWRITES.increment(&[]);
     }
+}
+
+/// Notes what changes.
+fn listen(known: &Known, inbox: &Arc<Inbox>) {
+    let note = inbox.clone();
+    known.policies.subscribe(move |change| {
+        let meta = &change.object().metadata;
+        let name = PolicyName {
+            namespace: meta.namespace.clone().unwrap_or_default(),
+            name: meta.name.clone().unwrap_or_default(),
+        };
+        note.note(|noted| drop(noted.policies.insert(name, change.after().cloned())));
+    });
+    let note = inbox.clone();
+    known.cluster.subscribe(move |change| {
+        let name = change.object().metadata.name.clone().unwrap_or_default();
+        note.note(|noted| drop(noted.cluster.insert(name, change.after().cloned())));
+    });
+    let note = inbox.clone();
+    known.namespaces.subscribe(move |change| {
+        let labels = |namespace: Option<&Arc<Namespace>>| namespace.and_then(|n| model::namespace(n));
+        if labels(change.before()) != labels(change.after()) {
+            let name = change.object().metadata.name.clone().unwrap_or_default();
+            note.note(|noted| drop(noted.namespaces.insert(name, change.after().cloned())));
+        }
+    });
+    let note = inbox.clone();
+    known.pods.subscribe(move |change| {
+        // Most changes to pods are of their status.
+        let facts = |pod: Option<&Arc<Pod>>| pod.and_then(|pod| PodFacts::of(pod, &[]));
+        if change.after().is_none() || facts(change.before()) != facts(change.after()) {
+            let uid = change.object().metadata.uid.clone().unwrap_or_default();
+            note.note(|noted| drop(noted.pods.insert(uid, change.after().cloned())));
+        }
+    });
+}
+
+/// Notes what changes about nodes.
+fn listen_to_nodes(known: &Known, inbox: &Arc<Inbox>) {
+    let note = inbox.clone();
+    known.nodes().subscribe(move |change| {
+        // Most changes to nodes are of their conditions.
+        let facts = |node: Option<&Arc<Node>>| node.map(|node| NodeFacts::of(node));
+        if facts(change.before()) != facts(change.after()) {
+            let name = change.object().metadata.name.clone().unwrap_or_default();
+            note.note(|noted| drop(noted.nodes.insert(name, change.after().cloned())));
+        }
+    });
+}
+
+/// Whether a pod became isolated from what comes in, or is no longer.
+fn moves(changes: &Changes) -> bool {
+    let mut keys = changes.remove.keys().chain(changes.add.keys());
+    keys.any(|key| matches!(key, Key::Ruleset(Direction::Ingress, _)))
 }
 
 /// Makes bridges hand what crosses them to the IP rules. Where they cannot, two pods of a node would pass by every policy.

@@ -9,15 +9,18 @@
 //! judged. The other end's number is put into the packet's mark, because a rule can look up nothing else that was looked up;
 //! what was in the mark (the service proxy asks for masquerading there) waits in the connection's mark meanwhile.
 //!
+//! Where policies of the cluster have a say, one number is looked up instead of three, and what is said of it is the answer. These are also asked
+//! about what a pod sends to its own node.
+//!
 //! A second table binds each pod's port of the bridge to the addresses that the pod was given.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use node::nft::{self, Data, Registers};
 
-use crate::elements::{Element, Transaction};
+use crate::elements::{Element, IN_ORDER, Transaction};
 use crate::flow::{COUNTED, FOLLOWED};
 use crate::model::Direction;
 use crate::port::Port;
@@ -36,21 +39,26 @@ const ANNOUNCEMENTS: &str = "nd-router-solicit, nd-neighbor-solicit, nd-neighbor
                              mld-listener-done, mld2-listener-report";
 
 /// One transaction that makes the tables exactly these, whatever was there.
-pub fn replace(served: &[IpAddr], elements: &BTreeMap<Element, u32>, ports: &[Port]) -> String {
+pub fn replace(
+    served: &[IpAddr],
+    elements: &BTreeMap<Element, u32>,
+    ports: &[Port],
+    quiet: &BTreeSet<String>,
+) -> String {
     let mut out = remove();
     out.push_str(&judging(served));
     out.push_str(&binding());
     add(&mut out, elements);
-    bind(&mut out, ports);
+    bind(&mut out, ports, quiet);
     out
 }
 
 /// What is left to rules where programs judge, as one transaction.
-pub fn companion(ports: &[Port]) -> String {
+pub fn companion(ports: &[Port], quiet: &BTreeSet<String>) -> String {
     let mut out = remove();
     out.push_str(&tracking());
     out.push_str(&binding());
-    bind(&mut out, ports);
+    bind(&mut out, ports, quiet);
     out
 }
 
@@ -59,11 +67,14 @@ pub fn tracking() -> String {
     format!("table inet {TABLE} {{\nchain tracked {{\nct state new\n}}\n}}\n")
 }
 
-fn bind(out: &mut String, ports: &[Port]) {
+fn bind(out: &mut String, ports: &[Port], quiet: &BTreeSet<String>) {
     for port in ports {
         for (set, element) in port.elements() {
             let _ = writeln!(out, "add element bridge {TABLE} {set} {{ {} }}", element.text);
         }
+    }
+    for link in quiet {
+        let _ = writeln!(out, "add element bridge {TABLE} quiet {{ \"{link}\" }}");
     }
 }
 
@@ -74,65 +85,75 @@ pub fn remove() -> String {
 
 fn judging(served: &[IpAddr]) -> String {
     let mut out = format!("table inet {TABLE} {{\n");
-    let mut entry = String::new();
-    let mut input = String::new();
+    let (mut forward, mut input) = (String::new(), String::new());
     for (v, ip, address) in [("4", "ip", "ipv4_addr"), ("6", "ip6", "ipv6_addr")] {
         let _ = writeln!(
             out,
             "map identities{v} {{ type {address} : mark; }}\n\
+             map exact{v} {{ type {address} : mark; }}\n\
              map blocks{v} {{ type {address} : mark; flags interval; }}\n\
              set itself{v} {{ type {address} . {address}; }}"
         );
-        for (direction, own, other) in [("egress", "saddr", "daddr"), ("ingress", "daddr", "saddr")] {
-            let key = format!("type {address} . mark . inet_proto . inet_service;");
-            let _ = writeln!(
-                out,
-                "set {direction}-isolated{v} {{ type {address}; }}\n\
-                 set {direction}-all{v} {{ type {address} . mark; }}\n\
-                 set {direction}-port{v} {{ {key} }}\n\
-                 set {direction}-range{v} {{ {key} flags interval; }}"
-            );
-            let asked = format!(
-                "{ip} {own} . meta mark . meta l4proto . th dport @{direction}-port{v} goto {direction}-passed\n\
-                 {ip} {own} . meta mark @{direction}-all{v} goto {direction}-passed\n\
-                 {ip} {own} . meta mark . meta l4proto . th dport @{direction}-range{v} goto {direction}-passed"
-            );
-            // Who is at the other end, then anybody, then the block around the address. A map without the address leaves the mark.
-            let _ = writeln!(
-                out,
-                "chain {direction}{v} {{\nct state invalid,untracked counter drop\nct mark set meta mark\n\
-                 meta mark set 0\nmeta mark set {ip} {other} map @identities{v}\n{asked}\n\
-                 meta mark set 0\n{asked}\nmeta mark set {ip} {other} map @blocks{v}\n{asked}\n\
-                 meta mark set ct mark\n{}counter drop\n}}",
-                logs(direction, "denied")
-            );
+        for direction in Direction::ALL {
+            out.push_str(&chains(direction, v, ip, address));
         }
         let _ = writeln!(
-            entry,
+            forward,
             "{ip} saddr . {ip} daddr @itself{v} accept\n\
-             {ip} saddr @egress-isolated{v} jump egress{v}\n{ip} daddr @ingress-isolated{v} jump ingress{v}"
+             {ip} saddr vmap @egress-isolated{v}\n{ip} daddr vmap @ingress-isolated{v}"
         );
         let own: Vec<String> = served.iter().filter(|a| a.is_ipv4() == (v == "4")).map(ToString::to_string).collect();
         if !own.is_empty() {
-            let _ =
-                writeln!(input, "{ip} daddr {{ {} }} {ip} saddr @egress-isolated{v} jump egress{v}", own.join(", "));
+            let _ = writeln!(out, "chain served{v} {{\n{ip} saddr vmap @egress-isolated{v}\n}}");
+            let _ = writeln!(input, "{ip} daddr {{ {} }} goto served{v}", own.join(", "));
         }
+        let _ = writeln!(input, "{ip} saddr vmap @node-isolated{v}");
     }
-    let passed = ["ingress", "egress"].map(|direction| {
-        let logs = logs(direction, "allowed").replace("limit", "ct state new limit");
-        format!("chain {direction}-passed {{\nmeta mark set ct mark\n{logs}}}\n")
-    });
-    let passed = passed.concat();
     let exempt = format!(
         "ct direction reply accept\nct state related meta l4proto {{ icmp, ipv6-icmp }} accept\n\
          icmpv6 type {{ {NEIGHBOURS} }} accept"
     );
     let _ = writeln!(
         out,
-        "{passed}chain forward {{\ntype filter hook forward priority -10; policy accept;\n{exempt}\n{entry}}}\n\
-         chain input {{\ntype filter hook input priority -10; policy accept;\nct direction reply accept\n{input}}}\n}}"
+        "chain forward {{\ntype filter hook forward priority -10; policy accept;\n{exempt}\n{forward}}}\n\
+         chain input {{\ntype filter hook input priority -10; policy accept;\n{exempt}\n{input}}}\n}}"
     );
     out
+}
+
+/// The sets of one direction and family, and the chains that ask them.
+fn chains(direction: Direction, v: &str, ip: &str, address: &str) -> String {
+    let word = word(direction);
+    let (own, other) = if direction == Direction::Ingress { ("daddr", "saddr") } else { ("saddr", "daddr") };
+    let key = format!("type {address} . mark . inet_proto . inet_service;");
+    let asked = format!(
+        "{ip} {own} . meta mark . meta l4proto . th dport @{word}-port{v} goto {word}-passed{v}\n\
+         {ip} {own} . meta mark @{word}-all{v} goto {word}-passed{v}\n\
+         {ip} {own} . meta mark . meta l4proto . th dport @{word}-range{v} goto {word}-passed{v}"
+    );
+    let begun = "ct state invalid,untracked counter drop\nct mark set meta mark\nmeta mark set 0";
+    let denied = format!("meta mark set ct mark\n{}counter drop", logs(told(direction), "denied"));
+    let passed = logs(told(direction), "allowed").replace("limit", "ct state new limit");
+    // Who is at the other end, then anybody, then the block around the address. A map without the address leaves the mark.
+    let added_up = format!(
+        "{begun}\nmeta mark set {ip} {other} map @identities{v}\n{asked}\n\
+         meta mark set 0\n{asked}\nmeta mark set {ip} {other} map @blocks{v}\n{asked}\n{denied}"
+    );
+    // What a pod's own number says goes before the block around it.
+    let in_order = format!(
+        "{begun}\nmeta mark set {ip} {other} map @blocks{v}\nmeta mark set {ip} {other} map @exact{v}\n{asked}\n\
+         meta l4proto != {{ tcp, udp, sctp }} {ip} {own} . meta mark @{word}-portless{v} goto {word}-passed{v}\n{denied}"
+    );
+    format!(
+        "map {word}-isolated{v} {{ type {address} : verdict; }}\n\
+         set {word}-all{v} {{ type {address} . mark; }}\n\
+         set {word}-portless{v} {{ type {address} . mark; }}\n\
+         set {word}-port{v} {{ {key} }}\n\
+         set {word}-range{v} {{ {key} flags interval; }}\n\
+         chain {word}-passed{v} {{\nmeta mark set ct mark\n{passed}}}\n\
+         chain {word}{v} {{\n{added_up}\n}}\n\
+         chain {word}-ordered{v} {{\n{in_order}\n}}\n"
+    )
 }
 
 /// Writes some of the packets into the kernel's logs: more than a thousand a second say nothing more.
@@ -149,7 +170,7 @@ pub fn without_logs(script: &str) -> String {
 }
 
 /// Frames of ports that are known must come from where their pod is. They must not go to an address of a link that only neighbours know, but for
-/// what neighbours say: no policy speaks of such addresses, and every pod has one.
+/// what neighbours say: no policy speaks of such addresses, and every pod has one. To isolated pods goes what is addressed to them.
 fn binding() -> String {
     format!(
         "table bridge {TABLE} {{\n\
@@ -157,6 +178,14 @@ fn binding() -> String {
          set links {{ type ifname . ether_addr; }}\n\
          set bound4 {{ type ifname . ether_addr . ipv4_addr; }}\n\
          set bound6 {{ type ifname . ether_addr . ipv6_addr; }}\n\
+         set given4 {{ type ifname . ipv4_addr; }}\n\
+         set given6 {{ type ifname . ipv6_addr; }}\n\
+         set quiet {{ type ifname; }}\n\
+         chain forward {{\ntype filter hook forward priority -300; policy accept;\noifname @quiet jump quiet\n}}\n\
+         chain quiet {{\n\
+         ether type ip oifname . ip daddr != @given4 counter drop\n\
+         icmpv6 type {{ {NEIGHBOURS} }} accept\n\
+         ether type ip6 oifname . ip6 daddr != @given6 counter drop\n}}\n\
          chain prerouting {{\ntype filter hook prerouting priority -300; policy accept;\niifname @ports jump port\n}}\n\
          chain port {{\n\
          iifname . ether saddr != @links counter drop\n\
@@ -219,7 +248,8 @@ fn add(out: &mut String, elements: &BTreeMap<Element, u32>) {
         let texts: Vec<String> = same
             .iter()
             .map(|(key, value)| match key {
-                Element::Identity(_) | Element::Block(..) => format!("{} : {value:#x}", text(key)),
+                Element::Identity(_) | Element::Exact(_) | Element::Block(..) => format!("{} : {value:#x}", text(key)),
+                Element::Isolated(..) => format!("{} : jump {}", text(key), chain(key, **value)),
                 _ => text(key),
             })
             .collect();
@@ -231,7 +261,20 @@ fn word(direction: Direction) -> &'static str {
     match direction {
         Direction::Ingress => "ingress",
         Direction::Egress => "egress",
+        Direction::Node => "node",
     }
+}
+
+/// What is told of a direction: to its own node, too, a pod sends.
+fn told(direction: Direction) -> &'static str {
+    word(if direction == Direction::Node { Direction::Egress } else { direction })
+}
+
+/// The chain that judges an isolated pod.
+fn chain(key: &Element, judgement: u32) -> String {
+    let Element::Isolated(direction, ip) = key else { return String::new() };
+    let (ordered, v) = (if judgement == IN_ORDER { "-ordered" } else { "" }, if ip.is_ipv4() { "4" } else { "6" });
+    format!("{}{ordered}{v}", word(*direction))
 }
 
 /// The set or map that a key is in.
@@ -239,10 +282,12 @@ fn set(key: &Element) -> String {
     let v = |ip: &IpAddr| if ip.is_ipv4() { "4" } else { "6" };
     match key {
         Element::Identity(ip) => format!("identities{}", v(ip)),
+        Element::Exact(ip) => format!("exact{}", v(ip)),
         Element::Block(ip, _) => format!("blocks{}", v(ip)),
         Element::Itself(ip) => format!("itself{}", v(ip)),
         Element::Isolated(direction, ip) => format!("{}-isolated{}", word(*direction), v(ip)),
         Element::All(direction, ip, _) => format!("{}-all{}", word(*direction), v(ip)),
+        Element::Portless(direction, ip, _) => format!("{}-portless{}", word(*direction), v(ip)),
         Element::Port(direction, ip, ..) => format!("{}-port{}", word(*direction), v(ip)),
         Element::Range(direction, ip, ..) => format!("{}-range{}", word(*direction), v(ip)),
     }
@@ -250,11 +295,11 @@ fn set(key: &Element) -> String {
 
 fn text(key: &Element) -> String {
     match key {
-        Element::Identity(ip) | Element::Isolated(_, ip) => ip.to_string(),
+        Element::Identity(ip) | Element::Exact(ip) | Element::Isolated(_, ip) => ip.to_string(),
         Element::Block(first, last) if first == last => first.to_string(),
         Element::Block(first, last) => format!("{first}-{last}"),
         Element::Itself(ip) => format!("{ip} . {ip}"),
-        Element::All(_, ip, peer) => format!("{ip} . {peer:#x}"),
+        Element::All(_, ip, peer) | Element::Portless(_, ip, peer) => format!("{ip} . {peer:#x}"),
         Element::Port(_, ip, peer, protocol, port) => format!("{ip} . {peer:#x} . {} . {port}", protocol.number()),
         Element::Range(_, ip, peer, range) => {
             format!("{ip} . {peer:#x} . {} . {}-{}", range.protocol.number(), range.first, range.last)
@@ -265,9 +310,9 @@ fn text(key: &Element) -> String {
 fn bytes(key: &Element) -> Vec<u8> {
     let of = Registers::default();
     let of = match *key {
-        Element::Identity(ip) | Element::Isolated(_, ip) | Element::Block(ip, _) => of.address(ip),
+        Element::Identity(ip) | Element::Exact(ip) | Element::Isolated(_, ip) | Element::Block(ip, _) => of.address(ip),
         Element::Itself(ip) => of.address(ip).address(ip),
-        Element::All(_, ip, peer) => of.address(ip).number(peer),
+        Element::All(_, ip, peer) | Element::Portless(_, ip, peer) => of.address(ip).number(peer),
         Element::Port(_, ip, peer, protocol, port) => of.address(ip).number(peer).part(&[protocol.number()]).port(port),
         Element::Range(_, ip, peer, range) => {
             of.address(ip).number(peer).part(&[range.protocol.number()]).port(range.first)
@@ -278,7 +323,8 @@ fn bytes(key: &Element) -> Vec<u8> {
 
 fn data(key: &Element, value: u32) -> Data {
     match key {
-        Element::Identity(_) => Data::Value(value.to_ne_bytes().to_vec()),
+        Element::Identity(_) | Element::Exact(_) => Data::Value(value.to_ne_bytes().to_vec()),
+        Element::Isolated(..) => Data::Jump(chain(key, value)),
         _ => Data::None,
     }
 }

@@ -6,14 +6,16 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use informer::{EventType, Informer, Informers, Recorder};
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 
+use crate::cluster_policy::{ClusterNetworkPolicy, ClusterPolicy};
+use crate::definition::cluster_policies;
 use crate::drops::{self, Sample};
-use crate::explain::{End, explain};
+use crate::explain::{End, World, explain};
 use crate::figures::VERDICTS;
 use crate::flow::{Reader, Verdict, Verdicts};
-use crate::model::{Direction, PodFacts, Policy, PolicyName, namespace};
+use crate::model::{Direction, NodeFacts, PodFacts, Policy, PolicyName, namespace};
 
 /// The index of pods by their addresses.
 const BY_ADDRESS: &str = "address";
@@ -21,14 +23,16 @@ const BY_ADDRESS: &str = "address";
 /// What is known of pods and policies.
 #[derive(Clone)]
 pub struct Known {
-    policies: Informer<NetworkPolicy>,
-    namespaces: Informer<Namespace>,
-    pods: Informer<Pod>,
+    pub(crate) policies: Informer<NetworkPolicy>,
+    pub(crate) cluster: Informer<ClusterNetworkPolicy>,
+    pub(crate) namespaces: Informer<Namespace>,
+    pub(crate) pods: Informer<Pod>,
+    informers: Informers,
 }
 
 /// A verdict with names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Named {
+pub struct Told {
     /// A pod's name and namespace, or the address.
     pub from: String,
     pub to: String,
@@ -38,7 +42,13 @@ pub struct Named {
 
 impl Known {
     pub fn new(informers: &Informers) -> Self {
-        let known = Self { policies: informers.of(), namespaces: informers.of(), pods: informers.of() };
+        let known = Self {
+            policies: informers.of(),
+            cluster: cluster_policies(informers),
+            namespaces: informers.of(),
+            pods: informers.of(),
+            informers: informers.clone(),
+        };
         known.pods.add_index(BY_ADDRESS, |pod| {
             let addresses = PodFacts::of(pod, &[]).map(|facts| facts.addresses).unwrap_or_default();
             addresses.iter().map(ToString::to_string).collect()
@@ -48,8 +58,14 @@ impl Known {
 
     pub async fn synced(&self) {
         self.policies.synced().await;
+        self.cluster.synced().await;
         self.namespaces.synced().await;
         self.pods.synced().await;
+    }
+
+    /// Nodes, which are watched from the first time on that somebody asks for them: few policies speak of any.
+    pub(crate) fn nodes(&self) -> Informer<Node> {
+        self.informers.of()
     }
 
     /// The pod that has an address.
@@ -66,11 +82,11 @@ impl Known {
         (name.unwrap_or_else(|| ip.to_string()), end)
     }
 
-    pub fn name(&self, verdict: &Verdict) -> Named {
+    pub fn tell(&self, verdict: &Verdict) -> Told {
         let ((from, source), (to, target)) = (self.end(verdict.from), self.end(verdict.to));
         let own = match verdict.direction {
             Direction::Ingress => &target,
-            Direction::Egress => &source,
+            Direction::Egress | Direction::Node => &source,
         };
         let of_pod = own.alike.as_ref().map(|alike| self.policies.by_namespace(&alike.namespace)).unwrap_or_default();
         let policies: Vec<Policy> =
@@ -80,13 +96,18 @@ impl Known {
             .filter_map(|end| self.namespaces.get(&informer::Key::cluster(&end.alike.as_ref()?.namespace)))
             .filter_map(|found| namespace(&found))
             .collect();
-        let explanation = explain(&policies, &namespaces, &source, &target, verdict.port);
-        let side = if verdict.direction == Direction::Ingress { explanation.ingress } else { explanation.egress };
-        let policies = match verdict.allowed {
-            true => side.allowing.into_iter().map(|(name, _)| name).collect(),
-            false => side.isolated,
+        let cluster: Vec<ClusterPolicy> = self.cluster.list().iter().filter_map(|p| ClusterPolicy::of(p)).collect();
+        // Most rules do not speak of nodes.
+        let nodes: BTreeMap<String, NodeFacts> = match cluster.iter().any(|policy| policy.nodes().next().is_some()) {
+            true => {
+                self.nodes().list().iter().filter_map(|n| Some((n.metadata.name.clone()?, NodeFacts::of(n)))).collect()
+            }
+            false => BTreeMap::new(),
         };
-        Named { from, to, policies }
+        let world = World { policies: &policies, cluster: &cluster, namespaces: &namespaces, nodes: &nodes };
+        let said = explain(world, &source, &target, verdict.port);
+        let side = if verdict.direction == Direction::Ingress { said.ingress } else { said.egress };
+        Told { from, to, policies: side.policies() }
     }
 }
 
@@ -100,10 +121,10 @@ pub(crate) async fn count(known: Known, recorder: Recorder) {
         let mut verdicts = Verdicts::open(Reader::Counter).await?;
         loop {
             for verdict in verdicts.next().await? {
-                let named = known.name(&verdict);
+                let told = known.tell(&verdict);
                 let direction = if verdict.direction == Direction::Ingress { "ingress" } else { "egress" };
                 let outcome = if verdict.allowed { "allowed" } else { "denied" };
-                for policy in &named.policies {
+                for policy in &told.policies {
                     VERDICTS.increment(&[&policy.namespace, &policy.name, direction, outcome]);
                 }
                 let isolated = if verdict.direction == Direction::Ingress { verdict.to } else { verdict.from };
@@ -111,7 +132,7 @@ pub(crate) async fn count(known: Known, recorder: Recorder) {
                     && let Some((pod, _)) = known.pod(isolated)
                     && sample.takes(&verdict, begun.elapsed())
                 {
-                    recorder.event(&*pod, EventType::Warning, drops::REASON, drops::message(&verdict, &named));
+                    recorder.event(&*pod, EventType::Warning, drops::REASON, drops::message(&verdict, &told));
                 }
             }
         }

@@ -5,13 +5,15 @@ use std::io::Write as _;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use ::netpol::explain::{End, Side, doubts, explain};
+use ::netpol::cluster_policy::ClusterPolicy;
+use ::netpol::definition::read_cluster_policies;
+use ::netpol::explain::{self, End, Side, doubts, explain};
 use ::netpol::flow::{Reader, Verdicts};
-use ::netpol::model::{self, Direction, PodFacts, Policy};
+use ::netpol::model::{self, Direction, NodeFacts, PodFacts, Policy};
 use ::netpol::ports::Protocol;
 use client::{Client, ListParams};
 use informer::Informers;
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 
 use crate::component::Failure;
@@ -45,7 +47,7 @@ pub enum Command {
         #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
         kubeconfig: PathBuf,
     },
-    /// Say which policies select nothing or name ports that no pod has.
+    /// Say which policies select nothing, name ports that no pod has, or cannot be understood.
     Check {
         /// Whom to connect to, and as whom.
         #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
@@ -62,13 +64,19 @@ fn port(text: &str) -> Result<(Protocol, u16), String> {
 /// What the API has.
 struct World {
     policies: Vec<Policy>,
+    cluster: Vec<ClusterPolicy>,
+    nodes: BTreeMap<String, NodeFacts>,
     namespaces: BTreeMap<String, model::Labels>,
     pods: Vec<Pod>,
 }
 
 async fn read(client: &Client) -> Result<World, Failure> {
     let all = ListParams::default();
+    let cluster = read_cluster_policies(client).await?;
+    let nodes = client.list::<Node>("", &all).await?;
     Ok(World {
+        cluster: cluster.items.iter().filter_map(|policy| ClusterPolicy::of(policy)).collect(),
+        nodes: nodes.items.iter().filter_map(|n| Some((n.metadata.name.clone()?, NodeFacts::of(n)))).collect(),
         policies: client.list::<NetworkPolicy>("", &all).await?.items.iter().filter_map(|p| Policy::of(p)).collect(),
         namespaces: client
             .list::<Namespace>("", &all)
@@ -82,6 +90,15 @@ async fn read(client: &Client) -> Result<World, Failure> {
 }
 
 impl World {
+    fn known(&self) -> explain::World<'_> {
+        explain::World {
+            policies: &self.policies,
+            cluster: &self.cluster,
+            namespaces: &self.namespaces,
+            nodes: &self.nodes,
+        }
+    }
+
     fn facts(&self) -> Vec<PodFacts> {
         self.pods.iter().filter_map(|pod| PodFacts::of(pod, &[])).collect()
     }
@@ -106,10 +123,11 @@ impl World {
 
 fn row(direction: &str, who: &str, side: &Side) {
     let verdict = if side.allows() { "Allowed" } else { "Denied" };
-    let by: Vec<String> = match (side.isolated.is_empty(), side.allowing.is_empty()) {
-        (true, _) => vec!["<none>".to_owned()],
-        (_, true) => side.isolated.iter().map(ToString::to_string).collect(),
-        (_, false) => side.allowing.iter().map(|(name, rule)| format!("{name} (rule {rule})")).collect(),
+    let by: Vec<String> = match (side.decided(), side.isolated.is_empty(), side.allowing.is_empty()) {
+        (Some(matched), ..) => vec![matched.to_string()],
+        (None, true, _) => vec!["<none>".to_owned()],
+        (None, _, true) => side.isolated.iter().map(ToString::to_string).collect(),
+        (None, _, false) => side.allowing.iter().map(|(name, rule)| format!("{name} (rule {rule})")).collect(),
     };
     println!("{direction:<11}{who:<40}{verdict:<10}{}", by.join(", "));
 }
@@ -125,27 +143,28 @@ async fn watch(client: &Client) -> Result<(), Failure> {
     writeln!(out, "{:<9}{:<9}{:<40}{:<40}{:<12}POLICIES", "VERDICT", "OF", "FROM", "TO", "PORT")?;
     loop {
         for verdict in verdicts.next().await? {
-            let named = known.name(&verdict);
+            let told = known.tell(&verdict);
             let outcome = if verdict.allowed { "Allowed" } else { "Denied" };
             let direction = if verdict.direction == Direction::Ingress { "Ingress" } else { "Egress" };
             let port = verdict.port.map_or_else(|| "<none>".to_owned(), |(p, n)| format!("{n}/{}", p.as_str()));
-            let policies: Vec<String> = named.policies.iter().map(ToString::to_string).collect();
-            let (from, to) = (named.from, named.to);
+            let policies: Vec<String> = told.policies.iter().map(ToString::to_string).collect();
+            let (from, to) = (told.from, told.to);
             writeln!(out, "{outcome:<9}{direction:<9}{from:<40}{to:<40}{port:<12}{}", policies.join(", "))?;
         }
         out.flush()?;
     }
 }
 
+/// Asks.
 pub async fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Explain { kubeconfig, from, to, port } => {
             let world = read(&connect(&kubeconfig)?).await?;
-            let explanation = explain(&world.policies, &world.namespaces, &world.end(&from)?, &world.end(&to)?, port);
+            let said = explain(world.known(), &world.end(&from)?, &world.end(&to)?, port);
             println!("{:<11}{:<40}{:<10}POLICIES", "DIRECTION", "END", "VERDICT");
-            row("Egress", &from, &explanation.egress);
-            row("Ingress", &to, &explanation.ingress);
-            println!("\n{from} to {to}: {}", if explanation.allows() { "allowed" } else { "denied" });
+            row("Egress", &from, &said.egress);
+            row("Ingress", &to, &said.ingress);
+            println!("\n{from} to {to}: {}", if said.allows() { "allowed" } else { "denied" });
         }
         Command::Watch { kubeconfig } => watch(&connect(&kubeconfig)?).await?,
         Command::Check { kubeconfig } => {
@@ -154,6 +173,11 @@ pub async fn run(command: Command) -> Result<(), Failure> {
             for policy in &world.policies {
                 for doubt in doubts(policy, &pods) {
                     println!("networkpolicy {}: {doubt}", policy.name);
+                }
+            }
+            for policy in &world.cluster {
+                for doubt in &policy.doubts {
+                    println!("clusternetworkpolicy {}: {doubt}", policy.name);
                 }
             }
         }

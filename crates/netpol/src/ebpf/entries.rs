@@ -35,6 +35,8 @@ pub enum In {
     Allowed,
     /// The numbers of pods, by their addresses.
     Identities,
+    /// The numbers that ordered rulesets are asked about, by the addresses of pods.
+    Exact,
     /// The numbers of blocks, by prefixes.
     Blocks,
     /// The rulesets of pods of this node, by direction and address.
@@ -61,6 +63,7 @@ pub fn number(direction: Direction) -> u32 {
     match direction {
         Direction::Ingress => 0,
         Direction::Egress => 1,
+        Direction::Node => 2,
     }
 }
 
@@ -81,10 +84,15 @@ fn allowance(bits: u32, ruleset: u32, other: u32, protocol: u8, port: u16) -> Ve
 pub fn places(key: &Key) -> Vec<Place> {
     match *key {
         Key::Identity(ip) => vec![(In::Identities, address(ip).to_vec())],
+        Key::Exact(ip) => vec![(In::Exact, address(ip).to_vec())],
         Key::Block(net) => vec![(In::Blocks, block(net))],
         Key::Ruleset(direction, ip) => vec![(In::Rulesets, prefixed(number(direction), ip))],
         Key::Allowed(ruleset, other, Allowed::Everything) => {
             vec![(In::Allowed, allowance(OTHER_END, ruleset, other, 0, 0))]
+        }
+        // Protocols without ports are written as none.
+        Key::Allowed(ruleset, other, Allowed::Portless) => {
+            vec![(In::Allowed, allowance(OTHER_END + PROTOCOL, ruleset, other, 0, 0))]
         }
         Key::Allowed(ruleset, other, Allowed::Ports(range)) => prefixes(range)
             .map(|(port, bits)| {

@@ -169,6 +169,7 @@ fn maps((followed, counted): (Map, Map)) -> Result<Maps, bpf::Error> {
     Ok(Maps {
         allowed: Map::new("allowed", Kind::Longest, ALLOWANCE, VALUE, ALLOWANCES)?,
         identities: Map::new("identities", Kind::Hash, ADDRESS, VALUE, IDENTITIES)?,
+        exact: Map::new("exact", Kind::Hash, ADDRESS, VALUE, IDENTITIES)?,
         blocks: Map::new("blocks", Kind::Longest, PREFIXED, VALUE, BLOCKS)?,
         rulesets: Map::new("rulesets", Kind::Hash, PREFIXED, VALUE, PODS)?,
         served: Map::new("served", Kind::Hash, ADDRESS, VALUE, SERVED)?,
@@ -214,6 +215,7 @@ fn choose(maps: &Maps, map: In) -> &Map {
     match map {
         In::Allowed => &maps.allowed,
         In::Identities => &maps.identities,
+        In::Exact => &maps.exact,
         In::Blocks => &maps.blocks,
         In::Rulesets => &maps.rulesets,
     }

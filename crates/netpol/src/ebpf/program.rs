@@ -14,7 +14,7 @@ use node::bpf::{
     STACK, Size, Types,
 };
 
-use super::entries::{FOUR, SIX, WHOLE, number};
+use super::entries::{FOUR, In, SIX, WHOLE, number};
 use crate::model::Direction;
 
 const LICENSE: &CStr = c"Dual MIT/GPL";
@@ -56,6 +56,8 @@ const REPLY: i32 = 3;
 const TCP: i32 = 6;
 const UDP: i32 = 17;
 const SCTP: i32 = 132;
+/// A number that no protocol has.
+const UNKNOWN: i32 = 255;
 const ICMP: i32 = 1;
 const ICMP6: i32 = 58;
 /// Headers between that of IPv6 and the packet's own.
@@ -86,6 +88,7 @@ pub const LENGTH: usize = 40;
 pub struct Maps {
     pub allowed: Map,
     pub identities: Map,
+    pub exact: Map,
     pub blocks: Map,
     pub rulesets: Map,
     /// Addresses of the node that stand for pods.
@@ -151,9 +154,13 @@ pub fn load(maps: &Maps, kernel: &Kernel, family: Family, hook: Hook, strays: St
             text.judge(Direction::Ingress, TARGET, SOURCE, strays);
         }
         Hook::Input => {
+            let own = text.code.label();
             text.look_up(|maps| &maps.served, TARGET + OF_FAMILY);
-            text.code.jump_if(R0, If::Equal, 0, accept);
+            text.code.jump_if(R0, If::Equal, 0, own);
             text.judge(Direction::Egress, SOURCE, TARGET, strays);
+            text.code.jump(accept);
+            text.code.place(own);
+            text.judge(Direction::Node, SOURCE, TARGET, strays);
         }
     }
     text.code.place(accept);
@@ -230,7 +237,7 @@ impl Text<'_> {
         }
     }
 
-    /// Leaves the protocol and the place of its header in their registers. Protocol 0 is that of packets whose header is not in them.
+    /// Leaves the protocol and the place of its header in their registers. That of packets whose header is not in them is unknown.
     fn find_ports(&mut self) {
         let (done, unknown) = (self.code.label(), self.code.label());
         match self.family {
@@ -260,7 +267,7 @@ impl Text<'_> {
             }
         }
         self.code.place(unknown);
-        self.code.set(PROTOCOL, 0);
+        self.code.set(PROTOCOL, UNKNOWN);
         self.code.place(done);
     }
 
@@ -304,17 +311,20 @@ impl Text<'_> {
         self.code.place(next);
     }
 
-    /// Completes the key of allowances; without ports it is found only where everything is allowed.
+    /// Completes the key of allowances. What may have ports that nobody can read is found only where everything is allowed.
     fn read_ports(&mut self) {
-        let (ports, done) = (self.code.label(), self.code.label());
+        let (ports, unknown, done) = (self.code.label(), self.code.label(), self.code.label());
         self.code.store_number(Size::Word, STACK, ALLOWANCE, WHOLE.cast_signed());
         self.code.store_number(Size::Word, STACK, ALLOWANCE + OF_PROTOCOL, 0);
         for protocol in [TCP, UDP, SCTP] {
             self.code.jump_if(PROTOCOL, If::Equal, protocol, ports);
         }
+        self.code.jump_if(PROTOCOL, If::NotEqual, UNKNOWN, done);
+        self.code.place(unknown);
+        self.code.store_number(Size::Byte, STACK, ALLOWANCE + OF_PROTOCOL + 1, UNKNOWN);
         self.code.jump(done);
         self.code.place(ports);
-        self.read(Some(PORTS), 4, done);
+        self.read(Some(PORTS), 4, unknown);
         self.code.load(Size::Half, R1, R0, 2);
         self.code.store(Size::Half, STACK, ALLOWANCE + OF_PORT, R1);
         self.code.store(Size::Byte, STACK, ALLOWANCE + OF_PROTOCOL + 1, PROTOCOL);
@@ -361,23 +371,29 @@ impl Text<'_> {
         }
         self.code.store(Size::Word, STACK, ALLOWANCE + OF_RULESET, RULESET);
         self.code.store_number(Size::Word, STACK, ALLOWANCE + OF_OTHER, 0);
-        self.look_up(|maps| &maps.allowed, ALLOWANCE);
-        self.code.jump_if(R0, If::NotEqual, 0, passed);
         let bits = if self.family == Family::Four { 64 } else { 160 };
         self.code.store_number(Size::Word, STACK, other, bits);
+        let (ordered, denied) = (self.code.label(), self.code.label());
+        self.code.copy(R1, RULESET);
+        self.code.compute(Do::ShiftRight, R1, 31);
+        self.code.jump_if(R1, If::NotEqual, 0, ordered);
+        self.ask(passed);
         for block in [false, true] {
             let nobody = self.code.label();
-            match block {
-                false => self.look_up(|maps| &maps.identities, other + OF_FAMILY),
-                true => self.look_up(|maps| &maps.blocks, other),
-            }
-            self.code.jump_if(R0, If::Equal, 0, nobody);
-            self.code.load(Size::Word, R1, R0, 0);
-            self.code.store(Size::Word, STACK, ALLOWANCE + OF_OTHER, R1);
-            self.look_up(|maps| &maps.allowed, ALLOWANCE);
-            self.code.jump_if(R0, If::NotEqual, 0, passed);
+            self.name_other(block, In::Identities, other, nobody);
+            self.ask(passed);
             self.code.place(nobody);
         }
+        self.code.jump(denied);
+        // The smallest block around the address, and instead of it the pod behind it, if there is one.
+        self.code.place(ordered);
+        for block in [true, false] {
+            let nobody = self.code.label();
+            self.name_other(block, In::Exact, other, nobody);
+            self.code.place(nobody);
+        }
+        self.ask(passed);
+        self.code.place(denied);
         self.tell(direction, false);
         self.code.jump(self.drop);
         self.code.place(passed);
@@ -387,6 +403,24 @@ impl Text<'_> {
         self.code.jump_if(R1, If::NotEqual, NEW, next);
         self.tell(direction, true);
         self.code.place(next);
+    }
+
+    /// Puts the number of the other end into the key, as its block or its pod has it, or goes elsewhere.
+    fn name_other(&mut self, block: bool, pods: In, other: i16, nobody: Label) {
+        match (block, pods) {
+            (true, _) => self.look_up(|maps| &maps.blocks, other),
+            (false, In::Exact) => self.look_up(|maps| &maps.exact, other + OF_FAMILY),
+            (false, _) => self.look_up(|maps| &maps.identities, other + OF_FAMILY),
+        }
+        self.code.jump_if(R0, If::Equal, 0, nobody);
+        self.code.load(Size::Word, R1, R0, 0);
+        self.code.store(Size::Word, STACK, ALLOWANCE + OF_OTHER, R1);
+    }
+
+    /// Whether what the key says is allowed.
+    fn ask(&mut self, passed: Label) {
+        self.look_up(|maps| &maps.allowed, ALLOWANCE);
+        self.code.jump_if(R0, If::NotEqual, 0, passed);
     }
 
     /// Writes a verdict into both rings, unless many were written in this second.
@@ -409,7 +443,9 @@ impl Text<'_> {
         self.code.compute(Do::Add, R1, 1);
         self.code.store(Size::Double, RULESET, 8, R1);
         let at = |offset: usize| EVENT + i16::try_from(offset).unwrap_or(0);
-        self.code.store_number(Size::Byte, STACK, at(DIRECTION), number(direction).cast_signed());
+        // To its own node, too, a pod sends.
+        let told = if direction == Direction::Node { Direction::Egress } else { direction };
+        self.code.store_number(Size::Byte, STACK, at(DIRECTION), number(told).cast_signed());
         self.code.store_number(Size::Byte, STACK, at(VERDICT), i32::from(allowed));
         self.code.store_number(Size::Byte, STACK, at(FAMILY), if self.family == Family::Four { 4 } else { 6 });
         self.code.load(Size::Byte, R1, STACK, ALLOWANCE + OF_PROTOCOL + 1);

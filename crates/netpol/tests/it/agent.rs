@@ -20,21 +20,21 @@ on_both_engines_async!(
     a_policy_that_comes_and_goes_lets_nothing_through_that_another_forbids,
 );
 
-struct Agent {
-    network: Network,
+pub struct Agent {
+    pub network: Network,
     shutdown: CancellationToken,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Agent {
-    fn start(net: &Net, client: Client, kind: Kind) -> Self {
+    pub fn start(net: &Net, client: Client, kind: Kind) -> Self {
         let shutdown = CancellationToken::new();
         let stop = shutdown.clone();
         let (say, hear) = std::sync::mpsc::channel();
         let thread = net.spawn_inside("node", move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
-                let config = netpol::Config { node_name: "node".into(), served: Vec::new(), engine: Some(kind) };
+                let config = netpol::Config { node_name: "node".into(), served: Vec::new(), engine: kind };
                 let informers = Informers::new(client);
                 let agent = netpol::Agent::new(config, &informers).unwrap();
                 say.send(agent.network()).unwrap();
@@ -67,7 +67,7 @@ fn policy(name: &str, spec: serde_json::Value) -> NetworkPolicy {
 }
 
 /// Asks until the answer is right; how long that took.
-fn until(mut answer: impl FnMut() -> String, right: impl Fn(&str) -> bool) -> Duration {
+pub fn until(mut answer: impl FnMut() -> String, right: impl Fn(&str) -> bool) -> Duration {
     let start = Instant::now();
     loop {
         let said = answer();
@@ -79,10 +79,19 @@ fn until(mut answer: impl FnMut() -> String, right: impl Fn(&str) -> bool) -> Du
     }
 }
 
-async fn begin(api: &Client) {
+pub async fn begin(api: &Client) {
     let default = json!({"metadata": {"name": "default"}});
     // The server makes the namespace itself; whoever is first.
     let _ = api.create(&serde_json::from_value::<Namespace>(default).unwrap()).await;
+}
+
+/// Makes so many pods and tells the agent of them.
+pub async fn attach(api: &Client, agent: &Agent, pods: u8) {
+    for number in 0..pods {
+        let pod = Arc::new(api.create(&pod(number)).await.unwrap());
+        let address = format!("10.1.0.{}", number + 2).parse().unwrap();
+        agent.network.attach(Attachment { pod, addresses: vec![address], port: None }).await.unwrap();
+    }
 }
 
 async fn policies_are_in_force_within_moments_and_outlive_the_agent(kind: Kind) {
@@ -152,7 +161,7 @@ async fn policies_are_in_force_within_moments_and_outlive_the_agent(kind: Kind) 
     }
     let mut harms = vec!["flush ruleset", "delete table inet trireme-netpol"];
     if kind == Kind::Nftables {
-        harms.push("flush set inet trireme-netpol ingress-isolated4");
+        harms.push("flush map inet trireme-netpol ingress-isolated4");
     }
     for harm in harms {
         net.nft(harm);
@@ -173,11 +182,7 @@ async fn a_policy_that_comes_and_goes_lets_nothing_through_that_another_forbids(
     let api = cluster.in_process();
     begin(&api).await;
     let agent = Agent::start(&net, cluster.in_process(), kind);
-    for number in 0..2_u8 {
-        let pod = Arc::new(api.create(&pod(number)).await.unwrap());
-        let address = format!("10.1.0.{}", number + 2).parse().unwrap();
-        agent.network.attach(Attachment { pod, addresses: vec![address], port: None }).await.unwrap();
-    }
+    attach(&api, &agent, 2).await;
     // Port 80 is allowed all the time, port 81 never; a third policy about the same pods comes and goes.
     let always = json!({"podSelector": {}, "ingress": [{"ports": [{"port": 80}]}]});
     api.create(&policy("always", always)).await.unwrap();

@@ -19,6 +19,7 @@ on_both_engines!(
     fragments_are_judged_by_the_packet_that_they_are_of,
     a_family_that_no_rule_speaks_of_is_not_a_way_in,
     addresses_that_only_neighbours_know_are_not_a_way_in,
+    what_is_sent_to_many_does_not_reach_who_is_isolated,
     a_flood_of_new_connections_lets_nothing_through_and_keeps_nobody_out,
     ten_thousand_ports_are_those_and_no_others,
 );
@@ -160,6 +161,55 @@ fn addresses_that_only_neighbours_know_are_not_a_way_in(kind: Kind) {
     assert!(!arrives(open) && !arrives(secret));
     cluster.forget("in");
     assert!(arrives(open), "neighbours find each other still");
+}
+
+/// Multicast and broadcast are addressed to nobody that a policy speaks of.
+fn what_is_sent_to_many_does_not_reach_who_is_isolated(kind: Kind) {
+    let net = bridged(3);
+    let mut cluster = Cluster::new(&net, 3, kind);
+    (0..3).for_each(|number| bind(&mut cluster, number));
+    cluster.rewrite();
+    let group = std::net::Ipv4Addr::new(239, 1, 2, 3);
+    let listen = |pod: &str, own: std::net::Ipv4Addr| {
+        let server = net.inside(pod, || UdpSocket::bind("0.0.0.0:99").unwrap());
+        net.inside(pod, || server.join_multicast_v4(&group, &own).unwrap());
+        server.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        server
+    };
+    let (isolated, open) = (listen("pod0", [10, 1, 0, 2].into()), listen("pod1", [10, 1, 0, 3].into()));
+    net.ip("pod2", "route add 239.0.0.0/8 dev eth0");
+    let sender = net.inside("pod2", || UdpSocket::bind("10.1.0.4:0").unwrap());
+    sender.set_broadcast(true).unwrap();
+    let drain = |server: &UdpSocket| while server.recv(&mut [0; 8]).is_ok() {};
+    let arrives = |to: &str| {
+        drain(&isolated);
+        drain(&open);
+        sender.send_to(b"?", to).unwrap();
+        [&isolated, &open].map(|server| server.recv(&mut [0; 8]).is_ok())
+    };
+    let many = ["239.1.2.3:99", "10.1.0.255:99", "255.255.255.255:99"];
+    for to in many {
+        assert_eq!(arrives(to), [true, true], "{to} before there is a policy");
+    }
+    cluster.allow("in", json!({"podSelector": {"matchLabels": {"app": "a"}}, "ingress": [{"from": [{"podSelector": {"matchLabels": {"app": "b"}}}]}]}));
+    for to in many {
+        assert_eq!(arrives(to), [false, true], "{to}");
+    }
+    // Not even in a frame that is addressed to it.
+    let victim = mac(&net, "pod0");
+    net.ip("pod2", &format!("neigh replace 239.1.2.3 lladdr {victim} dev eth0 nud permanent"));
+    assert!(!arrives("239.1.2.3:99")[0]);
+    assert!(
+        cluster.reaches("pod1", "10.1.0.2:80") && cluster.reaches("pod1", "[fd01::2]:80"),
+        "neighbours find each other"
+    );
+    cluster.forget("in");
+    assert_eq!(arrives("10.1.0.255:99"), [true, true]);
+    // Who may not send to anybody sends to nobody.
+    cluster.allow("out", json!({"podSelector": {"matchLabels": {"app": "c"}}, "policyTypes": ["Egress"]}));
+    for to in many {
+        assert_eq!(arrives(to), [false, false], "{to} from who is isolated");
+    }
 }
 
 fn a_flood_of_new_connections_lets_nothing_through_and_keeps_nobody_out(kind: Kind) {

@@ -1,7 +1,8 @@
 //! A node with pods behind its bridge, and what this crate decides in the real kernel, by either engine.
 
+use netpol::cluster_policy::ClusterPolicy;
 use netpol::model::{PodFacts, Policy};
-use netpol::{Compiler, Engine, Input, Kind, Port};
+use netpol::{Compiler, Engine, Input, Kind, Port, Quiet};
 use node::nft;
 use serde_json::{Value, json};
 
@@ -15,6 +16,7 @@ pub struct Cluster<'a> {
     pub compiler: Compiler,
     pub engine: Engine,
     pub ports: Vec<Port>,
+    quiet: Quiet,
     _left: Left<'a>,
 }
 
@@ -117,8 +119,9 @@ pub fn policy(name: &str, spec: Value) -> Input {
 impl<'a> Cluster<'a> {
     /// Pods with label `app` from `a` on.
     pub fn new(net: &'a Net, pods: u8, kind: Kind) -> Self {
-        let engine = on_node(net, async { Engine::open(Some(kind)).unwrap() });
-        let mut cluster = Self { net, compiler: Compiler::new("node"), engine, ports: Vec::new(), _left: Left(net) };
+        let engine = on_node(net, async { Engine::open(kind).unwrap() });
+        let (compiler, ports, quiet) = (Compiler::new("node"), Vec::new(), Quiet::default());
+        let mut cluster = Self { net, compiler, engine, ports, quiet, _left: Left(net) };
         let inputs = (0..pods).map(|number| {
             let app = char::from(b'a' + number).to_string();
             pod(number, json!({"app": app}), json!([{"name": "web", "containerPort": 80}]))
@@ -131,17 +134,30 @@ impl<'a> Cluster<'a> {
     pub fn rewrite(&mut self) {
         let served = [SERVED.parse().unwrap()];
         on_node(self.net, self.engine.replace(&self.compiler, &served, &self.ports)).unwrap();
+        self.quiet = Quiet::default();
+        self.quiet.change(&mut nft::Elements::default(), &self.compiler, self.ports.iter());
     }
 
     /// Applies a change as the agent does.
     pub fn update(&mut self, inputs: impl IntoIterator<Item = Input>) {
         let changes = self.compiler.update(inputs);
-        let change = self.engine.change(&self.compiler, &changes, nft::Elements::default());
+        let mut elements = nft::Elements::default();
+        self.quiet.change(&mut elements, &self.compiler, self.ports.iter());
+        let change = self.engine.change(&self.compiler, &changes, elements);
         on_node(self.net, change).unwrap();
     }
 
     pub fn allow(&mut self, name: &str, spec: Value) {
         self.update([policy(name, spec)]);
+    }
+
+    /// A ClusterNetworkPolicy; nothing takes it away.
+    pub fn say(&mut self, name: &str, spec: Option<Value>) {
+        let read = |spec| {
+            let policy = json!({"metadata": {"name": name}, "spec": spec});
+            ClusterPolicy::of(&serde_json::from_value(policy).unwrap()).unwrap()
+        };
+        self.update([Input::ClusterPolicy(name.to_owned(), spec.map(read))]);
     }
 
     pub fn forget(&mut self, name: &str) {

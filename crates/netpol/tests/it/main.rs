@@ -4,6 +4,7 @@
 mod agent;
 mod attacks;
 mod cluster;
+mod definition;
 mod flows;
 #[path = "../../../proxy/tests/it/net.rs"]
 #[allow(dead_code, reason = "the service proxy's tests use all of it")]
@@ -14,3 +15,4 @@ mod programs;
 mod property;
 mod sample;
 mod tables;
+mod tiers;

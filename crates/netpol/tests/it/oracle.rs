@@ -12,12 +12,17 @@ use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicyPeer, Network
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use netpol::ports::Protocol;
+use serde_json::Value;
 
 type Labels = BTreeMap<String, String>;
 
 #[derive(Default)]
 pub struct World {
     pub policies: BTreeMap<String, NetworkPolicy>,
+    /// The specs of ClusterNetworkPolicies.
+    pub cluster: BTreeMap<String, Value>,
+    /// Labels and addresses of nodes.
+    pub nodes: BTreeMap<String, (Labels, Vec<IpAddr>)>,
     pub namespaces: BTreeMap<String, Labels>,
     /// By uid.
     pub pods: BTreeMap<String, Pod>,
@@ -122,8 +127,123 @@ impl World {
         }
     }
 
+    /// The pods that a ClusterNetworkPolicy's subject or peer means.
+    fn of_cluster(&self, who: &Value, pod: &Pod) -> bool {
+        let read = |value: &Value| serde_json::from_value::<LabelSelector>(value.clone()).unwrap();
+        let in_namespace = |selector: &Value| {
+            self.namespaces.get(namespace(pod)).is_some_and(|labels| selected(&read(selector), labels))
+        };
+        match who.get("namespaces") {
+            Some(namespaces) => in_namespace(namespaces),
+            None => {
+                in_namespace(&who["pods"]["namespaceSelector"])
+                    && selected(&read(&who["pods"]["podSelector"]), &labels(pod))
+            }
+        }
+    }
+
+    /// Whether a rule of the cluster's is about a packet.
+    fn concerns(&self, rule: &Value, other: IpAddr, packet: (IpAddr, bool, Option<(Protocol, u16)>)) -> bool {
+        let (to, egress, port) = packet;
+        let peers = rule[if egress { "to" } else { "from" }].as_array().unwrap();
+        peers.iter().any(|peer| {
+            let is_pod = peer.get("networks").is_none() && peer.get("nodes").is_none();
+            let meant = if let Some(networks) = peer.get("networks") {
+                networks
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .any(|n| n.as_str().unwrap().parse::<IpNet>().unwrap().contains(&other))
+            } else if let Some(nodes) = peer.get("nodes") {
+                let selector: LabelSelector = serde_json::from_value(nodes.clone()).unwrap();
+                self.nodes.values().any(|(labels, all)| selected(&selector, labels) && all.contains(&other))
+            } else {
+                self.owner(other).is_some_and(|pod| self.of_cluster(peer, pod))
+            };
+            let Some(protocols) = rule.get("protocols") else { return meant };
+            let fits = |protocol: &Value| {
+                let Some((of, number)) = port else { return false };
+                if let Some(name) = protocol.get("destinationNamedPort") {
+                    let all = self.owner(to).filter(|_| is_pod).map(|pod| &pod.spec.as_ref().unwrap().containers);
+                    return all.into_iter().flatten().flat_map(|c| c.ports.iter().flatten()).any(|own| {
+                        own.name.as_deref() == name.as_str()
+                            && own.protocol.as_deref().unwrap_or("TCP") == of.as_str()
+                            && own.container_port == i32::from(number)
+                    });
+                }
+                let Some(what) = protocol.get(of.as_str().to_lowercase()) else { return false };
+                let port = &what["destinationPort"];
+                match port.get("range") {
+                    Some(range) => {
+                        (range["start"].as_u64().unwrap()..=range["end"].as_u64().unwrap()).contains(&number.into())
+                    }
+                    None => port["number"] == number,
+                }
+            };
+            meant && protocols.as_array().unwrap().iter().any(fits)
+        })
+    }
+
+    /// What a tier of the cluster's policies says: the first rule that matches has the last word.
+    fn tier(
+        &self,
+        tier: &str,
+        pod: &Pod,
+        other: IpAddr,
+        packet: (IpAddr, bool, Option<(Protocol, u16)>),
+    ) -> Option<String> {
+        let mut policies: Vec<(&String, &Value)> =
+            self.cluster.iter().filter(|(_, spec)| spec["tier"] == tier).collect();
+        policies.sort_by_key(|(name, spec)| (spec["priority"].as_i64(), (*name).clone()));
+        for (_, spec) in policies.into_iter().filter(|(_, spec)| self.of_cluster(&spec["subject"], pod)) {
+            for rule in spec[if packet.1 { "egress" } else { "ingress" }].as_array().into_iter().flatten() {
+                // A field that nobody knows: what lets through matches nothing, everything else denies everything.
+                if rule.to_string().contains("domainNames") {
+                    if rule["action"] != "Accept" {
+                        return Some("Deny".to_owned());
+                    }
+                } else if self.concerns(rule, other, packet) {
+                    return Some(rule["action"].as_str().unwrap().to_owned());
+                }
+            }
+        }
+        None
+    }
+
     /// Whether a pod may send to, or be sent from, the other end.
     pub fn allows(&self, egress: bool, pod: &Pod, other: IpAddr, to: IpAddr, port: Option<(Protocol, u16)>) -> bool {
+        let packet = (to, egress, port);
+        match self.tier("Admin", pod, other, packet).as_deref() {
+            Some("Accept") => return true,
+            Some("Deny") => return false,
+            _ => {}
+        }
+        let by_policies = self.by_policies(egress, pod, other, to, port);
+        by_policies.unwrap_or_else(|| self.tier("Baseline", pod, other, packet).as_deref() != Some("Deny"))
+    }
+
+    /// Whether a pod may send to its own node, from which NetworkPolicies keep nobody.
+    pub fn arrives(&self, node: &str, from: IpAddr, to: IpAddr, port: Option<(Protocol, u16)>) -> bool {
+        let here = self.owner(from).filter(|pod| pod.spec.as_ref().unwrap().node_name.as_deref() == Some(node));
+        here.is_none_or(|pod| match self.tier("Admin", pod, to, (to, true, port)).as_deref() {
+            Some("Accept") => true,
+            Some("Deny") => false,
+            _ => {
+                self.by_policies(true, pod, to, to, port).is_some()
+                    || self.tier("Baseline", pod, to, (to, true, port)).as_deref() != Some("Deny")
+            }
+        })
+    }
+
+    /// What NetworkPolicies say; nothing if none is about the pod.
+    fn by_policies(
+        &self,
+        egress: bool,
+        pod: &Pod,
+        other: IpAddr,
+        to: IpAddr,
+        port: Option<(Protocol, u16)>,
+    ) -> Option<bool> {
         let mut isolated = false;
         for policy in self.policies.values() {
             let spec = policy.spec.as_ref().unwrap();
@@ -147,10 +267,10 @@ impl World {
                 rules.any(|rule| self.rule(policy, rule.from.as_ref(), rule.ports.as_ref(), other, packet))
             };
             if allowed {
-                return true;
+                return Some(true);
             }
         }
-        !isolated
+        isolated.then_some(false)
     }
 
     /// Whether a node lets a packet pass that opens a connection.

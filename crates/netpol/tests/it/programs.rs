@@ -121,7 +121,7 @@ fn a_generation_takes_over_from_the_one_before_and_from_the_other_engine() {
     let mut cluster = Cluster::new(&net, 2, Kind::Nftables);
     cluster.allow("deny", json!({"podSelector": {"matchLabels": {"app": "a"}}}));
     for kind in [Kind::Ebpf, Kind::Ebpf, Kind::Nftables, Kind::Ebpf] {
-        cluster.engine = crate::cluster::on_node(&net, async { Engine::open(Some(kind)).unwrap() });
+        cluster.engine = crate::cluster::on_node(&net, async { Engine::open(kind).unwrap() });
         cluster.rewrite();
         assert!(!cluster.reaches("pod1", "10.1.0.2:80"), "{kind:?}");
         // Nothing of those before judges any more.
@@ -132,4 +132,17 @@ fn a_generation_takes_over_from_the_one_before_and_from_the_other_engine() {
             cluster.rewrite();
         }
     }
+}
+
+#[test]
+fn the_engine_for_a_machine_is_the_one_that_took_less_time() {
+    if !kernel_runs_programs() {
+        return;
+    }
+    let begun = Instant::now();
+    let measured = netpol::probe::measure().unwrap();
+    println!("{measured:?} after {:?}", begun.elapsed());
+    assert!(measured.nftables > Duration::ZERO && measured.ebpf > Duration::ZERO);
+    let quicker = if measured.ebpf < measured.nftables { Kind::Ebpf } else { Kind::Nftables };
+    assert_eq!(measured.best(), quicker);
 }

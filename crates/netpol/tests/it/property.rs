@@ -4,10 +4,11 @@ use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
+use netpol::cluster_policy::ClusterPolicy;
 use netpol::ebpf::entries::{Steps, places};
 use netpol::elements::{self, Transaction};
-use netpol::explain::{End, explain};
-use netpol::model::{self, PodFacts, Policy, PolicyName};
+use netpol::explain::{self, End, explain};
+use netpol::model::{self, NodeFacts, PodFacts, Policy, PolicyName};
 use netpol::ports::Protocol;
 use netpol::{Compiler, Input};
 use rand::rngs::StdRng;
@@ -111,6 +112,59 @@ pub fn policy(random: &mut StdRng, name: &str) -> NetworkPolicy {
     serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
 }
 
+fn cluster_peer(random: &mut StdRng, egress: bool) -> Value {
+    match random.random_range(0..if egress { 5 } else { 2 }) {
+        0 => json!({"namespaces": selector(random)}),
+        1 => json!({"pods": {"namespaceSelector": selector(random), "podSelector": selector(random)}}),
+        2 => json!({"nodes": selector(random)}),
+        3 => json!({"networks": [pick(random, &["0.0.0.0/0", "10.0.0.0/28", "::/0"])]}),
+        _ => {
+            json!({"networks": [pick(random, &["10.0.0.0/24", "192.0.2.0/25"]), pick(random, &["fd00::/64", "10.0.0.8/29"])]})
+        }
+    }
+}
+
+fn cluster_protocol(random: &mut StdRng) -> Value {
+    let protocol = *pick(random, &["tcp", "udp", "sctp"]);
+    match random.random_range(0..4) {
+        0 => json!({"destinationNamedPort": pick(random, &["web", "dns"])}),
+        1 => json!({protocol: {"destinationPort": {"range": {"start": 80, "end": pick(random, &[82, 90, 65_535])}}}}),
+        _ => json!({protocol: {"destinationPort": {"number": pick(random, &[80, 81])}}}),
+    }
+}
+
+/// The spec of a ClusterNetworkPolicy.
+pub fn cluster_policy(random: &mut StdRng) -> Value {
+    let rules = |random: &mut StdRng, egress: bool| -> Value {
+        let one = |random: &mut StdRng| {
+            let mut rule = json!({"action": pick(random, &["Accept", "Deny", "Deny", "Pass"])});
+            let peers: Vec<Value> = (0..random.random_range(1..3)).map(|_| cluster_peer(random, egress)).collect();
+            rule[if egress { "to" } else { "from" }] = json!(peers);
+            if egress && random.random_bool(0.02) {
+                rule["to"] = json!([{"domainNames": ["example.com"]}]);
+            }
+            if random.random_bool(0.6) {
+                rule["protocols"] = (0..random.random_range(1..3)).map(|_| cluster_protocol(random)).collect();
+            }
+            rule
+        };
+        (0..random.random_range(0..4)).map(|_| one(random)).collect()
+    };
+    let subject = match random.random_bool(0.5) {
+        true => json!({"namespaces": selector(random)}),
+        false => json!({"pods": {"namespaceSelector": selector(random), "podSelector": selector(random)}}),
+    };
+    json!({
+        "tier": pick(random, &["Admin", "Admin", "Baseline"]), "priority": random.random_range(0..4), "subject": subject,
+        "ingress": rules(random, false), "egress": rules(random, true),
+    })
+}
+
+pub fn read_cluster_policy(name: &str, spec: &Value) -> ClusterPolicy {
+    let policy = json!({"metadata": {"name": name}, "spec": spec});
+    ClusterPolicy::of(&serde_json::from_value(policy).unwrap()).unwrap()
+}
+
 fn pod(random: &mut StdRng, uid: usize) -> Pod {
     let ports = match random.random_range(0..3) {
         0 => json!([{"name": "web", "containerPort": 80}, {"name": "dns", "containerPort": 81, "protocol": "UDP"}]),
@@ -159,7 +213,31 @@ pub fn packet(random: &mut StdRng) -> (IpAddr, IpAddr, Option<(Protocol, u16)>) 
 
 /// One change of the world, as the compiler is told of it.
 pub fn change(random: &mut StdRng, world: &mut World) -> Input {
-    match random.random_range(0..10) {
+    match random.random_range(0..12) {
+        10 => {
+            let name = format!("cnp{}", random.random_range(0..4));
+            if random.random_bool(0.4) {
+                world.cluster.remove(&name);
+                return Input::ClusterPolicy(name, None);
+            }
+            let spec = cluster_policy(random);
+            let read = read_cluster_policy(&name, &spec);
+            world.cluster.insert(name.clone(), spec);
+            Input::ClusterPolicy(name, Some(read))
+        }
+        11 => {
+            let name = (*pick(random, &["n1", "n2"])).to_owned();
+            if random.random_bool(0.2) {
+                world.nodes.remove(&name);
+                return Input::Node(name, None);
+            }
+            let labels: std::collections::BTreeMap<String, String> = serde_json::from_value(labels(random)).unwrap();
+            let addresses =
+                [format!("192.0.2.{}", random.random_range(0..8)), format!("fd00:1::{:x}", random.random_range(0..8))];
+            let addresses: Vec<IpAddr> = addresses.map(|ip| ip.parse().unwrap()).to_vec();
+            world.nodes.insert(name.clone(), (labels.clone(), addresses.clone()));
+            Input::Node(name, Some(NodeFacts { labels, addresses: addresses.into_iter().collect() }))
+        }
         0 => {
             let name = (*pick(random, &NAMESPACES)).to_owned();
             if random.random_bool(0.2) {
@@ -203,12 +281,12 @@ pub fn seed() -> u64 {
 }
 
 /// What a user is told agrees with the specification, wherever the pods are.
-fn explained(world: &World, policies: &[Policy], (from, to, port): (IpAddr, IpAddr, Option<(Protocol, u16)>)) {
+fn explained(world: &World, known: explain::World<'_>, (from, to, port): (IpAddr, IpAddr, Option<(Protocol, u16)>)) {
     let end = |ip| {
         let facts = world.owner(ip).and_then(|pod| PodFacts::of(pod, &[]));
         End { addresses: vec![ip], alike: facts.map(|facts| facts.alike) }
     };
-    let said = explain(policies, &world.namespaces, &end(from), &end(to), port);
+    let said = explain(known, &end(from), &end(to), port);
     let want = from == to
         || (world.owner(from).is_none_or(|pod| world.allows(true, pod, to, to, port))
             && world.owner(to).is_none_or(|pod| world.allows(false, pod, from, to, port)));
@@ -236,10 +314,24 @@ fn the_specification_and_the_compiled_maps_agree_on_100_000_packets() {
             let all = all.iter().flat_map(|(key, value)| places(key).into_iter().map(|place| (place, *value)));
             assert_eq!(maps.0, all.collect(), "TRIREME_SEED={seed}");
             let policies: Vec<Policy> = world.policies.values().filter_map(Policy::of).collect();
+            let cluster: Vec<ClusterPolicy> =
+                world.cluster.iter().map(|(name, spec)| read_cluster_policy(name, spec)).collect();
+            let node = |(labels, addresses): &(model::Labels, Vec<IpAddr>)| NodeFacts {
+                labels: labels.clone(),
+                addresses: addresses.iter().copied().collect(),
+            };
+            let nodes = world.nodes.iter().map(|(name, facts)| (name.clone(), node(facts))).collect();
+            let known =
+                explain::World { policies: &policies, cluster: &cluster, namespaces: &world.namespaces, nodes: &nodes };
             for _ in 0..50 {
                 let (from, to, port) = packet(&mut random);
                 let want = world.judge(NODE, from, to, port);
-                explained(&world, &policies, (from, to, port));
+                explained(&world, known, (from, to, port));
+                if world.owner(to).is_none() {
+                    let want = world.arrives(NODE, from, to, port);
+                    assert_eq!(tables.arrives(from, to, port), want, "TRIREME_SEED={seed} {from} {to} {port:?}");
+                    assert_eq!(maps.arrives(from, to, port), want, "TRIREME_SEED={seed} {from} {to} {port:?}");
+                }
                 // A pod that is not here is not known to talk to itself, and never does so through this node.
                 if from != to {
                     assert_eq!(tables.judge(from, to, port), want, "TRIREME_SEED={seed} {from} {to} {port:?}");

@@ -42,6 +42,12 @@ fn packets_agree_with_the_specification(kind: Kind) {
             world.policies.insert(format!("np{number}"), made);
             cluster.update([Input::Policy(read.name.clone(), Some(read))]);
         }
+        for number in 0..random.random_range(0..3) {
+            let (name, spec) = (format!("cnp{number}"), property::cluster_policy(&mut random));
+            let read = property::read_cluster_policy(&name, &spec);
+            world.cluster.insert(name.clone(), spec);
+            cluster.update([Input::ClusterPolicy(name, Some(read))]);
+        }
         for _ in 0..12 {
             let (from, to) = (random.random_range(0..4_u8), random.random_range(0..4_u8));
             let port = 80 + random.random_range(0..2_u16);

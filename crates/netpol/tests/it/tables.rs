@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use netpol::decision::ANYBODY;
+use netpol::decision::{ANYBODY, ORDERED};
 use netpol::ebpf::entries::{self, In, Place, Steps};
-use netpol::elements::{Element, Transaction};
+use netpol::elements::{Element, IN_ORDER, Transaction};
 use netpol::model::Direction;
 use netpol::ports::Protocol;
 
@@ -36,10 +36,13 @@ impl Tables {
     }
 
     fn passes(&self, direction: Direction, pod: IpAddr, other: IpAddr, to: Option<(Protocol, u16)>) -> bool {
-        if !self.0.contains_key(&Element::Isolated(direction, pod)) {
-            return true;
-        }
-        let numbers = [Some(ANYBODY), self.0.get(&Element::Identity(other)).copied(), self.block(other)];
+        let Some(judgement) = self.0.get(&Element::Isolated(direction, pod)) else { return true };
+        let numbers = if *judgement == IN_ORDER {
+            let exact = self.0.get(&Element::Exact(other)).copied();
+            [exact.or_else(|| self.block(other)).or(Some(ANYBODY)), None, None]
+        } else {
+            [Some(ANYBODY), self.0.get(&Element::Identity(other)).copied(), self.block(other)]
+        };
         numbers.into_iter().flatten().any(|number| {
             let ranged = |(protocol, port): (Protocol, u16)| {
                 self.0.contains_key(&Element::Port(direction, pod, number, protocol, port))
@@ -48,8 +51,14 @@ impl Tables {
                             && range.protocol == protocol && range.first <= port && port <= range.last)
                     })
             };
-            self.0.contains_key(&Element::All(direction, pod, number)) || to.is_some_and(ranged)
+            let portless = || self.0.contains_key(&Element::Portless(direction, pod, number));
+            self.0.contains_key(&Element::All(direction, pod, number)) || to.map_or_else(portless, ranged)
         })
+    }
+
+    /// Whether a packet to the node itself arrives.
+    pub fn arrives(&self, from: IpAddr, to: IpAddr, port: Option<(Protocol, u16)>) -> bool {
+        self.passes(Direction::Node, from, to, port)
     }
 
     /// Whether a packet that opens a connection passes this node.
@@ -92,14 +101,21 @@ impl Maps {
         let Some(ruleset) = self.0.get(&(In::Rulesets, key)) else { return true };
         let address = entries::address(other).to_vec();
         let block = [&[0; 4][..], &address].concat();
-        let numbers =
-            [Some(ANYBODY), self.0.get(&(In::Identities, address)).copied(), self.longest(In::Blocks, &block)];
+        let (pod, around) = (|map| self.0.get(&(map, address.clone())).copied(), self.longest(In::Blocks, &block));
+        let numbers = match ruleset & ORDERED {
+            0 => [Some(ANYBODY), pod(In::Identities), around],
+            _ => [pod(In::Exact).or(around).or(Some(ANYBODY)), None, None],
+        };
         let (protocol, port) = to.map_or((0, 0), |(protocol, port)| (protocol.number(), port));
         numbers.into_iter().flatten().any(|number| {
             let words = [0, *ruleset, number].map(u32::to_ne_bytes);
             let key = [words.as_flattened(), &[0, protocol], &port.to_be_bytes()].concat();
             self.longest(In::Allowed, &key).is_some()
         })
+    }
+
+    pub fn arrives(&self, from: IpAddr, to: IpAddr, port: Option<(Protocol, u16)>) -> bool {
+        self.passes(Direction::Node, from, to, port)
     }
 
     pub fn judge(&self, from: IpAddr, to: IpAddr, port: Option<(Protocol, u16)>) -> bool {

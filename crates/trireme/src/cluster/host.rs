@@ -155,6 +155,7 @@ impl Host {
         if server {
             arguments.extend(self.made.server_arguments.iter().cloned());
         }
+        arguments.extend(self.made.node_arguments.iter().cloned());
         let path = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("trireme"));
         Program { path, arguments, directory: devnet::directory(&self.directory, machine) }
     }

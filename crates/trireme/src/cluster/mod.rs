@@ -71,6 +71,9 @@ enum Command {
         /// A further option for the server, as --server-arg=--event-ttl=60; may be given several times.
         #[arg(long = "server-arg", value_name = "OPTION", allow_hyphen_values = true)]
         server_arguments: Vec<String>,
+        /// A further option for every node, as --node-arg=--network-policy-engine=ebpf; may be given several times.
+        #[arg(long = "node-arg", value_name = "OPTION", allow_hyphen_values = true)]
+        node_arguments: Vec<String>,
     },
     /// Stop a cluster and remove everything of it.
     Down {
@@ -114,6 +117,8 @@ struct Made {
     service_range: String,
     pod_network: String,
     server_arguments: Vec<String>,
+    #[serde(default)]
+    node_arguments: Vec<String>,
 }
 
 /// How many servers clusters of earlier versions have.
@@ -144,6 +149,7 @@ pub async fn run(options: Cluster) -> Result<(), Failure> {
             pod_network,
             images,
             server_arguments,
+            node_arguments,
         } => {
             let made = Made {
                 name,
@@ -154,6 +160,7 @@ pub async fn run(options: Cluster) -> Result<(), Failure> {
                 service_range: service_cluster_ip_range.to_string(),
                 pod_network: pod_network.to_string(),
                 server_arguments,
+                node_arguments,
             };
             up(&directory, made, &images).await
         }
@@ -238,6 +245,7 @@ mod tests {
             service_range: "10.96.0.0/16".to_owned(),
             pod_network: "vxlan".to_owned(),
             server_arguments: vec!["--event-ttl=60".to_owned()],
+            node_arguments: vec!["--network-policy-engine=ebpf".to_owned()],
         };
         assert!(Host::open(directory.path(), "dev").expect("no error").is_none());
         let host = Host::new(directory.path(), made).expect("a cluster");
@@ -256,8 +264,12 @@ mod tests {
         assert!(arguments(0).contains(" --cluster-init"), "{}", arguments(0));
         assert!(arguments(1).starts_with("server --join https://198.18.9.11:6443 --token-file "), "{}", arguments(1));
         assert!(arguments(2).starts_with("agent "), "{}", arguments(2));
+        for machine in &host.layout.machines {
+            let last = host.program(machine).arguments.pop();
+            assert_eq!(last.as_deref(), Some("--network-policy-engine=ebpf"), "every node has it");
+        }
         let arguments = host.program(&host.layout.machines[0]).arguments.join(" ");
-        assert!(arguments.starts_with("server ") && arguments.ends_with("--event-ttl=60"), "{arguments}");
+        assert!(arguments.starts_with("server ") && arguments.contains(" --event-ttl=60 "), "{arguments}");
         let arguments = host.program(&host.layout.machines[1]).arguments.join(" ");
         assert!(arguments.starts_with("agent --server https://198.18.9.11:6443 "), "{arguments}");
         assert!(

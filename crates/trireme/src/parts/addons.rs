@@ -65,8 +65,10 @@ pub async fn ensure_storage_class(client: &Client) -> Result<(), Failure> {
 /// the agents of other networks do; the Node authorizer alone would show it none but its own.
 pub async fn ensure_network_policy(client: &Client) -> Result<(), Failure> {
     let rules = json!([
-        {"apiGroups": [""], "resources": ["pods", "namespaces"], "verbs": ["list", "watch"]},
+        {"apiGroups": [""], "resources": ["pods", "namespaces", "nodes"], "verbs": ["list", "watch"]},
         {"apiGroups": ["networking.k8s.io"], "resources": ["networkpolicies"], "verbs": ["list", "watch"]},
+        {"apiGroups": ["policy.networking.k8s.io"], "resources": ["clusternetworkpolicies"], "verbs": ["list", "watch"]},
+        {"apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"], "verbs": ["list", "watch"]},
         {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
     ]);
     let subjects = json!([
@@ -83,14 +85,21 @@ pub async fn ensure_local_path(client: &Client) -> Result<(), Failure> {
     grant(client, "trireme:local-path", rules, subjects).await
 }
 
-/// A role and who has it, where they are missing.
+/// A role and who has it, where they are missing; a role of an earlier version is brought up to date.
 async fn grant(client: &Client, name: &str, rules: Value, subjects: Value) -> Result<(), Failure> {
     let metadata = json!({"name": name});
     let role: ClusterRole = serde_json::from_value(json!({"metadata": metadata, "rules": rules}))?;
     let reference = json!({"apiGroup": RBAC, "kind": "ClusterRole", "name": name});
     let binding = json!({"metadata": metadata, "roleRef": reference, "subjects": subjects});
     let binding: ClusterRoleBinding = serde_json::from_value(binding)?;
-    made(client.create(&role).await)?;
+    match client.create(&role).await {
+        // That of an earlier version may allow less.
+        Err(error) if error.is_already_exists() => {
+            let rules = json!({"rules": role.rules});
+            client.patch::<ClusterRole>("", name, &Patch::Merge(rules)).await.map(drop)?;
+        }
+        outcome => drop(outcome?),
+    }
     made(client.create(&binding).await)
 }
 

@@ -199,6 +199,7 @@ pub async fn run(
     let address = *addresses.first().ok_or("a node needs an address")?;
     let dir = data_dir.join("agent");
     let conf_dir = dir.join("cni");
+    let engine = options.enforces_policies().then(|| options.network_policy_engine.chosen());
     let (runtime, supervised) = runtime(&options, &dir, &conf_dir, &data_dir.join("images")).await?;
     let cgroups = Cgroups::detect(Driver::detect())
         .inspect_err(|error| tracing::warn!("pods run without limits of their own: {error}"))
@@ -252,8 +253,7 @@ pub async fn run(
     options.set(&mut kubelet)?;
     let namespaces = Informers::new(clients.dns);
     let watched = Informers::new(clients.policies);
-    let by = (options.network_policy_engine, cluster.dns);
-    let policies = options.enforces_policies().then(|| Policies::of(&name, by, &watched, &runtime)).transpose()?;
+    let policies = Policies::of(&name, (engine, cluster.dns), &watched, &runtime).await?;
     kubelet.node.annotations.extend(policies.as_ref().map(|(agent, _)| policies::engine(agent)));
     kubelet.pod_network = policies.as_ref().map(|(_, links)| links.clone() as Arc<dyn kubelet::PodNetwork>);
     let ended = tokio::try_join!(

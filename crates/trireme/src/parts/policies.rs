@@ -27,8 +27,10 @@ pub fn engine(agent: &Agent) -> (String, String) {
 /// Who is to keep policies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Engine {
-    /// Rules, until programs have passed as many tests.
+    /// Rules, until programs have passed all of upstream's tests of policies as often.
     Auto,
+    /// Whichever takes less time for a packet on this machine, as a moment of trying says.
+    Quicker,
     /// Rules of nftables.
     Nftables,
     /// Programs of our own in the kernel, from Linux 6.4 on.
@@ -36,11 +38,15 @@ pub enum Engine {
 }
 
 impl Engine {
-    fn kind(self) -> Option<Kind> {
-        match self {
-            Self::Auto => None,
-            Self::Nftables => Some(Kind::Nftables),
-            Self::Ebpf => Some(Kind::Ebpf),
+    /// Which one it is. Trying goes on beside the rest of the node's start.
+    pub fn chosen(self) -> impl Future<Output = Kind> {
+        let tried = (self == Self::Quicker).then(|| tokio::task::spawn_blocking(netpol::probe::choose));
+        async move {
+            match (self, tried) {
+                (Self::Ebpf, _) => Kind::Ebpf,
+                (_, Some(tried)) => tried.await.unwrap_or(Kind::Nftables),
+                _ => Kind::Nftables,
+            }
         }
     }
 }
@@ -58,18 +64,20 @@ impl std::fmt::Debug for Policies {
 }
 
 impl Policies {
-    /// The agent of a node, and the kubelet's way to it.
-    pub fn of(
+    /// The agent of a node, and the kubelet's way to it; nothing where somebody else enforces policies.
+    pub async fn of(
         node: &str,
-        (engine, dns): (Engine, IpAddr),
+        (engine, dns): (Option<impl Future<Output = Kind>>, IpAddr),
         informers: &Informers,
         runtime: &Arc<dyn Runtime>,
-    ) -> Result<(Agent, Arc<Self>), Failure> {
+    ) -> Result<Option<(Agent, Arc<Self>)>, Failure> {
+        let Some(engine) = engine else { return Ok(None) };
+        let engine = engine.await;
         let served = vec![self::dns(dns)];
-        let config = netpol::Config { node_name: node.to_owned(), served, engine: engine.kind() };
+        let config = netpol::Config { node_name: node.to_owned(), served, engine };
         let agent = Agent::new(config, informers)?;
         let links = Arc::new(Self { network: agent.network(), runtime: runtime.clone() });
-        Ok((agent, links))
+        Ok(Some((agent, links)))
     }
 
     /// The port of the bridge behind which a sandbox is; nothing where the runtime does not tell.
