@@ -20,6 +20,8 @@ static RESOURCE: LazyLock<Type> = LazyLock::new(|| {
     of
 });
 
+const RECORD: &str = "metadata.managedFields";
+
 impl Schema {
     /// Brings an object into the form in which it is kept. Answers with the complaints of a strict reader (`unknown field "spec.foo"`), or with
     /// what cannot be read at all.
@@ -38,7 +40,12 @@ impl Schema {
 
     /// As [`Schema::coerce`], of the metadata alone.
     pub fn coerce_metadata(object: &mut Value) -> Result<Vec<String>, String> {
-        schema::conform(object, &RESOURCE).map_err(of_metadata)
+        let problems = schema::conform(object, &RESOURCE).map_err(of_metadata)?;
+        // A record without an entry is none, where one of a built-in kind asks to forget all owners.
+        if machinery::value::at(object, RECORD).and_then(Value::as_array).is_some_and(Vec::is_empty) {
+            machinery::value::remove(object, RECORD);
+        }
+        Ok(problems)
     }
 
     /// What is wrong with the resources inside of an object.

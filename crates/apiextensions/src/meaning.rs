@@ -51,7 +51,9 @@ impl Meaning {
     /// Judges an object of which only the status may have changed.
     pub fn judge_status(&self, new: &Value, old: &Value, scale: Option<&Scale>) -> Judgement {
         let mut errors = Vec::new();
-        if let (Some(of), Some(status)) = (self.schema.property("status"), new.get("status")) {
+        // A null where there was nothing is no change, and what is not changed is not judged.
+        let changed = |status: &&Value| !status.is_null() || old.get("status").is_some_and(|old| !old.is_null());
+        if let (Some(of), Some(status)) = (self.schema.property("status"), new.get("status").filter(changed)) {
             for mut error in of.validate(status, old.get("status")) {
                 error.path = match error.path.as_str() {
                     "" | "<nil>" => "status".to_owned(),

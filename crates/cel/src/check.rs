@@ -41,7 +41,6 @@ impl Declarations {
 pub fn check(expr: &Expr, declarations: &Declarations) -> Result<Type, Vec<Problem>> {
     let mut checker = Checker { declarations, locals: Vec::new(), problems: Vec::new(), mixed: Vec::new(), formats: 0 };
     let ty = checker.expr(expr);
-    // Only what is otherwise sound is asked whether its lists are of one kind.
     if checker.problems.is_empty() {
         checker.problems.append(&mut checker.mixed);
     }
@@ -61,7 +60,8 @@ struct Checker<'a> {
     declarations: &'a Declarations,
     locals: Vec<(Arc<str>, Type)>,
     problems: Vec<Problem>,
-    /// Elements that are not of the type of those before them.
+    /// What only an expression that is otherwise sound is asked about: elements that are not of the type of those before them, and texts that
+    /// are none of what they should be.
     mixed: Vec<Problem>,
     /// How many calls of `format` this is in: what they are given may be of any types.
     formats: usize,
@@ -226,7 +226,7 @@ impl Checker<'_> {
             _ => true,
         };
         if !sound {
-            self.wrong(*at, format!("invalid {function} argument"));
+            self.mixed.push(Problem::new(*at, format!("invalid {function} argument")));
         }
     }
 

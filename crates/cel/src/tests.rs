@@ -230,6 +230,10 @@ fn what_makes_no_sense_does_not_compile() {
         ("has(1)", "does not compile: ERROR: <input>:1:5: invalid argument to has() macro"),
         ("true && 1", "does not compile: ERROR: <input>:1:9: expected type 'bool' but found 'int'"),
         ("'a'.matches('[')", "does not compile: ERROR: <input>:1:13: invalid matches argument"),
+        (
+            "1.matches('[')",
+            "does not compile: ERROR: <input>:1:10: found no matching overload for 'matches' applied to 'int.(string)'",
+        ),
         ("timestamp('x') == null", "does not compile: ERROR: <input>:1:11: invalid timestamp argument"),
         ("duration('x') == null", "does not compile: ERROR: <input>:1:10: invalid duration argument"),
         (

@@ -206,7 +206,11 @@ mod tests {
         );
         assert!(logged(8).contains("[truncated 976 chars]") && logged(8).starts_with("\"Request Body\" body=\"{}\""));
         assert!(logged(9).contains("curlCommand=<\n\tcurl -v -XGET"), "{}", logged(9));
-        assert!(logged(9).contains("\"HTTP Trace: Dial succeed\" network=\"tcp\" address=\"1.2.3.4:5\""), "{}", logged(9));
+        assert!(
+            logged(9).contains("\"HTTP Trace: Dial succeed\" network=\"tcp\" address=\"1.2.3.4:5\""),
+            "{}",
+            logged(9)
+        );
         assert!(logged(9).contains(" milliseconds=5 dnsLookupMilliseconds=0 dialMilliseconds=1 tlsHandshakeMilliseconds=2 serverProcessingMilliseconds=2"), "{}", logged(9));
         for level in 6..=10 {
             assert!(!logged(level).contains("secret"), "{level}");

@@ -55,6 +55,9 @@ pub enum Error {
     /// The answer cannot be read.
     #[error("{0}")]
     Answer(String),
+    /// The answer breaks off, or is larger than any answer may be.
+    #[error("unexpected error when reading response body. Please retry. Original error: {0}")]
+    Body(String),
     /// There is nothing in the answer.
     #[error("0-length response with status code: {status} and content type: {kind}")]
     Empty {
@@ -316,7 +319,7 @@ impl Remote {
         let kind =
             response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default().to_owned();
         let body = Limited::new(response.into_body(), MAX_ANSWER + sent * MAX_ANSWER_PER_BYTE).collect().await;
-        let body = body.map_err(|error| Error::Answer(error.to_string()))?.to_bytes();
+        let body = body.map_err(|error| Error::Body(error.to_string()))?.to_bytes();
         let mut idle = self.idle.lock();
         if idle.len() < MAX_IDLE {
             idle.push(sender);

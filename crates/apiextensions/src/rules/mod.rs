@@ -94,7 +94,12 @@ impl Rules {
             use FieldReason::{NotSupported, Required, TooLong, TooMany, TypeInvalid};
             matches!(error.reason, NotSupported | Required | TooLong | TooMany | TypeInvalid)
         };
-        if errors.iter().any(blocking) {
+        // What everybody checks of metadata counts as well.
+        let about = object.get("metadata").map(|metadata| {
+            let namespaced = !machinery::value::text(metadata, "namespace").is_empty();
+            machinery::objectmeta::validate_object_meta(metadata, namespaced, |_, _| Vec::new(), "metadata")
+        });
+        if errors.iter().chain(about.iter().flatten()).any(blocking) {
             return errors.push(FieldError::invalid("<nil>", Value::Null, UNCHECKED));
         }
         let mut asking = Asking { budget: BUDGET, errors, warnings };

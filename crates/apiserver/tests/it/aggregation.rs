@@ -65,7 +65,7 @@ fn port(server: &Server) -> u16 {
 }
 
 /// A Service of this machine. It has no endpoints: those of the API may not be on loopback.
-async fn with_service(server: &Server) {
+pub async fn with_service(server: &Server) {
     let service = json!({"metadata": {"name": "api", "namespace": "default"}, "spec": {"type": "ExternalName", "externalName": "localhost"}});
     server.admin().create(&typed::<Service>(service)).await.expect("a Service");
 }
@@ -363,9 +363,10 @@ async fn what_is_wrong_with_a_service_is_told_as_it_changes() {
     server.stop().await;
 }
 
-/// A server that says it has `v1.bad.example.com`, and misbehaves below it as the path says.
-async fn misbehaving() -> u16 {
-    let tls = pki::server_config(&certificate().0, "").expect("TLS");
+/// A server that says it has `v1.bad.example.com`, and misbehaves below it as the path says: its port, and who signed its certificate.
+pub async fn misbehaving() -> (u16, String) {
+    let (pair, authority) = certificate();
+    let tls = pki::server_config(&pair, "").expect("TLS");
     let mut tls = (*tls).clone();
     tls.alpn_protocols = Vec::new();
     let acceptor = TlsAcceptor::from(Arc::new(tls));
@@ -403,13 +404,13 @@ async fn misbehaving() -> u16 {
             });
         }
     });
-    port
+    (port, authority)
 }
 
 #[tokio::test]
 async fn a_server_that_misbehaves_delays_nobody() {
     let server = Server::default().await;
-    let port = misbehaving().await;
+    let (port, _) = misbehaving().await;
     with_service(&server).await;
     let name = "v1.bad.example.com";
     server

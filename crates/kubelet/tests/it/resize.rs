@@ -85,7 +85,7 @@ async fn a_running_pod_gets_more_and_less_without_being_restarted() {
 
 #[tokio::test]
 async fn a_pod_is_resized_as_a_whole() {
-    let mut rig = Rig::start().await;
+    let rig = Rig::start().await;
     let whole = |cpu: &str, memory: &str| json!({"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": cpu, "memory": memory}});
     let script = "trap 'exit 0' TERM; dd if=/dev/zero of=/dev/shm/a bs=1M count=16; while :; do sleep 0.1; done";
     rig.pod("whole", json!({"resources": whole("200m", "64Mi"), "containers": [sh("main", script)]})).await;

@@ -16,7 +16,7 @@ const MAX_UNKNOWN: usize = 100;
 /// Brings an object into the form upstream's decoder would have kept. Answers with the complaints of a strict reader
 /// (`unknown field "spec.foo"`), or with Go's message for the first value of a wrong type.
 pub fn conform(value: &mut Value, of: &Type) -> Result<Vec<String>, String> {
-    let mut walk = Walk { unknown: Vec::new(), root: of };
+    let mut walk = Walk { unknown: Vec::new(), root: of, converts: false };
     walk.whole(value)?;
     Ok(walk.unknown)
 }
@@ -24,7 +24,7 @@ pub fn conform(value: &mut Value, of: &Type) -> Result<Vec<String>, String> {
 /// As [`conform`], where upstream converts and does not decode: what its converter makes of a value that a decoder refuses is
 /// taken, and what neither takes is named as the converter names it.
 pub fn conform_converted(value: &mut Value, of: &Type) -> Result<Vec<String>, String> {
-    let mut walk = Walk { unknown: Vec::new(), root: of };
+    let mut walk = Walk { unknown: Vec::new(), root: of, converts: true };
     // Up to the value that was refused, the tree is as it should be: the second walk goes on from there.
     if walk.whole(value).is_err() {
         from_unstructured(value, of)?;
@@ -91,6 +91,8 @@ fn complain(unknown: &mut Vec<String>, path: Path<'_>) {
 pub(super) struct Walk<'t> {
     pub(super) unknown: Vec<String>,
     pub(super) root: &'t Type,
+    /// Whether upstream converts the value, and decodes only what reads itself.
+    pub(super) converts: bool,
 }
 
 impl Walk<'_> {
@@ -193,9 +195,10 @@ impl Walk<'_> {
 
     /// Most opaque values are whatever they are. Those of a schema may be a schema again, or something else that is not null.
     fn opaque(&mut self, kind: Opaque, value: &mut Value, at: Path<'_>) -> Result<(), String> {
-        if !matches!(kind, Opaque::SchemaOrArray | Opaque::SchemaOrBool | Opaque::SchemaOrStrings) {
+        if !reads_itself(kind) {
             return Ok(());
         }
+        let known = self.unknown.len();
         match (kind, &mut *value) {
             (_, Value::Object(fields)) => match json_schema() {
                 Some(of) => self.object(fields, of.def(), at)?,
@@ -215,6 +218,8 @@ impl Walk<'_> {
             // Go reads anything else as nothing.
             _ => *value = Value::Null,
         }
+        // What reads itself does not say what it did not know.
+        self.unknown.truncate(known);
         Ok(())
     }
 
@@ -231,6 +236,7 @@ impl Walk<'_> {
         }
         let (mut parent, mut of) = (self.root, Some(self.root));
         let (mut fields, mut schema, mut wanted) = (Vec::new(), None::<&Schema>, String::new());
+        let mut converts = self.converts;
         for step in steps.into_iter().rev() {
             match step {
                 Path::Root => continue,
@@ -244,6 +250,11 @@ impl Walk<'_> {
                         Some(named) => named.to_owned(),
                         None => schema.map(go_type).unwrap_or_default(),
                     };
+                    // Nobody knows the way to what is decoded inside of a conversion.
+                    if converts && matches!(schema, Some(Schema::Any(kind)) if reads_itself(*kind)) {
+                        fields.clear();
+                        converts = false;
+                    }
                 }
                 Path::Entry(..) | Path::Index(..) => {
                     schema = schema.and_then(|schema| match schema {
@@ -275,6 +286,11 @@ impl Walk<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether values of a kind have a reader of their own: a schema, or something else.
+fn reads_itself(kind: Opaque) -> bool {
+    matches!(kind, Opaque::SchemaOrArray | Opaque::SchemaOrBool | Opaque::SchemaOrStrings)
 }
 
 /// The schema of a schema.

@@ -104,7 +104,7 @@ impl<'t> Place<'t> {
 
 fn settle(value: &mut Value, of: &Type, frames: &[Frame<'_>], number: &str) -> Result<(), String> {
     let mismatch = || {
-        let walk = Walk { unknown: Vec::new(), root: of };
+        let walk = Walk { unknown: Vec::new(), root: of, converts: false };
         at(frames, Path::Root, &|path| walk.mismatch(&format!("number {number}"), path))
     };
     match frames.last().map(Frame::child) {

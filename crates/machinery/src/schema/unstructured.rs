@@ -195,4 +195,18 @@ mod tests {
         let refused = crate::schema::conform_converted(&mut tree, of).expect_err("refused");
         assert_eq!(refused, "unrecognized type: int32");
     }
+
+    #[test]
+    fn what_reads_itself_knows_neither_its_place_nor_what_it_did_not_read() {
+        let of = facts::type_of("apiextensions.k8s.io", "v1", "CustomResourceDefinition").expect("a kind").def();
+        let with = |items: Value| json!({"spec": {"versions": [{"schema": {"openAPIV3Schema": {"properties": {"a": {"items": items}}}}}]}});
+        let mut unknown = with(json!({"type": "string", "odd": 1}));
+        assert_eq!(crate::schema::conform_converted(&mut unknown, of), Ok(Vec::new()));
+        let mut wrong = with(json!({"properties": {"b": {"minLength": 1.5}}}));
+        let why = "json: cannot unmarshal number 1.5 into Go struct field JSONSchemaProps";
+        let converted = crate::schema::conform_converted(&mut wrong.clone(), of).expect_err("refused");
+        assert_eq!(converted, format!("{why}.properties.minLength of type int64"));
+        let decoded = crate::schema::conform(&mut wrong, of).expect_err("refused");
+        assert!(decoded.starts_with(&format!("{why}.spec.versions.schema.")), "{decoded}");
+    }
 }

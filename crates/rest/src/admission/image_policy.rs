@@ -119,7 +119,7 @@ impl ImagePolicy {
 
     fn failure(&self, error: &outbound::Error) -> String {
         match error {
-            outbound::Error::Status(_) | outbound::Error::Answer(_) => error.to_string(),
+            outbound::Error::Status(_) | outbound::Error::Answer(_) | outbound::Error::Body(_) => error.to_string(),
             other => format!("Post {:?}: {other}", self.remote.address()),
         }
     }

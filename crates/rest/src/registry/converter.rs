@@ -47,7 +47,9 @@ impl Converter {
             // A word that says nothing is an answer without anything in it.
             Err(Error::Answer(why)) if why.is_empty() => Value::Null,
             Err(Error::Answer(why)) => return Err(of(format!("couldn't get version/kind; json parse error: {why}"))),
-            Err(error @ (Error::Status(_) | Error::Empty { .. })) => return Err(of(error.to_string())),
+            Err(error @ (Error::Status(_) | Error::Body(_) | Error::Empty { .. })) => {
+                return Err(of(error.to_string()));
+            }
             Err(error) => return Err(of(format!("Post {:?}: {error}", remote.address()))),
             Ok(answer) => answer,
         };

@@ -18,7 +18,7 @@ use machinery::status::{ApiError, FieldError, Reason};
 use machinery::{Value, apply, codec, names, objectmeta, schema, value};
 
 use super::options::{FieldValidation, WriteOptions};
-use super::{Api, Call};
+use super::{Api, Call, type_meta};
 use crate::admission::{self, Operation};
 use crate::registry::NameRule;
 
@@ -139,20 +139,6 @@ impl Text {
         Self { applied: true, ..Self::default() }
     }
 
-    /// An object of a custom resource must say itself what it is, where for built-in kinds the path is enough.
-    fn check_type_meta(&self, object: &Value, facts: &facts::Resource) -> Result<(), ApiError> {
-        if object.is_object() && value::text(object, "kind").is_empty() {
-            let sent = self.json.clone().unwrap_or_else(|| object.to_string().into());
-            let why = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(&sent));
-            return Err(unrecognized(ApiError::bad_request(why), &facts.kind, "", &sent));
-        }
-        if object.is_object() && value::text(object, "apiVersion").is_empty() {
-            let why = "the API version in the data () does not match the expected API version";
-            return Err(ApiError::bad_request(format!("{why} ({})", facts.api_version())));
-        }
-        Ok(())
-    }
-
     /// What a strict reader objects to in an object with these unknown fields: in the order of the text, if it is JSON.
     pub(super) fn problems(self, unknown: Vec<String>, of: &facts::Type) -> Vec<String> {
         let mut problems = self.duplicates;
@@ -177,9 +163,9 @@ impl Api {
         if let Body::Value(value) = body {
             return self.to_storage(call, value, Text::default(), options);
         }
-        let (value, text) = read_of_kind(call.headers, body, &facts.kind).await?;
+        let (mut value, text) = read_of_kind(call.headers, body, &facts.kind).await?;
         if call.resource.form.is_some() {
-            text.check_type_meta(&value, facts)?;
+            type_meta::check(call, &mut value, text.json.as_ref(), options)?;
         }
         self.to_storage(call, value, text, options)
     }
@@ -305,7 +291,7 @@ impl Api {
         if errors.is_empty() {
             return Ok(());
         }
-        wording::show(&mut errors, call.resource.storage.ty.map(|ty| ty.def()));
+        wording::show(&mut errors, call.resource.storage.def());
         if call.resource.strategy.flags().says_once {
             report_once(&mut errors);
         }
@@ -385,7 +371,7 @@ pub(super) fn settle(facts: &facts::Resource, object: &mut Value, form: schema::
 }
 
 /// The answer to a body that is no object, with its beginning.
-fn unrecognized(error: ApiError, kind: &str, media: &str, bytes: &[u8]) -> ApiError {
+pub(super) fn unrecognized(error: ApiError, kind: &str, media: &str, bytes: &[u8]) -> ApiError {
     const SHOWN: usize = 30;
     if error.reason != Some(Reason::BadRequest) {
         return error;

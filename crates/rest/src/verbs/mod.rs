@@ -19,6 +19,7 @@ mod read;
 mod review;
 mod scale;
 mod subresources;
+mod type_meta;
 pub(crate) mod update;
 mod watch;
 

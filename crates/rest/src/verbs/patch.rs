@@ -14,6 +14,7 @@ use machinery::{Value, codec, schema, value};
 
 use super::body::{Conform, Text, check_kind, other_kind, strictness};
 use super::options::{FieldValidation, WriteOptions};
+use super::type_meta::{TypeMeta, kindless};
 use super::update::{Part, Produced, nameless};
 use super::{Api, Call, object_response};
 
@@ -224,17 +225,39 @@ impl Patch {
 
     /// The answer when what the patch makes of an object is none of its kind.
     pub(super) fn unfit(&self, object: impl FnOnce() -> Value, of: Option<&Type>, why: &str) -> ApiError {
-        let sent = || std::str::from_utf8(&self.text).ok();
         let text = match &self.form {
             Form::Strategic(patch) => {
                 let of = of.expect("only kinds with a schema read strategic merge patches");
                 go_print(&strategic::leftover(&object(), patch.clone(), of))
             }
             Form::Apply { configuration, .. } => return ApiError::bad_request(unconvertible(configuration, why)),
-            Form::Json(_) => sent().and_then(|sent| echo::json(&object(), of, sent)).unwrap_or_default(),
-            Form::Merge(_) => sent().and_then(|sent| echo::merge(&object(), of, sent)).unwrap_or_default(),
+            Form::Json(_) | Form::Merge(_) => self.made(&object(), of),
         };
         ApiError::invalid("", "", "", &[FieldError::invalid("patch", text, why)])
+    }
+
+    /// What a patch without a type makes of an object, as a text.
+    fn made(&self, object: &Value, of: Option<&Type>) -> String {
+        let echo = if matches!(self.form, Form::Json(_)) { echo::json } else { echo::merge };
+        let sent = std::str::from_utf8(&self.text).ok();
+        sent.and_then(|sent| echo(object, of, sent)).unwrap_or_default()
+    }
+
+    /// What a patched custom resource says of itself, for which nothing but its validation holds it to account.
+    fn type_meta(
+        &self,
+        new: &mut Value,
+        facts: &facts::Resource,
+        object: impl Fn() -> Value,
+    ) -> Result<TypeMeta, ApiError> {
+        if let Some(why) = unreadable_kind(new) {
+            return Err(self.unfit(object, None, &why));
+        }
+        if value::text(new, "kind").is_empty() {
+            let made = self.made(&object(), None);
+            return Err(self.unfit(object, None, &kindless(&made)));
+        }
+        Ok(TypeMeta::take(new, facts))
     }
 }
 
@@ -267,9 +290,10 @@ impl Api {
         let changed = self
             .replace(call, part, &options, |old, _| {
                 let versioned = || convert::between(from, to, old.clone());
-                let (mut new, applied) = self.patched(call, &patch, versioned, &options)?;
+                let (mut new, applied, claimed) = self.patched(call, &patch, versioned, &options)?;
                 self.check_namespace(call, &mut new)?;
                 self.check_name(call, &new)?;
+                claimed.map_or(Ok(()), |claimed| claimed.judge(call, &new))?;
                 Ok(Produced { new, applied })
             })
             .await?;
@@ -293,14 +317,14 @@ impl Api {
         Ok(object_response(status, self.convert(call, object)?))
     }
 
-    /// What a patch makes of an object, in storage form, and whether the record of field owners is kept already.
+    /// What a patch makes of an object, in storage form, whether the record of field owners is kept already, and what is still to be judged of it.
     fn patched(
         &self,
         call: &Call<'_>,
         patch: &Patch,
         versioned: impl Fn() -> Value,
         options: &WriteOptions,
-    ) -> Result<(Value, bool), ApiError> {
+    ) -> Result<(Value, bool, Option<TypeMeta>), ApiError> {
         let (facts, of) = (&call.served.facts, call.served.facts.ty.map(|ty| ty.def()));
         let kind = (&*facts.group, &*facts.version, &*facts.kind);
         let applied = matches!(patch.form, Form::Apply { .. });
@@ -310,6 +334,10 @@ impl Api {
                 (applied.object, Vec::new())
             }
             _ => patch.patched(versioned(), of, options.field_validation)?,
+        };
+        let claimed = match call.resource.form.is_some() && !applied {
+            true => Some(patch.type_meta(&mut new, facts, &versioned)?),
+            false => None,
         };
         if let Some(unknown) = patch.versionless(&new) {
             let problems = problems.into_iter().chain(unknown).collect();
@@ -321,6 +349,6 @@ impl Api {
         let new = self.stored_form(call, new, text, options, patch.conform());
         let new = new.map_err(|why| patch.unfit(&versioned, of, &why))?;
         patch.check_configuration(options, &call.exchange.notes)?;
-        Ok((new, applied))
+        Ok((new, applied, claimed))
     }
 }

@@ -32,7 +32,13 @@ impl Api {
     pub(super) async fn scale(&self, call: &Call<'_>, body: Body) -> Result<Response, ApiError> {
         if call.info.verb == "get" {
             let object = self.read(call.resource, &call.key()).await?.ok_or_else(|| call.not_found())?;
-            return Ok(value_response(StatusCode::OK, scale_of(call.resource, &object.to_value())));
+            let object = object.to_value();
+            let replicas = call.resource.strategy.scaling().replicas;
+            if call.resource.form.is_some() && value::at(&object, replicas).is_none() {
+                let path = format!(".{replicas}");
+                return Err(ApiError::internal(format!("the spec replicas field {path:?} does not exist")));
+            }
+            return Ok(value_response(StatusCode::OK, scale_of(call.resource, &object)));
         }
         let patches = call.info.verb == "patch";
         let options = match patches {

@@ -148,7 +148,7 @@ impl Api {
         // For an update the uid is a precondition; what a patch makes of it is judged with the rest of the object.
         let uid = value::text(new, "metadata.uid");
         if call.info.verb == "update" && !uid.is_empty() && uid != &*old.meta().uid {
-            let at = call.resource.prefix.trim_start_matches("/registry");
+            let at = &call.resource.prefix;
             let why = format!(
                 "StorageError: invalid object, Code: 4, Key: {at}{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
                 call.key(),

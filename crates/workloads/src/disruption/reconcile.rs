@@ -8,7 +8,7 @@ use informer::{Action, Clock, Informer, Key, Reconciler, Recorder};
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::{Pod, ReplicationController};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIResourceList, OwnerReference};
 
 use super::plan::{self, Observed, Scale};
 use crate::Error;
@@ -166,10 +166,22 @@ impl Disruption {
             Ok(bytes) => {
                 let scale: serde_json::Value =
                     serde_json::from_slice(&bytes).map_err(|source| client::Error::Decode { what: "Scale", source })?;
+                if machinery::value::text(&scale, "metadata.uid") != owner.uid {
+                    return Ok(None);
+                }
                 let replicas = machinery::value::int(&scale, "spec.replicas").unwrap_or_default();
                 Ok(Some((owner.uid.clone(), i32::try_from(replicas).unwrap_or(i32::MAX))))
             }
-            Err(error) if error.is_not_found() => Ok(None),
+            // Either the object is not there, or objects of its kind have no scale.
+            Err(error) if error.is_not_found() => {
+                let resources: APIResourceList = serde_json::from_slice(&self.client.raw(&root).await?)
+                    .map_err(|source| client::Error::Decode { what: "discovery document", source })?;
+                if resources.resources.iter().any(|known| known.name == format!("{resource}/scale")) {
+                    return Ok(None);
+                }
+                let named = if group.is_empty() { resource.clone() } else { format!("{resource}.{group}") };
+                Err(Error::Waiting(format!("{named} does not implement the scale subresource")))
+            }
             Err(error) => Err(error.into()),
         }
     }

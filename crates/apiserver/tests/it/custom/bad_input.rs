@@ -2,11 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::Method;
 use serde_json::{Map, Value, json};
 use tokio::net::TcpListener;
 
 use super::{DEFINITIONS, define, fleet, serving, ship, ships, spec, version};
+use crate::aggregation::{misbehaving, with_service};
 use crate::server::Server;
 
 /// Long enough for a loaded machine, and far shorter than anything that explodes.
@@ -151,5 +154,39 @@ async fn a_webhook_that_says_nothing_is_not_waited_for_longer_than_the_client_wa
     assert!(matches!(answer.status, 500 | 504), "{} {}", answer.status, answer.text());
     assert_eq!(server.get(&format!("{}/a", fleet("v1"))).await.status, 200, "nobody is asked for what is stored so");
     held.abort();
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_webhook_that_redirects_or_answers_without_end_is_told_of() {
+    let (port, authority) = misbehaving().await;
+    let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let mut definition = ships(json!([version("v1", true, any.clone()), version("v2", false, any)]));
+    let asks = |what: &str| {
+        json!({"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": {
+            "service": {"namespace": "default", "name": "api", "port": port, "path": format!("/apis/bad.example.com/v1/{what}")},
+            "caBundle": STANDARD.encode(&authority),
+        }}})
+    };
+    definition["spec"]["conversion"] = asks("redirect");
+    let server = serving(&definition).await;
+    with_service(&server).await;
+    assert_eq!(server.post(&fleet("v1"), &ship("a", json!({}))).await.status, 201);
+    for (what, why) in [
+        ("redirect", "the server responded with the status code 302 but did not return more information"),
+        ("endless", "unexpected error when reading response body. Please retry. Original error: length limit exceeded"),
+    ] {
+        let patch = json!({"spec": {"conversion": asks(what)}}).to_string();
+        let path = format!("{DEFINITIONS}/ships.harbour.example.com");
+        assert_eq!(server.patch(&path, "application/merge-patch+json", &patch).await.status, 200);
+        let begun = Instant::now();
+        let answer = server.get(&format!("{}/a", fleet("v2"))).await;
+        assert!(begun.elapsed() < SOON, "{what}: {:?}", begun.elapsed());
+        let said = format!("conversion webhook for harbour.example.com/v1, Kind=Ship failed: {why}");
+        assert!(answer.status == 500 && answer.message().ends_with(&said), "{what}: {}", answer.text());
+        // The rest of the API does not notice.
+        assert_eq!(server.get(&format!("{}/a", fleet("v1"))).await.status, 200);
+        assert_eq!(server.get("/api/v1/namespaces/default").await.status, 200);
+    }
     server.stop().await;
 }

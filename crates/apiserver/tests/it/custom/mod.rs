@@ -8,6 +8,7 @@ mod lifecycle;
 mod objects;
 mod published;
 mod recorded;
+mod type_meta;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};

@@ -309,3 +309,21 @@ async fn a_scale_is_judged_by_the_rules_of_its_object() {
     assert!(refused.message().ends_with(own), "{}", refused.message());
     server.stop().await;
 }
+
+#[tokio::test]
+async fn a_status_that_an_update_cannot_set_does_not_cost_an_object_its_owners() {
+    let server = serving(&definition()).await;
+    let made = server.post(&fleet("v1"), &ship("argo", json!({"name": "Argo"}))).await.json();
+    let mut changed = made.clone();
+    changed["spec"]["masts"] = json!(3);
+    // Not of its type, and put back before anything is recorded.
+    changed["status"] = json!("sunk");
+    let changed = server.put(&format!("{}/argo", fleet("v1")), &changed).await;
+    assert_eq!(changed.status, 200, "{}", changed.text());
+    let changed = changed.json();
+    assert_eq!((&changed["spec"]["masts"], &changed["status"]), (&json!(3), &Value::Null));
+    let owners = |object: &Value| object["metadata"]["managedFields"].as_array().map(Vec::len);
+    assert_eq!((owners(&made), owners(&changed)), (Some(1), Some(1)), "{changed}");
+    assert!(changed["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]["f:masts"].is_object(), "{changed}");
+    server.stop().await;
+}

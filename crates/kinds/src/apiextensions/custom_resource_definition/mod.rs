@@ -46,6 +46,11 @@ impl Strategy for Definitions {
             value::set(definition, "spec.names.listKind", format!("{kind}List"));
         }
         value::set_default(definition, "spec.conversion", json!({"strategy": "None"}));
+        // Upstream's own form of a webhook is the two fields alone, so that one with neither is none.
+        let webhook = value::at(definition, "spec.conversion.webhook").and_then(Value::as_object);
+        if webhook.is_some_and(|webhook| webhook.values().all(Value::is_null)) {
+            value::remove(definition, "spec.conversion.webhook");
+        }
         if value::at(definition, "spec.conversion.webhook.clientConfig.service").is_some_and(Value::is_object) {
             value::set_default(definition, "spec.conversion.webhook.clientConfig.service.port", 443);
         }
@@ -164,9 +169,11 @@ fn stored_versions(definition: &At<'_, '_>, errors: &mut Errors) {
     if stored.is_empty() {
         return errors.invalid_value(&stored, Value::Null, "must have at least one stored version");
     }
-    for version in versions.items().filter(|version| version.at("storage").flag()) {
+    for (at, version) in versions.items().enumerate().filter(|(_, version)| version.at("storage").flag()) {
         let name = version.text_at("name");
-        if !stored.items().any(|known| known.text() == name) {
+        // Upstream crosses a version off when it is first named.
+        let again = versions.items().take(at).any(|before| before.text_at("name") == name);
+        if again || !stored.items().any(|known| known.text() == name) {
             errors.invalid(&stored, format!("must have the storage version {name}"));
         }
     }

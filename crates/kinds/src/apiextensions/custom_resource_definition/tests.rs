@@ -36,6 +36,16 @@ fn definitions_are_checked_in_upstreams_words() {
     ] {
         assert!(errors.contains(&expected.to_owned()), "{expected} is not in {errors:#?}");
     }
+    let mut twice = good.clone();
+    let version = twice["spec"]["versions"][0].clone();
+    twice["spec"]["versions"] = json!([version, version]);
+    let missing = "status.storedVersions: Invalid value: [\"v1\"]: must have the storage version v1";
+    assert!(shown(&twice).contains(&missing.to_owned()), "{:#?}", shown(&twice));
+    // A webhook with nothing in it is none.
+    let mut empty = good;
+    empty["spec"]["conversion"] = json!({"strategy": "None", "webhook": {}});
+    Definitions.default(&mut empty);
+    assert_eq!(empty["spec"]["conversion"], json!({"strategy": "None"}));
 }
 
 #[test]

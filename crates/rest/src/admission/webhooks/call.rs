@@ -72,7 +72,7 @@ impl Hook {
         let answer = remote.post(&review::question(reads, request), self.timeout).await.map_err(|error| {
             Stop::Unasked(match error {
                 // These are about the answer; the others about getting one.
-                Error::Status(_) | Error::Empty { .. } => format!("failed to call webhook: {error}"),
+                Error::Status(_) | Error::Body(_) | Error::Empty { .. } => format!("failed to call webhook: {error}"),
                 Error::Answer(why) => {
                     format!("failed to call webhook: couldn't get version/kind; json parse error: {why}")
                 }
