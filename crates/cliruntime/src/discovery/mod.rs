@@ -75,15 +75,16 @@ pub fn segment(text: &str) -> String {
 
 /// A query of `name=value` pairs; those without a value are left out.
 pub fn query(pairs: &[(&str, &str)]) -> String {
-    // In the order of their names, and with a plus for a space, as Go writes them.
-    let mut parts: Vec<String> = pairs
-        .iter()
-        .filter(|(_, value)| !value.is_empty())
+    // An empty word of a command is a word.
+    let mut pairs: Vec<_> = pairs.iter().filter(|(name, value)| !value.is_empty() || *name == "command").collect();
+    // In the order of their names, and with a plus for a space, as Go writes them. Stable: words of a command stay as they are.
+    pairs.sort_by_key(|(name, _)| *name);
+    let parts: Vec<String> = pairs
+        .into_iter()
         .map(|(name, value)| {
             format!("{name}={}", percent_encoding::utf8_percent_encode(value, QUERY).to_string().replace("%20", "+"))
         })
         .collect();
-    parts.sort_unstable();
     if parts.is_empty() { String::new() } else { format!("?{}", parts.join("&")) }
 }
 
@@ -278,6 +279,13 @@ mod tests {
             ],
             ..Discovery::default()
         }
+    }
+
+    #[test]
+    fn queries_are_in_the_order_of_names_and_words_of_a_command_as_they_were_typed() {
+        let words = [("stdin", "true"), ("command", "sh"), ("command", "-c"), ("command", ""), ("container", "")];
+        assert_eq!(query(&words), "?command=sh&command=-c&command=&stdin=true");
+        assert_eq!(query(&[("limit", "")]), "");
     }
 
     #[test]

@@ -60,7 +60,7 @@ async fn commands_and_files_go_in_and_out_of_containers() {
             run(&rig, websockets, &[&["exec", "-c", "main"][..], words].concat(), input).await
         };
         let said = exec(&["one", "--", "sh", "-c", "echo out; echo err >&2; exit 3"], b"").await;
-        assert_eq!((said.code, said.out.as_str()), (3, "out\n"));
+        assert_eq!((said.code, said.out.as_str()), (3, "out\n"), "{}", said.err);
         assert_eq!(said.err, "err\ncommand terminated with exit code 3\n");
         let said = exec(&["-i", "one", "--", "cat"], megabyte.as_bytes()).await;
         assert_eq!((said.code, said.out == megabyte), (0, true), "{}", said.err);
