@@ -62,10 +62,7 @@ impl Documents {
             }
         };
         match segments.as_slice() {
-            [] => {
-                let tree = serde_json::json!({"paths": self.paths()});
-                Ok(json(serde_json::to_vec_pretty(&tree).map(Bytes::from).unwrap_or_default()))
-            }
+            [] => Ok(pretty(&serde_json::json!({"paths": self.paths()}))),
             ["api"] => {
                 route(forms::OBJECTS)?;
                 self.root(exchange, Root::Api)
@@ -92,15 +89,8 @@ impl Documents {
                 None if facts::table().group(group).is_some() => Err(ApiError::no_such_path()),
                 None => Ok(no_such_page()),
             },
-            ["version"] => {
-                route(&["application/json"])?;
-                let lines = serde_json::to_vec_pretty(&version::info()).map(Bytes::from).unwrap_or_default();
-                Ok(json(lines))
-            }
-            [".well-known", "openid-configuration"] => {
-                route(&["application/json"])?;
-                Ok(self.issuer())
-            }
+            ["version"] => route(&["application/json"]).map(|()| pretty(&version::info())),
+            [".well-known", "openid-configuration"] => route(&["application/json"]).map(|()| self.issuer()),
             ["openid", "v1", "jwks"] => {
                 route(&["application/jwk-set+json"])?;
                 let (keys, _) = self.api.service_accounts.key_set();
@@ -281,6 +271,11 @@ fn document(exchange: &Exchange, body: Bytes) -> Result<Response, ApiError> {
     }
     let tree = serde_json::from_slice(&body).map_err(ApiError::internal)?;
     Ok(value_response(StatusCode::OK, tree))
+}
+
+/// A document for people.
+fn pretty(tree: &serde_json::Value) -> Response {
+    json(serde_json::to_vec_pretty(tree).map(Bytes::from).unwrap_or_default())
 }
 
 fn json(body: Bytes) -> Response {

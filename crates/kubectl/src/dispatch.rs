@@ -80,7 +80,9 @@ fn check(invocation: &mut Invocation) -> Outcome {
     if !(waits && empty) {
         warn_of_dry_run(invocation);
     }
-    if !FLAGS_FIRST.contains(&&*name) && !(name == "wait" && !empty) && !(generator && invocation.names_one()) {
+    let flags_first =
+        FLAGS_FIRST.contains(&&*name) || (name == "wait" && !empty) || (generator && invocation.names_one());
+    if !flags_first {
         return Ok(());
     }
     let flags = &invocation.flags;

@@ -244,8 +244,11 @@ fn peer(value: &Value) -> Result<Vec<Peer>, Cow<'static, str>> {
     Ok(vec![Peer::Pods(pods(value).ok_or("it has a peer that cannot be read")?)])
 }
 
+/// Ports by number, and by name.
+type NumberedAndNamed = (Ports, Vec<(String, Protocol)>);
+
 /// No protocols are everything.
-fn protocols(value: &Value) -> Result<(Ports, Vec<(String, Protocol)>), Cow<'static, str>> {
+fn protocols(value: &Value) -> Result<NumberedAndNamed, Cow<'static, str>> {
     let listed = match value {
         Value::Null => return Ok((Ports::all(), Vec::new())),
         value => value.as_array().filter(|all| !all.is_empty()).ok_or("its protocols cannot be read")?,

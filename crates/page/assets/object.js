@@ -43,9 +43,11 @@ export function ObjectView({ kind, namespace, name, tab }) {
     <${Trouble} error=${feed.error.value} /><div class="tab">${(bodies[tab] || bodies[''])()}</div></div>`;
 }
 
-/** Versions that were seen since the page was opened, oldest first. */
+/** Versions that were seen since the page was opened, oldest first. Those of another moment say nothing of this one. */
 function useVersions(object) {
   const versions = useSignal([]);
+  const of = useRef(moment.value);
+  if (of.current !== moment.value) [of.current, versions.value] = [moment.value, []];
   useEffect(() => {
     const known = versions.peek();
     if (!object || known[known.length - 1]?.object.metadata.resourceVersion === object.metadata.resourceVersion) return;

@@ -177,7 +177,7 @@ mod tests {
         pki::Cluster::ensure(directory.path(), &options).expect("a PKI");
         let shown = table(&read(directory.path()).expect("certificates"), now);
         let lines: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(lines[1], ["ca", "kubernetes", "ca", "2035-12-30T00:00:00Z", "9y"], "{shown}");
+        assert_eq!(lines[1], ["ca", "kubernetes", "ca", "2035-12-30T00:00:00Z", "10y"], "{shown}");
         assert_eq!(lines[3], ["admin", "kubernetes-admin", "ca", "2027-01-01T00:00:00Z", "365d"], "{shown}");
         let refused = renew(directory.path(), &["ca".to_owned()]).expect_err("it is an authority");
         assert!(refused.to_string().starts_with("ca is an authority"), "{refused}");

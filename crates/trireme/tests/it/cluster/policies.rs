@@ -153,7 +153,7 @@ async fn network_policies_on_two_nodes() {
     })
     .await;
     assert!(reaches(&dev, "far", &format!("http://{ip}:8080/")).await);
-    let table = dev.on(2, &["nft", "list", "set", "inet", "trireme-netpol", "ingress-isolated4"]);
+    let table = dev.on(2, &["nft", "list", "map", "inet", "trireme-netpol", "ingress-isolated4"]);
     assert!(table.contains(&ip), "{table}");
     dev.trireme(&["start", &dev.node(2)]);
     dev.patiently(&["exec", "near", "--", "true"]).await;
