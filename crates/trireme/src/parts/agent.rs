@@ -223,11 +223,7 @@ pub async fn run(
         ranges: cluster.pods.iter().chain(&cluster.services).copied().collect(),
         ..dns::Config::new(vec![SocketAddr::new(cluster.dns, DNS_PORT)])
     };
-    let mode = match options.pod_network {
-        PodNetwork::HostGw => podnet::Mode::HostGw,
-        PodNetwork::Vxlan => podnet::Mode::Vxlan,
-        PodNetwork::None => podnet::Mode::None,
-    };
+    let mode = mode(options.pod_network);
     let mtu = pod_mtu(mode, address).await;
     let cni = (options.pod_network != PodNetwork::None).then(|| podnet::Cni {
         conf_dir,
@@ -246,8 +242,8 @@ pub async fn run(
     kubelet.node.root = kubelet_root::of(&data_dir, options.kubelet_root.as_deref());
     kubelet_root::claim(&kubelet.node.root, &data_dir)?;
     kubelet.node.addresses = addresses.iter().map(ToString::to_string).collect();
-    // Every sandbox needs the first, and there may be nowhere to pull the others from.
     kubelet.local_path = Some(controllers::LOCAL_PATH_ROOT.into());
+    // Every sandbox needs the first, and there may be nowhere to pull the others from.
     kubelet.image_gc.keep = vec![PAUSE.to_owned()];
     kubelet.image_gc.keep.extend(supervised.iter().flat_map(Containerd::imported_images));
     options.set(&mut kubelet)?;
@@ -267,6 +263,14 @@ pub async fn run(
         containerd.release();
     }
     ended.map(|_| ())
+}
+
+fn mode(network: PodNetwork) -> podnet::Mode {
+    match network {
+        PodNetwork::HostGw => podnet::Mode::HostGw,
+        PodNetwork::Vxlan => podnet::Mode::Vxlan,
+        PodNetwork::None => podnet::Mode::None,
+    }
 }
 
 /// Cluster DNS and its metrics. What the proxy watches too is watched once for both.
