@@ -246,7 +246,7 @@ async fn past(browser: &Browser, kubectl: &Kubectl) {
     // What became of it is told, and leads back to it.
     browser.until("its end", "document.querySelector('.changes')?.innerText.includes('Deleted')").await;
     browser.click(".changes li.bad button").await;
-    browser.says("WHAT IT IS").await;
+    browser.says("kept: \"yes\"").await;
     browser.press(".").await;
 }
 
