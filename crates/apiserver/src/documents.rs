@@ -174,9 +174,8 @@ impl Documents {
     /// `/statusz` and `/flagz`.
     fn about(&self, exchange: &Exchange) -> Result<Response, ApiError> {
         let Some(page) = Page::at(&exchange.info.path) else { return Ok(no_such_page()) };
-        let accept = exchange.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
         let component = Component { paths: self.paths(), ..self.component.clone() };
-        let page = component.page(page, accept, Timestamp::now())?;
+        let page = component.page(page, accept(exchange), Timestamp::now())?;
         let mut response = bytes(StatusCode::OK, page.content_type, Bytes::from(page.body));
         if let Some(warning) = page.warning.and_then(|warning| HeaderValue::try_from(warning).ok()) {
             response.headers_mut().insert(WARNING, warning);
@@ -220,10 +219,14 @@ impl Documents {
     }
 }
 
+/// What the client takes, in its own words.
+fn accept(exchange: &Exchange) -> &str {
+    exchange.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default()
+}
+
 /// Figures in the form that the scraper wants.
 fn scraped(exchange: &Exchange, write: impl FnOnce(&mut String)) -> Response {
-    let accept = exchange.parts.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
-    let mut page = figures::page(accept);
+    let mut page = figures::page(accept(exchange));
     write(&mut page);
     let (content, page) = figures::finished(page);
     bytes(StatusCode::OK, content, Bytes::from(page))

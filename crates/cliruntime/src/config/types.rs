@@ -1,19 +1,13 @@
 //! What the fields of a kubeconfig may be, and how Go's reader refuses what they are not.
 
+use machinery::patch::json_type;
 use serde_json::{Map, Value};
 
 use super::file::{Field, Section};
 
 /// How Go refuses a value of another type.
 pub(super) fn unfit(value: &Value, place: &str, wanted: &str) -> String {
-    let given = match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    };
+    let given = json_type(value);
     format!("json: cannot unmarshal {given} into Go struct field {place} of type {wanted}")
 }
 

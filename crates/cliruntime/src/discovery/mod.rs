@@ -75,8 +75,11 @@ pub fn segment(text: &str) -> String {
 
 /// A query of `name=value` pairs; those without a value are left out.
 pub fn query(pairs: &[(&str, &str)]) -> String {
-    // An empty word of a command is a word.
-    let mut pairs: Vec<_> = pairs.iter().filter(|(name, value)| !value.is_empty() || *name == "command").collect();
+    whole_query(pairs.iter().copied().filter(|(_, value)| !value.is_empty()).collect())
+}
+
+/// A query of all of these pairs: an empty word of a command is a word.
+pub fn whole_query(mut pairs: Vec<(&str, &str)>) -> String {
     // In the order of their names, and with a plus for a space, as Go writes them. Stable: words of a command stay as they are.
     pairs.sort_by_key(|(name, _)| *name);
     let parts: Vec<String> = pairs
@@ -283,8 +286,9 @@ mod tests {
 
     #[test]
     fn queries_are_in_the_order_of_names_and_words_of_a_command_as_they_were_typed() {
-        let words = [("stdin", "true"), ("command", "sh"), ("command", "-c"), ("command", ""), ("container", "")];
-        assert_eq!(query(&words), "?command=sh&command=-c&command=&stdin=true");
+        let words = vec![("stdin", "true"), ("command", "sh"), ("command", "-c"), ("command", "")];
+        assert_eq!(whole_query(words), "?command=sh&command=-c&command=&stdin=true");
+        assert_eq!(query(&[("stdin", "true"), ("container", ""), ("command", "sh")]), "?command=sh&stdin=true");
         assert_eq!(query(&[("limit", "")]), "");
     }
 

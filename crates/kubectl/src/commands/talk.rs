@@ -6,7 +6,7 @@ use machinery::value::text;
 
 use super::pods;
 use crate::command::Invocation;
-use crate::discovery::{query, segment};
+use crate::discovery::{segment, whole_query};
 use crate::error::{Failure, Outcome};
 use crate::remote::{self, Ends, Protocols, detach, terminal};
 
@@ -34,16 +34,12 @@ pub fn has_terminal(invocation: &mut Invocation, stream: &StreamOptions) -> bool
 /// The path of a conversation with a container.
 pub fn path(pod: &Value, what: &str, container: &str, command: &[String], stdin: bool, raw: bool) -> String {
     let yes = |wanted: bool| if wanted { "true" } else { "" };
+    let options =
+        [("container", container), ("stderr", yes(!raw)), ("stdin", yes(stdin)), ("stdout", "true"), ("tty", yes(raw))];
     let mut pairs: Vec<(&str, &str)> = command.iter().map(|word| ("command", word.as_str())).collect();
-    pairs.extend([
-        ("container", container),
-        ("stderr", yes(!raw)),
-        ("stdin", yes(stdin)),
-        ("stdout", "true"),
-        ("tty", yes(raw)),
-    ]);
+    pairs.extend(options.into_iter().filter(|(_, value)| !value.is_empty()));
     let (namespace, name) = (text(pod, "metadata.namespace"), text(pod, "metadata.name"));
-    format!("/api/v1/namespaces/{}/pods/{}/{what}{}", segment(namespace), segment(name), query(&pairs))
+    format!("/api/v1/namespaces/{}/pods/{}/{what}{}", segment(namespace), segment(name), whole_query(pairs))
 }
 
 /// Joins the user's streams to the container's until the command ends, or the user detaches.
