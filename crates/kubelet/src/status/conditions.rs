@@ -70,6 +70,16 @@ fn new(name: &str, holds: bool, reason: &str, message: &str) -> PodCondition {
     }
 }
 
+/// Whether all containers of the pod are being restarted: one ended with a rule that says so, or they are on their way already,
+/// the one that ended among them.
+pub(super) fn all_restart(view: &View<'_>) -> bool {
+    if view.terminal || !spec::could_restart_all(view.pod) {
+        return false;
+    }
+    let before = find(view.old.conditions.as_deref().unwrap_or_default(), "AllContainersRestarting");
+    before.is_some_and(|condition| condition.status == "True") || plan::start_over(view.pod, view.state).is_some()
+}
+
 /// Whether the pod is being started over, for pods that may be.
 fn restarting(view: &View<'_>) -> Option<PodCondition> {
     spec::could_restart_all(view.pod).then(|| match plan::start_over(view.pod, view.state) {

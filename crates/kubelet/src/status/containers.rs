@@ -5,11 +5,14 @@ use k8s_openapi::api::core::v1::{
     ContainerUser, LinuxContainerUser, VolumeMountStatus,
 };
 
-use super::View;
+use super::{View, conditions};
 use crate::pod::plan::wants_start;
 use crate::pod::spec::{self, Kind};
 use crate::pod::state::{Container as Runtime, Life, time};
 use crate::probes::{self, Verdict};
+
+/// Reason of a container that goes because all containers of its pod are restarted.
+pub(super) const RESTARTING_ALL: &str = "RestartingAllContainers";
 
 /// Of `spec.containers`, in the order of their names.
 pub(super) fn regular(view: &View<'_>) -> Vec<ContainerStatus> {
@@ -120,10 +123,15 @@ fn state(view: &View<'_>, container: &Runtime, old: Option<&ContainerStatus>) ->
 }
 
 fn lost(message: &str) -> ContainerState {
+    ended("ContainerStatusUnknown", message)
+}
+
+/// An end that nobody saw.
+fn ended(reason: &str, message: &str) -> ContainerState {
     ContainerState {
         terminated: Some(ContainerStateTerminated {
             exit_code: 137,
-            reason: Some("ContainerStatusUnknown".to_owned()),
+            reason: Some(reason.to_owned()),
             message: Some(message.to_owned()),
             ..Default::default()
         }),
@@ -149,6 +157,13 @@ fn without_runtime(view: &View<'_>, spec: &Container, old: Option<&ContainerStat
         ..ContainerStatus::default()
     };
     let Some(old) = old else { return status };
+    if conditions::all_restart(view) && old.state.as_ref().is_some_and(|state| state.waiting.is_none()) {
+        let message = "The container is removed because RestartAllContainers in place";
+        status.state = Some(waiting(RESTARTING_ALL, message));
+        status.last_state = Some(ended(RESTARTING_ALL, message));
+        status.restart_count = old.restart_count + 1;
+        return status;
+    }
     if old.state.as_ref().is_some_and(|state| state.terminated.is_some()) {
         return old.clone();
     }

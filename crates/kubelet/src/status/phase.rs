@@ -1,8 +1,8 @@
 //! The phase: one word for the whole pod.
 
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
+use k8s_openapi::api::core::v1::{Container, ContainerStateTerminated, ContainerStatus, PodStatus};
 
-use super::View;
+use super::{View, conditions, containers};
 use crate::pod::spec;
 
 /// Counts of containers by what became of them.
@@ -50,7 +50,7 @@ pub(super) fn phase(view: &View<'_>, status: &PodStatus) -> &'static str {
         });
         match ended {
             Some(ended) if ended.exit_code != 0 => {
-                if !spec::restarts_after(container, pod, ended.exit_code) {
+                if !comes_back(view, container, ended) {
                     failed_for_good += 1;
                 }
             }
@@ -58,7 +58,7 @@ pub(super) fn phase(view: &View<'_>, status: &PodStatus) -> &'static str {
             None => pending_init += 1,
         }
     }
-    count_regular(pod, status, &mut count);
+    count_regular(view, status, &mut count);
     if failed_for_good > 0 {
         return "Failed";
     }
@@ -78,8 +78,15 @@ pub(super) fn phase(view: &View<'_>, status: &PodStatus) -> &'static str {
     "Pending"
 }
 
-fn count_regular(pod: &Pod, status: &PodStatus, count: &mut Count) {
-    for container in spec::containers(pod) {
+/// Whether a container runs again after this end: by its own rules, or because all of them do.
+fn comes_back(view: &View<'_>, container: &Container, ended: &ContainerStateTerminated) -> bool {
+    spec::restarts_after(container, view.pod, ended.exit_code)
+        || ended.reason.as_deref() == Some(containers::RESTARTING_ALL)
+        || conditions::all_restart(view)
+}
+
+fn count_regular(view: &View<'_>, status: &PodStatus, count: &mut Count) {
+    for container in spec::containers(view.pod) {
         let status = find(&status.container_statuses, &container.name);
         let state = status.as_ref().and_then(|s| s.state.as_ref());
         let last = status.as_ref().and_then(|s| s.last_state.as_ref()).and_then(|s| s.terminated.as_ref());
@@ -87,11 +94,11 @@ fn count_regular(pod: &Pod, status: &PodStatus, count: &mut Count) {
             Some(state) if state.running.is_some() => count.running += 1,
             Some(state) if state.terminated.is_some() || (state.waiting.is_some() && last.is_some()) => {
                 count.stopped += 1;
-                let code = state.terminated.as_ref().or(last).map_or(0, |ended| ended.exit_code);
-                if !spec::restarts_after(container, pod, code) {
+                let ended = state.terminated.as_ref().or(last);
+                if !ended.is_some_and(|ended| comes_back(view, container, ended)) {
                     count.stopped_for_good += 1;
                 }
-                if state.terminated.is_some() && code == 0 {
+                if state.terminated.as_ref().is_some_and(|ended| ended.exit_code == 0) {
                     count.succeeded += 1;
                 }
             }

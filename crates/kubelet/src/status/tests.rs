@@ -191,6 +191,43 @@ fn a_container_that_vanished_is_remembered_to_have_run() {
     assert_eq!(status.phase.as_deref(), Some("Running"));
 }
 
+/// The one whose end restarts all is a sidecar, so no regular container has an end of its own to come back from.
+#[test]
+fn a_pod_that_starts_over_has_not_failed() {
+    let mut pod = pod("Never", &["init", "sidecar"], &["a"]);
+    let sidecar = &mut pod.spec.as_mut().unwrap().init_containers.as_mut().unwrap()[1];
+    sidecar.restart_policy = Some("Always".into());
+    let rule = serde_json::json!([{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}]);
+    sidecar.restart_policy_rules = serde_json::from_value(rule).unwrap();
+    let mut case = Case::new(pod, "init=exited sidecar=running a=running");
+    case.old = case.status();
+    for words in ["init=exited sidecar=exited:42 a=running", "init=exited sidecar=exited:42 a=exited:137", ""] {
+        case.state = state(words);
+        case.old = case.status();
+        assert_eq!(case.old.phase.as_deref(), Some("Running"), "{words}");
+    }
+    for (status, name) in case
+        .old
+        .init_container_statuses
+        .iter()
+        .chain(&case.old.container_statuses)
+        .flatten()
+        .zip(["init", "sidecar", "a"])
+    {
+        let last = status.last_state.as_ref().and_then(|state| state.terminated.as_ref()).unwrap();
+        assert_eq!((last.exit_code, last.reason.as_deref()), (137, Some("RestartingAllContainers")), "{name}");
+        assert_eq!((status.name.as_str(), status.restart_count), (name, 1));
+    }
+    assert_eq!(condition(&case.old, "AllContainersRestarting").unwrap().status, "False");
+    for (words, phase) in [("init=running", "Pending"), ("init=exited sidecar=running a=running", "Running")] {
+        case.state = state(words);
+        case.old = case.status();
+        assert_eq!(case.old.phase.as_deref(), Some(phase), "{words}");
+        let init = &case.old.init_container_statuses.as_ref().unwrap()[0];
+        assert!(init.restart_count == 1 && init.last_state.as_ref().unwrap().terminated.is_some(), "{init:?}");
+    }
+}
+
 #[test]
 fn addresses_and_times_are_kept() {
     let mut case = Case::new(pod("Always", &[], &["a"]), "a=running");
