@@ -100,7 +100,8 @@ impl Api {
         // Nobody but the server counts: a number that somebody made up could be one that nothing can follow.
         if strategy.flags().counts_generations {
             metadata.insert("generation".to_owned(), 1.into());
-        } else {
+        } else if metadata.get("generation").and_then(Value::as_i64).is_none_or(|made_up| made_up >= 0) {
+            // A negative one stays, for validation to refuse.
             metadata.remove("generation");
         }
         if call.resource.storage.subresource("status").is_some() && !strategy.flags().keeps_status_on_create {
