@@ -9,12 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ipnet::IpNet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{self as meta, ObjectMeta};
+use rules::protocol::Protocol;
 use rules::selectors::LabelSelector;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::model::{Alike, Block, Direction, Labels, Namespaces, Peer, PeerPods, Rule};
-use crate::ports::{Ports, Protocol, Range};
+use crate::ports::{Ports, Range};
 
 /// The definition's name.
 pub const DEFINITION: &str = "clusternetworkpolicies.policy.networking.k8s.io";

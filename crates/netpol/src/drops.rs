@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::flow::Verdict;
 use crate::model::Direction;
-use crate::ports::Protocol;
 use crate::telling::Told;
+use rules::protocol::Protocol;
 
 /// The reason of such Events.
 pub const REASON: &str = "NetworkPolicyDenied";

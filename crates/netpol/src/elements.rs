@@ -4,11 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use rules::protocol::Protocol;
+
 use crate::blocks::{Part, parts};
 use crate::compile::Compiler;
 use crate::decision::{self, Allowed, Changes};
 use crate::model::Direction;
-use crate::ports::{Protocol, Range};
+use crate::ports::Range;
 
 /// An element of one of the maps. Who can be at the other end is a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -8,7 +8,7 @@ use ipnet::IpNet;
 
 use crate::cluster_policy::{Action, ClusterPolicy, Tier};
 use crate::model::{Alike, Direction, Labels, NodeFacts, Peer, PodFacts, Policy, PolicyName, Rule, addresses_of};
-use crate::ports::Protocol;
+use rules::protocol::Protocol;
 
 /// One end of a connection: a pod, or just an address.
 #[derive(Debug, Clone)]

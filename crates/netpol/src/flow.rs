@@ -8,7 +8,7 @@ use node::nft::{Log, Logged};
 
 use crate::ebpf::{self, entries, program};
 use crate::model::Direction;
-use crate::ports::Protocol;
+use rules::protocol::Protocol;
 
 /// The groups of the kernel's log: one for whoever follows verdicts, one for the agent, which counts them.
 pub(crate) const FOLLOWED: u16 = 8585;

@@ -11,9 +11,10 @@ use ipnet::IpNet;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicyPeer, NetworkPolicyPort};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use rules::protocol::Protocol;
 use rules::selectors::LabelSelector;
 
-use crate::ports::{NamedPorts, Ports, Protocol, Range};
+use crate::ports::{NamedPorts, Ports, Range};
 
 pub type Labels = BTreeMap<String, String>;
 

@@ -2,48 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// The protocols that policies know.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Protocol {
-    Tcp,
-    Udp,
-    Sctp,
-}
-
-impl Protocol {
-    /// As the API says it; absent means TCP.
-    pub fn parse(text: Option<&str>) -> Option<Self> {
-        match text {
-            None | Some("TCP" | "tcp") => Some(Self::Tcp),
-            Some("UDP" | "udp") => Some(Self::Udp),
-            Some("SCTP" | "sctp") => Some(Self::Sctp),
-            Some(_) => None,
-        }
-    }
-
-    /// The protocol's number in a packet.
-    pub fn number(self) -> u8 {
-        match self {
-            Self::Tcp => 6,
-            Self::Udp => 17,
-            Self::Sctp => 132,
-        }
-    }
-
-    /// The protocol with this number in a packet.
-    pub fn of_number(number: u8) -> Option<Self> {
-        [Self::Tcp, Self::Udp, Self::Sctp].into_iter().find(|protocol| protocol.number() == number)
-    }
-
-    /// The word of the API.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Tcp => "TCP",
-            Self::Udp => "UDP",
-            Self::Sctp => "SCTP",
-        }
-    }
-}
+use rules::protocol::Protocol;
 
 /// Ports of a protocol, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

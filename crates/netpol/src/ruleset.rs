@@ -8,12 +8,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
+use rules::protocol::Protocol;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::cluster_policy::{Action, ClusterRule, Tier};
 use crate::decision::ANYBODY;
 use crate::model::{Alike, Block, Direction, Labels, NodeFacts, Peer, PeerPods, PolicyName, Rule, addresses_of};
-use crate::ports::{NamedPorts, Ports, Protocol, Range};
+use crate::ports::{NamedPorts, Ports, Range};
 
 /// What makes two rulesets the same: the policies, as they are written now, and what names of ports mean.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

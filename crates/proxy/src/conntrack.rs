@@ -10,8 +10,9 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use node::run;
+use rules::protocol::Protocol;
 
-use crate::model::{Endpoints, Family, Protocol, ServicePort};
+use crate::model::{Endpoints, Family, ServicePort};
 use crate::plan::Frontend;
 
 const LIMIT: Duration = Duration::from_secs(30);

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use node::nft::{self, Data, Registers};
+use rules::protocol::Protocol;
 
-use crate::model::{Family, Protocol};
+use crate::model::Family;
 use crate::plan::{Frontend, Key, Value};
 use crate::render::{TABLE, chain_of, set_of};
 use crate::table::Changes;
@@ -52,23 +53,15 @@ fn word(family: Family) -> nft::Family {
     }
 }
 
-fn protocol_number(protocol: Protocol) -> [u8; 1] {
-    [match protocol {
-        Protocol::Tcp => 6,
-        Protocol::Udp => 17,
-        Protocol::Sctp => 132,
-    }]
-}
-
 fn key_bytes(key: &Key) -> Vec<u8> {
     let key_of = Registers::default();
     let key = match *key {
         Key::ClusterIp(ip) => key_of.address(ip),
         Key::Hairpin(ip) => key_of.address(ip).address(ip),
         Key::Dispatch(_, Frontend::Address(ip, protocol, port)) => {
-            key_of.address(ip).part(&protocol_number(protocol)).port(port)
+            key_of.address(ip).part(&[protocol.number()]).port(port)
         }
-        Key::Dispatch(_, Frontend::NodePort(protocol, port)) => key_of.part(&protocol_number(protocol)).port(port),
+        Key::Dispatch(_, Frontend::NodePort(protocol, port)) => key_of.part(&[protocol.number()]).port(port),
         Key::Endpoint(_, Frontend::Address(ip, _, port), number) => key_of.address(ip).port(port).number(number),
         Key::Endpoint(_, Frontend::NodePort(_, port), number) => key_of.port(port).number(number),
     };

@@ -38,7 +38,7 @@ use informer::Informers;
 use ipnet::IpNet;
 use tokio_util::sync::CancellationToken;
 
-pub use model::{Family, NodeView, Protocol, ServiceName};
+pub use model::{Family, NodeView, ServiceName};
 pub use view::{NodePortAddress, NodePortAddressError};
 
 /// What an administrator configures of the proxy of a node.

@@ -11,6 +11,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::{Endpoint as SliceEndpoint, EndpointSlice};
+use rules::protocol::Protocol;
 
 /// Label of an EndpointSlice naming its Service.
 pub const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
@@ -41,36 +42,6 @@ impl Family {
     /// Whether a range is of this family.
     pub fn has(self, range: &IpNet) -> bool {
         Self::of(range.addr()) == self
-    }
-}
-
-/// A transport protocol a Service can have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Protocol {
-    Tcp,
-    Udp,
-    Sctp,
-}
-
-impl Protocol {
-    /// The API's spelling; an absent protocol is TCP.
-    pub fn parse(text: Option<&str>) -> Option<Self> {
-        match text {
-            None | Some("" | "TCP") => Some(Self::Tcp),
-            Some("UDP") => Some(Self::Udp),
-            Some("SCTP") => Some(Self::Sctp),
-            Some(_) => None,
-        }
-    }
-}
-
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Tcp => "tcp",
-            Self::Udp => "udp",
-            Self::Sctp => "sctp",
-        })
     }
 }
 

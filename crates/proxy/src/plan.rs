@@ -17,8 +17,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 
+use rules::protocol::Protocol;
+
 use crate::choose::{Chosen, choose};
-use crate::model::{Endpoint, Endpoints, Family, NodeView, Protocol, ServiceName, ServicePort};
+use crate::model::{Endpoint, Endpoints, Family, NodeView, ServiceName, ServicePort};
 
 /// What a packet is addressed to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -9,9 +9,10 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use ipnet::IpNet;
+use rules::protocol::Protocol;
 
 use crate::clients::Clients;
-use crate::model::{Family, NodeView, Protocol};
+use crate::model::{Family, NodeView};
 use crate::plan::{Dispatch, Frontend, Key, Scope, Value, Verdict, family_word};
 use crate::table::{Changes, Pick, Table};
 

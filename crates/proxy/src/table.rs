@@ -7,7 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use crate::model::{Family, Protocol, ServiceName};
+use rules::protocol::Protocol;
+
+use crate::model::{Family, ServiceName};
 use crate::plan::{Contribution, Frontend, Key, Scope, Value, Verdict};
 
 /// Who claims a key, older Services first.

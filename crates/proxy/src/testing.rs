@@ -2,7 +2,9 @@
 
 use std::net::SocketAddr;
 
-use crate::model::{Endpoint, NodeView, Protocol, ServicePort};
+use rules::protocol::Protocol;
+
+use crate::model::{Endpoint, NodeView, ServicePort};
 
 /// A Service port under construction.
 #[derive(Clone)]

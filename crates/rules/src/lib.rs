@@ -14,6 +14,7 @@ pub mod owners;
 pub mod pod_resources;
 pub mod pod_spec;
 pub mod pods;
+pub mod protocol;
 pub mod qos;
 pub mod quota;
 pub mod rbac;

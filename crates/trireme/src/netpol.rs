@@ -10,11 +10,11 @@ use ::netpol::definition::read_cluster_policies;
 use ::netpol::explain::{self, End, Side, doubts, explain};
 use ::netpol::flow::{Reader, Verdicts};
 use ::netpol::model::{self, Direction, NodeFacts, PodFacts, Policy};
-use ::netpol::ports::Protocol;
 use client::{Client, ListParams};
 use informer::Informers;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
+use rules::protocol::Protocol;
 
 use crate::component::Failure;
 use crate::standalone::connect;

@@ -143,7 +143,7 @@ impl Steps {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ports::Protocol;
+    use rules::protocol::Protocol;
 
     #[test]
     fn ranges_are_the_prefixes_that_make_them_up() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use netpol::Kind;
 use netpol::flow::{Reader, Verdict, Verdicts};
 use netpol::model::Direction;
-use netpol::ports::Protocol;
+use rules::protocol::Protocol;
 use serde_json::json;
 
 use crate::cluster::{Cluster, bridged, on_both_engines};

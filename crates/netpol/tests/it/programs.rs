@@ -4,10 +4,10 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use netpol::ebpf::Trial;
-use netpol::ports::Protocol;
 use netpol::{Compiler, Engine, Kind};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
+use rules::protocol::Protocol;
 use serde_json::json;
 
 use crate::cluster::{Cluster, bridged, kernel_runs_programs};

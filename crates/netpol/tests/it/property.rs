@@ -9,10 +9,10 @@ use netpol::ebpf::entries::{Steps, places};
 use netpol::elements::{self, Transaction};
 use netpol::explain::{self, End, explain};
 use netpol::model::{self, NodeFacts, PodFacts, Policy, PolicyName};
-use netpol::ports::Protocol;
 use netpol::{Compiler, Input};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
+use rules::protocol::Protocol;
 use serde_json::{Value, json};
 
 use crate::oracle::World;

@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 
 use netpol::model::Policy;
-use netpol::ports::Protocol;
 use netpol::{Input, Kind};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
+use rules::protocol::Protocol;
 use serde_json::json;
 
 use crate::cluster::{Cluster, bridged, on_both_engines, pod};

@@ -7,7 +7,7 @@ use netpol::decision::{ANYBODY, ORDERED};
 use netpol::ebpf::entries::{self, In, Place, Steps};
 use netpol::elements::{Element, IN_ORDER, Transaction};
 use netpol::model::Direction;
-use netpol::ports::Protocol;
+use rules::protocol::Protocol;
 
 #[derive(Default)]
 pub struct Tables(pub BTreeMap<Element, u32>);

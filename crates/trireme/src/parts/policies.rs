@@ -170,7 +170,7 @@ fn dns(address: IpAddr) -> Served {
         ports: ports
             .into_iter()
             .filter_map(|(name, protocol, number)| {
-                Some(((name.to_owned(), netpol::ports::Protocol::parse(Some(protocol))?), vec![number]))
+                Some(((name.to_owned(), rules::protocol::Protocol::parse(Some(protocol))?), vec![number]))
             })
             .collect(),
     }
