@@ -43,9 +43,10 @@ lint: ## Check format, lints and licences
 doc: ## Write the documentation of the code, without a warning
 	@RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items
 
-bench: build ## Measure, as JSON lines; PEER_KUBECONFIG=file measures another server the same way
-	@scripts/packages run
-	@$(CARGO) run --release --locked -q -p bench
+bench: ## Measure, as JSON lines; PEER_BIN=dir with upstream's programs and etcd compares both sides in one run and writes BENCHMARKS.md; BENCH="--help" says what else
+	@scripts/packages build run
+	@$(CARGO) build --release --locked -p trireme -p bench --bins
+	@$(if $(PEER_BIN),BENCH_MARKDOWN=$${BENCH_MARKDOWN-BENCHMARKS.md}) target/release/bench $(BENCH)
 
 soak: ## The long runs: 100 kills under load on each store, 50 while definitions change, a node with 110 pods, 500 pods that come and go, 60 kills, 100 kills while volumes move between nodes, 64,000 connections, every odd value in every field, 20,000 seeds, a minute of each fuzz target
 	@scripts/packages build run test

@@ -13,14 +13,13 @@ use serde_json::json;
 use testkit::Server;
 use testkit::build::{Build as _, deployment};
 
+use crate::process::cpu_seconds;
 use crate::report::Line;
 use crate::{Failure, pods, start};
 
 const SPACE: &str = "bench-controllers";
 /// How long the idle cluster is watched.
 const IDLE: Duration = Duration::from_secs(10);
-/// The kernel's unit of CPU time, which has been a hundredth of a second on every Linux of the last decades.
-const TICKS_PER_SECOND: f64 = 100.0;
 
 /// All figures of the controllers.
 pub async fn all(scale: f64) -> Result<(), Failure> {
@@ -187,15 +186,6 @@ async fn settled(client: &Client) -> Result<(), Failure> {
         }
         before = now;
     }
-}
-
-fn cpu_seconds(process: u32) -> Result<f64, Failure> {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
-    // The name in parentheses may contain anything; what follows it is regular.
-    let fields: Vec<&str> = stat.rsplit_once(')').ok_or("no name")?.1.split_whitespace().collect();
-    let ticks: f64 =
-        fields.get(11).ok_or("no time")?.parse::<f64>()? + fields.get(12).ok_or("no time")?.parse::<f64>()?;
-    Ok(ticks / TICKS_PER_SECOND)
 }
 
 async fn idle(client: &Client, process: u32, sets: usize, made: Duration) -> Result<(), Failure> {

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use apiserver::Clock;
 use apiserver::admission::pod_security::{Level, Version, Wanted};
@@ -25,6 +25,7 @@ use testkit::build::{Build as _, service_account};
 use testkit::{Cluster, Options};
 
 use crate::Failure;
+use crate::process::cpu_seconds;
 use crate::report::Line;
 
 const REQUESTS: u32 = 20_000;
@@ -32,20 +33,11 @@ const BINDINGS: usize = 10_000;
 const DECISIONS: u32 = 200_000;
 const GRANTS: usize = 200;
 
-pub async fn run() -> Result<(), Failure> {
-    requests().await?;
+pub async fn run(scale: f64) -> Result<(), Failure> {
+    requests(scale).await?;
     pod_security()?;
     decisions().await?;
     grants().await
-}
-
-/// CPU time of this process.
-fn cpu() -> Result<Duration, Failure> {
-    let stat = std::fs::read_to_string("/proc/self/stat")?;
-    let fields: Vec<&str> = stat.rsplit(')').next().ok_or("no fields")?.split_whitespace().collect();
-    let ticks: u64 = fields[11].parse::<u64>()? + fields[12].parse::<u64>()?;
-    // A tick is a hundredth of a second on every Linux that runs this.
-    Ok(Duration::from_millis(ticks * 10))
 }
 
 fn rule(verbs: &[&str], resources: &[&str]) -> Value {
@@ -123,7 +115,7 @@ impl Measured {
     }
 
     /// CPU microseconds per dry-run create of a pod.
-    async fn creates(&self, namespace: &str) -> Result<f64, Failure> {
+    async fn creates(&self, namespace: &str, scale: f64) -> Result<f64, Failure> {
         let path = format!("/api/v1/namespaces/{namespace}/pods?dryRun=All");
         let one = async || -> Result<(), Failure> {
             let mut request = Request::post(&path).header(CONTENT_TYPE, "application/json").body(Body::Value(pod()))?;
@@ -135,12 +127,12 @@ impl Measured {
             if answer.status() == http::StatusCode::CREATED { Ok(()) } else { Err("a pod was refused".into()) }
         };
         one().await?;
-        let requests = ((f64::from(REQUESTS) * crate::scale()) as u32).max(1);
-        let begun = cpu()?;
+        let requests = ((f64::from(REQUESTS) * scale) as u32).max(1);
+        let begun = cpu_seconds(std::process::id())?;
         for _ in 0..requests {
             one().await?;
         }
-        Ok((cpu()? - begun).as_secs_f64() * 1e6 / f64::from(requests))
+        Ok((cpu_seconds(std::process::id())? - begun) * 1e6 / f64::from(requests))
     }
 }
 
@@ -171,13 +163,13 @@ fn with_gates(audit: Option<audit::Settings>) -> Options {
 /// default, the strictest of the standards) less what it costs with none of them; what a plug-in adds to the pod (the token's
 /// volume, tolerations) and what it then costs to check and to encode that is theirs too. Once more with an audit log of
 /// every request, each of whose lines is on disk before its answer.
-async fn requests() -> Result<(), Failure> {
+async fn requests(scale: f64) -> Result<(), Failure> {
     let bare = Measured::start(without_gates(), false).await?;
-    let bare_us = bare.creates("strict").await?;
+    let bare_us = bare.creates("strict", scale).await?;
     bare.cluster.stop().await;
 
     let whole = Measured::start(with_gates(None), true).await?;
-    let (open_us, strict_us) = (whole.creates("open").await?, whole.creates("strict").await?);
+    let (open_us, strict_us) = (whole.creates("open", scale).await?, whole.creates("strict", scale).await?);
     whole.cluster.stop().await;
 
     let directory = tempfile::tempdir()?;
@@ -193,7 +185,7 @@ async fn requests() -> Result<(), Failure> {
     };
     let audit = audit::Settings { policy: audit::policy::Policy::load(&policy)?, log: Some(log), webhook: None };
     let audited = Measured::start(with_gates(Some(audit)), true).await?;
-    let audited_us = audited.creates("strict").await?;
+    let audited_us = audited.creates("strict", scale).await?;
     audited.cluster.stop().await;
 
     Line::new("gauntlet")

@@ -1,4 +1,4 @@
-//! `kubectl`: the same commands with ours and, where `PEER_KUBECTL` names one, with another kubectl, one after the other on the same server.
+//! `kubectl`: the same commands with ours and, where `--peer-kubectl` names one, with another kubectl, one after the other on the same server.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,7 +8,8 @@ use serde_json::json;
 use testkit::Server;
 
 use crate::report::Line;
-use crate::{ALONE, Failure, Target, binary, pods, start};
+use crate::server::ALONE;
+use crate::{Failure, Options, Target, binary, pods, start};
 
 /// How often each quick command runs; the figure is the median.
 const RUNS: usize = 15;
@@ -100,9 +101,9 @@ fn objects(file: &Path) -> Result<(), Failure> {
     Ok(std::fs::write(file, (0..APPLIED).map(object).collect::<Vec<_>>().join("\n---\n"))?)
 }
 
-pub async fn run() -> Result<(), Failure> {
+pub async fn run(options: &Options) -> Result<(), Failure> {
     let mut server = Server::start(start(&ALONE)).await;
-    let target = Target::new(&server.kubeconfig(), server.id())?;
+    let target = Target::new(&server.kubeconfig(), server.id(), options.scale)?;
     pods::space(target.client(), "kubectl-some").await?;
     pods::fill(&target, "kubectl-some", 100).await?;
     pods::space(target.client(), "kubectl-many").await?;
@@ -117,10 +118,7 @@ pub async fn run() -> Result<(), Failure> {
     let link = directory.path().join("kubectl");
     std::os::unix::fs::symlink(binary(), &link)?;
     let ours = made("ours", link)?;
-    let peer = match std::env::var_os("PEER_KUBECTL") {
-        Some(program) => Some(made("peer", program.into())?),
-        None => None,
-    };
+    let peer = options.peer_kubectl.clone().map(|program| made("peer", program)).transpose()?;
     let each = |measure: &dyn Fn(&Kubectl) -> Result<f64, Failure>| -> Result<(f64, Option<f64>), Failure> {
         Ok((measure(&ours)?, peer.as_ref().map(measure).transpose()?))
     };

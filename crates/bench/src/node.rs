@@ -17,7 +17,8 @@ use serde_json::json;
 use testkit::Server;
 use tokio::process::Command;
 
-use crate::report::{Line, private_megabytes, resident_megabytes};
+use crate::process::{cpu_seconds, private_megabytes, resident_megabytes};
+use crate::report::Line;
 use crate::{Failure, binary, start};
 
 pub const NODE: &str = "bench";
@@ -132,9 +133,9 @@ pub async fn run() -> Result<(), Failure> {
     create(&client, "idle", IDLE - RESIDENT, false).await?;
     running(&client, IDLE).await?;
     tokio::time::sleep(Duration::from_secs(20)).await;
-    let (since, used) = (Instant::now(), processor_seconds(id)?);
+    let (since, used) = (Instant::now(), cpu_seconds(id)?);
     tokio::time::sleep(Duration::from_secs(30)).await;
-    let percent = (processor_seconds(id)? - used) / since.elapsed().as_secs_f64() * 100.0;
+    let percent = (cpu_seconds(id)? - used) / since.elapsed().as_secs_f64() * 100.0;
     Line::new("node_idle").figure("pods", IDLE as f64).figure("percent", percent).at_most("percent", 1.0).print();
     delete_all(&client).await?;
     server.stop().await;
@@ -196,9 +197,9 @@ async fn agent(mut server: Server) -> Result<(), Failure> {
     create(&client, "idle", IDLE - RESIDENT, false).await?;
     running(&client, IDLE).await?;
     tokio::time::sleep(Duration::from_secs(20)).await;
-    let (since, used) = (Instant::now(), processor_seconds(id)?);
+    let (since, used) = (Instant::now(), cpu_seconds(id)?);
     tokio::time::sleep(Duration::from_secs(30)).await;
-    let percent = (processor_seconds(id)? - used) / since.elapsed().as_secs_f64() * 100.0;
+    let percent = (cpu_seconds(id)? - used) / since.elapsed().as_secs_f64() * 100.0;
     Line::new("agent")
         .figure("ready_ms", ready)
         .figure("empty_megabytes", before)
@@ -382,14 +383,4 @@ pub async fn node_ready(client: &Client) -> Result<(), Failure> {
 async fn calls(client: &Client) -> Result<String, Failure> {
     let bytes = client.raw(&format!("/api/v1/nodes/{NODE}/proxy/metrics")).await?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// Processor time a process has used.
-fn processor_seconds(process: u32) -> Result<f64, Failure> {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
-    // The name may hold blanks; what follows it does not.
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
-    // The kernel's unit towards programs has been a hundredth of a second for ever.
-    Ok((ticks(11) + ticks(12)) / 100.0)
 }

@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use crate::Failure;
-
 /// A line under construction.
 pub struct Line(Map<String, Value>);
 
@@ -15,18 +13,26 @@ impl Line {
         Self(Map::from_iter([("bench".to_owned(), json!(bench))]))
     }
 
+    pub fn text(mut self, name: &str, value: &str) -> Self {
+        self.0.insert(name.to_owned(), json!(value));
+        self
+    }
+
     pub fn figure(mut self, name: &str, value: f64) -> Self {
         self.0.insert(name.to_owned(), json!((value * 100.0).round() / 100.0));
+        self
+    }
+
+    /// As [`Line::figure`], for small numbers: a hundredth would say nothing of them.
+    pub fn precise(mut self, name: &str, value: f64) -> Self {
+        self.0.insert(name.to_owned(), json!((value * 1e4).round() / 1e4));
         self
     }
 
     /// Adds percentiles of latencies.
     pub fn latencies(self, latencies: &mut [Duration]) -> Self {
         latencies.sort_unstable();
-        let at = |share: f64| {
-            let index = (latencies.len().saturating_sub(1) as f64 * share) as usize;
-            latencies.get(index).map_or(0.0, |latency| latency.as_secs_f64() * 1e3)
-        };
+        let at = |share: f64| quantile_ms(latencies, share);
         let (half, most, all) = (at(0.5), at(0.99), at(1.0));
         self.figure("p50_ms", half).figure("p99_ms", most).figure("max_ms", all)
     }
@@ -54,19 +60,8 @@ impl Line {
     }
 }
 
-/// What a process keeps in memory: all that is mapped, its own code as well.
-pub fn resident_megabytes(process: u32) -> Result<f64, Failure> {
-    megabytes(process, "VmRSS:")
-}
-
-/// What of it is nobody else's and in no file: its data.
-pub fn private_megabytes(process: u32) -> Result<f64, Failure> {
-    megabytes(process, "RssAnon:")
-}
-
-fn megabytes(process: u32, what: &str) -> Result<f64, Failure> {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
-    let line = status.lines().find(|line| line.starts_with(what)).ok_or("no such figure")?;
-    let kilobytes: f64 = line.split_whitespace().nth(1).ok_or("no figure")?.parse()?;
-    Ok(kilobytes / 1024.0)
+/// The latency, in milliseconds, that this share of the sorted ones does not exceed.
+pub fn quantile_ms(sorted: &[Duration], share: f64) -> f64 {
+    let index = (sorted.len().saturating_sub(1) as f64 * share) as usize;
+    sorted.get(index).map_or(0.0, |latency| latency.as_secs_f64() * 1e3)
 }

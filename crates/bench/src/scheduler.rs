@@ -3,7 +3,7 @@
 //! Upstream's own thresholds, on six cores, are 680 pods/s for plain pods, 540 with node affinity, 460 spread, 160 and 70 with
 //! preferred and required affinity, 180 with anti-affinity, 570 beside pods that preempt and 590 beside pods that cannot be
 //! scheduled; wanted is five times that, and 3,000 for plain pods. Beside the rate stands the processor time that the server
-//! took, which a busy machine does not change. `BENCH_ONLY=scheduler` runs only this, and arguments only the workloads
+//! took, which a busy machine does not change. `--only scheduler` runs only this, and arguments only the workloads
 //! that they name: `plain` through the API server, `alone_plain` without it, `alone` all of them without it.
 
 mod alone;
@@ -22,27 +22,29 @@ use serde_json::{Value, json};
 use testkit::Server;
 use tokio::sync::Notify;
 
+use crate::process::cpu_seconds;
 use crate::report::Line;
-use crate::{Failure, Target, load, pods, start};
+use crate::{Failure, Options, Target, load, pods, start};
 use workload::{WORKLOADS, Workload};
 
 /// How long a workload may take.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Runs the named workloads, or all of them.
-pub async fn all(named: &[String]) -> Result<(), Failure> {
+pub async fn all(options: &Options) -> Result<(), Failure> {
+    let named = &options.workloads;
     let is_named = |name: &str| named.is_empty() || named.iter().any(|n| n == name);
     alone::all(|name| is_named("alone") || named.iter().any(|n| n.strip_prefix("alone_") == Some(name)));
     for workload in WORKLOADS.iter().filter(|w| is_named(w.name)) {
-        through_api(workload).await?;
+        through_api(workload, options).await?;
     }
     Ok(())
 }
 
-async fn through_api(workload: &Workload) -> Result<(), Failure> {
+async fn through_api(workload: &Workload, options: &Options) -> Result<(), Failure> {
     // Controllers would add to the load what is not the scheduler's.
     let mut server = Server::start(start(&["--disable-agent", "--disable-controller-manager"])).await;
-    let target = Target::new(&server.kubeconfig(), server.id())?;
+    let target = Target::new(&server.kubeconfig(), server.id(), options.scale)?;
     let process = server.id().ok_or("the server is gone")?;
     let nodes = target.scaled(workload.nodes);
     add_nodes(&target, nodes).await?;
@@ -189,14 +191,4 @@ impl Bound {
         outcome.map_err(|_| format!("only {seen} of {wanted} pods got a node in time"))??;
         Ok(())
     }
-}
-
-/// The processor time that a process has used.
-fn cpu_seconds(process: u32) -> Result<f64, Failure> {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
-    let after_name = stat.rsplit(')').next().ok_or("no stat")?;
-    let fields: Vec<&str> = after_name.split_whitespace().collect();
-    let ticks = |index: usize| fields.get(index).and_then(|f| f.parse::<f64>().ok()).ok_or("no times");
-    // User and system time, in ticks of a hundredth of a second.
-    Ok((ticks(11)? + ticks(12)?) / 100.0)
 }

@@ -18,7 +18,8 @@ use k8s_openapi::api::core::v1::{Node, Pod, PodStatus, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde_json::json;
 
-use crate::report::{Line, resident_megabytes};
+use crate::process::resident_megabytes;
+use crate::report::Line;
 use crate::{Failure, binary};
 
 /// The network of the bench.

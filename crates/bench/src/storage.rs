@@ -18,7 +18,8 @@ use crate::Failure;
 use crate::node::{
     IMAGE, NODE, clean, create as create_pods, delete_all, home, node_ready, running, start_agent, with_image,
 };
-use crate::report::{Line, private_megabytes};
+use crate::process::private_megabytes;
+use crate::report::Line;
 
 const DRIVER: &str = "bench.csi.trireme.io";
 const ONE_BY_ONE: usize = 20;

@@ -10,7 +10,8 @@ use machinery::rest::{Body, Payload};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use crate::report::{Line, resident_megabytes};
+use crate::process::resident_megabytes;
+use crate::report::Line;
 use crate::{Failure, Target, load, pods};
 
 const SENT: &[u8] = b"\"bench/sent\":\"";

@@ -13,7 +13,8 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::load::{self, CONCURRENCY};
-use crate::report::{Line, private_megabytes};
+use crate::process::private_megabytes;
+use crate::report::Line;
 use crate::{Failure, Target, pods};
 
 const DEFINITIONS: usize = 2_000;

@@ -12,7 +12,8 @@ use scheduler::{Effect, Scheduler};
 use serde_json::Value;
 
 use super::workload::{self, WORKLOADS, Workload};
-use crate::report::{Line, resident_megabytes};
+use crate::process::resident_megabytes;
+use crate::report::Line;
 
 /// Of the churn one pod comes for so many measured ones: at some thousand pods a second that is upstream's pace.
 const MEASURED_PER_CHURN: usize = 500;
