@@ -10,6 +10,7 @@ pub mod cron;
 pub mod flow_control;
 pub mod migration;
 pub mod names;
+pub mod network_disks;
 pub mod owners;
 pub mod pod_resources;
 pub mod pod_spec;

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use figures::{Family, Gauge};
 use informer::Informer;
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 
+use super::disks;
 use crate::common::storage::{bound_volume, claims_of};
 use crate::common::{meta::MetaExt, pods};
 use crate::metrics::Collect;
@@ -16,6 +17,7 @@ pub(super) struct Collector {
     pub(super) pods: Informer<Pod>,
     pub(super) claims: Informer<PersistentVolumeClaim>,
     pub(super) volumes: Informer<PersistentVolume>,
+    pub(super) nodes: Informer<Node>,
     pub(super) attachments: Informer<VolumeAttachment>,
 }
 
@@ -31,7 +33,12 @@ impl Collect for Collector {
                 }
             }
         }
-        let attached: Vec<String> = self.attachments.list().iter().map(|one| plugin(&one.spec.attacher)).collect();
+        let attachments = self.attachments.list();
+        let attached = attachments.iter().map(|one| plugin(&one.spec.attacher));
+        let nodes = self.nodes.list();
+        let disks = nodes.iter().flat_map(|node| disks::given(node));
+        let disks = disks.filter_map(|disk| Some(rules::network_disks::plugin_of(&disk)?.to_owned()));
+        let attached: Vec<String> = attached.chain(disks).collect();
         write(&wanted, &attached, text);
     }
 }
@@ -40,9 +47,11 @@ fn plugin(driver: &str) -> String {
     format!("kubernetes.io/csi:{driver}")
 }
 
-/// A driver's volume, with what the driver is called in figures.
+/// A volume that is attached, with what its plug-in is called in figures.
 fn named(volume: &PersistentVolume) -> Option<(String, String)> {
-    Some((volume.metadata.name().to_owned(), plugin(super::plan::driver(volume)?)))
+    let disk = rules::network_disks::unique_name(volume).map(|(plugin, _)| plugin.to_owned());
+    let plugin = disk.or_else(|| super::plan::driver(volume).map(plugin))?;
+    Some((volume.metadata.name().to_owned(), plugin))
 }
 
 fn write(wanted: &BTreeSet<(String, String, String)>, attached: &[String], text: &mut String) {

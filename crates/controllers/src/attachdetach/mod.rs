@@ -3,8 +3,10 @@
 //! A turn is about one persistent volume, so that no two turns can give one volume to two nodes. What is attached is in VolumeAttachments, which the
 //! drivers' own attachers follow; the nodes hear of it by `status.volumesAttached`. Detaching is dangerous while a node has the volume mounted, so it goes
 //! in this order: the node does not say that it uses the volume; it is told that the volume is not attached; in the answer it still does not use it; only then the
-//! VolumeAttachment is deleted. `plan` decides and is pure. Upstream: attachDetachController.
+//! VolumeAttachment is deleted. Disks of storage networks have no driver and no VolumeAttachment: the node connects to them itself, and the lists in
+//! the nodes' status alone say who has them. `plan` decides and is pure. Upstream: attachDetachController.
 
+mod disks;
 mod figures;
 mod plan;
 mod reconcile;

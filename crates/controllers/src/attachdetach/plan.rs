@@ -13,6 +13,7 @@ use k8s_openapi::api::storage::v1::{CSIDriver, VolumeAttachment, VolumeAttachmen
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use rules::pods::is_node_ready;
 
+use super::disks;
 use crate::common::meta::MetaExt;
 use crate::common::pods;
 
@@ -42,6 +43,8 @@ pub(super) struct Remembered {
     pub(super) warned: BTreeSet<String>,
     /// Uids of attachments that are deleted, whatever the cache says.
     pub(super) deleted: BTreeSet<String>,
+    /// A disk, and the nodes that were given it, whatever the cache says.
+    pub(super) given: Option<(Arc<PersistentVolume>, BTreeSet<String>)>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -56,6 +59,11 @@ pub(super) enum Step {
         node: String,
         attachment: String,
         uid: String,
+        forced: Option<&'static str>,
+    },
+    /// The node may not mount a disk any more, unless it says that it uses it.
+    Take {
+        node: String,
         forced: Option<&'static str>,
     },
     /// It was told to go, and the cache does not show it going.
@@ -106,13 +114,19 @@ pub(super) fn attachable<'a>(
     (driver.and_then(|driver| driver.spec.attach_required) != Some(false)).then_some(source)
 }
 
-/// The volume as nodes know it.
-pub(super) fn unique_name(source: &CSIPersistentVolumeSource) -> String {
+/// A volume as nodes know it, whoever attaches it.
+pub(super) fn name_on_nodes(volume: &PersistentVolume) -> Option<String> {
+    let disk = rules::network_disks::unique_name(volume).map(|(_, name)| name);
+    disk.or_else(|| Some(unique_name(volume.spec.as_ref()?.csi.as_ref()?)))
+}
+
+/// A driver's volume as nodes know it.
+fn unique_name(source: &CSIPersistentVolumeSource) -> String {
     csi::names::unique(&source.driver, &source.volume_handle)
 }
 
 /// Whether several nodes may have a volume at once. Nobody knows of one without modes.
-fn is_shared(volume: &PersistentVolume) -> bool {
+pub(super) fn is_shared(volume: &PersistentVolume) -> bool {
     let modes = volume.spec.as_ref().and_then(|spec| spec.access_modes.as_deref()).unwrap_or_default();
     modes.is_empty() || modes.iter().any(|mode| mode == "ReadWriteMany" || mode == "ReadOnlyMany")
 }
@@ -122,7 +136,7 @@ pub(super) fn is_in_use(node: &Node, volume: &str) -> bool {
     names.iter().any(|name| name == volume)
 }
 
-fn is_reported(node: &Node, volume: &str) -> bool {
+pub(super) fn is_reported(node: &Node, volume: &str) -> bool {
     let attached = node.status.as_ref().and_then(|status| status.volumes_attached.as_deref()).unwrap_or_default();
     attached.iter().any(|one| one.name == volume)
 }
@@ -132,6 +146,9 @@ fn is_out_of_service(node: &Node) -> bool {
 }
 
 pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
+    if rules::network_disks::unique_name(&observed.volume).is_some() {
+        return disks::plan(observed, now);
+    }
     let mut plan = Plan::default();
     let Some(source) = attachable(&observed.volume, observed.driver.as_deref()) else { return plan };
     let name = observed.volume.metadata.name();
@@ -155,7 +172,10 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
             let (attachment, uid) = (attachment.metadata.name().to_owned(), attachment.metadata.uid().to_owned());
             plan.steps.push(Step::Ask { attachment, uid });
         } else if !*leaving && !wanted.contains_key(*node) {
-            detach(observed, source, node, attachment, now, &mut plan);
+            if let Some(forced) = let_go(observed, &unique_name(source), node, now, &mut plan) {
+                let (attachment, uid) = (attachment.metadata.name().to_owned(), attachment.metadata.uid().to_owned());
+                plan.steps.push(Step::Detach { node: (*node).to_owned(), attachment, uid, forced });
+            }
         }
     }
     let mut taken = !present.is_empty();
@@ -163,7 +183,9 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
         match present.get(node.as_str()) {
             Some((_, true)) => {}
             Some((attachment, false)) => follow(observed, source, node, users, attachment, &mut plan),
-            None if taken && !is_shared(&observed.volume) => wait(observed, &present, &wanted, node, users, &mut plan),
+            None if taken && !is_shared(&observed.volume) => {
+                wait(observed, |other| present.contains_key(other), &wanted, node, &mut plan);
+            }
             None => {
                 plan.steps.push(Step::Attach(Box::new(attachment(name, source, node))));
                 taken = true;
@@ -174,7 +196,7 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
 }
 
 /// Pods that want the volume, by the nodes that they are on.
-fn wanted(observed: &Observed) -> BTreeMap<String, Vec<Arc<Pod>>> {
+pub(super) fn wanted(observed: &Observed) -> BTreeMap<String, Vec<Arc<Pod>>> {
     let mut wanted: BTreeMap<String, Vec<Arc<Pod>>> = BTreeMap::new();
     for pod in observed.pods.iter().filter(|pod| !pods::is_terminal(pod)) {
         let Some(name) = pods::node_name(pod) else { continue };
@@ -190,24 +212,23 @@ fn is_leaving(attachment: &VolumeAttachment, observed: &Observed) -> bool {
     attachment.metadata.is_deleting() || observed.remembered.deleted.contains(attachment.metadata.uid())
 }
 
-/// Takes a volume from a node that does not use it, or cannot be asked.
-fn detach(
+/// Whether a volume is taken from a node now, and by which force: the node does not use it, or cannot be asked.
+pub(super) fn let_go(
     observed: &Observed,
-    source: &CSIPersistentVolumeSource,
+    unique: &str,
     node: &str,
-    attachment: &VolumeAttachment,
     now: Timestamp,
     plan: &mut Plan,
-) {
+) -> Option<Option<&'static str>> {
     let asked = observed.remembered.unwanted.get(node).copied().unwrap_or(now);
     let known = observed.nodes.get(node);
-    let in_use = known.is_some_and(|known| is_in_use(known, &unique_name(source)));
+    let in_use = known.is_some_and(|known| is_in_use(known, unique));
     let waited = since(now, asked);
     let healthy = known.is_some_and(|known| is_node_ready(known));
-    let forced = match known {
-        _ if !in_use => None,
-        Some(known) if is_out_of_service(known) => Some("out-of-service"),
-        _ if !healthy && waited >= MAX_WAIT => Some("timeout"),
+    match known {
+        _ if !in_use => Some(None),
+        Some(known) if is_out_of_service(known) => Some(Some("out-of-service")),
+        _ if !healthy && waited >= MAX_WAIT => Some(Some("timeout")),
         _ => {
             plan.remembered.unwanted.insert(node.to_owned(), asked);
             // A node that answers lets go by itself, and is heard of.
@@ -215,15 +236,9 @@ fn detach(
                 let left = MAX_WAIT - waited;
                 plan.again = Some(plan.again.map_or(left, |sooner| sooner.min(left)));
             }
-            return;
+            None
         }
-    };
-    plan.steps.push(Step::Detach {
-        node: node.to_owned(),
-        attachment: attachment.metadata.name().to_owned(),
-        uid: attachment.metadata.uid().to_owned(),
-        forced,
-    });
+    }
 }
 
 /// Tells the node, and its pods, what came of attaching.
@@ -250,21 +265,19 @@ fn follow(
     }
 }
 
-/// Tells pods, once, why their volume is not attached to their node.
-fn wait(
+/// Tells the pods of a node, once, why their volume is not attached there.
+pub(super) fn wait(
     observed: &Observed,
-    present: &BTreeMap<&str, (&VolumeAttachment, bool)>,
+    has_it: impl Fn(&str) -> bool,
     wanted: &BTreeMap<String, Vec<Arc<Pod>>>,
     node: &str,
-    users: &[Arc<Pod>],
     plan: &mut Plan,
 ) {
     plan.remembered.warned.insert(node.to_owned());
     if observed.remembered.warned.contains(node) {
         return;
     }
-    let others: Vec<&Arc<Pod>> =
-        wanted.iter().filter(|(other, _)| present.contains_key(other.as_str())).flat_map(|(_, pods)| pods).collect();
+    let others: Vec<&Arc<Pod>> = wanted.iter().filter(|(other, _)| has_it(other)).flat_map(|(_, pods)| pods).collect();
     let why = |pod: &Pod| {
         let (near, far): (Vec<&Arc<Pod>>, Vec<&Arc<Pod>>) =
             others.iter().copied().partition(|other| other.metadata.namespace() == pod.metadata.namespace());
@@ -278,6 +291,7 @@ fn wait(
     };
     let name = observed.volume.metadata.name();
     let message = |pod: &Pod| format!("Waiting for detach for volume {name:?} {}", why(pod));
+    let users = wanted.get(node).map(Vec::as_slice).unwrap_or_default();
     tell(users, EventType::Warning, "FailedAttachVolume", message, plan);
 }
 

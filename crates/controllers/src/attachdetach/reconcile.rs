@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use client::{Client, DeleteOptions};
 use informer::{Action, Change, Clock, Echoes, EventType, Informer, Key, Reconciler, Recorder};
@@ -11,7 +12,8 @@ use parking_lot::Mutex;
 
 use super::figures::Collector;
 use super::plan::{self, Observed, Plan, Remembered, Step};
-use super::report;
+use super::report::Taken;
+use super::{disks, report};
 use crate::Error;
 use crate::common::meta::MetaExt;
 use crate::common::storage::{self, CLAIM_INDEX, claim_values, claims_of};
@@ -21,6 +23,8 @@ use crate::inputs::{Inputs, present};
 use crate::metrics;
 
 const WORKERS: usize = 10;
+/// How often nodes are looked at that have a disk whose volume is deleted: nothing leads from them to it.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// The index of attachments by their volume.
 const VOLUME_INDEX: &str = "volume";
 
@@ -46,11 +50,14 @@ pub(crate) async fn start(context: Context) {
         .attachments
         .add_index(VOLUME_INDEX, |one| one.spec.source.persistent_volume_name.clone().into_iter().collect());
     controller.attachments.add_index(NODE_INDEX, |one| vec![one.spec.node_name.clone()]);
+    controller.volumes.add_index(disks::INDEX, |volume| disks::name(volume));
+    controller.nodes.add_index(disks::INDEX, |node| disks::given(node));
     feed(&controller, &inputs);
     let _figures = metrics::collected(Collector {
         pods: controller.pods.clone(),
         claims: controller.claims.clone(),
         volumes: controller.volumes.clone(),
+        nodes: controller.nodes.clone(),
         attachments: controller.attachments.clone(),
     });
     inputs.run(controller, WORKERS).await;
@@ -58,7 +65,11 @@ pub(crate) async fn start(context: Context) {
 
 /// What may change where a volume should be.
 fn feed(controller: &AttachDetach, inputs: &Inputs) {
-    inputs.feed(&controller.volumes, present);
+    // A disk may have to be taken back though its volume is deleted.
+    inputs.feed(&controller.volumes, |change| {
+        let is_disk = !disks::name(change.object()).is_empty();
+        if is_disk { Some(change.object().metadata.key()) } else { present(change) }
+    });
     inputs.feed(&controller.claims, |change| volume_of(change.object()));
     inputs.feed(&controller.attachments, |change| {
         change.object().spec.source.persistent_volume_name.as_deref().map(Key::cluster)
@@ -74,8 +85,12 @@ fn feed(controller: &AttachDetach, inputs: &Inputs) {
         let is_own = |volume: &Arc<PersistentVolume>| plan::driver(volume).is_some_and(|driver| driver == name);
         volumes.list().into_iter().filter(is_own).map(|volume| volume.metadata.key()).collect::<Vec<_>>()
     });
-    let (claims, pods, attachments) =
-        (controller.claims.clone(), controller.pods.clone(), controller.attachments.clone());
+    let (claims, pods, attachments, volumes) = (
+        controller.claims.clone(),
+        controller.pods.clone(),
+        controller.attachments.clone(),
+        controller.volumes.clone(),
+    );
     inputs.feed(&controller.nodes, move |change| {
         if !is_news(change) {
             return Vec::new();
@@ -84,7 +99,9 @@ fn feed(controller: &AttachDetach, inputs: &Inputs) {
         let wanted = pods.by_index(NODE_INDEX, name).into_iter().flat_map(|pod| volumes_of(&pod, &claims));
         let attached = attachments.by_index(NODE_INDEX, name).into_iter();
         let attached = attached.filter_map(|one| one.spec.source.persistent_volume_name.as_deref().map(Key::cluster));
-        wanted.chain(attached).collect()
+        let given = change.before().into_iter().chain(change.after()).flat_map(|node| disks::given(node));
+        let given = given.flat_map(|disk| volumes.by_index(disks::INDEX, &disk)).map(|volume| volume.metadata.key());
+        wanted.chain(attached).chain(given).collect()
     });
 }
 
@@ -117,6 +134,13 @@ fn volumes_of(pod: &Pod, claims: &Informer<PersistentVolumeClaim>) -> Vec<Key> {
     claims_of(pod).iter().filter_map(|key| volume_of(&*claims.get(key)?)).collect()
 }
 
+fn told_of_force(volume: &str, node: &str, forced: Option<&'static str>) {
+    if let Some(reason) = forced {
+        metrics::FORCED_DETACHES.increment(&[reason]);
+        tracing::info!(volume, node, reason, "force detaching");
+    }
+}
+
 struct AttachDetach {
     client: Client,
     recorder: Recorder,
@@ -145,7 +169,8 @@ impl Reconciler for AttachDetach {
             return Ok(Action::Done);
         }
         let plan = plan::plan(&observed, self.clock.now());
-        let again = plan.again;
+        let gone = self.volumes.get(key).is_none().then_some(LOOK_AGAIN);
+        let again = plan.again.into_iter().chain(gone).min();
         self.apply(key, &observed, plan).await?;
         Ok(Action::after(again))
     }
@@ -153,15 +178,20 @@ impl Reconciler for AttachDetach {
 
 impl AttachDetach {
     fn observe(&self, key: &Key) -> Option<Observed> {
-        let volume = plan::as_attached(&self.volumes.get(key)?)?;
-        let source = volume.spec.as_ref()?.csi.as_ref()?;
-        let driver = self.drivers.get(&Key::cluster(&source.driver));
+        let remembered = self.remembered.lock().get(&key.name).cloned().unwrap_or_default();
+        let given = || remembered.given.as_ref().map(|(volume, _)| volume.clone());
+        let volume = plan::as_attached(&self.volumes.get(key).or_else(given)?)?;
+        let unique = plan::name_on_nodes(&volume)?;
+        let source = volume.spec.as_ref().and_then(|spec| spec.csi.as_ref());
+        let driver = source.and_then(|source| self.drivers.get(&Key::cluster(&source.driver)));
         let pods = self.users(&volume);
         let attachments = self.attachments.by_index(VOLUME_INDEX, &key.name);
         let names = pods.iter().filter_map(|pod| pods::node_name(pod)).map(str::to_owned);
         let names = names.chain(attachments.iter().map(|one| one.spec.node_name.clone()));
+        let holders =
+            self.nodes.by_index(disks::INDEX, &unique).into_iter().map(|node| node.metadata.name().to_owned());
+        let names = names.chain(holders).chain(remembered.given.iter().flat_map(|(_, nodes)| nodes.clone()));
         let nodes = names.filter_map(|name| Some((name.clone(), self.nodes.get(&Key::cluster(name))?))).collect();
-        let remembered = self.remembered.lock().get(&key.name).cloned().unwrap_or_default();
         Some(Observed { volume, driver, pods, attachments, nodes, remembered })
     }
 
@@ -179,8 +209,7 @@ impl AttachDetach {
     }
 
     async fn apply(&self, key: &Key, observed: &Observed, plan: Plan) -> Result<(), Error> {
-        let unique = observed.volume.spec.as_ref().and_then(|spec| spec.csi.as_ref()).map(plan::unique_name);
-        let unique = unique.unwrap_or_default();
+        let unique = plan::name_on_nodes(&observed.volume).unwrap_or_default();
         self.remember(key, plan.remembered);
         for step in plan.steps {
             match step {
@@ -205,17 +234,31 @@ impl AttachDetach {
                     if forced.is_none() && now.is_some_and(|reported| plan::is_in_use(&reported.node, &unique)) {
                         return Err(Error::Waiting(format!("node {node} uses volume {}", key.name)));
                     }
-                    if let Some(reason) = forced {
-                        metrics::FORCED_DETACHES.increment(&[reason]);
-                        tracing::info!(volume = key.name, node, reason, "force detaching");
-                    }
+                    told_of_force(&key.name, &node, forced);
                     self.delete(key, &attachment, uid).await?;
+                }
+                Step::Take { node, forced } => {
+                    if report::take(&self.client, &node, &unique, forced.is_some()).await? == Taken::No {
+                        return Err(Error::Waiting(format!("node {node} uses volume {}", key.name)));
+                    }
+                    told_of_force(&key.name, &node, forced);
+                    self.given_back(key, &node);
                 }
                 Step::Ask { attachment, uid } => self.ask(key, &attachment, &uid).await?,
                 Step::Tell { pod, kind, reason, message } => self.recorder.event(&*pod, kind, reason, message),
             }
         }
         Ok(())
+    }
+
+    /// The node does not have the disk any more.
+    fn given_back(&self, key: &Key, node: &str) {
+        let mut all = self.remembered.lock();
+        let Some(remembered) = all.get_mut(&key.name) else { return };
+        if let Some((_, nodes)) = &mut remembered.given {
+            nodes.remove(node);
+        }
+        remembered.given.take_if(|(_, nodes)| nodes.is_empty());
     }
 
     async fn delete(&self, key: &Key, attachment: &str, uid: String) -> Result<(), Error> {

@@ -7,6 +7,7 @@ use client::{Client, Patch};
 use k8s_openapi::api::core::v1::{AttachedVolume, Node};
 use serde_json::json;
 
+use super::plan::is_in_use;
 use crate::Error;
 use crate::common::meta::MetaExt;
 
@@ -27,12 +28,42 @@ pub(super) async fn write(
     volume: &str,
     attached: bool,
 ) -> Result<Option<Reported>, Error> {
+    write_if(client, node, volume, attached, |_| true).await
+}
+
+/// Whether a disk was taken from a node.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    Yes,
+    /// The node says that it uses it.
+    No,
+}
+
+/// Says that a disk is not attached to a node, unless the node uses it. Nothing else keeps the node's hands off it, so one version of the node's
+/// status decides both: a node says that it uses a disk before it looks whether it has it.
+pub(super) async fn take(client: &Client, node: &str, disk: &str, by_force: bool) -> Result<Taken, Error> {
+    let may = |known: &Node| by_force || !is_in_use(known, disk);
+    let reported = write_if(client, node, disk, false, may).await?;
+    Ok(if reported.is_none_or(|reported| by_force || !is_in_use(&reported.node, disk)) {
+        Taken::Yes
+    } else {
+        Taken::No
+    })
+}
+
+async fn write_if(
+    client: &Client,
+    node: &str,
+    volume: &str,
+    attached: bool,
+    may: impl Fn(&Node) -> bool,
+) -> Result<Option<Reported>, Error> {
     for _ in 0..TRIES {
         let known = match client.get::<Node>("", node).await {
             Err(error) if error.is_not_found() => return Ok(None),
             other => other?,
         };
-        let Some(list) = changed(&known, volume, attached) else {
+        let Some(list) = changed(&known, volume, attached).filter(|_| may(&known)) else {
             return Ok(Some(Reported { node: known, changed: false }));
         };
         let patch = json!({

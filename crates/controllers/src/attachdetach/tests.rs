@@ -69,6 +69,7 @@ fn steps(plan: &Plan) -> Vec<String> {
             format!("report {node} to {}", names.join(", "))
         }
         Step::Detach { node, forced, .. } => format!("detach {node} {}", forced.unwrap_or_default()).trim().to_owned(),
+        Step::Take { node, forced } => format!("take {node} {}", forced.unwrap_or_default()).trim().to_owned(),
         Step::Ask { uid, .. } => format!("ask {uid}"),
         Step::Tell { pod, reason, message, .. } => {
             format!("{} {reason}: {message}", pod.metadata.name.as_deref().unwrap_or_default())
@@ -199,6 +200,49 @@ fn a_volume_of_an_old_name_is_attached_by_its_driver() {
     let old: Arc<PersistentVolume> = Arc::new(serde_json::from_value(old).expect("a volume"));
     assert_eq!(super::plan::driver(&old), Some("ebs.csi.aws.com"));
     let known = super::plan::as_attached(&old).expect("a translation");
-    let source = super::plan::attachable(&known, None).expect("it has to be attached");
-    assert_eq!(super::plan::unique_name(source), "kubernetes.io/csi/ebs.csi.aws.com^vol-1");
+    assert!(super::plan::attachable(&known, None).is_some(), "it has to be attached");
+    let name = super::plan::name_on_nodes(&known);
+    assert_eq!(name.as_deref(), Some("kubernetes.io/csi/ebs.csi.aws.com^vol-1"));
+}
+
+const DISK: &str = "kubernetes.io/iscsi/10.0.0.1:iqn.a:b:2";
+
+fn disk(modes: &[&str]) -> Arc<PersistentVolume> {
+    let value = json!({"metadata": {"name": "pv"}, "spec": {
+        "accessModes": modes, "iscsi": {"targetPortal": "10.0.0.1", "iqn": "iqn.a:b", "lun": 2},
+    }});
+    Arc::new(serde_json::from_value(value).expect("a volume"))
+}
+
+/// A node with what it says of the disk.
+fn with_disk(name: &str, ready: bool, in_use: bool, given: bool) -> Arc<Node> {
+    let text = serde_json::to_string(&*node(name, ready, in_use, given)).expect("a node");
+    Arc::new(serde_json::from_str(&text.replace(UNIQUE, DISK)).expect("a node"))
+}
+
+fn observed_disk(modes: &[&str], pods: &[Arc<Pod>], nodes: &[Arc<Node>]) -> Observed {
+    Observed { volume: disk(modes), ..observed(pods, &[], nodes) }
+}
+
+#[test]
+fn a_disk_for_one_node_is_given_to_the_second_when_the_first_gave_it_back() {
+    let once = ["ReadWriteOnce"];
+    let pods = [user("a", "n1"), user("b", "n2")];
+    let free = [with_disk("n1", true, false, false), with_disk("n2", true, false, false)];
+    let waits = "b FailedAttachVolume: Waiting for detach for volume \"pv\" Volume is already used by pod(s) a";
+    let first = check(&observed_disk(&once, &pods, &free), &["report n1 to a", waits]);
+    // The cache does not show yet what was said.
+    let again = Observed { remembered: first.remembered, ..observed_disk(&once, &pods[1..], &free) };
+    let taken = check(&again, &["take n1"]);
+    assert!(taken.remembered.given.is_some_and(|(_, nodes)| nodes.contains("n1")), "until it is given back");
+    let uses = [with_disk("n1", true, true, true), with_disk("n2", true, false, false)];
+    let waits = waits.replace("Volume is already used by pod(s) a", "Volume is already exclusively attached to one node, waiting on detach before it can be attached to another node");
+    check(&observed_disk(&once, &pods[1..], &uses), &[&waits]);
+    let lost = [with_disk("n1", false, true, true), with_disk("n2", true, false, false)];
+    let mut waited = observed_disk(&once, &pods[1..], &lost);
+    waited.remembered.unwanted.insert("n1".to_owned(), at(-i64::try_from(MAX_WAIT.as_secs()).expect("a time")));
+    check(&waited, &["take n1 timeout", &waits]);
+    check(&observed_disk(&["ReadWriteMany"], &pods, &free), &["report n1 to a", "report n2 to b"]);
+    check(&observed_disk(&once, &pods[..1], &[with_disk("n1", true, true, true)]), &[]);
+    check(&observed_disk(&once, &pods[..1], &[]), &[]);
 }

@@ -29,6 +29,8 @@ const RECORD: &str = "disk.json";
 pub(crate) struct WantedDisk {
     /// The persistent volume's name, or the pod's own for the volume.
     pub(crate) name: String,
+    /// The name under which the volume is given to this node, if somebody does that.
+    attached_as: Option<String>,
     /// Nothing can be done with a volume that does not say which disk it is.
     disk: Result<Disk, String>,
     fs_type: String,
@@ -44,6 +46,7 @@ impl WantedDisk {
         let name = volume.name.clone();
         let plain = Self {
             name: name.clone(),
+            attached_as: None,
             disk: Err(String::new()),
             fs_type: String::new(),
             read_only: false,
@@ -100,6 +103,7 @@ impl WantedDisk {
         let secret =
             wanted.secret.map(|secret| SecretReference { namespace: named.clone().or(secret.namespace), ..secret });
         Some(Self {
+            attached_as: rules::network_disks::unique_name(volume).map(|(_, name)| name),
             read_only,
             block: spec.volume_mode.as_deref() == Some("Block"),
             options: spec.mount_options.clone().unwrap_or_default(),
@@ -113,6 +117,8 @@ impl WantedDisk {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Record {
     disk: Disk,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    attached_as: Option<String>,
 }
 
 impl Record {
@@ -128,6 +134,11 @@ fn records(root: &Path, pod: &str) -> Vec<(&'static str, String, PathBuf)> {
         layout::entries(&dir).into_iter().map(move |dir| (plugin, dir))
     });
     all.filter_map(|(plugin, dir)| Some((plugin, dir.file_name()?.to_str()?.to_owned(), dir))).collect()
+}
+
+/// The names under which this node was given the disks that a pod has.
+pub(super) fn names(root: &Path, pod: &str) -> Vec<String> {
+    records(root, pod).iter().filter_map(|(_, _, dir)| Record::load(dir)?.attached_as).collect()
 }
 
 /// Whether a pod has, or may have, disks.
@@ -149,8 +160,12 @@ impl Storage {
         if !wanted.block && self.published.lock().contains_key(&target) {
             return Ok(Mounted::still(target));
         }
+        if wanted.attached_as.as_ref().is_some_and(|name| !self.is_attached(pod, name)) {
+            return Err(NotMounted::Waiting);
+        }
         let _turn = self.locks.turn(plugin, &disk.target()).await;
-        let saved = data::save(&record, RECORD, &Record { disk: disk.clone() });
+        let saved = Record { disk: disk.clone(), attached_as: wanted.attached_as.clone() };
+        let saved = data::save(&record, RECORD, &saved);
         saved.map_err(|error| failed(attach)(format!("write {}: {error}", record.display())))?;
         let secret = self.disk_secret(wanted).await.map_err(failed(attach))?;
         let device = disk.attach(&self.disks, &secret).await.map_err(failed(attach))?;
@@ -211,7 +226,7 @@ impl Storage {
     }
 
     async fn unmount_disk(&self, pod: &str, plugin: &str, name: &str, dir: &Path) -> Result<(), String> {
-        let Some(Record { disk }) = Record::load(dir) else {
+        let Some(Record { disk, .. }) = Record::load(dir) else {
             // Nothing was done before the record was written.
             data::forget(dir, RECORD)?;
             return remove(dir);

@@ -6,7 +6,7 @@ use std::path::Path;
 use parking_lot::Mutex;
 
 use super::data::Data;
-use super::layout;
+use super::{disks, layout};
 
 #[derive(Debug, Default)]
 pub(super) struct InUse {
@@ -25,6 +25,9 @@ impl InUse {
                 if !data.is_ephemeral() {
                     found.add(&csi::names::unique(&data.driver, &data.handle), &pod);
                 }
+            }
+            for name in disks::names(root, &pod) {
+                found.add(&name, &pod);
             }
         }
         found

@@ -166,7 +166,7 @@ impl Storage {
         step: &'static str,
     ) -> Result<Known, NotMounted> {
         let attachable = source.is_attachable(object.as_deref());
-        if attachable && !self.is_attached(pod, source) {
+        if attachable && !self.is_attached(pod, &source.unique_name()) {
             let exhausted = updates_limits(object.as_deref()) && self.is_exhausted(source).await;
             return Err(if exhausted { NotMounted::Exhausted } else { NotMounted::Waiting });
         }
@@ -195,11 +195,10 @@ impl Storage {
     }
 
     /// Whether the node's status says both that the volume is in use, so that nobody detaches it, and that it is attached.
-    fn is_attached(&self, pod: &Pod, source: &Source) -> bool {
-        let name = source.unique_name();
+    pub(super) fn is_attached(&self, pod: &Pod, name: &str) -> bool {
         // Before looking: what changes after that is heard of.
         self.wait(spec::uid(pod));
-        if self.in_use.add(&name, spec::uid(pod)) {
+        if self.in_use.add(name, spec::uid(pod)) {
             self.status_changed.notify_one();
         }
         let node = self.me.get(&informer::Key::cluster(&self.node));

@@ -6,9 +6,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use client::Patch;
+use k8s_openapi::api::core::v1::Node;
 use serde_json::json;
 
-use crate::rig::Rig;
+use crate::rig::{NODE, Rig};
 use crate::storage::{LOOP, bound, claim, with_volume};
 
 /// `$M` is the directory of everything, `$DISK` the device.
@@ -75,6 +77,16 @@ async fn a_disk_of_a_target_is_formatted_once_shared_by_pods_and_let_go_of_by_th
     let source = json!({"targetPortal": "10.0.0.1", "iqn": "iqn.2003-01.io.k8s:e2e", "lun": 2, "fsType": "ext4"});
     bound(&rig, "v", json!({"csi": null, "iscsi": source})).await;
     rig.pod("first", with_volume(&format!("echo kept > /data/file; {LOOP}"), claim("v"))).await;
+    // Nothing is done with the disk until this node is given it.
+    let unique = "kubernetes.io/iscsi/10.0.0.1:iqn.2003-01.io.k8s:e2e:2";
+    let in_use = |node: Option<&Node>| {
+        let status = node.and_then(|node| node.status.clone()).unwrap_or_default();
+        status.volumes_in_use.unwrap_or_default()
+    };
+    testkit::object::<Node>(&rig.admin, "", NODE, "a disk in use", |node| in_use(node) == [unique]).await;
+    assert!(!rig.dir.path().join("kubelet/plugins/kubernetes.io/iscsi").exists());
+    let given = Patch::Merge(json!({"status": {"volumesAttached": [{"name": unique, "devicePath": ""}]}}));
+    rig.admin.patch_status::<Node>("", NODE, &given).await.unwrap();
     let missing = "exec: \"iscsiadm\": executable file not found in $PATH";
     rig.event("first", &format!("FailedMount: MountVolume.WaitForAttach failed for volume \"v\" : {missing}")).await;
     tool(machine.path(), &disk.0);
@@ -100,6 +112,7 @@ async fn a_disk_of_a_target_is_formatted_once_shared_by_pods_and_let_go_of_by_th
     rig.delete("second").await;
     assert!(!node::mounts::is_mounted(&global).unwrap() && !global.exists());
     assert_eq!(log().matches("--logout").count(), 1, "{}", log());
+    testkit::object::<Node>(&rig.admin, "", NODE, "no disk in use", |node| in_use(node).is_empty()).await;
     rig.stop().await;
 }
 

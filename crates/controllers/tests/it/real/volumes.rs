@@ -97,3 +97,50 @@ async fn a_volume_moves_from_node_to_node_only_when_the_first_has_let_go() {
     testkit::objects::<VolumeAttachment>(&rig.client, "", "no attachment", <[_]>::is_empty).await;
     assert_eq!((driver.broken_promises(), driver.in_use(), driver.volumes()), (vec![], vec![], vec![]));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_of_a_storage_network_is_given_to_one_node_at_a_time() {
+    let rig = Rig::start().await;
+    node(&rig, "n1").await;
+    node(&rig, "n2").await;
+    let _running =
+        rig.run("persistentvolume-binder-controller,persistentvolume-attach-detach-controller,persistentvolumeclaim-protection-controller,persistentvolume-protection-controller");
+    rig.create::<PersistentVolume>(json!({"metadata": {"name": "disk"}, "spec": {
+        "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "", "persistentVolumeReclaimPolicy": "Retain",
+        "iscsi": {"targetPortal": "10.0.0.1:3260", "iqn": "iqn.2003-01.io.k8s:e2e", "lun": 0},
+    }}))
+    .await;
+    rig.create::<PersistentVolumeClaim>(json!({
+        "metadata": {"name": "data", "namespace": "default"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "", "volumeName": "disk", "resources": {"requests": {"storage": "1Gi"}}},
+    }))
+    .await;
+    let unique = "kubernetes.io/iscsi/10.0.0.1:3260:iqn.2003-01.io.k8s:e2e:0";
+    rig.create::<Pod>(user("a", "n1")).await;
+    rig.until::<Node>("", "n1", "a disk", |node| attached(node) == [unique]).await;
+    told(&rig, "a", "SuccessfulAttachVolume", "AttachVolume.Attach succeeded for volume \"disk\" ").await;
+    uses(&rig, "n1", json!([unique])).await;
+    rig.create::<Pod>(user("b", "n2")).await;
+    told(&rig, "b", "FailedAttachVolume", "Waiting for detach for volume \"disk\" Volume is already used by pod(s) a")
+        .await;
+    let now = client::DeleteOptions { grace_period_seconds: Some(0), ..client::DeleteOptions::default() };
+    rig.client.delete::<Pod>("default", "a", &now).await.expect("it can be deleted");
+    // The node still has it mounted. A change about the volume is looked at before the next one, and nothing comes of it.
+    rig.patch::<PersistentVolume>("", "disk", json!({"metadata": {"labels": {"looked": "at"}}})).await;
+    let [first, second] = ["n1", "n2"].map(|name| rig.client.get::<Node>("", name));
+    assert_eq!(attached(&first.await.expect("a node")), [unique]);
+    assert!(attached(&second.await.expect("a node")).is_empty());
+    uses(&rig, "n1", json!(null)).await;
+    rig.until::<Node>("", "n2", "a disk", |node| attached(node) == [unique]).await;
+    rig.until::<Node>("", "n1", "no disk", |node| attached(node).is_empty()).await;
+    testkit::objects::<VolumeAttachment>(&rig.client, "", "no attachment", <[_]>::is_empty).await;
+
+    // Nothing but what nodes were told is left of a volume that is deleted while a node has it.
+    uses(&rig, "n2", json!([unique])).await;
+    rig.client.delete::<Pod>("default", "b", &now).await.expect("it can be deleted");
+    rig.delete::<PersistentVolumeClaim>("default", "data").await;
+    rig.delete::<PersistentVolume>("", "disk").await;
+    rig.gone::<PersistentVolume>("", "disk").await;
+    uses(&rig, "n2", json!(null)).await;
+    rig.until::<Node>("", "n2", "no disk", |node| attached(node).is_empty()).await;
+}
