@@ -22,4 +22,5 @@ pub mod rbac;
 pub mod selectors;
 pub mod services;
 pub mod tolerations;
+pub mod upstream;
 pub mod zpages;
