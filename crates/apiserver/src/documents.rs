@@ -161,9 +161,10 @@ impl Documents {
     fn issuer(&self) -> Response {
         let accounts = &self.api.service_accounts;
         let (_, algorithms) = accounts.key_set();
+        let own = || format!("https://{}/openid/v1/jwks", self.server_address);
         let document = serde_json::json!({
             "issuer": accounts.issuer(),
-            "jwks_uri": format!("https://{}/openid/v1/jwks", self.server_address),
+            "jwks_uri": accounts.settings().keys_at.clone().unwrap_or_else(own),
             "response_types_supported": ["id_token"],
             "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": algorithms,

@@ -129,6 +129,14 @@ pub struct Config {
     pub event_ttl: u64,
     /// How long it goes on answering after it was told to stop, not ready any more.
     pub shutdown_delay: Duration,
+    /// How connections are served.
+    pub listener: serve::Settings,
+    /// How long a request may take until its answer begins.
+    pub request_timeout: Duration,
+    /// The shortest time, in seconds, that a watch lives when the client does not say how long.
+    pub min_request_timeout: u64,
+    /// Which addresses of nodes kubelets are asked at, those of the first type that a node has.
+    pub kubelet_addresses: Vec<String>,
     pub clock: Clock,
     /// Write the figures of the other parts in this process, for `/metrics`.
     pub figures: Vec<fn(&mut String)>,
@@ -170,6 +178,10 @@ impl Config {
             node_ports: 30000..=32767,
             event_ttl: 3600,
             shutdown_delay: Duration::ZERO,
+            listener: serve::Settings::default(),
+            request_timeout: gates::exchange::REQUEST_TIMEOUT,
+            min_request_timeout: 1800,
+            kubelet_addresses: proxy::ADDRESSES.map(str::to_owned).to_vec(),
             clock: Arc::new(Timestamp::now),
             figures: Vec::new(),
             component: rules::zpages::Component::default(),
@@ -216,7 +228,7 @@ impl Server {
     pub async fn start(config: Config) -> Result<Self, Error> {
         let service_ranges = service_ranges(&config.service_ranges)?;
         // Bound before anything slow, so that a taken port is said at once and early clients wait instead of failing.
-        let listener = Listener::bind(config.address, config.tls.clone()).await;
+        let listener = Listener::bind(config.address, config.tls.clone(), config.listener.clone()).await;
         let listener = listener.map_err(|source| Error::Listen { address: config.address, source })?;
         let address = listener.address().map_err(|source| Error::Listen { address: config.address, source })?;
         let place = bootstrap::Place { advertise: config.advertise, port: address.port() };
@@ -310,6 +322,7 @@ async fn wire(config: Config, service_ranges: Vec<Cidr>, place: bootstrap::Place
         admission,
         allocator: Allocator { service_ranges, node_ports: config.node_ports },
         clock,
+        shortest_watch: config.min_request_timeout.max(1),
         metrics: rest::metrics::Metrics::default(),
     });
     let groups = discovery::built_in(|group, version| config.runtime_config.serves(group, version));
@@ -327,7 +340,7 @@ async fn wire(config: Config, service_ranges: Vec<Cidr>, place: bootstrap::Place
         api: api.clone(),
         server_address: format!("{}:{}", place.advertise, place.port),
     };
-    let proxy = Arc::new(Proxy::new(config.kubelet_client).map_err(setting)?);
+    let proxy = Arc::new(Proxy::new(config.kubelet_client, config.kubelet_addresses).map_err(setting)?);
     let destination = Arc::new(Router {
         api: api.clone(),
         resource_metrics: ResourceMetrics::new(api.clone(), proxy.clone()).map_err(setting)?,
@@ -339,7 +352,9 @@ async fn wire(config: Config, service_ranges: Vec<Cidr>, place: bootstrap::Place
         authenticator: authenticator.clone(),
         authorizers: authorizers.clone(),
     });
-    let gates = Arc::new(Gates { authenticator, audit, flow_control, authorizers, fence, destination });
+    let request_timeout = config.request_timeout;
+    let gates = Gates { authenticator, audit, flow_control, authorizers, fence, destination, request_timeout };
+    let gates = Arc::new(gates);
     Ok(Wired { gates, api, health, aggregator, uses, published })
 }
 

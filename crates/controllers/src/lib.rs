@@ -53,4 +53,4 @@ use controllerkit::{common, config, context, controller, inputs};
 pub use controllerkit::Error;
 pub use controllerkit::config::{CertificateRequest, Config, LOCAL_PATH_ROOT, Network, Signer, TokenSigner};
 pub use localpath::default_storage_class;
-pub use registry::{enabled_names, is_well, run};
+pub use registry::{enabled_accounts, enabled_names, is_well, run};

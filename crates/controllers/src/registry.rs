@@ -75,6 +75,16 @@ pub fn enabled_names(list: &[String]) -> Result<Vec<&'static str>, Error> {
     Ok(all().filter(|controller| enabled(&list, controller)).map(|controller| controller.name).collect())
 }
 
+/// The accounts of those that a list switches on.
+pub fn enabled_accounts(list: &[String]) -> Result<Vec<&'static str>, Error> {
+    let list = canonical(list)?;
+    let accounts = all().filter(|controller| enabled(&list, controller)).map(|controller| controller.account);
+    let mut accounts: Vec<_> = accounts.filter(|account| !account.is_empty()).collect();
+    accounts.sort_unstable();
+    accounts.dedup();
+    Ok(accounts)
+}
+
 /// The list of `--controllers` in today's names; fails on a name that no controller has or had.
 fn canonical(list: &[String]) -> Result<Vec<String>, Error> {
     let name_of = |item: &str| {

@@ -21,8 +21,8 @@ use super::request_info::RequestInfo;
 use crate::audit::Record;
 use crate::requests::Measure;
 
-/// How long a request may take until its answer begins; a watch's stream is not part of that.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a request may take until its answer begins, by default; a watch's stream is not part of that.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 static AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
@@ -120,12 +120,12 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// Opens it, with the body apart: that is read only behind the gates.
-    pub fn open(request: Request, audit_id: HeaderValue) -> Result<(Self, Body), ApiError> {
+    /// Opens it, with the body apart: that is read only behind the gates. It may take no longer than `longest`.
+    pub fn open(request: Request, audit_id: HeaderValue, longest: Duration) -> Result<(Self, Body), ApiError> {
         let begun = Instant::now();
         let (mut parts, body) = request.into_parts();
         let asked = parts.extensions.remove::<Arc<Asked>>().unwrap_or_else(|| Asked::of(&parts));
-        let limit = time_limit(&asked.query)?;
+        let limit = time_limit(&asked.query, longest)?;
         let path = percent_encoding::percent_decode_str(parts.uri.path())
             .decode_utf8()
             .map_err(|_| ApiError::bad_request("the path is not UTF-8"))?;
@@ -215,15 +215,15 @@ pub fn write_audit_id(headers: &mut HeaderMap, audit_id: HeaderValue) {
 }
 
 /// How long a request may take: what it says itself, if that is less than what every request may.
-fn time_limit(query: &Query) -> Result<Duration, ApiError> {
+fn time_limit(query: &Query, longest: Duration) -> Result<Duration, ApiError> {
     let text = query.get("timeout");
     if text.is_empty() || query.flag("watch") {
-        return Ok(REQUEST_TIMEOUT);
+        return Ok(longest);
     }
     let nanos = machinery::duration::parse_nanos(text)
         .map_err(|why| ApiError::bad_request(format!("invalid timeout specified in the request URL - {why}")))?;
     let wanted = u64::try_from(nanos).ok().filter(|nanos| *nanos > 0).map(Duration::from_nanos);
-    Ok(wanted.map_or(REQUEST_TIMEOUT, |wanted| wanted.min(REQUEST_TIMEOUT)))
+    Ok(wanted.map_or(longest, |wanted| wanted.min(longest)))
 }
 
 #[cfg(test)]
@@ -239,7 +239,7 @@ mod tests {
             if let Some(asked) = asked {
                 request.extensions_mut().insert(asked);
             }
-            Exchange::open(request, HeaderValue::from_static("id")).expect("an exchange").0
+            Exchange::open(request, HeaderValue::from_static("id"), REQUEST_TIMEOUT).expect("an exchange").0
         };
         let own = request(None);
         assert_eq!((own.query().get("limit"), own.limit), ("3", Duration::from_secs(5)));
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_request_may_ask_for_less_time_and_not_for_more() {
-        let limit = |query: &str| time_limit(&Query::parse(query)).map_err(|error| error.message);
+        let limit = |query: &str| time_limit(&Query::parse(query), REQUEST_TIMEOUT).map_err(|error| error.message);
         assert_eq!(limit(""), Ok(REQUEST_TIMEOUT));
         assert_eq!(limit("timeout=2s"), Ok(Duration::from_secs(2)));
         for as_usual in ["timeout=2h", "timeout=0s", "timeout=-3s", "timeout=1s&watch=true"] {

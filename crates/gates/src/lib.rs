@@ -23,6 +23,7 @@ pub mod requests;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -57,13 +58,15 @@ pub struct Gates {
     pub authorizers: Arc<Authorizers>,
     pub fence: Fence,
     pub destination: Arc<dyn Destination>,
+    /// How long a request may take until its answer begins.
+    pub request_timeout: Duration,
 }
 
 impl Handler for Gates {
     fn handle(&self, request: Request) -> BoxFuture<'_, Response> {
         Box::pin(async move {
             let audit_id = exchange::audit_id(request.headers());
-            let mut response = match Exchange::open(request, audit_id.clone()) {
+            let mut response = match Exchange::open(request, audit_id.clone(), self.request_timeout) {
                 Ok((exchange, body)) => self.answer(exchange, body).await,
                 Err(error) => exchange::refusal(&error),
             };

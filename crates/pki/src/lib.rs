@@ -14,6 +14,7 @@ mod disk;
 mod error;
 mod etcd;
 mod handover;
+mod handshake;
 mod key;
 mod kubeconfig;
 mod pod_key;
@@ -31,10 +32,14 @@ pub use disk::write_private;
 pub use error::Error;
 pub use etcd::{Etcd, EtcdFiles};
 pub use handover::Handover;
+pub use handshake::Handshake;
 pub use key::{PrivateKey, PublicKey, fingerprint};
 pub use kubeconfig::kubeconfig;
 pub use pod_key::{KeyType, PodKey};
 pub use request::Request;
 pub use subject::{San, Subject};
-pub use tls::{Believed, careless_client_config, client_config, outgoing_config, server_config, system_roots};
+pub use tls::{
+    Believed, careless_client_config, client_config, outgoing_config, restricted_server_config, server_config,
+    system_roots,
+};
 pub use usage::{UnknownUsage, Usage};

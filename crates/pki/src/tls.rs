@@ -11,15 +11,25 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::cluster::Pair;
 use crate::error::Error;
+use crate::handshake::Handshake;
 use crate::trust::{trusting, trusting_everybody};
 
 /// TLS 1.3 and 1.2, HTTP/2 and HTTP/1.1. A client may show a certificate, which then must verify against `client_authority`
 /// (PEM), or come without one and be refused later. Without an authority no client is asked for one.
 pub fn server_config(pair: &Pair, client_authority: &str) -> Result<Arc<ServerConfig>, Error> {
-    let provider = Arc::new(ring::default_provider());
+    restricted_server_config(pair, client_authority, &Handshake::default())
+}
+
+/// As [`server_config`], as far as `handshake` lets it.
+pub fn restricted_server_config(
+    pair: &Pair,
+    client_authority: &str,
+    handshake: &Handshake,
+) -> Result<Arc<ServerConfig>, Error> {
+    let provider = Arc::new(handshake.provider());
     let (chain, key) = parse(pair)?;
     let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(handshake.versions())
         .map_err(refused)?;
     let config = if client_authority.is_empty() {
         config.with_no_client_auth()
@@ -31,7 +41,7 @@ pub fn server_config(pair: &Pair, client_authority: &str) -> Result<Arc<ServerCo
         config.with_client_cert_verifier(clients)
     };
     let mut config = config.with_single_cert(chain, key).map_err(refused)?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.alpn_protocols = handshake.protocols();
     Ok(Arc::new(config))
 }
 

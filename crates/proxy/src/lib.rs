@@ -39,6 +39,7 @@ use ipnet::IpNet;
 use tokio_util::sync::CancellationToken;
 
 pub use model::{Family, NodeView, ServiceName};
+pub use sysctls::Conntrack;
 pub use view::{NodePortAddress, NodePortAddressError};
 
 /// What an administrator configures of the proxy of a node.
@@ -62,6 +63,8 @@ pub struct Config {
     pub healthz_address: Option<SocketAddr>,
     /// Where `/metrics` is answered, usually on loopback, port 10249.
     pub metrics_address: Option<SocketAddr>,
+    /// What the kernel remembers of connections.
+    pub conntrack: Conntrack,
 }
 
 impl Config {
@@ -77,6 +80,7 @@ impl Config {
             masquerade_bit: 14,
             healthz_address: None,
             metrics_address: None,
+            conntrack: Conntrack::default(),
         }
     }
 }

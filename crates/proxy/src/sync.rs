@@ -179,7 +179,7 @@ impl Proxy {
             nft::apply(&self.rules.replacement()).await?;
         }
         // Not before: the kernel has these settings once something tracks connections.
-        sysctls::set(Path::new("/"));
+        sysctls::set(Path::new("/"), &self.config.conntrack);
         let synced = async {
             self.services.synced().await;
             self.slices.synced().await;

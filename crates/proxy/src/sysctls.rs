@@ -9,21 +9,59 @@ use std::path::Path;
 const SETTINGS: &str = "proc/sys/net/netfilter";
 const BUCKETS: &str = "sys/module/nf_conntrack/parameters/hashsize";
 const PROCESSORS: &str = "sys/devices/system/cpu/online";
-/// In seconds, by name.
-const TIMEOUTS: [(&str, u64); 2] =
-    [("nf_conntrack_tcp_timeout_established", 24 * 3600), ("nf_conntrack_tcp_timeout_close_wait", 3600)];
-const ENTRIES_PER_PROCESSOR: u64 = 32 << 10;
-const LEAST_ENTRIES: u64 = 128 << 10;
 const MOST_ENTRIES: u64 = 1 << 20;
 
+/// What an administrator says of it; a zero leaves a setting as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Conntrack {
+    /// Entries for each processor.
+    pub max_per_core: u64,
+    /// Entries at least.
+    pub min: u64,
+    /// How long an established connection may be silent, in seconds, as all of the following.
+    pub tcp_established: u64,
+    pub tcp_close_wait: u64,
+    /// A connection over UDP that nobody answered.
+    pub udp: u64,
+    /// One that was answered.
+    pub udp_stream: u64,
+    /// Whether packets out of a connection's window are let through.
+    pub be_liberal: bool,
+}
+
+impl Default for Conntrack {
+    fn default() -> Self {
+        Self {
+            max_per_core: 32 << 10,
+            min: 128 << 10,
+            tcp_established: 24 * 3600,
+            tcp_close_wait: 3600,
+            udp: 0,
+            udp_stream: 0,
+            be_liberal: false,
+        }
+    }
+}
+
 /// Sets all of them, below this root of the file system. What cannot be set is logged, and Services work without it.
-pub(crate) fn set(root: &Path) {
+pub(crate) fn set(root: &Path, wanted: &Conntrack) {
     let settings = root.join(SETTINGS);
-    for (name, seconds) in TIMEOUTS {
-        put(&settings.join(name), seconds, |present| present != seconds);
+    for (name, value) in [
+        ("nf_conntrack_tcp_timeout_established", wanted.tcp_established),
+        ("nf_conntrack_tcp_timeout_close_wait", wanted.tcp_close_wait),
+        ("nf_conntrack_udp_timeout", wanted.udp),
+        ("nf_conntrack_udp_timeout_stream", wanted.udp_stream),
+        ("nf_conntrack_tcp_be_liberal", wanted.be_liberal.into()),
+    ] {
+        if value != 0 {
+            put(&settings.join(name), value, |present| present != value);
+        }
+    }
+    if wanted.max_per_core == 0 {
+        return;
     }
     let processors = std::fs::read_to_string(root.join(PROCESSORS)).map_or(1, |list| count(&list));
-    let entries = (ENTRIES_PER_PROCESSOR * processors).clamp(LEAST_ENTRIES, MOST_ENTRIES);
+    let entries = (wanted.max_per_core * processors).clamp(wanted.min, wanted.min.max(MOST_ENTRIES));
     let size = settings.join("nf_conntrack_max");
     // A network namespace that is not the machine's own can only read it.
     if size.metadata().is_ok_and(|about| !about.permissions().readonly()) {
@@ -73,17 +111,26 @@ mod tests {
         };
         let read = |path: &Path| std::fs::read_to_string(path).unwrap();
         write(&root.path().join(PROCESSORS), "0-7\n");
-        write(&settings.join(TIMEOUTS[0].0), "432000\n");
-        write(&settings.join(TIMEOUTS[1].0), "3600\n");
+        write(&settings.join("nf_conntrack_tcp_timeout_established"), "432000\n");
+        write(&settings.join("nf_conntrack_tcp_timeout_close_wait"), "3600\n");
         write(&settings.join("nf_conntrack_max"), "65536\n");
         write(&buckets, "65536\n");
-        set(root.path());
-        assert_eq!(read(&settings.join(TIMEOUTS[0].0)), "86400");
-        assert_eq!(read(&settings.join(TIMEOUTS[1].0)), "3600\n", "what is right is not written");
+        set(root.path(), &Conntrack::default());
+        assert_eq!(read(&settings.join("nf_conntrack_tcp_timeout_established")), "86400");
+        assert_eq!(
+            read(&settings.join("nf_conntrack_tcp_timeout_close_wait")),
+            "3600\n",
+            "what is right is not written"
+        );
         assert_eq!(read(&settings.join("nf_conntrack_max")), "262144");
         assert_eq!(read(&buckets), "65536\n");
         write(&settings.join("nf_conntrack_max"), "500000\n");
-        set(root.path());
+        set(root.path(), &Conntrack::default());
         assert_eq!(read(&settings.join("nf_conntrack_max")), "500000\n");
+        let udp = settings.join("nf_conntrack_udp_timeout");
+        write(&udp, "30\n");
+        set(root.path(), &Conntrack { udp: 60, max_per_core: 0, tcp_established: 0, ..Conntrack::default() });
+        assert_eq!(read(&udp), "60");
+        assert_eq!(read(&settings.join("nf_conntrack_tcp_timeout_established")), "86400", "a zero leaves it as it is");
     }
 }

@@ -28,7 +28,7 @@ pub enum Trust {
 /// The server's side of TLS, made anew when the published authority changes.
 pub(crate) fn follow(
     trust: Trust,
-    certificate: pki::Pair,
+    (certificate, handshake): (pki::Pair, pki::Handshake),
     client: &Client,
     stop: CancellationToken,
 ) -> Result<watch::Receiver<Arc<ServerConfig>>, Error> {
@@ -36,7 +36,7 @@ pub(crate) fn follow(
         Trust::Given(authorities) => authorities.as_str(),
         Trust::Published => "",
     };
-    let (current, seen) = watch::channel(pki::server_config(&certificate, given)?);
+    let (current, seen) = watch::channel(pki::restricted_server_config(&certificate, given, &handshake)?);
     if matches!(trust, Trust::Published) {
         let filter = Filter {
             namespace: NAMESPACE.to_owned(),
@@ -47,7 +47,7 @@ pub(crate) fn follow(
         let informer = informers.filtered::<ConfigMap>(filter);
         informer.subscribe(move |change: &Change<ConfigMap>| {
             let published = change.after().and_then(|map| map.data.as_ref()?.get(KEY));
-            match pki::server_config(&certificate, published.map_or("", String::as_str)) {
+            match pki::restricted_server_config(&certificate, published.map_or("", String::as_str), &handshake) {
                 Ok(config) => drop(current.send_replace(config)),
                 // What was believed before may still be right.
                 Err(error) => tracing::error!(%error, "the published authority of clients cannot be used"),

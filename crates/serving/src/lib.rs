@@ -63,6 +63,8 @@ pub struct Config {
     pub address: SocketAddr,
     /// What to show to clients.
     pub certificate: pki::Pair,
+    /// What it takes part in of TLS.
+    pub handshake: pki::Handshake,
     /// Whose certificates are believed.
     pub trust: Trust,
     /// Asks the API server about tokens, and reads whose certificates it believes.
@@ -80,7 +82,8 @@ pub async fn start(config: Config) -> Result<Running, Error> {
     let failed = |source| Error::Listen { address: config.address, source };
     let socket = TcpListener::bind(config.address).await.map_err(failed)?;
     let stop = CancellationToken::new();
-    let tls = authority::follow(config.trust, config.certificate, &config.authentication, stop.clone())?;
+    let tls =
+        authority::follow(config.trust, (config.certificate, config.handshake), &config.authentication, stop.clone())?;
     let reviewer = Reviewer::new(config.authentication, config.clock, Lives::DELEGATED);
     let reviewer = reviewer.with_access_through(config.authorization);
     let service = Arc::new(pages::Guarded::new(reviewer, config.always_allowed, config.pages));

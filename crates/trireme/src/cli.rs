@@ -192,7 +192,7 @@ pub struct Server {
     #[arg(long, value_name = "LIST", default_value = "")]
     pub runtime_config: String,
     /// How long events are kept.
-    #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
+    #[arg(long, value_name = "DURATION", default_value = "1h0m0s", value_parser = seconds)]
     pub event_ttl: u64,
     /// Run no kubelet on this machine.
     #[arg(long)]
@@ -203,6 +203,9 @@ pub struct Server {
     /// Run no scheduler: another one does.
     #[arg(long)]
     pub disable_scheduler: bool,
+    /// Make no objects of our own: neither cluster DNS nor a class of volumes nor what nodes join with.
+    #[arg(long)]
+    pub disable_addons: bool,
     /// Give Services of type LoadBalancer no addresses: another load balancer does.
     #[arg(long)]
     pub disable_service_lb: bool,
@@ -251,12 +254,26 @@ pub struct Store {
     /// Key of the client certificate for etcd.
     #[arg(long, value_name = "FILE", requires = "etcd_certfile")]
     pub etcd_keyfile: Option<PathBuf>,
+    /// What the keys of this cluster begin with in etcd.
+    #[arg(long, value_name = "PREFIX", default_value = "/registry")]
+    pub etcd_prefix: String,
+    /// How often etcd is told to give up history; 0 leaves it to others.
+    #[arg(long, value_name = "DURATION", default_value = "5m0s", value_parser = crate::server::flags::duration)]
+    pub etcd_compaction_interval: Duration,
     /// How long every change can be asked for (`trireme history`, `get --at`), such as 12h or 7d; 0s keeps none. An etcd keeps what it keeps.
     #[arg(long, value_name = "DURATION", default_value = "1d", value_parser = history_time)]
     pub history: Duration,
     /// How much disk that may take, such as 2Gi; the oldest goes first.
     #[arg(long, value_name = "SIZE", default_value = "512Mi", value_parser = history_size)]
     pub history_size: u64,
+}
+
+/// A duration as Go writes it, or a number of seconds.
+pub fn seconds(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(seconds) => Ok(seconds),
+        Err(_) => crate::server::flags::duration(text).map(|duration| duration.as_secs()),
+    }
 }
 
 fn history_time(text: &str) -> Result<Duration, String> {
@@ -306,6 +323,12 @@ mod tests {
             pending.push(command.render_long_help().to_string());
         }
         assert!(pending.iter().all(|help| !help.is_empty()));
+    }
+
+    #[test]
+    fn durations_may_be_seconds() {
+        assert_eq!((seconds("90"), seconds("1h0m0s"), seconds("1m30s")), (Ok(90), Ok(3600), Ok(90)));
+        assert!(seconds("soon").is_err() && seconds("-5s").is_err());
     }
 
     #[test]

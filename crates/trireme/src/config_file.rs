@@ -100,10 +100,10 @@ fn options(command: &str, texts: &[(PathBuf, String)], given: &[OsString]) -> Re
         for (key, value) in map {
             let wrong = |message: String| Error::Line { path: path.clone(), line: line_of(text, &key), message };
             let known = |arg: &&Arg| is_named(arg, &key) && !matches!(key.as_str(), "config" | "help");
-            let arg = command
-                .get_arguments()
-                .find(known)
-                .ok_or_else(|| wrong(format!("`trireme {}` has no option {key}", command.get_name())))?;
+            let Some(arg) = command.get_arguments().find(known) else {
+                upstream_words(command.get_name(), &key, &value, &mut chosen).map_err(wrong)?;
+                continue;
+            };
             let words = words(arg, &key, &value).map_err(wrong)?;
             chosen.retain(|(other, _)| other != arg.get_id().as_str());
             if !is_given(arg, given) {
@@ -112,6 +112,37 @@ fn options(command: &str, texts: &[(PathBuf, String)], given: &[OsString]) -> Re
         }
     }
     Ok(chosen.into_iter().flat_map(|(_, words)| words).collect())
+}
+
+/// A flag of upstream's that is no option of ours: read as it would be on the command line, so that a mistake is told with its line here.
+fn upstream_words(
+    command: &str,
+    key: &str,
+    value: &Value,
+    chosen: &mut Vec<(String, Vec<OsString>)>,
+) -> Result<(), String> {
+    if key == "config" || !crate::upstream::knows(command, key) {
+        return Err(format!("`trireme {command}` has no option {key}"));
+    }
+    let texts = match value {
+        Value::Array(list) => list.iter().map(|value| plain(key, value)).collect::<Result<Vec<_>, _>>()?.join(","),
+        value => plain(key, value)?,
+    };
+    let word: OsString = format!("--{key}={texts}").into();
+    crate::upstream::translated(&Cli::command(), vec!["trireme".into(), command.into(), word.clone()])?;
+    chosen.retain(|(other, _)| other != key);
+    chosen.push((key.to_owned(), vec![word]));
+    Ok(())
+}
+
+/// The text of a value that is no list.
+fn plain(key: &str, value: &Value) -> Result<String, String> {
+    match value {
+        Value::String(text) => Ok(text.clone()),
+        Value::Number(number) => Ok(number.to_string()),
+        Value::Bool(truth) => Ok(truth.to_string()),
+        _ => Err(format!("{key} has a value that is neither text, number nor truth, nor a list of them")),
+    }
 }
 
 fn is_named(arg: &Arg, name: &str) -> bool {
@@ -129,12 +160,7 @@ fn is_given(arg: &Arg, given: &[OsString]) -> bool {
 /// One option as words of a command line.
 fn words(arg: &Arg, key: &str, value: &Value) -> Result<Vec<OsString>, String> {
     let switch = matches!(arg.get_action(), ArgAction::SetTrue);
-    let one = |value: &Value| match value {
-        Value::String(text) => Ok(text.clone()),
-        Value::Number(number) => Ok(number.to_string()),
-        Value::Bool(truth) => Ok(truth.to_string()),
-        _ => Err(format!("{key} has a value that is neither text, number nor truth, nor a list of them")),
-    };
+    let one = |value: &Value| plain(key, value);
     match value {
         Value::Bool(true) if switch => Ok(vec![format!("--{key}").into()]),
         Value::Bool(false) if switch => Ok(Vec::new()),
@@ -178,6 +204,10 @@ mod tests {
         assert_eq!(check(&["secure-port: 1"], "--https-port 3").as_deref(), Ok(""), "by any of its names");
         assert_eq!(check(&["https-port: 1\ndata-dir: /d"], "--data-dir=/e").as_deref(), Ok("--https-port=1"));
         assert_eq!(check(&["", "# nothing"], "").as_deref(), Ok(""));
+        assert_eq!(
+            check(&["eviction-hard: memory.available<5%"], "").as_deref(),
+            Ok("--eviction-hard=memory.available<5%")
+        );
         assert_eq!(check(&["anonymous-auth: false"], "").as_deref(), Ok("--anonymous-auth=false"));
     }
 
@@ -189,6 +219,8 @@ mod tests {
             ("tls-san: {a: b}\n", "0.yaml, line 1: tls-san has a value"),
             ("- a\n", "0.yaml: it is not a map of options"),
             ("config: x\n", "0.yaml, line 1: `trireme server` has no option config"),
+            ("data-dir: /d\nwatch-cache: false\n", "0.yaml, line 2: --watch-cache: \"false\" is not possible"),
+            ("peer-ca-file: /ca\n", "0.yaml, line 1: --peer-ca-file: servers of a cluster have one authority"),
         ] {
             let error = check(&[text], "").expect_err(text);
             assert!(error.starts_with(expect), "{text}: {error}");

@@ -30,7 +30,9 @@ mod signals;
 mod standalone;
 mod store;
 mod support;
+mod tls;
 mod token;
+mod upstream;
 
 use std::process::ExitCode;
 
@@ -55,10 +57,18 @@ fn main() -> ExitCode {
         }
     };
     let command = Cli::command();
+    let upstream::Translated { line, notes } = match upstream::translated(&command, line) {
+        Ok(translated) => translated,
+        Err(error) => {
+            eprintln!("trireme: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
     let matches = command.clone().get_matches_from(line);
     flagz::remember(&command, &matches);
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     logging::start(cli.verbose);
+    notes.iter().for_each(|note| tracing::info!("{note}"));
     let outcome: Result<(), Failure> = match cli.command {
         Command::Server(options) => {
             runtime().and_then(|runtime| runtime.block_on(server::run(*options)).map_err(Into::into))

@@ -57,7 +57,12 @@ pub struct Proxy {
     kubelets: TlsConnector,
     /// To everybody else who speaks TLS.
     others: TlsConnector,
+    /// At which of a node's addresses.
+    addresses: Vec<String>,
 }
+
+/// Which of a node's addresses its kubelet is asked at, by default.
+pub const ADDRESSES: [&str; 3] = ["InternalIP", "ExternalIP", "Hostname"];
 
 /// Whose request is passed on.
 pub struct Client<'a> {
@@ -70,16 +75,16 @@ pub struct Client<'a> {
 
 impl Proxy {
     /// With the client certificate that kubelets know, and the authority that signs theirs.
-    pub fn new(kubelets: Arc<rustls::ClientConfig>) -> Result<Self, pki::Error> {
+    pub fn new(kubelets: Arc<rustls::ClientConfig>, addresses: Vec<String>) -> Result<Self, pki::Error> {
         let others = pki::careless_client_config()?;
-        Ok(Self { kubelets: TlsConnector::from(kubelets), others: TlsConnector::from(others) })
+        Ok(Self { kubelets: TlsConnector::from(kubelets), others: TlsConnector::from(others), addresses })
     }
 
     /// Passes a request on, and its answer back.
     pub async fn pass(&self, api: &Api, call: &Call<'_>, client: Client<'_>, body: Body) -> Result<Response, ApiError> {
         // A pod or a Service that was acknowledged before this request is found, however far behind the caches are.
         api.caches.settle().await?;
-        let target = Target::of(api, call)?;
+        let target = Target::of(api, call, &self.addresses)?;
         let subresource = call.info.subresource.as_str();
         let links = (subresource == "proxy").then(|| Links {
             prefix: call.info.path.trim_end_matches('/').strip_suffix(&tail_of(call)).unwrap_or_default().to_owned(),
@@ -121,7 +126,7 @@ impl Proxy {
 
     /// What a kubelet answers to a GET, up to `limit` bytes.
     pub async fn ask_kubelet(&self, node: &Value, path: &str, limit: usize) -> Result<String, String> {
-        let target = Target::kubelet(node, path.to_owned()).map_err(|error| error.message)?;
+        let target = Target::kubelet(node, path.to_owned(), &self.addresses).map_err(|error| error.message)?;
         let (status, text) = self.get(&target, limit).await?;
         if status.is_success() { Ok(text) } else { Err(format!("the kubelet answers {status}")) }
     }
@@ -295,7 +300,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_does_not_answer_is_told_in_gos_words() {
-        let proxy = Proxy::new(pki::careless_client_config().expect("TLS")).expect("a proxy");
+        let proxy = Proxy::new(pki::careless_client_config().expect("TLS"), Vec::new()).expect("a proxy");
         let port = |listener: &std::net::TcpListener| listener.local_addr().expect("an address").port();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let closed = port(&listener);

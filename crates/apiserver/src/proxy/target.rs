@@ -31,14 +31,14 @@ pub struct Target {
 
 impl Target {
     /// The target of a request to a connecting subresource.
-    pub fn of(api: &Api, call: &Call<'_>) -> Result<Self, ApiError> {
+    pub fn of(api: &Api, call: &Call<'_>, addresses: &[String]) -> Result<Self, ApiError> {
         match (call.info.resource.as_str(), call.info.subresource.as_str()) {
             ("pods", "proxy") => Self::pod(api, call),
-            ("pods", _) => Self::kubelet_of_pod(api, call),
+            ("pods", _) => Self::kubelet_of_pod(api, call, addresses),
             ("nodes", "proxy") => {
                 let place = Place::of(&call.info.name, "node")?;
                 let node = object(api, "nodes", "", place.name)?;
-                let kubelet = Self::kubelet(&node, tail(call))?;
+                let kubelet = Self::kubelet(&node, tail(call), addresses)?;
                 if place.port.is_empty() || kubelet.authority == authority(&kubelet.host, place.port) {
                     return Ok(kubelet);
                 }
@@ -56,10 +56,10 @@ impl Target {
         self.path.split('?').next().unwrap_or_default()
     }
 
-    pub(super) fn kubelet(node: &Value, path: String) -> Result<Self, ApiError> {
+    pub(super) fn kubelet(node: &Value, path: String, preferred: &[String]) -> Result<Self, ApiError> {
         let addresses = value::list(node, "status.addresses");
-        let address = ["InternalIP", "ExternalIP", "Hostname"].into_iter().find_map(|kind| {
-            let found = addresses.iter().find(|address| value::text(address, "type") == kind);
+        let address = preferred.iter().find_map(|kind| {
+            let found = addresses.iter().find(|address| value::text(address, "type") == kind.as_str());
             found.map(|address| value::text(address, "address").to_owned())
         });
         let name = value::text(node, "metadata.name");
@@ -72,7 +72,7 @@ impl Target {
     }
 
     /// Logs, exec, attach and port-forward are the kubelet's.
-    fn kubelet_of_pod(api: &Api, call: &Call<'_>) -> Result<Self, ApiError> {
+    fn kubelet_of_pod(api: &Api, call: &Call<'_>, addresses: &[String]) -> Result<Self, ApiError> {
         let pod = object(api, "pods", &call.info.namespace, &call.info.name)?;
         let node_name = value::text(&pod, "spec.nodeName");
         if node_name.is_empty() {
@@ -80,7 +80,7 @@ impl Target {
         }
         let node = object(api, "nodes", "", node_name)?;
         let path = kubelet_path(call, &pod)?;
-        Self::kubelet(&node, path)
+        Self::kubelet(&node, path, addresses)
     }
 
     fn pod(api: &Api, call: &Call<'_>) -> Result<Self, ApiError> {

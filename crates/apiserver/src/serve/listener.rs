@@ -17,13 +17,14 @@ use machinery::rest::{Body, Handler, Peer, Request};
 use rustls::ServerConfig;
 use threads::heavy;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use super::body::Answer;
 use super::cork::Cork;
 use super::encode::{encode, weight};
+use super::settings::Settings;
 
 /// How long a client may take over its TLS handshake and over a request's headers.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -33,8 +34,6 @@ const DRAIN: Duration = Duration::from_secs(5);
 const MAX_CONNECTIONS: usize = 20_000;
 /// The most bytes of a request's headers.
 const MAX_HEADERS: u32 = 256 * 1024;
-/// Requests at once on one HTTP/2 connection.
-const MAX_STREAMS: u32 = 1_000;
 
 /// The server's side of TLS.
 pub type Tls = Arc<ServerConfig>;
@@ -43,12 +42,13 @@ pub type Tls = Arc<ServerConfig>;
 pub struct Listener {
     socket: TcpListener,
     tls: Tls,
+    settings: Settings,
 }
 
 impl Listener {
     /// Binds the address; port 0 takes any.
-    pub async fn bind(address: SocketAddr, tls: Tls) -> std::io::Result<Self> {
-        Ok(Self { socket: TcpListener::bind(address).await?, tls })
+    pub async fn bind(address: SocketAddr, tls: Tls, settings: Settings) -> std::io::Result<Self> {
+        Ok(Self { socket: TcpListener::bind(address).await?, tls, settings })
     }
 
     pub fn address(&self) -> std::io::Result<SocketAddr> {
@@ -57,7 +57,7 @@ impl Listener {
 
     /// Serves until it is stopped, then lets requests under way finish.
     pub async fn serve(self, handler: Arc<dyn Handler>, clock: Clock, mut stop: watch::Receiver<bool>) {
-        let acceptor = TlsAcceptor::from(self.tls);
+        let (acceptor, settings) = (TlsAcceptor::from(self.tls), Arc::new(self.settings));
         let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let mut connections = JoinSet::new();
         loop {
@@ -76,10 +76,11 @@ impl Listener {
                 }
             };
             let Ok(place) = places.clone().try_acquire_owned() else { continue };
-            let (acceptor, handler, clock, stop) = (acceptor.clone(), handler.clone(), clock.clone(), stop.clone());
+            let (acceptor, stop) = (acceptor.clone(), stop.clone());
+            let door = Door { handler: handler.clone(), clock: clock.clone(), settings: settings.clone() };
             connections.spawn(async move {
                 let _place = place;
-                if let Err(error) = connection(stream, address, acceptor, handler, clock, stop).await {
+                if let Err(error) = connection(stream, address, acceptor, door, stop).await {
                     tracing::debug!(%address, %error, "connection ended");
                 }
             });
@@ -93,12 +94,19 @@ impl Listener {
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
+/// What is behind a connection.
+#[derive(Clone)]
+struct Door {
+    handler: Arc<dyn Handler>,
+    clock: Clock,
+    settings: Arc<Settings>,
+}
+
 async fn connection(
     stream: TcpStream,
     address: SocketAddr,
     acceptor: TlsAcceptor,
-    handler: Arc<dyn Handler>,
-    clock: Clock,
+    door: Door,
     mut stop: watch::Receiver<bool>,
 ) -> Result<(), Failure> {
     stream.set_nodelay(true)?;
@@ -112,9 +120,15 @@ async fn connection(
         .map(|certificate| Bytes::copy_from_slice(certificate))
         .collect();
     let peer = Peer::Remote { address, certificates };
+    let (max_streams, enough) = (door.settings.max_streams, Arc::new(Notify::new()));
+    let told = enough.clone();
     let service = service_fn(move |request: http::Request<Incoming>| {
-        let (handler, clock, peer) = (handler.clone(), clock.clone(), peer.clone());
-        async move { Ok::<_, std::convert::Infallible>(exchange(&*handler, clock, peer, request).await) }
+        let (door, peer) = (door.clone(), peer.clone());
+        // So that connections that live for ever are shared out over servers again.
+        if request.version() == http::Version::HTTP_2 && rand::random_bool(door.settings.goaway_chance) {
+            told.notify_one();
+        }
+        async move { Ok::<_, std::convert::Infallible>(exchange(&door, peer, request).await) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
@@ -129,7 +143,7 @@ async fn connection(
         // Watches are many streams on one connection: small windows would make them wait for each other.
         .initial_stream_window_size(1 << 20)
         .initial_connection_window_size(4 << 20)
-        .max_concurrent_streams(MAX_STREAMS)
+        .max_concurrent_streams(max_streams)
         .max_header_list_size(MAX_HEADERS)
         .max_pending_accept_reset_streams(50)
         .keep_alive_interval(Duration::from_secs(30))
@@ -140,18 +154,33 @@ async fn connection(
     tokio::select! {
         served = cork.drive(connection.as_mut()) => return served,
         _ = stop.wait_for(|stop| *stop) => {}
+        () = enough.notified() => {}
     }
     connection.as_mut().graceful_shutdown();
     cork.drive(connection).await
 }
 
 /// One request and its answer.
-async fn exchange(
-    handler: &dyn Handler,
-    clock: Clock,
-    peer: Peer,
-    request: http::Request<Incoming>,
-) -> http::Response<Answer> {
+async fn exchange(door: &Door, peer: Peer, request: http::Request<Incoming>) -> http::Response<Answer> {
+    let headers = &door.settings.headers;
+    let origin = headers.origin(request.headers());
+    let mut answer = match &origin {
+        // A page asks whether it may ask: there is nobody to let in yet.
+        Some(_) if request.method() == http::Method::OPTIONS => preflight(),
+        _ => answer(door, peer, request).await,
+    };
+    headers.write(origin, answer.headers_mut());
+    answer
+}
+
+fn preflight() -> http::Response<Answer> {
+    let mut answer = http::Response::new(Answer::Full(None));
+    *answer.status_mut() = http::StatusCode::NO_CONTENT;
+    answer
+}
+
+async fn answer(door: &Door, peer: Peer, request: http::Request<Incoming>) -> http::Response<Answer> {
+    let Door { handler, clock, .. } = door;
     let (mut parts, incoming) = request.into_parts();
     // Read once, for the gates and for the answer.
     let asked = Asked::of(&parts);
@@ -160,7 +189,7 @@ async fn exchange(
     let only_head = parts.method == http::Method::HEAD;
     let body = if hyper::body::Body::is_end_stream(&incoming) { Body::Empty } else { later(incoming) };
     let response = handler.handle(Request::from_parts(parts, body)).await;
-    let answer = heavy::run(weight(&asked, &response), || encode(&asked, response, &clock)).await;
+    let answer = heavy::run(weight(&asked, &response), || encode(&asked, response, clock)).await;
     if only_head { common::without_body(answer, Answer::Full(None)) } else { answer }
 }
 

@@ -7,7 +7,9 @@ mod events;
 mod frames;
 mod gzip;
 mod listener;
+mod settings;
 mod shown;
 
 pub use listener::{Listener, Tls};
-pub use shown::Shown;
+pub use settings::{Headers, Settings};
+pub use shown::{ByName, Named, Shown};

@@ -29,6 +29,8 @@ fn settings(directory: &Path, rules: Value) -> Settings {
             max_backup: 0,
             max_size: 0,
             compress: false,
+            buffer: log::QUEUE,
+            truncate: None,
         }),
         webhook: None,
     }

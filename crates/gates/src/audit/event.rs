@@ -333,7 +333,8 @@ mod tests {
             .extension(peer)
             .body(Body::Empty)
             .expect("a request");
-        let (exchange, _) = Exchange::open(request, HeaderValue::from_static("id-1")).expect("an exchange");
+        let (exchange, _) = Exchange::open(request, HeaderValue::from_static("id-1"), crate::exchange::REQUEST_TIMEOUT)
+            .expect("an exchange");
         let user = Arc::new(User::new("jane", ["devs"]));
         let at = time::parse("2026-01-02T03:04:05.000006Z").expect("a time");
         Event::new(&exchange, user, at)

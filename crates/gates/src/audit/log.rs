@@ -18,8 +18,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{Mode, Wait};
 
-/// Lines that may wait for the thread.
-const QUEUE: usize = 10_000;
+/// Lines that may wait for the thread, by default.
+pub const QUEUE: usize = 10_000;
 /// The most bytes that go into one write.
 const MAX_WRITE: usize = 4 * 1024 * 1024;
 /// When a file is rotated unless something else is said.
@@ -47,6 +47,10 @@ pub struct Settings {
     pub max_size: u64,
     /// `--audit-log-compress`: whether old files are packed with gzip.
     pub compress: bool,
+    /// `--audit-log-batch-buffer-size`: lines that may wait.
+    pub buffer: usize,
+    /// `--audit-log-truncate-max-event-size`, if events are truncated.
+    pub truncate: Option<usize>,
 }
 
 struct Entry {
@@ -60,6 +64,7 @@ struct Entry {
 
 pub struct Log {
     mode: Mode,
+    truncate: Option<usize>,
     queue: mpsc::Sender<Entry>,
     errors: Arc<AtomicU64>,
     thread: parking_lot::Mutex<Option<std::thread::JoinHandle<()>>>,
@@ -69,13 +74,14 @@ impl Log {
     /// Opens the file and starts the thread.
     pub fn open(settings: Settings, errors: Arc<AtomicU64>) -> Result<Self, Error> {
         let mode = settings.mode;
-        let (queue, entries) = mpsc::channel(QUEUE);
+        let (queue, entries) = mpsc::channel(settings.buffer.max(1));
+        let truncate = settings.truncate;
         let rotated = Rotated::open(settings)?;
         let counter = Arc::clone(&errors);
         let thread = std::thread::Builder::new().name("audit-log".to_owned());
         let thread = thread.spawn(move || write_all(rotated, entries, &counter));
         let thread = thread.map_err(|source| Error { path: PathBuf::from("a thread for the log"), source })?;
-        Ok(Self { mode, queue, errors, thread: parking_lot::Mutex::new(Some(thread)) })
+        Ok(Self { mode, truncate, queue, errors, thread: parking_lot::Mutex::new(Some(thread)) })
     }
 
     /// Takes a line. True once it is as safe as asked for.
@@ -83,6 +89,7 @@ impl Log {
         if self.mode == Mode::Batch || wait == Wait::Never {
             return self.offer(line);
         }
+        let Some(line) = self.fitting(line) else { return true };
         let (done, written) = oneshot::channel();
         let entry = Entry { line, durable: wait == Wait::Durable, done: Some(done), last: false };
         if self.queue.send(entry).await.is_err() {
@@ -93,11 +100,22 @@ impl Log {
 
     /// Takes a line without waiting for anything; a line that finds the queue full is lost, and counted.
     pub fn offer(&self, line: Bytes) -> bool {
+        let Some(line) = self.fitting(line) else { return true };
         let taken = self.queue.try_send(Entry { line, durable: false, done: None, last: false }).is_ok();
         if !taken {
             self.errors.fetch_add(1, Ordering::Relaxed);
         }
         taken
+    }
+
+    /// The line as it may be written; one that cannot be is counted, and no reason to refuse a request.
+    fn fitting(&self, line: Bytes) -> Option<Bytes> {
+        let fitting = super::truncate::truncated(line, self.truncate);
+        if fitting.is_none() {
+            self.errors.fetch_add(1, Ordering::Relaxed);
+            tracing::error!("Error in audit plugin 'log': event is too large even after truncating");
+        }
+        fitting
     }
 
     /// How requests wait for it.
@@ -294,6 +312,8 @@ mod tests {
             max_backup: 0,
             max_size: 1,
             compress: false,
+            buffer: QUEUE,
+            truncate: None,
         }
     }
 

@@ -19,6 +19,7 @@
 mod event;
 pub mod log;
 pub mod policy;
+mod truncate;
 pub mod webhook;
 
 use std::sync::Arc;

@@ -28,6 +28,26 @@ pub struct Settings {
     pub wait: Duration,
     /// `--audit-webhook-initial-backoff`: the first pause after a call that failed.
     pub backoff: Duration,
+    /// `--audit-webhook-batch-throttle-*`: how fast batches are sent.
+    pub throttle: Option<Throttle>,
+    /// `--audit-webhook-truncate-*`: how large events and batches may be.
+    pub truncate: Option<Limits>,
+}
+
+/// How fast batches are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Throttle {
+    /// The time from one to the next, in the long run.
+    pub every: Duration,
+    /// How many may follow each other at once after a rest.
+    pub burst: u32,
+}
+
+/// How large things may be, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    pub event: usize,
+    pub batch: usize,
 }
 
 impl Settings {
@@ -40,6 +60,8 @@ impl Settings {
             batch: 400,
             wait: Duration::from_secs(30),
             backoff: Duration::from_secs(10),
+            throttle: Some(Throttle { every: Duration::from_millis(100), burst: 15 }),
+            truncate: None,
         }
     }
 }
@@ -60,17 +82,23 @@ pub struct Webhook {
 struct Receiver {
     remote: Remote,
     retry: Retry,
+    truncate: Option<Limits>,
 }
 
 impl Webhook {
     /// Reads the kubeconfig and, in batch mode, starts the task that sends.
     pub fn open(settings: &Settings, errors: Arc<AtomicU64>) -> Result<Self, outbound::Error> {
         let retry = Retry { attempts: 5, pause: settings.backoff };
-        let to = Arc::new(Receiver { remote: Remote::from_kubeconfig(&settings.kubeconfig)?, retry });
+        let to = Arc::new(Receiver {
+            remote: Remote::from_kubeconfig(&settings.kubeconfig)?,
+            retry,
+            truncate: settings.truncate,
+        });
         let (queue, entries) = mpsc::channel(settings.buffer.max(1));
         if settings.mode == Mode::Batch {
             let (to, errors) = (Arc::clone(&to), Arc::clone(&errors));
-            tokio::spawn(send_batches(to, entries, settings.batch.max(1), settings.wait, errors));
+            let sending = Sending { size: settings.batch.max(1), patience: settings.wait, throttle: settings.throttle };
+            tokio::spawn(sending.run(to, entries, errors));
         }
         Ok(Self { mode: settings.mode, to, queue, errors })
     }
@@ -112,7 +140,24 @@ impl Webhook {
 }
 
 impl Receiver {
+    /// Sends lines, in as many calls as their size asks for.
     async fn send(&self, lines: &[Bytes], errors: &AtomicU64) -> bool {
+        let Some(limits) = self.truncate else { return self.call(lines, errors).await };
+        let fitting: Vec<Bytes> =
+            lines.iter().filter_map(|line| super::truncate::truncated(line.clone(), Some(limits.event))).collect();
+        let lost = lines.len() - fitting.len();
+        if lost > 0 {
+            errors.fetch_add(lost as u64, Ordering::Relaxed);
+            tracing::error!("Error in audit plugin 'webhook': {lost} events are too large even after truncating");
+        }
+        let mut sent = true;
+        for batch in batches(&fitting, limits.batch) {
+            sent = self.call(batch, errors).await && sent;
+        }
+        sent
+    }
+
+    async fn call(&self, lines: &[Bytes], errors: &AtomicU64) -> bool {
         if lines.is_empty() {
             return true;
         }
@@ -139,39 +184,65 @@ fn list(lines: &[Bytes]) -> Bytes {
     Bytes::from(body)
 }
 
-async fn send_batches(
-    to: Arc<Receiver>,
-    mut entries: mpsc::Receiver<Entry>,
+/// Lines in their order, in parts of so many bytes; one that is larger alone is a part of its own.
+fn batches(lines: &[Bytes], most: usize) -> Vec<&[Bytes]> {
+    let (mut parts, mut start, mut size) = (Vec::new(), 0, 0);
+    for (at, line) in lines.iter().enumerate() {
+        if at > start && size + line.len() > most {
+            parts.push(&lines[start..at]);
+            (start, size) = (at, 0);
+        }
+        size += line.len();
+    }
+    parts.push(&lines[start..]);
+    parts
+}
+
+/// How batches are put together and sent.
+struct Sending {
     size: usize,
     patience: Duration,
-    errors: Arc<AtomicU64>,
-) {
-    while let Some(first) = entries.recv().await {
-        let mut lines = Vec::new();
-        let mut flush = None;
-        let mut take = |entry| match entry {
-            Entry::Line(line) => lines.push(line),
-            Entry::Flush(done) => flush = Some(done),
-        };
-        let mut taken = 1;
-        let mut ends = matches!(first, Entry::Flush(_));
-        take(first);
-        // The batch begins with its first event: a server with nothing to tell does not wake up.
-        let deadline = tokio::time::Instant::now() + patience;
-        while taken < size && !ends {
-            match tokio::time::timeout_at(deadline, entries.recv()).await {
-                Ok(Some(entry)) => {
-                    ends = matches!(entry, Entry::Flush(_));
-                    take(entry);
-                    taken += 1;
+    throttle: Option<Throttle>,
+}
+
+impl Sending {
+    async fn run(self, to: Arc<Receiver>, mut entries: mpsc::Receiver<Entry>, errors: Arc<AtomicU64>) {
+        let Self { size, patience, throttle } = self;
+        // When the next batch would be due if none were ever early.
+        let mut due = tokio::time::Instant::now();
+        while let Some(first) = entries.recv().await {
+            let mut lines = Vec::new();
+            let mut flush = None;
+            let mut take = |entry| match entry {
+                Entry::Line(line) => lines.push(line),
+                Entry::Flush(done) => flush = Some(done),
+            };
+            let mut taken = 1;
+            let mut ends = matches!(first, Entry::Flush(_));
+            take(first);
+            // The batch begins with its first event: a server with nothing to tell does not wake up.
+            let deadline = tokio::time::Instant::now() + patience;
+            while taken < size && !ends {
+                match tokio::time::timeout_at(deadline, entries.recv()).await {
+                    Ok(Some(entry)) => {
+                        ends = matches!(entry, Entry::Flush(_));
+                        take(entry);
+                        taken += 1;
+                    }
+                    Ok(None) | Err(_) => break,
                 }
-                Ok(None) | Err(_) => break,
             }
-        }
-        to.send(&lines, &errors).await;
-        if let Some(done) = flush {
-            // Whoever stopped waiting does not need the result.
-            let _ = done.send(());
+            if let Some(Throttle { every, burst }) = throttle.filter(|_| !lines.is_empty()) {
+                let now = tokio::time::Instant::now();
+                due = due.max(now.checked_sub(every * burst.saturating_sub(1)).unwrap_or(now));
+                tokio::time::sleep_until(due).await;
+                due += every;
+            }
+            to.send(&lines, &errors).await;
+            if let Some(done) = flush {
+                // Whoever stopped waiting does not need the result.
+                let _ = done.send(());
+            }
         }
     }
 }
@@ -179,6 +250,17 @@ async fn send_batches(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn batches_are_cut_by_their_size() {
+        let lines: Vec<Bytes> =
+            ["aaaa", "bb", "cc", "dddddd", "e"].iter().map(|line| Bytes::from_static(line.as_bytes())).collect();
+        let sizes = |most| batches(&lines, most).iter().map(|part| part.len()).collect::<Vec<_>>();
+        assert_eq!(sizes(100), [5]);
+        assert_eq!(sizes(6), [2, 1, 1, 1]);
+        assert_eq!(sizes(1), [1, 1, 1, 1, 1]);
+        assert_eq!(batches(&[], 1).concat().len(), 0);
+    }
 
     #[test]
     fn lines_become_a_list() {

@@ -41,11 +41,18 @@ pub struct Settings {
     pub audiences: Vec<String>,
     /// `--service-account-key-file`: keys that signed before, besides the one that signs.
     pub keys: Vec<PublicKey>,
+    /// `--service-account-max-token-expiration`, in seconds: no token is good for longer.
+    pub longest: Option<i64>,
+    /// `--service-account-extend-token-expiration`: whether tokens that the API server mounts live a year, and are warned about after an hour.
+    pub extends: bool,
+    /// `--service-account-jwks-uri`: where others are told to read the keys.
+    pub keys_at: Option<String>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { issuers: vec![ISSUER.to_owned()], audiences: vec![ISSUER.to_owned()], keys: Vec::new() }
+        let own = || vec![ISSUER.to_owned()];
+        Self { issuers: own(), audiences: own(), keys: Vec::new(), longest: None, extends: true, keys_at: None }
     }
 }
 
@@ -105,6 +112,11 @@ impl ServiceAccounts {
     /// Whom tokens for the API server name.
     pub fn audiences(&self) -> &[String] {
         &self.settings.audiences
+    }
+
+    /// How long tokens may be good, whether those that are mounted live longer, and where others read the keys.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// The issuer of new tokens.

@@ -1,11 +1,14 @@
-//! The administrator's file: a `KubeletConfiguration`, as far as this kubelet has what it sets. What it does not have is
+//! The administrator's file: a `KubeletConfiguration`. `fields.txt` says of every field what becomes of it; what this kubelet does not have is
 //! refused by name instead of being accepted and forgotten.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Taint;
+use rules::upstream::{self, file::Mistake};
 use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
 
 use super::Config;
 use crate::admission::sysctls::Allowed;
@@ -15,6 +18,15 @@ use crate::{pressure, static_pods};
 
 const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 const KIND: &str = "KubeletConfiguration";
+/// Durations whose zero is upstream's default.
+const DEFAULT_IF_ZERO: [&str; 6] = [
+    "imageMinimumGCAge",
+    "evictionPressureTransitionPeriod",
+    "volumeStatsAggPeriod",
+    "containerLogMonitorInterval",
+    "fileCheckFrequency",
+    "httpCheckFrequency",
+];
 /// Pulls at a time where no limit is wanted.
 const NO_LIMIT_OF_PULLS: usize = 1000;
 
@@ -34,6 +46,8 @@ pub enum Error {
     /// A field's value cannot be used.
     #[error("{field}: {why}")]
     Value { field: &'static str, why: String },
+    #[error("{path}, {mistake}", path = path.display())]
+    Field { path: PathBuf, mistake: Mistake },
 }
 
 fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
@@ -48,6 +62,9 @@ fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duratio
 struct File {
     api_version: String,
     kind: String,
+    port: Option<u16>,
+    register_with_taints: Option<Vec<Taint>>,
+    pods_per_core: Option<u32>,
     max_pods: Option<u32>,
     pod_pids_limit: Option<i64>,
     allowed_unsafe_sysctls: Option<Vec<String>>,
@@ -107,15 +124,51 @@ struct ShutdownPeriod {
     shutdown_grace_period_seconds: i64,
 }
 
-/// Reads a file into a configuration that has defaults already.
-pub fn read(path: &Path, config: &mut Config) -> Result<(), Error> {
-    let text = std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
-    let parse = |why: String| Error::Parse { path: path.to_owned(), why };
-    let file: File = serde_saphyr::from_str(&text).map_err(|error| parse(error.to_string()))?;
-    if file.api_version != API_VERSION || file.kind != KIND {
-        return Err(parse(format!("not a {KIND} of {API_VERSION}")));
+/// Reads a file, and fields that the command line sets besides, into a configuration that has defaults already.
+pub fn read(path: Option<&Path>, fields: &[(String, Value)], config: &mut Config) -> Result<(), Error> {
+    let table = upstream::table(include_str!("fields.txt"));
+    if let Some(path) = path {
+        let text = std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+        let parse = |why: String| Error::Parse { path: path.to_owned(), why };
+        let tree: Value = serde_saphyr::from_str(&text).map_err(|error| parse(error.to_string()))?;
+        if tree["apiVersion"] != API_VERSION || tree["kind"] != KIND {
+            return Err(parse(format!("not a {KIND} of {API_VERSION}")));
+        }
+        let mistake = |mistake| Error::Field { path: path.to_owned(), mistake };
+        let honoured = upstream::file::honoured(&table, &text, tree).map_err(mistake)?;
+        apply(typed(honoured).map_err(parse)?, config)?;
     }
-    apply(file, config)
+    // As upstream has it, the command line comes after the file.
+    let path = PathBuf::from("the command line");
+    let mut given = Map::new();
+    for (field, value) in fields {
+        place(&mut given, field, value.clone());
+    }
+    let honoured = upstream::file::honoured(&table, "", Value::Object(given));
+    let honoured = honoured.map_err(|mistake| Error::Field { path: path.clone(), mistake })?;
+    apply(typed(honoured).map_err(|why| Error::Parse { path, why })?, config)
+}
+
+/// Sets a field; `a.b` is b below a.
+fn place(fields: &mut Map<String, Value>, field: &str, value: Value) {
+    let Some((above, rest)) = field.split_once('.') else {
+        fields.insert(field.to_owned(), value);
+        return;
+    };
+    let below = fields.entry(above).or_insert_with(|| Value::Object(Map::new()));
+    if let Value::Object(below) = below {
+        place(below, rest, value);
+    }
+}
+
+/// What is honoured, with zeros that mean "as by default" left out.
+fn typed(mut tree: Value) -> Result<File, String> {
+    if let Some(fields) = tree.as_object_mut() {
+        fields.retain(|name, value| {
+            !(DEFAULT_IF_ZERO.contains(&name.as_str()) && matches!(value.as_str(), Some("0s" | "0")))
+        });
+    }
+    serde_json::from_value(tree).map_err(|error| error.to_string())
 }
 
 /// A URL of static pods, asked every twenty seconds by default.
@@ -149,6 +202,12 @@ fn set<T>(place: &mut T, given: Option<T>) {
 
 fn apply(mut file: File, config: &mut Config) -> Result<(), Error> {
     set(&mut config.node.max_pods, file.max_pods);
+    set(&mut config.node.port, file.port.filter(|port| *port != 0));
+    set(&mut config.node.taints, file.register_with_taints.take());
+    if let Some(each) = file.pods_per_core.filter(|each| *each > 0) {
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+        config.node.max_pods = config.node.max_pods.min(each.saturating_mul(cores));
+    }
     config.pod_pids = file.pod_pids_limit.map_or(config.pod_pids, |limit| (limit > 0).then_some(limit));
     set(&mut config.allowed_unsafe_sysctls, file.allowed_unsafe_sysctls.take());
     Allowed::new("", &config.allowed_unsafe_sysctls).map_err(|why| refused("allowedUnsafeSysctls", &why))?;
@@ -297,13 +356,15 @@ fn set_shutdown(file: File, config: &mut Config) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::images::gc;
+    use rules::upstream::Doing;
 
     fn parsed(text: &str) -> Result<Config, String> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("kubelet.yaml");
         std::fs::write(&path, format!("apiVersion: {API_VERSION}\nkind: {KIND}\n{text}")).unwrap();
         let mut config = Config::new("n", dir.path());
-        read(&path, &mut config).map(|()| config).map_err(|error| error.to_string())
+        read(Some(&path), &[], &mut config).map(|()| config).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -345,7 +406,59 @@ mod tests {
         assert_eq!(allowed.allowed_unsafe_sysctls, ["net.core.*"]);
         let refused = parsed("allowedUnsafeSysctls: [kernel.sysrq]\n").unwrap_err();
         assert_eq!(refused, "allowedUnsafeSysctls: the sysctls \"kernel.sysrq\" are not known to be namespaced");
-        assert!(parsed("nonsense: 1\n").unwrap_err().contains("nonsense"));
+        assert!(parsed("nonsense: 1\n").unwrap_err().ends_with("line 3: nonsense: unknown field"));
         assert!(parsed("imageGCLowThresholdPercent: 90\n").unwrap_err().starts_with("imageGCLowThresholdPercent"));
+    }
+
+    #[test]
+    fn every_field_of_upstream_s_has_a_line() {
+        let table = upstream::table(include_str!("fields.txt"));
+        let mut here: Vec<&str> = table.iter().map(|row| row.name.split('.').next().unwrap()).collect();
+        here.sort_unstable();
+        here.dedup();
+        let theirs: Vec<&str> = include_str!("names.txt").split_whitespace().collect();
+        assert_eq!(here, theirs);
+        assert!(
+            table.iter().all(|row| matches!(row.doing, Doing::Honoured(_) | Doing::Gates) || !row.reason.is_empty())
+        );
+    }
+
+    #[test]
+    fn what_kubeadm_writes_is_read() {
+        let config = parsed(
+            "authentication:\n  anonymous: {enabled: false}\n  webhook: {cacheTTL: 0s, enabled: true}\n  x509: {clientCAFile: /ca.crt}\n\
+             authorization:\n  mode: Webhook\n  webhook: {cacheAuthorizedTTL: 0s, cacheUnauthorizedTTL: 0s}\n\
+             cgroupDriver: systemd\nclusterDNS: [10.96.0.10]\nclusterDomain: cluster.local\ncontainerRuntimeEndpoint: \"\"\n\
+             cpuManagerReconcilePeriod: 0s\ncrashLoopBackOff: {}\nevictionPressureTransitionPeriod: 0s\nfileCheckFrequency: 0s\n\
+             healthzBindAddress: 127.0.0.1\nhealthzPort: 10248\nhttpCheckFrequency: 0s\nimageMaximumGCAge: 0s\n\
+             imageMinimumGCAge: 0s\nlogging:\n  flushFrequency: 0\n  options:\n    json: {infoBufferSize: \"0\"}\n  verbosity: 0\n\
+             memorySwap: {}\nnodeStatusReportFrequency: 0s\nnodeStatusUpdateFrequency: 0s\nrotateCertificates: true\n\
+             runtimeRequestTimeout: 0s\nshutdownGracePeriod: 0s\nshutdownGracePeriodCriticalPods: 0s\n\
+             staticPodPath: /etc/kubernetes/manifests\nstreamingConnectionIdleTimeout: 0s\nsyncFrequency: 0s\nvolumeStatsAggPeriod: 0s\n",
+        )
+        .unwrap();
+        assert_eq!(config.image_gc.min_age, gc::Policy::default().min_age, "zero is the default");
+        assert_eq!(config.static_pods.as_deref(), Some(Path::new("/etc/kubernetes/manifests")));
+        let refused = parsed("failSwapOn: true\n").unwrap_err();
+        assert!(refused.contains("line 3: failSwapOn: \"true\" is not possible, only false"), "{refused}");
+        assert!(parsed("featureGates: {EventedPLEG: true}\n").unwrap_err().contains("EventedPLEG=true: it is off"));
+    }
+
+    #[test]
+    fn the_command_line_comes_after_the_file() {
+        let fields = [
+            ("maxPods".to_owned(), Value::from(7)),
+            ("authentication.anonymous.enabled".to_owned(), Value::from(false)),
+            ("registerWithTaints".to_owned(), serde_json::json!([{"key": "a", "effect": "NoSchedule"}])),
+        ];
+        let mut config = Config::new("n", Path::new("/nowhere"));
+        read(None, &fields, &mut config).unwrap();
+        assert_eq!((config.node.max_pods, config.node.taints.len()), (7, 1));
+        let anonymous = [("authentication.anonymous.enabled".to_owned(), Value::from(true))];
+        let refused = read(None, &anonymous, &mut config).unwrap_err().to_string();
+        assert!(
+            refused.starts_with("the command line, line 1: authentication.anonymous.enabled: \"true\" is not possible"),
+            "{refused}"
+        );
     }
 }

@@ -27,7 +27,7 @@ impl Api {
         self.check_request(call, &request, &account)?;
         self.admit_request(call, &mut request, false).await?;
         value::set_default(&mut request, "spec.expirationSeconds", 3600);
-        let asked = value::int(&request, "spec.expirationSeconds").unwrap_or(3600);
+        let mut asked = value::int(&request, "spec.expirationSeconds").unwrap_or(3600);
         let mut errors = Vec::new();
         if asked < MIN_SECONDS {
             let detail = "may not specify a duration less than 10 minutes";
@@ -56,7 +56,15 @@ impl Api {
             _ => None,
         };
         let ours = audiences.iter().any(|audience| self.service_accounts.audiences().contains(audience));
-        let extended = asked == WARN_ONLY_SECONDS && ours && matches!(bound, Some(("pod", _)));
+        let settings = self.service_accounts.settings();
+        if let Some(longest) = settings.longest.filter(|longest| asked > *longest) {
+            let why = format!("requested expiration of {asked} seconds shortened to {longest} seconds");
+            call.exchange.notes.warn(why);
+            asked = longest;
+            value::set(&mut request, "spec.expirationSeconds", asked);
+        }
+        let pod = matches!(bound, Some(("pod", _)));
+        let extended = settings.extends && asked == WARN_ONLY_SECONDS && ours && pod;
         let claims = Claims {
             account: &account,
             bound,

@@ -101,7 +101,7 @@ pub static MUTATING: &[(Option<Plugin>, Mutate)] = &[
     (
         Some(Plugin::DefaultTolerationSeconds),
         Mutate::Now(|write, new| {
-            tolerations::admit(write.request, new);
+            tolerations::admit(write.admission.settings.toleration_seconds, write.request, new);
             Ok(())
         }),
     ),

@@ -55,6 +55,7 @@ use quota::Quotas;
 use reinvocation::Rounds;
 pub use settings::{Plugin, Settings};
 pub use subject::connect_options;
+pub use tolerations::Seconds as TolerationSeconds;
 use webhooks::Webhooks;
 
 /// What a request does to an object.

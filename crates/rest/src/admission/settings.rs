@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use machinery::{Value, codec, value};
 
 use super::event_rate_limit::Limit;
-use super::{image_policy, pod_security, pod_tolerations};
+use super::{image_policy, pod_security, pod_tolerations, tolerations};
 
 /// Why the settings cannot be used.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -148,6 +148,8 @@ pub struct Settings {
     pub node_selectors: BTreeMap<String, String>,
     /// What pods tolerate where their namespace says nothing.
     pub tolerations: pod_tolerations::Settings,
+    /// How long pods stay on nodes that are lost where they do not say it.
+    pub toleration_seconds: tolerations::Seconds,
 }
 
 impl Default for Settings {
@@ -160,6 +162,7 @@ impl Default for Settings {
             image_policy: None,
             node_selectors: BTreeMap::new(),
             tolerations: pod_tolerations::Settings::default(),
+            toleration_seconds: tolerations::Seconds::default(),
         }
     }
 }

@@ -7,15 +7,25 @@ use serde_json::json;
 use super::pods::push;
 use super::{Operation, Request};
 
-const SECONDS: i64 = 300;
-const TAINTS: [&str; 2] = [NOT_READY, UNREACHABLE];
+/// How long a pod stays on a node that is not ready, and on one that is unreachable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seconds {
+    pub not_ready: i64,
+    pub unreachable: i64,
+}
+
+impl Default for Seconds {
+    fn default() -> Self {
+        Self { not_ready: 300, unreachable: 300 }
+    }
+}
 
 /// Adds what is missing.
-pub fn admit(request: &Request<'_>, pod: &mut Value) {
+pub fn admit(seconds: Seconds, request: &Request<'_>, pod: &mut Value) {
     if !matches!(request.operation, Operation::Create | Operation::Update) || !request.is_for("", "pods") {
         return;
     }
-    for taint in TAINTS {
+    for (taint, seconds) in [(NOT_READY, seconds.not_ready), (UNREACHABLE, seconds.unreachable)] {
         let tolerated = value::list(pod, "spec.tolerations").iter().any(|toleration| {
             let key = value::text(toleration, "key");
             let effect = value::text(toleration, "effect");
@@ -23,7 +33,7 @@ pub fn admit(request: &Request<'_>, pod: &mut Value) {
         });
         if !tolerated {
             let toleration =
-                json!({"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": SECONDS});
+                json!({"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds});
             push(pod, "spec.tolerations", toleration);
         }
     }

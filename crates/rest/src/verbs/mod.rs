@@ -64,6 +64,8 @@ pub struct Api {
     /// Tokens of service accounts.
     pub service_accounts: Arc<ServiceAccounts>,
     pub clock: Clock,
+    /// The shortest time, in seconds, that a watch lives when the client does not say; up to twice as long, so that not all end at once.
+    pub shortest_watch: u64,
     pub metrics: Metrics,
 }
 

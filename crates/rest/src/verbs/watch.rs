@@ -19,8 +19,6 @@ use super::read::parse_version;
 use super::{Api, Call, response};
 use crate::registry::{Form, Resource};
 
-/// The shortest time a watch lives when the client does not say; up to twice as long, so that not all end at once.
-const DEFAULT_TIMEOUT: u64 = 1800;
 /// How often a watcher that asked for bookmarks gets one, if there is something to tell.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 
@@ -61,7 +59,7 @@ impl Api {
         };
         let timeout = match call.query.int("timeoutSeconds")? {
             Some(seconds) if seconds > 0 => Duration::from_secs(seconds.unsigned_abs()),
-            _ => Duration::from_secs(rand::random_range(DEFAULT_TIMEOUT..=2 * DEFAULT_TIMEOUT)),
+            _ => Duration::from_secs(rand::random_range(self.shortest_watch..=2 * self.shortest_watch)),
         };
         let at = self.caches.revision();
         let stored = stored_filter(call, &filter).unwrap_or_else(|| filter.clone());

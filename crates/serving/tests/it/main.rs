@@ -31,6 +31,7 @@ impl Rig {
         let config = Config {
             address,
             certificate: certificate.clone(),
+            handshake: pki::Handshake::default(),
             trust: Trust::Published,
             // Its own identity and nothing but its own rights, as upstream grants them.
             authentication: cluster.in_process_as(User::new("system:kube-scheduler", [])),

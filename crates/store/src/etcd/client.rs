@@ -18,6 +18,7 @@ use tonic::{Code, ConnectError, Status, Streaming};
 use tonic_prost::ProstCodec;
 
 use super::Options;
+use super::keys::Keys;
 use super::proto::{WatchCreateRequest, WatchRequest, WatchResponse};
 use crate::Error;
 
@@ -50,6 +51,7 @@ pub(super) struct Client {
     tls: RwLock<Option<ClientTlsConfig>>,
     /// The member that worked last.
     preferred: AtomicUsize,
+    pub(super) keys: Keys,
 }
 
 #[derive(Debug, Clone)]
@@ -69,7 +71,8 @@ impl Client {
         let tls = tls(options)?;
         let members = options.endpoints.iter().map(|endpoint| member(endpoint, tls.as_ref()));
         let members = RwLock::new(members.collect::<Result<_, _>>()?);
-        Ok(Self { members, tls: RwLock::new(tls), preferred: AtomicUsize::new(0) })
+        let keys = Keys::below(&options.prefix);
+        Ok(Self { members, tls: RwLock::new(tls), preferred: AtomicUsize::new(0), keys })
     }
 
     /// Speaks to these members from now on. Without any, everything stays as it is.

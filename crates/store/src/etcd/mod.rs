@@ -7,6 +7,7 @@
 
 mod client;
 mod compact;
+mod keys;
 mod lease;
 mod members;
 mod proto;
@@ -20,10 +21,11 @@ use std::time::Duration;
 use tonic::Status;
 
 use self::client::{Client, Repeat, is_compacted, is_future};
+use self::keys::Keys;
 use self::lease::Leases;
 use self::proto::{
-    CompactionRequest, CompactionResponse, Compare, DeleteRangeRequest, KeyValue, PutRequest, RangeRequest,
-    RangeResponse, Request, RequestOp, TxnRequest, TxnResponse,
+    CompactionRequest, CompactionResponse, Compare, DeleteRangeRequest, PutRequest, RangeRequest, RangeResponse,
+    Request, RequestOp, TxnRequest, TxnResponse,
 };
 use self::watch::{Cursor, Turn};
 use crate::{
@@ -59,6 +61,8 @@ pub struct Options {
     pub key_file: Option<PathBuf>,
     /// Events that may wait for a watcher before it is ended as too slow.
     pub watch_queue: usize,
+    /// What all keys begin with, `/registry` unless another is given: several clusters can share an etcd.
+    pub prefix: String,
     /// How often history is given up; each time, that from before the last time goes. `None` leaves it to others.
     pub compaction: Option<Duration>,
 }
@@ -71,6 +75,7 @@ impl Default for Options {
             cert_file: None,
             key_file: None,
             watch_queue: 8192,
+            prefix: keys::USUAL.to_owned(),
             compaction: Some(Duration::from_secs(300)),
         }
     }
@@ -141,14 +146,16 @@ impl Etcd {
 
     /// One reading of a range, page by page at the revision of the first.
     async fn pages(&self, range: &Range) -> Result<Page, (Status, Revision)> {
-        let end = end_of(&range.prefix);
+        let keys = &self.client.keys;
+        let prefix = keys.theirs(&range.prefix);
+        let end = end_of(&prefix);
         let mut at = range.at.unwrap_or(0);
         let mut after = range.after.clone();
         let (mut records, mut revision) = (Vec::new(), 0);
         loop {
             let wanted = if range.limit == 0 { PAGE } else { PAGE.min(range.limit - records.len()) };
             let request = RangeRequest {
-                key: start_of(&range.prefix, after.as_deref()),
+                key: start_of(&prefix, after.as_deref().map(|after| keys.theirs(after)).as_deref()),
                 range_end: end.clone(),
                 limit: wanted as i64,
                 revision: at as i64,
@@ -160,7 +167,7 @@ impl Etcd {
                 at = revision;
             }
             let remaining = answer.count.saturating_sub(answer.kvs.len() as i64).max(0) as u64;
-            records.extend(answer.kvs.into_iter().filter_map(record));
+            records.extend(answer.kvs.into_iter().filter_map(|kv| keys.record(kv)));
             after = records.last().map(|record: &Record| record.key.to_string());
             if remaining == 0 || records.len() == range.limit {
                 return Ok(Page { records, revision, remaining });
@@ -178,9 +185,10 @@ impl Store for Etcd {
     }
 
     async fn get(&self, key: &str) -> Result<Option<Record>, Error> {
-        let request = RangeRequest { key: key.into(), ..RangeRequest::default() };
+        let keys = &self.client.keys;
+        let request = RangeRequest { key: keys.theirs(key).as_bytes().to_vec(), ..RangeRequest::default() };
         let answer = self.range_call(request).await.map_err(|status| client::error(&status))?;
-        Ok(answer.kvs.into_iter().find_map(record))
+        Ok(answer.kvs.into_iter().find_map(|kv| keys.record(kv)))
     }
 
     async fn range(&self, range: Range) -> Result<Page, Error> {
@@ -207,9 +215,12 @@ impl Store for Etcd {
                 Op::Put { ttl: Some(ttl), .. } => self.leases.get(&self.client, ttl).await.map_err(failed)?,
                 _ => 0,
             };
-            let answer = self.client.call::<_, TxnResponse>(TXN, request(&txn, lease), Repeat::IfUnsent).await;
+            let answer = self
+                .client
+                .call::<_, TxnResponse>(TXN, request(&self.client.keys, &txn, lease), Repeat::IfUnsent)
+                .await;
             match answer {
-                Ok(answer) => return Ok(outcome(answer)),
+                Ok(answer) => return Ok(outcome(&self.client.keys, answer)),
                 // It may have expired, or etcd may have been restored from before it was granted; nothing was written.
                 Err(status) if lease != 0 && !fresh && status.message().contains("requested lease not found") => {
                     self.leases.forget(lease);
@@ -256,9 +267,11 @@ impl Store for Etcd {
     }
 
     async fn at(&self, key: &str, revision: Revision) -> Result<Option<Record>, Error> {
-        let request = RangeRequest { key: key.into(), revision: revision as i64, ..RangeRequest::default() };
+        let keys = &self.client.keys;
+        let key = keys.theirs(key).as_bytes().to_vec();
+        let request = RangeRequest { key, revision: revision as i64, ..RangeRequest::default() };
         match self.range_call(request).await {
-            Ok(answer) => Ok(answer.kvs.into_iter().find_map(record)),
+            Ok(answer) => Ok(answer.kvs.into_iter().find_map(|kv| keys.record(kv))),
             Err(status) => Err(self.read_error(&status, revision).await),
         }
     }
@@ -296,8 +309,8 @@ impl Store for Etcd {
 }
 
 /// A compare-and-swap: the write if the key is as expected, otherwise a read of what it is instead.
-fn request(txn: &Txn, lease: i64) -> TxnRequest {
-    let key = txn.key.as_bytes().to_vec();
+fn request(keys: &Keys, txn: &Txn, lease: i64) -> TxnRequest {
+    let key = keys.theirs(&txn.key).as_bytes().to_vec();
     let expected = match txn.expect {
         Expect::Absent => 0,
         Expect::At(revision) => revision as i64,
@@ -314,21 +327,16 @@ fn request(txn: &Txn, lease: i64) -> TxnRequest {
     }
 }
 
-fn outcome(answer: TxnResponse) -> Outcome {
+fn outcome(keys: &Keys, answer: TxnResponse) -> Outcome {
     if answer.succeeded {
         return Outcome::Committed(header(answer.header.as_ref()));
     }
     let read = answer.responses.into_iter().find_map(|response| response.range);
-    Outcome::Conflict(read.and_then(|range| range.kvs.into_iter().find_map(record)))
+    Outcome::Conflict(read.and_then(|range| range.kvs.into_iter().find_map(|kv| keys.record(kv))))
 }
 
 fn header(header: Option<&proto::ResponseHeader>) -> Revision {
     header.map_or(0, |header| header.revision as u64)
-}
-
-fn record(kv: KeyValue) -> Option<Record> {
-    let key = String::from_utf8(kv.key).ok()?.into();
-    Some(Record { key, value: kv.value.into(), revision: kv.mod_revision as u64 })
 }
 
 /// The first key of a range; etcd writes "from the very first" as a zero byte.
@@ -369,7 +377,7 @@ mod tests {
         use prost::Message;
         let txn =
             Txn { key: "k".into(), expect: Expect::Absent, op: Op::Delete, write: None, note: Default::default() };
-        let compare = request(&txn, 0).compare.remove(0);
+        let compare = request(&Keys::default(), &txn, 0).compare.remove(0);
         // Key, then the target, then tag 6 with its value: a oneof member is sent even when it is 0.
         assert_eq!(compare.encode_to_vec(), [0x10, 2, 0x1a, 1, b'k', 0x30, 0]);
     }

@@ -15,7 +15,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use super::proto::{
     DeleteRangeRequest, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, Nothing, PutRequest, RangeRequest,
 };
-use super::{Etcd, Repeat, client, end_of, header, record, start_of};
+use super::{Etcd, Repeat, client, end_of, header, start_of};
 use crate::admin::{self, Summary};
 use crate::embedded::{self, ORIGIN, Snapshot};
 use crate::{Error, Expect, Op, Outcome, Record, Revision, Store, Txn};
@@ -73,10 +73,12 @@ async fn fill(etcd: &Etcd, reached: &mut Revision, until: Revision) -> Result<()
 /// Writes everything in an etcd into a new embedded store at `dir`.
 pub async fn to_embedded(etcd: &Etcd, dir: &Path) -> Result<Summary, Error> {
     let (mut records, mut revision, mut after): (Vec<(Record, i64)>, Revision, Option<String>) = Default::default();
+    let keys = &etcd.client.keys;
+    let prefix = keys.theirs("/registry/");
     loop {
         let request = RangeRequest {
-            key: start_of("/registry/", after.as_deref()),
-            range_end: end_of("/registry/"),
+            key: start_of(&prefix, after.as_deref().map(|after| keys.theirs(after)).as_deref()),
+            range_end: end_of(&prefix),
             limit: PAGE as i64,
             revision: revision as i64,
             count_only: false,
@@ -88,7 +90,7 @@ pub async fn to_embedded(etcd: &Etcd, dir: &Path) -> Result<Summary, Error> {
         let more = answer.count > answer.kvs.len() as i64;
         for kv in answer.kvs {
             let lease = kv.lease;
-            records.extend(record(kv).map(|record| (record, lease)));
+            records.extend(keys.record(kv).map(|record| (record, lease)));
         }
         after = records.last().map(|(record, _)| record.key.to_string());
         if !more {

@@ -13,8 +13,9 @@ use tokio::sync::mpsc::{self, error::TrySendError};
 use tonic::{Status, Streaming};
 
 use super::client::{self, Client, Repeat, is_compacted, transient};
+use super::keys::Keys;
 use super::proto::{self, RangeRequest, RangeResponse, WatchCreateRequest, WatchResponse};
-use super::{RANGE, end_of, record, start_of};
+use super::{RANGE, end_of, start_of};
 use crate::{Error, Event, Record, Revision, Watch};
 
 /// A watch that could not be taken up again for so long ends.
@@ -58,9 +59,10 @@ impl Cursor {
 
     /// Opens a stream from where the cursor is.
     pub(super) async fn open(&self, client: &Client) -> Result<Reader, Status> {
+        let prefix = client.keys.theirs(&self.prefix);
         let create = WatchCreateRequest {
-            key: start_of(&self.prefix, None),
-            range_end: end_of(&self.prefix),
+            key: start_of(&prefix, None),
+            range_end: end_of(&prefix),
             // 0 would mean "from now on".
             start_revision: self.reached.max(1) as i64,
             prev_kv: true,
@@ -90,7 +92,7 @@ impl Cursor {
             let reached = self.reached;
             let received: Vec<_> = std::mem::take(&mut reader.fragments)
                 .into_iter()
-                .filter_map(Received::read)
+                .filter_map(|event| Received::read(&client.keys, event))
                 .filter(|one| one.event.revision > reached)
                 .collect();
             let mut events = Vec::with_capacity(received.len());
@@ -117,13 +119,13 @@ struct Received {
 }
 
 impl Received {
-    /// `None` for a key that is no text: nothing of ours.
-    fn read(event: proto::Event) -> Option<Self> {
+    /// `None` for a key that is nothing of ours.
+    fn read(keys: &Keys, event: proto::Event) -> Option<Self> {
         let kv = event.kv?;
         let deleted = event.kind == 1;
         let lacks_previous = event.prev_kv.is_none() && (deleted || kv.create_revision != kv.mod_revision);
         let revision = kv.mod_revision as u64;
-        let key: Arc<str> = String::from_utf8(kv.key).ok()?.into();
+        let key: Arc<str> = keys.ours(kv.key)?.into();
         let value = (!deleted).then(|| Bytes::from(kv.value));
         let previous = event.prev_kv.map(|previous| Record {
             key: Arc::clone(&key),
@@ -139,9 +141,10 @@ impl Received {
         let Self { mut event, lacks_previous } = self;
         if lacks_previous {
             let revision = event.revision as i64 - 1;
-            let request = RangeRequest { key: event.key.as_bytes().to_vec(), revision, ..RangeRequest::default() };
+            let key = client.keys.theirs(&event.key).as_bytes().to_vec();
+            let request = RangeRequest { key, revision, ..RangeRequest::default() };
             event.previous = match client.call::<_, RangeResponse>(RANGE, request, Repeat::Freely).await {
-                Ok(answer) => answer.kvs.into_iter().find_map(record),
+                Ok(answer) => answer.kvs.into_iter().find_map(|kv| client.keys.record(kv)),
                 Err(status) if is_compacted(&status) => None,
                 Err(status) => return Err(status),
             };

@@ -47,6 +47,16 @@ pub async fn ensure_kept(
     })
 }
 
+/// Makes the word whose certificates are believed. What comes back ends when it is changed or gone.
+pub async fn ensure_believed(
+    client: &Client,
+    believed: &Believed,
+) -> Result<impl Future<Output = ()> + Send + use<>, Failure> {
+    let map = changed::<ConfigMap>(client, AUTHENTICATION).await?;
+    ensure_authentication(client, believed).await?;
+    Ok(map)
+}
+
 async fn changed<K: Kind>(
     client: &Client,
     name: &str,

@@ -93,6 +93,18 @@ pub struct Options {
     /// A KubeletConfiguration with further settings: thresholds, log rotation, image collection, reservations.
     #[arg(long, value_name = "FILE")]
     pub kubelet_config: Option<PathBuf>,
+    /// A field of a KubeletConfiguration, as `maxPods=50` or `evictionHard={"memory.available": "200Mi"}`; may be given several times.
+    ///
+    /// The command line comes after the file. Flags of upstream's kubelet that are fields, such as --eviction-hard, are taken as these.
+    #[arg(long, value_name = "FIELD=VALUE", value_parser = setting)]
+    pub kubelet_setting: Vec<(String, serde_json::Value)>,
+}
+
+/// A field and its value, in YAML as the file has it.
+fn setting(text: &str) -> Result<(String, serde_json::Value), String> {
+    let (field, value) = text.split_once('=').ok_or("give a field and its value, such as maxPods=50")?;
+    let value = serde_saphyr::from_str(value).map_err(|error| error.to_string())?;
+    Ok((field.to_owned(), value))
 }
 
 /// How pods on other nodes are reached.
@@ -159,9 +171,7 @@ impl Options {
         kubelet.node.max_pods = self.max_pods;
         kubelet.node.port = self.kubelet_port;
         kubelet.eviction = kubelet::pressure::Config::for_a_shared_disk();
-        if let Some(file) = &self.kubelet_config {
-            kubelet::configuration::read(file, kubelet)?;
-        }
+        kubelet::configuration::read(self.kubelet_config.as_deref(), &self.kubelet_setting, kubelet)?;
         if let Some(url) = self.manifest_url.clone() {
             let headers = headers(&self.manifest_url_header)?;
             let source = kubelet::configuration::static_url(url, headers, None);

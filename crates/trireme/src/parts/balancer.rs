@@ -1,6 +1,7 @@
 //! Wires the load balancer for bare metal: one in the cluster gives Services the nodes' addresses.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use client::Client;
 use informer::{Informers, clock};
@@ -30,8 +31,8 @@ pub async fn run(
         Ok(())
     };
     // Nobody asks it how it is: it only runs beside the API server.
-    let contested = contested.then(Vitals::default);
-    run_elected(NAME, contested.as_ref(), &identities, clock::Real::shared(), stop, run).await
+    let contested = contested.then(|| (super::lease(NAME), Arc::<Vitals>::default()));
+    run_elected(NAME, contested, &identities, clock::Real::shared(), stop, run).await
 }
 
 /// What it may do: read Services, nodes and endpoints, and say which addresses a Service has.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use controllers::Config;
 use informer::clock;
+use informer::election::Election;
 use ipnet::IpNet;
 use tokio_util::sync::CancellationToken;
 
@@ -30,9 +31,22 @@ pub struct Options {
     /// Addresses for pods, of which each node gets a part: a range, or one of each IP family.
     #[arg(long, value_name = "CIDR", value_delimiter = ',', default_value = "10.244.0.0/16")]
     pub cluster_cidr: Vec<IpNet>,
-    /// How many seconds a node may be silent before it is taken for lost.
-    #[arg(long, value_name = "SECONDS", default_value_t = 50)]
+    /// How long a node may be silent before it is taken for lost.
+    #[arg(long, value_name = "DURATION", default_value = "50s", value_parser = crate::cli::seconds)]
     pub node_monitor_grace_period: u64,
+    /// Give every node a part of --cluster-cidr.
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1,
+        require_equals = true, default_missing_value = "true")]
+    pub allocate_node_cidrs: bool,
+    /// The size of a node's part of --cluster-cidr, where that is one range [default: 24, of IPv6 64].
+    #[arg(long, value_name = "BITS", conflicts_with_all = ["node_cidr_mask_size_ipv4", "node_cidr_mask_size_ipv6"])]
+    pub node_cidr_mask_size: Option<u8>,
+    /// The size of a node's part of the IPv4 range.
+    #[arg(long, value_name = "BITS")]
+    pub node_cidr_mask_size_ipv4: Option<u8>,
+    /// The size of a node's part of the IPv6 range.
+    #[arg(long, value_name = "BITS")]
+    pub node_cidr_mask_size_ipv6: Option<u8>,
 }
 
 /// Runs the controllers until it is stopped; where others may run them too, only while this is the one who leads.
@@ -41,7 +55,7 @@ pub async fn run(
     service_ranges: &[IpNet],
     identities: Identities,
     signing: Signing,
-    contested: Option<Arc<Vitals>>,
+    contested: Option<(Election, Arc<Vitals>)>,
     stop: CancellationToken,
 ) -> Result<(), Failure> {
     let clock = clock::Real::shared();
@@ -51,14 +65,25 @@ pub async fn run(
         let mut config = Config::new(clients, fenced(identities.component(NAME), fence), clock.clone());
         config.controllers = options.controllers;
         config.node_monitor_grace_period = Duration::from_secs(options.node_monitor_grace_period);
-        config.network.cluster_cidrs = options.cluster_cidr;
+        config.network.node_bits_v4 =
+            options.node_cidr_mask_size_ipv4.or(options.node_cidr_mask_size).unwrap_or(config.network.node_bits_v4);
+        config.network.node_bits_v6 =
+            options.node_cidr_mask_size_ipv6.or(options.node_cidr_mask_size).unwrap_or(config.network.node_bits_v6);
+        if options.allocate_node_cidrs {
+            config.network.cluster_cidrs = options.cluster_cidr;
+        }
         config.network.service_cidrs = service_ranges.to_vec();
         config.cluster_ca = signing.bundle;
         config.signer = signing.certificates;
         config.tokens = signing.tokens;
         Ok(controllers::run(config, stop).await?)
     };
-    run_elected(NAME, contested.as_deref(), &identities, clock.clone(), stop, run).await
+    run_elected(NAME, contested, &identities, clock.clone(), stop, run).await
+}
+
+/// The election of controller managers, by default.
+pub fn election() -> Election {
+    super::lease(NAME)
 }
 
 /// Its name, and that of its lease.

@@ -5,12 +5,16 @@ use std::sync::Arc;
 use client::Client;
 use machinery::rest::{Handler, User};
 
+use super::accounts::Accounts;
+
 #[derive(Clone)]
 pub enum Identities {
     /// Beside the API server, in its process: each part is whom it is said to be.
     InProcess(Arc<dyn Handler>),
     /// Elsewhere: every part is who the kubeconfig says.
     Remote(Client),
+    /// Elsewhere: every part is who the kubeconfig says, but controllers, each of which is an account of its own.
+    Accounts(Client, Accounts),
 }
 
 impl Identities {
@@ -31,6 +35,12 @@ impl Identities {
 
     /// A controller with a service account of its own in `kube-system`.
     pub fn controller(&self, name: &str) -> Client {
+        if let Self::Accounts(_, accounts) = self {
+            match accounts.client(name) {
+                Ok(client) => return client.with_user_agent(&format!("{name}/{}", env!("CARGO_PKG_VERSION"))),
+                Err(error) => tracing::error!("{name} acts as the controller manager: {error}"),
+            }
+        }
         let groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system"];
         self.client(name, || User::new(format!("system:serviceaccount:kube-system:{name}"), groups))
     }
@@ -38,7 +48,7 @@ impl Identities {
     fn client(&self, agent: &str, user: impl FnOnce() -> User) -> Client {
         let client = match self {
             Self::InProcess(handler) => Client::in_process(Arc::clone(handler), user()),
-            Self::Remote(client) => client.clone(),
+            Self::Remote(client) | Self::Accounts(client, _) => client.clone(),
         };
         client.with_user_agent(&format!("{agent}/{}", env!("CARGO_PKG_VERSION")))
     }

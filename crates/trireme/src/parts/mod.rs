@@ -1,5 +1,6 @@
 //! How each part of the control plane is wired, whether it runs beside the API server or in a process of its own.
 
+pub mod accounts;
 pub mod addons;
 pub mod agent;
 pub mod balancer;
@@ -36,7 +37,7 @@ fn lease(name: &str) -> Election {
 /// pass.
 async fn run_elected<R>(
     name: &str,
-    contested: Option<&serving::Vitals>,
+    contested: Option<(Election, Arc<serving::Vitals>)>,
     identities: &Identities,
     clock: Arc<dyn Clock>,
     stop: CancellationToken,
@@ -47,7 +48,7 @@ where
 {
     match contested {
         None => run(stop, None).await,
-        Some(vitals) => run_leading(name, lease(name), identities, clock, vitals, stop, run).await,
+        Some((election, vitals)) => run_leading(name, election, identities, clock, &vitals, stop, run).await,
     }
 }
 

@@ -28,12 +28,9 @@ pub struct Options {
     /// Address for that port.
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0")]
     bind_address: IpAddr,
-    /// Certificate to serve with; without one, a part makes one that nobody else signed.
-    #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
-    tls_cert_file: Option<PathBuf>,
-    /// Key of that certificate.
-    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
-    tls_private_key_file: Option<PathBuf>,
+    /// Without a certificate, a part makes one that nobody else signed.
+    #[command(flatten)]
+    tls: crate::tls::Options,
     /// Authorities of client certificates, instead of those that the API server publishes.
     #[arg(long, value_name = "FILE")]
     client_ca_file: Option<PathBuf>,
@@ -59,9 +56,10 @@ impl Options {
             None => Ok(client.clone()),
             Some(file) => connect(file),
         };
-        let certificate = match (&self.tls_cert_file, &self.tls_private_key_file) {
-            (Some(chain), Some(key)) => pki::Pair { chain_pem: read(chain)?, key_pem: read(key)? },
-            _ => {
+        let handshake = self.tls.handshake().map_err(|(option, why)| format!("--{option}: {why}"))?;
+        let certificate = match self.tls.files() {
+            Some(files) => files.read()?,
+            None => {
                 let host = host_name().unwrap_or_else(|| "localhost".to_owned());
                 serving::own_certificate(&host, address, jiff::Timestamp::now())?
             }
@@ -69,6 +67,7 @@ impl Options {
         let config = Config {
             address,
             certificate,
+            handshake,
             trust: match &self.client_ca_file {
                 None => Trust::Published,
                 Some(file) => Trust::Given(read(file)?),

@@ -1,20 +1,25 @@
 //! The server's certificates, renewed while it runs: in time, when one is taken away (`trireme certificates renew`), and at SIGHUP.
 //!
 //! New connections get the new ones, those that there are keep the old ones until they end. etcd reads its files again by itself. The authorities stay: what
-//! is signed by them is believed by everybody who believed it before.
+//! is signed by them is believed by everybody who believed it before. Certificates that an administrator gave (`--tls-cert-file`, `--tls-sni-cert-key`) are read
+//! again when their files change; what cannot be read leaves the old one in use.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use apiserver::serve::Shown;
+use apiserver::serve::{ByName, Named, Shown};
 use jiff::{SignedDuration, Timestamp};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::component::{Components, Failure};
+use crate::server::Error;
+use crate::server::flags::serving::Read;
 use crate::servers::Directory;
+use crate::tls::Files;
 
 /// What ends within this is renewed, as at a start.
 const BEFORE: SignedDuration = SignedDuration::from_hours(24 * 90);
@@ -28,18 +33,74 @@ const AGAIN: Duration = Duration::from_secs(60);
 pub struct Certificates {
     pub server: Arc<Shown>,
     pub kubelets: Arc<Shown>,
+    /// What an administrator gave, and the files that it comes from: for all names, which is [`Certificates::server`] then, or for some.
+    given: Vec<(Files, Arc<Shown>)>,
+    by_name: Arc<ByName>,
+    /// The files of the certificate for all names, if they are given.
+    own: Option<Files>,
+    /// Whether kubelets are shown the cluster's own.
+    own_to_kubelets: bool,
 }
 
 impl Certificates {
-    pub fn of(keys: &pki::Cluster) -> Result<Self, pki::Error> {
-        Ok(Self { server: Shown::new(&keys.server)?, kubelets: Shown::new(&keys.kubelet_client)? })
+    pub fn of(keys: &pki::Cluster, settings: &Read) -> Result<Self, Error> {
+        let shown = |files: &Files| {
+            let pair = files.read().map_err(|message| Error::Option { option: "tls-cert-file", message })?;
+            Ok::<_, Error>((Shown::new(&pair)?, pair))
+        };
+        let mut given = Vec::new();
+        let server = match &settings.own {
+            None => Shown::new(&keys.server)?,
+            Some(files) => {
+                let (shown, _) = shown(files)?;
+                given.push((files.clone(), shown.clone()));
+                shown
+            }
+        };
+        let mut named = Vec::new();
+        for one in &settings.named {
+            let (shown, pair) = shown(&one.files)?;
+            given.push((one.files.clone(), shown.clone()));
+            let names = if one.names.is_empty() { names(&pair)? } else { one.names.clone() };
+            named.push(Named { names, shown });
+        }
+        Ok(Self {
+            by_name: Arc::new(ByName { default: server.clone(), named }),
+            server,
+            kubelets: Shown::new(settings.kubelet_client.as_ref().unwrap_or(&keys.kubelet_client))?,
+            given,
+            own: settings.own.clone(),
+            own_to_kubelets: settings.kubelet_client.is_none(),
+        })
+    }
+
+    /// Shows what the files have now.
+    fn read_again(&self) {
+        for (files, shown) in &self.given {
+            let read = files.read().and_then(|pair| shown.show(&pair).map_err(|error| error.to_string()));
+            match read {
+                Ok(()) => tracing::info!("{}: read again", files.certificate.display()),
+                Err(why) => tracing::warn!("{}: {why}; the old one stays", files.certificate.display()),
+            }
+        }
     }
 
     /// Lets an API server show them, whichever they are at the time.
     pub fn configure(&self, config: &mut apiserver::Config) {
-        config.tls = self.server.served(&config.tls);
+        config.tls = self.by_name.clone().served(&config.tls);
         config.kubelet_client = self.kubelets.sent(&config.kubelet_client);
     }
+}
+
+/// The names that a certificate is good for, where none are given for it.
+fn names(pair: &pki::Pair) -> Result<Vec<String>, pki::Error> {
+    let certificate = pki::Certificate::from_pem(&pair.chain_pem)?;
+    let dns = certificate.sans.iter().filter_map(|san| match san {
+        pki::San::Dns(name) => Some(name.to_ascii_lowercase()),
+        _ => None,
+    });
+    let names: Vec<String> = dns.collect();
+    Ok(if names.is_empty() { vec![certificate.subject.common_name.to_ascii_lowercase()] } else { names })
 }
 
 /// Renews them.
@@ -72,6 +133,10 @@ impl Keeper {
         let mut hangup = signal(SignalKind::hangup())?;
         let directory = self.data_dir.join("pki");
         let mut changes = common::files::Watch::new(&directory)?;
+        let folders: BTreeSet<PathBuf> =
+            self.certificates.given.iter().flat_map(|(files, _)| files.folders()).collect();
+        let mut given: Vec<_> =
+            folders.iter().map(|folder| common::files::Watch::new(folder)).collect::<Result<_, _>>()?;
         loop {
             let wait = wait(&ends(&directory), Timestamp::now());
             tokio::select! {
@@ -82,6 +147,10 @@ impl Keeper {
                     // What is made here is heard of, too.
                     None => continue,
                 },
+                () = any(&mut given) => {
+                self.certificates.read_again();
+                continue;
+            }
                 () = stop.cancelled() => return Ok(()),
             }
             let keeper = Arc::clone(&self);
@@ -92,14 +161,34 @@ impl Keeper {
     fn renew(&self) -> Result<(), Failure> {
         let wanted = pki::Options { now: Timestamp::now(), ..self.wanted.clone() };
         let keys = pki::Cluster::ensure(&self.data_dir.join("pki"), &wanted)?;
-        self.certificates.server.show(&keys.server)?;
-        self.certificates.kubelets.show(&keys.kubelet_client)?;
-        super::write_kubeconfig(&self.data_dir, self.address, &keys)?;
+        let certificates = &self.certificates;
+        if certificates.own.is_none() {
+            certificates.server.show(&keys.server)?;
+        }
+        if certificates.own_to_kubelets {
+            certificates.kubelets.show(&keys.kubelet_client)?;
+        }
+        super::write_kubeconfig(&self.data_dir, self.address, &keys, certificates.own.as_ref())?;
         if let Some((directory, etcd)) = &self.etcd {
             let directory = Directory::open(&self.data_dir, &directory.member)?;
             etcd.reload_certificates(&directory.reach(directory.endpoints()))?;
         }
         Ok(())
+    }
+}
+
+/// Ends when something changes in one of the directories; never where there is none.
+async fn any(watches: &mut [common::files::Watch]) {
+    if watches.is_empty() {
+        return std::future::pending().await;
+    }
+    let changed = watches.iter_mut().map(|watch| Box::pin(watch.changed()));
+    match futures::future::select_all(changed).await {
+        (Ok(_), ..) => {}
+        (Err(error), ..) => {
+            tracing::warn!("files of certificates are not followed any more: {error}");
+            std::future::pending::<()>().await;
+        }
     }
 }
 

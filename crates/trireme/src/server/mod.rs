@@ -111,7 +111,8 @@ pub async fn run(mut options: Options) -> Result<(), Error> {
 
     // Clients that wait for the file may use it at once: early ones wait for the listener, not for readiness.
     if options.https_port != 0 {
-        write_kubeconfig(&data_dir, SocketAddr::new(options.bind_address, options.https_port), &keys)?;
+        let address = SocketAddr::new(options.bind_address, options.https_port);
+        write_kubeconfig(&data_dir, address, &keys, gates.serving.own.as_ref())?;
     }
     let parts = Arc::<apiserver::components::Parts>::default();
     let backups = opened.embedded.as_ref().map(|store| {
@@ -119,7 +120,7 @@ pub async fn run(mut options: Options) -> Result<(), Error> {
         Arc::new(crate::backup::Keeper::new(Arc::clone(store), &data_dir, directory))
     });
     let admission = opened.etcd.as_ref().map(|etcd| Arc::new(admission(&options, etcd, opened.managed.is_some())));
-    let certificates = Certificates::of(&keys)?;
+    let certificates = Certificates::of(&keys, &gates.serving)?;
     let start = async || {
         let mut config = base_config(Arc::clone(&opened.store), &keys)?;
         gates.configure(&mut config, &keys)?;
@@ -140,7 +141,7 @@ pub async fn run(mut options: Options) -> Result<(), Error> {
         }
     };
     if options.https_port == 0 {
-        write_kubeconfig(&data_dir, server.address, &keys)?;
+        write_kubeconfig(&data_dir, server.address, &keys, gates.serving.own.as_ref())?;
     }
     let (after, kubeconfig) = (started.elapsed().as_millis(), kubeconfig_file(&data_dir));
     let try_this = format!("kubectl --kubeconfig {} get namespaces", kubeconfig.display());
@@ -155,7 +156,8 @@ pub async fn run(mut options: Options) -> Result<(), Error> {
     start_backups(&mut components, &options.backups, backups);
     let cluster = agent_cluster(&options, service_address);
     let joined_at = format!("https://{}", SocketAddr::new(advertise, server.address.port()));
-    start_addons(&mut components, &data_dir, joined_at, cluster.clone(), &identities, (&keys, gates.believed(&keys)))?;
+    let believed = gates.believed(&keys);
+    start_addons(&mut components, &options, joined_at, cluster.clone(), &identities, (&keys, believed))?;
     start_agent(&mut components, &options, advertise, cluster, &identities, &keys);
     crate::notify::ready();
     stop_when_told(signals, stop(components, server, opened)).await;
@@ -190,6 +192,11 @@ fn configure(config: &mut apiserver::Config, options: &Options, advertise: IpAdd
     config.service_ranges = options.service_cluster_ip_range.iter().map(ToString::to_string).collect();
     config.node_ports = options.service_node_port_range.0..=options.service_node_port_range.1;
     config.event_ttl = options.event_ttl;
+    if let Some(host) = &options.gates.serving.external_hostname {
+        let place = if host.contains(':') { host.clone() } else { format!("{host}:{}", options.https_port) };
+        let keys_at = &mut config.authentication.service_accounts.keys_at;
+        keys_at.get_or_insert_with(|| format!("https://{place}/openid/v1/jwks"));
+    }
     config.shutdown_delay = options.gates.shutdown.shutdown_delay_duration;
     config.figures = FIGURES.to_vec();
     config.component = crate::flagz::component("apiserver");
@@ -277,7 +284,7 @@ fn start_parts(components: &mut Components, options: &Options, identities: &Iden
         components.start("kube-controller-manager", move |stop| {
             let (controllers, range) = (controllers.clone(), range.clone());
             let (identities, signing) = (identities.clone(), signing.clone());
-            let contested = contested.then(Arc::default);
+            let contested = contested.then(|| (parts::controllers::election(), Arc::default()));
             async move { parts::controllers::run(controllers, &range, identities, signing, contested, stop).await }
         });
     }
@@ -328,16 +335,37 @@ fn agent_cluster(options: &Options, service_address: IpAddr) -> parts::agent::Cl
     }
 }
 
+/// Keeps the word whose certificates are believed, which is the API server's own.
+fn start_authentication(components: &mut Components, identities: &Identities, believed: parts::addons::Believed) {
+    let client = identities.administrator();
+    components.start("authentication", move |stop| {
+        let (client, believed) = (client.clone(), believed.clone());
+        async move {
+            loop {
+                let changed = parts::addons::ensure_believed(&client, &believed).await?;
+                tokio::select! {
+                    () = changed => {}
+                    () = stop.cancelled() => return Ok(()),
+                }
+            }
+        }
+    });
+}
+
 /// Makes what pods and new nodes expect of a cluster.
 fn start_addons(
     components: &mut Components,
-    data_dir: &Path,
+    options: &Options,
     server: String,
     cluster: parts::agent::Cluster,
     identities: &Identities,
     (keys, believed): (&Arc<pki::Cluster>, parts::addons::Believed),
 ) -> Result<(), Error> {
-    let token = parts::joining::own_token(data_dir, &keys.authority.certificate().public_key.pin())?;
+    if options.disable_addons {
+        start_authentication(components, identities, believed);
+        return Ok(());
+    }
+    let token = parts::joining::own_token(&options.data_dir, &keys.authority.certificate().public_key.pin())?;
     let (client, authority) = (identities.administrator(), keys.authority_pem());
     components.start("addons", move |stop| {
         let (client, cluster, token) = (client.clone(), cluster.clone(), token.clone());
@@ -424,6 +452,8 @@ async fn open_store(options: &StoreOptions, data_dir: &Path, managed: Option<Man
                 ca_file: options.etcd_cafile.clone(),
                 cert_file: options.etcd_certfile.clone(),
                 key_file: options.etcd_keyfile.clone(),
+                prefix: options.etcd_prefix.clone(),
+                compaction: Some(options.etcd_compaction_interval).filter(|interval| !interval.is_zero()),
                 ..store::etcd::Options::default()
             };
             let etcd = store::etcd::Etcd::open(&options)?;
@@ -437,9 +467,19 @@ fn kubeconfig_file(data_dir: &Path) -> PathBuf {
 }
 
 /// Writes the administrator's kubeconfig, unless it already says the same.
-fn write_kubeconfig(data_dir: &Path, address: SocketAddr, keys: &pki::Cluster) -> Result<(), Error> {
+fn write_kubeconfig(
+    data_dir: &Path,
+    address: SocketAddr,
+    keys: &pki::Cluster,
+    own: Option<&crate::tls::Files>,
+) -> Result<(), Error> {
     let server = format!("https://{}", address::reachable(address));
-    let text = pki::kubeconfig(&server, &keys.authority_pem(), "kubernetes-admin", &keys.admin);
+    let mut authority = keys.authority_pem();
+    // Whoever signed it is in the file, or the certificate itself is all that there is to believe.
+    if let Some(pair) = own.and_then(|files| files.read().ok()) {
+        authority.push_str(&pair.chain_pem);
+    }
+    let text = pki::kubeconfig(&server, &authority, "kubernetes-admin", &keys.admin);
     let file = kubeconfig_file(data_dir);
     if std::fs::read_to_string(&file).is_ok_and(|present| present == text) {
         return Ok(());

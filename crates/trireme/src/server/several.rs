@@ -21,6 +21,8 @@ pub(super) async fn join_servers(options: &mut Options, advertise: IpAddr) -> Re
         etcd_cafile: reach.ca_file,
         etcd_certfile: reach.cert_file,
         etcd_keyfile: reach.key_file,
+        etcd_prefix: options.store.etcd_prefix.clone(),
+        etcd_compaction_interval: options.store.etcd_compaction_interval,
         history: options.store.history,
         history_size: options.store.history_size,
     };

@@ -30,6 +30,7 @@ mod shutdown;
 mod stalls;
 mod storage;
 mod tokens;
+mod upstream;
 mod walk;
 mod workloads;
 mod workloads_cascade;

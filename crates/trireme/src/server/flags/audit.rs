@@ -38,6 +38,15 @@ pub struct Options {
     /// Pack old files with gzip.
     #[arg(long, requires = "audit_log_path")]
     pub audit_log_compress: bool,
+    /// Lines that may wait to be written; those beyond are lost.
+    #[arg(long, value_name = "NUMBER", default_value_t = log::QUEUE, requires = "audit_log_path")]
+    pub audit_log_batch_buffer_size: usize,
+    /// Leave what was sent and answered out of events that are too large.
+    #[arg(long, requires = "audit_log_path")]
+    pub audit_log_truncate_enabled: bool,
+    /// What is too large for that, in bytes; an event that is too large even then is not written.
+    #[arg(long, value_name = "BYTES", default_value_t = 102_400, requires = "audit_log_truncate_enabled")]
+    pub audit_log_truncate_max_event_size: usize,
     /// A kubeconfig that says where events are sent.
     #[arg(long, value_name = "FILE", requires = "audit_policy_file")]
     pub audit_webhook_config_file: Option<PathBuf>,
@@ -58,6 +67,25 @@ pub struct Options {
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration,
         requires = "audit_webhook_config_file")]
     pub audit_webhook_initial_backoff: Duration,
+    /// Send no more batches than the next two say.
+    #[arg(long, value_name = "BOOL", action = clap::ArgAction::Set, default_value_t = true, num_args = 0..=1,
+        require_equals = true, default_missing_value = "true", requires = "audit_webhook_config_file")]
+    pub audit_webhook_batch_throttle_enable: bool,
+    /// Batches per second, in the long run.
+    #[arg(long, value_name = "NUMBER", default_value_t = 10.0, requires = "audit_webhook_config_file")]
+    pub audit_webhook_batch_throttle_qps: f64,
+    /// Batches that may follow each other at once after a rest.
+    #[arg(long, value_name = "NUMBER", default_value_t = 15, requires = "audit_webhook_config_file")]
+    pub audit_webhook_batch_throttle_burst: u32,
+    /// Leave what was sent and answered out of events that are too large, and divide batches that are.
+    #[arg(long, requires = "audit_webhook_config_file")]
+    pub audit_webhook_truncate_enabled: bool,
+    /// What is too large for an event, in bytes; one that is too large even then is not sent.
+    #[arg(long, value_name = "BYTES", default_value_t = 102_400, requires = "audit_webhook_truncate_enabled")]
+    pub audit_webhook_truncate_max_event_size: usize,
+    /// What is too large for a batch, in bytes.
+    #[arg(long, value_name = "BYTES", default_value_t = 10 << 20, requires = "audit_webhook_truncate_enabled")]
+    pub audit_webhook_truncate_max_batch_size: usize,
 }
 
 /// How requests wait for their audit events.
@@ -82,6 +110,13 @@ impl Waiting {
 }
 
 impl Options {
+    fn throttle(&self) -> Option<webhook::Throttle> {
+        let qps = self.audit_webhook_batch_throttle_qps;
+        let every = Duration::try_from_secs_f64(qps.recip()).ok()?;
+        let burst = self.audit_webhook_batch_throttle_burst;
+        self.audit_webhook_batch_throttle_enable.then_some(webhook::Throttle { every, burst })
+    }
+
     /// Checks the options and reads the files that they name.
     pub fn read(&self) -> Result<Option<Settings>, Error> {
         let Some(path) = &self.audit_policy_file else { return Ok(None) };
@@ -93,6 +128,8 @@ impl Options {
             max_backup: self.audit_log_maxbackup,
             max_size: self.audit_log_maxsize,
             compress: self.audit_log_compress,
+            buffer: self.audit_log_batch_buffer_size,
+            truncate: self.audit_log_truncate_enabled.then_some(self.audit_log_truncate_max_event_size),
         });
         let webhook = self.audit_webhook_config_file.clone().map(|kubeconfig| webhook::Settings {
             mode: self.audit_webhook_mode.mode(),
@@ -100,6 +137,11 @@ impl Options {
             batch: self.audit_webhook_batch_max_size,
             wait: self.audit_webhook_batch_max_wait,
             backoff: self.audit_webhook_initial_backoff,
+            throttle: self.throttle(),
+            truncate: self.audit_webhook_truncate_enabled.then_some(webhook::Limits {
+                event: self.audit_webhook_truncate_max_event_size,
+                batch: self.audit_webhook_truncate_max_batch_size,
+            }),
             ..webhook::Settings::at(kubeconfig)
         });
         if let Some(webhook) = &webhook {

@@ -59,6 +59,16 @@ pub struct Options {
     /// The private key that signs service account tokens [default: one of the cluster's own].
     #[arg(long, value_name = "FILE")]
     pub service_account_signing_key_file: Option<PathBuf>,
+    /// The longest that a service account token may be good for; a request for more is shortened [default: no limit].
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
+    pub service_account_max_token_expiration: Duration,
+    /// Let tokens that are mounted into pods live a year, and warn when one is used that was not renewed.
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = true, num_args = 0..=1,
+        require_equals = true, default_missing_value = "true")]
+    pub service_account_extend_token_expiration: bool,
+    /// Where others read the keys of service account tokens, as an https address [default: at this server].
+    #[arg(long, value_name = "URL")]
+    pub service_account_jwks_uri: Option<String>,
     /// What other issuers there are.
     #[command(flatten)]
     pub oidc: Oidc,
@@ -232,7 +242,22 @@ impl Options {
             }
             keys.extend(found);
         }
-        Ok(service_accounts::Settings { issuers, audiences, keys })
+        let (longest, keys_at) = (self.longest()?, self.service_account_jwks_uri.clone());
+        if keys_at.as_ref().is_some_and(|uri| !uri.starts_with("https://")) {
+            return Err(wrong("service-account-jwks-uri", "requires https scheme"));
+        }
+        let extends = self.service_account_extend_token_expiration;
+        Ok(service_accounts::Settings { issuers, audiences, keys, longest, extends, keys_at })
+    }
+
+    /// How many seconds a token may be good for.
+    fn longest(&self) -> Result<Option<i64>, Error> {
+        let seconds = self.service_account_max_token_expiration.as_secs();
+        match seconds {
+            0 => Ok(None),
+            3600..=0x1_0000_0000 => Ok(i64::try_from(seconds).ok()),
+            _ => Err(wrong("service-account-max-token-expiration", "must be between 1 hour and 2^32 seconds")),
+        }
     }
 }
 
@@ -342,7 +367,12 @@ impl Read {
     }
 
     /// The settings of an API server that authenticates so.
-    pub fn configure(&self, config: &mut apiserver::Config, keys: &pki::Cluster) -> Result<(), Error> {
+    pub fn configure(
+        &self,
+        config: &mut apiserver::Config,
+        keys: &pki::Cluster,
+        tls: &pki::Handshake,
+    ) -> Result<(), Error> {
         let mut settings = self.settings.clone();
         let clients = joined(&keys.authority_pem(), &self.clients);
         let mut handshake = clients.clone();
@@ -352,7 +382,7 @@ impl Read {
             handshake.push_str(&proxy.authority);
             proxy.clients = clients;
         }
-        config.tls = pki::server_config(&keys.server, &handshake)?;
+        config.tls = pki::restricted_server_config(&keys.server, &handshake, tls)?;
         if let Some(pem) = &self.signing_key {
             config.service_account_key = pki::PrivateKey::from_pem(pem)?;
         }

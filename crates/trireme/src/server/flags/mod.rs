@@ -7,6 +7,7 @@
 mod audit;
 mod authentication;
 mod authorization;
+pub mod serving;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -43,6 +44,9 @@ pub struct Options {
     /// How the server goes.
     #[command(flatten)]
     pub shutdown: Shutdown,
+    /// How connections and requests are served.
+    #[command(flatten)]
+    pub serving: serving::Options,
 }
 
 /// What may change or refuse a write.
@@ -59,6 +63,12 @@ pub struct Admission {
     /// File with the settings of admission plug-ins (an AdmissionConfiguration).
     #[arg(long, value_name = "FILE")]
     pub admission_control_config_file: Option<PathBuf>,
+    /// How many seconds a pod stays on a node that is not ready, unless it says otherwise.
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    pub default_not_ready_toleration_seconds: i64,
+    /// How many seconds a pod stays on a node that cannot be reached, unless it says otherwise.
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    pub default_unreachable_toleration_seconds: i64,
 }
 
 /// The help of a list of plug-ins: which there are, and which run anyway.
@@ -79,6 +89,10 @@ impl Admission {
         if let Some(path) = &self.admission_control_config_file {
             settings.configure(path).map_err(|error| wrong("admission-control-config-file", error))?;
         }
+        settings.toleration_seconds = admission::TolerationSeconds {
+            not_ready: self.default_not_ready_toleration_seconds,
+            unreachable: self.default_unreachable_toleration_seconds,
+        };
         Ok(settings)
     }
 }
@@ -138,6 +152,7 @@ pub struct Gates {
     audit: Option<apiserver::audit::Settings>,
     encryption: Option<apiserver::encryption::Settings>,
     flow_control: apiserver::gates::flow_control::Settings,
+    pub serving: serving::Read,
 }
 
 impl Options {
@@ -155,6 +170,7 @@ impl Options {
                 reads: self.flow_control.max_requests_inflight,
                 writes: self.flow_control.max_mutating_requests_inflight,
             },
+            serving: self.serving.read()?,
         })
     }
 }
@@ -167,7 +183,8 @@ impl Gates {
 
     /// The settings of an API server with these gates. `keys` are the cluster's own, which stay good beside all others.
     pub fn configure(&self, config: &mut apiserver::Config, keys: &pki::Cluster) -> Result<(), Error> {
-        self.authentication.configure(config, keys)?;
+        self.authentication.configure(config, keys, &self.serving.handshake)?;
+        self.serving.configure(config, keys)?;
         config.authorization = self.authorization.clone();
         config.admission = self.admission.clone();
         config.audit = self.audit.clone();
@@ -197,7 +214,7 @@ fn certificates(option: &'static str, path: &Path) -> Result<String, Error> {
 }
 
 /// A duration as Go writes it, such as `1m30s`.
-fn duration(text: &str) -> Result<Duration, String> {
+pub fn duration(text: &str) -> Result<Duration, String> {
     machinery::duration::parse(text).ok_or_else(|| "give a duration such as 30s or 2m0s".to_owned())
 }
 
@@ -274,6 +291,24 @@ mod tests {
             ("--encryption-provider-config {}/none", "--encryption-provider-config: error reading"),
             ("--encryption-provider-config {}/empty.yaml", "it is no EncryptionConfiguration"),
             ("--encryption-provider-config-automatic-reload", "--encryption-provider-config"),
+            ("--goaway-chance 0.5", "--goaway-chance: can not be less than 0 or greater than 0.02"),
+            ("--request-timeout 0s", "--request-timeout: can not be zero"),
+            ("--cors-allowed-origins example.com", "--cors-allowed-origins: regular expression does not pin"),
+            ("--strict-transport-security-directives x", "--strict-transport-security-directives: invalid"),
+            ("--tls-cert-file {}/junk", "--tls-private-key-file"),
+            ("--tls-cert-file {}/junk --tls-private-key-file {}/junk", "--tls-cert-file:"),
+            ("--tls-sni-cert-key {}/junk,{}/none:a.example", "--tls-sni-cert-key: cannot read"),
+            ("--tls-min-version VersionTLS11", "--tls-min-version: VersionTLS11 is not spoken here"),
+            ("--tls-cipher-suites TLS_RSA_WITH_RC4_128_SHA", "--tls-cipher-suites: Cipher suite TLS_RSA_WITH_RC4"),
+            ("--kubelet-client-certificate {}/junk --kubelet-client-key {}/junk", "--kubelet-client-certificate:"),
+            ("--kubelet-certificate-authority {}/junk", "--kubelet-certificate-authority:"),
+            ("--kubelet-preferred-address-types Nearest", "Nearest"),
+            ("--service-account-max-token-expiration 1s", "--service-account-max-token-expiration: must be between"),
+            ("--service-account-jwks-uri http://a", "--service-account-jwks-uri: requires https scheme"),
+            (
+                "--audit-policy-file {}/policy.yaml --audit-log-path - --audit-log-truncate-max-event-size 5",
+                "--audit-log-truncate-enabled",
+            ),
             ("--enable-admission-plugins Nonsense", "enable-admission-plugins plugin \"Nonsense\" is unknown"),
             ("--enable-admission-plugins Priority --disable-admission-plugins Priority", "overlapped"),
             ("--admission-control-config-file {}/none", "unable to read admission control configuration from"),
