@@ -21,10 +21,11 @@ use crate::certificate::Certificate;
 use crate::disk::{self, Readers};
 use crate::error::Error;
 use crate::key::PrivateKey;
+use crate::rotation;
 use crate::subject::{San, Subject};
 
 const DAY: Duration = Duration::from_secs(86_400);
-const AUTHORITY_LIFETIME: Duration = DAY.saturating_mul(3650);
+pub(crate) const AUTHORITY_LIFETIME: Duration = DAY.saturating_mul(3650);
 pub(crate) const LEAF_LIFETIME: Duration = DAY.saturating_mul(365);
 /// What has less than this left is renewed at start.
 const RENEW_BEFORE: SignedDuration = SignedDuration::from_hours(24 * 90);
@@ -63,6 +64,8 @@ pub struct Cluster {
     now: Timestamp,
     /// Signs serving and client certificates.
     pub authority: Authority,
+    /// Whom to believe besides, in PEM, while one authority follows another.
+    others: String,
     /// Signs the aggregation layer's client certificate.
     pub front_proxy_authority: Authority,
     /// Signs service account tokens.
@@ -112,6 +115,7 @@ impl Cluster {
             directory: directory.to_owned(),
             now,
             authority,
+            others: rotation::others(directory)?,
             front_proxy_authority: front_proxy,
             service_account_key,
         })
@@ -141,9 +145,9 @@ impl Cluster {
         &self.directory
     }
 
-    /// The authority's certificate in PEM, as `kube-root-ca.crt` and kubeconfigs carry it.
+    /// The authority's certificate in PEM, as `kube-root-ca.crt` and kubeconfigs carry it; while another one follows it, both, the one that signs first.
     pub fn authority_pem(&self) -> String {
-        self.authority.certificate().to_pem()
+        format!("{}{}", self.authority.certificate().to_pem(), self.others)
     }
 }
 

@@ -19,6 +19,7 @@ mod key;
 mod kubeconfig;
 mod pod_key;
 mod request;
+mod rotation;
 mod subject;
 mod tls;
 mod trust;
@@ -37,6 +38,7 @@ pub use key::{PrivateKey, PublicKey, fingerprint};
 pub use kubeconfig::kubeconfig;
 pub use pod_key::{KeyType, PodKey};
 pub use request::Request;
+pub use rotation::Rotation;
 pub use subject::{San, Subject};
 pub use tls::{
     Believed, careless_client_config, client_config, outgoing_config, restricted_server_config, server_config,

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
-use pki::Certificate;
+use pki::{Certificate, Rotation};
 
 use crate::component::Failure;
 
@@ -30,6 +30,31 @@ pub enum Command {
         #[arg(value_name = "NAME")]
         names: Vec<String>,
     },
+    /// Put another authority in place of the cluster's, in three steps, so that everybody is believed throughout.
+    ///
+    /// `begin` has both believed: start the server again, then every agent, which learns of both; pods do by themselves. `switch` has the new one sign: start
+    /// the server again, then every agent, which gets new certificates. `finish` has the old one believed no more: start the server again, then every agent.
+    /// Kubeconfigs for people have to be made anew before that. Without a word it says how far it has come. Where several servers share a cluster, copy the
+    /// files `ca*` of `pki` in the data directory to the others after each step. The authorities of aggregation and of etcd stay.
+    RotateCa {
+        /// The server's data directory.
+        #[arg(long, value_name = "DIR", env = "TRIREME_DATA_DIR", default_value = "/var/lib/trireme")]
+        data_dir: PathBuf,
+        /// begin, switch or finish.
+        #[arg(value_enum)]
+        step: Option<Step>,
+    },
+}
+
+/// A step of putting another authority in place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Step {
+    /// Both are believed, the old one signs.
+    Begin,
+    /// Both are believed, the new one signs.
+    Switch,
+    /// The new one alone is believed.
+    Finish,
 }
 
 /// Runs the command.
@@ -40,7 +65,37 @@ pub fn run(command: &Command) -> Result<(), Failure> {
             Ok(())
         }
         Command::Renew { data_dir, names } => renew(&data_dir.join("pki"), names),
+        Command::RotateCa { data_dir, step } => rotate(&data_dir.join("pki"), *step),
     }
+}
+
+fn rotate(directory: &Path, step: Option<Step>) -> Result<(), Failure> {
+    // A directory without an authority is nobody's.
+    if !read(directory)?.iter().any(|found| found.name == "ca") {
+        return Err(format!("{} has no authority", directory.display()).into());
+    }
+    let next = "Start the server again, then every agent.";
+    match (step, Rotation::of(directory)) {
+        (None, Rotation::None) => println!("One authority signs and is believed; `begin` makes another."),
+        (None, Rotation::Begun) => println!("Two are believed, the old one signs; `switch` is next."),
+        (None, Rotation::Switched) => println!("Two are believed, the new one signs; `finish` is next."),
+        (Some(Step::Begin), Rotation::None) => {
+            Rotation::begin(directory, Timestamp::now())?;
+            println!("There is another authority. {next} Both are believed then.");
+        }
+        (Some(Step::Switch), Rotation::Begun) => {
+            Rotation::switch(directory)?;
+            println!("The new authority signs. {next} They get new certificates then.");
+        }
+        (Some(Step::Finish), Rotation::Switched) => {
+            Rotation::finish(directory)?;
+            println!("The old authority is believed no more. {next}");
+        }
+        (Some(_), Rotation::None) => return Err("it has not begun: `trireme certificates rotate-ca begin`".into()),
+        (Some(_), Rotation::Begun) => return Err("it has begun: `switch` is next".into()),
+        (Some(_), Rotation::Switched) => return Err("it is switched: `finish` is next".into()),
+    }
+    Ok(())
 }
 
 /// A certificate on disk.

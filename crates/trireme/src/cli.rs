@@ -48,6 +48,9 @@ pub enum Command {
     /// Show the certificates of a server, and have them made anew.
     #[command(subcommand)]
     Certificates(crate::certificates::Command),
+    /// Have Secrets sealed in the store, with keys that are made and changed by command.
+    #[command(subcommand)]
+    Secrets(crate::secrets::Command),
     /// Run a cluster of several nodes on this machine, for development.
     Cluster(Box<crate::cluster::Cluster>),
     /// Run the service proxy of a node in a process of its own, against any API server.
@@ -203,6 +206,9 @@ pub struct Server {
     /// Run no scheduler: another one does.
     #[arg(long)]
     pub disable_scheduler: bool,
+    /// What lies here is applied, and applied again when it changes [default: manifests in the data directory].
+    #[arg(long, value_name = "DIR")]
+    pub manifests: Option<PathBuf>,
     /// Make no objects of our own: neither cluster DNS nor a class of volumes nor what nodes join with.
     #[arg(long)]
     pub disable_addons: bool,

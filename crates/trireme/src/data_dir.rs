@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! DIR/                     0711 where containers are below it, otherwise 0700
-//!   store/ pki/ images/ backups/  0700, and their files 0600
+//!   store/ pki/ images/ backups/ manifests/ .kube/  0700, and their files 0600
 //!   etcd/                  0700; what is in it is that of a process which may be running
 //!   admin.kubeconfig token server.json join.json encryption.yaml 0600, as is what `make up` writes beside them: log, pid
 //!   agent/                 0711, the node
@@ -16,7 +16,9 @@ use std::path::Path;
 
 use node::private;
 
-const SERVER: [&str; 11] = [
+const SERVER: [&str; 13] = [
+    ".kube",
+    "manifests",
     "store",
     "pki",
     "images",

@@ -18,12 +18,14 @@ mod kubeconfig;
 mod kubectl;
 mod kubelet_root;
 mod logging;
+mod manifests;
 mod netpol;
 mod node;
 mod notify;
 mod parts;
 mod proxy;
 mod recommend;
+mod secrets;
 mod server;
 mod servers;
 mod signals;
@@ -92,6 +94,7 @@ fn main() -> ExitCode {
         Command::Uninstall(options) => runtime().and_then(|runtime| runtime.block_on(install::uninstall(&options))),
         Command::Support(options) => runtime().and_then(|runtime| runtime.block_on(support::run(&options))),
         Command::Check(options) => check::run(&options),
+        Command::Secrets(command) => runtime().and_then(|runtime| runtime.block_on(secrets::run(command))),
         Command::Certificates(command) => certificates::run(&command),
         Command::Image(command) => image::run(&command),
         Command::Node(command) => runtime().and_then(|runtime| runtime.block_on(node::run(&command))),

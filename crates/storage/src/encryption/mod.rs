@@ -162,6 +162,10 @@ impl Encryption {
         for (status, count) in [("success", &self.reloaded), ("failure", &self.failed)] {
             samples.add(&[("status", status)], count.load(Ordering::Relaxed) as f64);
         }
+        let name = "apiserver_encryption_config_controller_last_config_info";
+        let help = "[ALPHA] Information about the last applied encryption configuration with hash as label, split by apiserver identity.";
+        let hash: String = self.rules().hash.iter().map(|byte| format!("{byte:02x}")).collect();
+        figures::samples(text, name, "gauge", help).add(&[("hash", &format!("sha256:{hash}"))], 1.0);
     }
 }
 

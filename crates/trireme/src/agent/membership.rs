@@ -23,6 +23,8 @@ use crate::parts::joining;
 
 const FIRST_DELAY: Duration = Duration::from_millis(200);
 const LONGEST_DELAY: Duration = Duration::from_secs(10);
+/// How long a server may take to say whom it believes; a node that starts does not depend on it.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Why a node is not a member.
 #[derive(Debug, thiserror::Error)]
@@ -117,7 +119,8 @@ impl Membership {
 
     async fn ensure_once(directory: &Path, node: &str, invitation: &Invitation) -> Result<Self, Error> {
         if let Some(authority) = usable(directory, node, invitation)? {
-            return Self::of(directory, node, authority, &invitation.server);
+            let member = Self::of(directory, node, authority, &invitation.server)?;
+            return member.with_latest_authority(&invitation.server).await;
         }
         let token = invitation.token.as_ref().ok_or(Error::NoToken)?;
         let authority = match &invitation.authority {
@@ -148,6 +151,27 @@ impl Membership {
         Ok(Self { directory: directory.to_owned(), node: node.to_owned(), authority, client })
     }
 
+    /// Learns whom the cluster believes now, from a server that is believed already: another authority may be about to follow. Who cannot be asked has said
+    /// before what there is to know.
+    async fn with_latest_authority(self, server: &str) -> Result<Self, Error> {
+        let asked = self.client.get::<ConfigMap>("kube-public", joining::CLUSTER_INFO);
+        let Ok(Ok(info)) = tokio::time::timeout(PATIENCE, asked).await else { return Ok(self) };
+        match joining::authority_of(&info) {
+            Ok(authority) if authority != self.authority && Certificate::from_pem(&authority).is_ok() => {
+                tracing::info!("the cluster believes another authority, or one more");
+                pki::write_private(&self.directory.join("ca.crt"), &authority)?;
+                Self::of(&self.directory, &self.node, authority, server)
+            }
+            _ => Ok(self),
+        }
+    }
+
+    /// Whether a certificate was signed by the authority that signs now.
+    pub fn is_signed_by_the_present(&self, certificate: &Certificate) -> bool {
+        let present = Certificate::from_pem(&self.authority);
+        present.is_ok_and(|present| certificate.verify_signed_by(&present.public_key).is_ok())
+    }
+
     /// The file with certificate and key for a purpose.
     pub fn file(&self, purpose: Purpose) -> PathBuf {
         match purpose {
@@ -174,17 +198,18 @@ fn usable(directory: &Path, node: &str, invitation: &Invitation) -> Result<Optio
     let (Some(authority), Some(pair)) = (read(&directory.join("ca.crt"))?, read(&client_file(directory))?) else {
         return Ok(None);
     };
-    let (Ok(root), Ok(own)) = (Certificate::from_pem(&authority), Certificate::from_pem(&pair)) else {
-        return Ok(None);
-    };
+    let roots: Vec<Certificate> =
+        pki::certificates_in(&authority).iter().filter_map(|der| Certificate::from_der(der).ok()).collect();
+    let Ok(own) = Certificate::from_pem(&pair) else { return Ok(None) };
     let pin = invitation.token.as_ref().and_then(|token| token.pin.as_ref());
-    let same_cluster = pin.is_none_or(|pin| *pin == root.public_key.pin())
+    let has = |is: &dyn Fn(&pki::PublicKey) -> bool| roots.iter().any(|root| is(&root.public_key));
+    let same_cluster = pin.is_none_or(|pin| has(&|key| *pin == key.pin()))
         && invitation
             .authority
             .as_ref()
-            .is_none_or(|given| Certificate::from_pem(given).is_ok_and(|given| given.public_key == root.public_key));
+            .is_none_or(|given| Certificate::from_pem(given).is_ok_and(|given| has(&|key| given.public_key == *key)));
     let same_node = own.subject == requests::subject(node);
-    let signed = own.verify_signed_by(&root.public_key).is_ok();
+    let signed = has(&|key| own.verify_signed_by(key).is_ok());
     Ok((same_cluster && same_node && signed && own.not_after > Timestamp::now()).then_some(authority))
 }
 

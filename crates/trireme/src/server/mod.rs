@@ -365,6 +365,9 @@ fn start_addons(
         start_authentication(components, identities, believed);
         return Ok(());
     }
+    let manifests = options.manifests.clone().unwrap_or_else(|| options.data_dir.join("manifests"));
+    let kubeconfig = kubeconfig_file(&options.data_dir);
+    components.start("manifests", move |stop| crate::manifests::run(manifests.clone(), kubeconfig.clone(), stop));
     let token = parts::joining::own_token(&options.data_dir, &keys.authority.certificate().public_key.pin())?;
     let (client, authority) = (identities.administrator(), keys.authority_pem());
     components.start("addons", move |stop| {

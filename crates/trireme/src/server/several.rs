@@ -12,6 +12,13 @@ use crate::servers::{Admission, Managed, Reconciler, Settings};
 /// Begins a cluster of several servers, joins one, or goes on with what was begun or joined before.
 pub(super) async fn join_servers(options: &mut Options, advertise: IpAddr) -> Result<Option<Managed>, Error> {
     let record = crate::servers::prepare(options, advertise).await?;
+    let encryption = &mut options.gates.encryption;
+    let made = options.data_dir.join(crate::secrets::FILE);
+    // What `trireme secrets encrypt` made, where no other is given.
+    if encryption.encryption_provider_config.is_none() && made.exists() {
+        encryption.encryption_provider_config = Some(made);
+        encryption.encryption_provider_config_automatic_reload = true;
+    }
     let Some(member) = record.and_then(|record| record.etcd) else { return Ok(None) };
     let managed = Managed::start(options, &member).await?;
     let reach = managed.directory.reach(managed.directory.endpoints());

@@ -11,6 +11,7 @@ mod cluster;
 mod command;
 mod controllers;
 mod dashboard;
+mod day_two;
 mod depth;
 mod endpoint;
 mod etcd;
