@@ -28,7 +28,6 @@ impl Strategy for Definitions {
     fn flags(&self) -> Flags {
         Flags {
             is_long: true,
-            status_resets_metadata: true,
             judges_finalizers: false,
             says_once: false,
             allows_unconditional_update: false,
@@ -38,6 +37,9 @@ impl Strategy for Definitions {
     }
 
     fn default(&self, definition: &mut Value) {
+        if value::list(definition, "status.storedVersions").is_empty() {
+            remember_storage(definition);
+        }
         let kind = value::text(definition, "spec.names.kind").to_owned();
         if value::text(definition, "spec.names.singular").is_empty() && !kind.is_empty() {
             value::set(definition, "spec.names.singular", kind.to_lowercase());
@@ -261,6 +263,9 @@ fn validate_versions(spec: &At<'_, '_>, versions: &At<'_, '_>, old: Option<&Valu
         if common("subresources").is_none() {
             validate_subresources(&version.at("subresources"), errors);
         }
+        if common("additionalPrinterColumns").is_none() {
+            version.at("additionalPrinterColumns").items().for_each(|column| validate_column(&column, errors));
+        }
         let selectable = version.at("selectableFields");
         if common("selectableFields").is_none() && !selectable.is_empty() {
             if common("schema").is_none() && version.has("schema.openAPIV3Schema") {
@@ -269,9 +274,6 @@ fn validate_versions(spec: &At<'_, '_>, versions: &At<'_, '_>, old: Option<&Valu
                 let detail = "may only be set when `version.schema.openAPIV3Schema` is not included";
                 errors.invalid_value(&selectable, "", detail);
             }
-        }
-        if common("additionalPrinterColumns").is_none() {
-            version.at("additionalPrinterColumns").items().for_each(|column| validate_column(&column, errors));
         }
     }
     let shown = || internal::versions(versions.value(), |field| common(field).is_some());

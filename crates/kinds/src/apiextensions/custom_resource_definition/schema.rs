@@ -216,13 +216,11 @@ fn list_type(schema: &At<'_, '_>, errors: &mut Errors) {
         schema.at("x-kubernetes-list-map-keys"),
         schema.at("items"),
     );
-    if !keys.is_empty() && list.text() != "map" {
-        const DETAIL: &str = "must be map if x-kubernetes-list-map-keys is non-empty";
-        if errors_required(&list, DETAIL, errors) {
-            errors.invalid(&list, DETAIL);
-        }
-    }
+    const KEYED: &str = "must be map if x-kubernetes-list-map-keys is non-empty";
     if !list.is_set() {
+        if !keys.is_empty() {
+            errors.required(&list, KEYED);
+        }
         return;
     }
     const DETAIL: &str = "must be array if x-kubernetes-list-type is specified";
@@ -234,6 +232,9 @@ fn list_type(schema: &At<'_, '_>, errors: &mut Errors) {
         atomic_items(&items, errors);
     }
     errors.one_of(&list, &["atomic", "set", "map"]);
+    if !keys.is_empty() && list.text() != "map" {
+        errors.invalid(&list, KEYED);
+    }
     if matches!(list.text(), "set" | "map") && items.at("nullable").flag() {
         errors.forbidden(
             &items.at("nullable"),

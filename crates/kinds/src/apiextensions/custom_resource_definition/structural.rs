@@ -37,10 +37,15 @@ pub fn unreadable(schema: &Value) -> Option<String> {
     below.filter(|below| below.is_object()).find_map(unreadable)
 }
 
-/// Everything that keeps a schema of whole objects from being structural.
+/// Everything that keeps a schema of whole objects from being structural, in the order of its words: upstream finds it in the order of Go's
+/// maps, which is none.
 pub fn validate(schema: &At<'_, '_>, errors: &mut Errors) {
-    structural(schema, Level::Root, errors);
-    completeness(schema, schema, errors);
+    let mut found = Errors::new();
+    structural(schema, Level::Root, &mut found);
+    completeness(schema, schema, &mut found);
+    let mut found = found.into_vec();
+    found.sort_by_cached_key(ToString::to_string);
+    errors.extend(found);
 }
 
 /// Where a schema stands.

@@ -89,3 +89,70 @@ fn what_upstream_accepted_long_ago_is_told_of() {
     let why = "failed to check validation schema for version v1: OpenAPIV3Schema '$ref' is not supported";
     assert_eq!(told(false, json!({"$ref": "#/a"})), Some(("Unknown", "StructuralError", why.to_owned())));
 }
+
+#[test]
+fn what_is_wrong_is_told_in_upstreams_order() {
+    let told = |version: Value| {
+        let mut version = version;
+        version["name"] = json!("v1");
+        version["served"] = json!(true);
+        version["storage"] = json!(true);
+        let second =
+            json!({"name": "v2", "served": true, "storage": false, "schema": {"openAPIV3Schema": {"type": "object"}}});
+        let names = json!({"plural": "tabs", "kind": "Tab"});
+        let spec =
+            json!({"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version, second]});
+        let found = shown(&json!({"metadata": {"name": "tabs.example.com"}, "spec": spec}));
+        let found = found.iter().filter_map(|error| error.strip_prefix("spec.versions[0]."));
+        found.map(|error| error.trim_start_matches("schema.openAPIV3Schema.").to_owned()).collect::<Vec<_>>()
+    };
+    let schema =
+        |properties: Value| json!({"schema": {"openAPIV3Schema": {"type": "object", "properties": properties}}});
+    assert_eq!(
+        told(schema(json!({"a": {"type": "string", "not": {"type": "string", "default": "x"}}}))),
+        [
+            "properties[a].not.default: Forbidden: must be undefined to be structural",
+            "properties[a].not.type: Forbidden: must be empty to be structural",
+        ]
+    );
+    assert_eq!(
+        told(schema(json!({"kind": {}}))),
+        [
+            "properties[kind].type: Invalid value: \"\": must be string",
+            "properties[kind].type: Required value: must not be empty for specified object fields",
+        ]
+    );
+    let items = json!({"type": "object", "properties": {"n": {"type": "string"}}, "required": ["n"]});
+    assert_eq!(
+        told(schema(
+            json!({"a": {"type": "array", "x-kubernetes-list-type": "odd", "x-kubernetes-list-map-keys": ["n"], "items": items}})
+        )),
+        [
+            "properties[a].x-kubernetes-list-type: Unsupported value: \"odd\": supported values: \"atomic\", \"set\", \"map\"",
+            "properties[a].x-kubernetes-list-type: Invalid value: \"odd\": must be map if x-kubernetes-list-map-keys is non-empty",
+        ]
+    );
+    let mut version = schema(json!({}));
+    version["additionalPrinterColumns"] = json!([{"name": "A", "type": "string"}]);
+    version["selectableFields"] = json!([{"jsonPath": ".a"}]);
+    assert_eq!(
+        told(version),
+        [
+            "additionalPrinterColumns[0].JSONPath: Required value",
+            "selectableFields[0].jsonPath: Invalid value: \".a\": is an invalid path: does not refer to a valid field",
+        ]
+    );
+}
+
+#[test]
+fn a_status_without_stored_versions_gets_the_one_that_is_stored_now() {
+    let versions = json!([{"name": "v1", "storage": false}, {"name": "v2", "storage": true}]);
+    let stored = |status: Value| {
+        let mut definition = json!({"spec": {"names": {"kind": "Tab"}, "versions": versions}, "status": status});
+        Definitions.default(&mut definition);
+        definition["status"]["storedVersions"].clone()
+    };
+    assert_eq!(stored(Value::Null), json!(["v2"]));
+    assert_eq!(stored(json!({"storedVersions": []})), json!(["v2"]));
+    assert_eq!(stored(json!({"storedVersions": ["v1"]})), json!(["v1"]));
+}
