@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use node::nft::{self, Data, Registers};
-use rules::protocol::Protocol;
 
 use crate::model::Family;
 use crate::plan::{Frontend, Key, Value};
