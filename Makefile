@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build up down test clients lint doc bench soak fuzz packages
+.PHONY: help build deb image up down test clients lint doc bench soak fuzz packages
 
 DATA ?= $(CURDIR)/.run
 CARGO ?= cargo
@@ -17,6 +17,12 @@ packages: ## Install the Debian packages that running and testing need
 build: ## Build the release binary, target/release/trireme
 	@scripts/packages build
 	@$(CARGO) build --release --locked -p trireme
+
+deb: build ## Make a Debian package, target/trireme_VERSION_ARCH.deb
+	@scripts/deb target/release/trireme target
+
+image: build ## Make an OCI image of the binary, target/trireme-image.tar
+	@target/release/trireme image trireme target/trireme-image.tar
 
 up: build ## Start a cluster in the background and show it at work
 	@scripts/packages run

@@ -157,6 +157,10 @@ pub enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
         arguments: Vec<std::ffi::OsString>,
     },
+    /// Print a script by which a shell completes command lines: `trireme completion bash > /etc/bash_completion.d/trireme`.
+    Completion(crate::documents::Completion),
+    /// Write pages for `man`, one for each command.
+    Man(crate::documents::Man),
     /// Say which version this is.
     Version,
 }

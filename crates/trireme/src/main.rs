@@ -9,6 +9,7 @@ mod cluster;
 mod component;
 mod config_file;
 mod data_dir;
+mod documents;
 mod etcd;
 mod flagz;
 mod hollow;
@@ -95,6 +96,8 @@ fn main() -> ExitCode {
         Command::Support(options) => runtime().and_then(|runtime| runtime.block_on(support::run(&options))),
         Command::Check(options) => check::run(&options),
         Command::Secrets(command) => runtime().and_then(|runtime| runtime.block_on(secrets::run(command))),
+        Command::Completion(options) => documents::completion(&options),
+        Command::Man(options) => documents::man(&options),
         Command::Certificates(command) => certificates::run(&command),
         Command::Image(command) => image::run(&command),
         Command::Node(command) => runtime().and_then(|runtime| runtime.block_on(node::run(&command))),

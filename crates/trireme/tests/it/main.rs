@@ -22,6 +22,7 @@ mod kill_definitions;
 mod kubeconfig;
 mod load;
 mod node;
+mod package;
 mod page;
 mod poison;
 mod private;
