@@ -91,7 +91,7 @@ impl Connection {
         let Some(names) = accounts else { return Ok(Identities::Remote(client)) };
         let config = Config::from_kubeconfig(&self.kubeconfig.kubeconfig)?;
         let accounts = parts::accounts::Accounts::begin(config, names, stop).await?;
-        Ok(Identities::Accounts(client, accounts))
+        Ok(Identities::Accounts(client, Arc::new(accounts)))
     }
 }
 

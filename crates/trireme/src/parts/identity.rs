@@ -14,7 +14,7 @@ pub enum Identities {
     /// Elsewhere: every part is who the kubeconfig says.
     Remote(Client),
     /// Elsewhere: every part is who the kubeconfig says, but controllers, each of which is an account of its own.
-    Accounts(Client, Accounts),
+    Accounts(Client, Arc<Accounts>),
 }
 
 impl Identities {
