@@ -18,7 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const LOOK: Duration = Duration::from_secs(2);
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
-pub async fn measure(side: &Side, nodes: usize, options: &Options, sheet: &mut Sheet) -> Result<(), Failure> {
+pub async fn measure(side: &Side, usual: usize, options: &Options, sheet: &mut Sheet) -> Result<(), Failure> {
+    let nodes = options.scaled(usual, 10);
     let outside = Outside::connect(side.kubeconfig()).await?;
     outside.space(SPACE).await?;
     let _hollow = side.hollow_nodes(nodes)?;
@@ -36,7 +37,7 @@ pub async fn measure(side: &Side, nodes: usize, options: &Options, sheet: &mut S
     reached?;
     let (took, used) = (begun.elapsed(), side.cpu()? - used);
     let figures = [(Figure::Cpu, used * 1e3 / pods as f64), (Figure::Rate, pods as f64 / took.as_secs_f64())];
-    sheet.add(side, &format!("bind_{nodes}"), &format!("create and bind, {nodes} nodes"), &figures);
+    sheet.add(side, &format!("bind_{usual}"), &format!("create and bind, {nodes} nodes"), &figures);
     Ok(())
 }
 

@@ -11,8 +11,8 @@ use super::outside::Lines;
 use super::requests::{pod, typed};
 use super::sheet::{Figure, Sheet};
 use super::{Outside, Side};
-use crate::Failure;
 use crate::report::quantile_ms;
+use crate::{Failure, Options};
 
 const EVENTS: usize = 50;
 /// Spread out, as changes are in a cluster: delivery is measured, and not how long a backlog gets.
@@ -33,19 +33,19 @@ pub enum Pace {
 pub async fn measure(
     side: &Side,
     outside: &Outside,
-    watchers: usize,
-    pace: Pace,
+    (usual, pace): (usize, Pace),
+    options: &Options,
     sheet: &mut Sheet,
 ) -> Result<(), Failure> {
+    let watchers = options.scaled(usual, 20);
     let (operation, title) = match pace {
         Pace::Apart => {
-            (format!("fan_out_{watchers}"), format!("delivery to {watchers} watchers, {EVENTS} events 100 ms apart"))
+            (format!("fan_out_{usual}"), format!("delivery to {watchers} watchers, {EVENTS} events 100 ms apart"))
         }
-        Pace::AtOnce => {
-            (format!("burst_{watchers}"), format!("delivery to {watchers} watchers, {EVENTS} events at once"))
-        }
+        Pace::AtOnce => (format!("burst_{usual}"), format!("delivery to {watchers} watchers, {EVENTS} events at once")),
     };
-    let space = format!("bench-{}", operation.replace('_', "-"));
+    // At a small scale several may come to the same number.
+    let space = format!("bench-{usual}-{pace:?}").to_lowercase();
     outside.space(&space).await?;
     let path = format!("/api/v1/namespaces/{space}/pods?watch=true&resourceVersion=0");
     let opening = futures::stream::iter(0..watchers).map(|_| outside.watch(&path, "application/json"));

@@ -83,12 +83,12 @@ async fn measure(stage: Stage, side: &Side, options: &Options, sheet: &mut Sheet
         Stage::Requests => {
             let outside = Outside::connect(side.kubeconfig()).await?;
             requests::measure(side, &outside, options, sheet).await?;
-            for (watchers, pace) in [(500, Pace::Apart), (1_000, Pace::Apart), (500, Pace::AtOnce)] {
-                fan_out::measure(side, &outside, options.scaled(watchers, 20), pace, sheet).await?;
+            for watchers in [(500, Pace::Apart), (1_000, Pace::Apart), (500, Pace::AtOnce)] {
+                fan_out::measure(side, &outside, watchers, options, sheet).await?;
             }
             Ok(())
         }
         Stage::IdleAndFlood => idle::measure(side, options, sheet).await,
-        Stage::Bind(nodes) => bind::measure(side, options.scaled(nodes, 10), options, sheet).await,
+        Stage::Bind(nodes) => bind::measure(side, nodes, options, sheet).await,
     }
 }
