@@ -153,7 +153,7 @@ fn full_key(event: &Event) -> Vec<String> {
 
 /// A map that forgets what was not used for longest once it holds too much.
 #[derive(Debug)]
-pub(super) struct Recent<K, V> {
+struct Recent<K, V> {
     entries: HashMap<K, (V, u64), FxBuildHasher>,
     tick: u64,
 }
@@ -165,7 +165,7 @@ impl<K, V> Default for Recent<K, V> {
 }
 
 impl<K: Hash + Eq, V> Recent<K, V> {
-    pub(super) fn get(&mut self, key: &K) -> Option<&mut V> {
+    fn get(&mut self, key: &K) -> Option<&mut V> {
         self.tick += 1;
         let tick = self.tick;
         self.entries.get_mut(key).map(|(value, used)| {
@@ -174,15 +174,11 @@ impl<K: Hash + Eq, V> Recent<K, V> {
         })
     }
 
-    pub(super) fn insert(&mut self, key: K, value: V) {
+    fn insert(&mut self, key: K, value: V) {
         self.get_or_insert(key, || value);
     }
 
-    pub(super) fn remove(&mut self, key: &K) {
-        self.entries.remove(key);
-    }
-
-    pub(super) fn get_or_insert(&mut self, key: K, value: impl FnOnce() -> V) -> &mut V {
+    fn get_or_insert(&mut self, key: K, value: impl FnOnce() -> V) -> &mut V {
         if self.entries.len() >= REMEMBERED {
             // A quarter at a time, so that the search for the oldest is rare.
             let oldest = self.tick.saturating_sub(REMEMBERED as u64 * 3 / 4);
