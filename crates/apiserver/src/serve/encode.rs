@@ -18,7 +18,7 @@ use machinery::query::Query;
 use machinery::rest::{List, Payload, Response};
 use machinery::status::{ApiError, Reason};
 use machinery::{Value, value};
-use rest::{Columns, Watched, package};
+use rest::{AsOf, Columns, Watched, package};
 use serde_json::json;
 
 use super::body::Answer;
@@ -48,6 +48,9 @@ pub fn encode(asked: &Arc<Asked>, response: Response, clock: &Clock) -> http::Re
     let Asked { query, forms } = &**asked;
     let (mut parts, payload) = response.into_parts();
     let columns = parts.extensions.remove::<Columns>();
+    // What is of the past has the ages that it had then.
+    let then = parts.extensions.remove::<AsOf>().map(|AsOf(time)| -> Clock { Arc::new(move || time) });
+    let clock = then.as_ref().unwrap_or(clock);
     // Only objects have several forms; what is bytes already says itself what it is.
     let failed = parts.status.is_client_error() || parts.status.is_server_error();
     let accepted = match &payload {

@@ -237,6 +237,8 @@ pub async fn list(session: &Session, target: &Target, builder: &Builder, extra: 
 /// A selector that the server does not know is named with what was looked for.
 pub fn unselectable(error: Failure, target: &Target, builder: &Builder) -> Failure {
     match error {
+        // A moment that cannot be shown has nothing to do with what was selected.
+        Failure::Api(error) if !builder.at.is_empty() => error.into(),
         Failure::Api(mut error) if matches!(error.code, 400 | 404) => {
             let mapping = &target.mapping;
             let what = format!("{}/{}, Resource={}", mapping.group, mapping.version, mapping.resource);
@@ -258,8 +260,8 @@ impl Builder {
     pub fn query(&self, next: &str) -> String {
         let limit = if self.chunk == 0 { String::new() } else { self.chunk.to_string() };
         query(&[
-            // The next chunk is of the same moment as the first.
-            ("at", if next.is_empty() { &self.at } else { "" }),
+            // The next chunk is of the same moment as the first, whatever this says then; ages are told by it.
+            ("at", &self.at),
             ("continue", next),
             ("fieldSelector", &self.field_selector),
             ("labelSelector", &self.selector),

@@ -28,11 +28,18 @@ async fn objects_are_shown_compared_and_brought_back_as_they_were() {
     assert_eq!(shell.ok(&format!("get cm --at {second} -l step=x2 -o jsonpath={{.items[*].data.k}}")).await, "2");
     let table = shell.ok(&format!("get cm --at {first} -l step=x1")).await;
     assert!(table.starts_with("NAME   DATA   AGE\na      1      "), "{table}");
+    ages(&shell, first).await;
     assert_eq!(
         shell.fail(&format!("get cm a --at {}", first - 1)).await,
         "Error from server (NotFound): configmaps \"a\" not found\n"
     );
     let refused = shell.fail("get cm a --at yesterday").await;
+    assert!(
+        refused.starts_with("Error from server (BadRequest): \"yesterday\" is no moment: give a revision"),
+        "{refused}"
+    );
+    // Of a list too, in the same words.
+    let refused = shell.fail("get cm --at yesterday").await;
     assert!(
         refused.starts_with("Error from server (BadRequest): \"yesterday\" is no moment: give a revision"),
         "{refused}"
@@ -86,4 +93,15 @@ async fn objects_are_shown_compared_and_brought_back_as_they_were() {
     let never = shell.fail("undo cm/b --to 5m").await;
     assert!(never.contains("no longer kept") || never.contains("was not there at 5m"), "{never}");
     cluster.stop().await;
+}
+
+/// An age of the past is the one that it had then.
+async fn ages(shell: &Shell, first: u64) {
+    let age = async |more: &str| {
+        let line = shell.ok(&format!("get cm a --no-headers {more}")).await;
+        let age = line.split_whitespace().last().and_then(|age| age.strip_suffix('s')).map(str::parse::<u32>);
+        age.expect("an age in seconds").expect("a number")
+    };
+    testkit::eventually("it is some seconds old", async { while age("").await < 3 {} }).await;
+    assert!(age(&format!("--at {first}")).await <= 1);
 }

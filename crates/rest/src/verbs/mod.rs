@@ -45,6 +45,7 @@ use crate::metrics::Metrics;
 use crate::registry::{Registry, Resource, Served};
 
 pub use body::{check_kind, package};
+pub use past::AsOf;
 pub use patch::is_apply;
 pub use review::{read_review, user_info};
 pub use scale::scale_of;
@@ -209,6 +210,9 @@ impl Api {
         let mut answer = answered?;
         if let Some(form) = &call.resource.form {
             answer.extensions_mut().insert(Columns(form.version.clone()));
+        }
+        if let Some(as_of) = self.as_of(&call).await {
+            answer.extensions_mut().insert(as_of);
         }
         Ok(answer)
     }

@@ -28,6 +28,10 @@ pub const PATH: &str = "/trireme/history";
 const AT: &str = "at";
 const CHANGES: &str = "changes";
 
+/// The time that an answer is of: an extension of it, for those who show ages.
+#[derive(Debug, Clone, Copy)]
+pub struct AsOf(pub Timestamp);
+
 /// Refuses questions about the past where there are none.
 pub(super) fn refuse(call: &Call<'_>, what: &str) -> Result<(), ApiError> {
     match [AT, CHANGES].into_iter().find(|name| call.query.has(name)) {
@@ -114,6 +118,28 @@ impl Api {
         }
     }
 
+    /// When a revision was made, if the store keeps times.
+    async fn time_of(&self, revision: Revision) -> Result<Option<u64>, store::Error> {
+        let after = revision.saturating_sub(1);
+        let query = store::Changes { prefix: String::new(), exact: false, after, upto: revision, limit: 1 };
+        Ok(self.store.changes(query).await?.first().and_then(|change| change.time))
+    }
+
+    /// Which time an answer about the past is of: ages are as they were then. None where nobody knows, and for the present.
+    pub(super) async fn as_of(&self, call: &Call<'_>) -> Option<AsOf> {
+        if !matches!(call.info.verb, "get" | "list") || !call.query.has(AT) {
+            return None;
+        }
+        match Moment::parse(call.query.get(AT), (self.clock)()).ok()? {
+            Moment::Now => None,
+            Moment::Time(time) => Some(AsOf(time)),
+            Moment::Revision(revision) => {
+                let millis = self.time_of(revision).await.ok()??;
+                Timestamp::from_millisecond(i64::try_from(millis).ok()?).ok().map(AsOf)
+            }
+        }
+    }
+
     /// What is kept of the past; with `at`, also which revision a moment was.
     pub async fn kept(&self, at: &str) -> Result<Value, ApiError> {
         let revision = if at.is_empty() { None } else { Some(self.moment(at).await?) };
@@ -126,10 +152,7 @@ impl Api {
             "bytes": kept.bytes,
         });
         if let Some(revision) = revision {
-            let query =
-                store::Changes { prefix: String::new(), exact: false, after: revision - 1, upto: revision, limit: 1 };
-            let change = self.store.changes(query).await.map_err(super::commit::unavailable)?;
-            let time = change.first().and_then(|change| change.time);
+            let time = self.time_of(revision).await.map_err(super::commit::unavailable)?;
             answer["at"] = json!({"resourceVersion": revision.to_string(), "time": shown(time)});
         }
         Ok(answer)
