@@ -57,7 +57,33 @@ pub fn given_place(arguments: &[String]) -> String {
     String::new()
 }
 
+/// How much is to be logged, as far as it can be seen before flags are known.
+fn given_level(arguments: &[String]) -> i64 {
+    let mut words = arguments.iter().take_while(|word| *word != "--");
+    let mut level = "0";
+    while let Some(word) = words.next() {
+        if let "-v" | "--v" = word.as_str() {
+            level = words.next().map_or("0", String::as_str);
+        } else if let Some(given) = word.strip_prefix("--v=").or_else(|| word.strip_prefix("-v=")) {
+            level = given;
+        }
+    }
+    level.parse().unwrap_or_default()
+}
+
 impl Preferences {
+    /// As the command line says, which may want to hear of a file that says nothing.
+    pub fn of(environment: &Environment, arguments: &[String]) -> Result<(Self, Option<String>), String> {
+        let place = given_place(arguments);
+        let (preferences, complaint) = Self::load(environment, &place)?;
+        let told = complaint.is_none() && preferences.tree.is_null() && !matches!(&*place, "" | "off");
+        if told && given_level(arguments) >= 5 {
+            let text = format!("kuberc: no preferences found in {place}");
+            return Ok((preferences, Some(crate::streams::log_line('I', "marshal.go:103", &text))));
+        }
+        Ok((preferences, complaint))
+    }
+
     /// What the user's file says, if there is one; and what is wrong with it, where that does not matter.
     pub fn load(environment: &Environment, flag: &str) -> Result<(Self, Option<String>), String> {
         if environment.variable("KUBECTL_KUBERC") == Some("false") {
@@ -149,7 +175,8 @@ impl Preferences {
                 if own.is_some() && allowed.iter().any(|entry| found(&named(entry)) == own) {
                     return Ok(());
                 }
-                Err(format!("plugin {command:?} not allowed: it is not in the credential plugin allowlist"))
+                let path = own.map_or_else(|| command.to_owned(), |path| path.display().to_string());
+                Err(format!("plugin path {path:?} is not permitted by the credential plugin allowlist"))
             }
             other => Err(format!("unknown plugin policy: {other:?}")),
         }
@@ -276,5 +303,9 @@ mod tests {
         assert_eq!(given_place(&own("get --kuberc x pods")), "x");
         assert_eq!(given_place(&own("get --kuberc=y")), "y");
         assert_eq!(given_place(&own("get -- --kuberc=y")), "");
+        assert_eq!(
+            ["get -v 5 x", "get --v=5", "get -- -v=5", "get --v x"].map(|line| given_level(&own(line))),
+            [5, 5, 0, 0]
+        );
     }
 }

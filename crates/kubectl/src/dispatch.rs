@@ -127,8 +127,7 @@ fn finish(outcome: Outcome, streams: &mut Streams) -> i32 {
 /// The command to run, or nothing where help was all that was wanted.
 fn dispatch(environment: Environment, arguments: &[String], streams: &mut Streams) -> Outcome<Option<Invocation>> {
     let root: &'static Command = &commands::ROOT;
-    let (preferences, complaint) =
-        Preferences::load(&environment, &preferences::given_place(arguments)).map_err(unpreferred)?;
+    let (preferences, complaint) = Preferences::of(&environment, arguments).map_err(unpreferred)?;
     if let Some(complaint) = complaint {
         streams.error(&complaint);
     }

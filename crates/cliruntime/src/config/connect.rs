@@ -86,6 +86,9 @@ impl Connection {
             let limit = limit(flags)?;
             return Ok(Self { client: inside, headers, namespace, namespace_given: given, plugin: None, limit });
         }
+        if flags.is("insecure-skip-tls-verify") && flags.given("certificate-authority").is_some() {
+            return Err(Failure::message("specifying a root certificates file with the insecure flag is not allowed"));
+        }
         let wrong = wrong(&cluster, context.text("cluster"), &user, context.text("user"));
         match &wrong[..] {
             [] => {}
@@ -286,7 +289,7 @@ fn credentials(user: &Entry, cluster: &Entry, reads_input: bool) -> Outcome<Cred
         Credentials::token(user.text("token")).map_err(failed)?
     } else if !user.text("tokenFile").is_empty() {
         Credentials::token_file(user.text("tokenFile"))
-    } else if let Some(exec) = user.fields.get("exec").filter(|exec| exec.is_object()) {
+    } else if let Some(exec) = user.fields.get("exec").filter(|exec| exec.is_object() && !says_who(user)) {
         let plugin = plugin(exec, &user.origin, cluster)?;
         let input_taken = reads_input.then_some("used by stdin resource manifest reader");
         Credentials::plugin(Plugin { input_taken, ..plugin })
@@ -304,6 +307,13 @@ fn credentials(user: &Entry, cluster: &Entry, reads_input: bool) -> Outcome<Cred
         (Some(chain), Some(key)) => credentials.and_certificate(&chain, &key).map_err(failed),
         _ => Ok(credentials),
     }
+}
+
+/// Whether a password or a certificate says who it is, so that no plug-in is asked.
+fn says_who(user: &Entry) -> bool {
+    let any = |names: &[&str]| names.iter().any(|name| !user.text(name).is_empty());
+    any(&["username", "password"])
+        || any(&["client-certificate", "client-certificate-data"]) && any(&["client-key", "client-key-data"])
 }
 
 fn plugin(exec: &Value, origin: &Path, cluster: &Entry) -> Outcome<Plugin> {
@@ -434,6 +444,7 @@ contexts:
 - {name: other, context: {cluster: missing, user: u}}
 users:
 - {name: u, user: {token: t}}
+- {name: e, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: c, interactiveMode: Never}}}
 ";
 
     fn connection(line: &str) -> Outcome<Connection> {
@@ -453,6 +464,16 @@ users:
         assert_eq!(other.headers.get_all("impersonate-group").iter().count(), 2);
         let server = connection("-s https://else:2").expect("a connection");
         assert_eq!(server.client.server, "https://else:2");
+    }
+
+    #[test]
+    fn a_password_leaves_no_question_to_a_plugin() {
+        let asked =
+            |line: &str| format!("{:?}", connection(line).expect("a connection").client.credentials).contains("lugin");
+        assert!(asked("--user e"));
+        assert!(!asked("--user e --username a --password b"));
+        let error = connection("--insecure-skip-tls-verify --certificate-authority f").expect_err("refused").render();
+        assert_eq!(error, "error: specifying a root certificates file with the insecure flag is not allowed");
     }
 
     #[test]

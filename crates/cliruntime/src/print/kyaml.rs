@@ -34,7 +34,7 @@ fn put(out: &mut String, value: &Value, level: usize) {
 
 /// Objects in a list share their brackets' lines; other items stand on lines of their own.
 fn put_items(out: &mut String, items: &[Value], level: usize) {
-    let cuddle = items.iter().all(|item| matches!(item, Value::Object(fields) if !fields.is_empty()));
+    let cuddle = items.iter().all(|item| item.is_object());
     out.push('[');
     if cuddle {
         for (at, item) in items.iter().enumerate() {
@@ -119,9 +119,8 @@ mod tests {
 
     #[test]
     fn documents_are_in_braces() {
-        let pod =
-            json!({"kind": "Pod", "a": {"no": 1, "b.c/d": "x"}, "l": [{"m": "m"}, {"m": "o"}], "s": ["a"], "e": []});
-        let expected = "---\n{\n  a: {\n    b.c/d: \"x\",\n    \"no\": 1,\n  },\n  e: [],\n  kind: \"Pod\",\n  l: [{\n    m: \"m\",\n  }, {\n    m: \"o\",\n  }],\n  s: [\n    \"a\",\n  ],\n}\n";
+        let pod = json!({"kind": "Pod", "a": {"no": 1, "b.c/d": "x"}, "l": [{"m": "m"}, {"m": "o"}], "s": ["a"], "e": [], "o": [{}]});
+        let expected = "---\n{\n  a: {\n    b.c/d: \"x\",\n    \"no\": 1,\n  },\n  e: [],\n  kind: \"Pod\",\n  l: [{\n    m: \"m\",\n  }, {\n    m: \"o\",\n  }],\n  o: [{}],\n  s: [\n    \"a\",\n  ],\n}\n";
         assert_eq!(document(&pod), expected);
     }
 
