@@ -91,7 +91,9 @@ pub fn cron_job(scene: &Scene<'_>, out: &mut Writer) -> Result<(), Error> {
         None => out.field(0, "Last Schedule Time", "<unset>"),
     }
     let active: Vec<&str> = scene.list("status.active").iter().map(|job| value::text(job, "name")).collect();
-    out.field(0, "Active Jobs", text_or(&active.join(", "), "<none>"));
+    // A list that has nothing in it is not the same as none.
+    let none = if scene.at("status.active").is_some_and(|list| !list.is_null()) { "" } else { "<none>" };
+    out.field(0, "Active Jobs", text_or(&active.join(", "), none));
     scene.events(out);
     Ok(())
 }

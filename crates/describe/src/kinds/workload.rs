@@ -89,7 +89,7 @@ pub fn replica_set(scene: &Scene<'_>, out: &mut Writer) -> Result<(), Error> {
         Ok(phases) => out.field(0, "Pods Status", phases),
         Err(error) => out.field(0, "Pods Status", format_args!("error in fetching pods: {error}")),
     }
-    template(out, scene.at("spec.template"));
+    template(out, Some(scene.at("spec.template").unwrap_or(&Value::Null)));
     conditions(scene, out);
     scene.events(out);
     Ok(())
@@ -114,7 +114,7 @@ pub fn daemon_set(scene: &Scene<'_>, out: &mut Writer) -> Result<(), Error> {
         put!(out, 0, "{title}: {}\n", scene.int(&format!("status.{field}")));
     }
     out.field(0, "Pods Status", phases);
-    template(out, scene.at("spec.template"));
+    template(out, Some(scene.at("spec.template").unwrap_or(&Value::Null)));
     scene.events(out);
     Ok(())
 }
@@ -149,7 +149,7 @@ pub fn stateful_set(scene: &Scene<'_>, out: &mut Writer) -> Result<(), Error> {
         out.field(1, "WhenScaled", value::text(policy, "whenScaled"));
     }
     out.field(0, "Pods Status", phases);
-    template(out, scene.at("spec.template"));
+    template(out, Some(scene.at("spec.template").unwrap_or(&Value::Null)));
     claims(out, scene.list("spec.volumeClaimTemplates"));
     scene.events(out);
     Ok(())
@@ -211,7 +211,7 @@ pub fn deployment(scene: &Scene<'_>, out: &mut Writer) -> Result<(), Error> {
         let shown = format_args!("{unavailable} max unavailable, {surge} max surge");
         out.field(0, "RollingUpdateStrategy", shown);
     }
-    template(out, scene.at("spec.template"));
+    template(out, Some(scene.at("spec.template").unwrap_or(&Value::Null)));
     conditions(scene, out);
     revisions(scene, out);
     scene.events(out);
