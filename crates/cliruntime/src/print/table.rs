@@ -23,6 +23,20 @@ pub struct Row {
     pub object: Value,
 }
 
+impl Row {
+    /// With no more of the object than columns that kubectl adds want to know.
+    pub fn slim(mut self) -> Self {
+        let mut kept = serde_json::Map::new();
+        if let Some(Value::Object(metadata)) = self.object.get_mut("metadata") {
+            for name in ["name", "namespace", "labels"] {
+                kept.extend(metadata.remove(name).map(|value| (name.to_owned(), value)));
+            }
+        }
+        self.object = serde_json::json!({"metadata": kept});
+        self
+    }
+}
+
 /// The server's table, or one made from an object where the server made none.
 #[derive(Debug, Clone, Default)]
 pub struct Table {

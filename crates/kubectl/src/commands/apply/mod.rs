@@ -1,5 +1,6 @@
 //! `kubectl apply`: makes objects what files say, and remembers what they said.
 
+mod ahead;
 mod last_applied;
 mod migrate;
 mod prune;
@@ -8,6 +9,7 @@ mod trace;
 
 pub use prune::{prunable, warn as warn_of_pruning};
 
+use futures::StreamExt as _;
 use machinery::status::{Reason, go_quote};
 use serde_json::{Value, json};
 
@@ -111,8 +113,8 @@ fn validate(invocation: &Invocation) -> Outcome<Writing> {
 
 async fn run(invocation: &mut Invocation) -> Outcome {
     let begun = jiff::Timestamp::now();
-    let writing = validate(invocation)?;
     super::delete::cascade(&invocation.flags)?;
+    let writing = validate(invocation)?;
     prune::check(invocation)?;
     let mut set = match invocation.flags.given("applyset").map(str::to_owned) {
         Some(reference) => Some(set::Set::named(invocation, &reference).await?),
@@ -134,8 +136,15 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         set.label(&mut infos)?;
         set.begin(invocation, &writing, &infos).await?;
     }
+    // The log of a verbose command tells requests in the order of the objects.
+    let early = !invocation.flags.is("server-side") && infos.len() > 1 && invocation.flags.int("v") == 0;
+    let mut ahead = if early { Some(ahead::read(invocation.session.api()?, &infos)) } else { None };
     for mut info in infos {
-        match one(invocation, &writing, &mut info).await {
+        let live = match &mut ahead {
+            Some(ahead) => ahead.next().await.flatten(),
+            None => None,
+        };
+        match one(invocation, &writing, &mut info, live).await {
             Ok(done) => {
                 if report.shows_objects() {
                     shown.push(info.object.clone());
@@ -171,7 +180,12 @@ async fn run(invocation: &mut Invocation) -> Outcome {
 }
 
 /// Applies one object; what became of it.
-async fn one(invocation: &mut Invocation, writing: &Writing, info: &mut Info) -> Outcome<&'static str> {
+async fn one(
+    invocation: &mut Invocation,
+    writing: &Writing,
+    info: &mut Info,
+    live: Option<Outcome<Value>>,
+) -> Outcome<&'static str> {
     if info.name.is_empty() {
         let generated = machinery::value::text(&info.object, "metadata.generateName");
         if !generated.is_empty() {
@@ -184,7 +198,11 @@ async fn one(invocation: &mut Invocation, writing: &Writing, info: &mut Info) ->
     }
     let api = invocation.session.api()?;
     remember(&mut info.object);
-    let current = match current(&api, info).await {
+    let live = match live {
+        Some(live) => live,
+        None => current(&api, info).await,
+    };
+    let current = match live {
         Ok(current) => current,
         Err(error) if error.is_not_found() => {
             prune_nulls(&mut info.object);
