@@ -119,6 +119,11 @@ fn options(invocation: &mut Invocation) -> Outcome<Options> {
     Ok(Options { dry_run, grace, cascade, wait, ignore_not_found, names_only })
 }
 
+/// Whether single objects are meant, not types alone.
+fn names_objects(arguments: &[String]) -> bool {
+    arguments.len() > 1 || arguments.iter().any(|word| word.contains('/'))
+}
+
 async fn run(invocation: &mut Invocation) -> Outcome {
     let mut options = options(invocation)?;
     if let Some(path) = invocation.flags.given("raw").map(str::to_owned) {
@@ -130,6 +135,9 @@ async fn run(invocation: &mut Invocation) -> Outcome {
     let builder = Builder::from_flags(&invocation.session, &invocation.flags)?;
     if !builder.selector.is_empty() || !builder.field_selector.is_empty() || builder.all_namespaces {
         options.ignore_not_found |= !invocation.flags.changed("ignore-not-found");
+    }
+    if builder.all && builder.has_no_files() && names_objects(&builder.arguments) {
+        return Err(Failure::message("name cannot be provided when a selector is specified"));
     }
     let (infos, mut errors) = find(invocation, &builder).await?;
     if invocation.flags.is("interactive") && !confirmed(invocation, &infos)? {

@@ -176,6 +176,9 @@ fn service(invocation: &Invocation, of: &Info) -> Outcome<Value> {
     if !service_ports.is_empty() {
         spec["ports"] = Value::Array(service_ports);
     }
+    if let Some(other) = flags.given("session-affinity").filter(|given| !matches!(*given, "None" | "ClientIP")) {
+        return Err(Failure::Message(format!("unknown session affinity: {other}")));
+    }
     for (flag, field) in [
         ("cluster-ip", "clusterIP"),
         ("type", "type"),

@@ -124,7 +124,7 @@ async fn find(invocation: &mut Invocation) -> Outcome<Vec<Value>> {
     if !selector.is_empty() {
         let mapping = invocation.session.mapping("pods").await?;
         let target = Target { mapping, namespace, name: None };
-        let builder = Builder { selector, chunk: 500, ..Builder::default() };
+        let builder = Builder { selector, ..Builder::default() };
         return list(&invocation.session, &target, &builder, "").await;
     }
     let word = invocation.flags.arguments[0].clone();

@@ -66,6 +66,7 @@ fn read(invocation: &Invocation) -> Outcome<Value> {
 async fn run(invocation: &mut Invocation) -> Outcome {
     let writing = Writing::from_flags(&invocation.flags)?;
     let local = invocation.flags.is("local");
+    let patch = read(invocation)?;
     let content_type = match invocation.flags.text("type").to_lowercase().as_str() {
         "json" => JSON_PATCH,
         "merge" => MERGE,
@@ -75,7 +76,6 @@ async fn run(invocation: &mut Invocation) -> Outcome {
             return Err(Failure::Message(format!("--type must be one of [json merge strategic], not {given}")));
         }
     };
-    let patch = read(invocation)?;
     if local && !invocation.flags.arguments.is_empty() {
         return Err(Failure::message("cannot specify --local and server resources"));
     }

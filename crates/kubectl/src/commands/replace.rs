@@ -41,6 +41,7 @@ pub static COMMAND: Command = Command {
 
 async fn run(invocation: &mut Invocation) -> Outcome {
     let flags = &invocation.flags;
+    cascade(flags)?;
     let writing = Writing::from_flags(flags)?;
     let force = flags.is("force");
     if flags.int("grace-period") >= 0 && !force {
@@ -81,7 +82,8 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         match answer {
             Ok(object) => report.say(invocation, &object, "replaced")?,
             Err(error) => {
-                errors.push(error.about(if force { "creating" } else { "replacing" }, &info.source));
+                // What is made anew is told as it is.
+                errors.push(if force { error } else { error.about("replacing", &info.source) });
             }
         }
     }
@@ -95,7 +97,7 @@ async fn put(invocation: &Invocation, writing: &Writing, info: &Info) -> Outcome
     // Some kinds are replaced only by who says which version was seen. What cannot be read is left to the server to refuse.
     if info.resource_version().is_empty()
         && !info.name.is_empty()
-        && let Ok(current) = api.get(&info.path()).await
+        && let Ok(current) = api.get(&info.mapping.path(&info.namespace, &info.name, &writing.subresource)).await
     {
         let version = machinery::value::text(&current, "metadata.resourceVersion").to_owned();
         machinery::value::set(&mut object, "metadata.resourceVersion", version);

@@ -183,7 +183,9 @@ async fn rules(invocation: &mut Invocation) -> Outcome {
             rows.push((key, [String::new(), format!("[{path}]"), "[]".to_owned(), verbs.clone()]));
         }
     }
-    rows.sort_by(|left, right| left.0.cmp(&right.0));
+    rows.sort();
+    // What several rules say alike is shown once.
+    rows.dedup();
     let mut table = String::new();
     if !invocation.flags.is("no-headers") {
         table += "Resources\tNon-Resource URLs\tResource Names\tVerbs\n";

@@ -12,7 +12,7 @@ use crate::error::{Failure, Outcome};
 use crate::flags::{Flag, sets};
 use crate::report::Report;
 use crate::resource::helper::{DryRun, Writing};
-use crate::resource::{Builder, Info};
+use crate::resource::{Builder, Info, settle};
 
 pub static COMMAND: Command = Command {
     name: "reconcile",
@@ -68,10 +68,11 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         }
         other => other,
     };
-    let builder = Builder::from_flags(&invocation.session, flags)?;
+    // Versions that the server no longer has are told by their names.
+    let builder = Builder { local: true, ..Builder::from_flags(&invocation.session, flags)? };
     let found = builder.infos(&invocation.session, &mut invocation.streams).await?;
     let mut errors = found.errors;
-    for info in found.infos {
+    for mut info in found.infos {
         if info.mapping.group != "rbac.authorization.k8s.io" {
             continue;
         }
@@ -82,6 +83,7 @@ async fn run(invocation: &mut Invocation) -> Outcome {
             )));
             continue;
         }
+        settle(&mut info, &builder.namespace, builder.enforce_namespace)?;
         match one(invocation, &info, dry).await {
             Ok(plan) => tell(invocation, &info, &plan, dry)?,
             Err(error) => errors.push(error),

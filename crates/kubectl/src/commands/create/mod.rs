@@ -79,6 +79,9 @@ pub(super) static GENERATOR: &[Flag] = &[
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 async fn run(invocation: &mut Invocation) -> Outcome {
+    // Flags that cannot be read are told before what is missing.
+    let writing = Writing::from_flags(&invocation.flags)?;
+    let mut report = Report::new(invocation, writing.dry_run, false)?;
     let flags = &invocation.flags;
     if flags.list("filename").is_empty() && flags.text("kustomize").is_empty() {
         if !flags.arguments.is_empty() {
@@ -96,11 +99,9 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         super::delete::raw_path(&path)?;
         return raw(invocation, http::Method::POST, &path).await;
     }
-    let writing = Writing::from_flags(flags)?;
     let save = flags.is("save-config");
     let builder = Builder { latest: false, ..Builder::from_flags(&invocation.session, flags)? };
     let selector = machinery::selector::LabelSelector::parse(&builder.selector).map_err(Failure::Message)?;
-    let mut report = Report::new(invocation, writing.dry_run, false)?;
     let found = builder.infos(&invocation.session, &mut invocation.streams).await?;
     if invocation.flags.is("edit") {
         return super::edit::before_create(invocation, found.all()?).await;

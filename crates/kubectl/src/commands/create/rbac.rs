@@ -150,7 +150,7 @@ fn subjects(invocation: &Invocation) -> Outcome<Vec<Value>> {
         let [namespace, name] = parts[..] else {
             return Err(Failure::message("serviceaccount must be <namespace>:<name>"));
         };
-        if name.is_empty() {
+        if name.is_empty() || namespace.is_empty() {
             return Err(Failure::message("serviceaccount must be <namespace>:<name>"));
         }
         subjects.push(json!({"kind": "ServiceAccount", "name": name, "namespace": namespace}));

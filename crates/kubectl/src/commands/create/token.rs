@@ -1,13 +1,13 @@
 //! `kubectl create token`.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::name;
 use crate::api::JSON;
 use crate::command::{Command, Invocation};
 use crate::error::{Failure, Outcome};
 use crate::flags::{Flag, sets};
-use crate::print::{OBJECTS, Printer, Request};
+use crate::print::{self, OBJECTS, Printer, Request};
 
 pub static COMMAND: Command = Command {
     name: "token",
@@ -95,7 +95,11 @@ async fn run(invocation: &mut Invocation) -> Outcome {
     match printer {
         None => invocation.say(&token),
         Some(mut printer) => {
-            let text = printer.print(&Value::clone(&answer))?;
+            let mut answer = answer;
+            if !invocation.flags.is("show-managed-fields") {
+                print::without_managed_fields(&mut answer);
+            }
+            let text = printer.print(&answer)?;
             invocation.print(&text)
         }
     }

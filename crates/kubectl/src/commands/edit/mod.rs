@@ -157,6 +157,9 @@ async fn session(invocation: &mut Invocation, infos: Vec<Info>, mode: Mode) -> O
         last = Some(file.clone());
         match files::from_text(&invocation.session, edited.as_bytes(), "edited-file").await {
             Err(error) => {
+                let first = &infos[0];
+                let told = format!("error: {} {:?} is invalid", first.mapping.qualified(), first.name);
+                invocation.streams.error(&told);
                 let head = format!("The edited file had a syntax error: {}", error.bare());
                 results.complaints.push(Complaint { head, other: Vec::new() });
             }

@@ -41,6 +41,10 @@ async fn run(invocation: &mut Invocation) -> Outcome {
     if depth < 0 {
         return Err(Failure::message("--max-depth must be non-negative"));
     }
+    let format = flags.text("output");
+    if !matches!(format, "plaintext" | "plaintext-openapiv2") {
+        return Err(Failure::Message(format!("unrecognized format: {format}")));
+    }
     let wanted = flags.text("api-version").to_owned();
     let (first, _) = word.split_once('.').unwrap_or((&word, ""));
     let mapping = invocation.session.mapping(first).await.map_err(Failure::without_prefix)?;

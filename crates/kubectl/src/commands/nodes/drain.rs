@@ -11,12 +11,12 @@ use super::filters::{Allowed, Fate, grouped, judge};
 use super::{find, set_unschedulable};
 use crate::api::JSON;
 use crate::command::{Command, Invocation};
-use crate::discovery::{query, segment};
+use crate::discovery::segment;
 use crate::error::{Failure, Outcome};
 use crate::flags::{Flag, sets};
 use crate::print;
-use crate::resource::Info;
 use crate::resource::helper::DryRun;
+use crate::resource::{self, Builder, Info, Target};
 
 pub static COMMAND: Command = Command {
     name: "drain",
@@ -147,9 +147,10 @@ async fn drain(invocation: &mut Invocation, node: &Info) -> Outcome {
 async fn pods(invocation: &Invocation, node: &Info) -> Outcome<Vec<Value>> {
     let field = format!("spec.nodeName={}", node.name);
     let labels = invocation.flags.text("pod-selector");
-    let path = format!("/api/v1/pods{}", query(&[("fieldSelector", field.as_str()), ("labelSelector", labels)]));
-    let found = invocation.session.api()?.get(&path).await?;
-    Ok(list(&found, "items").to_vec())
+    let target = Target { mapping: invocation.session.mapping("pods").await?, namespace: String::new(), name: None };
+    let chunk = invocation.flags.int("chunk-size");
+    let builder = Builder { selector: labels.to_owned(), field_selector: field, chunk, ..Builder::default() };
+    resource::list(&invocation.session, &target, &builder, "").await
 }
 
 /// Whether the DaemonSet of a pod is there; nothing where the pod has none.

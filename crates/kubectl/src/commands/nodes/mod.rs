@@ -24,6 +24,9 @@ async fn find(invocation: &mut Invocation, usage: &str) -> Outcome<Vec<Info>> {
         return Err(invocation.usage("error: cannot specify both a node name and a --selector option"));
     }
     let mut builder = Builder::from_flags(&invocation.session, &invocation.flags)?;
+    if !invocation.flags.knows("chunk-size") {
+        builder.chunk = 500;
+    }
     let word = |name: &String| if name.contains('/') { name.clone() } else { format!("nodes/{name}") };
     builder.arguments = if selector { vec!["nodes".to_owned()] } else { arguments.iter().map(word).collect() };
     let mut infos = Vec::new();

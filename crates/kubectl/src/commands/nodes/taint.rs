@@ -66,7 +66,10 @@ fn parse_all(words: &[String]) -> Result<(Vec<Taint>, Vec<Taint>), String> {
             None => {
                 let taint = parse(word)?;
                 if taint.effect.is_empty() {
-                    return Err(format!("invalid taint spec: {word}"));
+                    // Without an effect all of it would have to be a key.
+                    let why = names::is_qualified_name(word).join("; ");
+                    let colon = if why.is_empty() { "" } else { ", " };
+                    return Err(format!("invalid taint spec: {word}{colon}{why}"));
                 }
                 if add.iter().any(|known: &Taint| (&known.key, &known.effect) == (&taint.key, &taint.effect)) {
                     let Taint { key, value, effect } = &taint;
@@ -81,6 +84,7 @@ fn parse_all(words: &[String]) -> Result<(Vec<Taint>, Vec<Taint>), String> {
 }
 
 async fn run(invocation: &mut Invocation) -> Outcome {
+    let writing = Writing::from_flags(&invocation.flags)?;
     let is_change = |word: &String| word.contains('=') || word.ends_with('-') || word.contains(':');
     let arguments = invocation.arguments();
     let at = arguments.iter().position(is_change).unwrap_or(arguments.len());
@@ -122,7 +126,6 @@ async fn run(invocation: &mut Invocation) -> Outcome {
     if !matches!(kind.to_lowercase().as_str(), "node" | "nodes" | "no") {
         return Err(Failure::Message(format!("invalid resource type {kind}, only node types are supported")));
     }
-    let writing = Writing::from_flags(flags)?;
     let mut builder = Builder::from_flags(&invocation.session, flags)?;
     builder.arguments = resources.to_vec();
     let found = builder.infos(&invocation.session, &mut invocation.streams).await?;

@@ -41,6 +41,10 @@ pub static RESTART: Command = Command {
     run: Some(|invocation| Box::pin(run(invocation, "restarted", restart))),
 };
 
+/// What is said where a restart would change nothing.
+const AGAIN: &str =
+    "if restart has already been triggered within the past second, please wait before attempting to trigger another";
+
 fn pause(info: &Info) -> Result<Value, String> {
     if info.mapping.kind != "Deployment" {
         return Err("pausing is not supported".to_owned());
@@ -69,6 +73,10 @@ fn restart(info: &Info) -> Result<Value, String> {
         return Err("can't restart paused deployment (run rollout resume first)".to_owned());
     }
     let now = machinery::time::format(jiff::Timestamp::now());
+    let before = machinery::value::at(&info.object, "spec.template.metadata.annotations");
+    if before.and_then(|all| all.get("kubectl.kubernetes.io/restartedAt")).is_some_and(|then| *then == *now) {
+        return Err(AGAIN.to_owned());
+    }
     let annotations = json!({"kubectl.kubernetes.io/restartedAt": now});
     Ok(json!({"spec": {"template": {"metadata": {"annotations": annotations}}}}))
 }
@@ -83,6 +91,10 @@ async fn run(invocation: &mut Invocation, done: &str, plan: fn(&Info) -> Result<
     for mut info in found.infos {
         let patch = match plan(&info) {
             Ok(patch) => patch,
+            Err(why) if why == AGAIN => {
+                errors.push(Failure::Message(format!("failed to create patch for {}: {why}", info.name)));
+                continue;
+            }
             Err(why) => {
                 errors.push(Failure::Message(format!(
                     "error: {} {} {why}",

@@ -1,5 +1,6 @@
 //! `kubectl rollout history`: the revisions of a workload, each with its template.
 
+use machinery::status::go_quote;
 use machinery::value::text;
 use serde_json::Value;
 
@@ -46,7 +47,8 @@ pub fn no_history(info: &Info, what: &str, who: &str) -> Failure {
     let (kind, group) = (&info.mapping.kind, &info.mapping.group);
     Failure::Message(match kind.as_str() {
         "Pod" | "Job" | "CronJob" | "ReplicaSet" | "ReplicationController" => {
-            format!("no {who} has been implemented for \"{kind}.{group}\"")
+            let of = if group.is_empty() { kind.clone() } else { format!("{kind}.{group}") };
+            format!("no {who} has been implemented for {}", go_quote(&of))
         }
         _ => format!("error retrieving {what} for \"{kind}\", no visitor method exists for {{{group} {kind}}}"),
     })
@@ -115,6 +117,10 @@ async fn show(invocation: &Invocation, info: &Info, wanted: i64) -> Outcome<Stri
     let revisions = revisions(invocation, info).await?;
     let request = Request { allowed: OBJECTS, typed: true };
     if let Some(mut printer) = Printer::from_flags(&invocation.flags, &invocation.session.environment, &request)? {
+        // A template without a format is about the object itself.
+        if invocation.flags.text("output").is_empty() {
+            return printer.print(&info.object);
+        }
         return structured(&mut printer, info, &revisions, wanted);
     }
     let name = print::name(&info.object);

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{find, nothing};
 use crate::api::JSON;
 use crate::command::{Command, Invocation};
-use crate::discovery::query;
+use crate::discovery::{Mapping, query};
 use crate::error::{Failure, Outcome};
 use crate::flags::{Flag, sets};
 use crate::resource::Info;
@@ -61,7 +61,7 @@ async fn follow(invocation: &mut Invocation, info: &Info, revision: i64) -> Outc
     let api = invocation.session.api()?;
     let field = format!("metadata.name={}", info.name);
     let path = info.mapping.path(&info.namespace, "", "");
-    let (mut status_text, done) = status(&info.mapping.kind, &info.object, revision).map_err(Failure::Message)?;
+    let (mut status_text, done) = status(&info.mapping, &info.object, revision).map_err(Failure::Message)?;
     invocation.print(&status_text)?;
     invocation.streams.out.flush()?;
     if done || !invocation.flags.is("watch") {
@@ -76,7 +76,7 @@ async fn follow(invocation: &mut Invocation, info: &Info, revision: i64) -> Outc
                 return Err(Failure::message("object has been deleted"));
             }
             text(&object, "metadata.resourceVersion").clone_into(&mut version);
-            let (new, done) = status(&info.mapping.kind, &object, revision).map_err(Failure::Message)?;
+            let (new, done) = status(&info.mapping, &object, revision).map_err(Failure::Message)?;
             // The same news is not told twice, unless it is all the news there is.
             if new != status_text || done {
                 invocation.print(&new)?;
@@ -91,11 +91,11 @@ async fn follow(invocation: &mut Invocation, info: &Info, revision: i64) -> Outc
 }
 
 /// What is said of a workload, and whether it is done.
-fn status(kind: &str, object: &Value, revision: i64) -> Result<(String, bool), String> {
+fn status(of: &Mapping, object: &Value, revision: i64) -> Result<(String, bool), String> {
     let name = go_quote(text(object, "metadata.name"));
     let number = |path: &str| int(object, path).unwrap_or_default();
     let observed = number("metadata.generation") <= number("status.observedGeneration");
-    match kind {
+    match of.kind.as_str() {
         "Deployment" => deployment(object, &name, revision, observed),
         "DaemonSet" => {
             if text(object, "spec.updateStrategy.type") != "RollingUpdate" {
@@ -116,7 +116,11 @@ fn status(kind: &str, object: &Value, revision: i64) -> Result<(String, bool), S
             Ok((format!("daemon set {name} successfully rolled out\n"), true))
         }
         "StatefulSet" => stateful_set(object, observed),
-        other => Err(format!("no status viewer has been implemented for {other}")),
+        other => {
+            let group = &of.group;
+            let dot = if group.is_empty() { "" } else { "." };
+            Err(format!("no status viewer has been implemented for {other}{dot}{group}"))
+        }
     }
 }
 
@@ -199,13 +203,26 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::resource::files::local;
+
+    #[test]
+    fn others_are_named_with_their_groups() {
+        let check = |version: &str, kind: &str, expected: &str| {
+            let of = local(version, kind).expect("a mapping");
+            let why = super::status(&of, &json!({}), 0).expect_err("refused");
+            assert_eq!(why, format!("no status viewer has been implemented for {expected}"));
+        };
+        check("batch/v1", "Job", "Job.batch");
+        check("v1", "Pod", "Pod");
+    }
 
     #[test]
     fn deployments_say_how_far_they_are() {
         let check = |status: Value, expected: &str, done: bool| {
             let object =
                 json!({"metadata": {"name": "web", "generation": 2}, "spec": {"replicas": 3}, "status": status});
-            let found = super::status("Deployment", &object, 0).expect("a status");
+            let of = local("apps/v1", "Deployment").expect("a mapping");
+            let found = super::status(&of, &object, 0).expect("a status");
             assert_eq!(found, (expected.to_owned(), done));
         };
         check(json!({"observedGeneration": 1}), "Waiting for deployment spec update to be observed...\n", false);

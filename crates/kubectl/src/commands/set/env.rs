@@ -65,7 +65,13 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         resources.remove(at);
         words.extend(from_input(invocation)?);
     }
-    words.extend(invocation.flags.list("env"));
+    for word in invocation.flags.list("env") {
+        match (word.as_str(), word.contains('=') || word.ends_with('-')) {
+            ("-", _) => words.extend(from_input(invocation)?),
+            (_, true) => words.push(word),
+            (_, false) => return Err(Failure::Message(format!("unknown environment variable: {word}"))),
+        }
+    }
     let flags = &invocation.flags;
     if flags.is("all") && !flags.text("selector").is_empty() {
         return Err(Failure::message("cannot set --all and --selector at the same time"));

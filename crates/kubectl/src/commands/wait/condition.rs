@@ -59,7 +59,10 @@ fn path(text: &str) -> Result<Condition, String> {
     let (path, value) = match text.rfind("}=") {
         Some(end) => (&text[..=end], Some(&text[end + 2..])),
         None if text.ends_with('}') => (text, None),
-        None => text.split_once('=').map_or((text, None), |(path, value)| (path, Some(value))),
+        None => match sign(text) {
+            Some(at) => (&text[..at], Some(&text[at + 1..])),
+            None => (text, None),
+        },
     };
     if value == Some("") {
         return Err("jsonpath wait has to have a value after equal sign".to_owned());
@@ -71,6 +74,15 @@ fn path(text: &str) -> Result<Condition, String> {
     }
     JsonPath::parse(&path)?;
     Ok(Condition::Path(path, value))
+}
+
+/// Where the sign stands that parts a path from its value: not one of a comparison in a filter.
+fn sign(text: &str) -> Option<usize> {
+    let letters = text.as_bytes();
+    let compares = |letter: Option<&u8>| letter.is_some_and(|letter| b"=!<>".contains(letter));
+    (0..letters.len()).find(|&at| {
+        letters[at] == b'=' && letters.get(at + 1) != Some(&b'=') && !compares(at.checked_sub(1).map(|at| &letters[at]))
+    })
 }
 
 fn status(object: &Value, name: &str, value: &str) -> bool {
@@ -125,6 +137,8 @@ mod tests {
             ("jsonpath=.status.phase=Pending", false),
             ("jsonpath={.status.phase}", true),
             ("jsonpath={.status.missing}", false),
+            ("jsonpath=status.conditions[?(@.type==\"Ready\")].status=True", true),
+            ("jsonpath=status.conditions[?(@.type!=\"Other\")].status=False", false),
         ] {
             let condition = Condition::parse(text).expect(text);
             assert_eq!(condition.holds(Some(&object), &object).expect(text).is_some(), expected, "{text}");

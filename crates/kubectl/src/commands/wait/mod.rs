@@ -45,6 +45,7 @@ pub static COMMAND: Command = Command {
 const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
 
 async fn run(invocation: &mut Invocation) -> Outcome {
+    let mut report = Report::new(invocation, DryRun::No, false)?;
     let wanted = invocation.flags.list("for");
     if wanted.is_empty() {
         return Err(Failure::message("unrecognized condition: []"));
@@ -63,7 +64,6 @@ async fn run(invocation: &mut Invocation) -> Outcome {
     if found.is_empty() && !conditions.contains(&Condition::Deleted) {
         return Err(Failure::message("no matching resources found"));
     }
-    let mut report = Report::new(invocation, DryRun::No, false)?;
     let mut errors = Vec::new();
     for info in found {
         for condition in &conditions {
@@ -131,7 +131,7 @@ async fn until(
             .into());
         }
         if limit.is_zero() {
-            return Err(Failure::Message(format!("condition not met for {}/{}", info.mapping.kind_name(), info.name)));
+            return Err(Failure::Message(format!("condition not met for {}/{}", info.mapping.qualified(), info.name)));
         }
         let pairs = [("fieldSelector", field.as_str()), ("resourceVersion", &version), ("watch", "true")];
         let mut watch = api.watch(&format!("{collection}{}", query(&pairs)), JSON).await?;
