@@ -74,6 +74,8 @@ pub struct Forms {
     clauses: Vec<Clause>,
     /// The form of objects and of lists of them; none if the client takes no form of ours.
     objects: Option<Accepted>,
+    /// As `objects`, of custom resources.
+    custom: Option<Accepted>,
     /// The form of what has no table.
     answers: Option<Accepted>,
     /// The form of words about what went wrong.
@@ -122,27 +124,38 @@ impl Forms {
             ..Self::default()
         };
         if accept.is_empty() {
-            (forms.objects, forms.answers, forms.errors) = (Some(PLAIN), Some(PLAIN), Some(Media::Json));
-            return forms;
+            return forms.plain();
         }
         forms.clauses = clauses(accept);
-        let named = || forms.clauses.iter().filter(|clause| !clause.media.is_empty());
         if accept.trim().is_empty() {
-            (forms.objects, forms.answers, forms.errors) = (Some(PLAIN), Some(PLAIN), Some(Media::Json));
-            return forms;
+            return forms.plain();
         }
+        let named = || forms.clauses.iter().filter(|clause| !clause.media.is_empty());
         let followed = named().find(|clause| accepted(clause, true).is_some());
         forms.pretty |= followed.is_some_and(|clause| clause.parameter("pretty") == "1");
         forms.objects = followed.and_then(|clause| accepted(clause, true));
+        let is_message = |form: &Accepted| form.media == Media::Protobuf && form.shape == Shape::Whole;
+        forms.custom = named().filter_map(|clause| accepted(clause, true)).find(|form| !is_message(form));
         forms.answers = named().find_map(|clause| accepted(clause, false));
         let whole = |accepted: &Accepted| accepted.shape == Shape::Whole;
         forms.errors = named().find_map(|clause| accepted(clause, false).filter(whole)).map(|accepted| accepted.media);
         forms
     }
 
+    /// JSON of everything, for a client that takes anything.
+    fn plain(self) -> Self {
+        let plain = Some(PLAIN);
+        Self { objects: plain, custom: plain, answers: plain, errors: Some(Media::Json), ..self }
+    }
+
     /// The form of objects and of lists of them, or 406.
     pub fn objects(&self) -> Result<Accepted, ApiError> {
         self.objects.ok_or_else(unacceptable)
+    }
+
+    /// As [`Forms::objects`], of custom resources, which have no messages of protobuf.
+    pub fn custom_objects(&self) -> Result<Accepted, ApiError> {
+        self.custom.ok_or_else(unacceptable)
     }
 
     /// The form of what has no table, or 406.
@@ -151,8 +164,8 @@ impl Forms {
     }
 
     /// As [`Forms::objects`], of a stream of events, which YAML has no form for.
-    pub fn events(&self) -> Result<Accepted, ApiError> {
-        let accepted = self.objects()?;
+    pub fn events(&self, custom: bool) -> Result<Accepted, ApiError> {
+        let accepted = if custom { self.custom_objects()? } else { self.objects()? };
         if accepted.media == Media::Yaml {
             let streams = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
             let message = format!("only the following media types are accepted: {streams}");
@@ -291,6 +304,17 @@ mod tests {
 
     fn with_query(name: http::HeaderName, text: &'static str, query: &str) -> Forms {
         Forms::of(&HeaderMap::from_iter([(name, HeaderValue::from_static(text))]), &Query::parse(query))
+    }
+
+    #[test]
+    fn custom_resources_have_no_messages() {
+        let custom = |accept| forms(ACCEPT, accept).custom_objects().ok().map(|form| (form.media, form.shape));
+        assert_eq!(custom("application/vnd.kubernetes.protobuf"), None);
+        assert_eq!(custom("application/vnd.kubernetes.protobuf,application/json"), Some((Media::Json, Shape::Whole)));
+        assert_eq!(custom("application/vnd.kubernetes.protobuf, */*"), Some((Media::Json, Shape::Whole)));
+        assert_eq!(custom(""), Some((Media::Json, Shape::Whole)));
+        let metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+        assert_eq!(custom(metadata), Some((Media::Protobuf, Shape::Metadata)));
     }
 
     #[test]

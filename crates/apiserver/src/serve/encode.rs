@@ -58,6 +58,7 @@ pub fn encode(asked: &Arc<Asked>, response: Response, clock: &Clock) -> http::Re
         // Errors are written even for clients that take none of our forms.
         Payload::Value(_) if failed => Ok(forms.errors().map(|media| Accepted { media, ..PLAIN })),
         Payload::Value(tree) if is_answer(tree) => forms.answers().map(Some),
+        _ if columns.is_some() => forms.custom_objects().map(Some),
         _ => forms.objects().map(Some),
     };
     let mut pretty = forms.pretty;
@@ -95,9 +96,6 @@ pub fn encode(asked: &Arc<Asked>, response: Response, clock: &Clock) -> http::Re
             let media = writable(accepted.media, &tree);
             (tree_bytes(media, &tree, pretty).into(), Some(media.name()))
         }
-        Payload::Object(_) | Payload::List(_) if columns.is_some() && is_message(accepted) => {
-            refusal(&mut parts.status, forms, pretty, &unmarshalable())
-        }
         Payload::Object(object) => match single(accepted.shape, || object.type_meta()) {
             Ok(()) => object_answer(accepted, &object, columns, query, pretty, clock),
             Err(error) => refusal(&mut parts.status, forms, pretty, &error),
@@ -130,16 +128,6 @@ fn refusal(status: &mut StatusCode, forms: &Forms, pretty: bool, error: &ApiErro
     *status = StatusCode::from_u16(error.code).unwrap_or(StatusCode::NOT_ACCEPTABLE);
     let (media, pretty) = forms.errors().map_or((Media::Json, true), |media| (media, pretty));
     (tree_bytes(media, &error.to_value(), pretty).into(), Some(media.name()))
-}
-
-/// Whether whole objects are wanted as protobuf, which custom resources have no messages for.
-fn is_message(accepted: Accepted) -> bool {
-    accepted.media == Media::Protobuf && accepted.shape == Shape::Whole
-}
-
-fn unmarshalable() -> ApiError {
-    let message = "object *unstructured.Unstructured does not implement the protobuf marshalling interface and cannot be encoded to a protobuf message";
-    ApiError::new(Reason::NotAcceptable, message)
 }
 
 /// One object has no shape of a list.
@@ -290,8 +278,12 @@ fn list_answer(
     clock: &Clock,
 ) -> (Answer, Option<&'static str>) {
     let content = Some(accepted.media.name());
-    let metadata = list_metadata(&list);
     let custom = columns.is_some();
+    let mut metadata = list_metadata(&list);
+    // Upstream's lists of custom resources say so even where nothing is left.
+    if custom && accepted.shape == Shape::Whole && list.next.is_none() {
+        metadata["continue"] = json!("");
+    }
     match accepted.shape {
         Shape::Whole if accepted.media == Media::Json && !pretty => (list_json(list, &metadata, custom), content),
         Shape::Whole if accepted.media == Media::Protobuf && item_type(&list).is_some() => {

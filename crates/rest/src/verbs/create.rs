@@ -38,6 +38,10 @@ impl Api {
         wipe_system_fields(&mut object);
         self.check_namespace(call, &mut object)?;
         let request = self.admission_request(call, Operation::Create, options.dry_run);
+        if call.resource.form.as_ref().is_some_and(|form| form.definition.terminating) {
+            let why = "create not allowed while custom resource definition is terminating";
+            return Err(ApiError::forbidden(&call.subject(), value::text(&object, "metadata.name"), why));
+        }
         let labelled = call.resource.strategy.take_labels(&mut object);
         // What admission adds belongs to nobody: the record is of what the client wrote.
         if !applied {

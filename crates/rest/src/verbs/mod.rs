@@ -143,7 +143,10 @@ impl<'a> Call<'a> {
 impl Api {
     /// Answers a request to a stored resource.
     pub async fn serve(&self, call: Call<'_>, body: Body) -> Result<Response, ApiError> {
-        let verbs = call.verbs.ok_or_else(ApiError::no_such_path)?;
+        let custom = call.served.facts.ty.is_none();
+        // Upstream routes everything below a custom resource to one place, which speaks of the object.
+        let below = custom && !call.info.subresource.is_empty();
+        let verbs = call.verbs.ok_or_else(|| if below { call.not_found() } else { ApiError::no_such_path() })?;
         // Collections take new objects and named objects are changed, never the other way round.
         let misplaced = call.info.subresource.is_empty()
             && match call.info.verb {
@@ -155,13 +158,14 @@ impl Api {
             return Err(ApiError::method_not_allowed());
         }
         // Routes of custom resources produce whatever can be negotiated; those that connect, whatever the other side says.
-        if call.served.facts.ty.is_some() && !call.connects() {
+        if !custom && !call.connects() {
             let collection = matches!(call.info.verb, "list" | "watch") && call.info.tail.is_empty();
             call.exchange.forms().routed(if collection { forms::COLLECTIONS } else { forms::OBJECTS })?;
         }
         match call.info.verb {
             _ if call.connects() => {}
-            "watch" => drop(call.exchange.forms().events()?),
+            "watch" => drop(call.exchange.forms().events(custom)?),
+            _ if custom => drop(call.exchange.forms().custom_objects()?),
             _ => drop(call.exchange.forms().objects()?),
         }
         let wrong = match call.info.verb {
@@ -187,12 +191,6 @@ impl Api {
         }
         if !call.info.subresource.is_empty() {
             return Box::pin(self.serve_subresource(&call, body)).await;
-        }
-        let terminating = call.resource.form.as_ref().is_some_and(|form| form.definition.terminating);
-        if terminating && call.info.verb == "create" {
-            let mut refused = ApiError::method_not_allowed();
-            refused.message = "create not allowed while custom resource definition is terminating".to_owned();
-            return Err(refused);
         }
         // What changes something is long to tell and lies on the heap: on the stack every gate around it would hold room for all of it, and
         // a deeply nested body needs that room.

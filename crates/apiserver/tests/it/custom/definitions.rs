@@ -223,3 +223,28 @@ async fn rules_of_a_schema_are_inspected_and_asked() {
     assert_eq!((kept.status, kept.warnings()), (200, vec!["spec.min: Invalid value: 1: more than one".to_owned()]));
     server.stop().await;
 }
+
+/// Upstream meant to leave metadata alone when a status is written, and does not.
+#[tokio::test]
+async fn a_write_of_its_status_may_change_its_labels_and_finalizers() {
+    let server = serving(&ships(json!([version("v1", true, spec(json!({})))]))).await;
+    let path = format!("{DEFINITIONS}/ships.harbour.example.com/status");
+    let patch = r#"{"metadata": {"labels": {"a": "b"}, "finalizers": ["example.com/hold"]}, "spec": {"group": "other.example.com"}, "status": {"storedVersions": null}}"#;
+    let written = server.patch(&path, "application/merge-patch+json", patch).await.json();
+    assert_eq!(written["metadata"]["labels"], json!({"a": "b"}), "{written}");
+    assert_eq!(written["metadata"]["finalizers"], json!(["example.com/hold"]));
+    assert_eq!(written["spec"]["group"], "harbour.example.com");
+    assert_eq!(written["status"]["storedVersions"], json!(["v1"]));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_subresource_that_it_does_not_have_is_an_object_that_is_not_there() {
+    let server = serving(&ships(json!([version("v1", true, spec(json!({})))]))).await;
+    for below in ["status", "scale", "log"] {
+        let answer = server.get(&format!("{}/argo/{below}", fleet("v1"))).await;
+        assert_eq!((answer.status, answer.message()), (404, "ships.harbour.example.com \"argo\" not found".to_owned()));
+        assert_eq!(answer.json()["details"]["kind"], "ships");
+    }
+    server.stop().await;
+}

@@ -34,11 +34,14 @@ async fn a_definition_takes_its_objects_with_it() {
         }
     };
     testkit::eventually("all but one are gone", left).await;
-    let refused = server.post(&fleet("v1"), &ship("late", json!({}))).await;
-    assert_eq!(
-        (refused.status, refused.message().as_str()),
-        (405, "create not allowed while custom resource definition is terminating")
-    );
+    let late = ship("late", json!({}));
+    let posted = server.post(&fleet("v1"), &late).await;
+    let path = format!("{}/late?fieldManager=m", fleet("v1"));
+    let applied = server.patch(&path, "application/apply-patch+yaml", &late.to_string()).await;
+    for refused in [posted, applied] {
+        let message = "ships.harbour.example.com \"late\" is forbidden: create not allowed while custom resource definition is terminating";
+        assert_eq!((refused.status, refused.message().as_str()), (403, message));
+    }
     let freed = server
         .patch(&format!("{}/held", fleet("v1")), "application/merge-patch+json", r#"{"metadata":{"finalizers":null}}"#)
         .await;

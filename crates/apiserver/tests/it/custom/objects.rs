@@ -94,8 +94,21 @@ async fn tables_have_the_columns_of_the_definition() {
     let list = server.get(&fleet("v1")).await.json();
     assert_eq!((&list["kind"], &list["apiVersion"]), (&json!("ShipList"), &json!("harbour.example.com/v1")));
     assert_eq!(list["items"][0]["kind"], "Ship", "every item says what it is");
+    assert_eq!(list["metadata"]["continue"], "", "as upstream's lists of custom resources have it");
     let protobuf = [("accept", "application/vnd.kubernetes.protobuf")];
-    assert_eq!(server.send(Method::GET, &fleet("v1"), &protobuf, "").await.status, 406, "it has no messages");
+    for path in [fleet("v1"), format!("{}?watch=true", fleet("v1")), format!("{}/argo", fleet("v1"))] {
+        let refused = server.send(Method::GET, &path, &protobuf, "").await;
+        assert_eq!(refused.status, 406, "it has no messages: {path}");
+    }
+    // As clients ask who prefer protobuf; what cannot be answered is not written either.
+    let body = ship("second", json!({"name": "Second"})).to_string();
+    let sent = [("accept", "application/vnd.kubernetes.protobuf"), ("content-type", "application/json")];
+    assert_eq!(server.send(Method::POST, &fleet("v1"), &sent, body.as_str()).await.status, 406);
+    let either =
+        [("accept", "application/vnd.kubernetes.protobuf,application/json"), ("content-type", "application/json")];
+    let made = server.send(Method::POST, &fleet("v1"), &either, body.as_str()).await;
+    assert_eq!((made.status, made.json()["kind"].as_str()), (201, Some("Ship")), "{}", made.text());
+    assert_eq!(server.send(Method::GET, &fleet("v1"), &either[..1], "").await.json()["kind"], "ShipList");
     server.stop().await;
 }
 
