@@ -49,6 +49,13 @@ async fn what_is_no_patch_is_named_as_upstream_names_it() {
         (JSON, "", "[null]", 422, rejected.to_owned()),
         (APPLY, "", "[]", 400, format!("error decoding patch: {yaml}: cannot unmarshal array {object}")),
         (APPLY, "", "a: b: c", 400, "error encoding patch: yaml: mapping values are not allowed in this context".to_owned()),
+        (
+            APPLY,
+            "",
+            "{a: \"",
+            400,
+            "error decoding patch: error converting YAML to JSON: yaml: found unexpected end of stream".to_owned(),
+        ),
         (APPLY_CBOR, "", "\u{5}", 400, format!("error decoding patch: cbor: cannot unmarshal positive integer {object}")),
         (
             APPLY,

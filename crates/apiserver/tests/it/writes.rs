@@ -95,6 +95,10 @@ async fn system_fields_are_the_servers() {
             "ConfigMap \"a\" is invalid: metadata.deletionGracePeriodSeconds: Invalid value: 1: field is immutable",
         ),
         (r#"{"metadata": {"resourceVersion": "odd"}}"#, "strconv.ParseUint: parsing \"odd\": invalid syntax"),
+        (
+            r#"{"metadata": {"resourceVersion": "99999999999999999999"}}"#,
+            "strconv.ParseUint: parsing \"99999999999999999999\": value out of range",
+        ),
     ] {
         assert_eq!(server.patch(&at, MERGE, patch).await.json()["message"], message);
     }

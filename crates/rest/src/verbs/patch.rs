@@ -75,10 +75,8 @@ impl Patch {
                 let bytes = read_bytes(body).await?;
                 let (tree, duplicates) = match media {
                     APPLY_YAML => {
-                        let decoded = codec::yaml::decode(&bytes, limits).map_err(|error| {
-                            let why = error.message.trim_start_matches("error converting YAML to JSON: ");
-                            ApiError::bad_request(format!("error encoding patch: {why}"))
-                        })?;
+                        let decoded =
+                            codec::yaml::decode(&bytes, limits).map_err(|error| no_yaml(&bytes, &error.message))?;
                         (decoded.value, decoded.duplicates)
                     }
                     APPLY_CBOR => {
@@ -351,4 +349,16 @@ impl Api {
         patch.check_configuration(options, &call.exchange.notes)?;
         Ok((new, applied, claimed))
     }
+}
+
+/// Why a configuration to apply cannot be read. Upstream makes JSON of it twice: first for the audit log, which takes what begins like JSON as it
+/// is, and then for good.
+fn no_yaml(bytes: &[u8], why: &str) -> ApiError {
+    const PREFIX: &str = "error converting YAML to JSON: ";
+    let why = why.trim_start_matches(PREFIX);
+    ApiError::bad_request(if bytes.trim_ascii_start().starts_with(b"{") {
+        format!("error decoding patch: {PREFIX}{why}")
+    } else {
+        format!("error encoding patch: {why}")
+    })
 }

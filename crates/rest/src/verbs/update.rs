@@ -165,7 +165,9 @@ impl Api {
             return Err(ApiError::invalid(&subject.group, &subject.resource, &call.info.name, &[error]));
         }
         if !unconditional && version.parse::<u64>().is_err() {
-            return Err(ApiError::bad_request(format!("strconv.ParseUint: parsing {version:?}: invalid syntax")));
+            let long = version.bytes().all(|byte| byte.is_ascii_digit());
+            let why = if long { "value out of range" } else { "invalid syntax" };
+            return Err(ApiError::bad_request(format!("strconv.ParseUint: parsing {version:?}: {why}")));
         }
         if !unconditional && version != old.revision().to_string() {
             return Err(ApiError::stale(&call.subject(), &call.info.name));
