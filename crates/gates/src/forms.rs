@@ -340,12 +340,12 @@ mod tests {
 
     #[test]
     fn events_have_no_form_in_yaml() {
-        let refused = forms(ACCEPT, "application/yaml").events().expect_err("refused");
+        let refused = forms(ACCEPT, "application/yaml").events(false).expect_err("refused");
         assert_eq!(
             refused.message,
             "only the following media types are accepted: application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
         );
-        assert!(forms(ACCEPT, "application/cbor").events().is_ok());
+        assert!(forms(ACCEPT, "application/cbor").events(false).is_ok());
     }
 
     #[test]
