@@ -131,7 +131,7 @@ impl Published {
 
     /// Begins to make what OpenAPI says of the definitions, unless that is under way.
     pub fn prepare(self: &Arc<Self>) {
-        if self.unprepared().is_empty() || self.preparing.swap(true, Ordering::AcqRel) {
+        if self.next().is_none() || self.preparing.swap(true, Ordering::AcqRel) {
             return;
         }
         let published = Arc::downgrade(self);
@@ -140,7 +140,7 @@ impl Published {
                 let Some(published) = published.upgrade() else { return };
                 published.preparing.store(false, Ordering::Release);
                 // Whoever came between the last look and this found it under way.
-                if published.unprepared().is_empty() || published.preparing.swap(true, Ordering::AcqRel) {
+                if published.next().is_none() || published.preparing.swap(true, Ordering::AcqRel) {
                     return;
                 }
             }
@@ -149,13 +149,12 @@ impl Published {
 
     /// Makes what is to be made, one part at a time, so that requests need not wait for long; false if nobody wants it any more.
     async fn prepare_all(published: &Weak<Self>) -> bool {
-        let Some(waiting) = published.upgrade().map(|published| (published.unprepared(), published.built_in.clone()))
-        else {
-            return false;
-        };
-        let (customs, built_in) = waiting;
-        // All of what more clients ask for comes before any of the rest.
-        for encoding in Encoding::ALL {
+        loop {
+            let Some(waiting) = published.upgrade().map(|published| (published.next(), published.built_in.clone()))
+            else {
+                return false;
+            };
+            let (Some((encoding, customs)), built_in) = waiting else { return true };
             threads::heavy::run(threads::heavy::HEAVY, || built_in.prepare(encoding)).await;
             for custom in &customs {
                 if published.strong_count() == 0 {
@@ -164,13 +163,18 @@ impl Published {
                 threads::heavy::run(threads::heavy::HEAVY, || custom.prepare(encoding)).await;
             }
         }
-        true
     }
 
-    fn unprepared(&self) -> Vec<Arc<Custom>> {
+    /// What is to be made next. All of what more clients ask for comes before any of the rest, also where it came later.
+    fn next(&self) -> Option<(Encoding, Vec<Arc<Custom>>)> {
+        /// So many at once, before it is asked again whether there is something more urgent.
+        const AT_ONCE: usize = 32;
         let definitions = self.definitions.read();
-        let is_prepared = |custom: &Arc<Custom>| Encoding::ALL.into_iter().all(|encoding| custom.is_prepared(encoding));
-        definitions.customs().filter(|custom| !is_prepared(custom)).cloned().collect()
+        Encoding::ALL.into_iter().find_map(|encoding| {
+            let waiting = definitions.customs().filter(|custom| !custom.is_prepared(encoding));
+            let waiting: Vec<_> = waiting.take(AT_ONCE).cloned().collect();
+            (!waiting.is_empty()).then_some((encoding, waiting))
+        })
     }
 
     /// The built-in groups, then those of definitions by name, the best version of each first.
@@ -201,4 +205,32 @@ fn of(name: &str, mut resources: Vec<Resource>) -> Version {
     resources.sort_by(|a, b| a.plural.cmp(&b.plural));
     let stability = Stability::of(name);
     Version { name: name.to_owned().into(), stability, default_on: true, resources: resources.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_of_what_comes_late_is_made_before_protobuf_of_what_was_there() {
+        let published = Published::new(Vec::new());
+        let add = |name: &str| {
+            let mut resource = Resource::new("example.com", "v1".to_owned(), "tabs", "Tab");
+            resource.plural = name.to_owned().into();
+            let custom = Arc::new(Custom::new(resource, Box::new(|| None), Vec::new(), name.to_owned()));
+            published.definitions.write().all.insert(name.to_owned(), vec![custom]);
+        };
+        let next = || {
+            let (encoding, customs) = published.next()?;
+            customs.iter().for_each(|custom| custom.prepare(encoding));
+            Some((encoding, customs.iter().map(|custom| custom.resource().plural.to_string()).collect::<Vec<_>>()))
+        };
+        assert_eq!(next(), None);
+        add("one");
+        assert_eq!(next(), Some((Encoding::Json, vec!["one".to_owned()])));
+        add("two");
+        assert_eq!(next(), Some((Encoding::Json, vec!["two".to_owned()])));
+        assert_eq!(next(), Some((Encoding::Protobuf, vec!["one".to_owned(), "two".to_owned()])));
+        assert_eq!(next(), None);
+    }
 }
