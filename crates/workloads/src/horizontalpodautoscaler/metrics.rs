@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use client::Client;
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIResourceList};
 use machinery::quantity::Quantity;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
@@ -15,6 +15,8 @@ use super::calculate::{Sample, Samples};
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 /// What a custom metric is an average over, unless it says so itself.
 const CUSTOM_WINDOW: Duration = Duration::from_secs(60);
+const CUSTOM: &str = "custom.metrics.k8s.io";
+const CUSTOM_VERSIONS: [&str; 2] = ["custom.metrics.k8s.io/v1beta2", "custom.metrics.k8s.io/v1beta1"];
 const NO_SUCH_RESOURCE: &str = "the server could not find the requested resource";
 
 #[derive(Deserialize)]
@@ -167,15 +169,26 @@ impl Metrics {
         } else {
             format!("{joint}metricLabelSelector={}", escape(metric_selector))
         };
-        let mut answer = Err(String::new());
-        // The newer version first; what differs between them is nothing that is read here.
-        for version in ["v1beta2", "v1beta1"] {
-            answer = self.read(&format!("/apis/custom.metrics.k8s.io/{version}/{place}{selector}"), what).await;
-            if !matches!(&answer, Err(error) if error.starts_with(NO_SUCH_RESOURCE)) {
-                break;
+        let answer = async {
+            let version = self.custom_version().await?;
+            self.read(&format!("/apis/{version}/{place}{selector}"), what).await
+        };
+        answer.await.map_err(|error| format!("unable to fetch metrics from custom metrics API: {error}"))
+    }
+
+    /// The version that whoever serves custom metrics prefers; what differs between those known here is nothing that is read.
+    async fn custom_version(&self) -> Result<String, String> {
+        let known = |version: &str| CUSTOM_VERSIONS.contains(&version);
+        let group: APIGroup = match self.client.raw(&format!("/apis/{CUSTOM}")).await {
+            Err(error) if error.code() == Some(404) => {
+                return Err(format!("no custom metrics API ({CUSTOM}) registered"));
             }
-        }
-        answer.map_err(|error| format!("unable to fetch metrics from custom metrics API: {error}"))
+            answer => serde_json::from_slice(&answer.map_err(|error| error.to_string())?)
+                .map_err(|error| error.to_string())?,
+        };
+        let preferred = group.preferred_version.into_iter().chain(group.versions);
+        let mut versions = preferred.map(|version| version.group_version);
+        versions.find(|version| known(version)).ok_or_else(|| "no known available metric versions found".to_owned())
     }
 
     /// The sum of a metric that has nothing to do with objects of this cluster.

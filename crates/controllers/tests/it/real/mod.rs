@@ -1,5 +1,6 @@
 //! Controllers against a real API server, each with its own identity and nothing but its own rights.
 
+mod adapter;
 mod balancer;
 mod certificates;
 mod custom;
