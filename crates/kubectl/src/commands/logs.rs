@@ -12,7 +12,7 @@ use crate::api::Chunks;
 use crate::command::{Command, Invocation};
 use crate::discovery::{query, segment};
 use crate::error::{Failure, Outcome};
-use crate::flags::Flag;
+use crate::flags::{Flag, Given};
 use crate::resource::arguments::parse_single;
 use crate::resource::{Builder, Target, list};
 
@@ -23,7 +23,7 @@ pub static COMMAND: Command = Command {
     short: "Print the logs for a container in a pod",
     flags: &[&[
         Flag::bool("all-containers", "Logs of every container of a pod."),
-        Flag::bool("all-pods", "Logs of every pod of a workload."),
+        Flag::bool("all-pods", "Logs of every pod of a workload, each line with its pod."),
         Flag::string("container", "", "The container.").short('c'),
         Flag::bool("follow", "Go on as more is written.").short('f'),
         Flag::bool("ignore-errors", "Go on when a log cannot be read."),
@@ -196,7 +196,7 @@ fn parameters(invocation: &Invocation) -> Outcome<Vec<(&'static str, String)>> {
     if flags.int("limit-bytes") > 0 {
         pairs.push(("limitBytes", flags.int("limit-bytes").to_string()));
     }
-    let selects = !flags.text("selector").is_empty() || flags.is("all-pods");
+    let selects = !flags.text("selector").is_empty();
     match flags.int("tail") {
         -1 if selects && !flags.changed("tail") => pairs.push(("tailLines", "10".to_owned())),
         -1 => {}
@@ -236,8 +236,13 @@ pub async fn show(invocation: &mut Invocation, pod: &Value, container: &str, sin
     copy(invocation, lines(chunks, String::new())).await
 }
 
+/// Lines of all pods say whose they are, asked or not.
+fn says_whose(flags: &Given) -> bool {
+    flags.is("prefix") || flags.is("all-pods")
+}
+
 fn prefix(invocation: &Invocation, log: &Log) -> String {
-    if invocation.flags.is("prefix") { format!("[pod/{}/{}] ", log.pod, log.container) } else { String::new() }
+    if says_whose(&invocation.flags) { format!("[pod/{}/{}] ", log.pod, log.container) } else { String::new() }
 }
 
 type Pieces = BoxStream<'static, Result<Vec<u8>, String>>;
@@ -281,4 +286,17 @@ async fn together(invocation: &mut Invocation, logs: Vec<Log>) -> Outcome {
         all.push(lines(chunks, prefix(invocation, log)));
     }
     copy(invocation, all.boxed()).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_all_pods_say_whose_they_are() {
+        let known = &[Flag::bool("prefix", ""), Flag::bool("all-pods", "")];
+        let says = |word: &str| says_whose(&crate::flags::parse(known, &[word.to_owned()]).expect("flags"));
+        assert!(says("--prefix") && says("--all-pods"));
+        assert!(!says("--prefix=false"));
+    }
 }
