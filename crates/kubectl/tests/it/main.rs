@@ -1,5 +1,6 @@
 //! Command lines against a real server. What is expected was compared with upstream's kubectl v1.37 on the same server.
 
+mod bad_input;
 mod beyond;
 mod config;
 mod more;
@@ -7,6 +8,7 @@ mod objects;
 mod order;
 mod past;
 mod programs;
+mod refusals;
 mod streams;
 mod transcripts;
 

@@ -1,0 +1,111 @@
+//! Input that nobody should give: a clear word and exit code 1, never a panic, never for long.
+
+use std::path::Path;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+
+use crate::Shell;
+
+/// A server that gives every connection this answer, or ends it without one; its address.
+async fn server(answer: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = [0; 4096];
+            let _ = stream.read(&mut request).await;
+            let _ = stream.write_all(answer.as_bytes()).await;
+        }
+    });
+    format!("http://{address}")
+}
+
+/// A shell whose kubeconfig has this server, and a user with a plug-in of this command.
+fn shell(home: &Path, server: &str, plugin: &str) -> Shell {
+    let file = home.join("kubeconfig");
+    let exec = format!(
+        "{{apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, command: /bin/sh, args: [-c, '{plugin}']}}"
+    );
+    let text = format!(
+        "{{kind: Config, clusters: [{{name: c, cluster: {{server: '{server}'}}}}], users: [{{name: u, user: {{}}}}, {{name: p, user: {{exec: {exec}}}}}], contexts: [{{name: x, context: {{cluster: c, user: u}}}}], current-context: x}}"
+    );
+    std::fs::write(&file, text).expect("a file");
+    Shell::new(&file, home)
+}
+
+/// Ten lists of nine each, of which every one has the one before nine times.
+fn bomb() -> String {
+    let mut text =
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}\na: &a [x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for (before, name) in ('a'..'j').zip('b'..='j') {
+        let inner = vec![format!("*{before}"); 9].join(", ");
+        text += &format!("{name}: &{name} [{inner}]\n");
+    }
+    text
+}
+
+#[tokio::test]
+async fn servers_that_answer_something_else_are_told() {
+    let home = tempfile::tempdir().expect("a directory");
+    let html = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 18\r\nconnection: close\r\n\r\n<html>Hello</html>";
+    for (answer, word) in [
+        (html, "the server's answer cannot be read"),
+        ("", "Unable to connect to the server"),
+        ("SSH-2.0-OpenSSH_9.2\r\n", "Unable to connect to the server"),
+    ] {
+        let shell = shell(home.path(), &server(answer).await, "exit 0");
+        for line in ["get pods", "version", "apply -f -"] {
+            let said = shell.run_with(line, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}").await;
+            assert_eq!(said.code, 1, "{line}: {said:?}");
+            assert!(said.err.contains(word), "{line}: {}", said.err);
+        }
+    }
+}
+
+#[tokio::test]
+async fn plugins_that_give_nothing_usable_are_told() {
+    let home = tempfile::tempdir().expect("a directory");
+    let address = server("").await;
+    for plugin in ["echo garbage", "exit 3", "echo {}", "echo []", "head -c 100000 /dev/zero"] {
+        let said = shell(home.path(), &address, plugin).run("get pods --user p").await;
+        assert_eq!((said.code, said.out.as_str()), (1, ""), "{plugin}");
+        assert!(said.err.contains("getting credentials"), "{plugin}: {}", said.err);
+    }
+}
+
+#[tokio::test]
+async fn files_that_are_no_configuration_are_told() {
+    let home = tempfile::tempdir().expect("a directory");
+    let file = home.path().join("odd");
+    let long = "x: ".repeat(100_000);
+    for text in ["a: [b", "\0\x01", "[]", "kind: Config\nclusters: 3", "{", &bomb(), &long] {
+        std::fs::write(&file, text).expect("a file");
+        let said = Shell::new(&file, home.path()).run("get pods").await;
+        assert_eq!((said.code, said.out.as_str()), (1, ""), "{:.40}", text);
+        let text_now = std::fs::read_to_string(&file).expect("the file");
+        assert_eq!(text_now, text, "what cannot be read is not written");
+    }
+    let said = Shell::new(home.path(), home.path()).run("get pods").await;
+    assert!(said.code == 1 && said.err.contains("is a directory"), "{}", said.err);
+}
+
+#[tokio::test]
+async fn manifests_that_explode_or_are_huge_end_soon() {
+    let home = tempfile::tempdir().expect("a directory");
+    let html = "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    let shell = shell(home.path(), &server(html).await, "exit 0");
+    for (input, word) in [
+        (bomb(), "yaml: document contains excessive aliasing"),
+        ("[".repeat(100_000), "error parsing"),
+        ("{\"a\":".repeat(100_000), "error parsing"),
+    ] {
+        let said = shell.run_with("create --dry-run=client --validate=false -f -", &input).await;
+        assert_eq!((said.code, said.out.as_str()), (1, ""), "{}", said.err);
+        assert!(said.err.contains(word), "{}", said.err);
+    }
+    let name = "x".repeat(50_000_000);
+    let huge = format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: b}}, data: {{k: '{name}'}}}}");
+    let said = shell.run_with("label --local -f - -o name a=b", &huge).await;
+    assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (0, "configmap/b\n", ""));
+}
