@@ -294,8 +294,8 @@ mod tests {
 
     #[test]
     fn lines_of_all_pods_say_whose_they_are() {
-        let known = &[Flag::bool("prefix", ""), Flag::bool("all-pods", "")];
-        let says = |word: &str| says_whose(&crate::flags::parse(known, &[word.to_owned()]).expect("flags"));
+        let given = |word: &str| crate::flags::parse(COMMAND.flags, &[word.to_owned()]).expect("flags");
+        let says = |word: &str| says_whose(&given(word));
         assert!(says("--prefix") && says("--all-pods"));
         assert!(!says("--prefix=false"));
     }
