@@ -5,6 +5,9 @@
 //! change that a thousand watchers see would cost a thousand of each. Here a flush only marks the bytes as due. The
 //! connection's task then goes to the end of the run queue once: every stream that was ready before it gets its turn, and
 //! all they wrote leaves in one piece. On an idle server the queue is empty and nothing waits.
+//!
+//! A connection of HTTP/1.1 has one stream, so there is nobody to wait for: what it wrote leaves at once. Otherwise the first of a thousand watchers with
+//! a connection each would be served only after all others had been looked at.
 
 use std::io;
 use std::pin::Pin;
@@ -27,6 +30,8 @@ struct Inner<S> {
     buffer: BytesMut,
     /// Whether somebody sees to the buffer. Without, writes go straight through.
     corked: bool,
+    /// Whether others may have something to say on the same connection.
+    shared: bool,
 }
 
 impl<S> Clone for Cork<S> {
@@ -36,9 +41,9 @@ impl<S> Clone for Cork<S> {
 }
 
 impl<S: AsyncWrite + Unpin> Cork<S> {
-    /// Collects what is written to `stream`, for [`Cork::drive`] to send.
-    pub fn new(stream: S) -> Self {
-        Self(Arc::new(Mutex::new(Inner { stream, buffer: BytesMut::new(), corked: true })))
+    /// Collects what is written to `stream`, for [`Cork::drive`] to send; if several streams share it, after all of them had their turn.
+    pub fn new(stream: S, shared: bool) -> Self {
+        Self(Arc::new(Mutex::new(Inner { stream, buffer: BytesMut::new(), corked: true, shared })))
     }
 
     /// Runs a connection that writes to a clone of this, and sends what it wrote.
@@ -53,7 +58,7 @@ impl<S: AsyncWrite + Unpin> Cork<S> {
             if polled.is_ready() {
                 // The stream may live on in an upgraded connection, which nobody drives.
                 inner.corked = false;
-            } else if !inner.buffer.is_empty() && !std::mem::replace(&mut waited, true) {
+            } else if inner.shared && !inner.buffer.is_empty() && !std::mem::replace(&mut waited, true) {
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -178,7 +183,7 @@ mod tests {
     #[tokio::test]
     async fn frames_flushed_one_by_one_leave_in_one_write() {
         let sink = Sink::default();
-        let cork = Cork::new(sink.clone());
+        let cork = Cork::new(sink.clone(), true);
         let mut writer = cork.clone();
         let mut connection = pin!(async move {
             for _ in 0..10 {
@@ -195,9 +200,31 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn who_has_a_connection_alone_waits_for_nobody() {
+        let (sink, polls) = (Sink::default(), Arc::new(Mutex::new(0)));
+        for (shared, turns) in [(true, 2), (false, 1)] {
+            let cork = Cork::new(sink.clone(), shared);
+            let (mut writer, counted) = (cork.clone(), Arc::clone(&polls));
+            let mut connection = pin!(async move {
+                writer.write_all(b"event").await?;
+                writer.flush().await?;
+                std::future::pending::<io::Result<()>>().await
+            });
+            let mut driven = pin!(cork.drive(connection.as_mut()));
+            *polls.lock() = 0;
+            sink.0.lock().clear();
+            while sink.0.lock().is_empty() {
+                *counted.lock() += 1;
+                assert!(futures::poll!(driven.as_mut()).is_pending());
+            }
+            assert_eq!((*polls.lock(), &*sink.0.lock()), (turns, &vec![5]), "shared: {shared}");
+        }
+    }
+
+    #[tokio::test]
     async fn a_reader_that_does_not_read_stops_the_writer() {
         let (near, mut far) = tokio::io::duplex(1024);
-        let cork = Cork::new(near);
+        let cork = Cork::new(near, true);
         let mut writer = cork.clone();
         let total = 4 * CAPACITY;
         let written = Arc::new(Mutex::new(0));
@@ -224,7 +251,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_left_when_the_connection_ends_is_sent_and_later_writes_go_through() {
         let sink = Sink::default();
-        let cork = Cork::new(sink.clone());
+        let cork = Cork::new(sink.clone(), true);
         let mut writer = cork.clone();
         let mut connection = pin!(async move {
             writer.write_all(b"101").await?;

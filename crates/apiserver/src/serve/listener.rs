@@ -122,6 +122,7 @@ async fn connection(
     let peer = Peer::Remote { address, certificates };
     let (max_streams, enough) = (door.settings.max_streams, Arc::new(Notify::new()));
     let told = enough.clone();
+    let many_streams = tls.get_ref().1.alpn_protocol() == Some(b"h2");
     let service = service_fn(move |request: http::Request<Incoming>| {
         let (door, peer) = (door.clone(), peer.clone());
         // So that connections that live for ever are shared out over servers again.
@@ -148,7 +149,7 @@ async fn connection(
         .max_pending_accept_reset_streams(50)
         .keep_alive_interval(Duration::from_secs(30))
         .keep_alive_timeout(Duration::from_secs(20));
-    let cork = Cork::new(tls);
+    let cork = Cork::new(tls, many_streams);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(cork.clone()), service);
     tokio::pin!(connection);
     tokio::select! {
