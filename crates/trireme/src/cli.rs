@@ -78,6 +78,8 @@ pub enum Command {
     Install(Box<crate::install::Install>),
     /// Undo what `install` did; the data stays, unless asked for otherwise.
     Uninstall(crate::install::Uninstall),
+    /// Put another version of this program in place on this machine: drain, replace, start again, check, and back if it is not well.
+    Upgrade(crate::upgrade::Upgrade),
     /// Say what on this machine would keep a server or a node from working well, and what to do about it.
     Check(crate::check::Check),
     /// Write one archive with what somebody needs who is to help, without secrets.

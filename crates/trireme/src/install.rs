@@ -200,7 +200,7 @@ async fn systemctl(arguments: &[&str]) -> Result<(), Failure> {
 }
 
 /// Puts a file in place whole, also where the old one is running.
-fn replace(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Failure> {
+pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Failure> {
     use std::os::unix::fs::PermissionsExt as _;
     let failed = |error: std::io::Error| Failure::from(format!("{}: {error}", path.display()));
     std::fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).map_err(failed)?;

@@ -35,6 +35,7 @@ mod store;
 mod support;
 mod tls;
 mod token;
+mod upgrade;
 mod upstream;
 
 use std::process::ExitCode;
@@ -94,6 +95,7 @@ fn main() -> ExitCode {
         Command::Install(options) => runtime().and_then(|runtime| runtime.block_on(install::install(&options))),
         Command::Uninstall(options) => runtime().and_then(|runtime| runtime.block_on(install::uninstall(&options))),
         Command::Support(options) => runtime().and_then(|runtime| runtime.block_on(support::run(&options))),
+        Command::Upgrade(options) => runtime().and_then(|runtime| runtime.block_on(upgrade::run(&options))),
         Command::Check(options) => check::run(&options),
         Command::Secrets(command) => runtime().and_then(|runtime| runtime.block_on(secrets::run(command))),
         Command::Completion(options) => documents::completion(&options),

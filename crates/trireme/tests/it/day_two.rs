@@ -190,3 +190,85 @@ async fn another_authority_follows_without_anybody_being_refused() {
     let (_, said) = run(&server, "certificates rotate-ca").await;
     assert!(said.contains("One authority signs"), "{said}");
 }
+
+/// A server that a small supervisor starts again whenever it ends, as a service manager does.
+struct Supervised {
+    folder: tempfile::TempDir,
+    _supervisor: tokio::process::Child,
+}
+
+impl Supervised {
+    async fn start() -> Self {
+        let folder = tempfile::tempdir().expect("a directory");
+        let port = testkit::free_port();
+        // What helps debuggers is most of it, and would be copied four times.
+        let program = folder.path().join("trireme");
+        let stripped = Command::new("strip").arg("-o").arg(&program).arg(BINARY).status().await;
+        assert!(stripped.is_ok_and(|status| status.success()), "strip (Debian: binutils)");
+        let script = format!(
+            "cd {}; while [ ! -e stop ]; do ./trireme server --data-dir data --disable-agent --bind-address 127.0.0.1 --https-port {port} \
+             >>log 2>&1 & echo $! >pid; wait $!; sleep 0.2; done",
+            folder.path().display()
+        );
+        let supervisor = Command::new("sh").args(["-c", &script]).kill_on_drop(true).spawn().expect("sh");
+        Self { folder, _supervisor: supervisor }
+    }
+
+    async fn upgrade(&self, binary: &Path) -> (bool, String) {
+        let path = |name: &str| self.folder.path().join(name).display().to_string();
+        let output = Command::new(BINARY)
+            .arg("upgrade")
+            .arg(binary)
+            .args(["--program", &path("trireme"), "--kubeconfig", &path("data/admin.kubeconfig"), "--timeout=40s"])
+            .args(["--node-name", "none", "--restart", &format!("kill $(cat {})", path("pid"))])
+            .output()
+            .await
+            .expect("the binary");
+        (output.status.success(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+    }
+}
+
+impl Drop for Supervised {
+    fn drop(&mut self) {
+        let _ = std::fs::write(self.folder.path().join("stop"), "");
+        let _ = std::process::Command::new("sh")
+            .args(["-c", &format!("kill $(cat {}/pid)", self.folder.path().display())])
+            .status();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_binary_takes_the_place_of_one_and_gives_it_back_if_it_is_not_well() {
+    let server = Supervised::start().await;
+    let log = || std::fs::read_to_string(server.folder.path().join("log")).unwrap_or_default();
+    let client = async || {
+        let config = Config::from_kubeconfig(server.folder.path().join("data/admin.kubeconfig")).ok()?;
+        let client = Client::https(config).ok()?;
+        client.raw("/readyz").await.ok().map(|_| client)
+    };
+    let ready = async {
+        while client().await.is_none() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    assert!(tokio::time::timeout(Duration::from_secs(60), ready).await.is_ok(), "{}", log());
+    // The same program with something behind it is another file.
+    let new = server.folder.path().join("new");
+    let mut bytes = std::fs::read(server.folder.path().join("trireme")).expect("the binary");
+    bytes.extend_from_slice(b"another");
+    std::fs::write(&new, &bytes).expect("a file");
+    std::fs::set_permissions(&new, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("a mode");
+    let (done, said) = server.upgrade(&new).await;
+    assert!(done && said.contains(" runs; the old binary is "), "{said}{}", log());
+    assert_eq!(std::fs::read(server.folder.path().join("trireme")).expect("a file"), bytes);
+    // One that says its version and does nothing else gives the place back.
+    let broken = server.folder.path().join("broken");
+    std::fs::write(&broken, "#!/bin/sh\n[ \"$1\" = version ] && echo trireme 9\n").expect("a file");
+    std::fs::set_permissions(&broken, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("a mode");
+    let (done, said) = server.upgrade(&broken).await;
+    assert!(!done && said.contains("the old binary takes its place again"), "{said}");
+    assert_eq!(std::fs::read(server.folder.path().join("trireme")).expect("a file"), bytes);
+    assert!(client().await.is_some(), "{}", log());
+    let (done, said) = server.upgrade(Path::new("/bin/true")).await;
+    assert!(!done && said.contains("/bin/true is no trireme"), "{said}");
+}

@@ -55,7 +55,10 @@ fn a_debian_package_is_installed_and_removed() {
 fn an_image_of_the_binary_runs_on_its_own() {
     let folder = tempfile::tempdir().expect("a directory");
     let archive = folder.path().join("image.tar");
-    run(Command::new(BINARY).args(["image", "trireme"]).arg(&archive));
+    // What helps debuggers is most of it, and would be written three times.
+    let program = folder.path().join("trireme");
+    run(Command::new("strip").arg("-o").arg(&program).arg(BINARY));
+    run(Command::new(&program).args(["image", "trireme"]).arg(&archive));
     let layout = folder.path().join("layout");
     std::fs::create_dir(&layout).expect("a directory");
     run(Command::new("tar").arg("-xf").arg(&archive).arg("-C").arg(&layout));
@@ -63,6 +66,7 @@ fn an_image_of_the_binary_runs_on_its_own() {
     let layer = blobs.max_by_key(|path| path.metadata().map_or(0, |about| about.len())).expect("a layer");
     let root = folder.path().join("root");
     std::fs::create_dir(&root).expect("a directory");
+    std::fs::remove_file(&archive).expect("it was there");
     run(Command::new("tar").arg("-xf").arg(&layer).arg("-C").arg(&root));
     // Nothing of this machine is in reach there.
     let version = run(Command::new("chroot").arg(&root).args(["/usr/local/bin/trireme", "version"]));
