@@ -89,7 +89,10 @@ pub async fn run(options: &Upgrade) -> Result<(), Failure> {
     if let Err(why) = &outcome {
         eprintln!("{why}; the old binary takes its place again");
         crate::install::replace(&options.program, &std::fs::read(&old)?, 0o755)?;
-        restart(&options.restart).await?;
+        // A service that has ended already cannot be told to end; whether it comes back is what counts.
+        if let Err(error) = restart(&options.restart).await {
+            eprintln!("{error}");
+        }
         well(&client, &path, &before, node, options.timeout).await?;
     }
     if let Some(name) = drained {
