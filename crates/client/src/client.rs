@@ -25,6 +25,7 @@ use crate::error::Error;
 use crate::guard::{self, Guard};
 use crate::params::{DeleteOptions, ListParams, Patch, WatchParams};
 use crate::path::{self, Query};
+use crate::tally;
 use crate::transport::{Transport, Upgrade};
 
 pub(crate) const JSON: &str = "application/json";
@@ -287,7 +288,12 @@ impl Client {
         if let Some(guard) = &self.guard {
             guard::check(&**guard, &mut request)?;
         }
-        self.transport.send(request).await
+        let write = tally::Write::of(&request);
+        let answer = self.transport.send(request).await?;
+        if let Some(write) = write.filter(|_| answer.status().is_success()) {
+            write.count();
+        }
+        Ok(answer)
     }
 
     pub(crate) fn encode(&self, object: &impl Serialize) -> Result<Body, Error> {

@@ -15,6 +15,7 @@ mod guard;
 pub mod metrics;
 mod params;
 mod path;
+mod tally;
 mod transport;
 mod undecodable;
 

@@ -18,6 +18,7 @@ use super::flow_control::Seat;
 use super::forms::Forms;
 use super::notes::Notes;
 use super::request_info::RequestInfo;
+use super::traced;
 use crate::audit::Record;
 use crate::requests::Measure;
 
@@ -116,6 +117,8 @@ pub struct Exchange {
     pub upgrade: Option<OnUpgrade>,
     /// What ties its hops together.
     pub trace: hops::Trace,
+    /// The trace that it says it belongs to.
+    pub(crate) given: Option<hops::Context>,
     audit_id: HeaderValue,
 }
 
@@ -133,6 +136,7 @@ impl Exchange {
         let selectors = Selectors::of(&info, &asked.query);
         let peer = parts.extensions.remove::<Peer>().ok_or_else(ApiError::unauthorized)?;
         let upgrade = parts.extensions.remove::<OnUpgrade>();
+        let given = traced::given(&mut parts);
         let exchange = Self {
             begun,
             parts,
@@ -149,6 +153,7 @@ impl Exchange {
             measure: None,
             upgrade,
             trace: hops::Trace::begin(),
+            given,
             audit_id,
         };
         Ok((exchange, body))
@@ -180,6 +185,7 @@ impl Exchange {
     /// Closes it with this answer, which may go out when this is done: what is audited has been written.
     pub async fn close(mut self, mut response: Response, panicked: bool) -> Response {
         self.seat = None;
+        traced::ended(&self, response.status());
         let headers = response.headers_mut();
         if let Some((schema, level)) = self.flow.take() {
             headers.insert(HeaderName::from_static("x-kubernetes-pf-flowschema-uid"), schema);

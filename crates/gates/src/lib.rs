@@ -20,6 +20,7 @@ pub mod notes;
 pub mod outbound;
 pub mod request_info;
 pub mod requests;
+mod traced;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -98,14 +99,21 @@ impl Gates {
 
     /// The list. Each gate lets the request pass, or stops it.
     async fn pass(&self, exchange: &mut Exchange, body: Body) -> Result<Response, Stop> {
-        let hop = hops::start(Hop::Authentication, exchange.info.verb).within(exchange.trace);
+        let hop = hops::start(Hop::Authentication, exchange.info.verb);
         // Who is it? A credential that is shown and does not hold is 401.
         self.authenticate(exchange).await?;
+        // Which trace do they belong to? Only some are believed.
+        traced::begin(exchange);
+        hops::scope(exchange.trace.context(), self.pass_known(exchange, body, hop)).await
+    }
+
+    /// The rest of the list, for somebody who is known.
+    async fn pass_known(&self, exchange: &mut Exchange, body: Body, hop: hops::Timer) -> Result<Response, Stop> {
         // What is written about it? Where the log must have a line first, there is no passing without.
         self.audit(exchange).await?;
         // As whom do they act, and may they act as that?
         self.impersonate(exchange).await?;
-        hop.end_unnamed();
+        hop.within(exchange.trace).end_unnamed();
 
         let hop = hops::stage(Stage::FlowControl, exchange.info.verb).within(exchange.trace);
         // Is there a seat for them now? Those who find none in time come back later: 429.

@@ -349,6 +349,7 @@ impl Remote {
         if let Some(authorization) = &self.authorization {
             headers.insert(AUTHORIZATION, authorization.clone());
         }
+        machinery::rest::name_trace(headers);
         Ok(request)
     }
 

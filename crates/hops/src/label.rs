@@ -57,6 +57,8 @@ fn shortened(name: &str) -> &str {
 }
 
 impl Label {
+    pub(crate) const NONE: Self = Self(0);
+
     pub(crate) const fn number(self) -> u16 {
         self.0
     }

@@ -4,9 +4,11 @@
 //! children of a hop ([`Stage`]). The gates of the API server work before an object has a uid; their spans name the request
 //! ([`Trace`]), and so does the commit, which knows both: [`about`] puts them together.
 //!
-//! Reporting reads the clock twice and stores ten words: no lock, no allocation, no string. A span takes a slot of the ring by
+//! Reporting reads the clock twice and stores twelve words: no lock, no allocation, no string. A span takes a slot of the ring by
 //! counting up; who finds a slot being written by somebody a whole round behind leaves its span out. Readers take a slot only if nobody wrote
-//! it meanwhile.
+//! it meanwhile. What a hop decided is said in words only where there is something to say ([`Note`]).
+//!
+//! Where somebody wants them, spans are exported too, under W3C's trace context ([`export`]).
 
 use std::collections::HashSet;
 use std::fmt;
@@ -14,13 +16,20 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::{Duration, Instant, SystemTime};
 
+mod context;
+pub mod export;
 mod label;
 mod names;
+mod notes;
 mod trail;
+mod turn;
 
+pub use context::{Context, Rate, TRACEPARENT};
 pub use label::{Label, label};
 pub use names::{Hop, Stage};
+pub use notes::Note;
 pub use trail::trail;
+pub use turn::{Decided, collects, current, decided, scope, turn, wrote};
 
 /// How many spans are remembered; older ones go first.
 const CAPACITY: usize = 16_384;
@@ -78,13 +87,35 @@ impl fmt::Debug for Uid {
 }
 
 /// What ties the spans of one request together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Trace(u64);
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Trace {
+    number: u64,
+    /// The span of the request itself, where it belongs to a trace of many processes.
+    context: Context,
+    parent: u64,
+    link: Option<Context>,
+}
 
 impl Trace {
     pub fn begin() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+        Self { number: NEXT.fetch_add(1, Ordering::Relaxed), ..Self::default() }
+    }
+
+    /// Says what context the request came with, and whether the sender is believed: then the request is a part of that trace. Otherwise it begins
+    /// one of its own that is linked with it, so that a stranger does not decide what is exported.
+    pub fn serve(&mut self, given: Option<Context>, believed: bool) {
+        (self.context, self.parent, self.link) = export::served(given, believed);
+    }
+
+    /// The span of the request; none where it belongs to no trace.
+    pub fn context(&self) -> Context {
+        self.context
+    }
+
+    /// The span that the request is within, 0 for none, and the one that it is only linked with.
+    pub fn around(&self) -> (u64, Option<Context>) {
+        (self.parent, self.link)
     }
 }
 
@@ -102,13 +133,29 @@ pub struct Span {
     pub uid: Uid,
     /// The object's controller, where it has one.
     pub owner: Uid,
-    /// The request that it is a part of, if it is a part of one.
-    pub trace: Trace,
+    /// The number of the request that it is a part of; 0 if it is a part of none.
+    pub request: u64,
     /// The revision written or seen; 0 where there is none.
     pub revision: u64,
+    /// How much: bytes of an image, writes of a commit's group. [`Span::unit`] says of what; 0 where nobody counts.
+    pub amount: u64,
+    /// What was decided.
+    pub note: Note,
     pub start: SystemTime,
     /// How long it took.
     pub took: Duration,
+}
+
+impl Span {
+    /// What its amount counts.
+    pub fn unit(&self) -> Option<&'static str> {
+        match (self.hop, self.stage) {
+            (_, Some(Stage::Pull)) => Some("bytes"),
+            (Hop::Commit, None) => Some("writes"),
+            (_, Some(Stage::Schedule)) => Some("nodes"),
+            _ => None,
+        }
+    }
 }
 
 /// A hop under way.
@@ -118,13 +165,28 @@ pub struct Timer {
     stage: Option<Stage>,
     verb: u8,
     by: Label,
-    trace: Trace,
+    request: u64,
+    /// Its own place in a trace of many processes.
+    context: Context,
+    parent: u64,
+    amount: u64,
+    note: Note,
     start: Instant,
 }
 
 pub fn start(hop: Hop, verb: &str) -> Timer {
-    let (by, trace) = (Label::default(), Trace::default());
-    Timer { hop, stage: None, verb: names::verb_number(verb), by, trace, start: Instant::now() }
+    Timer {
+        hop,
+        stage: None,
+        verb: names::verb_number(verb),
+        by: Label::default(),
+        request: 0,
+        context: Context::default(),
+        parent: 0,
+        amount: 0,
+        note: Note::default(),
+        start: Instant::now(),
+    }
 }
 
 /// Starts a part of a hop.
@@ -135,7 +197,47 @@ pub fn stage(stage: Stage, verb: &str) -> Timer {
 impl Timer {
     /// Says which request it is a part of.
     pub fn within(mut self, trace: Trace) -> Self {
-        self.trace = trace;
+        self.request = trace.number;
+        self.after(trace.context)
+    }
+
+    /// Says which span it is a part or a consequence of.
+    pub fn after(mut self, context: Context) -> Self {
+        if context.sampled {
+            (self.context, self.parent) = (context.child(), context.span);
+        } else {
+            // It is passed on all the same.
+            self.context = context;
+        }
+        self
+    }
+
+    /// Says that it is a part of a pod's start.
+    pub fn of_pod(self, uid: &str) -> Self {
+        self.after(export::within_pod(Uid::of(uid)))
+    }
+
+    /// Its own place, for those who work for it.
+    pub fn context(&self) -> Context {
+        self.context
+    }
+
+    /// Says that what happens to this object from now on is a consequence of it. The object's controller began earlier, if at all.
+    pub fn causes(&self, uid: &str, owner: &str) {
+        if self.context.sampled {
+            export::cause(Uid::of(uid), self.context, Uid::of(owner));
+        }
+    }
+
+    /// Says how much.
+    pub fn amount(mut self, amount: u64) -> Self {
+        self.amount = amount;
+        self
+    }
+
+    /// Says what was decided.
+    pub fn note(mut self, note: Note) -> Self {
+        self.note = note;
         self
     }
 
@@ -166,7 +268,15 @@ impl Timer {
             | u64::from(self.verb);
         let ([uid_high, uid_low], [owner_high, owner_low]) = (uid.halves(), owner.halves());
         let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        RING.put([what, uid_high, uid_low, owner_high, owner_low, self.trace.0, revision, nanos(began), nanos(took)]);
+        let (amount, note) = (self.amount, self.note.number());
+        let times = [nanos(began), nanos(took)];
+        let words =
+            [what, uid_high, uid_low, owner_high, owner_low, self.request, revision, times[0], times[1], amount, note];
+        RING.put(words);
+        if export::wanted() {
+            let placed = export::Placed { own: self.context, parent: self.parent };
+            read(words).iter().for_each(|span| export::hand_on(span, placed));
+        }
     }
 
     /// Ends the hop of a request whose object has no uid yet.
@@ -193,10 +303,10 @@ pub fn about(uid: &str) -> Vec<Span> {
         family.extend(owned);
     }
     let concerns = |span: &Span| family.contains(&span.uid) || family.contains(&span.owner);
-    let traces: HashSet<Trace> =
-        all.iter().filter(|span| concerns(span) && span.trace.0 != 0).map(|span| span.trace).collect();
-    let mut found: Vec<Span> =
-        all.into_iter().filter(|span| concerns(span) || (span.uid.is_none() && traces.contains(&span.trace))).collect();
+    let requests: HashSet<u64> =
+        all.iter().filter(|span| concerns(span) && span.request != 0).map(|span| span.request).collect();
+    let of_request = |span: &Span| span.uid.is_none() && requests.contains(&span.request);
+    let mut found: Vec<Span> = all.into_iter().filter(|span| concerns(span) || of_request(span)).collect();
     found.sort_by_key(|span| (span.start, span.hop.number()));
     found
 }
@@ -204,7 +314,7 @@ pub fn about(uid: &str) -> Vec<Span> {
 /// When the process looked at both clocks: spans hold how long after it they began.
 static EPOCH: LazyLock<(SystemTime, Instant)> = LazyLock::new(|| (SystemTime::now(), Instant::now()));
 
-const WORDS: usize = 9;
+const WORDS: usize = 11;
 
 /// One span as numbers. `turn` is odd while it is written.
 struct Slot {
@@ -251,25 +361,32 @@ impl Slot {
         if turn == 0 || turn % 2 == 1 {
             return None;
         }
-        let [what, uid_high, uid_low, owner_high, owner_low, trace, revision, began, took] =
-            std::array::from_fn(|at| self.words[at].load(Ordering::Relaxed));
+        let words = std::array::from_fn(|at| self.words[at].load(Ordering::Relaxed));
         fence(Ordering::Acquire);
         if self.turn.load(Ordering::Relaxed) != turn {
             return None;
         }
-        Some(Span {
-            hop: Hop::from_number((what >> 16) as u8)?,
-            stage: Stage::from_index(((what >> 8) as u8).wrapping_sub(1)),
-            verb: names::verb_name(what as u8),
-            by: Label::from_number((what >> 24) as u16).name(),
-            uid: Uid::from_halves(uid_high, uid_low),
-            owner: Uid::from_halves(owner_high, owner_low),
-            trace: Trace(trace),
-            revision,
-            start: EPOCH.0 + Duration::from_nanos(began),
-            took: Duration::from_nanos(took),
-        })
+        read(words)
     }
+}
+
+/// A span of its numbers.
+fn read(words: [u64; WORDS]) -> Option<Span> {
+    let [what, uid_high, uid_low, owner_high, owner_low, request, revision, began, took, amount, note] = words;
+    Some(Span {
+        hop: Hop::from_number((what >> 16) as u8)?,
+        stage: Stage::from_index(((what >> 8) as u8).wrapping_sub(1)),
+        verb: names::verb_name(what as u8),
+        by: Label::from_number((what >> 24) as u16).name(),
+        uid: Uid::from_halves(uid_high, uid_low),
+        owner: Uid::from_halves(owner_high, owner_low),
+        request,
+        revision,
+        amount,
+        note: Note::from_number(note),
+        start: EPOCH.0 + Duration::from_nanos(began),
+        took: Duration::from_nanos(took),
+    })
 }
 
 #[cfg(test)]

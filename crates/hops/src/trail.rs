@@ -32,7 +32,8 @@ fn shown_time(time: SystemTime) -> String {
 }
 
 fn shown(span: &Span) -> Value {
-    json!({
+    let words = span.note.words();
+    let mut shown = json!({
         "hop": span.hop.number(),
         "name": span.hop.name(),
         "stage": span.stage.map(Stage::name),
@@ -40,11 +41,19 @@ fn shown(span: &Span) -> Value {
         "by": span.by,
         "uid": span.uid.to_string(),
         "owner": span.owner.to_string(),
-        "request": span.trace.0,
+        "request": span.request,
         "revision": span.revision,
         "start": shown_time(span.start),
         "seconds": span.took.as_secs_f64(),
-    })
+    });
+    // Most have neither.
+    if let Some(unit) = span.unit().filter(|_| span.amount != 0) {
+        shown[unit] = span.amount.into();
+    }
+    if !words.is_empty() {
+        shown["decided"] = words.into();
+    }
+    shown
 }
 
 #[cfg(test)]
@@ -52,7 +61,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{Hop, Trace};
+    use crate::{Hop, Note};
 
     #[test]
     fn a_span_is_shown_with_its_number_its_name_its_part_and_who_did_it() {
@@ -64,8 +73,10 @@ mod tests {
             by: "web",
             uid: Uid::of(uid),
             owner: Uid::default(),
-            trace: Trace(3),
+            request: 3,
             revision: 7,
+            amount: 0,
+            note: Note::default(),
             start: SystemTime::UNIX_EPOCH,
             took: Duration::from_millis(250),
         };
@@ -75,6 +86,9 @@ mod tests {
         });
         assert_eq!(shown(&pull), expected);
         assert_eq!(shown(&Span { stage: None, ..pull })["stage"], Value::Null);
+        let note = Note::of(format_args!("pulled busybox"));
+        let told = shown(&Span { amount: 1200, note, ..pull });
+        assert_eq!((&told["bytes"], &told["decided"]), (&json!(1200), &json!("pulled busybox")));
     }
 
     #[test]

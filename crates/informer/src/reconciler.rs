@@ -68,8 +68,15 @@ pub async fn run<R: Reconciler>(
 
 /// One turn of one key. An error or a panic costs the key a delay that grows, and no other key anything.
 async fn turn<R: Reconciler>(name: &str, label: hops::Label, reconciler: &R, queue: &WorkQueue<Key>, key: &Key) {
-    let hop = hops::start(hops::Hop::Controllers, "reconcile").by(label);
-    match AssertUnwindSafe(reconciler.reconcile(key)).catch_unwind().await {
+    let mut hop = hops::start(hops::Hop::Controllers, "reconcile").by(label);
+    if hops::export::exports(hops::export::Part::ControlPlane)
+        && let Some(uid) = reconciler.uid(key)
+    {
+        hop = hop.after(hops::export::cause_of(&uid));
+    }
+    let work = AssertUnwindSafe(reconciler.reconcile(key)).catch_unwind();
+    let (outcome, decided) = hops::turn(hop.context(), work).await;
+    match outcome {
         Ok(Ok(Action::Done)) => queue.forget(key),
         Ok(Ok(Action::After(delay))) => {
             queue.forget(key);
@@ -85,7 +92,7 @@ async fn turn<R: Reconciler>(name: &str, label: hops::Label, reconciler: &R, que
         }
     }
     if let Some(uid) = reconciler.uid(key) {
-        hop.end(&uid, "", 0);
+        hop.note(decided.note()).end(&uid, "", 0);
     }
 }
 

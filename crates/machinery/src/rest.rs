@@ -27,6 +27,16 @@ pub trait Handler: Send + Sync + 'static {
     fn handle(&self, request: Request) -> BoxFuture<'_, Response>;
 }
 
+/// Names the trace that this task works for to whoever gets a request with these headers; as they are where there is none.
+pub fn name_trace(headers: &mut http::HeaderMap) {
+    let context = hops::current();
+    if !context.is_none()
+        && let Ok(value) = http::HeaderValue::try_from(context.header())
+    {
+        headers.insert(http::HeaderName::from_static(hops::TRACEPARENT), value);
+    }
+}
+
 /// Who is at the other end of the transport, as far as the transport can tell.
 #[derive(Debug, Clone)]
 pub enum Peer {

@@ -119,12 +119,19 @@ function rowsOf(spans, begun) {
     const stage = later ? 'later writes' : span.stage;
     const verb = later ? '' : span.verb;
     const key = [span.hop, stage, span.by, verb].join('\0');
-    if (!rows.has(key)) rows.set(key, { key, hop: span.hop, name: span.name, stage, by: span.by, verb, times: [] });
+    if (!rows.has(key)) rows.set(key, { key, hop: span.hop, name: span.name, stage, by: span.by, verb, times: [], said: new Set() });
+    if (said(span)) rows.get(key).said.add(said(span));
     rows.get(key).times.push([span.start - begun, span.start - begun + span.took]);
   });
   const list = [...rows.values()];
   list.forEach((row) => { row.times.sort((a, b) => a[0] - b[0]); row.total = covered(row.times); });
   return list.sort((a, b) => a.times[0][0] - b.times[0][0] || a.hop - b.hop || (a.stage !== '') - (b.stage !== ''));
+}
+
+/** What a span decided, with what was counted; that there was nothing to do goes without saying. */
+export function said({ decided, bytes, writes, nodes }) {
+  const amount = bytes ? `${bytes} bytes` : writes > 1 ? `in a group of ${writes} writes` : nodes ? `looked at ${nodes} node${nodes > 1 ? 's' : ''}` : '';
+  return [decided === 'nothing to do' ? '' : decided, amount].filter(Boolean).join(', ');
 }
 
 export function covered(times) {

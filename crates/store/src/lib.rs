@@ -244,6 +244,10 @@ pub trait Store: Send + Sync + 'static {
     /// The latest revision at a time, in milliseconds since 1970; none if the engine keeps no times.
     async fn moment(&self, time: u64) -> Result<Option<Revision>, Error>;
     async fn kept(&self) -> Result<Kept, Error>;
+    /// With how many writes together the one that made this revision was made durable; 0 if the engine does not know, or no longer.
+    fn group(&self, _revision: Revision) -> u64 {
+        0
+    }
     /// Why writes cannot be done at present, as far as the engine knows without being asked to do one: a full disk, for example.
     fn write_failure(&self) -> Option<String> {
         None

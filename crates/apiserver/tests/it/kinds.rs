@@ -160,3 +160,15 @@ async fn generations_count_what_each_kind_counts() {
     }
     server.stop().await;
 }
+
+/// Whoever counts from a negative number does not count what happened.
+#[tokio::test]
+async fn a_negative_generation_is_refused() {
+    let server = Server::default().await;
+    let negative = json!({"metadata": {"name": "odd", "generation": -1}});
+    let refused = server.post("/api/v1/namespaces", &negative).await;
+    let words = "metadata.generation: Invalid value: -1: must be greater than or equal to 0";
+    assert_eq!(refused.status, 422, "{}", refused.text());
+    assert!(refused.message().contains(words), "{}", refused.message());
+    server.stop().await;
+}

@@ -45,6 +45,7 @@
   const told = story.tell(members, { silent: new Map(), spans: [span(2, '', '', 1, 's', 1000, 2), span(7, '', 'd', 1, 's', 1002, 5), span(10, 'bind', 'p', 0, 's', 1010, 3), span(11, 'sandbox', 'p', 0, 'n', 900, 40), span(7, '', 'd', 9, 's', -60000, 5)] });
   same('story', told.chapters.map(({ member, rows }) => [member.name, rows.map((row) => [row.hop, row.times[0][0]])]), [['deployment/a', [[2, 0], [7, 2]]], ['pod/a', [[10, 10], [11, 10]]]]);
   same('the longest', story.longest(told).row.stage, 'sandbox');
+  same('decisions', [story.said({ decided: 'pulled', bytes: 7 }), story.said({ decided: 'nothing to do' }), story.said({ writes: 3 }), story.said({ writes: 1 }), story.said({ decided: 'TaintToleration refused 1 node', nodes: 2 })], ['pulled, 7 bytes', '', 'in a group of 3 writes', '', 'TaintToleration refused 1 node, looked at 2 nodes']);
 
   const rows = [{ name: 'b', namespace: 'x', cells: ['b', 10], labels: { app: 'web' } }, { name: 'a', namespace: 'y', cells: ['a', 9] }];
   same('filter', ['', 'B', '-b', 'app=web', 'app=web -x', 'b y'].map((filter) => rows.filter(table.fits(filter)).map((row) => row.name).join('')), ['ba', 'b', 'a', 'b', '', '']);

@@ -70,9 +70,16 @@ impl Transport {
         match self {
             Self::InProcess { handler, user } => {
                 request.extensions_mut().insert(Peer::InProcess(Arc::clone(user)));
+                let context = hops::current();
+                if !context.is_none() {
+                    request.extensions_mut().insert(context);
+                }
                 Ok(handler.handle(request).await)
             }
-            Self::Https(https) => https.send(request).await,
+            Self::Https(https) => {
+                machinery::rest::name_trace(request.headers_mut());
+                https.send(request).await
+            }
         }
     }
 }

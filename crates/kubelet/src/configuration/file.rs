@@ -115,6 +115,7 @@ struct File {
     #[serde(deserialize_with = "duration")]
     shutdown_grace_period_critical_pods: Option<Duration>,
     shutdown_grace_period_by_pod_priority: Option<Vec<ShutdownPeriod>>,
+    tracing: Option<otlp::Configuration>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -220,6 +221,12 @@ fn apply(mut file: File, config: &mut Config) -> Result<(), Error> {
     set(&mut config.cluster_dns, file.cluster_dns.take());
     set(&mut config.cluster_domain, file.cluster_domain.take());
     set(&mut config.resolv_conf, file.resolv_conf.take());
+    if let Some(tracing) = file.tracing.take() {
+        if let Some(error) = tracing.check("tracing").first() {
+            return Err(refused("invalid configuration", error));
+        }
+        config.tracing = Some(tracing);
+    }
     set_static_pods(&mut file, config)?;
     set_reservations(&mut file, config)?;
     set_images_and_logs(&mut file, config)?;

@@ -65,6 +65,8 @@ pub struct Config {
     pub disks: disks::Host,
     /// The label of files of containers, where the machine has SELinux.
     pub selinux: Option<node::selinux::Label>,
+    /// Where spans of pods' starts go; nothing for nowhere.
+    pub tracing: Option<otlp::Configuration>,
     /// What the kubelet says of itself at `/statusz` and `/flagz`.
     pub component: rules::zpages::Component,
     /// How the kubelet's own API is served; nothing for not at all.
@@ -116,6 +118,7 @@ impl Config {
             volume_stats_period: Duration::from_secs(60),
             disks: disks::Host::default(),
             selinux: node::selinux::file_label(),
+            tracing: None,
             component: rules::zpages::Component::default(),
             serving: None,
             pod_network: None,

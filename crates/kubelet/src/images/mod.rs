@@ -31,6 +31,10 @@ pub struct Present {
     pub reference: String,
     /// The user it wants to run as.
     pub user: ImageUser,
+    /// How large it is; 0 if the runtime does not say.
+    pub bytes: u64,
+    /// Whether it had to be pulled.
+    pub pulled: bool,
 }
 
 /// An image that is not, and when to try again.
@@ -220,7 +224,8 @@ impl Images {
                 to_the_millisecond(now - waited_from)
             ),
         );
-        Ok(present.unwrap_or(Present { reference, user: ImageUser::default() }))
+        let absent = Present { reference, user: ImageUser::default(), bytes: size, pulled: true };
+        Ok(present.map_or(absent, |present| Present { bytes: size, pulled: true, ..present }))
     }
 
     /// Whether an image that is here is not the pod's to use before the registry was asked.
@@ -264,6 +269,8 @@ impl Images {
         Ok(self.runtime.image_status(spec).await?.map(|found| Present {
             reference: found.id,
             user: ImageUser { uid: found.uid.map(|uid| uid.value), name: found.username },
+            bytes: found.size,
+            pulled: false,
         }))
     }
 

@@ -182,6 +182,7 @@ pub fn start(shared: Arc<Shared>, order: Order, room: impl Future<Output = ()> +
     let (orders, receiver) = watch::channel(order);
     let (shown, seen) = watch::channel(Arc::new(status.clone()));
     let news = Arc::new(News::default());
+    hops::export::began(spec::uid(&pod));
     let birth = Birth {
         seen: Instant::now(),
         pulled: Duration::ZERO,

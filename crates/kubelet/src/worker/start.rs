@@ -14,7 +14,7 @@ use rules::owners::controller_uid;
 use super::Worker;
 use super::sync::Step;
 use crate::cri_config::{self, container, env};
-use crate::images::Absent;
+use crate::images::{Absent, Present};
 use crate::pod::plan::{Cause, Start};
 use crate::pod::spec::{self, Kind, Member};
 use crate::pod::state::{Life, time};
@@ -48,6 +48,15 @@ struct Frame {
     abilities: cri_config::Abilities,
 }
 
+/// What became of a container's image. One that was there has cost no bytes.
+fn pulled(hop: hops::Timer, ensured: &Result<Present, Absent>) -> hops::Timer {
+    match ensured {
+        Ok(present) if present.pulled => hop.amount(present.bytes).note(hops::Note::of(format_args!("pulled"))),
+        Ok(_) => hop.note(hops::Note::of(format_args!("already present"))),
+        Err(absent) => hop.note(hops::Note::of(format_args!("{}", absent.waiting.reason))),
+    }
+}
+
 impl Worker {
     /// Makes the sandbox with this attempt.
     pub(super) async fn make_sandbox(&mut self, attempt: u32) -> Result<(), String> {
@@ -58,10 +67,11 @@ impl Worker {
             self.shared.event(&self.pod, EventType::Warning, "DNSConfigForming", warning);
         }
         std::fs::create_dir_all(&config.log_directory).map_err(|e| format!("create pod log directory: {e}"))?;
-        let hop = hops::stage(Stage::Sandbox, "run");
+        let hop = hops::stage(Stage::Sandbox, "run").of_pod(self.uid());
         let begun = Instant::now();
         let (runtime, class) = (self.shared.runtime.clone(), handler.clone());
-        let made = self.whole(async move { runtime.run_sandbox(config, &class).await }).await;
+        let making = async move { runtime.run_sandbox(config, &class).await };
+        let made = self.whole(hops::scope(hop.context(), making)).await;
         self.shared.figures.sandboxes.observe(&[&handler], begun.elapsed().as_secs_f64());
         let id = made.map_err(|error| {
             self.shared.figures.failed_sandboxes.increment(&[&handler]);
@@ -205,13 +215,14 @@ impl Worker {
             shared.container_event(&pod, member.kind, &name, kind, reason, message);
         };
         let image = {
-            let hop = hops::stage(Stage::Pull, "ensure").by(hops::label(&name));
+            let hop = hops::stage(Stage::Pull, "ensure").by(hops::label(&name)).of_pod(spec::uid(&pod));
             let secrets = self.pull_secrets();
             let record = |kind: EventType, reason: &str, message: String| event(kind, reason, &message);
             let begun = Instant::now();
-            let ensured = shared.images.ensure(&pod, &member.container, &secrets, sandbox, &record).await;
+            let ensuring = shared.images.ensure(&pod, &member.container, &secrets, sandbox, &record);
+            let ensured = hops::scope(hop.context(), ensuring).await;
             self.birth.pulled += begun.elapsed();
-            hop.end(spec::uid(&pod), controller_uid(&pod.metadata).unwrap_or_default(), 0);
+            pulled(hop, &ensured).end(spec::uid(&pod), controller_uid(&pod.metadata).unwrap_or_default(), 0);
             ensured.map_err(|Absent { waiting, again }| {
                 event(EventType::Warning, "Failed", &format!("Error: {}", waiting.reason));
                 NotStarted { waiting, again }
@@ -224,9 +235,10 @@ impl Worker {
             event(EventType::Warning, "Failed", &format!("Error: {e}"));
             not_started("CreateContainerConfigError", e)
         })?;
-        let hop = hops::stage(Stage::CreateContainer, "create").by(hops::label(&name));
+        let hop = hops::stage(Stage::CreateContainer, "create").by(hops::label(&name)).of_pod(spec::uid(&pod));
         let (runtime, place, around) = (shared.runtime.clone(), sandbox_id.to_owned(), sandbox.clone());
-        let made = self.whole(async move { runtime.create_container(&place, config, around).await }).await;
+        let making = async move { runtime.create_container(&place, config, around).await };
+        let made = self.whole(hops::scope(hop.context(), making)).await;
         let id = made.map_err(|e| {
             event(EventType::Warning, "Failed", &format!("Error: {}", e.message()));
             not_started("CreateContainerError", e.message())
@@ -235,9 +247,10 @@ impl Worker {
         shared.owners.lock().insert(id.clone(), spec::uid(&pod).to_owned());
         self.note_resources(&id, &name);
         event(EventType::Normal, "Created", "Container created");
-        let hop = hops::stage(Stage::StartContainer, "start").by(hops::label(&name));
+        let hop = hops::stage(Stage::StartContainer, "start").by(hops::label(&name)).of_pod(spec::uid(&pod));
         let (runtime, container) = (shared.runtime.clone(), id.clone());
-        let started = self.whole(async move { runtime.start_container(&container).await }).await;
+        let starting = async move { runtime.start_container(&container).await };
+        let started = self.whole(hops::scope(hop.context(), starting)).await;
         started.map_err(|e| {
             event(EventType::Warning, "Failed", &format!("Error: {}", e.message()));
             not_started("RunContainerError", e.message())

@@ -146,9 +146,10 @@ impl Task {
         if let Some(status) = &wanted.status
             && let Some(patch) = status::patch(&self.uid, &self.known, status)
         {
-            let hop = hops::stage(hops::Stage::Status, "patch");
-            let patched =
-                self.client.patch_status::<Pod>(&self.namespace, &self.name, &Patch::Strategic(patch)).await?;
+            let hop = hops::stage(hops::Stage::Status, "patch").after(hops::export::cause_of(&self.uid));
+            let patch = Patch::Strategic(patch);
+            let writing = self.client.patch_status::<Pod>(&self.namespace, &self.name, &patch);
+            let patched = hops::scope(hop.context(), writing).await?;
             hop.end(&self.uid, &self.owner, 0);
             self.revision = revision(&patched);
             self.known = patched.status.unwrap_or_default();

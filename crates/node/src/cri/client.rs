@@ -61,12 +61,23 @@ macro_rules! call {
         let deadline: Duration = $deadline;
         let mut request = Request::new($request);
         request.set_timeout(deadline);
+        name_trace(request.metadata_mut());
         match tokio::time::timeout(deadline, $client.$method(request)).await {
             Ok(Ok(response)) => Ok(response.into_inner()),
             Ok(Err(status)) => Err(Error::new($name, status)),
             Err(_) => Err(Error::new($name, Status::deadline_exceeded("context deadline exceeded"))),
         }
     }};
+}
+
+/// Names the trace that this task works for: runtimes that trace go on with it.
+fn name_trace(metadata: &mut tonic::metadata::MetadataMap) {
+    let context = hops::current();
+    if !context.is_none()
+        && let Ok(value) = context.header().parse()
+    {
+        metadata.insert(hops::TRACEPARENT, value);
+    }
 }
 
 /// "Not there" is what the caller wanted.

@@ -194,10 +194,13 @@ impl Api {
         value: &Value,
     ) -> Result<Outcome, ApiError> {
         let hop = hops::start(Hop::Commit, verb).within(target.by.trace());
+        // Before anybody can have seen it.
+        hop.causes(machinery::value::text(value, "metadata.uid"), owner(value));
         let begun = Instant::now();
         let outcome = self.store.txn(txn).await.map_err(unavailable)?;
         self.metrics.committed(target.resource, verb, begun.elapsed());
         let revision = if let Outcome::Committed(revision) = outcome { revision } else { 0 };
+        let hop = hop.amount(self.store.group(revision));
         hop.end(machinery::value::text(value, "metadata.uid"), owner(value), revision);
         Ok(outcome)
     }

@@ -144,6 +144,8 @@ pub struct Diagnosis {
     pub nodes: Vec<(NodeIdx, Code)>,
     /// How many nodes gave each reason.
     histogram: Vec<(Reason, usize)>,
+    /// How many nodes each plug-in refused.
+    pub refusals: Vec<(PluginId, usize)>,
     /// The verdict for every node that no filter saw, because PreFilter had excluded it.
     absent: Option<Rejection>,
     /// Plugins whose rejection an event may lift.
@@ -160,6 +162,7 @@ impl Diagnosis {
     pub fn clear(&mut self) {
         self.nodes.clear();
         self.histogram.clear();
+        self.refusals.clear();
         (self.absent, self.pre_filter, self.post_filter) = (None, None, None);
         (self.rejectors, self.pending) = (PluginSet::default(), PluginSet::default());
     }
@@ -176,6 +179,12 @@ impl Diagnosis {
             match self.histogram.iter_mut().find(|(r, _)| r == reason) {
                 Some((_, held)) => *held += count,
                 None => self.histogram.push((reason.clone(), count)),
+            }
+        }
+        if let Some(plugin) = rejection.plugin {
+            match self.refusals.iter_mut().find(|(known, _)| *known == plugin) {
+                Some((_, held)) => *held += count,
+                None => self.refusals.push((plugin, count)),
             }
         }
         self.blame(rejection);

@@ -103,10 +103,10 @@ fn since(clock: &dyn Clock, began: Duration) -> f64 {
 
 async fn bind(api: Arc<dyn Api>, inbox: &Inbox, job: BindJob, metrics: &Metrics, clock: &dyn Clock) {
     let uid = job.pod.uid().clone();
-    let timer = hops::stage(hops::Stage::Bind, "create");
+    let timer = hops::stage(hops::Stage::Bind, "create").after(hops::export::cause_of(&uid));
     for (point, plugin, work) in job.works {
         let began = clock.monotonic();
-        let outcome = work(api.clone()).await;
+        let outcome = hops::scope(timer.context(), work(api.clone())).await;
         let (status, took) = (Status::of(&outcome), since(clock, began));
         metrics.plugin(plugin, point, status, took);
         metrics.point(job.pod.scheduler_name(), point, status, took);

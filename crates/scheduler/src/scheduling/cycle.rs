@@ -132,13 +132,18 @@ impl Algorithm {
             return Err(Failure::NoNodes);
         }
         self.find_feasible(world, pod)?;
-        let evaluated = self.feasible.len() + self.diagnosis.nodes.len();
+        let evaluated = self.looked_at();
         let node = match self.feasible.as_slice() {
             [] => return Err(Failure::Unschedulable),
             [only] => *only,
             _ => self.best(world, pod),
         };
         Ok(Placement { node, evaluated, feasible: self.feasible.len() })
+    }
+
+    /// How many nodes the last cycle looked at.
+    pub fn looked_at(&self) -> usize {
+        self.feasible.len() + self.diagnosis.nodes.len()
     }
 
     /// Asks the PostFilter plugins to make room, after [`Failure::Unschedulable`].

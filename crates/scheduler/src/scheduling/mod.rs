@@ -10,6 +10,7 @@ pub mod cycle;
 mod equivalence;
 mod observe;
 pub mod preemption;
+mod refusals;
 pub mod status;
 #[cfg(test)]
 mod tests;
@@ -348,7 +349,12 @@ impl Scheduler {
         let algorithm = &mut self.algorithm;
         let outcome = guarded(&info, || algorithm.schedule(world, &info))
             .unwrap_or_else(|| Err(Failure::Error(Rejection::error(PANICKED))));
-        timer.end(info.uid(), "", 0);
+        let looked_at = self.algorithm.looked_at();
+        timer.amount(looked_at as u64).note(refusals::note(&profile, &self.algorithm.diagnosis, &outcome)).end(
+            info.uid(),
+            "",
+            0,
+        );
         let took = seconds(now, self.now());
         match outcome {
             Ok(placement) => self.commit(queued, profile.clone(), placement.node, now),

@@ -92,6 +92,10 @@ impl Store for Encrypted {
         }
     }
 
+    fn group(&self, revision: Revision) -> u64 {
+        self.inner.group(revision)
+    }
+
     async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, store::Error> {
         let encryption = Arc::clone(&self.encryption);
         let events = self.inner.watch(prefix, after).await?;

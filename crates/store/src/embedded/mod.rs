@@ -25,6 +25,7 @@ mod archive;
 mod compact;
 mod disk;
 mod frame;
+mod groups;
 mod history;
 mod hub;
 mod log;
@@ -52,6 +53,7 @@ use self::append::Appender;
 use self::archive::{Archive, Keep};
 use self::compact::Policy;
 use self::disk::Disk;
+use self::groups::Groups;
 use self::hub::Hub;
 use self::log::{Loaded, Log, Mode};
 use self::memory::Memory;
@@ -141,6 +143,7 @@ struct Shared {
     hub: Arc<Hub>,
     queue: Queue,
     closing: AtomicBool,
+    groups: Groups,
     /// Why the last write failed, until one would go well.
     failure: Mutex<Option<String>>,
 }
@@ -185,7 +188,7 @@ impl Embedded {
         let memory = RwLock::new(memory);
         let appender = Appender::new(Arc::clone(&log), disk, options.segment_bytes, memory.read().revision)?;
         let (closing, failure) = (AtomicBool::new(false), Mutex::new(None));
-        let shared = Arc::new(Shared { memory, log, archive, hub, queue, closing, failure });
+        let shared = Arc::new(Shared { memory, log, archive, hub, queue, closing, groups: Groups::new(), failure });
         let policy =
             Policy { time: options.history_time, revisions: options.history_revisions, bytes: options.history_bytes };
         let (wake, woken) = sync_channel(1);
@@ -330,6 +333,10 @@ impl Store for Embedded {
         let (answer, answered) = oneshot::channel();
         self.shared.queue.push(Command::Txn(txn, answer)).await?;
         answered.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    fn group(&self, revision: Revision) -> u64 {
+        self.shared.groups.of(revision)
     }
 
     async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, Error> {

@@ -206,6 +206,7 @@ impl Writer {
                 memory.compact(revision);
             }
         }
+        self.shared.groups.note(group.first, group.changes.len());
         self.shared.hub.publish(&group.changes);
         for Committed { event, expires, .. } in &group.changes {
             if *expires != 0 {

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use client::Client;
+use hops::export::Part;
 use informer::Informers;
 use ipnet::IpNet;
 use node::cgroups::{Cgroups, Driver, Name};
@@ -257,6 +258,7 @@ pub async fn run(
     kubelet.image_gc.keep = vec![PAUSE.to_owned()];
     kubelet.image_gc.keep.extend(supervised.iter().flat_map(Containerd::imported_images));
     options.set(&mut kubelet)?;
+    let traces = kubelet.tracing.as_ref().map_or(Ok(None), |tracing| otlp::start(Part::Kubelet, tracing, &name))?;
     let namespaces = Informers::new(clients.dns);
     let watched = Informers::new(clients.policies);
     let policies = Policies::of(&name, (engine, cluster.dns), &watched, &runtime).await?;
@@ -269,10 +271,18 @@ pub async fn run(
         policies::keep(policies, stop.clone()),
         async { kubelet::run(kubelet, clients.kubelet, runtime, cgroups, stop.clone()).await.map_err(Failure::from) },
     );
+    end(traces, supervised).await;
+    ended.map(|_| ())
+}
+
+/// What is left to do when the parts have ended.
+async fn end(traces: Option<otlp::Sender>, supervised: Option<Containerd>) {
+    if let Some(traces) = traces {
+        traces.stop().await;
+    }
     if let Some(containerd) = supervised {
         containerd.release();
     }
-    ended.map(|_| ())
 }
 
 fn mode(network: PodNetwork) -> podnet::Mode {

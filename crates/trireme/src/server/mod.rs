@@ -75,13 +75,14 @@ struct Opened {
 }
 
 /// What the parts of this process count, for its one page of figures.
-const FIGURES: [fn(&mut String); 6] = [
+const FIGURES: [fn(&mut String); 7] = [
     scheduler::metrics::write,
     controllers::metrics::write,
     informer::metrics::write,
     client::metrics::write,
     ::netpol::figures::write,
     threads::write,
+    otlp::write_metrics,
 ];
 
 /// Runs until a signal stops it.
@@ -103,6 +104,7 @@ pub async fn run(mut options: Options) -> Result<(), Error> {
     let runtime_config = apiserver::registry::RuntimeConfig::parse(&options.runtime_config)
         .map_err(|message| Error::Option { option: "runtime-config", message })?;
     let gates = options.gates.read()?;
+    let traces = gates.start_tracing(&advertise.to_string())?;
 
     let wanted = certificates_wanted(&options, service_address, advertise);
     let keys = make_keys(&data_dir, &wanted);
@@ -160,7 +162,7 @@ pub async fn run(mut options: Options) -> Result<(), Error> {
     start_addons(&mut components, &options, joined_at, cluster.clone(), &identities, (&keys, believed))?;
     start_agent(&mut components, &options, advertise, cluster, &identities, &keys);
     crate::notify::ready();
-    stop_when_told(signals, stop(components, server, opened)).await;
+    stop_when_told(signals, stop(components, server, opened, traces)).await;
     Ok(())
 }
 
@@ -219,9 +221,12 @@ fn make_keys(data_dir: &Path, wanted: &pki::Options) -> tokio::task::JoinHandle<
 }
 
 /// The way of the start, backwards.
-async fn stop(components: Components, server: apiserver::Server, opened: Opened) {
+async fn stop(components: Components, server: apiserver::Server, opened: Opened, traces: Option<otlp::Sender>) {
     components.stop(PATIENCE).await;
     server.stop().await;
+    if let Some(traces) = traces {
+        traces.stop().await;
+    }
     opened.close().await;
 }
 

@@ -59,6 +59,27 @@ pub(super) struct Plan {
 }
 
 impl Plan {
+    /// Says what is decided, for the turn's span.
+    pub(super) fn say(&self) {
+        if let Some(set) = &self.create {
+            hops::decided(format_args!("created ReplicaSet {} with {} pods", set.metadata.name(), sizes::size(set)));
+        }
+        for Update { set, before } in &self.update {
+            let (name, size) = (set.metadata.name(), sizes::size(set));
+            if size == *before {
+                hops::decided(format_args!("updated ReplicaSet {name}"));
+            } else {
+                hops::decided(format_args!("scaled ReplicaSet {name} from {before} to {size}"));
+            }
+        }
+        for set in &self.delete {
+            hops::decided(format_args!("deleted ReplicaSet {}", set.metadata.name()));
+        }
+        if self.roll_back.is_some() {
+            hops::decided(format_args!("rolled back"));
+        }
+    }
+
     /// Nothing is done, this is reported.
     fn only(report: Deployment) -> Self {
         Self {

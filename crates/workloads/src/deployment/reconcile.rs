@@ -84,6 +84,7 @@ impl Reconciler for Deployments {
         let Some(observed) = self.observe(key).await? else { return Ok(Action::Done) };
         let now = self.clock.now();
         let plan = plan::plan(&observed, now);
+        plan.say();
         let applied = self.apply(&observed.deployment, &plan).await;
         let report = match &applied {
             Ok(()) => plan.report,

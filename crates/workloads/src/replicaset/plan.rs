@@ -20,6 +20,18 @@ pub(super) struct Plan {
     pub(super) delete: Vec<Arc<Pod>>,
 }
 
+impl Plan {
+    /// Says what is decided, for the turn's span.
+    pub(super) fn say(&self, active: usize) {
+        if self.create > 0 {
+            hops::decided(format_args!("has {active} pods, created {} more", self.create));
+        }
+        if !self.delete.is_empty() {
+            hops::decided(format_args!("has {active} pods, deleted {}", self.delete.len()));
+        }
+    }
+}
+
 /// Brings `active` to `replicas` pods. The related pods are only asked for when some of the active ones have to go.
 pub(super) fn plan(
     replicas: i32,

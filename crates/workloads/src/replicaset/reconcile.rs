@@ -78,6 +78,7 @@ impl<K: Replicated> Replicas<K> {
     }
 
     async fn apply(&self, set: &K, plan: &Plan, active: &[Arc<Pod>]) -> Result<(), client::Error> {
+        plan.say(active.len());
         let (pod, writes) = (from_template(&set.template(), set), self.writes(set));
         writes.create(plan.create, |_| Cow::Borrowed(&pod)).await.1?;
         figures::deleted(&plan.delete, active, self.clock.now());

@@ -40,8 +40,19 @@ pub struct Span {
     pub request: u64,
     pub process: String,
     pub revision: u64,
+    /// What was decided, in words; empty where nobody said.
+    pub decided: String,
+    /// Bytes of an image, writes of a commit's group, nodes that were looked at; 0 where nobody counted.
+    pub amounts: Amounts,
     pub start: Timestamp,
     pub took: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Amounts {
+    pub bytes: u64,
+    pub writes: u64,
+    pub nodes: u64,
 }
 
 #[derive(Debug, Default)]
@@ -141,6 +152,8 @@ fn span(hop: &Value, process: &str, ahead: SignedDuration) -> Option<Span> {
         request: number("request"),
         process: process.to_owned(),
         revision: number("revision"),
+        decided: text(hop, "decided").to_owned(),
+        amounts: Amounts { bytes: number("bytes"), writes: number("writes"), nodes: number("nodes") },
         start: start.checked_sub(ahead).ok()?,
         took: Duration::try_from_secs_f64(hop["seconds"].as_f64()?).ok()?,
     })
@@ -162,9 +175,10 @@ mod tests {
         let answer = json!({"now": "2030-01-01T00:00:15.01Z"});
         let ahead = ahead(&answer, asked, answered);
         assert_eq!(ahead, SignedDuration::from_secs(5));
-        let hop = json!({"hop": 11, "stage": "pull", "start": "2030-01-01T00:00:14Z", "seconds": 0.25});
+        let hop = json!({"hop": 11, "stage": "pull", "start": "2030-01-01T00:00:14Z", "seconds": 0.25, "bytes": 7, "decided": "pulled"});
         let span = span(&hop, "p", ahead).expect("a span");
         assert_eq!((span.start, span.took), (time("2030-01-01T00:00:09Z"), Duration::from_millis(250)));
+        assert_eq!((span.amounts.bytes, span.decided.as_str()), (7, "pulled"));
     }
 
     #[test]

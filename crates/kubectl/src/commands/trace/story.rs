@@ -9,13 +9,33 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::gather::{Gathered, Member, Span};
+use super::gather::{Amounts, Gathered, Member, Span};
 
 /// A silence that ends a stretch.
 const SILENCE: Duration = Duration::from_secs(30);
 /// The hops of a request.
 const REQUEST: std::ops::RangeInclusive<u8> = 2..=8;
 const COMMIT: u8 = 7;
+
+/// How many decisions of one row are told.
+const MOST_SAID: usize = 8;
+
+/// What a span has to say besides its time. That one write was a group of its own is no news.
+fn said(span: &Span) -> String {
+    let Amounts { bytes, writes, nodes } = span.amounts;
+    let amount = match (bytes, writes, nodes) {
+        (1.., ..) => format!("{bytes} bytes"),
+        (_, 2.., _) => format!("in a group of {writes} writes"),
+        (.., 1) => "looked at 1 node".to_owned(),
+        (.., 2..) => format!("looked at {nodes} nodes"),
+        _ => String::new(),
+    };
+    match (span.decided.as_str(), amount.as_str()) {
+        (decided, "") => decided.to_owned(),
+        ("", amount) => amount.to_owned(),
+        (decided, amount) => format!("{decided}, {amount}"),
+    }
+}
 
 /// From when to when, after the beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,6 +55,8 @@ pub struct Row {
     pub verb: String,
     /// In order of their beginnings.
     pub times: Vec<Interval>,
+    /// What was decided, each once, in order.
+    pub said: Vec<String>,
 }
 
 /// What happened to one object.
@@ -61,6 +83,14 @@ pub struct Story {
 }
 
 impl Row {
+    fn add(&mut self, span: &Span, time: Interval) {
+        self.times.push(time);
+        let said = said(span);
+        if !said.is_empty() && self.said.len() < MOST_SAID && !self.said.contains(&said) {
+            self.said.push(said);
+        }
+    }
+
     pub fn total(&self) -> Duration {
         covered(self.times.iter().copied())
     }
@@ -118,7 +148,9 @@ impl Story {
             .spans
             .iter()
             .map(|(at, span)| {
+                let Amounts { bytes, writes, nodes } = span.amounts;
                 json!({
+                    "decided": span.decided, "bytes": bytes, "writes": writes, "nodes": nodes,
                     "hop": span.hop, "name": span.name, "stage": span.stage, "verb": span.verb, "by": span.by, "object": at,
                     "revision": span.revision, "process": span.process, "request": span.request,
                     "start": span.start.to_string(), "seconds": span.took.as_secs_f64(),
@@ -207,10 +239,12 @@ fn rows(spans: &[&Span], interval: &impl Fn(&Span) -> Interval) -> Vec<Row> {
         let is_same = |row: &&mut Row| row.hop == span.hop && row.stage == stage && row.by == span.by;
         let verb = if is_later { "" } else { &span.verb };
         match rows.iter_mut().find(|row| is_same(row) && row.verb == verb) {
-            Some(row) => row.times.push(interval(span)),
+            Some(row) => row.add(span, interval(span)),
             None => {
                 let [name, stage, by, verb] = [&span.name, stage, &span.by, verb].map(str::to_owned);
-                rows.push(Row { hop: span.hop, name, stage, by, verb, times: vec![interval(span)] });
+                let mut row = Row { hop: span.hop, name, stage, by, verb, times: Vec::new(), said: Vec::new() };
+                row.add(span, interval(span));
+                rows.push(row);
             }
         }
     }
@@ -273,6 +307,8 @@ pub mod tests {
             request,
             process: "p".to_owned(),
             revision: 0,
+            decided: String::new(),
+            amounts: Amounts::default(),
             start: at(from),
             took: Duration::from_millis(took),
         }
@@ -340,6 +376,32 @@ pub mod tests {
             (7, "later writes", "", 1),
         ];
         assert_eq!(rows, expected);
+    }
+
+    #[test]
+    fn a_row_says_each_decision_once_with_what_was_counted() {
+        let mut family = family();
+        for (hop, decided, amounts) in [
+            (9, "scaled ReplicaSet web-1 from 1 to 2", Amounts::default()),
+            (9, "nothing to do", Amounts::default()),
+            (9, "nothing to do", Amounts::default()),
+            (7, "", Amounts { writes: 3, ..Amounts::default() }),
+        ] {
+            let by = if hop == 9 { "deployment" } else { "" };
+            let request = u64::from(hop == 7);
+            let span = Span { decided: decided.to_owned(), amounts, ..span("d", (hop, "", by), request, 5, 1) };
+            family.spans.push(span);
+        }
+        let story = Story::of(&family, false);
+        let said = |hop: u8| &story.chapters[0].rows.iter().find(|row| row.hop == hop).expect("a row").said;
+        assert_eq!(said(9)[..], ["scaled ReplicaSet web-1 from 1 to 2", "nothing to do"]);
+        assert_eq!(said(7)[..], ["in a group of 3 writes"]);
+        let pull = Span {
+            decided: "pulled".to_owned(),
+            amounts: Amounts { bytes: 12, ..Amounts::default() },
+            ..family.spans[10].clone()
+        };
+        assert_eq!(super::said(&pull), "pulled, 12 bytes");
     }
 
     #[test]

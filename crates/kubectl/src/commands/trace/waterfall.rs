@@ -28,6 +28,10 @@ pub fn draw(story: &Story, width: usize) -> String {
             let line = format!("{:<LABEL$} {:>TIME$}  {bar}", cut(&label, LABEL), time(row.total()));
             text += line.trim_end();
             text.push('\n');
+            // What a turn without work decided goes without saying.
+            for said in row.said.iter().filter(|said| *said != "nothing to do") {
+                let _ = writeln!(text, "{}     ↳ {said}", "  ".repeat(chapter.depth));
+            }
         }
     }
     let between = story.length.saturating_sub(story.accounted);
@@ -165,6 +169,21 @@ deployment/web
 The longest part, 300 ms (60 %), was getting the image of container web of pod/web-1-a: put the image on the node beforehand, or make it smaller.
 ";
         assert_eq!(drawn, expected, "\n{drawn}");
+    }
+
+    #[test]
+    fn what_was_decided_stands_below_the_bar() {
+        let mut family = family();
+        family.spans[4].decided = "created ReplicaSet web-1 with 1 pods".to_owned();
+        family.spans[5].decided = "nothing to do".to_owned();
+        let drawn = draw(&Story::of(&family, false), 80);
+        assert!(
+            drawn.contains(
+                "deployment ×2                           6.00 ms  ▏▏\n     ↳ created ReplicaSet web-1 with 1 pods\n 7"
+            ),
+            "{drawn}"
+        );
+        assert!(!drawn.contains("nothing to do"), "{drawn}");
     }
 
     #[test]

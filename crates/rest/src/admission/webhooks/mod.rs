@@ -78,8 +78,8 @@ impl Webhooks {
                 continue;
             }
             let hop = hop_of(&subject, hook, Stage::MutatingWebhook);
-            let outcome = hook.mutate(&subject, &version).await;
-            hop.end_unnamed();
+            let outcome = hops::scope(hop.context(), hook.mutate(&subject, &version)).await;
+            hop.note(said(&outcome, |mutated| mutated.object.is_some())).end_unnamed();
             let place = format!("round_{}_index_{index}", rounds.number());
             let mut changed = None;
             match (outcome, hook.failure) {
@@ -146,8 +146,8 @@ async fn ask(
     index: usize,
 ) -> Result<(), ApiError> {
     let hop = hop_of(subject, hook, Stage::ValidatingWebhook);
-    let outcome = hook.validate(subject, &version).await;
-    hop.end_unnamed();
+    let outcome = hops::scope(hop.context(), hook.validate(subject, &version)).await;
+    hop.note(said(&outcome, |()| false)).end_unnamed();
     match (outcome, hook.failure) {
         (Ok(()), _) => Ok(()),
         (Err(Stop::Refused(error)), _) => Err(error),
@@ -164,6 +164,17 @@ async fn ask(
 fn hop_of(subject: &Subject<'_>, hook: &Hook, stage: Stage) -> hops::Timer {
     let request = subject.request;
     hops::stage(stage, request.operation.verb()).within(request.exchange.trace).by(hops::label(&hook.name))
+}
+
+/// What a webhook decided, in a word; that it let the request pass goes without saying.
+fn said<T>(outcome: &Result<T, Stop>, changed: impl FnOnce(&T) -> bool) -> hops::Note {
+    match outcome {
+        Ok(passed) if changed(passed) => hops::Note::of(format_args!("changed it")),
+        Ok(_) => hops::Note::default(),
+        // Why is the client's to know: a reason may hold what is in the object.
+        Err(Stop::Refused(_)) => hops::Note::of(format_args!("refused it")),
+        Err(Stop::Unasked(_)) => hops::Note::of(format_args!("could not be asked")),
+    }
 }
 
 fn fail_closed(hook: &Hook, why: &str) -> ApiError {

@@ -8,6 +8,7 @@ mod audit;
 mod authentication;
 mod authorization;
 pub mod serving;
+mod traces;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -41,6 +42,9 @@ pub struct Options {
     /// How objects are sealed.
     #[command(flatten)]
     pub encryption: Encryption,
+    /// Where spans go.
+    #[command(flatten)]
+    pub tracing: traces::Options,
     /// How the server goes.
     #[command(flatten)]
     pub shutdown: Shutdown,
@@ -151,6 +155,7 @@ pub struct Gates {
     admission: admission::Settings,
     audit: Option<apiserver::audit::Settings>,
     encryption: Option<apiserver::encryption::Settings>,
+    tracing: Option<otlp::Configuration>,
     flow_control: apiserver::gates::flow_control::Settings,
     pub serving: serving::Read,
 }
@@ -166,6 +171,7 @@ impl Options {
             admission: self.admission.read()?,
             audit: self.audit.read()?,
             encryption: self.encryption.read()?,
+            tracing: self.tracing.read()?,
             flow_control: apiserver::gates::flow_control::Settings {
                 reads: self.flow_control.max_requests_inflight,
                 writes: self.flow_control.max_mutating_requests_inflight,
@@ -179,6 +185,11 @@ impl Gates {
     /// Whose word about clients other servers should believe.
     pub fn believed(&self, keys: &pki::Cluster) -> Believed {
         self.authentication.believed(keys)
+    }
+
+    /// Sends spans of requests from now on, if somebody wants them. `instance` tells this server from others.
+    pub fn start_tracing(&self, instance: &str) -> Result<Option<otlp::Sender>, Error> {
+        self.tracing.as_ref().map_or(Ok(None), |tracing| traces::start(tracing, instance))
     }
 
     /// The settings of an API server with these gates. `keys` are the cluster's own, which stay good beside all others.
@@ -247,6 +258,10 @@ mod tests {
             "{apiVersion: apiserver.config.k8s.io/v1, kind: AuthorizationConfiguration, authorizers: [{type: RBAC, name: rbac}]}",
         );
         file("policy.yaml", "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Metadata}]}");
+        file(
+            "tracing.yaml",
+            "{apiVersion: apiserver.config.k8s.io/v1, kind: TracingConfiguration, samplingRatePerMillion: -1}",
+        );
         let line = line.replace("{}", directory.path().to_str().expect("a path in UTF-8"));
         let line = Line::try_parse_from(std::iter::once("trireme").chain(line.split_whitespace()));
         line.map_err(|error| error.to_string())?.options.read().map_err(|error| error.to_string())
@@ -311,6 +326,12 @@ mod tests {
             ),
             ("--enable-admission-plugins Nonsense", "enable-admission-plugins plugin \"Nonsense\" is unknown"),
             ("--enable-admission-plugins Priority --disable-admission-plugins Priority", "overlapped"),
+            ("--tracing-config-file {}/none", "tracing-config-file"),
+            ("--tracing-config-file {}/empty.yaml", "failed to read tracing config"),
+            (
+                "--tracing-config-file {}/tracing.yaml",
+                "failed to validate tracing configuration: samplingRatePerMillion: Invalid value: -1: sampling rate must be positive",
+            ),
             ("--admission-control-config-file {}/none", "unable to read admission control configuration from"),
             ("--admission-control-config-file {}/empty.yaml", "--admission-control-config-file:"),
         ] {
