@@ -1,4 +1,4 @@
-//! What preemption costs the API: as many writes as upstream's scheduler makes, and none more.
+//! What scheduling costs the API where it fails or preempts: as many writes as upstream's scheduler makes, and none more.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,17 +36,57 @@ impl Handler for Counting {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_preemption_writes_what_upstreams_does_and_nothing_more() {
-    const PREEMPTORS: usize = 12;
-    const VICTIMS: usize = 3;
+/// A cluster whose scheduler's writes are counted.
+async fn counted() -> (Rig, Arc<Counting>) {
     let cluster = testkit::Cluster::start().await;
     let counting = Arc::new(Counting { inner: cluster.handler(), writes: Mutex::default() });
     let own = Client::in_process(counting.clone(), User::new("system:kube-scheduler", ["system:authenticated"]));
     let stop = CancellationToken::new();
     let told = stop.clone();
     tokio::spawn(async move { scheduler::run(Config::default(), own, told).await.expect("the scheduler runs") });
-    let rig = Rig { client: cluster.in_process(), _cluster: cluster, _running: stop.drop_guard() };
+    (Rig { client: cluster.in_process(), _cluster: cluster, _running: stop.drop_guard() }, counting)
+}
+
+/// How many events have this reason.
+fn told(all: &[Arc<Event>], reason: &str) -> usize {
+    all.iter().filter(|event| event.reason.as_deref() == Some(reason)).count()
+}
+
+fn writes_of<const N: usize>(expected: [(&str, usize); N]) -> BTreeMap<String, usize> {
+    expected.map(|(what, count)| (what.to_owned(), count)).into()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_that_fits_nowhere_costs_one_status_and_one_event() {
+    const PODS: usize = 400;
+    let (rig, counting) = counted().await;
+    for name in ["n1", "n2"] {
+        rig.node(node(name).cpu("4").memory("8Gi").build()).await;
+    }
+    for number in 0..PODS {
+        rig.pod(small(&format!("p-{number}"), "9")).await;
+    }
+    let is_told = |all: &[Arc<Event>]| told(all, "FailedScheduling") == PODS;
+    objects::<Event>(&rig.client, "default", "everything is told", is_told).await;
+    let is_written = |pod: &Arc<Pod>| {
+        let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        conditions.into_iter().any(|one| one.type_ == "PodScheduled" && one.reason.as_deref() == Some("Unschedulable"))
+    };
+    objects::<Pod>(&rig.client, "default", "everything is written", |all| all.iter().all(is_written)).await;
+    // One more node that is too small is news, and helps nobody: nobody is tried, nothing is written.
+    rig.node(node("n3").cpu("4").memory("8Gi").build()).await;
+    rig.pod(small("fits", "1")).await;
+    rig.bound("fits").await;
+    rig.event("fits", "Scheduled").await;
+    let expected = writes_of([("PATCH pods/status", PODS), ("POST events", PODS + 1), ("POST pods/binding", 1)]);
+    assert_eq!(*counting.writes.lock(), expected);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_preemption_writes_what_upstreams_does_and_nothing_more() {
+    const PREEMPTORS: usize = 12;
+    const VICTIMS: usize = 3;
+    let (rig, counting) = counted().await;
     rig.priority_class().await;
     for number in 0..PREEMPTORS {
         rig.node(node(&format!("n{number}")).cpu("4").memory("8Gi").build()).await;
@@ -69,7 +109,6 @@ async fn a_preemption_writes_what_upstreams_does_and_nothing_more() {
     let left = objects::<Pod>(&rig.client, "default", "pods are left", |all| !all.is_empty()).await;
     assert_eq!(left.len(), PREEMPTORS * 2, "nobody was evicted in vain");
     // Events are written after the fact.
-    let told = |all: &[Arc<Event>], reason: &str| all.iter().filter(|e| e.reason.as_deref() == Some(reason)).count();
     let is_told = |all: &[Arc<Event>]| {
         told(all, "Scheduled") == 5 * PREEMPTORS
             && told(all, "Preempted") == VICTIMS * PREEMPTORS
@@ -84,6 +123,5 @@ async fn a_preemption_writes_what_upstreams_does_and_nothing_more() {
         ("POST events", (5 + VICTIMS + 1) * PREEMPTORS),
         ("POST pods/binding", 5 * PREEMPTORS),
     ];
-    let expected: BTreeMap<String, usize> = expected.map(|(what, count)| (what.to_owned(), count)).into();
-    assert_eq!(writes, expected);
+    assert_eq!(writes, writes_of(expected));
 }
