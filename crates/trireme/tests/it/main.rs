@@ -32,6 +32,7 @@ mod shutdown;
 mod stalls;
 mod storage;
 mod tokens;
+mod traces;
 mod upstream;
 mod walk;
 mod workloads;
