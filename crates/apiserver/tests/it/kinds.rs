@@ -2,6 +2,7 @@
 
 use machinery::codec::{Limits, yaml};
 use machinery::{Value, value};
+use serde_json::json;
 
 use crate::server::Server;
 
