@@ -181,7 +181,9 @@ async fn requests(scale: f64) -> Result<(), Failure> {
         max_age: 0,
         max_backup: 1,
         max_size: 0,
-        compress: false, buffer: audit::log::QUEUE, truncate: None,
+        compress: false,
+        buffer: audit::log::QUEUE,
+        truncate: None,
     };
     let audit = audit::Settings { policy: audit::policy::Policy::load(&policy)?, log: Some(log), webhook: None };
     let audited = Measured::start(with_gates(Some(audit)), true).await?;

@@ -104,7 +104,8 @@ impl Gates {
         self.authenticate(exchange).await?;
         // Which trace do they belong to? Only some are believed.
         traced::begin(exchange);
-        hops::scope(exchange.trace.context(), self.pass_known(exchange, body, hop)).await
+        // On the heap: everything that a request may come to is in this future, and each frame around would have room for it.
+        hops::scope(exchange.trace.context(), Box::pin(self.pass_known(exchange, body, hop))).await
     }
 
     /// The rest of the list, for somebody who is known.

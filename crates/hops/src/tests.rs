@@ -26,9 +26,12 @@ fn the_names_are_the_seeds_twelve_and_stages_are_their_children() {
     assert_eq!(Stage::Pull.hop(), Hop::Kubelet);
 }
 
-/// One test, because there is one ring.
+/// There is one ring: who fills it is alone with it.
+static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
 #[test]
 fn spans_are_found_by_object_owner_and_request_among_many() {
+    let _alone = ALONE.lock();
     let writers: Vec<_> = (0..4)
         .map(|writer| {
             std::thread::spawn(move || {
@@ -77,6 +80,7 @@ fn spans_are_found_by_object_owner_and_request_among_many() {
 /// `cargo test --release -p hops -- --nocapture cost` says what a span costs; here it only has to be little.
 #[test]
 fn a_span_costs_nanoseconds() {
+    let _alone = ALONE.lock();
     const OTHER: &str = "11111111-2222-4333-8444-555555555555";
     // The best of many: a machine that does other things besides is no part of the cost.
     let best = |work: &dyn Fn()| {

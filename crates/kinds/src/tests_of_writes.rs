@@ -44,6 +44,7 @@ fn every_kind_with_a_status_resets_what_upstreams_strategy_resets() {
     // The kinds whose status strategy leaves metadata to be written along.
     let along = BTreeSet::from([
         "CronJob",
+        "CustomResourceDefinition",
         "DaemonSet",
         "HorizontalPodAutoscaler",
         "Ingress",

@@ -57,7 +57,11 @@ pub enum Command {
 
 fn port(text: &str) -> Result<(Protocol, u16), String> {
     let (number, protocol) = text.split_once('/').map_or((text, None), |(number, protocol)| (number, Some(protocol)));
-    let both = number.parse().ok().filter(|number| *number > 0).zip(Protocol::parse(protocol));
+    let both = number
+        .parse()
+        .ok()
+        .filter(|number| *number > 0)
+        .zip(Protocol::parse(protocol).filter(|_| protocol != Some("")));
     both.map(|(number, protocol)| (protocol, number)).ok_or_else(|| "give a port such as 80 or 53/udp".to_owned())
 }
 

@@ -78,7 +78,8 @@ impl Transport {
             }
             Self::Https(https) => {
                 machinery::rest::name_trace(request.headers_mut());
-                https.send(request).await
+                // On the heap: every call of the API would have the whole of TLS and HTTP in its future otherwise.
+                Box::pin(https.send(request)).await
             }
         }
     }
