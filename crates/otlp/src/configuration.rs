@@ -35,7 +35,7 @@ impl Configuration {
         if let Some(endpoint) = &self.endpoint
             && let Err(why) = scheme(endpoint)
         {
-            errors.push(FieldError::invalid(&at("endpoint"), endpoint.as_str(), why));
+            errors.push(FieldError::invalid(at("endpoint"), endpoint.as_str(), why));
         }
         errors
     }

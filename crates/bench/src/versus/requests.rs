@@ -26,7 +26,7 @@ pub async fn measure(side: &Side, outside: &Outside, options: &Options, sheet: &
     let (resident, private) = side.memory()?;
     sheet.add(side, "empty", "nothing in it", &[(Figure::Resident, resident), (Figure::Private, private)]);
 
-    let run = counted(side, outside.load(pods, |client, number| create(client, number))).await?;
+    let run = counted(side, outside.load(pods, create)).await?;
     sheet.add(side, "create", "create of a pod", &run);
     tokio::time::sleep(SETTLING).await;
     let (resident, private) = side.memory()?;

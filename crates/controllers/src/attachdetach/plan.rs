@@ -171,11 +171,12 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
         if *leaving && !attachment.metadata.is_deleting() {
             let (attachment, uid) = (attachment.metadata.name().to_owned(), attachment.metadata.uid().to_owned());
             plan.steps.push(Step::Ask { attachment, uid });
-        } else if !*leaving && !wanted.contains_key(*node) {
-            if let Some(forced) = let_go(observed, &unique_name(source), node, now, &mut plan) {
-                let (attachment, uid) = (attachment.metadata.name().to_owned(), attachment.metadata.uid().to_owned());
-                plan.steps.push(Step::Detach { node: (*node).to_owned(), attachment, uid, forced });
-            }
+        } else if !*leaving
+            && !wanted.contains_key(*node)
+            && let Some(forced) = let_go(observed, &unique_name(source), node, now, &mut plan)
+        {
+            let (attachment, uid) = (attachment.metadata.name().to_owned(), attachment.metadata.uid().to_owned());
+            plan.steps.push(Step::Detach { node: (*node).to_owned(), attachment, uid, forced });
         }
     }
     let mut taken = !present.is_empty();

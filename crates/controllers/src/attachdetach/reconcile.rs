@@ -50,8 +50,8 @@ pub(crate) async fn start(context: Context) {
         .attachments
         .add_index(VOLUME_INDEX, |one| one.spec.source.persistent_volume_name.clone().into_iter().collect());
     controller.attachments.add_index(NODE_INDEX, |one| vec![one.spec.node_name.clone()]);
-    controller.volumes.add_index(disks::INDEX, |volume| disks::name(volume));
-    controller.nodes.add_index(disks::INDEX, |node| disks::given(node));
+    controller.volumes.add_index(disks::INDEX, disks::name);
+    controller.nodes.add_index(disks::INDEX, disks::given);
     feed(&controller, &inputs);
     let _figures = metrics::collected(Collector {
         pods: controller.pods.clone(),
