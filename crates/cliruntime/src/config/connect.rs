@@ -468,8 +468,7 @@ users:
 
     #[test]
     fn a_password_leaves_no_question_to_a_plugin() {
-        let asked =
-            |line: &str| format!("{:?}", connection(line).expect("a connection").client.credentials).contains("lugin");
+        let asked = |line: &str| format!("{:?}", connection(line).expect("one").client.credentials).contains("lugin");
         assert!(asked("--user e"));
         assert!(!asked("--user e --username a --password b"));
         let error = connection("--insecure-skip-tls-verify --certificate-authority f").expect_err("refused").render();

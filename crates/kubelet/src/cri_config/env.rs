@@ -25,27 +25,25 @@ pub fn environment(
     let links = pod.spec.as_ref().and_then(|s| s.enable_service_links).unwrap_or(true);
     let services = services(spec::namespace(pod), links, &references.services);
     let mut own = BTreeMap::new();
+    let missing = |kind, name: &str| Error::NotFound { kind, name: name.to_owned() };
     for source in container.env_from.iter().flatten() {
         let prefix = source.prefix.as_deref().unwrap_or_default();
         if let Some(wanted) = &source.config_map_ref {
             match references.config_maps.get(&wanted.name) {
                 Some(map) => {
-                    own.extend(map.data.iter().flatten().map(|(key, value)| (format!("{prefix}{key}"), value.clone())))
+                    own.extend(map.data.iter().flatten().map(|(key, text)| (format!("{prefix}{key}"), text.clone())))
                 }
                 None if wanted.optional == Some(true) => {}
-                None => return Err(Error::NotFound { kind: "configmap", name: wanted.name.clone() }),
+                None => return Err(missing("configmap", &wanted.name)),
             }
         } else if let Some(wanted) = &source.secret_ref {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
             match references.secrets.get(&wanted.name) {
-                Some(secret) => {
-                    own.extend(
-                        secret.data.iter().flatten().map(|(key, value)| {
-                            (format!("{prefix}{key}"), String::from_utf8_lossy(&value.0).into_owned())
-                        }),
-                    )
-                }
+                Some(secret) => own.extend(
+                    secret.data.iter().flatten().map(|(key, value)| (format!("{prefix}{key}"), text(&value.0))),
+                ),
                 None if wanted.optional == Some(true) => {}
-                None => return Err(Error::NotFound { kind: "secret", name: wanted.name.clone() }),
+                None => return Err(missing("secret", &wanted.name)),
             }
         }
     }

@@ -206,14 +206,8 @@ fn a_pod_that_starts_over_has_not_failed() {
         case.old = case.status();
         assert_eq!(case.old.phase.as_deref(), Some("Running"), "{words}");
     }
-    for (status, name) in case
-        .old
-        .init_container_statuses
-        .iter()
-        .chain(&case.old.container_statuses)
-        .flatten()
-        .zip(["init", "sidecar", "a"])
-    {
+    let all = case.old.init_container_statuses.iter().chain(&case.old.container_statuses).flatten();
+    for (status, name) in all.zip(["init", "sidecar", "a"]) {
         let last = status.last_state.as_ref().and_then(|state| state.terminated.as_ref()).unwrap();
         assert_eq!((last.exit_code, last.reason.as_deref()), (137, Some("RestartingAllContainers")), "{name}");
         assert_eq!((status.name.as_str(), status.restart_count), (name, 1));

@@ -116,11 +116,7 @@ fn config_map(
     optional: bool,
 ) -> Result<Files, String> {
     let none = ConfigMap::default();
-    let map = match map {
-        Some(map) => map,
-        None if optional => &none,
-        None => return Err(format!("configmap {name:?} not found")),
-    };
+    let map = map.or(optional.then_some(&none)).ok_or_else(|| format!("configmap {name:?} not found"))?;
     let text = map.data.iter().flatten().map(|(key, value)| (key.clone(), value.clone().into_bytes()));
     let binary = map.binary_data.iter().flatten().map(|(key, ByteString(value))| (key.clone(), value.clone()));
     pick(text.chain(binary).collect(), items, mode, optional, "config")
@@ -134,11 +130,7 @@ fn secret(
     optional: bool,
 ) -> Result<Files, String> {
     let none = Secret::default();
-    let secret = match secret {
-        Some(secret) => secret,
-        None if optional => &none,
-        None => return Err(format!("secret {name:?} not found")),
-    };
+    let secret = secret.or(optional.then_some(&none)).ok_or_else(|| format!("secret {name:?} not found"))?;
     let data = secret.data.iter().flatten().map(|(key, ByteString(value))| (key.clone(), value.clone()));
     pick(data.collect(), items, mode, optional, "secret")
 }
