@@ -47,7 +47,7 @@ lint: ## Check format, lints and licences
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --log-level error check; fi
 
 doc: ## Write the documentation of the code, without a warning
-	@RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items
+	@RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $(CARGO) doc --locked --workspace --no-deps --document-private-items
 
 bench: ## Measure, as JSON lines; PEER_BIN=dir with upstream's programs and etcd compares both sides in one run and writes BENCHMARKS.md; BENCH="--help" says what else
 	@scripts/packages build run

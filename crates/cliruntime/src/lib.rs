@@ -2,7 +2,7 @@
 //! objects, printing them, and the words in which something failed. Upstream has it under the same name.
 //!
 //! A [`command`] reads its options from the [`flags`], asks the [`session`] for the configuration, the server and what it serves ([`config`],
-//! [`discovery`]), finds objects with the [`resource`] builder and shows them with [`print`]. Everything that decides or formats is pure; what talks
+//! [`discovery`]), finds objects with the [`resource`] builder and shows them with [`mod@print`]. Everything that decides or formats is pure; what talks
 //! to the server goes through the session. Knows no command.
 
 pub mod api;

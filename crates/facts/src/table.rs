@@ -1,4 +1,4 @@
-//! Reads the checked-in table into the structures of [`crate::types`] and [`crate::resources`].
+//! Reads the checked-in table into the structures of [`crate::types`] and [`crate::resources()`].
 //!
 //! The table is a text of our own, one fact per line, so that a new version of Kubernetes shows as a
 //! readable difference. The first character of a line says what the rest is:

@@ -2,7 +2,7 @@
 //!
 //! Every [`Distribution`](super::Distribution) counts into them beside its classic buckets, as upstream's do (`NativeHistograms`): eight buckets
 //! for each doubling, and half as many as soon as there are more than 160 of them. The text format has no words for them, so they travel as
-//! comments on a page that was begun for them ([`page`](super::page)) and end in the messages that [`protobuf`](super::protobuf) makes of it.
+//! comments on a page that was begun for them ([`page`](super::page())) and end in the messages that [`protobuf`](super::protobuf) makes of it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,7 +1,7 @@
 //! Figures as Prometheus' protobuf messages, for scrapers that ask for them so.
 //!
 //! They are made from the text, so there is one place where each figure is written: `io.prometheus.client.MetricFamily`, one after
-//! the other, each behind its length. A histogram of a page with native buckets ([`page`](super::page)) has both kinds.
+//! the other, each behind its length. A histogram of a page with native buckets ([`page`](super::page())) has both kinds.
 
 use std::collections::BTreeMap;
 

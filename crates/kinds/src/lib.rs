@@ -1,7 +1,7 @@
 //! Everything about single kinds that is logic: which objects are good, what the server fills in, how a kind looks as a table and in
 //! its other versions. Pure: no I/O, no clock, no client. What a kind *is* comes from `facts`.
 //!
-//! A group is a folder, and a kind is a folder in it: `core/pod`, `apps/deployment`. Its `mod.rs` has the [`Strategy`](strategy::Strategy), its
+//! A group is a folder, and a kind is a folder in it: `core/pod`, `apps/deployment`. Its `mod.rs` has the [`Strategy`], its
 //! `columns.rs` what a table shows, its `convert.rs` the way between versions, its `tests.rs` what upstream says. The table `KINDS` of the group
 //! ties them together, and `GROUPS` here ties the groups together. Rules that several kinds share are in `checks`; what imitates the
 //! wording of upstream's code is in `wording`. A kind that is in no table needs nothing special.

@@ -1,4 +1,4 @@
-//! kubeconfig: the files ([`file`]), their merging and who wins ([`load`]), what a client makes of the result ([`connect`]), and
+//! kubeconfig: the files ([`mod@file`]), their merging and who wins ([`load`]), what a client makes of the result ([`connect`]), and
 //! writing changes back into the file that they came from ([`modify`]), and who is in between ([`proxy`]).
 
 pub mod connect;

@@ -14,7 +14,7 @@ pub fn slice(list: &At<'_, '_>, most: usize, errors: &mut Errors, mut item: impl
     }
 }
 
-/// As [`slice`], each item of another name.
+/// As [`slice()`], each item of another name.
 pub fn set<'v>(
     list: &At<'_, 'v>,
     most: usize,

@@ -1,6 +1,6 @@
 //! The node's own object: registered, kept alive by a lease, its status written when it changes.
 //!
-//! [`machine`] reads the machine, [`status`] makes a status of it, purely; [`run`] keeps both the object and the lease.
+//! [`machine`] reads the machine, [`status`] makes a status of it, purely; [`Registration::run`] keeps both the object and the lease.
 
 pub mod enforcement;
 pub mod machine;

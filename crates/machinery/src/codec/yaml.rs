@@ -1,7 +1,7 @@
 //! YAML as `kubectl` and the API server read it: version 1.1, turned into JSON.
 //!
 //! `yes` and `off` are booleans, `0777` is octal, `1e1000` is text, keys of any scalar become text, `<<` merges. The grammar is
-//! the parser's; what its scalars mean is decided here. Aliases are copied, so their total size is bounded. [`encode`] writes
+//! the parser's; what its scalars mean is decided here. Aliases are copied, so their total size is bounded. [`encode()`] writes
 //! what both versions of YAML read alike.
 
 mod encode;

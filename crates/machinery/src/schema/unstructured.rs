@@ -2,7 +2,7 @@
 //! of a decoder.
 //!
 //! It takes whole floats for integers, cuts integers to their size without a word, and has words of its own for what fits nowhere. All
-//! that is seldom wanted, so it is asked only about a tree that [`super::conform`] has refused.
+//! that is seldom wanted, so it is asked only about a tree that [`super::conform()`] has refused.
 
 use facts::{Schema, Type};
 use serde_json::Value;
@@ -11,7 +11,7 @@ use super::scalar::{self, Precision};
 use crate::patch::{go_kind, go_type, json_type};
 use crate::value::Object;
 
-/// Makes of the tree what the converter would, as far as [`super::conform`] would refuse it otherwise. The error is the first one in the
+/// Makes of the tree what the converter would, as far as [`super::conform()`] would refuse it otherwise. The error is the first one in the
 /// order of Go's fields, in upstream's words.
 pub fn from_unstructured(value: &mut Value, of: &Type) -> Result<(), String> {
     match value {

@@ -1,6 +1,6 @@
 //! VolumeBinding: a pod runs where its volumes can be reached, and volumes that wait for it are bound or made there.
 //!
-//! Filtering is a pure function of the claims and a node ([`find`]); Reserve repeats it for the chosen node and keeps what
+//! Filtering is a pure function of the claims and a node ([`find()`]); Reserve repeats it for the chosen node and keeps what
 //! it promised in an overlay until the API shows it, PreBind writes it and waits for the volume controller or provisioner.
 
 mod find;

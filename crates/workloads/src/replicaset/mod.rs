@@ -1,6 +1,6 @@
 //! ReplicaSet and ReplicationController: keep `spec.replicas` pods alive.
 //!
-//! The two kinds differ in their names and in the form of their selector, so one reconciler, generic over [`Replicated`], serves both.
+//! The two kinds differ in their names and in the form of their selector, so one reconciler, generic over [`kinds::Replicated`], serves both.
 //! `plan` decides and is pure; `reconcile` reads, applies, reports. Upstream: ReplicaSetController.
 
 mod figures;
