@@ -371,11 +371,8 @@ pub async fn delete_all(client: &Client) -> Result<(), Failure> {
 }
 
 pub async fn node_ready(client: &Client) -> Result<(), Failure> {
-    testkit::object::<Node>(client, "", NODE, "a ready node", |node| {
-        let conditions = node.and_then(|node| node.status.as_ref()?.conditions.as_ref());
-        conditions.into_iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True")
-    })
-    .await;
+    testkit::object::<Node>(client, "", NODE, "a ready node", |node| node.is_some_and(rules::pods::is_node_ready))
+        .await;
     Ok(())
 }
 

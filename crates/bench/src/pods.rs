@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use client::Client;
 use http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use testkit::build::{Build as _, namespace, service_account};
 
 use crate::load::{self, CONCURRENCY};
@@ -26,9 +26,14 @@ pub async fn space(client: &Client, name: &str) -> Result<(), Failure> {
     }
 }
 
-/// A pod of ordinary size: about 2.6 KB when it is served, defaults and managed fields included.
+/// A pod of ordinary size, encoded.
 pub fn pod(name: &str, annotation: &str) -> Bytes {
-    let pod = json!({
+    Bytes::from(ordinary(name, annotation, "100m").to_string())
+}
+
+/// A pod of ordinary size: about 2.6 KB when it is served, defaults and managed fields included.
+pub fn ordinary(name: &str, annotation: &str, cpu: &str) -> Value {
+    json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
             "name": name,
@@ -41,11 +46,10 @@ pub fn pod(name: &str, annotation: &str) -> Bytes {
                 "args": ["--listen=:8080", "--log-level=info"],
                 "env": [{"name": "SETTING", "value": "a value of some length"}],
                 "ports": [{"name": "http", "containerPort": 8080}],
-                "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}},
+                "resources": {"requests": {"cpu": cpu, "memory": "128Mi"}},
             }],
         },
-    });
-    Bytes::from(pod.to_string())
+    })
 }
 
 fn pods(space: &str) -> String {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use client::Client;
 use k8s_openapi::api::core::v1::Node;
 use node::run;
+use rules::pods::is_node_ready;
 
 use crate::component::Failure;
 use crate::parts::host_name;
@@ -130,7 +131,7 @@ async fn well(client: &Client, path: &str, before: &str, node: Option<&str>, tim
         let ready = another && client.raw("/readyz").await.is_ok();
         match node.filter(|_| ready) {
             None => ready,
-            Some(name) => client.get::<Node>("", name).await.is_ok_and(|node| is_ready(&node)),
+            Some(name) => client.get::<Node>("", name).await.is_ok_and(|node| is_node_ready(&node)),
         }
     };
     let waiting = async {
@@ -139,11 +140,6 @@ async fn well(client: &Client, path: &str, before: &str, node: Option<&str>, tim
         }
     };
     tokio::time::timeout(timeout, waiting).await.map_err(|_| format!("it is not well after {timeout:?}").into())
-}
-
-fn is_ready(node: &Node) -> bool {
-    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 async fn kubectl(kubeconfig: &Path, words: &[&str]) -> Result<(), Failure> {

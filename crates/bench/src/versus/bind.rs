@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, ListParams, PostParams};
 
 use super::outside::{Lines, eventually};
-use super::requests::{pod, typed};
+use super::requests::typed;
 use super::sheet::{Figure, Sheet};
 use super::{Outside, Side};
 use crate::{Failure, Options};
@@ -45,8 +45,7 @@ pub async fn measure(side: &Side, usual: usize, options: &Options, sheet: &mut S
 async fn ready(nodes: &Api<Node>) -> Result<usize, Failure> {
     let fine = |node: &&Node| {
         let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref()).is_some_and(|taints| !taints.is_empty());
-        let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
-        !taints && conditions.into_iter().any(|one| one.type_ == "Ready" && one.status == "True")
+        !taints && rules::pods::is_node_ready(node)
     };
     Ok(nodes.list(&ListParams::default()).await?.items.iter().filter(fine).count())
 }
@@ -60,7 +59,7 @@ pub async fn create(
     cpu: &'static str,
 ) -> Result<crate::load::Run, Failure> {
     let one = move |client: kube::Client, number: usize| async move {
-        let pod = typed(pod(&format!("{prefix}-{number}"), "", cpu));
+        let pod = typed(crate::pods::ordinary(&format!("{prefix}-{number}"), "", cpu));
         Api::<Pod>::namespaced(client, space).create(&PostParams::default(), &pod).await.map(drop)
     };
     outside.load(count, one).await

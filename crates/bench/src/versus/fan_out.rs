@@ -8,7 +8,7 @@ use kube::api::{Api, PostParams};
 use tokio::task::JoinSet;
 
 use super::outside::Lines;
-use super::requests::{pod, typed};
+use super::requests::typed;
 use super::sheet::{Figure, Sheet};
 use super::{Outside, Side};
 use crate::report::quantile_ms;
@@ -65,7 +65,8 @@ pub async fn measure(
             ticks.tick().await;
         }
         let sent = epoch.elapsed().as_nanos().to_string();
-        pods.create(&PostParams::default(), &typed(pod(&format!("w{number}"), &sent, "100m"))).await?;
+        pods.create(&PostParams::default(), &typed(crate::pods::ordinary(&format!("w{number}"), &sent, "100m")))
+            .await?;
     }
     let mut all = Vec::with_capacity(watchers * EVENTS);
     let reading = async {

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::sheet::{Figure, Sheet};
 use super::{AFTERMATH, Outside, Side};
 use crate::load::Run;
+use crate::pods::ordinary;
 use crate::report::quantile_ms;
 use crate::{Failure, Options};
 
@@ -86,33 +87,12 @@ fn name(number: usize) -> String {
     format!("p{number}")
 }
 
-/// A pod of ordinary size: about 2.6 KB when it is served.
-pub fn pod(name: &str, annotation: &str, cpu: &str) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "labels": {"app": "bench", "pod-template-hash": "7c5ddbdf54"},
-            "annotations": {"bench/sent": annotation},
-        },
-        "spec": {
-            "containers": [{
-                "name": "main", "image": "registry.example.com/team/application:v1.2.3",
-                "args": ["--listen=:8080", "--log-level=info"],
-                "env": [{"name": "SETTING", "value": "a value of some length"}],
-                "ports": [{"name": "http", "containerPort": 8080}],
-                "resources": {"requests": {"cpu": cpu, "memory": "128Mi"}},
-            }],
-        },
-    })
-}
-
 pub fn typed(pod: Value) -> Pod {
     serde_json::from_value(pod).expect("it is a pod")
 }
 
 async fn create(client: kube::Client, number: usize) -> Result<(), kube::Error> {
-    let pod = typed(pod(&name(number), "", "100m"));
+    let pod = typed(ordinary(&name(number), "", "100m"));
     Api::<Pod>::namespaced(client, SPACE).create(&PostParams::default(), &pod).await.map(drop)
 }
 
@@ -123,7 +103,7 @@ async fn patch(client: kube::Client, pod: usize, number: usize) -> Result<(), ku
 }
 
 async fn apply(client: kube::Client, number: usize, turn: usize) -> Result<(), kube::Error> {
-    let mut wanted = pod(&name(number), &format!("applied {turn}"), "100m");
+    let mut wanted = ordinary(&name(number), &format!("applied {turn}"), "100m");
     wanted["spec"]["containers"][0]["image"] = json!(format!("registry.example.com/team/application:v{turn}"));
     let pods = Api::<Pod>::namespaced(client, SPACE);
     pods.patch(&name(number), &PatchParams::apply("bench").force(), &Patch::Apply(wanted)).await.map(drop)
