@@ -113,6 +113,8 @@ pub(crate) struct Reader<T> {
     pub(crate) api_version: &'static str,
     /// From a shared object. Bytes from the wire are read by `T`'s own `Deserialize`.
     pub(crate) shared: fn(&Object) -> Result<T, serde_json::Error>,
+    /// Drops from an object of the wire what is not read of shared ones, so that both transports show the same.
+    pub(crate) trim: fn(&mut T),
 }
 
 impl<T> Clone for Reader<T> {
@@ -125,7 +127,9 @@ impl<T> Copy for Reader<T> {}
 
 impl<T: DeserializeOwned + Send + Sync + 'static> Reader<T> {
     fn bytes(&self, bytes: &[u8]) -> Result<T, serde_json::Error> {
-        typed::from_slice(bytes, (self.api_version, self.what))
+        let mut object = typed::from_slice(bytes, (self.api_version, self.what))?;
+        (self.trim)(&mut object);
+        Ok(object)
     }
 
     fn wrong(&self, source: serde_json::Error) -> Error {
@@ -153,8 +157,12 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Reader<T> {
             }
             payload => collect(payload).await?,
         };
+        let trimmed = |mut object: T| {
+            (self.trim)(&mut object);
+            Ok(object)
+        };
         let (metadata, (items, undecodable)) = match serde_json::from_slice::<WireList<T>>(&bytes) {
-            Ok(list) => (list.metadata, split(list.items.into_iter().flatten().map(Ok))),
+            Ok(list) => (list.metadata, split(list.items.into_iter().flatten().map(trimmed))),
             // As a whole it cannot be read; perhaps only some of it cannot.
             Err(_) => {
                 let list: WireList<&RawValue> = serde_json::from_slice(&bytes).map_err(|source| self.wrong(source))?;

@@ -59,7 +59,8 @@ impl<K> Kind for K where
 
 /// A client of one API server with one identity. Cheap to clone.
 ///
-/// Namespaces are `""` for cluster-scoped kinds; objects carry their own in `metadata`.
+/// Namespaces are `""` for cluster-scoped kinds; objects carry their own in `metadata`. Typed objects come without `managedFields`: no part
+/// reads them, they are often half of the text, and the server keeps the record of whoever sends none back. [`Dynamic`] shows them.
 #[derive(Clone)]
 pub struct Client {
     transport: Arc<Transport>,
@@ -353,18 +354,19 @@ fn reader<K: Kind>() -> Reader<K> {
         what: K::KIND,
         api_version: K::API_VERSION,
         shared: |object: &Object| {
-            let mut typed: K = typed::from_slice(&object.stored(), (K::API_VERSION, K::KIND))?;
+            let mut typed: K = typed::from_slice(&object.unmanaged(), (K::API_VERSION, K::KIND))?;
             typed.metadata_mut().resource_version = Some(object.revision().to_string());
             Ok(typed)
         },
+        trim: |object| object.metadata_mut().managed_fields = None,
     }
 }
 
 fn any_reader<T: DeserializeOwned>() -> Reader<T> {
-    Reader { what: "the subresource", api_version: "", shared: |object| object.decode() }
+    Reader { what: "the subresource", api_version: "", shared: |object| object.decode(), trim: |_| () }
 }
 
 /// A tree, `resourceVersion` included.
 pub(crate) fn value_reader() -> Reader<Value> {
-    Reader { what: "an object", api_version: "", shared: |object| Ok(object.to_value()) }
+    Reader { what: "an object", api_version: "", shared: |object| Ok(object.to_value()), trim: |_| () }
 }

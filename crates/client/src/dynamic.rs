@@ -163,9 +163,10 @@ fn partial_reader() -> Reader<Partial> {
         what: "an object's metadata",
         api_version: "",
         shared: |object| {
-            let mut partial: Partial = typed::from_slice(&object.stored(), ("", ""))?;
+            let mut partial: Partial = typed::from_slice(&object.unmanaged(), ("", ""))?;
             partial.metadata.resource_version = Some(object.revision().to_string());
             Ok(partial)
         },
+        trim: |partial| partial.metadata.managed_fields = None,
     }
 }

@@ -16,18 +16,11 @@ use crate::Filter;
 pub trait Cached: Debug + Send + Sync + 'static {
     /// Name, uid, owners and the like.
     fn meta(&self) -> &ObjectMeta;
-
-    /// As [`Cached::meta`], to change it before the object is shared.
-    fn meta_mut(&mut self) -> &mut ObjectMeta;
 }
 
 impl<K: Kind> Cached for K {
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        self.metadata_mut()
     }
 }
 
@@ -73,9 +66,7 @@ impl<K: Kind> Source for Objects<K> {
             field_selector: self.filter.field_selector.clone(),
             ..params
         };
-        let mut list = self.client.list::<K>(&self.filter.namespace, &params).await?;
-        list.items.iter_mut().for_each(trim);
-        Ok(list)
+        self.client.list::<K>(&self.filter.namespace, &params).await
     }
 
     async fn watch(&self, params: WatchParams) -> Result<Stream<K>, client::Error> {
@@ -84,16 +75,7 @@ impl<K: Kind> Source for Objects<K> {
             field_selector: self.filter.field_selector.clone(),
             ..params
         };
-        let stream = self.client.watch::<K>(&self.filter.namespace, &params).await?;
-        let trimmed = stream.map(|event| {
-            event.map(|mut event| {
-                if let Event::Added(object) | Event::Modified(object) | Event::Deleted(object) = &mut event {
-                    trim(object);
-                }
-                event
-            })
-        });
-        Ok(trimmed.boxed())
+        self.client.watch::<K>(&self.filter.namespace, &params).await
     }
 }
 
@@ -107,17 +89,13 @@ impl Cached for Metadata {
     fn meta(&self) -> &ObjectMeta {
         &self.meta
     }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.meta
-    }
 }
 
 impl Metadata {
     fn shared(partial: Arc<Partial>) -> Arc<Self> {
         let mut meta = Arc::unwrap_or_clone(partial).metadata;
         // Labels and annotations are most of the metadata, and no graph of owners needs them.
-        (meta.managed_fields, meta.labels, meta.annotations) = (None, None, None);
+        (meta.labels, meta.annotations) = (None, None);
         Arc::new(Self { meta })
     }
 }
@@ -140,13 +118,5 @@ impl Source for AllMetadata {
     async fn watch(&self, params: WatchParams) -> Result<Stream<Metadata>, client::Error> {
         let stream = self.0.watch_metadata("", &params).await?;
         Ok(stream.map(|event| event.map(|event| event.map(|object| Ok(Metadata::shared(object))))).boxed())
-    }
-}
-
-/// Drops what no component reads and every object carries: field ownership is the API server's book-keeping. An object that somebody else shares
-/// already stays as it is: a copy would cost more than it saves.
-fn trim<K: Cached>(object: &mut Arc<K>) {
-    if let Some(object) = Arc::get_mut(object) {
-        object.meta_mut().managed_fields = None;
     }
 }

@@ -4,6 +4,7 @@
 //! is the revision of the write, known only after it. It is spliced in when the object is sent, at an offset found once.
 //! So the bytes in the store, in the watch cache and on the wire are the same bytes.
 
+mod managed;
 mod meta;
 mod text;
 
@@ -100,6 +101,15 @@ impl Object {
     /// The encoding without `resourceVersion`.
     pub fn stored(&self) -> Bytes {
         self.json.bytes()
+    }
+
+    /// [`Object::stored`] without `managedFields` (see [`managed`]): what parts of the process read of an object.
+    pub fn unmanaged(&self) -> Bytes {
+        let json = self.json.bytes();
+        match managed::member(&json, self.splice as usize) {
+            Some(member) => [&json[..member.start], &json[member.end..]].concat().into(),
+            None => json,
+        }
     }
 
     /// How long [`Object::stored`] is.

@@ -225,9 +225,8 @@ async fn a_record_of_owners_that_a_webhook_breaks_is_put_back() {
         said.stderr,
         "Warning: .metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating admission controller; please fix your requests: operation must be `Apply` or `Update`\n"
     );
-    let pod: Pod = server.admin().get("default", "web").await.expect("a pod");
-    let managers: Vec<_> = pod.metadata.managed_fields.iter().flatten().map(|entry| entry.manager.as_deref()).collect();
-    assert_eq!(managers, [Some("me")]);
+    let managers = ["get", "pod", "web", "-o", "jsonpath={.metadata.managedFields[*].manager}"];
+    assert_eq!(server.kubectl().output(&managers, "").await.stdout, "me");
     server.stop().await;
 }
 

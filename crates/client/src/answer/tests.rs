@@ -2,7 +2,7 @@ use super::*;
 use k8s_openapi::api::core::v1::ConfigMap;
 
 fn reader() -> Reader<ConfigMap> {
-    Reader { what: "ConfigMap", api_version: "v1", shared: |object| object.decode() }
+    Reader { what: "ConfigMap", api_version: "v1", shared: |object| object.decode(), trim: |_| () }
 }
 
 fn stream(text: &'static str, size: usize) -> Payload {

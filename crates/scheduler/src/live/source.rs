@@ -96,7 +96,6 @@ impl Source for Nodes {
 /// Drops what neither plugins nor events look at. A node that somebody else shares stays as it is.
 fn trim(node: &mut Arc<Node>, whole: bool) {
     let Some(node) = Arc::get_mut(node) else { return };
-    node.metadata.managed_fields = None;
     if whole {
         return;
     }

@@ -263,10 +263,6 @@ impl informer::Cached for PodInfo {
     fn meta(&self) -> &ObjectMeta {
         &self.meta
     }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.meta
-    }
 }
 
 /// A claim as a pod refers to it.

@@ -58,6 +58,7 @@ async fn objects_are_created_read_changed_and_deleted(client: &Client, space: &s
     let made = client.create(&config_map("a", "k", "1").in_namespace(space)).await.expect("created");
     let uid = made.metadata.uid.clone().expect("a uid");
     assert!(made.metadata.creation_timestamp.is_some() && made.metadata.resource_version.is_some());
+    assert_eq!(made.metadata.managed_fields, None, "the server's own record");
     let read: ConfigMap = client.get(space, "a").await.expect("read");
     assert_eq!(read, made);
 
