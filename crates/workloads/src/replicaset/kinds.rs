@@ -32,21 +32,21 @@ pub(super) trait Replicated: Kind {
 
     /// Writes the status if it changed.
     fn write_status(&self, client: &Client, observed: &Observed<'_>) -> impl Future<Output = Result<(), Error>> + Send {
-        let generation = self.metadata().generation;
-        let first = self.with_status(observed);
         async move {
-            let Some(mut changed) = first else { return Ok(()) };
+            let Some(mut changed) = self.with_status(observed) else { return Ok(()) };
             for attempt in 1.. {
                 match client.update_status(&changed).await {
                     Ok(_) => break,
                     Err(error) if error.is_conflict() && attempt < TRIES => {
-                        let meta = changed.metadata();
+                        let (meta, seen) = (changed.metadata(), self.metadata());
                         let fresh = client.get::<Self>(meta.namespace(), meta.name()).await?;
                         // Only what was looked at may be claimed to be observed.
-                        if fresh.metadata().generation != generation || fresh.metadata().uid != meta.uid {
+                        if fresh.metadata().generation != seen.generation || fresh.metadata().uid != seen.uid {
                             return Err(error.into());
                         }
-                        changed.metadata_mut().resource_version.clone_from(&fresh.metadata().resource_version);
+                        // All of it: a write of the status writes labels and annotations too, and somebody has just changed them.
+                        let Some(again) = fresh.with_status(observed) else { return Ok(()) };
+                        changed = again;
                     }
                     Err(error) if error.is_not_found() => break,
                     Err(error) => return Err(error.into()),

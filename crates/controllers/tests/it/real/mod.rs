@@ -9,6 +9,7 @@ mod jobs;
 mod migration;
 mod protection;
 mod quotas;
+mod replicas;
 mod revisions;
 mod volumes;
 
