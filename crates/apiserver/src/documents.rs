@@ -89,7 +89,8 @@ impl Documents {
                 None if facts::table().group(group).is_some() => Err(ApiError::no_such_path()),
                 None => Ok(no_such_page()),
             },
-            ["version"] => route(&["application/json"]).map(|()| pretty(&version::info())),
+            ["version"] => route(&["application/json"])
+                .map(|()| pretty(&version::info(self.component.reported_version.as_deref()))),
             [".well-known", "openid-configuration"] => route(&["application/json"]).map(|()| self.issuer()),
             ["openid", "v1", "jwks"] => {
                 route(&["application/jwk-set+json"])?;

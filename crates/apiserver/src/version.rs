@@ -1,11 +1,11 @@
 //! `/version`: which Kubernetes this speaks, and which Trireme it is.
 
-use rules::names::VERSION;
+use rules::names::GIT_VERSION;
 use serde_json::{Value, json};
 
-/// `version.Info`.
-pub fn info() -> Value {
-    let git_version = format!("{VERSION}+trireme-{}", env!("CARGO_PKG_VERSION"));
+/// `version.Info`, under the version that the server was told to report.
+pub fn info(reported: Option<&str>) -> Value {
+    let git_version = reported.unwrap_or(GIT_VERSION);
     json!({
         "major": "1", "minor": "37", "emulationMajor": "1", "emulationMinor": "37",
         "minCompatibilityMajor": "1", "minCompatibilityMinor": "36",

@@ -6,6 +6,9 @@ use machinery::names::is_qualified_name;
 /// The version of Kubernetes that every part speaks, as `/version` and a Node's `kubeletVersion` have it.
 pub const VERSION: &str = "v1.37.0";
 
+/// [`VERSION`], and which Trireme speaks it.
+pub const GIT_VERSION: &str = concat!("v1.37.0+trireme-", env!("CARGO_PKG_VERSION"));
+
 /// Names the lease that a write is made under: `namespace/name/holder`. Sent by `client`, judged by the API server.
 pub const LEASE_HEADER: HeaderName = HeaderName::from_static("trireme-lease");
 

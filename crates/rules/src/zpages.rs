@@ -26,6 +26,8 @@ pub struct Component {
     pub paths: Vec<String>,
     /// What it was started with, each flag by its name without dashes.
     pub flags: Vec<(String, String)>,
+    /// The version that it says it has, where it was told one.
+    pub reported_version: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -200,6 +202,7 @@ mod tests {
             started: "2026-06-01T08:00:05Z".parse().expect("a time"),
             paths: ["/api/v1", "/healthz/ping", "/healthz", "/metrics", "/statusz", "/"].map(str::to_owned).into(),
             flags: vec![("v".to_owned(), "2".to_owned()), ("leader-elect".to_owned(), "true".to_owned())],
+            reported_version: None,
         }
     }
 

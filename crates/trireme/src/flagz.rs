@@ -43,7 +43,9 @@ fn flags(command: &Command, matches: &ArgMatches) -> Vec<(String, String)> {
 /// A component of this process, by upstream's name.
 pub fn component(name: &str) -> Component {
     let (started, flags) = GIVEN.get().cloned().unwrap_or_else(|| (Timestamp::now(), Vec::new()));
-    Component { name: name.to_owned(), started, flags, ..Component::default() }
+    let reported = flags.iter().find(|(flag, value)| flag == "reported-version" && !value.is_empty());
+    let reported_version = reported.map(|(_, version)| version.clone());
+    Component { name: name.to_owned(), started, flags, reported_version, ..Component::default() }
 }
 
 #[cfg(test)]

@@ -61,13 +61,17 @@ fn main() -> ExitCode {
         }
     };
     let command = Cli::command();
-    let upstream::Translated { line, notes } = match upstream::translated(&command, line) {
+    let upstream::Translated { line, notes, instead } = match upstream::translated(&command, line) {
         Ok(translated) => translated,
         Err(error) => {
             eprintln!("trireme: {error}");
             return ExitCode::FAILURE;
         }
     };
+    if let Some(text) = instead {
+        println!("{text}");
+        return ExitCode::SUCCESS;
+    }
     let matches = command.clone().get_matches_from(line);
     flagz::remember(&command, &matches);
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());

@@ -4,6 +4,8 @@
 //! what cannot be taken is refused by its name with the reason. The binary called as one of theirs (`kube-apiserver`, `kube-controller-manager`,
 //! `kube-scheduler`, `kube-proxy`) runs as that and nothing else, with their command lines.
 
+mod version;
+
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -58,6 +60,8 @@ pub fn knows(command: &str, flag: &str) -> bool {
 pub struct Translated {
     pub line: Vec<OsString>,
     pub notes: Vec<String>,
+    /// What is printed instead of running anything.
+    pub instead: Option<String>,
 }
 
 /// Reads a whole command line, program first.
@@ -68,10 +72,10 @@ pub fn translated(cli: &Command, line: Vec<OsString>) -> Result<Translated, Stri
         let command = COMMANDS.iter().find(|(name, _)| line[place] == *name)?;
         Some((place, *command))
     }) else {
-        return Ok(Translated { line, notes: Vec::new() });
+        return Ok(Translated { line, ..Translated::default() });
     };
-    let Some(command) = cli.find_subcommand(name) else { return Ok(Translated { line, notes: Vec::new() }) };
-    let mut translated = Translated { line: line[..=place].to_vec(), notes: Vec::new() };
+    let Some(command) = cli.find_subcommand(name) else { return Ok(Translated { line, ..Translated::default() }) };
+    let mut translated = Translated { line: line[..=place].to_vec(), ..Translated::default() };
     let mut words = line[place + 1..].to_vec();
     if let Some(program) = program {
         words.splice(0..0, defaults(program, &words));
@@ -156,7 +160,7 @@ impl Reading<'_> {
             };
             let value = match value {
                 Some(value) => value,
-                None if setting.switch => "true".to_owned(),
+                None if setting.switch || setting.name == version::FLAG => "true".to_owned(),
                 None => {
                     let next = words.next().ok_or_else(|| format!("flag needs an argument: --{name}"))?;
                     next.to_string_lossy().into_owned()
@@ -178,6 +182,16 @@ impl Reading<'_> {
         setting.check(&value).map_err(|why| format!("--{name}: {why}"))?;
         match setting.doing {
             Doing::Honoured("verbosity") => into.line.extend(verbosity(&value)?),
+            Doing::Honoured(version::FLAG) => match version::asked(&value)? {
+                version::Asked::Print(text) => into.instead = Some(text),
+                version::Asked::Report if option(self.command, version::REPORTED).is_some() => {
+                    into.line.push(format!("--{}={value}", version::REPORTED).into());
+                }
+                version::Asked::Report => {
+                    into.notes.push(format!("--{name}={value}: only the API server reports a version"))
+                }
+                version::Asked::Nothing => {}
+            },
             Doing::Honoured(ours) => {
                 let Some(option) = option(self.command, ours) else {
                     return Err(format!("--{name}: it is no option of `trireme {}`", self.command.get_name()));

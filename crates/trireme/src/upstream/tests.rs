@@ -42,7 +42,7 @@ fn what_is_honoured_is_an_option_and_everything_else_says_why() {
         for whose in row.whose.chars() {
             let command = cli.find_subcommand(command_of(whose)).expect("a command");
             match row.doing {
-                Doing::Honoured("verbosity" | "help") | Doing::Gates => {}
+                Doing::Honoured("verbosity" | "help" | version::FLAG) | Doing::Gates => {}
                 Doing::Honoured(ours) => assert!(option(command, ours).is_some(), "{whose} {} is no option", row.name),
                 Doing::Field(..) => assert!(option(command, "kubelet-setting").is_some()),
                 Doing::Nothing | Doing::Only(_) | Doing::Refused => {
@@ -100,6 +100,8 @@ fn flags_of_upstream_s_become_ours_or_nothing() {
             "trireme controller-manager --allocate-node-cidrs=false --kubeconfig=/k --leader-elect=true",
         ),
         ("kube-scheduler --config=/c --leader-elect=f", "trireme scheduler --config=/c --leader-elect=false"),
+        ("trireme server --version=v1.37.0-custom", "trireme server --reported-version=v1.37.0-custom"),
+        ("kube-scheduler --version=v1.37.0+x --config=/c --version=false", "trireme scheduler --config=/c"),
     ] {
         assert_eq!(read(line).as_deref(), Ok(want), "{line}");
     }
@@ -119,6 +121,14 @@ fn what_cannot_be_taken_is_refused_by_name() {
         ("trireme agent --eviction-hard memory", "--eviction-hard: malformed pair"),
         ("kube-apiserver --egress-selector-config-file", "flag needs an argument: --egress-selector-config-file"),
         ("kube-scheduler -v lots", "invalid argument \"lots\""),
+        (
+            "kube-apiserver --version=v1.36.0-custom",
+            "invalid argument \"v1.36.0-custom\" for \"--version\" flag: version \"v1.36.0-custom\" must match major/minor/patch of default version",
+        ),
+        (
+            "kube-apiserver --version=v1.37",
+            "invalid argument \"v1.37\" for \"--version\" flag: could not parse \"v1.37\" as version",
+        ),
     ] {
         let error = read(line).expect_err(line);
         assert!(error.starts_with(want), "{line}: {error}");

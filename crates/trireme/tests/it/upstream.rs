@@ -158,6 +158,7 @@ async fn servers_are_told_of_tls_and_of_http() {
         "--service-account-max-token-expiration=1h",
         "--service-account-jwks-uri=https://keys.example/keys",
         "--default-not-ready-toleration-seconds=60",
+        "--version=v1.37.0-custom",
     ];
     let arguments = arguments.map(str::to_owned).to_vec();
     let server = Server::start(ServerOptions { binary: BINARY.into(), arguments }).await;
@@ -182,6 +183,8 @@ async fn servers_are_told_of_tls_and_of_http() {
     let client = server.client();
     let issuer = client.raw("/.well-known/openid-configuration").await.expect("a document");
     assert!(String::from_utf8_lossy(&issuer).contains("https://keys.example/keys"));
+    let version = client.raw("/version").await.expect("a document");
+    assert!(String::from_utf8_lossy(&version).contains("\"gitVersion\": \"v1.37.0-custom\""));
     // One request in fifty has its connection closed after it: none of them fails.
     for _ in 0..400 {
         client.get::<Namespace>("", "default").await.expect("an answer");

@@ -41,6 +41,9 @@ pub struct Options {
     /// The name by which this server is known outside, for what it says of itself.
     #[arg(long, value_name = "NAME")]
     pub external_hostname: Option<String>,
+    /// The version that /version says, which upstream's `--version=v…` asks for.
+    #[arg(long, value_name = "VERSION", hide = true)]
+    pub reported_version: Option<String>,
     /// How this server speaks to kubelets.
     #[command(flatten)]
     pub kubelets: Kubelets,
