@@ -28,6 +28,8 @@ struct Inner<S> {
     stream: S,
     /// Written, not yet sent. Given back when empty: most connections are idle.
     buffer: BytesMut,
+    /// Whether the stream may hold back what it took. TLS takes whatever it is given and keeps what the socket has no room for.
+    unflushed: bool,
     /// Whether somebody sees to the buffer. Without, writes go straight through.
     corked: bool,
     /// Whether others may have something to say on the same connection.
@@ -43,7 +45,7 @@ impl<S> Clone for Cork<S> {
 impl<S: AsyncWrite + Unpin> Cork<S> {
     /// Collects what is written to `stream`, for [`Cork::drive`] to send; if several streams share it, after all of them had their turn.
     pub fn new(stream: S, shared: bool) -> Self {
-        Self(Arc::new(Mutex::new(Inner { stream, buffer: BytesMut::new(), corked: true, shared })))
+        Self(Arc::new(Mutex::new(Inner { stream, buffer: BytesMut::new(), unflushed: false, corked: true, shared })))
     }
 
     /// Runs a connection that writes to a clone of this, and sends what it wrote.
@@ -73,19 +75,21 @@ impl<S: AsyncWrite + Unpin> Cork<S> {
 }
 
 impl<S: AsyncWrite + Unpin> Inner<S> {
-    /// Hands everything collected to the stream.
+    /// Hands everything collected to the stream, and waits until it has left that too.
     fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.buffer.is_empty() {
-            return Poll::Ready(Ok(()));
-        }
         while self.buffer.has_remaining() {
+            self.unflushed = true;
             match ready!(Pin::new(&mut self.stream).poll_write(context, &self.buffer))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 sent => self.buffer.advance(sent),
             }
         }
-        self.buffer = BytesMut::new();
-        Pin::new(&mut self.stream).poll_flush(context)
+        if self.unflushed {
+            self.buffer = BytesMut::new();
+            ready!(Pin::new(&mut self.stream).poll_flush(context))?;
+            self.unflushed = false;
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// Waits until something can be written: to the buffer, or past it.
@@ -218,6 +222,54 @@ mod tests {
                 assert!(futures::poll!(driven.as_mut()).is_pending());
             }
             assert_eq!((*polls.lock(), &*sink.0.lock()), (turns, &vec![5]), "shared: {shared}");
+        }
+    }
+
+    /// Takes everything and sends it when it is flushed, for which it has to wait once: TLS over a socket that is full.
+    #[derive(Default, Clone)]
+    struct Full(Arc<Mutex<(Vec<u8>, bool)>>, Sink);
+
+    impl AsyncWrite for Full {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            self.0.lock().0.extend_from_slice(bytes);
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+            let held = {
+                let mut state = self.0.lock();
+                if !std::mem::replace(&mut state.1, true) {
+                    context.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                std::mem::take(&mut state.0)
+            };
+            ready!(Pin::new(&mut self.1).poll_write(context, &held))?;
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+            self.poll_flush(context)
+        }
+    }
+
+    #[tokio::test]
+    async fn what_the_stream_had_no_room_for_is_sent_when_it_has() {
+        for shared in [true, false] {
+            let full = Full::default();
+            let cork = Cork::new(full.clone(), shared);
+            let mut writer = cork.clone();
+            let mut connection = pin!(async move {
+                writer.write_all(b"a long list").await?;
+                writer.flush().await?;
+                // The other side waits for the rest of its answer and says nothing.
+                std::future::pending::<io::Result<()>>().await
+            });
+            let mut driven = pin!(cork.drive(connection.as_mut()));
+            for _turn in 0..4 {
+                assert!(futures::poll!(driven.as_mut()).is_pending());
+            }
+            assert_eq!(*full.1.0.lock(), [11], "shared: {shared}");
         }
     }
 
