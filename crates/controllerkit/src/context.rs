@@ -7,7 +7,6 @@ use informer::{Clock, Informers, Key, Reconciler, Recorder, WorkQueue};
 use tokio_util::sync::CancellationToken;
 
 use crate::Config;
-use crate::common::pod_control::PodControl;
 use crate::controller::Controller;
 use crate::inputs::Inputs;
 
@@ -15,15 +14,21 @@ use crate::inputs::Inputs;
 #[derive(Clone)]
 pub struct Context {
     pub controller: &'static Controller,
-    /// Acts with the controller's own identity.
-    pub client: Client,
+    pub tools: Tools,
     /// Shared by all controllers.
     pub informers: Informers,
+    pub config: Arc<Config>,
+    pub stop: CancellationToken,
+}
+
+/// What a controller acts with in its turns; it keeps them beside the caches that it reads.
+#[derive(Clone)]
+pub struct Tools {
+    /// Acts with the controller's own identity.
+    pub client: Client,
     /// Writes events in the controller's name.
     pub recorder: Recorder,
     pub clock: Arc<dyn Clock>,
-    pub config: Arc<Config>,
-    pub stop: CancellationToken,
 }
 
 impl Context {
@@ -33,7 +38,7 @@ impl Context {
 
     /// An empty queue of another name, for controllers that have several.
     pub fn queue_named(&self, name: &'static str) -> WorkQueue<Key> {
-        WorkQueue::new(name, self.clock.clone())
+        WorkQueue::new(name, self.tools.clock.clone())
     }
 
     /// The controller's queue, and caches to feed it.
@@ -44,11 +49,6 @@ impl Context {
     /// As [`Context::inputs`], of another queue.
     pub fn inputs_of(&self, queue: WorkQueue<Key>) -> Inputs {
         Inputs::new(self.clone(), queue)
-    }
-
-    /// Creates and deletes pods in the controller's name.
-    pub fn pod_control(&self) -> PodControl {
-        PodControl { client: self.client.clone(), recorder: self.recorder.clone() }
     }
 
     /// Works on the queue until the end.

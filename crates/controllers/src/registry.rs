@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::context::Context;
+use crate::context::{Context, Tools};
 use crate::controller::Controller;
 use crate::{Config, Error, metrics};
 
@@ -120,12 +120,11 @@ pub async fn run(config: Config, stop: CancellationToken) -> Result<(), Error> {
             "" => config.informers.clone(),
             account => (config.clients)(account),
         };
+        let recorder = Recorder::new(client.clone(), controller.events, None, config.clock.clone());
         let context = Context {
             controller,
-            recorder: Recorder::new(client.clone(), controller.events, None, config.clock.clone()),
-            client,
+            tools: Tools { client, recorder, clock: config.clock.clone() },
             informers: informers.clone(),
-            clock: config.clock.clone(),
             config: config.clone(),
             stop: stop.clone(),
         };

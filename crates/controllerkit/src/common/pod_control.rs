@@ -3,23 +3,17 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use client::{Client, DeleteOptions, Kind};
-use informer::{Change, EventType, Expectations, Informer, Recorder};
+use client::{DeleteOptions, Kind};
+use informer::{Change, EventType, Expectations, Informer};
 use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::batch;
 use super::meta::{MetaExt, controller_key, controller_reference};
+use crate::context::Tools;
 
 /// The longest prefix that still gives valid pod names.
 const MAX_PREFIX: usize = 253;
-
-/// Writes pods on behalf of their owners.
-#[derive(Clone)]
-pub struct PodControl {
-    pub client: Client,
-    pub recorder: Recorder,
-}
 
 /// A pod as its template says, named after its owner.
 pub fn from_template<O: Kind>(template: &PodTemplateSpec, owner: &O) -> Pod {
@@ -47,41 +41,6 @@ pub fn namespace_ends(error: &client::Error) -> bool {
     details.is_some_and(|details| details.causes.iter().any(|cause| cause.reason == "NamespaceTerminating"))
 }
 
-impl PodControl {
-    pub async fn create<O: Kind>(&self, owner: &O, pod: &Pod) -> Result<Pod, client::Error> {
-        let created = self.client.create(pod).await;
-        match &created {
-            Ok(pod) => {
-                let message = format!("Created pod: {}", pod.metadata.name());
-                self.recorder.event(owner, EventType::Normal, "SuccessfulCreate", message);
-            }
-            Err(error) if namespace_ends(error) => {}
-            Err(error) => {
-                self.recorder.event(owner, EventType::Warning, "FailedCreate", format!("Error creating: {error}"));
-            }
-        }
-        created
-    }
-
-    /// Deletes one pod; one that is gone already is deleted.
-    pub async fn delete<O: Kind>(&self, owner: &O, pod: &Pod) -> Result<(), client::Error> {
-        let (namespace, name) = (pod.metadata.namespace(), pod.metadata.name());
-        // Only this very pod: one of the same name may have taken its place since the cache was read.
-        let options = DeleteOptions { uid: pod.metadata.uid.clone(), ..DeleteOptions::default() };
-        match self.client.delete::<Pod>(namespace, name, &options).await {
-            Ok(()) => {
-                self.recorder.event(owner, EventType::Normal, "SuccessfulDelete", format!("Deleted pod: {name}"));
-                Ok(())
-            }
-            Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
-            Err(error) => {
-                self.recorder.event(owner, EventType::Warning, "FailedDelete", format!("Error deleting: {error}"));
-                Err(error)
-            }
-        }
-    }
-}
-
 /// What the cache shows of a pod is what its owner waits for.
 pub fn observe<O: Kind>(change: &Change<Pod>, expectations: &Expectations) {
     let pod = change.object();
@@ -97,7 +56,7 @@ pub fn observe<O: Kind>(change: &Change<Pod>, expectations: &Expectations) {
 /// The writes of one owner, each expected back through the cache: until they were all seen there, the owner's pods are not counted again.
 pub struct Expected<'a, O> {
     pub owner: &'a O,
-    pub control: &'a PodControl,
+    pub tools: &'a Tools,
     pub expectations: &'a Expectations,
     pub pods: &'a Informer<Pod>,
 }
@@ -114,7 +73,7 @@ impl<O: Kind> Expected<'_, O> {
         let (created, answer) = batch::slow_start(count, |at| {
             let pod = pod(at);
             async move {
-                match self.control.create(self.owner, &pod).await {
+                match self.create_one(&pod).await {
                     Err(error) if namespace_ends(&error) => {
                         // Every further one would fail too, and none is needed any more.
                         self.expectations.creation_observed(key);
@@ -136,7 +95,7 @@ impl<O: Kind> Expected<'_, O> {
         let key = self.owner.metadata().key();
         self.expectations.expect_deletions(&key, pods.iter().map(|pod| pod.metadata.uid().to_owned()));
         batch::all(pods, |pod| async {
-            let deleted = self.control.delete(self.owner, pod).await;
+            let deleted = self.delete_one(pod).await;
             // No event will come of a pod that stays, or that the cache has lost already.
             let known = self.pods.get(&pod.metadata.key());
             if deleted.is_err() || known.is_none_or(|known| known.metadata.uid != pod.metadata.uid) {
@@ -145,5 +104,40 @@ impl<O: Kind> Expected<'_, O> {
             deleted
         })
         .await
+    }
+
+    async fn create_one(&self, pod: &Pod) -> Result<Pod, client::Error> {
+        let created = self.tools.client.create(pod).await;
+        match &created {
+            Ok(pod) => {
+                self.event(EventType::Normal, "SuccessfulCreate", format!("Created pod: {}", pod.metadata.name()))
+            }
+            Err(error) if namespace_ends(error) => {}
+            Err(error) => self.event(EventType::Warning, "FailedCreate", format!("Error creating: {error}")),
+        }
+        created
+    }
+
+    /// One that is gone already is deleted.
+    async fn delete_one(&self, pod: &Pod) -> Result<(), client::Error> {
+        let (namespace, name) = (pod.metadata.namespace(), pod.metadata.name());
+        // Only this very pod: one of the same name may have taken its place since the cache was read.
+        let options = DeleteOptions { uid: pod.metadata.uid.clone(), ..DeleteOptions::default() };
+        match self.tools.client.delete::<Pod>(namespace, name, &options).await {
+            Ok(()) => {
+                self.event(EventType::Normal, "SuccessfulDelete", format!("Deleted pod: {name}"));
+                Ok(())
+            }
+            Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
+            Err(error) => {
+                self.event(EventType::Warning, "FailedDelete", format!("Error deleting: {error}"));
+                Err(error)
+            }
+        }
+    }
+
+    /// An event about the owner.
+    fn event(&self, kind: EventType, reason: &str, message: String) {
+        self.tools.recorder.event(self.owner, kind, reason, message);
     }
 }

@@ -76,7 +76,7 @@ impl Slices {
         // The index is called after the manager: both writers share the cache.
         informer
             .add_index(manager, move |slice| owner(slice, manager).map(|key| key.to_string()).into_iter().collect());
-        Self { client: context.client.clone(), informer, manager, figures, books: Mutex::default() }
+        Self { client: context.tools.client.clone(), informer, manager, figures, books: Mutex::default() }
     }
 
     /// The slices of a Service.

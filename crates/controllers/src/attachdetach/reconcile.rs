@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::{Client, DeleteOptions};
-use informer::{Action, Change, Clock, Echoes, EventType, Informer, Key, Reconciler, Recorder};
+use client::DeleteOptions;
+use informer::{Action, Change, Echoes, EventType, Informer, Key, Reconciler};
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::{CSIDriver, VolumeAttachment};
 use parking_lot::Mutex;
@@ -18,7 +18,7 @@ use crate::Error;
 use crate::common::meta::MetaExt;
 use crate::common::storage::{self, CLAIM_INDEX, claim_values, claims_of};
 use crate::common::{pods, pods::NODE_INDEX};
-use crate::context::Context;
+use crate::context::{Context, Tools};
 use crate::inputs::{Inputs, present};
 use crate::metrics;
 
@@ -32,15 +32,13 @@ pub(crate) async fn start(context: Context) {
     let mut inputs = context.inputs();
     let attachments: Informer<VolumeAttachment> = inputs.read();
     let controller = AttachDetach {
-        client: context.client.clone(),
-        recorder: context.recorder.clone(),
-        clock: context.clock.clone(),
+        tools: context.tools.clone(),
         pods: inputs.read(),
         claims: inputs.read(),
         volumes: inputs.read(),
         nodes: inputs.read(),
         drivers: inputs.read(),
-        echoes: Echoes::new(&attachments, context.clock.clone()),
+        echoes: Echoes::new(&attachments, context.tools.clock.clone()),
         attachments,
         remembered: Mutex::default(),
     };
@@ -142,9 +140,7 @@ fn told_of_force(volume: &str, node: &str, forced: Option<&'static str>) {
 }
 
 struct AttachDetach {
-    client: Client,
-    recorder: Recorder,
-    clock: Arc<dyn Clock>,
+    tools: Tools,
     pods: Informer<Pod>,
     claims: Informer<PersistentVolumeClaim>,
     volumes: Informer<PersistentVolume>,
@@ -168,7 +164,7 @@ impl Reconciler for AttachDetach {
         if !self.echoes.observed(key) {
             return Ok(Action::Done);
         }
-        let plan = plan::plan(&observed, self.clock.now());
+        let plan = plan::plan(&observed, self.tools.clock.now());
         let gone = self.volumes.get(key).is_none().then_some(LOOK_AGAIN);
         let again = plan.again.into_iter().chain(gone).min();
         self.apply(key, &observed, plan).await?;
@@ -213,23 +209,23 @@ impl AttachDetach {
         self.remember(key, plan.remembered);
         for step in plan.steps {
             match step {
-                Step::Attach(attachment) => match self.client.create(&*attachment).await {
+                Step::Attach(attachment) => match self.tools.client.create(&*attachment).await {
                     Ok(made) => self.echoes.wrote(key, &made),
                     Err(error) if error.is_already_exists() => {}
                     Err(error) => return Err(error.into()),
                 },
                 Step::Report { node, users } => {
-                    let reported = report::write(&self.client, &node, &unique, true).await?;
+                    let reported = report::write(&self.tools.client, &node, &unique, true).await?;
                     if reported.is_some_and(|reported| reported.changed) {
                         let message = format!("AttachVolume.Attach succeeded for volume {:?} ", key.name);
                         for pod in users {
                             let reason = "SuccessfulAttachVolume";
-                            self.recorder.event(&*pod, EventType::Normal, reason, message.clone());
+                            self.tools.recorder.event(&*pod, EventType::Normal, reason, message.clone());
                         }
                     }
                 }
                 Step::Detach { node, attachment, uid, forced } => {
-                    let now = report::write(&self.client, &node, &unique, false).await?;
+                    let now = report::write(&self.tools.client, &node, &unique, false).await?;
                     // Between what the cache shows and that word the node may have begun to use it.
                     if forced.is_none() && now.is_some_and(|reported| plan::is_in_use(&reported.node, &unique)) {
                         return Err(Error::Waiting(format!("node {node} uses volume {}", key.name)));
@@ -238,14 +234,14 @@ impl AttachDetach {
                     self.delete(key, &attachment, uid).await?;
                 }
                 Step::Take { node, forced } => {
-                    if report::take(&self.client, &node, &unique, forced.is_some()).await? == Taken::No {
+                    if report::take(&self.tools.client, &node, &unique, forced.is_some()).await? == Taken::No {
                         return Err(Error::Waiting(format!("node {node} uses volume {}", key.name)));
                     }
                     told_of_force(&key.name, &node, forced);
                     self.given_back(key, &node);
                 }
                 Step::Ask { attachment, uid } => self.ask(key, &attachment, &uid).await?,
-                Step::Tell { pod, kind, reason, message } => self.recorder.event(&*pod, kind, reason, message),
+                Step::Tell { pod, kind, reason, message } => self.tools.recorder.event(&*pod, kind, reason, message),
             }
         }
         Ok(())
@@ -265,7 +261,7 @@ impl AttachDetach {
         // Before the API knows: whatever becomes of the answer, it may have been deleted.
         self.remembered.lock().entry(key.name.clone()).or_default().deleted.insert(uid.clone());
         let options = DeleteOptions { uid: Some(uid.clone()), ..DeleteOptions::default() };
-        match self.client.delete::<VolumeAttachment>("", attachment, &options).await {
+        match self.tools.client.delete::<VolumeAttachment>("", attachment, &options).await {
             Err(error) if !error.is_not_found() => {
                 self.ask(key, attachment, &uid).await?;
                 Err(error.into())
@@ -276,7 +272,7 @@ impl AttachDetach {
 
     /// Whether an attachment is going; one that is not was never told to.
     async fn ask(&self, key: &Key, attachment: &str, uid: &str) -> Result<(), Error> {
-        let found = match self.client.get::<VolumeAttachment>("", attachment).await {
+        let found = match self.tools.client.get::<VolumeAttachment>("", attachment).await {
             Err(error) if error.is_not_found() => return Ok(()),
             other => other?,
         };

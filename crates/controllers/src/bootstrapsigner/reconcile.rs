@@ -1,15 +1,12 @@
 //! Observes, applies what `plan` decides, and reports.
 
-use std::sync::Arc;
-
-use client::Client;
-use informer::{Action, Change, Clock, Filter, Informer, Key, Reconciler};
+use informer::{Action, Change, Filter, Informer, Key, Reconciler};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 
 use super::plan;
 use crate::Error;
 use crate::common::tokens::bootstrap_tokens;
-use crate::context::Context;
+use crate::context::{Context, Tools};
 
 const NAMESPACE: &str = "kube-public";
 const NAME: &str = "cluster-info";
@@ -22,8 +19,7 @@ pub(crate) async fn start(context: Context) {
     };
     let mut inputs = context.inputs();
     let controller = BootstrapSigner {
-        client: context.client.clone(),
-        clock: context.clock.clone(),
+        tools: context.tools.clone(),
         tokens: inputs.watch_some(bootstrap_tokens(), |_| [Key::new(NAMESPACE, NAME)]),
         maps: inputs.watch_some(maps, |change: &Change<ConfigMap>| change.after().map(|_| Key::new(NAMESPACE, NAME))),
     };
@@ -31,8 +27,7 @@ pub(crate) async fn start(context: Context) {
 }
 
 struct BootstrapSigner {
-    client: Client,
-    clock: Arc<dyn Clock>,
+    tools: Tools,
     tokens: Informer<Secret>,
     maps: Informer<ConfigMap>,
 }
@@ -42,10 +37,10 @@ impl Reconciler for BootstrapSigner {
 
     async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let Some(map) = self.maps.get(key) else { return Ok(Action::Done) };
-        let plan = plan::plan(&map, &self.tokens.list(), self.clock.now());
+        let plan = plan::plan(&map, &self.tokens.list(), self.tools.clock.now());
         if let Some(data) = plan.data {
             let changed = ConfigMap { data: Some(data), ..ConfigMap::clone(&map) };
-            match self.client.update(&changed).await {
+            match self.tools.client.update(&changed).await {
                 // The next version of it comes through the watch.
                 Err(error) if !error.is_conflict() && !error.is_not_found() => return Err(error.into()),
                 _ => {}

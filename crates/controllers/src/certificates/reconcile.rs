@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::{Client, DeleteOptions};
-use informer::{Action, Clock, Informer, Key, Reconciler, clock};
+use client::DeleteOptions;
+use informer::{Action, Informer, Key, Reconciler, clock};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 
 use super::plan;
 use crate::common::meta::MetaExt;
-use crate::context::Context;
+use crate::context::{Context, Tools};
 use crate::inputs::{Inputs, present};
 use crate::{Error, Signer};
 
@@ -41,15 +41,14 @@ pub(crate) async fn start_cleaner(context: Context) {
 
 /// The requests, and what is done to them.
 pub(super) struct Requests {
-    client: Client,
-    clock: Arc<dyn Clock>,
+    tools: Tools,
     pub(super) all: Informer<CertificateSigningRequest>,
 }
 
 impl Requests {
     /// Every request that comes or changes brings a turn.
     pub(super) fn new(context: &Context, inputs: &mut Inputs) -> Self {
-        Self { client: context.client.clone(), clock: context.clock.clone(), all: inputs.watch(present) }
+        Self { tools: context.tools.clone(), all: inputs.watch(present) }
     }
 
     /// A request that nobody has judged yet.
@@ -58,9 +57,10 @@ impl Requests {
     }
 
     pub(super) async fn approve(&self, request: &CertificateSigningRequest, message: &str) -> Result<(), Error> {
-        let approved = plan::approved(request, message, self.clock.now());
+        let approved = plan::approved(request, message, self.tools.clock.now());
         let name = request.metadata.name();
-        self.client
+        self.tools
+            .client
             .update_subresource::<CertificateSigningRequest, _, CertificateSigningRequest>(
                 "", name, "approval", &approved,
             )
@@ -120,7 +120,7 @@ impl Approver {
             },
             ..SubjectAccessReview::default()
         };
-        let answer = self.requests.client.create(&review).await?;
+        let answer = self.requests.tools.client.create(&review).await?;
         Ok(answer.status.is_some_and(|status| status.allowed))
     }
 }
@@ -138,7 +138,7 @@ impl Reconciler for Signing {
             return Ok(Action::Done);
         };
         let mut changed = CertificateSigningRequest::clone(&request);
-        let now = self.requests.clock.now();
+        let now = self.requests.tools.clock.now();
         let judged = self.signer.inspect(&request.spec.request.0).and_then(|content| plan::judge(&request, &content));
         match judged {
             Err(message) => plan::fail(&mut changed, "SignerValidationFailure", &message, now),
@@ -149,7 +149,7 @@ impl Reconciler for Signing {
                 changed.status.get_or_insert_default().certificate = Some(ByteString(certificate.into_bytes()));
             }
         }
-        self.requests.client.update_status(&changed).await?;
+        self.requests.tools.client.update_status(&changed).await?;
         Ok(Action::Done)
     }
 }
@@ -163,12 +163,12 @@ impl Reconciler for Cleaner {
 
     async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let Some(request) = self.requests.all.get(key) else { return Ok(Action::Done) };
-        let left = clock::since(plan::useless_at(&request), self.requests.clock.now());
+        let left = clock::since(plan::useless_at(&request), self.requests.tools.clock.now());
         if !left.is_zero() {
             return Ok(Action::After(left + Duration::from_secs(1)));
         }
         let options = DeleteOptions { uid: request.metadata.uid.clone(), ..DeleteOptions::default() };
-        match self.requests.client.delete::<CertificateSigningRequest>("", &key.name, &options).await {
+        match self.requests.tools.client.delete::<CertificateSigningRequest>("", &key.name, &options).await {
             Err(error) if !error.is_not_found() => Err(error.into()),
             _ => Ok(Action::Done),
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use client::{Client, Patch};
+use client::Patch;
 use informer::{Action, Informer, Key, Reconciler};
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use serde_json::json;
@@ -10,13 +10,13 @@ use serde_json::json;
 use super::plan::plan;
 use crate::Error;
 use crate::common::meta::MetaExt;
-use crate::context::Context;
+use crate::context::{Context, Tools};
 
 const WORKERS: usize = 5;
 
 pub(crate) async fn start(context: Context) {
     let mut inputs = context.inputs();
-    let controller = Aggregation { client: context.client.clone(), roles: inputs.read() };
+    let controller = Aggregation { tools: context.tools.clone(), roles: inputs.read() };
     let roles = controller.roles.clone();
     inputs.feed(&controller.roles, move |change| {
         let aggregating = |role: &Arc<ClusterRole>| role.aggregation_rule.is_some();
@@ -29,7 +29,7 @@ pub(crate) async fn start(context: Context) {
 }
 
 struct Aggregation {
-    client: Client,
+    tools: Tools,
     roles: Informer<ClusterRole>,
 }
 
@@ -48,13 +48,13 @@ impl Reconciler for Aggregation {
             "rules": rules,
         });
         let patch = Patch::Apply { manager: "clusterrole-aggregation-controller".to_owned(), force: true, object };
-        match self.client.patch::<ClusterRole>("", &key.name, &patch).await {
+        match self.tools.client.patch::<ClusterRole>("", &key.name, &patch).await {
             Ok(_) => Ok(Action::Done),
             Err(error) if error.is_not_found() => Ok(Action::Done),
             // Servers without apply take the whole object.
             Err(error) if matches!(error.code(), Some(400 | 415)) => {
                 let changed = ClusterRole { rules: Some(rules), ..ClusterRole::clone(&role) };
-                self.client.update(&changed).await?;
+                self.tools.client.update(&changed).await?;
                 Ok(Action::Done)
             }
             Err(error) => Err(error.into()),

@@ -3,8 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use client::Client;
-use informer::{Action, Change, Clock, EventType, Informer, Key, Reconciler, Recorder, WorkQueue, clock};
+use informer::{Action, Change, EventType, Informer, Key, Reconciler, WorkQueue, clock};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::{DeviceTaintRule, ResourceClaim, ResourceSlice};
 use parking_lot::Mutex;
@@ -15,7 +14,7 @@ use crate::Error;
 use crate::common::eviction::evict;
 use crate::common::meta::MetaExt;
 use crate::common::{pods, resource_claims};
-use crate::context::Context;
+use crate::context::{Context, Tools};
 use crate::inputs::Inputs;
 use crate::metrics;
 
@@ -34,15 +33,13 @@ pub(crate) async fn start(context: Context) {
     inputs.filled().await;
     let evicted: Arc<Mutex<HashMap<String, usize>>> = Arc::default();
     let evictions = Evictions {
-        client: context.client.clone(),
-        recorder: context.recorder.clone(),
-        clock: context.clock.clone(),
+        tools: context.tools.clone(),
         devices: devices.clone(),
         rule_queue: rule_inputs.queue.clone(),
         pending: Mutex::default(),
         evicted: evicted.clone(),
     };
-    let rules = Rules { client: context.client.clone(), clock: context.clock.clone(), devices, evicted };
+    let rules = Rules { tools: context.tools.clone(), devices, evicted };
     futures::join!(inputs.run(evictions, WORKERS), rule_inputs.run(rules, 1));
 }
 
@@ -108,9 +105,7 @@ fn is_same_rule(change: &Change<DeviceTaintRule>) -> bool {
 }
 
 struct Evictions {
-    client: Client,
-    recorder: Recorder,
-    clock: Arc<dyn Clock>,
+    tools: Tools,
     devices: Devices,
     rule_queue: WorkQueue<Key>,
     /// Pods whose time is set. If it is called off, an event says so.
@@ -133,7 +128,7 @@ impl Reconciler for Evictions {
             }
             return Ok(Action::Done);
         };
-        let left = clock::since(eviction.when, self.clock.now());
+        let left = clock::since(eviction.when, self.tools.clock.now());
         if !left.is_zero() {
             self.pending.lock().insert(key.clone());
             self.note(&eviction);
@@ -142,10 +137,10 @@ impl Reconciler for Evictions {
         self.record(&pod, "Marking for deletion");
         let (reason, message) =
             ("DeletionByDeviceTaintManager", "Device Taint manager: deleting due to NoExecute taint");
-        evict(&self.client, &pod, reason, message, self.clock.now()).await?;
+        evict(&self.tools.client, &pod, reason, message, self.tools.clock.now()).await?;
         self.pending.lock().remove(key);
         metrics::DEVICE_TAINT_DELETIONS.increment(&[]);
-        let waited = clock::since(self.clock.now(), eviction.when);
+        let waited = clock::since(self.tools.clock.now(), eviction.when);
         metrics::DEVICE_TAINT_DELETION_SECONDS.observe(&[], waited.as_secs_f64());
         for (_, uid) in eviction.rules() {
             *self.evicted.lock().entry(uid.to_owned()).or_default() += 1;
@@ -157,7 +152,7 @@ impl Reconciler for Evictions {
 
 impl Evictions {
     fn record(&self, pod: &Pod, message: &str) {
-        self.recorder.event(pod, EventType::Normal, "DeviceTaintManagerEviction", message);
+        self.tools.recorder.event(pod, EventType::Normal, "DeviceTaintManagerEviction", message);
     }
 
     /// The conditions of the rules are brought up to date, but not for every pod: more may follow at once.

@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::{Client, Patch};
-use informer::{Action, Clock, Key, Reconciler, clock};
+use client::Patch;
+use informer::{Action, Key, Reconciler, clock};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::DeviceTaintRule;
 use parking_lot::Mutex;
@@ -16,6 +16,7 @@ use super::reconcile::Devices;
 use super::status::{self, Counts, IN_PROGRESS, Progress};
 use crate::Error;
 use crate::common::meta::MetaExt;
+use crate::context::Tools;
 
 /// The shortest time between two updates of one condition.
 pub(super) const PERIOD: Duration = Duration::from_secs(10);
@@ -23,8 +24,7 @@ pub(super) const PERIOD: Duration = Duration::from_secs(10);
 const MANAGER: &str = "device-taint-eviction-controller";
 
 pub(super) struct Rules {
-    pub(super) client: Client,
-    pub(super) clock: Arc<dyn Clock>,
+    pub(super) tools: Tools,
     pub(super) devices: Devices,
     pub(super) evicted: Arc<Mutex<HashMap<String, usize>>>,
 }
@@ -39,7 +39,7 @@ impl Reconciler for Rules {
             self.evicted.lock().retain(|uid, _| left.contains(uid));
             return Ok(Action::Done);
         };
-        let (known, now) = (status::known(&rule), self.clock.now());
+        let (known, now) = (status::known(&rule), self.tools.clock.now());
         if let Some(known) = known.filter(|known| known.observed_generation == rule.metadata.generation) {
             let left = clock::since(clock::add(known.last_transition_time.0, PERIOD), now);
             // A time from the future says nothing: clocks are set back at times.
@@ -89,7 +89,7 @@ impl Rules {
             "reason": progress.reason,
             "message": progress.message,
             "observedGeneration": rule.metadata.generation,
-            "lastTransitionTime": machinery::time::format(self.clock.now()),
+            "lastTransitionTime": machinery::time::format(self.tools.clock.now()),
         });
         let object = json!({
             "apiVersion": "resource.k8s.io/v1", "kind": "DeviceTaintRule",
@@ -97,7 +97,7 @@ impl Rules {
             "status": {"conditions": [condition]},
         });
         let patch = Patch::Apply { manager: MANAGER.to_owned(), force: true, object };
-        match self.client.patch_status::<DeviceTaintRule>("", rule.metadata.name(), &patch).await {
+        match self.tools.client.patch_status::<DeviceTaintRule>("", rule.metadata.name(), &patch).await {
             Err(error) if !error.is_not_found() => Err(error.into()),
             _ => Ok(()),
         }

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use client::{Client, DeleteOptions};
-use informer::{Action, EventType, Informer, Key, Reconciler, Recorder};
+use client::DeleteOptions;
+use informer::{Action, EventType, Informer, Key, Reconciler};
 use k8s_openapi::api::core::v1::{Endpoints, Pod, Service};
 
 use super::plan;
 use crate::Error;
 use crate::common::pod_control::namespace_ends;
 use crate::common::{selector, services};
-use crate::context::Context;
+use crate::context::{Context, Tools};
 use crate::inputs::changed;
 
 const WORKERS: usize = 5;
@@ -18,8 +18,7 @@ const WORKERS: usize = 5;
 pub(crate) async fn start(context: Context) {
     let mut inputs = context.inputs();
     let controller = EndpointsController {
-        client: context.client.clone(),
-        recorder: context.recorder.clone(),
+        tools: context.tools.clone(),
         services: inputs.watch(changed),
         pods: inputs.read(),
         endpoints: inputs.watch(changed),
@@ -30,8 +29,7 @@ pub(crate) async fn start(context: Context) {
 }
 
 struct EndpointsController {
-    client: Client,
-    recorder: Recorder,
+    tools: Tools,
     services: Informer<Service>,
     pods: Informer<Pod>,
     endpoints: Informer<Endpoints>,
@@ -45,7 +43,8 @@ impl Reconciler for EndpointsController {
         let Some(service) = self.services.get(key) else {
             // Only what this controller made: others keep records of their own under this kind.
             if current.is_some_and(|endpoints| plan::is_managed(&endpoints)) {
-                match self.client.delete::<Endpoints>(&key.namespace, &key.name, &DeleteOptions::default()).await {
+                match self.tools.client.delete::<Endpoints>(&key.namespace, &key.name, &DeleteOptions::default()).await
+                {
                     Err(error) if !error.is_not_found() => return Err(error.into()),
                     _ => {}
                 }
@@ -58,16 +57,16 @@ impl Reconciler for EndpointsController {
             pods.into_iter().filter(|pod| selector::matches(&selector, &pod.metadata.labels)).collect();
         let Some(wanted) = plan::plan(&service, current.as_deref(), &selected) else { return Ok(Action::Done) };
         let (answer, reason, verb) = if current.is_none() {
-            (self.client.create(&wanted).await, "FailedToCreateEndpoint", "create endpoint for service")
+            (self.tools.client.create(&wanted).await, "FailedToCreateEndpoint", "create endpoint for service")
         } else {
-            (self.client.update(&wanted).await, "FailedToUpdateEndpoint", "update endpoint")
+            (self.tools.client.update(&wanted).await, "FailedToUpdateEndpoint", "update endpoint")
         };
         match answer {
             Ok(_) => Ok(Action::Done),
             Err(error) if current.is_none() && namespace_ends(&error) => Ok(Action::Done),
             Err(error) => {
                 let message = format!("Failed to {verb} {key}: {error}");
-                self.recorder.event(&wanted, EventType::Warning, reason, message);
+                self.tools.recorder.event(&wanted, EventType::Warning, reason, message);
                 Err(error.into())
             }
         }

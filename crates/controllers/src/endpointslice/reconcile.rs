@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use informer::{Action, Change, EventType, Informer, Key, Reconciler, Recorder};
+use informer::{Action, Change, EventType, Informer, Key, Reconciler};
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use parking_lot::Mutex;
 
@@ -12,7 +12,7 @@ use crate::Error;
 use crate::common::meta::MetaExt;
 use crate::common::slices::{Figures, Slices};
 use crate::common::{selector, services};
-use crate::context::Context;
+use crate::context::{Context, Tools};
 use crate::inputs::changed;
 use crate::metrics;
 
@@ -21,7 +21,7 @@ const WORKERS: usize = 5;
 pub(crate) async fn start(context: Context) {
     let mut inputs = context.inputs();
     let controller = EndpointSlices {
-        recorder: context.recorder.clone(),
+        tools: context.tools.clone(),
         services: inputs.watch(changed),
         pods: inputs.read(),
         nodes: inputs.read(),
@@ -67,7 +67,7 @@ const FIGURES: Figures = Figures {
 };
 
 struct EndpointSlices {
-    recorder: Recorder,
+    tools: Tools,
     services: Informer<Service>,
     pods: Informer<Pod>,
     nodes: Informer<Node>,
@@ -124,6 +124,6 @@ impl EndpointSlices {
         }
         let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
         let message = format!("Error updating Endpoint Slices for Service {namespace}/{name}: {error}");
-        self.recorder.event(service, EventType::Warning, "FailedToUpdateEndpointSlices", message);
+        self.tools.recorder.event(service, EventType::Warning, "FailedToUpdateEndpointSlices", message);
     }
 }

@@ -1,14 +1,12 @@
 //! Observes, applies what `plan` decides, and reports.
 
-use std::sync::Arc;
-
-use informer::{Action, Clock, Informer, Key, Reconciler};
+use informer::{Action, Informer, Key, Reconciler};
 use k8s_openapi::api::core::v1::{Endpoints, Service};
 
 use super::plan;
 use crate::Error;
 use crate::common::slices::{Figures, Slices};
-use crate::context::Context;
+use crate::context::{Context, Tools};
 use crate::inputs::changed;
 use crate::metrics;
 
@@ -17,7 +15,7 @@ const WORKERS: usize = 5;
 pub(crate) async fn start(context: Context) {
     let mut inputs = context.inputs();
     let controller = Mirroring {
-        clock: context.clock.clone(),
+        tools: context.tools.clone(),
         services: inputs.watch(changed),
         endpoints: inputs.watch(changed),
         slices: Slices::new(&context, &mut inputs, plan::MANAGER, FIGURES),
@@ -35,7 +33,7 @@ const FIGURES: Figures = Figures {
 };
 
 struct Mirroring {
-    clock: Arc<dyn Clock>,
+    tools: Tools,
     services: Informer<Service>,
     endpoints: Informer<Endpoints>,
     slices: Slices,
@@ -45,7 +43,7 @@ impl Reconciler for Mirroring {
     type Error = Error;
 
     async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
-        let begun = self.clock.monotonic();
+        let begun = self.tools.clock.monotonic();
         let existing = self.slices.of(key);
         let service = self.services.get(key).filter(|service| plan::is_selectorless(service));
         let endpoints = self.endpoints.get(key).filter(|endpoints| plan::is_mirrored(endpoints));
@@ -64,7 +62,7 @@ impl Reconciler for Mirroring {
         if enough == 0 {
             self.slices.forget(key);
         }
-        metrics::MIRROR_SECONDS.observe(&[], self.clock.monotonic().saturating_sub(begun).as_secs_f64());
+        metrics::MIRROR_SECONDS.observe(&[], self.tools.clock.monotonic().saturating_sub(begun).as_secs_f64());
         answer?;
         Ok(Action::Done)
     }

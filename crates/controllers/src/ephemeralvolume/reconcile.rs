@@ -1,25 +1,19 @@
 //! Observes, applies what `plan` decides, and reports.
 
-use client::Client;
-use informer::{Action, EventType, Informer, Key, Reconciler, Recorder};
+use informer::{Action, EventType, Informer, Key, Reconciler};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 
 use super::plan::{self, Step};
 use crate::Error;
 use crate::common::meta::MetaExt;
-use crate::context::Context;
+use crate::context::{Context, Tools};
 use crate::metrics;
 
 const WORKERS: usize = 10;
 
 pub(crate) async fn start(context: Context) {
     let mut inputs = context.inputs();
-    let controller = EphemeralVolumes {
-        client: context.client.clone(),
-        recorder: context.recorder.clone(),
-        pods: inputs.read(),
-        claims: inputs.read(),
-    };
+    let controller = EphemeralVolumes { tools: context.tools.clone(), pods: inputs.read(), claims: inputs.read() };
     inputs.feed(&controller.pods, |change| {
         change.after().filter(|pod| plan::ephemeral(pod).next().is_some()).map(|pod| pod.metadata.key())
     });
@@ -34,8 +28,7 @@ pub(crate) async fn start(context: Context) {
 }
 
 struct EphemeralVolumes {
-    client: Client,
-    recorder: Recorder,
+    tools: Tools,
     pods: Informer<Pod>,
     claims: Informer<PersistentVolumeClaim>,
 }
@@ -51,12 +44,12 @@ impl Reconciler for EphemeralVolumes {
                 Step::Refuse(reason) => return Err(Error::Unusable { key: key.clone(), reason }),
             };
             metrics::EPHEMERAL_CREATED.increment(&[]);
-            if let Err(error) = self.client.create(&*claim).await
+            if let Err(error) = self.tools.client.create(&*claim).await
                 && !error.is_already_exists()
             {
                 metrics::EPHEMERAL_FAILED.increment(&[]);
                 let message = format!("ephemeral volume {volume}: create PVC {}: {error}", claim.metadata.name());
-                self.recorder.event(&*pod, EventType::Warning, "FailedBinding", message);
+                self.tools.recorder.event(&*pod, EventType::Warning, "FailedBinding", message);
                 return Err(error.into());
             }
         }

@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use client::Client;
-use informer::{AllMetadata, Cached, Change, Clock, Informer, Informers, Key, Metadata};
+use informer::{AllMetadata, Cached, Change, Informer, Informers, Key, Metadata};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
@@ -16,7 +15,7 @@ use super::graph::Place;
 use super::reconcile::Shared;
 use crate::common::discovery::{Resource, discover};
 use crate::common::meta::MetaExt;
-use crate::context::Context;
+use crate::context::{Context, Tools};
 use crate::metrics;
 
 /// Resources that nothing owns and that would only fill the graph.
@@ -29,8 +28,7 @@ pub(super) struct Monitors {
 }
 
 struct Inner {
-    client: Client,
-    clock: Arc<dyn Clock>,
+    tools: Tools,
     informers: Informers,
     shared: Arc<Shared>,
     running: Mutex<HashMap<(String, String), Monitor>>,
@@ -57,8 +55,7 @@ impl Monitors {
         aggregated.subscribe(move |_| by_aggregated.notify_one());
         Self {
             inner: Arc::new(Inner {
-                client: context.client.clone(),
-                clock: context.clock.clone(),
+                tools: context.tools.clone(),
                 informers: context.informers.clone(),
                 shared,
                 running: Mutex::default(),
@@ -73,7 +70,7 @@ impl Monitors {
     pub(super) async fn follow(&self) {
         let mut backoff = informer::Backoff::reflector();
         loop {
-            match discover(&self.inner.client).await {
+            match discover(&self.inner.tools.client).await {
                 Ok(discovered) => {
                     backoff.reset();
                     let partial = !discovered.failures.is_empty();
@@ -82,14 +79,14 @@ impl Monitors {
                     self.all_synced().await;
                     self.inner.synced.send_replace(true);
                     if partial {
-                        self.inner.clock.sleep(backoff.delay()).await;
+                        self.inner.tools.clock.sleep(backoff.delay()).await;
                         continue;
                     }
                 }
                 Err(error) => {
                     metrics::GARBAGE_ERRORS.increment(&[]);
                     tracing::debug!(%error, "cannot discover the resources; trying again");
-                    self.inner.clock.sleep(backoff.delay()).await;
+                    self.inner.tools.clock.sleep(backoff.delay()).await;
                     continue;
                 }
             }
@@ -146,7 +143,7 @@ impl Monitors {
 
     fn start(&self, resource: &Resource) -> Monitor {
         let stop = CancellationToken::new();
-        let source = AllMetadata(self.inner.client.dynamic(&resource.gvr));
+        let source = AllMetadata(self.inner.tools.client.dynamic(&resource.gvr));
         let informer = self.inner.informers.spawn_until(source, &stop);
         let (gvr, kind): (_, Arc<str>) = (Arc::new(resource.gvr.clone()), resource.kind.as_str().into());
         let shared = self.inner.shared.clone();

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use client::{Client, DeleteOptions, Patch};
-use informer::{Action, EventType, Key, Reconciler, Recorder, WorkQueue};
+use client::{DeleteOptions, Patch};
+use informer::{Action, EventType, Key, Reconciler, WorkQueue};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use parking_lot::Mutex;
@@ -16,7 +16,7 @@ use super::plan::{self, Standing, Step};
 use crate::Error;
 use crate::common::batch;
 use crate::common::meta::MetaExt;
-use crate::context::Context;
+use crate::context::{Context, Tools};
 
 const WORKERS: usize = 20;
 /// How many absent owners are remembered.
@@ -26,12 +26,7 @@ pub(crate) async fn start(context: Context) {
     let queue: WorkQueue<Key> = context.queue();
     let shared = Arc::new(Shared { graph: Mutex::default(), absent: Mutex::default(), queue: queue.clone() });
     let monitors = Monitors::new(&context, shared.clone());
-    let collector = Collector {
-        client: context.client.clone(),
-        recorder: context.recorder.clone(),
-        monitors: monitors.clone(),
-        shared,
-    };
+    let collector = Collector { tools: context.tools.clone(), monitors: monitors.clone(), shared };
     let following = monitors.follow();
     let working = async {
         monitors.synced().await;
@@ -66,8 +61,7 @@ impl Shared {
 }
 
 struct Collector {
-    client: Client,
-    recorder: Recorder,
+    tools: Tools,
     monitors: Monitors,
     shared: Arc<Shared>,
 }
@@ -119,7 +113,7 @@ impl Collector {
                     resource_version: Some(node.resource_version.clone()),
                     ..DeleteOptions::default()
                 };
-                let objects = self.client.dynamic(&place.gvr);
+                let objects = self.tools.client.dynamic(&place.gvr);
                 gone_is_fine(objects.delete(&place.key.namespace, &place.key.name, &options).await)
             }
         }
@@ -152,7 +146,7 @@ impl Collector {
             return Ok(Standing::Solid);
         }
         let namespace = if resource.namespaced { dependent.key.namespace.as_str() } else { "" };
-        match self.client.dynamic(&resource.gvr).get_metadata(namespace, &owner.name).await {
+        match self.tools.client.dynamic(&resource.gvr).get_metadata(namespace, &owner.name).await {
             Ok(live) if live.metadata.uid() == owner.uid => {
                 let waits = live.metadata.is_deleting() && live.metadata.has_finalizer(graph::FOREGROUND);
                 Ok(if waits { Standing::Waiting } else { Standing::Solid })
@@ -181,7 +175,7 @@ impl Collector {
             "ownerRef [{}/{}, namespace: {}, name: {}, uid: {}] does not exist in namespace {:?}",
             owner.api_version, owner.kind, dependent.key.namespace, owner.name, owner.uid, dependent.key.namespace
         );
-        self.recorder.event_about(about, EventType::Warning, "OwnerRefInvalidNamespace", message);
+        self.tools.recorder.event_about(about, EventType::Warning, "OwnerRefInvalidNamespace", message);
     }
 
     async fn remove_finalizer(&self, node: &Node, place: &Place, finalizer: &str) -> Result<(), Error> {
@@ -218,7 +212,7 @@ impl Collector {
 
     /// A merge patch, which every kind understands. It carries the version that was looked at, so a change in between is a conflict and another turn.
     async fn patch(&self, place: &Place, patch: serde_json::Value) -> Result<(), Error> {
-        let objects = self.client.dynamic(&place.gvr);
+        let objects = self.tools.client.dynamic(&place.gvr);
         let answer = objects.patch(&place.key.namespace, &place.key.name, "", &Patch::Merge(patch)).await;
         gone_is_fine(answer.map(drop))
     }

@@ -1,10 +1,9 @@
 //! Observes, applies what `plan` decides, and reports.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use client::{Client, DeleteOptions, Patch};
-use informer::{Action, Clock, Informer, Key, Reconciler};
+use client::{DeleteOptions, Patch};
+use informer::{Action, Informer, Key, Reconciler};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, ServiceAccount};
 use serde_json::json;
@@ -13,7 +12,7 @@ use super::plan::{self, Plan};
 use crate::Error;
 use crate::common::meta::MetaExt;
 use crate::common::tokens::{account_tokens, named_account};
-use crate::context::Context;
+use crate::context::{Context, Tools};
 use crate::inputs::present;
 
 /// Where the API server says since when it has been noting the use of tokens.
@@ -24,8 +23,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 pub(crate) async fn start(context: Context) {
     let mut inputs = context.inputs();
     let controller = LegacyTokenCleaner {
-        client: context.client.clone(),
-        clock: context.clock.clone(),
+        tools: context.tools.clone(),
         secrets: inputs.watch_some(account_tokens(), present),
         accounts: inputs.read(),
         pods: inputs.read(),
@@ -34,8 +32,7 @@ pub(crate) async fn start(context: Context) {
 }
 
 struct LegacyTokenCleaner {
-    client: Client,
-    clock: Arc<dyn Clock>,
+    tools: Tools,
     secrets: Informer<Secret>,
     accounts: Informer<ServiceAccount>,
     pods: Informer<Pod>,
@@ -57,7 +54,7 @@ impl Reconciler for LegacyTokenCleaner {
             return Ok(Action::Done);
         }
         let Some(since) = self.tracked_since().await? else { return Ok(Action::After(DAY)) };
-        let now = self.clock.now();
+        let now = self.tools.clock.now();
         let mounted = || self.pods.by_namespace(&key.namespace).iter().any(|pod| plan::uses(pod, &key.name));
         match plan::plan(&secret, since, mounted, now) {
             Plan::Keep => Ok(Action::After(DAY)),
@@ -66,7 +63,7 @@ impl Reconciler for LegacyTokenCleaner {
                 let patch = Patch::Merge(json!({
                     "metadata": {"uid": secret.metadata.uid(), "labels": {plan::INVALID_SINCE: today}},
                 }));
-                self.client.patch::<Secret>(&key.namespace, &key.name, &patch).await?;
+                self.tools.client.patch::<Secret>(&key.namespace, &key.name, &patch).await?;
                 Ok(Action::Done)
             }
             Plan::Delete => {
@@ -74,7 +71,7 @@ impl Reconciler for LegacyTokenCleaner {
                     resource_version: secret.metadata.resource_version.clone(),
                     ..DeleteOptions::default()
                 };
-                match self.client.delete::<Secret>(&key.namespace, &key.name, &options).await {
+                match self.tools.client.delete::<Secret>(&key.namespace, &key.name, &options).await {
                     Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error.into()),
                     _ => Ok(Action::Done),
                 }
@@ -86,7 +83,7 @@ impl Reconciler for LegacyTokenCleaner {
 impl LegacyTokenCleaner {
     /// From when on a token without a note of its use was certainly not used; `None` while the API server notes nothing.
     async fn tracked_since(&self) -> Result<Option<Timestamp>, Error> {
-        let map = match self.client.get::<ConfigMap>("kube-system", TRACKING).await {
+        let map = match self.tools.client.get::<ConfigMap>("kube-system", TRACKING).await {
             Ok(map) => map,
             Err(error) if error.is_not_found() => return Ok(None),
             Err(error) => return Err(error.into()),

@@ -1,8 +1,8 @@
 //! Observes, applies what `plan` decides, and reports.
 
-use client::{Client, DeleteOptions};
+use client::DeleteOptions;
 use futures::StreamExt as _;
-use informer::{Action, EventType, Informer, Key, Reconciler, Recorder};
+use informer::{Action, EventType, Informer, Key, Reconciler};
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
 use machinery::rest::{Body, Payload};
@@ -12,7 +12,7 @@ use super::plan::{self, Observed, Plan};
 use crate::Error;
 use crate::common::meta::MetaExt;
 use crate::common::storage::{self, SELECTED_NODE};
-use crate::context::Context;
+use crate::context::{Context, Tools};
 use crate::inputs::present;
 
 const WORKERS: usize = 2;
@@ -24,8 +24,7 @@ const VOLUMES: &str = "\u{0}volumes";
 pub(crate) async fn start(context: Context) {
     let mut inputs = context.inputs();
     let controller = LocalPath {
-        client: context.client.clone(),
-        recorder: context.recorder.clone(),
+        tools: context.tools.clone(),
         claims: inputs.watch(present),
         volumes: inputs.read(),
         classes: inputs.read(),
@@ -37,8 +36,7 @@ pub(crate) async fn start(context: Context) {
 }
 
 struct LocalPath {
-    client: Client,
-    recorder: Recorder,
+    tools: Tools,
     claims: Informer<PersistentVolumeClaim>,
     volumes: Informer<PersistentVolume>,
     classes: Informer<StorageClass>,
@@ -81,10 +79,10 @@ impl LocalPath {
     }
 
     async fn provision(&self, claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Result<(), Error> {
-        match self.client.create(volume).await {
+        match self.tools.client.create(volume).await {
             Ok(created) => {
                 let message = format!("Successfully provisioned volume {}", created.metadata.name());
-                self.recorder.event(claim, EventType::Normal, "ProvisioningSucceeded", message);
+                self.tools.recorder.event(claim, EventType::Normal, "ProvisioningSucceeded", message);
                 Ok(())
             }
             Err(error) if error.is_already_exists() => Ok(()),
@@ -92,7 +90,7 @@ impl LocalPath {
                 let class =
                     volume.spec.as_ref().and_then(|spec| spec.storage_class_name.as_deref()).unwrap_or_default();
                 let message = format!("failed to provision volume with StorageClass {class:?}: {error}");
-                self.recorder.event(claim, EventType::Warning, "ProvisioningFailed", message);
+                self.tools.recorder.event(claim, EventType::Warning, "ProvisioningFailed", message);
                 Err(error.into())
             }
         }
@@ -103,11 +101,11 @@ impl LocalPath {
         if let Some(path) = plan::removal(volume, &self.root, &self.nodes.list())
             && let Err(why) = self.tell(&path).await
         {
-            self.recorder.event(volume, EventType::Warning, "VolumeFailedDelete", why.clone());
+            self.tools.recorder.event(volume, EventType::Warning, "VolumeFailedDelete", why.clone());
             return Err(Error::Waiting(format!("directory of {}: {why}", volume.metadata.name())));
         }
         let options = DeleteOptions { uid: volume.metadata.uid.clone(), ..DeleteOptions::default() };
-        match self.client.delete::<PersistentVolume>("", volume.metadata.name(), &options).await {
+        match self.tools.client.delete::<PersistentVolume>("", volume.metadata.name(), &options).await {
             Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error.into()),
             _ => Ok(()),
         }
@@ -116,7 +114,7 @@ impl LocalPath {
     /// Tells a node to remove a directory. One that does not know of such directories has none.
     async fn tell(&self, path: &str) -> Result<(), String> {
         let request = http::Request::delete(path).body(Body::Empty).map_err(|error| error.to_string())?;
-        let response = self.client.request(request).await.map_err(|error| error.to_string())?;
+        let response = self.tools.client.request(request).await.map_err(|error| error.to_string())?;
         let status = response.status();
         if status.is_success() || status == http::StatusCode::NOT_FOUND {
             return Ok(());
@@ -140,10 +138,10 @@ impl LocalPath {
         grown: &PersistentVolumeClaim,
     ) -> Result<(), Error> {
         if let Some(larger) = larger {
-            self.client.update(larger).await?;
+            self.tools.client.update(larger).await?;
         }
-        self.client.update_status(grown).await?;
-        self.recorder.event(claim, EventType::Normal, "VolumeResizeSuccessful", "Resize volume succeeded");
+        self.tools.client.update_status(grown).await?;
+        self.tools.recorder.event(claim, EventType::Normal, "VolumeResizeSuccessful", "Resize volume succeeded");
         Ok(())
     }
 }

@@ -1,11 +1,10 @@
 //! Observes, applies what `plan` decides, and reports.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use client::{Client, DeleteOptions, ListParams, Propagation};
+use client::{DeleteOptions, ListParams, Propagation};
 use futures::future::join_all;
-use informer::{Action, Clock, Informer, Key, Reconciler, WorkQueue};
+use informer::{Action, Informer, Key, Reconciler, WorkQueue};
 use k8s_openapi::api::core::v1::{Namespace, NamespaceStatus, Pod};
 
 use super::plan::{self, Plan};
@@ -13,20 +12,15 @@ use super::status::{self, Findings, Remaining};
 use crate::Error;
 use crate::common::discovery::{Discovered, Resource, discover};
 use crate::common::meta::MetaExt;
-use crate::context::Context;
+use crate::context::{Context, Tools};
 
 const WORKERS: usize = 10;
 
 pub(crate) async fn start(context: Context) {
     let (first, longest) = (Duration::from_millis(5), Duration::from_secs(60));
-    let queue = WorkQueue::with_delays(context.controller.queue, context.clock.clone(), first, longest);
+    let queue = WorkQueue::with_delays(context.controller.queue, context.tools.clock.clone(), first, longest);
     let mut inputs = context.inputs_of(queue);
-    let controller = Namespaces {
-        client: context.client.clone(),
-        clock: context.clock.clone(),
-        namespaces: inputs.read(),
-        pods: inputs.read(),
-    };
+    let controller = Namespaces { tools: context.tools.clone(), namespaces: inputs.read(), pods: inputs.read() };
     inputs.feed(&controller.namespaces, |change| {
         change.after().filter(|namespace| namespace.metadata.is_deleting()).map(|namespace| namespace.metadata.key())
     });
@@ -42,8 +36,7 @@ pub(crate) async fn start(context: Context) {
 }
 
 struct Namespaces {
-    client: Client,
-    clock: Arc<dyn Clock>,
+    tools: Tools,
     namespaces: Informer<Namespace>,
     pods: Informer<Pod>,
 }
@@ -55,7 +48,7 @@ impl Reconciler for Namespaces {
         if !self.namespaces.get(key).is_some_and(|namespace| namespace.metadata.is_deleting()) {
             return Ok(Action::Done);
         }
-        let mut namespace = match self.client.get::<Namespace>("", &key.name).await {
+        let mut namespace = match self.tools.client.get::<Namespace>("", &key.name).await {
             Ok(namespace) if namespace.metadata.is_deleting() => namespace,
             Ok(_) => return Ok(Action::Done),
             Err(error) if error.is_not_found() => return Ok(Action::Done),
@@ -70,7 +63,7 @@ impl Reconciler for Namespaces {
         }
         let findings = self.empty(&namespace).await;
         let known = namespace.status.clone().unwrap_or_default();
-        if let Some(status) = status::updated(&known, &findings, self.clock.now()) {
+        if let Some(status) = status::updated(&known, &findings, self.tools.clock.now()) {
             // What was found is reported as well as can be; the deletion itself does not depend on it.
             match self.report(&namespace, status).await {
                 Ok(updated) => namespace = updated,
@@ -87,12 +80,12 @@ impl Reconciler for Namespaces {
 
 impl Namespaces {
     async fn report(&self, namespace: &Namespace, status: NamespaceStatus) -> Result<Namespace, client::Error> {
-        self.client.update_status(&Namespace { status: Some(status), ..namespace.clone() }).await
+        self.tools.client.update_status(&Namespace { status: Some(status), ..namespace.clone() }).await
     }
 
     /// Deletes everything that can be found; answers what is left.
     async fn empty(&self, namespace: &Namespace) -> Findings {
-        let (discovered, failure) = match discover(&self.client).await {
+        let (discovered, failure) = match discover(&self.tools.client).await {
             Ok(discovered) => (discovered, None),
             Err(error) => (Discovered::default(), Some(error.to_string())),
         };
@@ -118,7 +111,7 @@ impl Namespaces {
     async fn empty_resource(&self, namespace: &Namespace, resource: &Resource, findings: &mut Findings) {
         let name = namespace.metadata.name();
         let grace = if resource.gvr.resource == "pods" {
-            plan::grace(namespace, &self.pods.by_namespace(name), self.clock.now())
+            plan::grace(namespace, &self.pods.by_namespace(name), self.tools.clock.now())
         } else {
             0
         };
@@ -127,7 +120,7 @@ impl Namespaces {
     }
 
     async fn delete_all(&self, namespace: &str, resource: &Resource) -> Result<Remaining, client::Error> {
-        let objects = self.client.dynamic(&resource.gvr);
+        let objects = self.tools.client.dynamic(&resource.gvr);
         let options = DeleteOptions { propagation_policy: Some(Propagation::Background), ..DeleteOptions::default() };
         let everything = ListParams::default();
         let unsupported = |error: &client::Error| error.is_not_found() || error.code() == Some(405);
@@ -165,8 +158,11 @@ impl Namespaces {
 
     async fn finalize(&self, namespace: &Namespace) -> Result<Action, Error> {
         let name = namespace.metadata.name();
-        let answer =
-            self.client.update_subresource::<Namespace, Namespace, Namespace>("", name, "finalize", namespace).await;
+        let answer = self
+            .tools
+            .client
+            .update_subresource::<Namespace, Namespace, Namespace>("", name, "finalize", namespace)
+            .await;
         match answer {
             Err(error) if !error.is_not_found() => Err(error.into()),
             _ => Ok(Action::Done),

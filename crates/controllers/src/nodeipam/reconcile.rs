@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use client::{Client, Patch};
-use informer::{Action, EventType, Informer, Key, Reconciler, Recorder};
+use client::Patch;
+use informer::{Action, EventType, Informer, Key, Reconciler};
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::{Node, ObjectReference};
 use parking_lot::Mutex;
@@ -12,7 +12,7 @@ use serde_json::json;
 use super::plan::Ledger;
 use crate::Error;
 use crate::common::meta::MetaExt;
-use crate::context::Context;
+use crate::context::{Context, Tools};
 use crate::metrics;
 
 /// Runs the controller, if the cluster's ranges are its to give.
@@ -25,8 +25,7 @@ pub(crate) async fn start(context: Context) {
     let ranges = network.cluster_cidrs.iter().map(|cidr| (*cidr, bits(cidr)));
     let mut inputs = context.inputs();
     let controller = NodeIpam {
-        client: context.client.clone(),
-        recorder: context.recorder.clone(),
+        tools: context.tools.clone(),
         nodes: inputs.read(),
         ledger: Arc::new(Mutex::new(Ledger::new(ranges, &network.service_cidrs))),
     };
@@ -61,8 +60,7 @@ fn count(ledger: &Ledger, family: &figures::Counter, changed: usize) {
 }
 
 struct NodeIpam {
-    client: Client,
-    recorder: Recorder,
+    tools: Tools,
     nodes: Informer<Node>,
     ledger: Arc<Mutex<Ledger>>,
 }
@@ -82,7 +80,7 @@ impl Reconciler for NodeIpam {
         };
         let given: Vec<String> = given.iter().map(ToString::to_string).collect();
         let patch = Patch::Strategic(json!({"spec": {"podCIDR": given.first(), "podCIDRs": given}}));
-        match self.client.patch::<Node>("", &key.name, &patch).await {
+        match self.tools.client.patch::<Node>("", &key.name, &patch).await {
             Ok(_) => {
                 count(&self.ledger.lock(), &metrics::CIDR_ALLOCATIONS, given.len());
                 Ok(Action::Done)
@@ -107,7 +105,12 @@ impl NodeIpam {
             uid: Some(name.to_owned()),
             ..ObjectReference::default()
         };
-        self.recorder.event_about(about, EventType::Normal, status, format!("Node {name} status is now: {status}"));
+        self.tools.recorder.event_about(
+            about,
+            EventType::Normal,
+            status,
+            format!("Node {name} status is now: {status}"),
+        );
     }
 }
 

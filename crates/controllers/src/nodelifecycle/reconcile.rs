@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::{Client, Patch};
-use informer::{Action, Change, Clock, EventType, Filter, Informer, Key, Reconciler, Recorder};
+use client::Patch;
+use informer::{Action, Change, EventType, Filter, Informer, Key, Reconciler, Recorder};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod};
@@ -18,7 +18,7 @@ use super::zones::{self, Zones};
 use crate::Error;
 use crate::common::meta::MetaExt;
 use crate::common::{batch, pods};
-use crate::context::Context;
+use crate::context::{Context, Tools};
 use crate::metrics::{self, Collect};
 
 const WORKERS: usize = 8;
@@ -26,9 +26,7 @@ const WORKERS: usize = 8;
 pub(crate) async fn start(context: Context) {
     let mut inputs = context.inputs();
     let controller = NodeLifecycle {
-        client: context.client.clone(),
-        recorder: context.recorder.clone(),
-        clock: context.clock.clone(),
+        tools: context.tools.clone(),
         nodes: inputs.read(),
         leases: inputs.read_some(Filter::namespace(rules::names::NODE_LEASES)),
         pods: inputs.read(),
@@ -38,7 +36,8 @@ pub(crate) async fn start(context: Context) {
         _figures: metrics::collected(zones::Collector(inputs.read())),
     };
     controller.pods.add_index(pods::NODE_INDEX, pods::node_of);
-    let (last_seen, clock, recorder) = (controller.last_seen.clone(), context.clock.clone(), context.recorder.clone());
+    let (last_seen, clock, recorder) =
+        (controller.last_seen.clone(), context.tools.clock.clone(), context.tools.recorder.clone());
     inputs.feed(&controller.nodes, move |change| {
         let node = change.object();
         let name = node.metadata.name();
@@ -69,7 +68,8 @@ pub(crate) async fn start(context: Context) {
         }
         [node.metadata.key()]
     });
-    let (last_seen, clock, nodes) = (controller.last_seen.clone(), context.clock.clone(), controller.nodes.clone());
+    let (last_seen, clock, nodes) =
+        (controller.last_seen.clone(), context.tools.clock.clone(), controller.nodes.clone());
     inputs.feed(&controller.leases, move |change| {
         let lease: &Lease = change.after()?;
         let key = Key::cluster(lease.metadata.name());
@@ -93,9 +93,7 @@ fn record(recorder: &Recorder, node: &Node, reason: &str, message: String) {
 }
 
 struct NodeLifecycle {
-    client: Client,
-    recorder: Recorder,
-    clock: Arc<dyn Clock>,
+    tools: Tools,
     nodes: Informer<Node>,
     leases: Informer<Lease>,
     pods: Informer<Pod>,
@@ -110,9 +108,9 @@ impl Reconciler for NodeLifecycle {
     type Error = Error;
 
     async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
-        let begun = self.clock.monotonic();
+        let begun = self.tools.clock.monotonic();
         let answer = self.turn(key).await;
-        let took = self.clock.monotonic().saturating_sub(begun);
+        let took = self.tools.clock.monotonic().saturating_sub(begun);
         metrics::NODE_HEALTH_SECONDS.observe(&[], took.as_secs_f64());
         answer
     }
@@ -121,7 +119,7 @@ impl Reconciler for NodeLifecycle {
 impl NodeLifecycle {
     async fn turn(&self, key: &Key) -> Result<Action, Error> {
         let Some(node) = self.nodes.get(key) else { return Ok(Action::Done) };
-        let now = self.clock.now();
+        let now = self.tools.clock.now();
         let observed = self.observe(key, node, now);
         let plan = plan::plan(&observed, now);
         self.apply(&observed.node, &plan).await?;
@@ -129,7 +127,7 @@ impl NodeLifecycle {
     }
 
     fn observe(&self, key: &Key, node: Arc<Node>, now: Timestamp) -> Observed {
-        let monotonic = self.clock.monotonic();
+        let monotonic = self.tools.clock.monotonic();
         let seen = *self.last_seen.lock().entry(key.name.clone()).or_insert(monotonic);
         let silent = monotonic.saturating_sub(seen);
         let lost = (silent >= self.grace).then(|| status::lost(&node, now)).flatten();
@@ -159,11 +157,11 @@ impl NodeLifecycle {
         let mut version = node.metadata.resource_version.clone();
         if let Some(status) = &plan.status {
             let changed = Node { status: Some(status.clone()), ..node.clone() };
-            version = self.client.update_status(&changed).await?.metadata.resource_version;
+            version = self.tools.client.update_status(&changed).await?.metadata.resource_version;
         }
         if plan.announce {
             let message = format!("Node {} status is now: NodeNotReady", node.metadata.name());
-            record(&self.recorder, node, "NodeNotReady", message);
+            record(&self.tools.recorder, node, "NodeNotReady", message);
         }
         batch::all(&plan.pods, |pod| self.mark_not_ready(pod)).await?;
         if plan.taints.is_none() && plan.labels.is_empty() {
@@ -177,7 +175,7 @@ impl NodeLifecycle {
         if !plan.labels.is_empty() {
             patch["metadata"]["labels"] = json!(plan.labels);
         }
-        match self.client.patch::<Node>("", node.metadata.name(), &Patch::Merge(patch)).await {
+        match self.tools.client.patch::<Node>("", node.metadata.name(), &Patch::Merge(patch)).await {
             Err(error) if !error.is_not_found() => return Err(error.into()),
             _ => {}
         }
@@ -188,9 +186,9 @@ impl NodeLifecycle {
     }
 
     async fn mark_not_ready(&self, pod: &Pod) -> Result<(), Error> {
-        match self.client.update_status(pod).await {
+        match self.tools.client.update_status(pod).await {
             Ok(_) => {
-                self.recorder.event(pod, EventType::Warning, "NodeNotReady", "Node is not ready");
+                self.tools.recorder.event(pod, EventType::Warning, "NodeNotReady", "Node is not ready");
                 Ok(())
             }
             Err(error) if error.is_not_found() => Ok(()),

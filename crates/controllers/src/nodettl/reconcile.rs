@@ -1,6 +1,6 @@
 //! Observes, applies what `plan` decides, and reports.
 
-use client::{Client, Patch};
+use client::Patch;
 use informer::{Action, Informer, Key, Reconciler, WorkQueue};
 use k8s_openapi::api::core::v1::Node;
 use parking_lot::Mutex;
@@ -9,7 +9,7 @@ use serde_json::json;
 use super::plan::{ANNOTATION, plan};
 use crate::Error;
 use crate::common::meta::MetaExt;
-use crate::context::Context;
+use crate::context::{Context, Tools};
 use crate::inputs::changed;
 
 const WORKERS: usize = 2;
@@ -17,7 +17,7 @@ const WORKERS: usize = 2;
 pub(crate) async fn start(context: Context) {
     let mut inputs = context.inputs();
     let controller = NodeTtl {
-        client: context.client.clone(),
+        tools: context.tools.clone(),
         nodes: inputs.watch(changed),
         queue: inputs.queue.clone(),
         step: Mutex::new(0),
@@ -26,7 +26,7 @@ pub(crate) async fn start(context: Context) {
 }
 
 struct NodeTtl {
-    client: Client,
+    tools: Tools,
     nodes: Informer<Node>,
     /// A change of the cluster's size concerns all nodes.
     queue: WorkQueue<Key>,
@@ -48,7 +48,7 @@ impl Reconciler for NodeTtl {
         }
         if let Some(seconds) = plan.annotate {
             let patch = Patch::Strategic(json!({"metadata": {"annotations": {ANNOTATION: seconds.to_string()}}}));
-            match self.client.patch::<Node>("", &key.name, &patch).await {
+            match self.tools.client.patch::<Node>("", &key.name, &patch).await {
                 Err(error) if !error.is_not_found() => return Err(error.into()),
                 _ => {}
             }

@@ -1,10 +1,9 @@
 //! Observes, applies what `plan` decides, and reports.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use client::{Client, DeleteOptions, Patch};
-use informer::{Action, Clock, Informer, Key, Reconciler};
+use client::{DeleteOptions, Patch};
+use informer::{Action, Informer, Key, Reconciler};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use parking_lot::Mutex;
 use serde_json::json;
@@ -14,7 +13,7 @@ use crate::Error;
 use crate::common::batch;
 use crate::common::meta::MetaExt;
 use crate::common::pods;
-use crate::context::Context;
+use crate::context::{Context, Tools};
 use crate::metrics;
 
 /// How long a node must be gone before its pods go: it may only have been registered anew.
@@ -27,13 +26,8 @@ const ALL: &str = "cluster";
 
 pub(crate) async fn start(context: Context) {
     let mut inputs = context.inputs();
-    let controller = PodGc {
-        client: context.client.clone(),
-        clock: context.clock.clone(),
-        nodes: inputs.read(),
-        pods: inputs.read(),
-        absences: Mutex::default(),
-    };
+    let controller =
+        PodGc { tools: context.tools.clone(), nodes: inputs.read(), pods: inputs.read(), absences: Mutex::default() };
     controller.pods.add_index(pods::NODE_INDEX, pods::node_of);
     controller.pods.add_index(
         ENDED_INDEX,
@@ -57,8 +51,7 @@ pub(crate) async fn start(context: Context) {
 }
 
 struct PodGc {
-    client: Client,
-    clock: Arc<dyn Clock>,
+    tools: Tools,
     nodes: Informer<Node>,
     pods: Informer<Pod>,
     /// Since when nodes that pods name are missing.
@@ -70,11 +63,11 @@ impl Reconciler for PodGc {
 
     async fn reconcile(&self, _: &Key) -> Result<Action, Error> {
         let (all, nodes) = (self.pods.list(), self.nodes.list());
-        let now = self.clock.monotonic();
+        let now = self.tools.clock.monotonic();
         let (gone, wait) = self.absences.lock().gone(&all, &nodes, now, QUARANTINE);
         let mut confirmed = Vec::new();
         for node in gone {
-            match self.client.get::<Node>("", &node).await {
+            match self.tools.client.get::<Node>("", &node).await {
                 Err(error) if error.is_not_found() => confirmed.push(node),
                 Err(error) => return Err(error.into()),
                 Ok(_) => {}
@@ -103,18 +96,18 @@ impl PodGc {
                     "status": "True",
                     "reason": "DeletionByPodGC",
                     "message": message,
-                    "lastTransitionTime": machinery::time::format(self.clock.now()),
+                    "lastTransitionTime": machinery::time::format(self.tools.clock.now()),
                 }]);
             }
             let patch = Patch::Strategic(json!({"metadata": {"uid": pod.metadata.uid}, "status": status}));
-            match self.client.patch_status::<Pod>(namespace, name, &patch).await {
+            match self.tools.client.patch_status::<Pod>(namespace, name, &patch).await {
                 Err(error) if error.is_not_found() => return Ok(()),
                 answer => answer.map(drop)?,
             }
         }
         let options =
             DeleteOptions { grace_period_seconds: Some(0), uid: pod.metadata.uid.clone(), ..DeleteOptions::default() };
-        match self.client.delete::<Pod>(namespace, name, &options).await {
+        match self.tools.client.delete::<Pod>(namespace, name, &options).await {
             Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error.into()),
             _ => Ok(()),
         }

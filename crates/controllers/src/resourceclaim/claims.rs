@@ -1,15 +1,16 @@
 //! Claims: reservations of pods that are gone or done are taken back, and claims that were made for such pods are deleted.
 
-use client::{Client, DeleteOptions};
+use client::DeleteOptions;
 use informer::{Action, Informer, Key, Reconciler};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimConsumerReference};
 
 use super::plan::{self, FINALIZER, Need, Plan};
 use crate::Error;
+use crate::context::Tools;
 
 pub(super) struct Claims {
-    pub(super) client: Client,
+    pub(super) tools: Tools,
     pub(super) pods: Informer<Pod>,
     pub(super) claims: Informer<ResourceClaim>,
 }
@@ -38,7 +39,7 @@ impl Claims {
         let pod = self.pods.get(&Key::new(&key.namespace, &consumer.name));
         let need = match plan::need(consumer, pod.as_deref()) {
             // The scheduler may be about to start it: nobody may take its devices away because a cache is late.
-            Need::Unknown => match self.client.get::<Pod>(&key.namespace, &consumer.name).await {
+            Need::Unknown => match self.tools.client.get::<Pod>(&key.namespace, &consumer.name).await {
                 Ok(pod) => plan::need(consumer, Some(&pod)),
                 Err(error) if error.is_not_found() => Need::Gone,
                 Err(error) => return Err(error.into()),
@@ -55,15 +56,15 @@ impl Claims {
             let status = current.status.get_or_insert_default();
             status.reserved_for = Some(reservation.reserved_for).filter(|list| !list.is_empty());
             status.allocation = reservation.allocation;
-            current = self.client.update_status(&current).await?;
+            current = self.tools.client.update_status(&current).await?;
         }
         if plan.release {
             current.metadata.finalizers.get_or_insert_default().retain(|finalizer| finalizer != FINALIZER);
-            self.client.update(&current).await?;
+            self.tools.client.update(&current).await?;
         }
         if plan.delete {
             let options = DeleteOptions { uid: claim.metadata.uid.clone(), ..DeleteOptions::default() };
-            match self.client.delete::<ResourceClaim>(&key.namespace, &key.name, &options).await {
+            match self.tools.client.delete::<ResourceClaim>(&key.namespace, &key.name, &options).await {
                 Err(error) if !error.is_not_found() && !error.is_conflict() => return Err(error.into()),
                 _ => {}
             }

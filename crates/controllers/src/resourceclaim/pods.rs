@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use client::{Client, Patch};
-use informer::{Action, Echoes, EventType, Informer, Key, Reconciler, Recorder};
+use client::Patch;
+use informer::{Action, Echoes, EventType, Informer, Key, Reconciler};
 use k8s_openapi::api::core::v1::{Pod, PodResourceClaim};
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
 use serde_json::{Value, json};
@@ -14,13 +14,13 @@ use crate::Error;
 use crate::common::meta::MetaExt;
 use crate::common::pods;
 use crate::common::resource_claims::{self, Named};
+use crate::context::Tools;
 
 /// The manager of the fields of a pod's status.
 const MANAGER: &str = "ResourceClaimController";
 
 pub(super) struct Pods {
-    pub(super) client: Client,
-    pub(super) recorder: Recorder,
+    pub(super) tools: Tools,
     /// A claim has a random name: one that was made and is not seen yet would be made again.
     pub(super) echoes: Echoes<ResourceClaim>,
     pub(super) pods: Informer<Pod>,
@@ -42,7 +42,12 @@ impl Reconciler for Pods {
                 Ok(name) => made.extend(name.map(|name| (claim.name.clone(), name))),
                 Err(reason) => {
                     let message = format!("PodResourceClaim {}: {reason}", claim.name);
-                    self.recorder.event(&*pod, EventType::Warning, "FailedResourceClaimCreation", message.clone());
+                    self.tools.recorder.event(
+                        &*pod,
+                        EventType::Warning,
+                        "FailedResourceClaimCreation",
+                        message.clone(),
+                    );
                     return Err(Error::Waiting(format!("pod {key}, {message}")));
                 }
             }
@@ -83,7 +88,7 @@ impl Pods {
             format!("resource claim template {name:?}: resourceclaimtemplate.resource.k8s.io {name:?} not found")
         })?;
         let wanted = plan::generated(pod, claim, &template);
-        let answer = self.client.create(&wanted).await;
+        let answer = self.tools.client.create(&wanted).await;
         figures::created(&wanted, answer.is_ok());
         // Upstream names the claim here, which has no name yet.
         let created = answer.map_err(|error| format!("create ResourceClaim : {error}"))?;
@@ -96,7 +101,7 @@ impl Pods {
         if let Some(claim) = self.claims.get(&Key::new(pod.metadata.namespace(), name)) {
             return Ok(resource_claims::is_for_pod(&claim, pod));
         }
-        match self.client.get::<ResourceClaim>(pod.metadata.namespace(), name).await {
+        match self.tools.client.get::<ResourceClaim>(pod.metadata.namespace(), name).await {
             Ok(claim) => Ok(resource_claims::is_for_pod(&claim, pod)),
             Err(error) if error.is_not_found() => Ok(false),
             Err(error) => Err(error),
@@ -112,7 +117,7 @@ impl Pods {
             "status": {"resourceClaimStatuses": statuses},
         });
         let patch = Patch::Apply { manager: MANAGER.to_owned(), force: true, object };
-        match self.client.patch_status::<Pod>(&key.namespace, &key.name, &patch).await {
+        match self.tools.client.patch_status::<Pod>(&key.namespace, &key.name, &patch).await {
             Err(error) if !error.is_not_found() => Err(error.into()),
             _ => Ok(()),
         }
@@ -137,7 +142,7 @@ impl Pods {
             let mut changed = ResourceClaim::clone(&known);
             let status = changed.status.get_or_insert_default();
             status.reserved_for.get_or_insert_default().push(plan::consumer(pod));
-            self.client.update_status(&changed).await?;
+            self.tools.client.update_status(&changed).await?;
         }
         Ok(())
     }

@@ -32,14 +32,13 @@ pub(crate) async fn start(context: Context) {
     listen(&pods, &claims, &templates, (&inputs, &claim_inputs));
     let _figures = figures::collect(&claims);
     let of_pods = Pods {
-        client: context.client.clone(),
-        recorder: context.recorder.clone(),
-        echoes: Echoes::new(&claims, context.clock.clone()),
+        tools: context.tools.clone(),
+        echoes: Echoes::new(&claims, context.tools.clock.clone()),
         pods: pods.clone(),
         claims: claims.clone(),
         templates,
     };
-    let of_claims = Claims { client: context.client.clone(), pods, claims };
+    let of_claims = Claims { tools: context.tools.clone(), pods, claims };
     inputs.filled().await;
     futures::join!(inputs.run(of_pods, WORKERS), claim_inputs.run(of_claims, WORKERS));
 }

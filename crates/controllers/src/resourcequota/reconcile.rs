@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::Client;
-use informer::{Action, Cached, Clock, Informer, Key, Reconciler, WorkQueue};
+use informer::{Action, Cached, Informer, Key, Reconciler, WorkQueue};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, ResourceQuota, Service};
 use k8s_openapi::api::resource::v1::ResourceClaim;
@@ -14,7 +13,7 @@ use super::others::Others;
 use super::plan::{self, Count, Observed};
 use crate::Error;
 use crate::common::meta::MetaExt;
-use crate::context::Context;
+use crate::context::{Context, Tools};
 
 const WORKERS: usize = 5;
 
@@ -22,14 +21,13 @@ pub(crate) async fn start(context: Context) {
     let mut inputs = context.inputs();
     let queue = inputs.queue.clone();
     let controller = Quotas {
-        client: context.client.clone(),
+        tools: context.tools.clone(),
         quotas: inputs.read(),
         pods: inputs.read(),
         services: inputs.read(),
         claims: inputs.read(),
         device_claims: inputs.read(),
-        clock: context.clock.clone(),
-        charges: Arc::new(Charges::new(context.clock.clone())),
+        charges: Arc::new(Charges::new(context.tools.clock.clone())),
         others: Others::new(context.informers.clone(), context.informers.of(), queue.clone()),
     };
     let (charges, wanted) = (controller.charges.clone(), queue.clone());
@@ -51,13 +49,12 @@ pub(crate) async fn start(context: Context) {
 }
 
 struct Quotas {
-    client: Client,
+    tools: Tools,
     quotas: Informer<ResourceQuota>,
     pods: Informer<Pod>,
     services: Informer<Service>,
     claims: Informer<PersistentVolumeClaim>,
     device_claims: Informer<ResourceClaim>,
-    clock: Arc<dyn Clock>,
     charges: Arc<Charges>,
     others: Arc<Others>,
 }
@@ -111,12 +108,12 @@ impl Reconciler for Quotas {
             return Ok(Action::After(rest));
         }
         self.charges.forget(key);
-        let now = self.clock.now();
+        let now = self.tools.clock.now();
         let observed = self.observe(key, quota, now).await?;
         let plan = plan::plan(&observed, now);
         if let Some(status) = plan.status {
             let changed = ResourceQuota { status: Some(status), ..ResourceQuota::clone(&observed.quota) };
-            self.client.update_status(&changed).await?;
+            self.tools.client.update_status(&changed).await?;
         }
         Ok(Action::after(plan.again))
     }
@@ -127,7 +124,7 @@ impl Quotas {
         let namespace = key.namespace.as_str();
         let mut others = Vec::new();
         for (name, plural, group) in Count::new(&quota, now).others() {
-            others.push((name, self.others.count(&self.client, &plural, &group, namespace).await?));
+            others.push((name, self.others.count(&self.tools.client, &plural, &group, namespace).await?));
         }
         Ok(Observed {
             pods: self.pods.by_namespace(namespace),

@@ -1,16 +1,13 @@
 //! Observes, applies what `plan` decides, and reports.
 
-use std::sync::Arc;
-
-use client::Client;
-use informer::{Action, Change, Clock, Informer, Key, Reconciler};
+use informer::{Action, Change, Informer, Key, Reconciler};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 
 use super::plan::{NAME, Plan, plan};
 use crate::Error;
 use crate::common::meta::MetaExt;
 use crate::common::pod_control::namespace_ends;
-use crate::context::Context;
+use crate::context::{Context, Tools};
 use crate::inputs::present;
 use crate::metrics;
 
@@ -20,8 +17,7 @@ pub(crate) async fn start(context: Context) {
     let named = informer::Filter::fields(format!("metadata.name={NAME}"));
     let mut inputs = context.inputs();
     let controller = RootCa {
-        client: context.client.clone(),
-        clock: context.clock.clone(),
+        tools: context.tools.clone(),
         namespaces: inputs.watch(present),
         maps: inputs
             .watch_some(named, |change: &Change<ConfigMap>| [Key::cluster(change.object().metadata.namespace())]),
@@ -31,8 +27,7 @@ pub(crate) async fn start(context: Context) {
 }
 
 struct RootCa {
-    client: Client,
-    clock: Arc<dyn Clock>,
+    tools: Tools,
     namespaces: Informer<Namespace>,
     maps: Informer<ConfigMap>,
     certificates: String,
@@ -42,7 +37,7 @@ impl Reconciler for RootCa {
     type Error = Error;
 
     async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
-        let begun = self.clock.monotonic();
+        let begun = self.tools.clock.monotonic();
         let answer = self.publish(key).await;
         let code = match &answer {
             Ok(_) => 200,
@@ -50,7 +45,7 @@ impl Reconciler for RootCa {
         };
         let code = code.to_string();
         metrics::ROOT_CA_SYNCS.increment(&[&code]);
-        metrics::ROOT_CA_SECONDS.observe(&[&code], self.clock.monotonic().saturating_sub(begun).as_secs_f64());
+        metrics::ROOT_CA_SECONDS.observe(&[&code], self.tools.clock.monotonic().saturating_sub(begun).as_secs_f64());
         Ok(answer?)
     }
 }
@@ -60,8 +55,8 @@ impl RootCa {
         let map = self.maps.get(&Key::new(&key.name, NAME));
         let answer = match plan(self.namespaces.get(key).as_deref(), map.as_deref(), &self.certificates) {
             Plan::Keep => return Ok(Action::Done),
-            Plan::Create(map) => self.client.create(&map).await,
-            Plan::Update(map) => self.client.update(&map).await,
+            Plan::Create(map) => self.tools.client.create(&map).await,
+            Plan::Update(map) => self.tools.client.update(&map).await,
         };
         match answer {
             Err(error) if !error.is_already_exists() && !namespace_ends(&error) => Err(error),

@@ -1,6 +1,5 @@
 //! Observes, applies what `plan` decides, and reports.
 
-use client::Client;
 use informer::{Action, Informer, Key, Reconciler};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 
@@ -8,13 +7,13 @@ use super::plan::{NAME, plan};
 use crate::Error;
 use crate::common::meta::MetaExt;
 use crate::common::pod_control::namespace_ends;
-use crate::context::Context;
+use crate::context::{Context, Tools};
 use crate::inputs::present;
 
 pub(crate) async fn start(context: Context) {
     let mut inputs = context.inputs();
     let controller =
-        ServiceAccounts { client: context.client.clone(), namespaces: inputs.watch(present), accounts: inputs.read() };
+        ServiceAccounts { tools: context.tools.clone(), namespaces: inputs.watch(present), accounts: inputs.read() };
     inputs.feed(&controller.accounts, |change| {
         let gone = change.after().is_none() && change.object().metadata.name() == NAME;
         gone.then(|| Key::cluster(change.object().metadata.namespace()))
@@ -23,7 +22,7 @@ pub(crate) async fn start(context: Context) {
 }
 
 struct ServiceAccounts {
-    client: Client,
+    tools: Tools,
     namespaces: Informer<Namespace>,
     accounts: Informer<ServiceAccount>,
 }
@@ -36,7 +35,7 @@ impl Reconciler for ServiceAccounts {
         let Some(account) = plan(self.namespaces.get(key).as_deref(), account.is_some()) else {
             return Ok(Action::Done);
         };
-        match self.client.create(&account).await {
+        match self.tools.client.create(&account).await {
             Err(error) if !error.is_already_exists() && !namespace_ends(&error) => Err(error.into()),
             _ => Ok(Action::Done),
         }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use client::{Client, DeleteOptions};
+use client::DeleteOptions;
 use informer::{Action, Informer, Key, Reconciler};
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 
 use super::plan;
 use crate::common::meta::MetaExt;
 use crate::common::tokens::{account_name, account_tokens, is_of, named_account};
-use crate::context::Context;
+use crate::context::{Context, Tools};
 use crate::inputs::changed;
 use crate::{Error, TokenSigner};
 
@@ -24,7 +24,7 @@ pub(crate) async fn start(context: Context) {
     let Some(signer) = context.config.tokens.clone() else { return };
     let mut inputs = context.inputs();
     let controller = AccountTokens {
-        client: context.client.clone(),
+        tools: context.tools.clone(),
         secrets: inputs.watch_some(account_tokens(), changed),
         accounts: inputs.read(),
         certificates: context.config.cluster_ca.clone().unwrap_or_default(),
@@ -48,7 +48,7 @@ pub(crate) async fn start(context: Context) {
 }
 
 struct AccountTokens {
-    client: Client,
+    tools: Tools,
     secrets: Informer<Secret>,
     accounts: Informer<ServiceAccount>,
     certificates: String,
@@ -66,7 +66,7 @@ impl Reconciler for AccountTokens {
         let account = match named_account(&self.accounts, &secret) {
             Some(account) => account,
             // The cache may be older than the Secret: only the API server knows that there is no such account.
-            None => match self.client.get::<ServiceAccount>(&key.namespace, name).await {
+            None => match self.tools.client.get::<ServiceAccount>(&key.namespace, name).await {
                 Ok(account) if is_of(&secret, &account) => Arc::new(account),
                 Err(error) if !error.is_not_found() => return Err(error.into()),
                 _ => return self.remove(&secret).await,
@@ -77,7 +77,7 @@ impl Reconciler for AccountTokens {
         else {
             return Ok(Action::Done);
         };
-        match self.client.update(&filled).await {
+        match self.tools.client.update(&filled).await {
             // What it is now comes through the watch.
             Err(error) if !error.is_conflict() && !error.is_not_found() => Err(error.into()),
             _ => Ok(Action::Done),
@@ -88,7 +88,7 @@ impl Reconciler for AccountTokens {
 impl AccountTokens {
     async fn remove(&self, secret: &Secret) -> Result<Action, Error> {
         let options = DeleteOptions { uid: secret.metadata.uid.clone(), ..DeleteOptions::default() };
-        match self.client.delete::<Secret>(secret.metadata.namespace(), secret.metadata.name(), &options).await {
+        match self.tools.client.delete::<Secret>(secret.metadata.namespace(), secret.metadata.name(), &options).await {
             Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error.into()),
             _ => Ok(Action::Done),
         }
@@ -101,7 +101,7 @@ impl AccountTokens {
             if let Some(secrets) = &mut changed.secrets {
                 secrets.retain(|secret| secret.name.as_deref() != Some(&key.name));
             }
-            match self.client.update(&changed).await {
+            match self.tools.client.update(&changed).await {
                 Err(error) if !error.is_not_found() => return Err(error.into()),
                 _ => {}
             }

@@ -1,28 +1,20 @@
 //! Observes, applies what `plan` decides, and reports.
 
-use std::sync::Arc;
-
-use client::{Client, Patch};
-use informer::{Action, Clock, EventType, Informer, Key, Reconciler, Recorder};
+use client::Patch;
+use informer::{Action, EventType, Informer, Key, Reconciler};
 use k8s_openapi::api::networking::v1::{IPAddress, ServiceCIDR};
 use serde_json::json;
 
 use super::plan::{self, FINALIZER, Ready};
 use crate::Error;
 use crate::common::meta::MetaExt;
-use crate::context::Context;
+use crate::context::{Context, Tools};
 
 const WORKERS: usize = 5;
 
 pub(crate) async fn start(context: Context) {
     let mut inputs = context.inputs();
-    let controller = ServiceCidrs {
-        client: context.client.clone(),
-        recorder: context.recorder.clone(),
-        clock: context.clock.clone(),
-        ranges: inputs.read(),
-        addresses: inputs.read(),
-    };
+    let controller = ServiceCidrs { tools: context.tools.clone(), ranges: inputs.read(), addresses: inputs.read() };
     let all = controller.ranges.clone();
     inputs.feed(&controller.ranges, move |change| {
         // One that comes or goes may free another one that overlaps with it.
@@ -44,9 +36,7 @@ pub(crate) async fn start(context: Context) {
 }
 
 struct ServiceCidrs {
-    client: Client,
-    recorder: Recorder,
-    clock: Arc<dyn Clock>,
+    tools: Tools,
     ranges: Informer<ServiceCIDR>,
     addresses: Informer<IPAddress>,
 }
@@ -56,7 +46,7 @@ impl Reconciler for ServiceCidrs {
 
     async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let Some(range) = self.ranges.get(key) else { return Ok(Action::Done) };
-        let plan = plan::plan(&range, &self.ranges.list(), &self.addresses.list(), self.clock.now());
+        let plan = plan::plan(&range, &self.ranges.list(), &self.addresses.list(), self.tools.clock.now());
         if let Some(hold) = plan.hold {
             self.hold(&range, hold).await?;
         }
@@ -72,7 +62,7 @@ impl ServiceCidrs {
     async fn hold(&self, range: &ServiceCIDR, hold: bool) -> Result<(), Error> {
         let field = if hold { "finalizers" } else { "$deleteFromPrimitiveList/finalizers" };
         let patch = Patch::Strategic(json!({"metadata": {field: [FINALIZER]}}));
-        match self.client.patch::<ServiceCIDR>("", range.metadata.name(), &patch).await {
+        match self.tools.client.patch::<ServiceCIDR>("", range.metadata.name(), &patch).await {
             Err(error) if !error.is_not_found() => Err(error.into()),
             _ => Ok(()),
         }
@@ -81,13 +71,13 @@ impl ServiceCidrs {
     async fn report(&self, range: &ServiceCIDR, ready: Ready) -> Result<(), Error> {
         let condition = json!({
             "type": "Ready", "status": ready.status, "reason": ready.reason, "message": ready.message,
-            "lastTransitionTime": machinery::time::format(self.clock.now()),
+            "lastTransitionTime": machinery::time::format(self.tools.clock.now()),
         });
         let patch = Patch::Strategic(json!({"status": {"conditions": [condition]}}));
-        let written = self.client.patch_status::<ServiceCIDR>("", range.metadata.name(), &patch).await;
+        let written = self.tools.client.patch_status::<ServiceCIDR>("", range.metadata.name(), &patch).await;
         if written.is_err() && ready.status == "True" {
             let message = "The ServiceCIDR Status can not be set to Ready=True";
-            self.recorder.event(range, EventType::Warning, "KubernetesServiceCIDRError", message);
+            self.tools.recorder.event(range, EventType::Warning, "KubernetesServiceCIDRError", message);
         }
         Ok(written.map(drop)?)
     }

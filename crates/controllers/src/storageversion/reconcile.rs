@@ -1,16 +1,14 @@
 //! Observes, applies what `plan` decides, and reports.
 
-use std::sync::Arc;
-
-use client::{Client, DeleteOptions};
-use informer::{Action, Clock, Filter, Informer, Key, Reconciler};
+use client::DeleteOptions;
+use informer::{Action, Filter, Informer, Key, Reconciler};
 use k8s_openapi::api::apiserverinternal::v1alpha1::StorageVersion;
 use k8s_openapi::api::coordination::v1::Lease;
 
 use super::plan::{Plan, plan};
 use crate::Error;
 use crate::common::meta::MetaExt;
-use crate::context::Context;
+use crate::context::{Context, Tools};
 use crate::inputs::present;
 
 const GROUP_VERSION: &str = "/apis/internal.apiserver.k8s.io/v1alpha1";
@@ -19,7 +17,7 @@ const IDENTITIES: &str = "apiserver.kubernetes.io/identity=kube-apiserver";
 
 /// Runs the controller, if the API server knows storage versions.
 pub(crate) async fn start(context: Context) {
-    if context.client.raw(GROUP_VERSION).await.is_err() {
+    if context.tools.client.raw(GROUP_VERSION).await.is_err() {
         tracing::debug!("the API server does not serve storage versions: nothing to collect");
         return;
     }
@@ -27,8 +25,7 @@ pub(crate) async fn start(context: Context) {
         Filter { namespace: "kube-system".to_owned(), label_selector: IDENTITIES.to_owned(), ..Filter::default() };
     let mut inputs = context.inputs();
     let controller = StorageVersions {
-        client: context.client.clone(),
-        clock: context.clock.clone(),
+        tools: context.tools.clone(),
         versions: inputs.watch(present),
         servers: inputs.read_some(identities),
     };
@@ -42,8 +39,7 @@ pub(crate) async fn start(context: Context) {
 }
 
 struct StorageVersions {
-    client: Client,
-    clock: Arc<dyn Clock>,
+    tools: Tools,
     versions: Informer<StorageVersion>,
     servers: Informer<Lease>,
 }
@@ -54,15 +50,15 @@ impl Reconciler for StorageVersions {
     async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let Some(version) = self.versions.get(key) else { return Ok(Action::Done) };
         let lives = |server: &str| self.servers.get(&Key::new("kube-system", server)).is_some();
-        let outcome = match plan(&version, lives, self.clock.now()) {
+        let outcome = match plan(&version, lives, self.tools.clock.now()) {
             Plan::Keep => Ok(()),
             Plan::Delete => {
                 let options = DeleteOptions { uid: version.metadata.uid.clone(), ..DeleteOptions::default() };
-                self.client.delete::<StorageVersion>("", &key.name, &options).await
+                self.tools.client.delete::<StorageVersion>("", &key.name, &options).await
             }
             Plan::Write(status) => {
                 let changed = StorageVersion { status: Some(*status), ..StorageVersion::clone(&version) };
-                self.client.update_status(&changed).await.map(drop)
+                self.tools.client.update_status(&changed).await.map(drop)
             }
         };
         match outcome {

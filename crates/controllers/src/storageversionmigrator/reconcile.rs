@@ -1,10 +1,9 @@
 //! Observes, applies what `plan` decides, and reports.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use client::{Client, Gvr, ListParams, Patch};
-use informer::{Action, Clock, Informer, Key, Reconciler};
+use client::{Gvr, ListParams, Patch};
+use informer::{Action, Informer, Key, Reconciler};
 use k8s_openapi::api::storagemigration::v1::StorageVersionMigration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::GroupResource;
 use machinery::value;
@@ -14,7 +13,7 @@ use super::plan::{self, FAILED, NewCondition, Progress, SUCCEEDED, Step, holds, 
 use crate::Error;
 use crate::common::discovery::{Resource, discover};
 use crate::common::meta::MetaExt;
-use crate::context::Context;
+use crate::context::{Context, Tools};
 
 const WORKERS: usize = 5;
 /// How long a resource may take to be known after its migration was asked for: its definition may have been made just before.
@@ -28,8 +27,7 @@ const MANAGER: &str = "migration-runner-controller";
 
 pub(crate) async fn start(context: Context) {
     let mut inputs = context.inputs();
-    let controller =
-        Migrator { client: context.client.clone(), clock: context.clock.clone(), migrations: inputs.read() };
+    let controller = Migrator { tools: context.tools.clone(), migrations: inputs.read() };
     let all = controller.migrations.clone();
     // The end of one is the turn of another.
     inputs.feed(&controller.migrations, move |change| {
@@ -44,8 +42,7 @@ pub(crate) async fn start(context: Context) {
 }
 
 pub(super) struct Migrator {
-    pub(super) client: Client,
-    pub(super) clock: Arc<dyn Clock>,
+    pub(super) tools: Tools,
     migrations: Informer<StorageVersionMigration>,
 }
 
@@ -69,7 +66,7 @@ impl Reconciler for Migrator {
                 set_condition(
                     &mut migration,
                     NewCondition::running(plan::running(Progress::default(), None)),
-                    self.clock.now(),
+                    self.tools.clock.now(),
                 )
             }
             Step::Measure => self.measure(&mut migration, &resource).await?,
@@ -87,11 +84,11 @@ impl Reconciler for Migrator {
                 })
                 .await?;
                 let generation = migration.metadata.generation;
-                set_condition(&mut migration, NewCondition::completed(generation), self.clock.now())
+                set_condition(&mut migration, NewCondition::completed(generation), self.tools.clock.now())
             }
         };
         if changed {
-            match self.client.update_status(&migration).await {
+            match self.tools.client.update_status(&migration).await {
                 Err(error) if !error.is_not_found() => return Err(error.into()),
                 _ => {}
             }
@@ -107,12 +104,12 @@ impl Migrator {
         migration: &StorageVersionMigration,
         resource: &GroupResource,
     ) -> Result<Option<Resource>, Error> {
-        let known = discover(&self.client).await?.resources;
+        let known = discover(&self.tools.client).await?.resources;
         let known = known
             .into_iter()
             .find(|known| known.gvr.group == resource.group && known.gvr.resource == resource.resource);
         let created = migration.metadata.creation_timestamp.as_ref().map_or(jiff::Timestamp::UNIX_EPOCH, |time| time.0);
-        if known.is_none() && informer::clock::add(created, KNOWN_WITHIN) > self.clock.now() {
+        if known.is_none() && informer::clock::add(created, KNOWN_WITHIN) > self.tools.clock.now() {
             let why = "resource does not exist in our rest mapper, requeuing to attempt again";
             return Err(Error::Waiting(why.to_owned()));
         }
@@ -125,7 +122,7 @@ impl Migrator {
             return Ok(set_condition(
                 migration,
                 NewCondition::failed("resource does not exist in discovery".to_owned()),
-                self.clock.now(),
+                self.tools.clock.now(),
             ));
         };
         if !resource.can(&VERBS) {
@@ -135,10 +132,10 @@ impl Migrator {
                 facts::api_version(group, version),
                 VERBS.join(" ")
             );
-            return Ok(set_condition(migration, NewCondition::failed(message), self.clock.now()));
+            return Ok(set_condition(migration, NewCondition::failed(message), self.tools.clock.now()));
         }
         let params = ListParams { limit: Some(1), ..ListParams::default() };
-        let list = self.client.dynamic(&resource.gvr).list_metadata("", &params).await?;
+        let list = self.tools.client.dynamic(&resource.gvr).list_metadata("", &params).await?;
         migration.status.get_or_insert_default().resource_version = Some(list.revision);
         Ok(true)
     }
@@ -150,7 +147,7 @@ impl Migrator {
         status: impl Fn(&Value) -> Option<Value>,
     ) -> Result<(), Error> {
         let definitions = Gvr::new("apiextensions.k8s.io", "v1", "customresourcedefinitions");
-        let definitions = self.client.dynamic(&definitions);
+        let definitions = self.tools.client.dynamic(&definitions);
         let name = format!("{}.{}", resource.resource, resource.group);
         for attempt in 1.. {
             let definition = match definitions.get("", &name).await {
@@ -158,7 +155,8 @@ impl Migrator {
                 definition => definition?,
             };
             let Some(mut object) = status(&definition) else { return Ok(()) };
-            object["status"]["conditions"][0]["lastTransitionTime"] = json!(machinery::time::format(self.clock.now()));
+            object["status"]["conditions"][0]["lastTransitionTime"] =
+                json!(machinery::time::format(self.tools.clock.now()));
             let patch = Patch::Apply { manager: MANAGER.to_owned(), force: true, object };
             match definitions.patch("", &name, "status", &patch).await {
                 Err(error) if error.is_conflict() && attempt < ATTEMPTS => {}

@@ -31,9 +31,9 @@ impl Migrator {
         let unhandled = |error: &str| format!("migration encountered unhandled error: {error}");
         let Some(resource) = self.resource(migration, of).await? else {
             let condition = NewCondition::failed(unhandled("unable to obtain GVR from discovery"));
-            return Ok((set_condition(migration, condition, self.clock.now()), Ok(())));
+            return Ok((set_condition(migration, condition, self.tools.clock.now()), Ok(())));
         };
-        let objects = self.client.dynamic(&resource.gvr);
+        let objects = self.tools.client.dynamic(&resource.gvr);
         let (candidates, total) = candidates(&objects, version(migration)).await?;
         let api_version = facts::api_version(&resource.gvr.group, &resource.gvr.version);
         let mut progress = Progress { left: candidates.len(), total };
@@ -46,20 +46,28 @@ impl Migrator {
                 Err(error) if error.is_conflict() || error.is_not_found() => {}
                 Err(error) if is_transient(&error) => {
                     let message = plan::running(progress, Some(&error.to_string()));
-                    let changed = set_condition(migration, NewCondition::running(message), self.clock.now());
+                    let changed = set_condition(migration, NewCondition::running(message), self.tools.clock.now());
                     return Ok((changed, Err(error.into())));
                 }
                 Err(error) => {
-                    set_condition(migration, NewCondition::running(plan::running(progress, None)), self.clock.now());
+                    set_condition(
+                        migration,
+                        NewCondition::running(plan::running(progress, None)),
+                        self.tools.clock.now(),
+                    );
                     let Progress { left, total } = progress;
                     let message = format!("{left}/{total} not yet migrated. {}", unhandled(&error.to_string()));
-                    return Ok((set_condition(migration, NewCondition::failed(message), self.clock.now()), Ok(())));
+                    return Ok((
+                        set_condition(migration, NewCondition::failed(message), self.tools.clock.now()),
+                        Ok(()),
+                    ));
                 }
             }
             progress.left -= 1;
         }
-        let changed = set_condition(migration, NewCondition::running(plan::running(progress, None)), self.clock.now());
-        Ok((set_condition(migration, NewCondition::succeeded(), self.clock.now()) || changed, Ok(())))
+        let changed =
+            set_condition(migration, NewCondition::running(plan::running(progress, None)), self.tools.clock.now());
+        Ok((set_condition(migration, NewCondition::succeeded(), self.tools.clock.now()) || changed, Ok(())))
     }
 }
 

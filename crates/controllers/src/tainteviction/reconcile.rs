@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use client::Client;
-use informer::{Action, Clock, EventType, Informer, Key, Reconciler, Recorder};
+use informer::{Action, EventType, Informer, Key, Reconciler};
 use k8s_openapi::api::core::v1::{Node, Pod};
 
 use super::plan::{Plan, evicting_taints, evicts, plan};
@@ -11,20 +10,14 @@ use crate::Error;
 use crate::common::eviction::evict;
 use crate::common::meta::MetaExt;
 use crate::common::pods;
-use crate::context::Context;
+use crate::context::{Context, Tools};
 use crate::metrics;
 
 const WORKERS: usize = 8;
 
 pub(crate) async fn start(context: Context) {
     let mut inputs = context.inputs();
-    let controller = TaintEviction {
-        client: context.client.clone(),
-        recorder: context.recorder.clone(),
-        clock: context.clock.clone(),
-        nodes: inputs.read(),
-        pods: inputs.read(),
-    };
+    let controller = TaintEviction { tools: context.tools.clone(), nodes: inputs.read(), pods: inputs.read() };
     controller.pods.add_index(pods::NODE_INDEX, pods::node_of);
     let nodes = controller.nodes.clone();
     inputs.feed(&controller.pods, move |change| {
@@ -43,9 +36,7 @@ pub(crate) async fn start(context: Context) {
 }
 
 struct TaintEviction {
-    client: Client,
-    recorder: Recorder,
-    clock: Arc<dyn Clock>,
+    tools: Tools,
     nodes: Informer<Node>,
     pods: Informer<Pod>,
 }
@@ -57,13 +48,13 @@ impl Reconciler for TaintEviction {
         let Some(pod) = self.pods.get(key).filter(|pod| pods::is_active(pod)) else { return Ok(Action::Done) };
         let node = pods::node_name(&pod).and_then(|name| self.nodes.get(&Key::cluster(name)));
         let Some(node) = node else { return Ok(Action::Done) };
-        match plan(&pod, &evicting_taints(&node), self.clock.now()) {
+        match plan(&pod, &evicting_taints(&node), self.tools.clock.now()) {
             Plan::Keep => Ok(Action::Done),
             Plan::EvictIn(delay) => Ok(Action::After(delay)),
             Plan::Evict(since) => {
                 self.evict(&pod).await?;
                 metrics::TAINT_DELETIONS.increment(&[]);
-                let waited = informer::clock::since(self.clock.now(), since);
+                let waited = informer::clock::since(self.tools.clock.now(), since);
                 metrics::TAINT_DELETION_SECONDS.observe(&[], waited.as_secs_f64());
                 Ok(Action::Done)
             }
@@ -74,13 +65,13 @@ impl Reconciler for TaintEviction {
 impl TaintEviction {
     async fn evict(&self, pod: &Pod) -> Result<(), Error> {
         let (namespace, name) = (pod.metadata.namespace(), pod.metadata.name());
-        self.recorder.event(
+        self.tools.recorder.event(
             pod,
             EventType::Normal,
             "TaintManagerEviction",
             format!("Marking for deletion Pod {namespace}/{name}"),
         );
         let (reason, message) = ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint");
-        Ok(evict(&self.client, pod, reason, message, self.clock.now()).await?)
+        Ok(evict(&self.tools.client, pod, reason, message, self.tools.clock.now()).await?)
     }
 }

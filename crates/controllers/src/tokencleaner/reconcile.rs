@@ -1,29 +1,26 @@
 //! Observes, applies what `plan` decides, and reports.
 
-use std::sync::Arc;
-
-use client::{Client, DeleteOptions};
-use informer::{Action, Clock, Informer, Key, Reconciler};
+use client::DeleteOptions;
+use informer::{Action, Informer, Key, Reconciler};
 use k8s_openapi::api::core::v1::Secret;
 
 use super::plan::plan;
 use crate::Error;
 use crate::common::expiry::Expiry;
 use crate::common::tokens::bootstrap_tokens;
-use crate::context::Context;
+use crate::context::{Context, Tools};
 use crate::inputs::present;
 
 pub(crate) async fn start(context: Context) {
     let mut inputs = context.inputs();
     let tokens = inputs.read_some(bootstrap_tokens());
-    let controller = TokenCleaner { client: context.client.clone(), clock: context.clock.clone(), tokens };
+    let controller = TokenCleaner { tools: context.tools.clone(), tokens };
     inputs.feed(&controller.tokens, present);
     inputs.run(controller, 1).await;
 }
 
 struct TokenCleaner {
-    client: Client,
-    clock: Arc<dyn Clock>,
+    tools: Tools,
     tokens: Informer<Secret>,
 }
 
@@ -32,13 +29,13 @@ impl Reconciler for TokenCleaner {
 
     async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let Some(token) = self.tokens.get(key) else { return Ok(Action::Done) };
-        match plan(&token, self.clock.now()) {
+        match plan(&token, self.tools.clock.now()) {
             Expiry::Never => return Ok(Action::Done),
             Expiry::In(left) => return Ok(Action::After(left)),
             Expiry::Now => {}
         }
         let options = DeleteOptions { uid: token.metadata.uid.clone(), ..DeleteOptions::default() };
-        match self.client.delete::<Secret>(&key.namespace, &key.name, &options).await {
+        match self.tools.client.delete::<Secret>(&key.namespace, &key.name, &options).await {
             Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error.into()),
             _ => Ok(Action::Done),
         }

@@ -1,6 +1,6 @@
 //! Observes, applies what `plan` decides, and reports.
 
-use client::{Client, Patch};
+use client::Patch;
 use informer::{Action, Informer, Key, Reconciler};
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -10,13 +10,13 @@ use super::kinds::Kinds;
 use super::plan::plan;
 use crate::Error;
 use crate::common::meta::MetaExt;
-use crate::context::Context;
+use crate::context::{Context, Tools};
 
 const WORKERS: usize = 5;
 
 pub(crate) async fn start(context: Context) {
     let mut inputs = context.inputs();
-    let controller = Checker { client: context.client.clone(), policies: inputs.read(), definitions: inputs.read() };
+    let controller = Checker { tools: context.tools.clone(), policies: inputs.read(), definitions: inputs.read() };
     inputs.feed(&controller.policies, |change| {
         change.after().map(|policy| policy.metadata.key()).into_iter().collect::<Vec<_>>()
     });
@@ -24,7 +24,7 @@ pub(crate) async fn start(context: Context) {
 }
 
 struct Checker {
-    client: Client,
+    tools: Tools,
     policies: Informer<ValidatingAdmissionPolicy>,
     definitions: Informer<CustomResourceDefinition>,
 }
@@ -41,7 +41,7 @@ impl Reconciler for Checker {
             "observedGeneration": policy.metadata.generation,
             "typeChecking": {"expressionWarnings": warnings},
         }}));
-        match self.client.patch_status::<ValidatingAdmissionPolicy>("", &key.name, &patch).await {
+        match self.tools.client.patch_status::<ValidatingAdmissionPolicy>("", &key.name, &patch).await {
             Err(error) if !error.is_not_found() => Err(error.into()),
             _ => Ok(Action::Done),
         }

@@ -1,6 +1,5 @@
 //! Observes, applies what `plan` decides, and reports.
 
-use client::Client;
 use informer::{Action, Informer, Key, Reconciler};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::VolumeAttributesClass;
@@ -8,7 +7,7 @@ use k8s_openapi::api::storage::v1::VolumeAttributesClass;
 use super::plan;
 use crate::Error;
 use crate::common::protection::protect;
-use crate::context::Context;
+use crate::context::{Context, Tools};
 use crate::inputs::present;
 
 const FINALIZER: &str = "kubernetes.io/vac-protection";
@@ -18,7 +17,7 @@ const CLASS_INDEX: &str = "volumeAttributesClassName";
 pub(crate) async fn start(context: Context) {
     let mut inputs = context.inputs();
     let controller = Classes {
-        client: context.client.clone(),
+        tools: context.tools.clone(),
         classes: inputs.watch(present),
         claims: inputs.watch(|change| plan::left(change, plan::of_claim)),
         volumes: inputs.watch(|change| plan::left(change, plan::of_volume)),
@@ -29,7 +28,7 @@ pub(crate) async fn start(context: Context) {
 }
 
 struct Classes {
-    client: Client,
+    tools: Tools,
     classes: Informer<VolumeAttributesClass>,
     claims: Informer<PersistentVolumeClaim>,
     volumes: Informer<PersistentVolume>,
@@ -41,6 +40,6 @@ impl Reconciler for Classes {
     async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let Some(class) = self.classes.get(key) else { return Ok(Action::Done) };
         let used = self.claims.count(CLASS_INDEX, &key.name) + self.volumes.count(CLASS_INDEX, &key.name) > 0;
-        protect(&self.client, &*class, FINALIZER, used).await.map(|()| Action::Done)
+        protect(&self.tools.client, &*class, FINALIZER, used).await.map(|()| Action::Done)
     }
 }

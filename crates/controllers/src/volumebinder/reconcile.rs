@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use client::Client;
-use informer::{Action, Clock, EventType, Informer, Key, Reconciler, Recorder};
+use informer::{Action, EventType, Informer, Key, Reconciler};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
 
@@ -11,7 +10,7 @@ use super::figures::Collector;
 use super::plan::{self, Claim, Volume};
 use crate::Error;
 use crate::common::meta::MetaExt;
-use crate::context::Context;
+use crate::context::{Context, Tools};
 use crate::metrics::{self, Collect};
 
 const WORKERS: usize = 5;
@@ -21,9 +20,7 @@ const VOLUMES: &str = "\u{0}volumes";
 pub(crate) async fn start(context: Context) {
     let mut inputs = context.inputs();
     let controller = Binder {
-        client: context.client.clone(),
-        recorder: context.recorder.clone(),
-        clock: context.clock.clone(),
+        tools: context.tools.clone(),
         claims: inputs.read(),
         volumes: inputs.read(),
         classes: inputs.read(),
@@ -59,9 +56,7 @@ pub(crate) async fn start(context: Context) {
 }
 
 struct Binder {
-    client: Client,
-    recorder: Recorder,
-    clock: Arc<dyn Clock>,
+    tools: Tools,
     claims: Informer<PersistentVolumeClaim>,
     volumes: Informer<PersistentVolume>,
     classes: Informer<StorageClass>,
@@ -88,7 +83,7 @@ impl Binder {
     async fn sync_claim(&self, claim: &PersistentVolumeClaim) -> Result<(), Error> {
         if let Some(changed) = plan::migrated_claim(claim) {
             // The change brings the claim back here.
-            return Ok(self.client.update(&changed).await.map(drop)?);
+            return Ok(self.tools.client.update(&changed).await.map(drop)?);
         }
         let class = plan::class_of(claim).and_then(|name| self.classes.get(&Key::cluster(name)));
         let volumes = self.volumes.list();
@@ -104,18 +99,18 @@ impl Binder {
             }
             Claim::Bind(volume) => self.bind(claim, &volume).await,
             Claim::Wait { reason, message } => {
-                self.recorder.event(claim, EventType::Normal, reason, message);
+                self.tools.recorder.event(claim, EventType::Normal, reason, message);
                 self.set_claim_phase(claim, None, "Pending", None).await
             }
             Claim::Provision(provisioner) => {
                 let changed = plan::for_provisioner(claim, &provisioner);
                 if let Some(changed) = changed {
-                    self.client.update(&changed).await?;
+                    self.tools.client.update(&changed).await?;
                 }
                 let message = format!(
                     "Waiting for a volume to be created either by the external provisioner '{provisioner}' or manually by the system administrator. If volume creation is delayed, please verify that the provisioner is running and correctly registered."
                 );
-                self.recorder.event(claim, EventType::Normal, "ExternalProvisioning", message);
+                self.tools.recorder.event(claim, EventType::Normal, "ExternalProvisioning", message);
                 self.set_claim_phase(claim, None, "Pending", None).await
             }
         }
@@ -124,20 +119,20 @@ impl Binder {
     /// The four writes, as far as they are missing.
     async fn bind(&self, claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Result<(), Error> {
         let volume = match plan::with_claim(volume, claim) {
-            Some(changed) => self.client.update(&changed).await?,
+            Some(changed) => self.tools.client.update(&changed).await?,
             None => volume.clone(),
         };
         let volume = self.set_volume_phase(volume, "Bound").await?;
         let claim = match plan::with_volume(claim, &volume) {
-            Some(changed) => self.client.update(&changed).await?,
+            Some(changed) => self.tools.client.update(&changed).await?,
             None => claim.clone(),
         };
         self.set_claim_phase(&claim, Some(&volume), "Bound", None).await
     }
 
     async fn set_volume_phase(&self, volume: PersistentVolume, phase: &str) -> Result<PersistentVolume, Error> {
-        match plan::with_volume_phase(&volume, phase, self.clock.now()) {
-            Some(changed) => Ok(self.client.update_status(&changed).await?),
+        match plan::with_volume_phase(&volume, phase, self.tools.clock.now()) {
+            Some(changed) => Ok(self.tools.client.update_status(&changed).await?),
             None => Ok(volume),
         }
     }
@@ -150,23 +145,23 @@ impl Binder {
         warning: Option<(&str, &str)>,
     ) -> Result<(), Error> {
         let Some(changed) = plan::with_claim_phase(claim, volume, phase) else { return Ok(()) };
-        self.client.update_status(&changed).await?;
+        self.tools.client.update_status(&changed).await?;
         if let Some((reason, message)) = warning {
-            self.recorder.event(claim, EventType::Warning, reason, message);
+            self.tools.recorder.event(claim, EventType::Warning, reason, message);
         }
         Ok(())
     }
 
     async fn sync_volume(&self, volume: &PersistentVolume) -> Result<(), Error> {
         if let Some(changed) = plan::migrated_volume(volume) {
-            return Ok(self.client.update(&changed).await.map(drop)?);
+            return Ok(self.tools.client.update(&changed).await.map(drop)?);
         }
         let claim = plan::claim_key(volume).map(|key| self.claims.get(&key));
         let claim = match claim {
             // The cache may not know the claim yet that a provisioner made the volume for.
             Some(None) => {
                 let key = plan::claim_key(volume).unwrap_or_else(|| Key::cluster(""));
-                match self.client.get::<PersistentVolumeClaim>(&key.namespace, &key.name).await {
+                match self.tools.client.get::<PersistentVolumeClaim>(&key.namespace, &key.name).await {
                     Ok(claim) => Some(Some(Arc::new(claim))),
                     Err(error) if error.is_not_found() => Some(None),
                     Err(error) => return Err(error.into()),
@@ -185,7 +180,7 @@ impl Binder {
             Volume::Unbind => {
                 let mut changed = volume.clone();
                 plan::forget_claim(&mut changed);
-                self.client.update(&changed).await?;
+                self.tools.client.update(&changed).await?;
                 Ok(())
             }
         }

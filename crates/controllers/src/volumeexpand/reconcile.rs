@@ -1,20 +1,20 @@
 //! Observes, applies what `plan` decides, and reports.
 
-use informer::{Action, EventType, Informer, Key, Reconciler, Recorder};
+use informer::{Action, EventType, Informer, Key, Reconciler};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 
 use super::plan::{grew, plan};
 use crate::Error;
 use crate::common::meta::MetaExt;
 use crate::common::storage;
-use crate::context::Context;
+use crate::context::{Context, Tools};
 
 const WORKERS: usize = 2;
 
 pub(crate) async fn start(context: Context) {
     let mut inputs = context.inputs();
     let controller = VolumeExpand {
-        recorder: context.recorder.clone(),
+        tools: context.tools.clone(),
         claims: inputs.watch(|change| grew(change).then(|| change.object().metadata.key())),
         volumes: inputs.read(),
     };
@@ -22,7 +22,7 @@ pub(crate) async fn start(context: Context) {
 }
 
 struct VolumeExpand {
-    recorder: Recorder,
+    tools: Tools,
     claims: Informer<PersistentVolumeClaim>,
     volumes: Informer<PersistentVolume>,
 }
@@ -34,7 +34,7 @@ impl Reconciler for VolumeExpand {
         let Some(claim) = self.claims.get(key) else { return Ok(Action::Done) };
         let Some(volume) = storage::bound_volume(&claim, &self.volumes) else { return Ok(Action::Done) };
         if let Some(message) = plan(&claim, &volume) {
-            self.recorder.event(&*claim, EventType::Normal, "ExternalExpanding", message);
+            self.tools.recorder.event(&*claim, EventType::Normal, "ExternalExpanding", message);
         }
         Ok(Action::Done)
     }

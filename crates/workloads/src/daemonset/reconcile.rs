@@ -4,8 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::Client;
-use informer::{Action, Change, Clock, EventType, Expectations, Informer, Key, Reconciler};
+use informer::{Action, Change, EventType, Expectations, Informer, Key, Reconciler};
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -14,10 +13,10 @@ use super::plan::{self, Observed, Plan};
 use crate::Error;
 use crate::common::history;
 use crate::common::meta::{MetaExt, controller_key};
-use crate::common::pod_control::{self, Expected, PodControl};
+use crate::common::pod_control::{self, Expected};
 use crate::common::template_hash::template_hash;
 use crate::common::{claim, pods, selector};
-use crate::context::Context;
+use crate::context::{Context, Tools};
 use crate::inputs::{Inputs, changed};
 use crate::metrics;
 
@@ -28,10 +27,8 @@ const UNMET: Duration = Duration::from_secs(60);
 pub(crate) async fn start(context: Context) {
     let mut inputs = context.inputs();
     let controller = DaemonSets {
-        client: context.client.clone(),
-        control: context.pod_control(),
-        clock: context.clock.clone(),
-        expectations: Arc::new(Expectations::new(context.clock.clone())),
+        tools: context.tools.clone(),
+        expectations: Arc::new(Expectations::new(context.tools.clock.clone())),
         sets: inputs.read(),
         pods: inputs.read(),
         nodes: inputs.read(),
@@ -44,9 +41,7 @@ pub(crate) async fn start(context: Context) {
 }
 
 struct DaemonSets {
-    client: Client,
-    control: PodControl,
-    clock: Arc<dyn Clock>,
+    tools: Tools,
     expectations: Arc<Expectations>,
     sets: Informer<DaemonSet>,
     pods: Informer<Pod>,
@@ -85,7 +80,7 @@ impl Reconciler for DaemonSets {
         };
         if set.spec.selector == LabelSelector::default() {
             let message = "This daemon set is selecting all pods. A non-empty selector is required.";
-            self.control.recorder.event(&*set, EventType::Warning, "SelectingAll", message);
+            self.tools.recorder.event(&*set, EventType::Warning, "SelectingAll", message);
             return Ok(Action::Done);
         }
         if set.metadata.is_deleting() {
@@ -97,15 +92,15 @@ impl Reconciler for DaemonSets {
         }
         let Some(observed) = self.observe(set).await? else { return Ok(Action::Done) };
         let set = &observed.set;
-        let plan = plan::plan(&observed, self.clock.now());
+        let plan = plan::plan(&observed, self.tools.clock.now());
         let applied = self.apply(set, &plan).await;
         // Status is written even when `apply` failed: that is when users look.
         if set.status.as_ref() != Some(&plan.status) {
             let changed = DaemonSet { status: Some(plan.status.clone()), ..DaemonSet::clone(set) };
-            self.client.update_status(&changed).await?;
+            self.tools.client.update_status(&changed).await?;
         }
         applied?;
-        history::delete(&self.client, &plan.surplus).await?;
+        history::delete(&self.tools.client, &plan.surplus).await?;
         Ok(Action::after(plan.again))
     }
 
@@ -117,16 +112,17 @@ impl Reconciler for DaemonSets {
 impl DaemonSets {
     async fn observe(&self, set: Arc<DaemonSet>) -> Result<Option<Observed>, Error> {
         let Some(selector) = selector::parse(&set.spec.selector) else { return Ok(None) };
-        let revisions = claim::claim(&self.client, &*set, &selector, claim::candidates(&self.revisions, &*set)).await?;
+        let revisions =
+            claim::claim(&self.tools.client, &*set, &selector, claim::candidates(&self.revisions, &*set)).await?;
         let collisions = set.status.as_ref().and_then(|status| status.collision_count);
         let hash = template_hash(&set.spec.template, collisions);
-        let revision = history::present(&self.client, &*set, &set.spec.template, &hash, &revisions).await?;
-        let pods = claim::claim(&self.client, &*set, &selector, claim::candidates(&self.pods, &*set)).await?;
+        let revision = history::present(&self.tools.client, &*set, &set.spec.template, &hash, &revisions).await?;
+        let pods = claim::claim(&self.tools.client, &*set, &selector, claim::candidates(&self.pods, &*set)).await?;
         Ok(Some(Observed { nodes: self.nodes.list(), pods, revisions, revision, set }))
     }
 
     async fn apply(&self, set: &DaemonSet, plan: &Plan) -> Result<(), Error> {
-        let recorder = &self.control.recorder;
+        let recorder = &self.tools.recorder;
         for pod in &plan.ended {
             let (namespace, name, node) =
                 (pod.metadata.namespace(), pod.metadata.name(), pods::node_name(pod).unwrap_or_default());
@@ -140,8 +136,7 @@ impl DaemonSets {
             }
         }
         let delete: Vec<&Arc<Pod>> = plan.ended.iter().chain(&plan.delete).collect();
-        let writes =
-            Expected { owner: set, control: &self.control, expectations: &self.expectations, pods: &self.pods };
+        let writes = Expected { owner: set, tools: &self.tools, expectations: &self.expectations, pods: &self.pods };
         let create = |at: usize| Cow::Owned(plan::pod_for(set, &plan.create[at], &plan.hash));
         let (_, answer) = writes.create(plan.create.len(), create).await;
         let deleted = writes.delete(&delete).await;

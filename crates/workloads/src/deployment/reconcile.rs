@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use client::{Client, DeleteOptions};
-use informer::{Action, Clock, Echoes, EventType, Informer, Key, Reconciler, Recorder};
+use client::DeleteOptions;
+use informer::{Action, Echoes, EventType, Informer, Key, Reconciler};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
@@ -16,7 +16,7 @@ use crate::Error;
 use crate::common::meta::{MetaExt, controller_key};
 use crate::common::pod_control::namespace_ends;
 use crate::common::{claim, pods, selector};
-use crate::context::Context;
+use crate::context::{Context, Tools};
 use crate::inputs::changed;
 
 const WORKERS: usize = 5;
@@ -25,11 +25,9 @@ pub(crate) async fn start(context: Context) {
     let mut inputs = context.inputs();
     let sets = inputs.read();
     let controller = Deployments {
-        client: context.client.clone(),
-        recorder: context.recorder.clone(),
-        clock: context.clock.clone(),
+        tools: context.tools.clone(),
         deployments: inputs.watch(changed),
-        echoes: Echoes::new(&sets, context.clock.clone()),
+        echoes: Echoes::new(&sets, context.tools.clock.clone()),
         sets,
         pods: inputs.read(),
     };
@@ -64,9 +62,7 @@ fn adopters(deployments: &Informer<Deployment>, set: &ReplicaSet) -> Vec<Key> {
 }
 
 struct Deployments {
-    client: Client,
-    recorder: Recorder,
-    clock: Arc<dyn Clock>,
+    tools: Tools,
     deployments: Informer<Deployment>,
     sets: Informer<ReplicaSet>,
     pods: Informer<Pod>,
@@ -82,7 +78,7 @@ impl Reconciler for Deployments {
             return Ok(Action::After(informer::UNOBSERVED));
         }
         let Some(observed) = self.observe(key).await? else { return Ok(Action::Done) };
-        let now = self.clock.now();
+        let now = self.tools.clock.now();
         let plan = plan::plan(&observed, now);
         plan.say();
         let applied = self.apply(&observed.deployment, &plan).await;
@@ -149,7 +145,7 @@ impl Deployments {
             Vec::new()
         } else {
             let candidates = claim::candidates(&self.sets, &*deployment);
-            claim::claim(&self.client, &*deployment, &selector, candidates).await?
+            claim::claim(&self.tools.client, &*deployment, &selector, candidates).await?
         };
         let runs =
             |set: &&Arc<ReplicaSet>| self.pods.by_owner(set.metadata.uid()).iter().any(|pod| !pods::is_terminal(pod));
@@ -163,7 +159,7 @@ impl Deployments {
 
     async fn apply(&self, deployment: &Deployment, plan: &Plan) -> Result<(), Failure> {
         if let Some((type_, reason, message)) = &plan.event {
-            self.recorder.event(deployment, *type_, reason, message.clone());
+            self.tools.recorder.event(deployment, *type_, reason, message.clone());
         }
         if let Some(set) = &plan.create {
             self.create(deployment, set).await?;
@@ -173,21 +169,21 @@ impl Deployments {
         }
         for set in &plan.delete {
             let (namespace, name) = (set.metadata.namespace(), set.metadata.name());
-            match self.client.delete::<ReplicaSet>(namespace, name, &DeleteOptions::default()).await {
+            match self.tools.client.delete::<ReplicaSet>(namespace, name, &DeleteOptions::default()).await {
                 Err(error) if !error.is_not_found() => return Err(error.into()),
                 _ => {}
             }
         }
         if let Some(RollBack { deployment, event: (type_, reason, message) }) = &plan.roll_back {
-            let updated = self.client.update(deployment).await?;
-            self.recorder.event(&updated, *type_, reason, message.clone());
+            let updated = self.tools.client.update(deployment).await?;
+            self.tools.recorder.event(&updated, *type_, reason, message.clone());
         }
         Ok(())
     }
 
     async fn create(&self, deployment: &Deployment, set: &ReplicaSet) -> Result<(), Failure> {
         let name = set.metadata.name();
-        match self.client.create(set).await {
+        match self.tools.client.create(set).await {
             Ok(created) => {
                 self.echoes.wrote(&deployment.metadata.key(), &created);
                 self.record_size(deployment, name, 0, sizes::size(&created));
@@ -197,7 +193,7 @@ impl Deployments {
             Err(error) if namespace_ends(&error) => Err(error.into()),
             Err(error) => {
                 let message = format!("Failed to create new replica set {name:?}: {error}");
-                self.recorder.event(deployment, EventType::Warning, "ReplicaSetCreateError", message.clone());
+                self.tools.recorder.event(deployment, EventType::Warning, "ReplicaSetCreateError", message.clone());
                 Err(Failure::Refused { message, error })
             }
         }
@@ -211,7 +207,7 @@ impl Deployments {
         error: client::Error,
     ) -> Result<Failure, client::Error> {
         let (namespace, name) = (set.metadata.namespace(), set.metadata.name());
-        let live = self.client.get::<ReplicaSet>(namespace, name).await?;
+        let live = self.tools.client.get::<ReplicaSet>(namespace, name).await?;
         let template = live.spec.template.as_ref();
         let same = template.is_some_and(|template| revisions::same_template(template, &deployment.spec.template));
         let owned = live.metadata.controller().is_some_and(|owner| owner.uid == deployment.metadata.uid());
@@ -222,7 +218,7 @@ impl Deployments {
     }
 
     async fn update(&self, deployment: &Deployment, update: &Update) -> Result<(), client::Error> {
-        let written = self.client.update(&update.set).await?;
+        let written = self.tools.client.update(&update.set).await?;
         self.echoes.wrote(&deployment.metadata.key(), &written);
         self.record_size(deployment, update.set.metadata.name(), update.before, sizes::size(&update.set));
         Ok(())
@@ -232,14 +228,14 @@ impl Deployments {
         if before != after {
             let way = if before < after { "up" } else { "down" };
             let message = format!("Scaled {way} replica set {set} from {before} to {after}");
-            self.recorder.event(deployment, EventType::Normal, "ScalingReplicaSet", message);
+            self.tools.recorder.event(deployment, EventType::Normal, "ScalingReplicaSet", message);
         }
     }
 
     /// Writes the status, and with it the annotation that names the revision.
     async fn report(&self, known: &Deployment, report: &Deployment) -> Result<(), client::Error> {
         if known.status != report.status || known.metadata.annotations != report.metadata.annotations {
-            self.client.update_status(report).await?;
+            self.tools.client.update_status(report).await?;
         }
         Ok(())
     }

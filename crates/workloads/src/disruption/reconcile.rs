@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use client::{Client, Gvr};
-use informer::{Action, Clock, Informer, Key, Reconciler, Recorder};
+use client::Gvr;
+use informer::{Action, Informer, Key, Reconciler};
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::{Pod, ReplicationController};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -15,7 +15,7 @@ use crate::Error;
 use crate::common::discovery::discover;
 use crate::common::meta::MetaExt;
 use crate::common::selector;
-use crate::context::Context;
+use crate::context::{Context, Tools};
 use crate::inputs::changed;
 
 const WORKERS: usize = 5;
@@ -23,9 +23,7 @@ const WORKERS: usize = 5;
 pub(crate) async fn start(context: Context) {
     let mut inputs = context.inputs();
     let controller = Disruption {
-        client: context.client.clone(),
-        recorder: context.recorder.clone(),
-        clock: context.clock.clone(),
+        tools: context.tools.clone(),
         budgets: inputs.watch(changed),
         pods: inputs.read(),
         replica_sets: inputs.read(),
@@ -59,9 +57,7 @@ pub(crate) async fn start(context: Context) {
 }
 
 struct Disruption {
-    client: Client,
-    recorder: Recorder,
-    clock: Arc<dyn Clock>,
+    tools: Tools,
     budgets: Informer<PodDisruptionBudget>,
     pods: Informer<Pod>,
     replica_sets: Informer<ReplicaSet>,
@@ -80,17 +76,17 @@ impl Reconciler for Disruption {
         pods.retain(|pod| selector::matches(&selector, &pod.metadata.labels));
         let scale = self.scale_of_all(&budget, &pods).await;
         let known = scale.as_ref().map(|scale| *scale).map_err(ToString::to_string);
-        let plan = plan::plan(&Observed { budget: budget.clone(), pods, scale: known }, self.clock.now());
+        let plan = plan::plan(&Observed { budget: budget.clone(), pods, scale: known }, self.tools.clock.now());
         for (type_, reason, message) in plan.events {
-            self.recorder.event(&*budget, type_, reason, message);
+            self.tools.recorder.event(&*budget, type_, reason, message);
         }
         if budget.status.as_ref() != Some(&plan.status) {
             let changed = PodDisruptionBudget { status: Some(plan.status), ..PodDisruptionBudget::clone(&budget) };
-            self.client.update_status(&changed).await?;
+            self.tools.client.update_status(&changed).await?;
         }
         scale?;
         for pod in &plan.clear {
-            match self.client.update_status(pod).await {
+            match self.tools.client.update_status(pod).await {
                 Err(error) if !error.is_not_found() => return Err(error.into()),
                 _ => {}
             }
@@ -156,13 +152,13 @@ impl Disruption {
         owner: &OwnerReference,
         group: &str,
     ) -> Result<Option<(String, i32)>, Error> {
-        let resources = discover(&self.client).await?.resources;
+        let resources = discover(&self.tools.client).await?.resources;
         let found = resources.into_iter().find(|resource| resource.gvr.group == group && resource.kind == owner.kind);
         let Some(resource) = found else { return Ok(None) };
         let Gvr { group, version, resource } = &resource.gvr;
         let root = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
         let path = format!("{root}/namespaces/{namespace}/{resource}/{}/scale", owner.name);
-        match self.client.raw(&path).await {
+        match self.tools.client.raw(&path).await {
             Ok(bytes) => {
                 let scale: serde_json::Value =
                     serde_json::from_slice(&bytes).map_err(|source| client::Error::Decode { what: "Scale", source })?;
@@ -174,7 +170,7 @@ impl Disruption {
             }
             // Either the object is not there, or objects of its kind have no scale.
             Err(error) if error.is_not_found() => {
-                let resources: APIResourceList = serde_json::from_slice(&self.client.raw(&root).await?)
+                let resources: APIResourceList = serde_json::from_slice(&self.tools.client.raw(&root).await?)
                     .map_err(|source| client::Error::Decode { what: "discovery document", source })?;
                 if resources.resources.iter().any(|known| known.name == format!("{resource}/scale")) {
                     return Ok(None);

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::{Client, Gvr};
-use informer::{Action, Change, Clock, EventType, Informer, Key, Reconciler, Recorder};
+use client::Gvr;
+use informer::{Action, Change, EventType, Informer, Key, Reconciler};
 use k8s_openapi::api::autoscaling::v1::Scale;
 use k8s_openapi::api::autoscaling::v2::{
     CrossVersionObjectReference, HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus,
@@ -23,7 +23,7 @@ use super::plan::{self, BadSelector, Message, Observed};
 use crate::Error;
 use crate::common::meta::MetaExt;
 use crate::common::selector;
-use crate::context::Context;
+use crate::context::{Context, Tools};
 use crate::metrics as families;
 
 const WORKERS: usize = 5;
@@ -35,12 +35,10 @@ const TRIES: u32 = 5;
 pub(crate) async fn start(context: Context) {
     let mut inputs = context.inputs();
     let controller = Autoscalers {
-        client: context.client.clone(),
-        recorder: context.recorder.clone(),
-        clock: context.clock.clone(),
+        tools: context.tools.clone(),
         scalers: inputs.read(),
         pods: inputs.read(),
-        metrics: Metrics { client: context.client.clone() },
+        metrics: Metrics { client: context.tools.client.clone() },
         memory: Mutex::default(),
         resources: Mutex::default(),
     };
@@ -67,9 +65,7 @@ struct Memory {
 }
 
 struct Autoscalers {
-    client: Client,
-    recorder: Recorder,
-    clock: Arc<dyn Clock>,
+    tools: Tools,
     scalers: Informer<HorizontalPodAutoscaler>,
     pods: Informer<Pod>,
     metrics: Metrics,
@@ -86,10 +82,10 @@ impl Reconciler for Autoscalers {
             self.memory.lock().remove(key);
             return Ok(Action::Done);
         };
-        let begun = self.clock.monotonic();
+        let begun = self.tools.clock.monotonic();
         let target = self.scale(&scaler).await;
         let observed = self.observe(key, &scaler, target.as_ref().map(|(_, scale)| scale), begun).await;
-        let plan = plan::plan(observed, self.clock.now());
+        let plan = plan::plan(observed, self.tools.clock.now());
         self.record(&scaler, &plan.events);
         let rescaled = match (plan.rescale, target) {
             (Some(size), Ok((resource, scale))) => Some(self.rescale(&scaler, &resource, scale, size).await),
@@ -99,7 +95,7 @@ impl Reconciler for Autoscalers {
         let outcome = plan.finish(&scaler, rescaled, begun);
         self.record(&scaler, &outcome.events);
         self.memory.lock().entry(key.clone()).or_default().history = outcome.history;
-        let took = self.clock.monotonic().saturating_sub(begun);
+        let took = self.tools.clock.monotonic().saturating_sub(begun);
         figures::turned(key, outcome.current, outcome.desired, took);
         self.report(&scaler, outcome.status).await?;
         Ok(Action::After(PERIOD))
@@ -128,7 +124,7 @@ impl Autoscalers {
 
     fn record(&self, scaler: &HorizontalPodAutoscaler, events: &[Message]) {
         for (type_, reason, message) in events {
-            self.recorder.event(scaler, *type_, reason, message.clone());
+            self.tools.recorder.event(scaler, *type_, reason, message.clone());
         }
     }
 
@@ -141,8 +137,8 @@ impl Autoscalers {
             return Ok(());
         }
         let changed = HorizontalPodAutoscaler { status: Some(status), ..scaler.clone() };
-        if let Err(error) = self.client.update_status(&changed).await {
-            self.recorder.event(scaler, EventType::Warning, "FailedUpdateStatus", error.to_string());
+        if let Err(error) = self.tools.client.update_status(&changed).await {
+            self.tools.recorder.event(scaler, EventType::Warning, "FailedUpdateStatus", error.to_string());
             return Err(error.into());
         }
         Ok(())
@@ -152,8 +148,12 @@ impl Autoscalers {
     async fn scale(&self, scaler: &HorizontalPodAutoscaler) -> Result<(Gvr, Scale), String> {
         let target = &scaler.spec.scale_target_ref;
         let resource = self.resource(target.api_version.as_deref().unwrap_or("v1"), &target.kind).await?;
-        let scale =
-            self.client.dynamic(&resource).get_subresource(scaler.metadata.namespace(), &target.name, "scale").await;
+        let scale = self
+            .tools
+            .client
+            .dynamic(&resource)
+            .get_subresource(scaler.metadata.namespace(), &target.name, "scale")
+            .await;
         let scale = scale.map_err(|error| error.to_string())?;
         Ok((resource, serde_json::from_value(scale).map_err(|error| error.to_string())?))
     }
@@ -186,7 +186,7 @@ impl Autoscalers {
         desired: i32,
     ) -> Result<(), client::Error> {
         let (namespace, name) = (scaler.metadata.namespace(), &scaler.spec.scale_target_ref.name);
-        let target = self.client.dynamic(resource);
+        let target = self.tools.client.dynamic(resource);
         for attempt in 1.. {
             scale.spec.get_or_insert_default().replicas = Some(desired);
             let body = serde_json::to_value(&scale).map_err(client::Error::Encode)?;
@@ -215,7 +215,7 @@ impl Autoscalers {
             pods: &pods,
             replicas: current,
             tolerances: plan::tolerances(scaler.spec.behavior.as_ref()),
-            now: self.clock.now(),
+            now: self.tools.clock.now(),
         };
         let subject = Subject {
             namespace: &key.namespace,
@@ -229,10 +229,10 @@ impl Autoscalers {
                 Some(source) => self.described(&source.described_object).await,
                 None => Ok(String::new()),
             };
-            let begun = self.clock.monotonic();
+            let begun = self.tools.clock.monotonic();
             let proposed = compute(&self.metrics, spec, subject, described).await;
             let replicas = proposed.as_ref().ok().map(|proposal| proposal.replicas);
-            figures::computed(&spec.type_, current, replicas, self.clock.monotonic().saturating_sub(begun));
+            figures::computed(&spec.type_, current, replicas, self.tools.clock.monotonic().saturating_sub(begun));
             all.push(proposed);
         }
         Ok(all)

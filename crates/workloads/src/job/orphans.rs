@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use client::{Client, Patch};
+use client::Patch;
 use informer::{Action, Informer, Key, Reconciler};
 use k8s_openapi::Resource;
 use k8s_openapi::api::batch::v1::Job;
@@ -16,6 +16,7 @@ use super::reconcile::foreign_manager;
 use super::{pod, tally};
 use crate::Error;
 use crate::common::meta::MetaExt;
+use crate::context::Tools;
 use crate::inputs::Inputs;
 
 /// Whose a pod with the finalizer is.
@@ -44,7 +45,7 @@ pub(super) fn standing(pod: &Pod, job: impl FnOnce(&Key) -> Option<Arc<Job>>) ->
 }
 
 pub(super) struct Orphans {
-    pub(super) client: Client,
+    pub(super) tools: Tools,
     pub(super) jobs: Informer<Job>,
     pub(super) pods: Informer<Pod>,
 }
@@ -70,7 +71,7 @@ impl Orphans {
     /// Whether the Job that controls the pod really is gone. The cache of Jobs may be older than that of pods, and a pod that is let go is
     /// never counted.
     async fn is_gone(&self, pod: &Pod, key: &Key) -> Result<bool, Error> {
-        match self.client.get::<Job>(&key.namespace, &key.name).await {
+        match self.tools.client.get::<Job>(&key.namespace, &key.name).await {
             Ok(job) => Ok(standing(pod, |_| Some(Arc::new(job))) != Standing::Kept),
             Err(error) if error.is_not_found() => Ok(true),
             Err(error) => Err(error.into()),
@@ -97,7 +98,7 @@ impl Reconciler for Orphans {
             "uid": pod.metadata.uid,
             "resourceVersion": pod.metadata.resource_version,
         }});
-        match self.client.patch::<Pod>(&key.namespace, &key.name, &Patch::Strategic(patch)).await {
+        match self.tools.client.patch::<Pod>(&key.namespace, &key.name, &Patch::Strategic(patch)).await {
             Err(error) if !error.is_not_found() => Err(error.into()),
             _ => Ok(Action::Done),
         }

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::{Client, ListParams, Patch};
-use informer::{Action, Change, Clock, Echoes, EventType, Expectations, Informer, Key, Reconciler};
+use client::{ListParams, Patch};
+use informer::{Action, Change, Echoes, EventType, Expectations, Informer, Key, Reconciler};
 use k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
@@ -17,9 +17,9 @@ use super::{figures, pod, status};
 use crate::Error;
 use crate::common::claim::{self, Claims};
 use crate::common::meta::MetaExt;
-use crate::common::pod_control::{self, Expected, PodControl};
+use crate::common::pod_control::{self, Expected};
 use crate::common::{batch, selector};
-use crate::context::Context;
+use crate::context::{Context, Tools};
 use crate::inputs::Inputs;
 use crate::metrics;
 
@@ -35,17 +35,15 @@ pub(crate) async fn start(context: Context) {
     let (mut inputs, mut orphaned) = (context.inputs(), context.inputs_of(context.queue_named(ORPHAN_QUEUE)));
     let (pods, jobs) = (inputs.read(), inputs.read());
     let controller = Jobs {
-        client: context.client.clone(),
-        control: context.pod_control(),
-        clock: context.clock.clone(),
-        expectations: Arc::new(Expectations::new(context.clock.clone())),
-        pod_echoes: Echoes::new(&pods, context.clock.clone()),
-        job_echoes: Echoes::new(&jobs, context.clock.clone()),
+        tools: context.tools.clone(),
+        expectations: Arc::new(Expectations::new(context.tools.clock.clone())),
+        pod_echoes: Echoes::new(&pods, context.tools.clock.clone()),
+        job_echoes: Echoes::new(&jobs, context.tools.clock.clone()),
         jobs,
         pods,
     };
     let orphans =
-        Orphans { client: context.client.clone(), jobs: controller.jobs.clone(), pods: controller.pods.clone() };
+        Orphans { tools: context.tools.clone(), jobs: controller.jobs.clone(), pods: controller.pods.clone() };
     claim::index_orphans(&controller.pods);
     controller.listen(&inputs);
     orphans.listen(&mut orphaned);
@@ -53,9 +51,7 @@ pub(crate) async fn start(context: Context) {
 }
 
 struct Jobs {
-    client: Client,
-    control: PodControl,
-    clock: Arc<dyn Clock>,
+    tools: Tools,
     expectations: Arc<Expectations>,
     /// A pod that was let go must be seen so before it could be counted again.
     pod_echoes: Echoes<Pod>,
@@ -100,10 +96,10 @@ impl Reconciler for Jobs {
         if foreign_manager(&job).is_some() {
             return Ok(Action::Done);
         }
-        let begun = self.clock.monotonic();
+        let begun = self.tools.clock.monotonic();
         let mut action = "reconciling";
         let answer = self.sync(key, &job, &spec, &mut action).await;
-        let took = self.clock.monotonic().saturating_sub(begun).as_secs_f64();
+        let took = self.tools.clock.monotonic().saturating_sub(begun).as_secs_f64();
         figures::turned(figures::mode(&spec), action, answer.is_ok(), took);
         answer
     }
@@ -133,13 +129,13 @@ impl Jobs {
         let known = job.status.clone().unwrap_or_default();
         let selector = selector::parse_optional(spec.selector.as_ref());
         // A pod that comes has to be counted; one that is released goes without the finalizer, for nobody will look at it again.
-        let claims = Claims::new(&self.client, &**job, &selector).with_finalizer(pod::FINALIZER);
+        let claims = Claims::new(&self.tools.client, &**job, &selector).with_finalizer(pod::FINALIZER);
         let own = claims.claim(claim::candidates(&self.pods, &**job)).await?;
         if tally::is_finished(&known) {
             self.remove_finalizers(job, own.iter().filter(|pod| pod::is_tracked(pod))).await?;
             return Ok(Action::Done);
         }
-        let now = self.clock.now();
+        let now = self.tools.clock.now();
         let tally = self.confirmed(tally(spec, &known, &own, now)).await?;
         let observed = Observed { job: job.clone(), spec: spec.clone(), known, pods: own, tally };
         let plan = plan::plan(&observed, now);
@@ -159,7 +155,7 @@ impl Jobs {
         let Observed { job, spec, known, tally, .. } = observed;
         if job.status.as_ref() != Some(status) {
             let changed = Job { status: Some(status.clone()), ..Job::clone(job) };
-            let written = self.client.update_status(&changed).await?;
+            let written = self.tools.client.update_status(&changed).await?;
             self.job_echoes.wrote(&job.metadata.key(), &written);
             self.record(job, known, status);
             figures::reported(job, spec, tally, known, status);
@@ -176,7 +172,7 @@ impl Jobs {
                 // By a list, because the controller's role may list pods and not get them.
                 let field_selector = format!("metadata.name={}", pod.metadata.name());
                 let only = ListParams { field_selector, ..ListParams::default() };
-                let live = self.client.list::<Pod>(pod.metadata.namespace(), &only).await?;
+                let live = self.tools.client.list::<Pod>(pod.metadata.namespace(), &only).await?;
                 if live.items.iter().any(|live| live.metadata.uid == pod.metadata.uid && pod::is_tracked(live)) {
                     confirmed.push(pod);
                 }
@@ -187,8 +183,7 @@ impl Jobs {
     }
 
     async fn apply(&self, job: &Job, plan: &Plan) -> (usize, Result<(), Error>) {
-        let writes =
-            Expected { owner: job, control: &self.control, expectations: &self.expectations, pods: &self.pods };
+        let writes = Expected { owner: job, tools: &self.tools, expectations: &self.expectations, pods: &self.pods };
         let deleted = writes.delete(&plan.delete.iter().collect::<Vec<_>>()).await;
         let create = |at: usize| Cow::Owned(pod::new_pod(job, plan.create[at].index, plan.create[at].failures));
         let (created, answer) = writes.create(plan.create.len(), create).await;
@@ -204,7 +199,12 @@ impl Jobs {
     async fn release(&self, key: &Key, pod: &Pod) -> Result<(), Error> {
         let patch =
             json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [pod::FINALIZER], "uid": pod.metadata.uid}});
-        match self.client.patch::<Pod>(pod.metadata.namespace(), pod.metadata.name(), &Patch::Strategic(patch)).await {
+        match self
+            .tools
+            .client
+            .patch::<Pod>(pod.metadata.namespace(), pod.metadata.name(), &Patch::Strategic(patch))
+            .await
+        {
             Ok(written) => {
                 // A pod that was being deleted is gone with its last finalizer; then its end is the echo.
                 if !written.metadata.is_deleting() {
@@ -222,7 +222,7 @@ impl Jobs {
             status.conditions.iter().flatten().any(|condition| condition.type_ == type_ && condition.status == value)
         };
         let became = |type_: &str, value: &str| has(after, type_, value) && !has(before, type_, value);
-        let recorder = &self.control.recorder;
+        let recorder = &self.tools.recorder;
         if became("Suspended", "True") {
             recorder.event(job, EventType::Normal, "Suspended", "Job suspended");
         }

@@ -4,8 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::Client;
-use informer::{Action, Change, Clock, Expectations, Informer, Key, Reconciler};
+use informer::{Action, Change, Expectations, Informer, Key, Reconciler};
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{Pod, ReplicationController};
 
@@ -15,9 +14,9 @@ use super::plan::{Plan, plan};
 use super::status::{self, Observed};
 use crate::Error;
 use crate::common::meta::MetaExt;
-use crate::common::pod_control::{self, Expected, PodControl, from_template};
+use crate::common::pod_control::{self, Expected, from_template};
 use crate::common::{claim, pods, selector};
-use crate::context::Context;
+use crate::context::{Context, Tools};
 use crate::inputs::Inputs;
 use crate::metrics;
 
@@ -41,10 +40,8 @@ async fn run<K: Replicated>(context: Context) {
     let (sets, pods) = (inputs.read::<K>(), inputs.read::<Pod>());
     claim::index_orphans(&pods);
     let controller = Replicas {
-        client: context.client.clone(),
-        control: context.pod_control(),
-        clock: context.clock.clone(),
-        expectations: Arc::new(Expectations::new(context.clock.clone())),
+        tools: context.tools.clone(),
+        expectations: Arc::new(Expectations::new(context.tools.clock.clone())),
         sets,
         pods,
     };
@@ -53,9 +50,7 @@ async fn run<K: Replicated>(context: Context) {
 }
 
 struct Replicas<K> {
-    client: Client,
-    control: PodControl,
-    clock: Arc<dyn Clock>,
+    tools: Tools,
     expectations: Arc<Expectations>,
     sets: Informer<K>,
     pods: Informer<Pod>,
@@ -81,12 +76,12 @@ impl<K: Replicated> Replicas<K> {
         plan.say(active.len());
         let (pod, writes) = (from_template(&set.template(), set), self.writes(set));
         writes.create(plan.create, |_| Cow::Borrowed(&pod)).await.1?;
-        figures::deleted(&plan.delete, active, self.clock.now());
+        figures::deleted(&plan.delete, active, self.tools.clock.now());
         writes.delete(&plan.delete.iter().collect::<Vec<_>>()).await
     }
 
     fn writes<'a>(&'a self, owner: &'a K) -> Expected<'a, K> {
-        Expected { owner, control: &self.control, expectations: &self.expectations, pods: &self.pods }
+        Expected { owner, tools: &self.tools, expectations: &self.expectations, pods: &self.pods }
     }
 
     /// Pods of all sets with the same controller: where they are decides which pods are doubled up on a node.
@@ -114,14 +109,14 @@ impl<K: Replicated> Reconciler for Replicas<K> {
         let Some(selector) = set.selector() else { return Ok(Action::Done) };
         let candidates = claim::candidates(&self.pods, &*set);
         let (alive, dying): (Vec<_>, Vec<_>) = candidates.into_iter().partition(|pod| pods::is_active(pod));
-        let active = claim::claim(&self.client, &*set, &selector, alive).await?;
+        let active = claim::claim(&self.tools.client, &*set, &selector, alive).await?;
         let owns = |pod: &Arc<Pod>| {
             pod.metadata.controller().is_some_and(|owner| owner.uid == set.metadata().uid())
                 && pods::is_terminating(pod)
                 && selector::matches(&selector, &pod.metadata.labels)
         };
         let terminating = dying.iter().filter(|pod| owns(pod)).count();
-        let now = self.clock.now();
+        let now = self.tools.clock.now();
         let plan = if set.metadata().is_deleting() {
             Plan::default()
         } else {
@@ -130,7 +125,7 @@ impl<K: Replicated> Reconciler for Replicas<K> {
         let applied = self.apply(&set, &plan, &active).await;
         let observed = Observed { active: &active, terminating, failure: applied.as_ref().err(), now };
         // Status is written even when `apply` failed: that is when users look.
-        set.write_status(&self.client, &observed).await?;
+        set.write_status(&self.tools.client, &observed).await?;
         applied?;
         Ok(Action::after(status::next_check(set.min_ready_seconds(), &active, now)))
     }

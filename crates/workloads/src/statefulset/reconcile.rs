@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use client::{Client, Patch};
-use informer::{Action, Clock, Echoes, EventType, Informer, Key, Reconciler, Recorder};
+use client::Patch;
+use informer::{Action, Echoes, EventType, Informer, Key, Reconciler};
 use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use serde_json::json;
@@ -15,7 +15,7 @@ use crate::common::history;
 use crate::common::meta::MetaExt;
 use crate::common::template_hash::template_hash;
 use crate::common::{batch, claim, selector};
-use crate::context::Context;
+use crate::context::{Context, Tools};
 use crate::inputs::changed;
 use crate::metrics;
 
@@ -25,10 +25,8 @@ pub(crate) async fn start(context: Context) {
     let mut inputs = context.inputs();
     let pods = inputs.read();
     let controller = StatefulSets {
-        client: context.client.clone(),
-        recorder: context.recorder.clone(),
-        clock: context.clock.clone(),
-        echoes: Echoes::new(&pods, context.clock.clone()),
+        tools: context.tools.clone(),
+        echoes: Echoes::new(&pods, context.tools.clock.clone()),
         sets: inputs.watch(changed),
         pods,
         claims: inputs.read(),
@@ -44,9 +42,7 @@ pub(crate) async fn start(context: Context) {
 }
 
 struct StatefulSets {
-    client: Client,
-    recorder: Recorder,
-    clock: Arc<dyn Clock>,
+    tools: Tools,
     echoes: Echoes<Pod>,
     sets: Informer<StatefulSet>,
     pods: Informer<Pod>,
@@ -68,16 +64,16 @@ impl Reconciler for StatefulSets {
         }
         let Some(observed) = self.observe(key, set).await? else { return Ok(Action::Done) };
         let set = &observed.set;
-        let plan = plan::plan(&observed, self.clock.now());
+        let plan = plan::plan(&observed, self.tools.clock.now());
         let applied = self.apply(&observed, &plan).await;
         figures::note(set, &plan.status);
         // Status is written even when `apply` failed: that is when users look.
         if set.status.as_ref() != Some(&plan.status) {
             let changed = StatefulSet { status: Some(plan.status.clone()), ..StatefulSet::clone(set) };
-            self.client.update_status(&changed).await?;
+            self.tools.client.update_status(&changed).await?;
         }
         applied?;
-        history::delete(&self.client, &plan.surplus).await?;
+        history::delete(&self.tools.client, &plan.surplus).await?;
         Ok(Action::after(plan.again))
     }
 
@@ -89,16 +85,17 @@ impl Reconciler for StatefulSets {
 impl StatefulSets {
     async fn observe(&self, key: &Key, set: Arc<StatefulSet>) -> Result<Option<Observed>, Error> {
         let Some(selector) = selector::parse(&set.spec.selector) else { return Ok(None) };
-        let revisions = claim::claim(&self.client, &*set, &selector, claim::candidates(&self.revisions, &*set)).await?;
+        let revisions =
+            claim::claim(&self.tools.client, &*set, &selector, claim::candidates(&self.revisions, &*set)).await?;
         let mut candidates = claim::candidates(&self.pods, &*set);
         // A pod of another name is not this set's, whatever its labels say.
         candidates.retain(|pod| {
             identity::parent_and_ordinal(pod.metadata.name()).is_some_and(|(parent, _)| parent == key.name)
         });
-        let pods = claim::claim(&self.client, &*set, &selector, candidates).await?;
+        let pods = claim::claim(&self.tools.client, &*set, &selector, candidates).await?;
         let collisions = set.status.as_ref().and_then(|status| status.collision_count);
         let hash = template_hash(&set.spec.template, collisions);
-        let present = history::present(&self.client, &*set, &set.spec.template, &hash, &revisions).await?;
+        let present = history::present(&self.tools.client, &*set, &set.spec.template, &hash, &revisions).await?;
         let templates = present.map(|update| {
             let current = set.status.as_ref().and_then(|status| status.current_revision.clone());
             let current = revisions.iter().find(|revision| revision.metadata.name == current).unwrap_or(&update);
@@ -137,21 +134,21 @@ impl StatefulSets {
         let (name, owner) = (pod.metadata.name().to_owned(), set.metadata.name());
         if let Err(error) = self.ensure_claims(set, &pod).await {
             let message = format!("create Pod {name} in StatefulSet {owner} failed error: {error}");
-            self.recorder.event(set, EventType::Warning, "FailedCreate", message);
+            self.tools.recorder.event(set, EventType::Warning, "FailedCreate", message);
             return Err(error);
         }
-        match self.client.create(&pod).await {
+        match self.tools.client.create(&pod).await {
             Ok(created) => {
                 self.echoes.wrote(&set.metadata.key(), &created);
                 let message = format!("create Pod {name} in StatefulSet {owner} successful");
-                self.recorder.event(set, EventType::Normal, "SuccessfulCreate", message);
+                self.tools.recorder.event(set, EventType::Normal, "SuccessfulCreate", message);
                 self.own_claims(set, &created).await
             }
             // The one before it still ends, or the cache is behind.
             Err(error) if error.is_already_exists() => Err(error.into()),
             Err(error) => {
                 let message = format!("create Pod {name} in StatefulSet {owner} failed error: {error}");
-                self.recorder.event(set, EventType::Warning, "FailedCreate", message);
+                self.tools.recorder.event(set, EventType::Warning, "FailedCreate", message);
                 Err(error.into())
             }
         }
@@ -160,16 +157,16 @@ impl StatefulSets {
     async fn delete(&self, set: &StatefulSet, pod: &Pod) -> Result<(), Error> {
         let (namespace, name, owner) = (pod.metadata.namespace(), pod.metadata.name(), set.metadata.name());
         let options = client::DeleteOptions { uid: pod.metadata.uid.clone(), ..client::DeleteOptions::default() };
-        match self.client.delete::<Pod>(namespace, name, &options).await {
+        match self.tools.client.delete::<Pod>(namespace, name, &options).await {
             Ok(()) => {
                 let message = format!("delete Pod {name} in StatefulSet {owner} successful");
-                self.recorder.event(set, EventType::Normal, "SuccessfulDelete", message);
+                self.tools.recorder.event(set, EventType::Normal, "SuccessfulDelete", message);
                 Ok(())
             }
             Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
             Err(error) => {
                 let message = format!("delete Pod {name} in StatefulSet {owner} failed error: {error}");
-                self.recorder.event(set, EventType::Warning, "FailedDelete", message);
+                self.tools.recorder.event(set, EventType::Warning, "FailedDelete", message);
                 Err(error.into())
             }
         }
@@ -181,7 +178,7 @@ impl StatefulSets {
         let labels = identity::labels(set, pod.metadata.name());
         let patch =
             Patch::Merge(json!({"metadata": {"labels": labels, "resourceVersion": pod.metadata.resource_version}}));
-        let written = self.client.patch::<Pod>(pod.metadata.namespace(), pod.metadata.name(), &patch).await?;
+        let written = self.tools.client.patch::<Pod>(pod.metadata.namespace(), pod.metadata.name(), &patch).await?;
         self.echoes.wrote(&set.metadata.key(), &written);
         Ok(())
     }
@@ -195,17 +192,17 @@ impl StatefulSets {
                 Some(_) => {}
                 None => {
                     let (claim, name, owner) = (wanted.metadata.name(), pod.metadata.name(), set.metadata.name());
-                    match self.client.create(&wanted).await {
+                    match self.tools.client.create(&wanted).await {
                         Ok(_) => {
                             let message = format!("create Claim {claim} Pod {name} in StatefulSet {owner} success");
-                            self.recorder.event(set, EventType::Normal, "SuccessfulCreate", message);
+                            self.tools.recorder.event(set, EventType::Normal, "SuccessfulCreate", message);
                         }
                         Err(error) if error.is_already_exists() => {}
                         Err(error) => {
                             let message = format!(
                                 "create Claim {claim} for Pod {name} in StatefulSet {owner} failed error: {error}"
                             );
-                            self.recorder.event(set, EventType::Warning, "FailedCreate", message);
+                            self.tools.recorder.event(set, EventType::Warning, "FailedCreate", message);
                             return Err(error.into());
                         }
                     }
@@ -223,12 +220,12 @@ impl StatefulSets {
                 let message = format!(
                     "PersistentVolumeClaim {name} has a conflicting OwnerReference that acts as a manging controller, the retention policy is ignored for this claim"
                 );
-                self.recorder.event(set, EventType::Warning, "ConflictingController", message);
+                self.tools.recorder.event(set, EventType::Warning, "ConflictingController", message);
             }
             let Some(owners) = claims::claim_owners(set, pod, &claim) else { continue };
             let mut changed = PersistentVolumeClaim::clone(&claim);
             changed.metadata.owner_references = Some(owners);
-            match self.client.update(&changed).await {
+            match self.tools.client.update(&changed).await {
                 Err(error) if !error.is_not_found() => return Err(error.into()),
                 _ => {}
             }
