@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use crate::api::Api;
 use crate::command::Environment;
-use crate::config::{Access, Config, Connection};
+use crate::config::{Access, Config, Connection, Inside};
 use crate::discovery::{self, Discovery, Mapping};
 use crate::error::{Failure, Outcome};
 use crate::flags::Given;
@@ -76,7 +76,10 @@ impl Session {
             return Ok(connection);
         }
         let config = Config { reads_input: self.reads_input, ..self.config()? };
-        let mut made = Connection::new(&config, &self.flags)?;
+        let mut made = Connection::new(&config, Inside::of(&self.environment).as_ref(), &self.flags)?;
+        for (place, text) in &made.of_pod {
+            self.log(4, place, text);
+        }
         if made.client.proxy.is_none() {
             made.client.proxy = crate::config::proxy::of(&self.environment, &made.client.server);
         }
@@ -84,6 +87,13 @@ impl Session {
             self.preferences.allows_plugin(&self.environment, plugin).map_err(Failure::Message)?;
         }
         Ok(self.connection.get_or_init(|| made))
+    }
+
+    /// A line of the log, at this level of `-v` and above.
+    fn log(&self, level: i64, place: &str, text: &str) {
+        if let Some(trace) = &self.trace {
+            trace.told(level, place, text);
+        }
     }
 
     pub fn api(&self) -> Outcome<Rc<Api>> {

@@ -51,6 +51,13 @@ impl Trace {
         let _ = writeln!(to, "{}", crate::streams::log_line('I', place, text));
     }
 
+    /// What is told at this level and above.
+    pub fn told(&self, level: i64, place: &str, text: &str) {
+        if self.level >= level {
+            self.line(place, text);
+        }
+    }
+
     /// A request that is about to be sent.
     pub fn request(&self, method: &str, url: &str, headers: &HeaderMap, body: Option<&[u8]>) {
         if self.level < 7 {

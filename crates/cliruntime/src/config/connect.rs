@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use client::config::{Credentials, Interactive, Plugin, Trust};
+use client::config::{Credentials, Plugin, Trust};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use machinery::status::go_quote;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::file::{Config, Entry};
+use super::inside::Inside;
+use super::plugin::plugin;
 use super::proxy;
 use crate::error::{Failure, Outcome};
 use crate::flags::Given;
@@ -33,6 +35,8 @@ pub struct Connection {
     pub plugin: Option<String>,
     /// `--request-timeout`, as it is told to the server.
     pub limit: Option<String>,
+    /// What of it is the pod's own, as the log tells it: where, and what.
+    pub of_pod: Vec<(&'static str, &'static str)>,
 }
 
 /// Flags that say something of a cluster, with the field that they override.
@@ -54,7 +58,7 @@ const USER: [(&str, &str); 7] = [
 ];
 
 impl Connection {
-    pub fn new(config: &Config, flags: &Given) -> Outcome<Self> {
+    pub fn new(config: &Config, inside: Option<&Inside>, flags: &Given) -> Outcome<Self> {
         let context = context(config, flags)?;
         let cluster_name = flags.given("cluster").unwrap_or(context.text("cluster"));
         let mut cluster = match config.clusters.get(cluster_name) {
@@ -74,18 +78,15 @@ impl Connection {
                     return Err(Failure::Message(format!("auth info {} does not exist", go_quote(name))));
                 }
             };
+        let (namespace, of_pod) = namespace(&context, inside, flags);
+        let mut of_pod =
+            if of_pod { vec![("merged_client_builder.go:165", "Using in-cluster namespace")] } else { vec![] };
+        if let Some(inside) = inside.filter(|_| in_cluster_wanted(config, flags)) {
+            of_pod.push(("merged_client_builder.go:122", "Using in-cluster configuration"));
+            (cluster, user) = (inside.cluster.clone(), inside.user.clone());
+        }
         override_cluster(&mut cluster, flags);
         override_user(&mut user, flags);
-        if cluster.text("server").is_empty()
-            && in_cluster_wanted(config, flags)
-            && let Ok(inside) = client::Config::in_cluster()
-        {
-            let namespace = flags.given("namespace").unwrap_or(&inside.namespace).to_owned();
-            let given = flags.given("namespace").is_some();
-            let headers = headers(&user)?;
-            let limit = limit(flags)?;
-            return Ok(Self { client: inside, headers, namespace, namespace_given: given, plugin: None, limit });
-        }
         if flags.is("insecure-skip-tls-verify") && flags.given("certificate-authority").is_some() {
             return Err(Failure::message("specifying a root certificates file with the insecure flag is not allowed"));
         }
@@ -107,14 +108,11 @@ impl Connection {
         made.timeout = timeout(flags)?;
         made.proxy = Some(cluster.text("proxy-url").to_owned()).filter(|proxy| !proxy.is_empty());
         made.allows_plain = true;
-        let namespace = flags.given("namespace").unwrap_or(match context.text("namespace") {
-            "" => "default",
-            namespace => namespace,
-        });
         Ok(Self {
             client: made,
             headers: headers(&user)?,
-            namespace: namespace.to_owned(),
+            namespace,
+            of_pod,
             namespace_given: flags.given("namespace").is_some(),
             plugin: user.fields.get("exec").and_then(|exec| exec["command"].as_str()).map(str::to_owned),
             limit: limit(flags)?,
@@ -142,9 +140,19 @@ fn context(config: &Config, flags: &Given) -> Outcome<Entry> {
     }
 }
 
+/// The namespace that is meant, and whether it is the pod's own.
+fn namespace(context: &Entry, inside: Option<&Inside>, flags: &Given) -> (String, bool) {
+    match (flags.given("namespace"), context.text("namespace"), inside) {
+        (Some(given), ..) => (given.to_owned(), false),
+        (None, "", Some(inside)) => (inside.namespace.clone(), true),
+        (None, "", None) => ("default".to_owned(), false),
+        (None, named, _) => (named.to_owned(), false),
+    }
+}
+
 /// In a pod without any configuration, the pod's own account is used.
 fn in_cluster_wanted(config: &Config, flags: &Given) -> bool {
-    config.clusters.is_empty() && config.contexts.is_empty() && !flags.changed("server") && !flags.changed("kubeconfig")
+    config.clusters.is_empty() && config.contexts.is_empty() && flags.given("server").is_none()
 }
 
 fn override_cluster(cluster: &mut Entry, flags: &Given) {
@@ -165,7 +173,11 @@ fn override_cluster(cluster: &mut Entry, flags: &Given) {
             _ => cluster.set(field, flags.text(flag)),
         }
     }
-    // A server that was given belongs to no authority of the file, unless that was given too.
+    // Another server has another name, unless that was given too.
+    if flags.given("server").is_some() {
+        cluster.set("tls-server-name", flags.text("tls-server-name"));
+    }
+    // An authority that was given is believed alone.
     if flags.given("certificate-authority").is_some() {
         cluster.set("certificate-authority-data", "");
         cluster.set("insecure-skip-tls-verify", flags.is("insecure-skip-tls-verify"));
@@ -257,7 +269,7 @@ fn wrong(cluster: &Entry, cluster_name: &str, user: &Entry, user_name: &str) -> 
     wrong
 }
 
-fn content(entry: &Entry, field: &str) -> Outcome<Option<Vec<u8>>> {
+pub(super) fn content(entry: &Entry, field: &str) -> Outcome<Option<Vec<u8>>> {
     let data: String = entry.text(&format!("{field}-data")).split_ascii_whitespace().collect();
     if !data.is_empty() {
         let decoded = STANDARD.decode(data).map_err(|error| Failure::Message(format!("{field}-data: {error}")))?;
@@ -314,63 +326,6 @@ fn says_who(user: &Entry) -> bool {
     let any = |names: &[&str]| names.iter().any(|name| !user.text(name).is_empty());
     any(&["username", "password"])
         || any(&["client-certificate", "client-certificate-data"]) && any(&["client-key", "client-key-data"])
-}
-
-fn plugin(exec: &Value, origin: &Path, cluster: &Entry) -> Outcome<Plugin> {
-    let text = |name: &str| exec.get(name).and_then(Value::as_str).unwrap_or_default();
-    let version = text("apiVersion");
-    if !matches!(version, "client.authentication.k8s.io/v1" | "client.authentication.k8s.io/v1beta1") {
-        return Err(Failure::Message(format!("exec plugin: invalid apiVersion {}", go_quote(version))));
-    }
-    let command = Path::new(text("command"));
-    let base = origin.parent().unwrap_or(Path::new(""));
-    let bare = command.components().count() <= 1;
-    let list = |name: &str| exec.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
-    let pair = |variable: &Value| {
-        let part = |name: &str| variable.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-        (part("name"), part("value"))
-    };
-    let interactive = match text("interactiveMode") {
-        "Never" => Interactive::Never,
-        "Always" => Interactive::Always,
-        _ => Interactive::IfAvailable,
-    };
-    let wants = exec.get("provideClusterInfo").and_then(Value::as_bool).unwrap_or_default();
-    Ok(Plugin {
-        input_taken: None,
-        interactive,
-        cluster: wants.then(|| cluster_info(cluster)),
-        install_hint: text("installHint").to_owned(),
-        command: if bare { command.to_owned() } else { base.join(command) },
-        args: list("args").iter().filter_map(|arg| arg.as_str().map(str::to_owned)).collect(),
-        env: list("env").iter().map(pair).collect(),
-        api_version: version.to_owned(),
-    })
-}
-
-/// What a plugin is told of the cluster.
-fn cluster_info(cluster: &Entry) -> Value {
-    let mut info = json!({"server": cluster.text("server"), "config": null});
-    for field in ["tls-server-name", "proxy-url"] {
-        if !cluster.text(field).is_empty() {
-            info[field] = cluster.text(field).into();
-        }
-    }
-    if cluster.flag("insecure-skip-tls-verify") {
-        info["insecure-skip-tls-verify"] = true.into();
-    }
-    if let Ok(Some(authority)) = content(cluster, "certificate-authority") {
-        info["certificate-authority-data"] = STANDARD.encode(authority).into();
-    }
-    if let Some(config) = cluster
-        .fields
-        .get("extensions")
-        .and_then(Value::as_array)
-        .and_then(|all| all.iter().find(|one| one["name"] == "client.authentication.k8s.io/exec"))
-    {
-        info["config"] = config["extension"].clone();
-    }
-    info
 }
 
 fn headers(user: &Entry) -> Outcome<HeaderMap> {
@@ -450,7 +405,7 @@ users:
     fn connection(line: &str) -> Outcome<Connection> {
         let config = Config::parse(TEXT.as_bytes(), Path::new("/f")).expect("a kubeconfig");
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        Connection::new(&config, &flags::parse(sets::GLOBAL, &words).expect("flags"))
+        Connection::new(&config, None, &flags::parse(sets::GLOBAL, &words).expect("flags"))
     }
 
     #[test]
@@ -464,6 +419,37 @@ users:
         assert_eq!(other.headers.get_all("impersonate-group").iter().count(), 2);
         let server = connection("-s https://else:2").expect("a connection");
         assert_eq!(server.client.server, "https://else:2");
+    }
+
+    #[test]
+    fn in_a_pod_what_no_file_says_is_the_pods_own() {
+        let mut inside = Inside { cluster: Entry::default(), user: Entry::default(), namespace: "pods".to_owned() };
+        inside.cluster.set("server", "https://10.0.0.1:443");
+        inside.user.set("tokenFile", "/nowhere/token");
+        let made = |text: &str, line: &str| {
+            let config = Config::parse(text.as_bytes(), Path::new("/f")).expect("a kubeconfig");
+            let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            let flags = flags::parse(sets::GLOBAL, &words).expect("flags");
+            let made = Connection::new(&config, Some(&inside), &flags).expect("a connection");
+            let told: Vec<&str> = made.of_pod.iter().map(|(_, text)| *text).collect();
+            (
+                made.client.server.clone(),
+                made.namespace.clone(),
+                told.join(", "),
+                format!("{:?}", made.client.credentials),
+            )
+        };
+        let (server, namespace, told, _) = made("", "");
+        assert_eq!((server.as_str(), namespace.as_str()), ("https://10.0.0.1:443", "pods"));
+        assert_eq!(told, "Using in-cluster namespace, Using in-cluster configuration");
+        assert_eq!(made("", "-n m").2, "Using in-cluster configuration");
+        assert_eq!(
+            (made("", "-s invalid").0, made("", "-s invalid").2),
+            ("http://invalid".to_owned(), "Using in-cluster namespace".to_owned())
+        );
+        assert_ne!(made("", "--token t").3, made("", "").3, "a token that is given is sent");
+        let (server, namespace, told, _) = made(TEXT, "");
+        assert_eq!((server.as_str(), namespace.as_str(), told.as_str()), ("https://a:1/base", "team", ""));
     }
 
     #[test]
