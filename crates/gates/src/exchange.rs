@@ -18,7 +18,7 @@ use super::flow_control::Seat;
 use super::forms::Forms;
 use super::notes::Notes;
 use super::request_info::RequestInfo;
-use super::traced;
+use super::{Held, traced};
 use crate::audit::Record;
 use crate::requests::Measure;
 
@@ -110,6 +110,8 @@ pub struct Exchange {
     /// The uids of its flow schema and of its priority level.
     pub flow: Option<(HeaderValue, HeaderValue)>,
     pub seat: Option<Seat>,
+    /// The lease that it is made under.
+    pub held: Option<Held>,
     pub notes: Notes,
     /// How it is counted; none as long as it has not passed the gates.
     pub measure: Option<Measure>,
@@ -149,6 +151,7 @@ impl Exchange {
             record: None,
             flow: None,
             seat: None,
+            held: None,
             notes: Notes::default(),
             measure: None,
             upgrade,

@@ -1,16 +1,19 @@
 //! Writes that were made under a lease, refused once somebody else holds it.
 //!
-//! A leader that was paused between deciding and sending cannot know that it was deposed meanwhile. It names its lease in a header of every write, and here,
-//! after the pause and right before the commit, is where the lease's holder is known.
+//! A leader that was paused between deciding and sending cannot know that it was deposed meanwhile. It names its lease in a header of every write. Here
+//! the lease's holder is known: whoever is deposed already goes no further. Between this look and the write another server of the cluster may still give the
+//! lease away, so what was seen here goes along with the request ([`Held`]), and the store compares it at the moment of the write.
 
 use std::sync::Arc;
 
 use http::HeaderMap;
 use machinery::gvk::GroupResource;
+use machinery::object::Object;
 use machinery::status::ApiError;
 use machinery::value;
 use rules::names::LEASE_HEADER;
 use storage::cache::{Cache, Caches};
+use store::Record;
 
 use super::RequestInfo;
 
@@ -23,10 +26,10 @@ pub struct Fence {
 
 impl Fence {
     /// Refuses a write whose lease is not, or no longer, held by whom it names. Requests without the header, and reads, pass.
-    pub async fn check(&self, info: &RequestInfo, headers: &HeaderMap) -> Result<(), ApiError> {
-        let Some(named) = headers.get(LEASE_HEADER) else { return Ok(()) };
+    pub async fn check(&self, info: &RequestInfo, headers: &HeaderMap) -> Result<Option<Held>, ApiError> {
+        let Some(named) = headers.get(LEASE_HEADER) else { return Ok(None) };
         if matches!(info.verb, "get" | "list" | "watch") {
-            return Ok(());
+            return Ok(None);
         }
         let named = named.to_str().map_err(|_| ApiError::bad_request("the trireme-lease header is not text"))?;
         let mut parts = named.splitn(3, '/');
@@ -35,13 +38,55 @@ impl Fence {
         };
         // Another server of the cluster may have given the lease to somebody else a moment ago.
         self.caches.settle().await?;
+        let Some(leases) = &self.leases else { return Err(not_held(name, holder)) };
         let key = format!("{namespace}/{name}");
-        let lease = self.leases.as_ref().and_then(|leases| leases.get(&key)).map(|lease| lease.to_value());
-        let held = lease.as_ref().map_or("", |lease| value::text(lease, "spec.holderIdentity"));
-        if holder.is_empty() || held != holder {
-            let why = format!("the write was made under a lease that {holder:?} does not hold");
-            return Err(ApiError::conflict(&GroupResource::new("coordination.k8s.io", "leases"), name, &why));
-        }
-        Ok(())
+        let mut held = Held {
+            lease: name.to_owned(),
+            holder: holder.to_owned(),
+            fence: store::Fence { key: leases.stored_key(&key), revision: 0 },
+            leases: Arc::clone(leases),
+        };
+        held.fence = held.judged(leases.get(&key).as_deref())?;
+        Ok(Some(held))
     }
+}
+
+/// A lease that a request is made under, and that was its sender's when it was looked at.
+#[derive(Clone)]
+pub struct Held {
+    lease: String,
+    holder: String,
+    leases: Arc<Cache>,
+    /// What must still be so when something is written.
+    pub fence: store::Fence,
+}
+
+impl Held {
+    /// Looks at what has become of the lease: a holder who renewed it goes on behind another fence.
+    pub fn judge(&self, now: Option<Record>) -> Result<store::Fence, ApiError> {
+        let read = |record: Record| Object::from_stored(record.value, record.revision, self.leases.fields());
+        let lease = now.map(read).transpose().map_err(ApiError::internal)?;
+        self.judged(lease.as_ref())
+    }
+
+    /// When a holder renews faster than it can write.
+    pub fn restless(&self) -> ApiError {
+        ApiError::stale(&leases(), &self.lease)
+    }
+
+    fn judged(&self, lease: Option<&Object>) -> Result<store::Fence, ApiError> {
+        let Some(lease) = lease else { return Err(not_held(&self.lease, &self.holder)) };
+        if self.holder.is_empty() || value::text(&lease.to_value(), "spec.holderIdentity") != self.holder {
+            return Err(not_held(&self.lease, &self.holder));
+        }
+        Ok(store::Fence { key: Arc::clone(&self.fence.key), revision: lease.revision() })
+    }
+}
+
+fn leases() -> GroupResource {
+    GroupResource::new("coordination.k8s.io", "leases")
+}
+
+fn not_held(name: &str, holder: &str) -> ApiError {
+    ApiError::conflict(&leases(), name, &format!("the write was made under a lease that {holder:?} does not hold"))
 }

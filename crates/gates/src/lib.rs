@@ -37,7 +37,7 @@ use audit::Audit;
 use authentication::{Authenticator, impersonation};
 use authorization::Authorizers;
 pub use exchange::{Asked, Exchange, Stop};
-pub use fence::Fence;
+pub use fence::{Fence, Held};
 use flow_control::FlowControl;
 pub use request_info::RequestInfo;
 
@@ -126,8 +126,8 @@ impl Gates {
         self.authorize(exchange).await?;
         hop.end_unnamed();
 
-        // Do they still hold the lease that they write under?
-        self.fence.check(&exchange.info, exchange.headers()).await?;
+        // Do they still hold the lease that they write under? The store asks once more.
+        exchange.held = self.fence.check(&exchange.info, exchange.headers()).await?;
         // Then somebody answers.
         self.destination.answer(exchange, body).await
     }

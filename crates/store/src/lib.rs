@@ -93,6 +93,23 @@ pub enum Outcome {
     Conflict(Option<Record>),
 }
 
+/// Another key that a transaction depends on and does not write: the lease that its writer holds, as it was when that was judged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fence {
+    pub key: Arc<str>,
+    /// The revision that last changed it.
+    pub revision: Revision,
+}
+
+/// How a transaction behind a [`Fence`] ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fenced {
+    /// The other key was as it had been judged.
+    Stood(Outcome),
+    /// It was another by then, or gone, and nothing was written; this is what it holds.
+    Fell(Option<Record>),
+}
+
 /// Which keys to read: those that start with `prefix`, in byte order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Range {
@@ -228,6 +245,8 @@ pub trait Store: Send + Sync + 'static {
     async fn range(&self, range: Range) -> Result<Page, Error>;
     /// A compare-and-swap, answered once it is durable.
     async fn txn(&self, txn: Txn) -> Result<Outcome, Error>;
+    /// The same, if another key is still what it was: both are compared at the moment of the write.
+    async fn txn_behind(&self, fence: Fence, txn: Txn) -> Result<Fenced, Error>;
     /// Every event under `prefix` with a revision greater than `after`: first from history, then live, without a seam.
     async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, Error>;
     /// The events under `prefix` after `after` up to and including `until` (which has happened), all of them or [`Error::Compacted`].

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use futures::FutureExt as _;
 use http::Method;
 use rest::commit::MAX_RACES;
 use serde_json::json;
-use store::{Error, Event, Expect, Outcome, Page, Range, Record, Revision, Store, Txn, Watch};
+use store::{Expect, Op, Store, Txn};
 
+use crate::interposed::Interposed;
 use crate::server::Server;
 
 #[tokio::test]
@@ -28,75 +30,35 @@ async fn the_first_objects_pass_the_gates() {
     }
 }
 
-/// A store in which somebody else is always faster with one key, once it exists.
-struct Raced {
-    inner: Arc<dyn Store>,
-    key: &'static str,
-    lost: Arc<AtomicUsize>,
-}
-
-#[async_trait::async_trait]
-impl Store for Raced {
-    async fn revision(&self) -> Result<Revision, Error> {
-        self.inner.revision().await
-    }
-
-    async fn get(&self, key: &str) -> Result<Option<Record>, Error> {
-        self.inner.get(key).await
-    }
-
-    async fn range(&self, range: Range) -> Result<Page, Error> {
-        self.inner.range(range).await
-    }
-
-    async fn txn(&self, txn: Txn) -> Result<Outcome, Error> {
-        if let (true, Expect::At(_)) = (*txn.key == *self.key, &txn.expect) {
-            let record = self.inner.get(&txn.key).await?.expect("an object that was read");
-            let op = store::Op::Put { value: record.value, ttl: None };
-            let faster =
-                Txn { key: record.key, expect: Expect::At(record.revision), op, write: None, note: Default::default() };
-            self.inner.txn(faster).await?;
-            self.lost.fetch_add(1, Ordering::Relaxed);
-        }
-        self.inner.txn(txn).await
-    }
-
-    async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, Error> {
-        self.inner.watch(prefix, after).await
-    }
-
-    async fn history(&self, prefix: &str, after: Revision, until: Revision, limit: usize) -> Result<Vec<Event>, Error> {
-        self.inner.history(prefix, after, until, limit).await
-    }
-
-    async fn at(&self, key: &str, revision: Revision) -> Result<Option<Record>, Error> {
-        self.inner.at(key, revision).await
-    }
-
-    async fn changes(&self, query: store::Changes) -> Result<Vec<store::Change>, Error> {
-        self.inner.changes(query).await
-    }
-
-    async fn moment(&self, time: u64) -> Result<Option<Revision>, Error> {
-        self.inner.moment(time).await
-    }
-
-    async fn kept(&self) -> Result<store::Kept, Error> {
-        self.inner.kept().await
-    }
-
-    async fn compact(&self, revision: Revision) -> Result<(), Error> {
-        self.inner.compact(revision).await
-    }
-}
-
+/// A server with a store in which somebody else is always faster with one key, once it exists; and how often they were.
 async fn raced(key: &'static str) -> (Server, Arc<AtomicUsize>) {
     let lost = Arc::new(AtomicUsize::new(0));
     let counted = lost.clone();
     let server = Server::start(|config, _| {
-        config.store = Arc::new(Raced { inner: config.store.clone(), key, lost: counted });
+        let inner = config.store.clone();
+        let below = inner.clone();
+        let before = move |txn: &Txn| {
+            let concerned = *txn.key == *key && matches!(txn.expect, Expect::At(_));
+            let (below, counted) = (below.clone(), counted.clone());
+            async move {
+                if concerned {
+                    rewrite(&*below, key).await;
+                    counted.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            .boxed()
+        };
+        config.store = Arc::new(Interposed { inner, before: Box::new(before) });
     });
     (server.await, lost)
+}
+
+/// Writes what is there already.
+async fn rewrite(store: &dyn Store, key: &str) {
+    let record = store.get(key).await.expect("a store").expect("an object that was read");
+    let (op, expect) = (Op::Put { value: record.value, ttl: None }, Expect::At(record.revision));
+    let faster = Txn { key: record.key, expect, op, write: None, note: Default::default() };
+    store.txn(faster).await.expect("a store");
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use gates::Exchange;
+use gates::{Exchange, Held};
 use http::header::USER_AGENT;
 use machinery::objectmeta;
 
@@ -53,6 +53,14 @@ impl Author<'_> {
         match self {
             Self::Request(exchange) => exchange.trace,
             Self::Server => hops::Trace::default(),
+        }
+    }
+
+    /// The lease that it writes under.
+    pub(super) fn held(&self) -> Option<&Held> {
+        match self {
+            Self::Request(exchange) => exchange.held.as_ref(),
+            Self::Server => None,
         }
     }
 

@@ -4,12 +4,13 @@ use std::borrow::Borrow;
 use std::sync::Arc;
 use std::time::Instant;
 
+use gates::Held;
 use hops::Hop;
 use machinery::Value;
 use machinery::object::{Draft, Object};
 use machinery::status::ApiError;
 use storage::cache::Announced;
-use store::{Expect, Op, Outcome, Txn};
+use store::{Expect, Fenced, Op, Outcome, Txn};
 use threads::heavy;
 
 use super::Api;
@@ -197,12 +198,27 @@ impl Api {
         // Before anybody can have seen it.
         hop.causes(machinery::value::text(value, "metadata.uid"), owner(value));
         let begun = Instant::now();
-        let outcome = self.store.txn(txn).await.map_err(unavailable)?;
+        let outcome = match target.by.held() {
+            None => self.store.txn(txn).await.map_err(unavailable)?,
+            Some(held) => self.commit_under(held, txn).await?,
+        };
         self.metrics.committed(target.resource, verb, begun.elapsed());
         let revision = if let Outcome::Committed(revision) = outcome { revision } else { 0 };
         let hop = hop.amount(self.store.group(revision));
         hop.end(machinery::value::text(value, "metadata.uid"), owner(value), revision);
         Ok(outcome)
+    }
+
+    /// The write of somebody who leads, as long as they do.
+    async fn commit_under(&self, held: &Held, txn: Txn) -> Result<Outcome, ApiError> {
+        let mut fence = held.fence.clone();
+        for _ in 0..MAX_RACES {
+            match self.store.txn_behind(fence, txn.clone()).await.map_err(unavailable)? {
+                Fenced::Stood(outcome) => return Ok(outcome),
+                Fenced::Fell(lease) => fence = held.judge(lease)?,
+            }
+        }
+        Err(held.restless())
     }
 }
 

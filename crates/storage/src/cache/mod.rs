@@ -161,6 +161,11 @@ impl Cache {
         self.state.read().ring.last()
     }
 
+    /// The key of an object in the store.
+    pub fn stored_key(&self, key: &str) -> Arc<str> {
+        format!("{}{key}", self.prefix).into()
+    }
+
     /// The selectable fields of the resource.
     pub fn fields(&self) -> &FieldPaths {
         &self.keeping.fields

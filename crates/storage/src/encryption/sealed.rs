@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::StreamExt as _;
-use store::{Change, Changes, Event, Kept, Op, Outcome, Page, Range, Record, Revision, Store, Txn, Watch};
+use store::{
+    Change, Changes, Event, Fence, Fenced, Kept, Op, Outcome, Page, Range, Record, Revision, Store, Txn, Watch,
+};
 
 use super::{Encryption, Error, Layout, Settings};
 
@@ -28,6 +30,23 @@ impl Encrypted {
     async fn record(&self, record: Record) -> Result<Record, store::Error> {
         let value = open(&self.encryption, &record.key, record.value).await?;
         Ok(Record { value, ..record })
+    }
+
+    async fn sealed(&self, mut txn: Txn) -> Result<Txn, store::Error> {
+        if let Op::Put { value, .. } = &mut txn.op
+            && let Some(rule) = self.encryption.rules().of(&self.encryption.layout, &txn.key)
+        {
+            let sealed = rule.seal(&txn.key, value).await;
+            *value = sealed.map_err(|error| store::Error::Unavailable(error.to_string()))?;
+        }
+        Ok(txn)
+    }
+
+    async fn outcome(&self, outcome: Outcome) -> Result<Outcome, store::Error> {
+        match outcome {
+            Outcome::Conflict(Some(record)) => Ok(Outcome::Conflict(Some(self.record(record).await?))),
+            outcome => Ok(outcome),
+        }
     }
 }
 
@@ -79,16 +98,16 @@ impl Store for Encrypted {
         Ok(page)
     }
 
-    async fn txn(&self, mut txn: Txn) -> Result<Outcome, store::Error> {
-        if let Op::Put { value, .. } = &mut txn.op
-            && let Some(rule) = self.encryption.rules().of(&self.encryption.layout, &txn.key)
-        {
-            let sealed = rule.seal(&txn.key, value).await;
-            *value = sealed.map_err(|error| store::Error::Unavailable(error.to_string()))?;
-        }
-        match self.inner.txn(txn).await? {
-            Outcome::Conflict(Some(record)) => Ok(Outcome::Conflict(Some(self.record(record).await?))),
-            outcome => Ok(outcome),
+    async fn txn(&self, txn: Txn) -> Result<Outcome, store::Error> {
+        let outcome = self.inner.txn(self.sealed(txn).await?).await?;
+        self.outcome(outcome).await
+    }
+
+    async fn txn_behind(&self, fence: Fence, txn: Txn) -> Result<Fenced, store::Error> {
+        match self.inner.txn_behind(fence, self.sealed(txn).await?).await? {
+            Fenced::Stood(outcome) => Ok(Fenced::Stood(self.outcome(outcome).await?)),
+            Fenced::Fell(Some(record)) => Ok(Fenced::Fell(Some(self.record(record).await?))),
+            Fenced::Fell(None) => Ok(Fenced::Fell(None)),
         }
     }
 

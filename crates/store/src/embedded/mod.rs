@@ -59,7 +59,9 @@ use self::log::{Loaded, Log, Mode};
 use self::memory::Memory;
 use self::queue::{Command, Queue};
 use self::writer::Writer;
-use crate::{Change, Changes, Error, Event, Kept, Op, Outcome, Page, Range, Record, Revision, Store, Txn, Watch};
+use crate::{
+    Change, Changes, Error, Event, Fence, Fenced, Kept, Op, Outcome, Page, Range, Record, Revision, Store, Txn, Watch,
+};
 
 pub(crate) use self::archive::{bring_back, check as check_history};
 pub(crate) use self::disk::private_directory;
@@ -300,6 +302,11 @@ async fn blocking<T: Send + 'static>(run: impl FnOnce() -> Result<T, Error> + Se
     joined.unwrap_or_else(|e| Err(Error::Unavailable(format!("a read of the log was abandoned: {e}"))))
 }
 
+fn check_size(txn: &Txn) -> Result<(), Error> {
+    let size = txn.key.len() + if let Op::Put { value, .. } = &txn.op { value.len() } else { 0 };
+    if size > writer::MAX_TXN { Err(Error::TooLarge) } else { Ok(()) }
+}
+
 #[async_trait::async_trait]
 impl Store for Embedded {
     async fn revision(&self) -> Result<Revision, Error> {
@@ -326,12 +333,16 @@ impl Store for Embedded {
     }
 
     async fn txn(&self, txn: Txn) -> Result<Outcome, Error> {
-        let size = txn.key.len() + if let Op::Put { value, .. } = &txn.op { value.len() } else { 0 };
-        if size > writer::MAX_TXN {
-            return Err(Error::TooLarge);
-        }
+        check_size(&txn)?;
         let (answer, answered) = oneshot::channel();
         self.shared.queue.push(Command::Txn(txn, answer)).await?;
+        answered.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    async fn txn_behind(&self, fence: Fence, txn: Txn) -> Result<Fenced, Error> {
+        check_size(&txn)?;
+        let (answer, answered) = oneshot::channel();
+        self.shared.queue.push(Command::Fenced(fence, txn, answer)).await?;
         answered.await.unwrap_or_else(|_| Err(gone()))
     }
 

@@ -6,18 +6,19 @@ use std::time::Instant;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::{Semaphore, oneshot};
 
-use crate::{Error, Op, Outcome, Revision, Txn};
+use crate::{Error, Fence, Fenced, Op, Outcome, Revision, Txn};
 
 /// What callers ask of the writer, with where to answer.
 pub(super) enum Command {
     Txn(Txn, oneshot::Sender<Result<Outcome, Error>>),
+    Fenced(Fence, Txn, oneshot::Sender<Result<Fenced, Error>>),
     Compact(Revision, oneshot::Sender<Result<(), Error>>),
 }
 
 impl Command {
     fn bytes(&self) -> usize {
         match self {
-            Self::Txn(txn, _) => match &txn.op {
+            Self::Txn(txn, _) | Self::Fenced(_, txn, _) => match &txn.op {
                 Op::Put { value, .. } => txn.key.len() + value.len(),
                 Op::Delete => txn.key.len(),
             },

@@ -21,7 +21,7 @@ use super::compact::{self, Policy};
 use super::frame::{Change, Entry};
 use super::memory::Committed;
 use super::queue::Command;
-use crate::{Error, Event, Expect, Op, Outcome, Record, Revision, Txn};
+use crate::{Error, Event, Expect, Fence, Fenced, Op, Outcome, Record, Revision, Txn};
 
 /// Commands in one group.
 const GROUP: usize = 1024;
@@ -114,6 +114,10 @@ impl Writer {
                 Command::Txn(txn, answer) => {
                     let outcome = group.decide(txn);
                     group.answers.push(Answer::Txn(outcome, answer));
+                }
+                Command::Fenced(fence, txn, answer) => {
+                    let fenced = group.decide_behind(&fence, txn);
+                    group.answers.push(Answer::Fenced(fenced, answer));
                 }
                 Command::Compact(revision, answer) => {
                     let result = group.compact(revision);
@@ -275,6 +279,15 @@ impl<'a> Group<'a> {
         }
     }
 
+    fn decide_behind(&mut self, fence: &Fence, txn: Txn) -> Fenced {
+        let judged = self.current(&fence.key);
+        if judged.as_ref().is_some_and(|judged| judged.revision == fence.revision) {
+            Fenced::Stood(self.decide(txn))
+        } else {
+            Fenced::Fell(judged)
+        }
+    }
+
     fn decide(&mut self, txn: Txn) -> Outcome {
         let current = self.current(&txn.key);
         let holds = match txn.expect {
@@ -317,6 +330,7 @@ fn expiry(now: u64, ttl: u64) -> u64 {
 
 enum Answer {
     Txn(Outcome, oneshot::Sender<Result<Outcome, Error>>),
+    Fenced(Fenced, oneshot::Sender<Result<Fenced, Error>>),
     Compact(Result<(), Error>, oneshot::Sender<Result<(), Error>>),
 }
 
@@ -326,6 +340,9 @@ impl Answer {
         match self {
             Self::Txn(outcome, answer) => {
                 let _ = answer.send(failed.map_or(Ok(outcome), |e| Err(e.clone())));
+            }
+            Self::Fenced(fenced, answer) => {
+                let _ = answer.send(failed.map_or(Ok(fenced), |e| Err(e.clone())));
             }
             Self::Compact(result, answer) => {
                 let _ = answer.send(failed.map_or(result, |e| Err(e.clone())));

@@ -25,11 +25,12 @@ use self::keys::Keys;
 use self::lease::Leases;
 use self::proto::{
     CompactionRequest, CompactionResponse, Compare, DeleteRangeRequest, PutRequest, RangeRequest, RangeResponse,
-    Request, RequestOp, TxnRequest, TxnResponse,
+    Request, RequestOp, ResponseOp, TxnRequest, TxnResponse,
 };
 use self::watch::{Cursor, Turn};
 use crate::{
-    Change, Changes, Error, Event, Expect, Kept, Op, Outcome, Page, Range, Record, Revision, Store, Txn, Watch,
+    Change, Changes, Error, Event, Expect, Fence, Fenced, Kept, Op, Outcome, Page, Range, Record, Revision, Store, Txn,
+    Watch,
 };
 pub use members::{Health, Member, Members};
 pub use transfer::{to_embedded, to_etcd};
@@ -144,6 +145,32 @@ impl Etcd {
         translated.unwrap_or_else(|error| error)
     }
 
+    /// Sends a compare-and-swap, behind a fence or not; the raw answer.
+    async fn swap(&self, txn: &Txn, fence: Option<&Fence>) -> Result<TxnResponse, Error> {
+        let size = txn.key.len() + if let Op::Put { value, .. } = &txn.op { value.len() } else { 0 };
+        if size > MAX_TXN {
+            return Err(Error::TooLarge);
+        }
+        let failed = |status: Status| client::error(&status);
+        let mut fresh = false;
+        loop {
+            let lease = match txn.op {
+                Op::Put { ttl: Some(ttl), .. } => self.leases.get(&self.client, ttl).await.map_err(failed)?,
+                _ => 0,
+            };
+            let request = request(&self.client.keys, txn, fence, lease);
+            match self.client.call::<_, TxnResponse>(TXN, request, Repeat::IfUnsent).await {
+                Ok(answer) => return Ok(answer),
+                // It may have expired, or etcd may have been restored from before it was granted; nothing was written.
+                Err(status) if lease != 0 && !fresh && status.message().contains("requested lease not found") => {
+                    self.leases.forget(lease);
+                    fresh = true;
+                }
+                Err(status) => return Err(failed(status)),
+            }
+        }
+    }
+
     /// One reading of a range, page by page at the revision of the first.
     async fn pages(&self, range: &Range) -> Result<Page, (Status, Revision)> {
         let keys = &self.client.keys;
@@ -204,31 +231,13 @@ impl Store for Etcd {
     }
 
     async fn txn(&self, txn: Txn) -> Result<Outcome, Error> {
-        let size = txn.key.len() + if let Op::Put { value, .. } = &txn.op { value.len() } else { 0 };
-        if size > MAX_TXN {
-            return Err(Error::TooLarge);
-        }
-        let failed = |status: Status| client::error(&status);
-        let mut fresh = false;
-        loop {
-            let lease = match txn.op {
-                Op::Put { ttl: Some(ttl), .. } => self.leases.get(&self.client, ttl).await.map_err(failed)?,
-                _ => 0,
-            };
-            let answer = self
-                .client
-                .call::<_, TxnResponse>(TXN, request(&self.client.keys, &txn, lease), Repeat::IfUnsent)
-                .await;
-            match answer {
-                Ok(answer) => return Ok(outcome(&self.client.keys, answer)),
-                // It may have expired, or etcd may have been restored from before it was granted; nothing was written.
-                Err(status) if lease != 0 && !fresh && status.message().contains("requested lease not found") => {
-                    self.leases.forget(lease);
-                    fresh = true;
-                }
-                Err(status) => return Err(failed(status)),
-            }
-        }
+        let answer = self.swap(&txn, None).await?;
+        Ok(outcome(&self.client.keys, answer))
+    }
+
+    async fn txn_behind(&self, fence: Fence, txn: Txn) -> Result<Fenced, Error> {
+        let answer = self.swap(&txn, Some(&fence)).await?;
+        Ok(fenced(&self.client.keys, &fence, answer))
     }
 
     async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, Error> {
@@ -308,8 +317,8 @@ impl Store for Etcd {
     }
 }
 
-/// A compare-and-swap: the write if the key is as expected, otherwise a read of what it is instead.
-fn request(keys: &Keys, txn: &Txn, lease: i64) -> TxnRequest {
+/// A compare-and-swap: the write if the key, and the one of the fence, are as expected; otherwise a read of what they are instead.
+fn request(keys: &Keys, txn: &Txn, fence: Option<&Fence>, lease: i64) -> TxnRequest {
     let key = keys.theirs(&txn.key).as_bytes().to_vec();
     let expected = match txn.expect {
         Expect::Absent => 0,
@@ -319,20 +328,40 @@ fn request(keys: &Keys, txn: &Txn, lease: i64) -> TxnRequest {
         Op::Put { value, .. } => Request::Put(PutRequest { key: key.clone(), value: value.clone(), lease }),
         Op::Delete => Request::DeleteRange(DeleteRangeRequest { key: key.clone() }),
     };
-    let read = Request::Range(RangeRequest { key: key.clone(), ..RangeRequest::default() });
+    let judged = fence.map(|fence| (keys.theirs(&fence.key).as_bytes().to_vec(), fence.revision as i64));
+    let compared = || [Some((key.clone(), expected)), judged.clone()].into_iter().flatten();
+    let compare = |(key, revision)| Compare { result: 0, target: TARGET_MOD, key, mod_revision: Some(revision) };
+    let read = |(key, _)| RequestOp { request: Some(Request::Range(RangeRequest { key, ..RangeRequest::default() })) };
     TxnRequest {
-        compare: vec![Compare { result: 0, target: TARGET_MOD, key, mod_revision: Some(expected) }],
+        compare: compared().map(compare).collect(),
         success: vec![RequestOp { request: Some(write) }],
-        failure: vec![RequestOp { request: Some(read) }],
+        failure: compared().map(read).collect(),
     }
 }
 
+/// What became of a compare-and-swap. What was read because it failed comes in the order in which it was compared.
 fn outcome(keys: &Keys, answer: TxnResponse) -> Outcome {
     if answer.succeeded {
         return Outcome::Committed(header(answer.header.as_ref()));
     }
-    let read = answer.responses.into_iter().find_map(|response| response.range);
-    Outcome::Conflict(read.and_then(|range| range.kvs.into_iter().find_map(|kv| keys.record(kv))))
+    Outcome::Conflict(answer.responses.into_iter().next().and_then(|read| found(keys, read)))
+}
+
+/// The same behind a fence. Where neither key is as expected, the fence is what counts.
+fn fenced(keys: &Keys, fence: &Fence, mut answer: TxnResponse) -> Fenced {
+    if answer.succeeded {
+        return Fenced::Stood(outcome(keys, answer));
+    }
+    let judged = if answer.responses.len() > 1 { found(keys, answer.responses.swap_remove(1)) } else { None };
+    if judged.as_ref().is_some_and(|judged| judged.revision == fence.revision) {
+        Fenced::Stood(outcome(keys, answer))
+    } else {
+        Fenced::Fell(judged)
+    }
+}
+
+fn found(keys: &Keys, read: ResponseOp) -> Option<Record> {
+    read.range?.kvs.into_iter().find_map(|kv| keys.record(kv))
 }
 
 fn header(header: Option<&proto::ResponseHeader>) -> Revision {

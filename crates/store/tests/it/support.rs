@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt;
-use store::{Error, Event, Expect, Op, Outcome, Page, Range, Record, Revision, Store, Txn, Watch};
+use store::{Error, Event, Expect, Fence, Fenced, Op, Outcome, Page, Range, Record, Revision, Store, Txn, Watch};
 
 /// Long enough for a busy machine; nothing waits this long unless it fails.
 pub const DEADLINE: Duration = Duration::from_secs(30);
@@ -33,6 +33,11 @@ impl Fixture {
     pub async fn txn(&self, name: &str, expect: Expect, op: Op) -> Result<Outcome, Error> {
         let txn = Txn { key: self.key(name).into(), expect, op, write: None, note: Default::default() };
         within("a transaction", self.store.txn(txn)).await
+    }
+
+    pub async fn txn_behind(&self, fence: Fence, name: &str, expect: Expect, op: Op) -> Fenced {
+        let txn = Txn { key: self.key(name).into(), expect, op, write: None, note: Default::default() };
+        within("a transaction", self.store.txn_behind(fence, txn)).await.unwrap()
     }
 
     /// Puts whatever the key holds now; answers the new revision.
