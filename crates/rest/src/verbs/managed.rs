@@ -10,6 +10,9 @@ use machinery::{Value, objectmeta, value};
 use super::options::WriteOptions;
 use super::{Api, Call};
 
+/// Where an object keeps who owns which field.
+const RECORD: &str = "metadata.managedFields";
+
 /// The other served versions of a resource, for records that were made in them.
 struct Others<'a> {
     call: &'a Call<'a>,
@@ -38,9 +41,12 @@ impl Api {
         let manager = manager(call, options);
         let (filter, versions, api_version) = (filter(call), Others { call }, facts.api_version());
         let keeper = keeper(call, of, &filter, &versions, &api_version);
-        // What is built in has its type when it is read. A change is recorded once what it may not change has been put back.
-        if old.is_none() && facts.is_custom() && !keeper.fits(new) {
-            value::remove(new, "metadata.managedFields");
+        // What is built in has its type when it is read. Of what has not, nothing is recorded, be it in a part that the write cannot change.
+        if facts.is_custom() && !keeper.fits(new) {
+            match old.and_then(|old| value::at(old, RECORD)) {
+                Some(record) => value::set(new, RECORD, record.clone()),
+                None => drop(value::remove(new, RECORD)),
+            }
             return;
         }
         let now = self.now();
@@ -60,11 +66,9 @@ impl Api {
         let old = old.map_or_else(|| keeper.empty(), |old| convert::between(storage, facts, old.clone()));
         let mut versioned = convert::between(storage, facts, new.clone());
         keeper.update(&old, &mut versioned, &manager, &now);
-        match value::remove(&mut versioned, "metadata.managedFields") {
-            Some(fields) => value::set(new, "metadata.managedFields", fields),
-            None => {
-                value::remove(new, "metadata.managedFields");
-            }
+        match value::remove(&mut versioned, RECORD) {
+            Some(record) => value::set(new, RECORD, record),
+            None => drop(value::remove(new, RECORD)),
         }
     }
 

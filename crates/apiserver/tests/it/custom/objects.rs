@@ -324,19 +324,23 @@ async fn a_scale_is_judged_by_the_rules_of_its_object() {
 }
 
 #[tokio::test]
-async fn a_status_that_an_update_cannot_set_does_not_cost_an_object_its_owners() {
+async fn what_is_not_of_its_type_changes_no_owners_even_where_the_write_cannot_set_it() {
     let server = serving(&definition()).await;
     let made = server.post(&fleet("v1"), &ship("argo", json!({"name": "Argo"}))).await.json();
-    let mut changed = made.clone();
-    changed["spec"]["masts"] = json!(3);
-    // Not of its type, and put back before anything is recorded.
-    changed["status"] = json!("sunk");
-    let changed = server.put(&format!("{}/argo", fleet("v1")), &changed).await;
+    let owners = |object: &Value| object["metadata"]["managedFields"].clone();
+    assert_eq!(owners(&made).as_array().map(Vec::len), Some(1), "{made}");
+    let mut sent = made.clone();
+    sent["spec"]["masts"] = json!(3);
+    sent["status"] = json!("sunk");
+    let changed = server.put(&format!("{}/argo?fieldManager=other", fleet("v1")), &sent).await;
     assert_eq!(changed.status, 200, "{}", changed.text());
-    let changed = changed.json();
+    let mut changed = changed.json();
     assert_eq!((&changed["spec"]["masts"], &changed["status"]), (&json!(3), &Value::Null));
-    let owners = |object: &Value| object["metadata"]["managedFields"].as_array().map(Vec::len);
-    assert_eq!((owners(&made), owners(&changed)), (Some(1), Some(1)), "{changed}");
-    assert!(changed["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]["f:masts"].is_object(), "{changed}");
+    assert_eq!(owners(&changed), owners(&made));
+    changed["spec"]["masts"] = json!("three");
+    changed["status"] = json!({"afloat": true});
+    let told = server.put(&format!("{}/argo/status?fieldManager=other", fleet("v1")), &changed).await.json();
+    assert_eq!((&told["spec"]["masts"], &told["status"]), (&json!(3), &json!({"afloat": true})));
+    assert_eq!(owners(&told), owners(&made));
     server.stop().await;
 }
