@@ -3,11 +3,13 @@
 //! Metadata is read as that of built-in kinds is, at the root and wherever a schema embeds a resource; the rest is dropped where the schema does
 //! not know it. All that a strict reader would object to is named, in upstream's order.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use facts::{Field, Type};
 use machinery::status::FieldError;
 use machinery::{Value, names, objectmeta, schema};
+use serde_json::Number;
 
 use crate::Schema;
 
@@ -72,22 +74,54 @@ fn below(path: &str, field: &str) -> String {
     if path.is_empty() { field.to_owned() } else { format!("{path}.{field}") }
 }
 
-/// Whole numbers that are too large for Go's are read as floats, and floats that are whole are written as integers.
+/// Whole numbers that are too large for Go's are read as floats.
 fn as_go_reads(value: &mut Value) {
-    /// The first float that is too large for an integer.
-    const BEYOND: f64 = 9_223_372_036_854_775_808.0;
     match value {
         Value::Number(number) if !number.is_i64() && number.is_u64() => {
             *value = number.as_f64().map_or(Value::Null, Value::from);
         }
-        Value::Number(number) => match number.as_f64().filter(|_| number.is_f64()) {
-            Some(float) if float.fract() == 0.0 && float.abs() < BEYOND => *value = Value::from(float as i64),
-            _ => {}
-        },
         Value::Array(items) => items.iter_mut().for_each(as_go_reads),
         Value::Object(fields) => fields.values_mut().for_each(as_go_reads),
         _ => {}
     }
+}
+
+/// A value as Go writes it: `1.0` is a float while an object is judged, and written as `1`, which the next reader takes for an integer.
+pub fn as_go_writes(value: &Value) -> Cow<'_, Value> {
+    fn has_whole_floats(value: &Value) -> bool {
+        match value {
+            Value::Number(number) => written(number).is_some(),
+            Value::Array(items) => items.iter().any(has_whole_floats),
+            Value::Object(fields) => fields.values().any(has_whole_floats),
+            _ => false,
+        }
+    }
+    fn write(value: &mut Value) {
+        match value {
+            Value::Number(number) => {
+                if let Some(integer) = written(number) {
+                    *value = integer.into();
+                }
+            }
+            Value::Array(items) => items.iter_mut().for_each(write),
+            Value::Object(fields) => fields.values_mut().for_each(write),
+            _ => {}
+        }
+    }
+    // Nearly no object has one, so most are looked at and not copied.
+    if !has_whole_floats(value) {
+        return Cow::Borrowed(value);
+    }
+    let mut value = value.clone();
+    write(&mut value);
+    Cow::Owned(value)
+}
+
+/// The integer that a float is written as, if it is: by the fewest digits that tell it from other floats, so that large ones end in zeros.
+fn written(number: &Number) -> Option<i64> {
+    let float = number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0)?;
+    // No text has a sign for zero once it was read as an integer.
+    if float == 0.0 { Some(0) } else { float.to_string().parse().ok() }
 }
 
 /// Reads the metadata of resources inside of a value.
@@ -149,11 +183,16 @@ fn place(of: &Schema, path: &str, name: &str) -> String {
 
 /// Upstream reads metadata by itself, and not as a part of an object.
 fn of_metadata(why: String) -> String {
-    why.replacen("Go struct field ObjectMeta.metadata.", "Go struct field ObjectMeta.", 1).replacen(
-        "Go struct field .metadata of type",
-        "Go value of type",
-        1,
-    )
+    const FIELD: &str = "Go struct field ";
+    let Some((before, (of, path))) =
+        why.split_once(FIELD).and_then(|(before, field)| Some((before, field.split_once('.')?)))
+    else {
+        return why;
+    };
+    match path.strip_prefix("metadata.") {
+        Some(below) => format!("{before}{FIELD}{of}.{below}"),
+        None => why.replacen("Go struct field .metadata of type", "Go value of type", 1),
+    }
 }
 
 /// Visits every resource inside of a value.
@@ -238,15 +277,16 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_kept_as_go_writes_them_again() {
+    fn floats_are_read_as_floats_and_written_as_go_writes_them() {
         let props = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
         let schema = Schema::read(&props).expect("a schema");
-        let sent = r#"{"spec": [1.0, 1e3, -2.0, 0.0, 1e-1000, 1.5, 1e18, 9223372036854775807, 9223372036854775808]}"#;
+        let sent = r#"{"spec": [1.0, 1e3, -2.0, -0.0, 1e-1000, 1.5, 9223372036854774784.0, 9223372036854775807, 9223372036854775808]}"#;
         let mut object = serde_json::from_str(sent).expect("JSON");
         schema.coerce(&mut object).expect("an object");
-        let kept =
-            json!({"spec": [1, 1000, -2, 0, 0, 1.5, 1_000_000_000_000_000_000_i64, i64::MAX, 9.223372036854776e18]});
-        assert_eq!(object, kept);
+        assert!(object["spec"][0].is_f64() && object["spec"][7].is_i64() && object["spec"][8].is_f64(), "{object}");
+        let written = r#"{"spec":[1,1000,-2,0,0,1.5,9223372036854775000,9223372036854775807,9.223372036854776e+18]}"#;
+        assert_eq!(as_go_writes(&object).to_string(), written);
+        assert!(matches!(as_go_writes(&json!({"a": [1, 1.5, "x"]})), Cow::Borrowed(_)));
     }
 
     #[test]
@@ -273,7 +313,17 @@ mod tests {
 
     #[test]
     fn metadata_of_a_wrong_type_is_refused() {
-        assert!(schema().coerce(&mut json!({"metadata": {"name": 1}})).is_err());
+        for (metadata, why) in [
+            (json!({"name": 1}), "number into Go struct field ObjectMeta.name of type string"),
+            (
+                json!({"ownerReferences": [{"name": 1}]}),
+                "number into Go struct field OwnerReference.ownerReferences.name of type string",
+            ),
+            (json!(1), "number into Go value of type v1.ObjectMeta"),
+        ] {
+            let found = schema().coerce(&mut json!({"metadata": metadata})).expect_err("refused");
+            assert_eq!(found, format!("json: cannot unmarshal {why}"));
+        }
         let mut inside = json!({"spec": {"template": {"apiVersion": "v1", "kind": 1}}});
         let why = schema().coerce(&mut inside).expect_err("refused");
         assert_eq!(why, "spec.template.kind: Invalid value: 1: must be a string");

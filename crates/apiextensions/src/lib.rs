@@ -23,6 +23,7 @@ pub mod rules;
 mod schema;
 mod validate;
 
+pub use coerce::as_go_writes;
 pub use columns::Column;
 pub use definition::{Conversion, Definition, Version};
 pub use formats::is_known_format;

@@ -128,7 +128,8 @@ impl<'a> Range<'a> {
 /// Whether a float is an integer that fits.
 fn whole(number: f64, small: bool) -> bool {
     let most = if small { f64::from(i32::MAX) } else { 9_223_372_036_854_774_784.0 };
-    let least = if small { f64::from(i32::MIN) } else { -9_223_372_036_854_775_808.0 };
+    // The least integer of all is a float that is written with other digits, and so it is none that fits.
+    let least = if small { f64::from(i32::MIN) } else { -most };
     number == number.trunc() && (least..=most).contains(&number)
 }
 

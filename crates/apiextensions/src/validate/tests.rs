@@ -32,6 +32,19 @@ fn types_are_checked() {
             "<nil>: Invalid value: \"\": Checked value must be of type integer (default format) in f",
         ],
     );
+    check(
+        json!({"type": "integer"}),
+        json!(-9_223_372_036_854_775_808.0),
+        &[
+            "f: Invalid value: \"number\": f in body must be of type integer: \"number\"",
+            "<nil>: Invalid value: \"\": Checked value must be of type integer (default format) in f",
+        ],
+    );
+    check(
+        json!({"type": "string"}),
+        json!(1.0),
+        &["f: Invalid value: \"number\": f in body must be of type string: \"number\""],
+    );
     check(json!({"type": "number"}), json!(1), &[]);
     check(
         json!({"type": "string"}),

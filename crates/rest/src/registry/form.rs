@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use apiextensions::conversion::Original;
-use apiextensions::{Definition, Version};
+use apiextensions::{Definition, Version, as_go_writes};
 use bytes::Bytes;
 use machinery::object::{Draft, Field, FieldPaths, Object};
 use machinery::status::ApiError;
@@ -75,7 +75,7 @@ impl Form {
             let converted = converter.convert(&originals, &self.api_version).await?;
             for (at, mut tree) in batch.iter().zip(converted) {
                 self.turn(&mut tree)?;
-                shown[*at] = self.object(&tree, objects[*at].revision())?;
+                shown[*at] = self.object(&as_go_writes(&tree), objects[*at].revision())?;
             }
         }
         Ok(shown)
@@ -134,9 +134,9 @@ impl Form {
         if missing && schema.property("status").is_some_and(|status| status.default.is_some()) {
             let mut tree = tree.clone();
             schema.default(&mut tree);
-            return self.object(&tree, revision);
+            return self.object(&as_go_writes(&tree), revision);
         }
-        self.object(tree, revision)
+        self.object(&as_go_writes(tree), revision)
     }
 
     /// An object of this version, however it is stored.
@@ -173,7 +173,7 @@ impl Form {
     /// A tree of this version as it is stored.
     pub async fn stored<'v>(&self, tree: &'v Value) -> Result<Cow<'v, Value>, ApiError> {
         if self.api_version == self.stored_version {
-            return Ok(Cow::Borrowed(tree));
+            return Ok(as_go_writes(tree));
         }
         let mut stored = match &self.converter {
             None => tree.clone(),
@@ -187,7 +187,7 @@ impl Form {
         if let Some(storage) = self.definition.storage() {
             storage.meaning().schema.coerce(&mut stored).map_err(ApiError::internal)?;
         }
-        Ok(Cow::Owned(stored))
+        Ok(Cow::Owned(as_go_writes(&stored).into_owned()))
     }
 }
 

@@ -344,3 +344,22 @@ async fn what_is_not_of_its_type_changes_no_owners_even_where_the_write_cannot_s
     assert_eq!(owners(&told), owners(&made));
     server.stop().await;
 }
+
+#[tokio::test]
+async fn a_float_is_one_until_it_is_written() {
+    let server = serving(&definition()).await;
+    let refused = server.post(&fleet("v1"), &ship("argo", json!({"name": 1.0}))).await;
+    assert!(refused.message().contains(r#"must be of type string: "number""#), "{}", refused.message());
+    let ports = json!([{"name": "Iolcos", "days": 3.0}]);
+    let made = server.post(&fleet("v1"), &ship("argo", json!({"ports": ports}))).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let read = server.get(&format!("{}/argo", fleet("v1"))).await;
+    for answer in [made.json(), read.json()] {
+        assert!(answer["spec"]["ports"][0]["days"].is_i64(), "{answer}");
+    }
+    // What is asked of a scale is read from the object as it was sent.
+    let refused = server.post(&fleet("v1"), &ship("pinta", json!({"masts": 3.0}))).await;
+    let why = ".spec.masts accessor error: 3 is of the type float64, expected int64";
+    assert!(refused.message().ends_with(why), "{}", refused.message());
+    server.stop().await;
+}
