@@ -101,6 +101,10 @@ impl Router {
     /// Answers a request about a resource.
     async fn resource(&self, exchange: &mut Exchange, mut body: Body) -> Result<Response, Stop> {
         let served = self.served(&exchange.info)?;
+        let form = served.resource.as_ref().and_then(|resource| resource.form.as_ref());
+        if form.is_some_and(|form| !form.definition.established) {
+            return Err(ApiError::internal("error resolving resource").into());
+        }
         let Exchange { parts, info, asked, notes, begun, .. } = &*exchange;
         let verbs = match info.subresource.as_str() {
             "" => Some(served.facts.verbs),
@@ -112,7 +116,6 @@ impl Router {
         {
             notes.warn(text);
         }
-        let form = served.resource.as_ref().and_then(|resource| resource.form.as_ref());
         if let Some(text) = form.and_then(|form| form.version.warning.as_ref()) {
             notes.warn(text.clone());
         }

@@ -44,6 +44,9 @@ pub struct Definition {
     /// Every version, also those that are not served, in the order of the definition.
     pub versions: Vec<Arc<Version>>,
     pub conversion: Conversion,
+    /// Whether it is established. One whose names are accepted is not while its conversion cannot be asked: then its objects are there, and nobody
+    /// gets at them.
+    pub established: bool,
     /// Whether it is on its way out: then nothing new is made.
     pub terminating: bool,
 }
@@ -176,6 +179,7 @@ impl Definition {
                 "Webhook" => Conversion::Webhook(definition["spec"]["conversion"]["webhook"].clone()),
                 _ => Conversion::None,
             },
+            established: condition_is(definition, "Established", "True"),
             terminating: reader.terminating,
             plural,
             kind,

@@ -239,8 +239,10 @@ impl Extension {
         let name = value::text(tree, "metadata.name");
         let made_from = decisive(tree);
         let leaving = value::at(tree, "metadata.deletionTimestamp").is_some();
+        let established = condition_is(tree, "Established", "True");
         let known = self.installed.get(name).filter(|known| known.made_from == made_from);
-        if known.is_some_and(|known| known.definition.terminating == leaving) {
+        let stays = |known: &Definition| known.terminating == leaving && known.established == established;
+        if known.is_some_and(|known| stays(&known.definition)) {
             return Ok(());
         }
         let changed = known.is_none();
@@ -255,8 +257,12 @@ impl Extension {
             // Who has a watch open would hear of objects in a form that is no longer served.
             cache.end_watches();
         }
-        let generation = value::int(tree, "metadata.generation").unwrap_or(0);
-        self.published.insert(&definition, generation);
+        if established {
+            let generation = value::int(tree, "metadata.generation").unwrap_or(0);
+            self.published.insert(&definition, generation);
+        } else {
+            self.published.remove(name);
+        }
         self.installed.insert(name.to_owned(), Installed { definition, made_from, prefix, source });
         Ok(())
     }

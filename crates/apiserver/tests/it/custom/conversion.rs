@@ -7,10 +7,11 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures::StreamExt as _;
 use http::Method;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
 use testkit::Https;
 
-use super::{DEFINITIONS, define, fleet, serving, ship, ships, spec, version};
+use super::{DEFINITIONS, define, established, fleet, serving, ship, ships, spec, version};
 use crate::server::Server;
 
 /// Between `hostPort` of `v1` and `host` and `port` of `v2`.
@@ -293,5 +294,39 @@ async fn a_webhook_is_shown_the_defaults_of_the_version_that_it_converts() {
     testkit::eventually("the default is converted", changed).await;
     let shown = read().await;
     assert_eq!((&shown["port"], &shown["more"]), (&json!("1"), &Value::Null));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_nobody_can_be_asked_to_convert_is_not_served() {
+    let (server, hook) = (Server::default().await, Hook::start().await);
+    let mut definition = hook.definition();
+    let bundle = definition["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"].take();
+    definition["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"] = json!(STANDARD.encode("no certificate"));
+    assert_eq!(server.post(DEFINITIONS, &definition).await.status, 201);
+    let name = "ships.harbour.example.com";
+    let path = format!("{DEFINITIONS}/{name}");
+    let is_judged = |found: Option<&CustomResourceDefinition>| {
+        let mut conditions = found
+            .into_iter()
+            .filter_map(|found| found.status.as_ref())
+            .flat_map(|status| status.conditions.iter().flatten());
+        conditions.any(|condition| condition.reason.as_deref() == Some("InvalidCABundle"))
+    };
+    testkit::object(&server.admin(), "", name, "the definition is judged", is_judged).await;
+    for version in ["v1", "v2"] {
+        let refused = server.get(&fleet(version)).await;
+        let why = "Internal error occurred: error resolving resource";
+        assert_eq!((refused.status, refused.message().as_str()), (500, why));
+        let place = format!("/apis/harbour.example.com/{version}");
+        assert_eq!(server.get(&place).await.status, 404);
+        assert_eq!(server.get(&format!("/openapi/v3{place}")).await.status, 404);
+    }
+    let mut mended = server.get(&path).await.json();
+    mended["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"] = bundle;
+    assert_eq!(server.put(&path, &mended).await.status, 200);
+    established(&server, &mended).await;
+    assert_eq!(server.post(&fleet("v2"), &second("a", "one", "80")).await.status, 201);
+    assert_eq!(server.get("/apis/harbour.example.com/v1").await.status, 200);
     server.stop().await;
 }
