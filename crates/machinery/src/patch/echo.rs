@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use facts::{Schema, Type};
+use facts::{Opaque, Schema, Type};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -310,6 +310,9 @@ fn write_fields(fields: &crate::value::Object, of: &Type, out: &mut String) {
     out.push_str(if separator == '{' { "{}" } else { "}" });
 }
 
+/// The type of the schemas that are in schemas.
+const JSON_SCHEMA: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
+
 fn write_value(value: &Value, schema: Option<&Schema>, out: &mut String) {
     match (value, schema) {
         (Value::Object(fields), Some(Schema::Map(map))) => {
@@ -336,6 +339,13 @@ fn write_value(value: &Value, schema: Option<&Schema>, out: &mut String) {
                 write_value(item, Some(&list.items), out);
             }
             out.push(']');
+        }
+        // A schema stands alone, in a list, or gives way to something simpler.
+        (Value::Object(fields), Some(Schema::Any(Opaque::SchemaOrArray | Opaque::SchemaOrBool))) => {
+            match facts::type_named(JSON_SCHEMA) {
+                Some(of) => write_fields(fields, of.def(), out),
+                None => out.push_str(&value.to_string()),
+            }
         }
         (value, _) => out.push_str(&value.to_string()),
     }
@@ -367,6 +377,19 @@ mod tests {
         let patch = r#"{"spec": {"ports": [{"port": 1, "name": null, "x": {"b": 1, "a": 2}}]}, "metadata": null}"#;
         let merged = r#"{"apiVersion":"v1","kind":"Service","spec":{"ports":[{"port":1,"x":{"a":2,"b":1}}],"type":"ClusterIP"}}"#;
         assert_eq!(merge(&object, Some(of), patch).as_deref(), Some(merged));
+    }
+
+    #[test]
+    fn schemas_within_schemas_are_in_order_too() {
+        let of = facts::type_of("apiextensions.k8s.io", "v1", "CustomResourceDefinition").expect("definitions").def();
+        let deep = json!({"properties": {}, "type": "object", "description": "d"});
+        let schema = json!({"type": "array", "items": deep, "additionalProperties": deep});
+        let versions = json!([{"name": "v1", "schema": {"openAPIV3Schema": schema}}]);
+        let object = json!({"apiVersion": "a", "kind": "k", "spec": {"versions": versions}});
+        let text = json(&object, Some(of), "[]").expect("a text");
+        let deep = r#"{"description":"d","type":"object","properties":{}}"#;
+        let schema = format!(r#"{{"type":"array","items":{deep},"additionalProperties":{deep}}}"#);
+        assert!(text.contains(&schema), "{text}");
     }
 
     #[test]

@@ -257,8 +257,8 @@ impl Api {
                 let old = old.get("metadata").unwrap_or(&empty);
                 let namespaced = call.resource.storage.namespaced;
                 let mut errors = objectmeta::validate_object_meta_update(metadata, old, namespaced, "metadata");
-                // Upstream's code for custom resources looks for the same once more; each time is a cause of its own.
-                if call.resource.form.is_some() && !errors.is_empty() {
+                // The parts of upstream that extend its API look for the same once more; each time is a cause of its own.
+                if !call.resource.strategy.flags().says_once && !errors.is_empty() {
                     errors.extend(objectmeta::validate_object_meta_again(metadata, old, "metadata"));
                 }
                 errors

@@ -248,3 +248,24 @@ async fn a_subresource_that_it_does_not_have_is_an_object_that_is_not_there() {
     }
     server.stop().await;
 }
+
+#[tokio::test]
+async fn what_is_wrong_with_metadata_is_found_as_often_as_upstream_looks() {
+    let server = serving(&ships(json!([version("v1", true, spec(json!({})))]))).await;
+    let path = format!("{DEFINITIONS}/ships.harbour.example.com");
+    let definition = server.get(&path).await.json();
+    for part in ["", "/status"] {
+        let mut changed = definition.clone();
+        changed["metadata"]["labels"] = json!({"a": "x".repeat(64)});
+        changed["metadata"]["deletionGracePeriodSeconds"] = json!(5);
+        let refused = server.put(&format!("{path}{part}"), &changed).await.json();
+        let causes = refused["details"]["causes"].as_array().expect("causes");
+        let found = |field: &str| causes.iter().filter(|cause| cause["field"] == field).count();
+        assert_eq!(
+            (found("metadata.labels"), found("metadata.deletionGracePeriodSeconds")),
+            (3, 2),
+            "{part}: {refused}"
+        );
+    }
+    server.stop().await;
+}

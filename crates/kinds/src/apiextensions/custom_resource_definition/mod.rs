@@ -13,6 +13,9 @@ pub mod structural;
 mod tests;
 mod warnings;
 
+use std::borrow::Cow;
+
+use ::apiextensions::as_go_writes;
 use ::apiextensions::definition::{APPROVAL, Approval, CLEANUP, Conditions, approval_of, condition_is};
 use machinery::status::FieldError;
 use machinery::{Value, names, value};
@@ -37,6 +40,9 @@ impl Strategy for Definitions {
     }
 
     fn default(&self, definition: &mut Value) {
+        if let Cow::Owned(written) = as_go_writes(definition) {
+            *definition = written;
+        }
         if value::list(definition, "status.storedVersions").is_empty() {
             remember_storage(definition);
         }
@@ -88,10 +94,11 @@ impl Strategy for Definitions {
     fn validate(&self, definition: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
         let root = At::root(definition);
-        let name = root.at("metadata.name");
         let wanted = format!("{}.{}", root.text_at("spec.names.plural"), root.text_at("spec.group"));
-        if name.text() != wanted {
-            errors.invalid_text(&name, "must be spec.names.plural+\".\"+spec.group");
+        for name in ["metadata.generateName", "metadata.name"].map(|field| root.at(field)) {
+            if !name.text().is_empty() && name.text() != wanted {
+                errors.invalid_text(&name, "must be spec.names.plural+\".\"+spec.group");
+            }
         }
         validate_spec(&root.at("spec"), None, &mut errors);
         validate_names(&root.at("status.acceptedNames"), &mut errors);

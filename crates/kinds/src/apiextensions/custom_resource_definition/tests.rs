@@ -41,6 +41,16 @@ fn definitions_are_checked_in_upstreams_words() {
     twice["spec"]["versions"] = json!([version, version]);
     let missing = "status.storedVersions: Invalid value: [\"v1\"]: must have the storage version v1";
     assert!(shown(&twice).contains(&missing.to_owned()), "{:#?}", shown(&twice));
+    // A name that is to be made up cannot be right, and one that is missing is found out by others.
+    let mut nameless = good.clone();
+    nameless["metadata"] = json!({"generateName": "x-"});
+    let wrong = "metadata.generateName: Invalid value: \"x-\": must be spec.names.plural+\".\"+spec.group";
+    assert_eq!(shown(&nameless), [wrong]);
+    let mut float = good.clone();
+    float["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["enum"] = json!([1000.0, 1.5]);
+    Definitions.default(&mut float);
+    let kept = &float["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["enum"];
+    assert_eq!(kept.to_string(), "[1000,1.5]");
     // A webhook with nothing in it is none.
     let mut empty = good;
     empty["spec"]["conversion"] = json!({"strategy": "None", "webhook": {}});
