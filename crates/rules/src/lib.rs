@@ -7,6 +7,8 @@
 //! are two doors into the same room.
 
 pub mod cron;
+pub mod env_file;
+pub mod expansion;
 pub mod flow_control;
 pub mod migration;
 pub mod names;

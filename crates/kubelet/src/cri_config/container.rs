@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use node::cri::{labels, v1};
 
-use super::expansion::expand;
 use super::security::{self, ImageUser};
 use super::{Error, NodeFacts};
 use crate::pod::spec::{self, Member};
 use crate::pod::{resources, state};
+use rules::expansion::expand;
 
 /// What of a container was prepared elsewhere.
 #[derive(Debug, Clone)]

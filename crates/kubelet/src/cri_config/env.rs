@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Container, EnvVarSource, FileKeySelector, Pod, Service};
 
-use super::expansion::expand;
 use super::{Error, NodeFacts, References, fields};
 use crate::pod::spec;
+use rules::expansion::expand;
 
 /// Reads a variable from a file of a volume: its value, empty when the file does not have it, and the file's path on the node.
 pub type FromFile<'a> = &'a dyn Fn(&FileKeySelector) -> Result<(String, PathBuf), Error>;
@@ -190,7 +190,7 @@ mod tests {
         pod.metadata.name = Some("pod".into());
         let files = |wanted: &FileKeySelector| match wanted.path.as_str() {
             "bad" => Err(Error::Other("couldn't parse env file".into())),
-            path => Ok((super::super::env_file::value("A='one'\nB=''", &wanted.key).unwrap(), PathBuf::from(path))),
+            path => Ok((rules::env_file::value("A='one'\nB=''", &wanted.key).unwrap(), PathBuf::from(path))),
         };
         environment(&pod, &container, &["10.0.0.1".into()], &NodeFacts::default(), references, &files)
     }

@@ -6,8 +6,6 @@
 pub mod container;
 pub mod dns;
 pub mod env;
-pub mod env_file;
-pub mod expansion;
 pub mod fields;
 pub mod hosts;
 pub mod sandbox;

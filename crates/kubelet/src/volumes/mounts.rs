@@ -7,9 +7,9 @@ use k8s_openapi::api::core::v1::{Container, Pod, VolumeDevice, VolumeMount};
 use node::cri::v1;
 
 use super::{Paths, pod_dir};
-use crate::cri_config::expansion::expand_strictly;
 use crate::cri_config::{Abilities, Error, NodeFacts, hosts};
 use crate::pod::spec;
+use rules::expansion::expand_strictly;
 
 const HOSTS: &str = "/etc/hosts";
 

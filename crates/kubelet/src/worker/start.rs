@@ -353,7 +353,7 @@ impl Worker {
             cri_config::Error::Other(format!("cannot find the volume {name:?} referenced by FileKeyRef"))
         })?;
         let read = node::mounts::read_inside(volume, Path::new(&wanted.path), ENV_FILE).map_err(|e| e.to_string());
-        let value = read.and_then(|bytes| cri_config::env_file::value(&String::from_utf8_lossy(&bytes), &wanted.key));
+        let value = read.and_then(|bytes| rules::env_file::value(&String::from_utf8_lossy(&bytes), &wanted.key));
         value.map(|value| (value, volume.join(&wanted.path))).map_err(|error| {
             tracing::warn!(pod = %spec::long_name(&self.pod), error, "file of environment variables refused");
             cri_config::Error::Other("couldn't parse env file".to_owned())
