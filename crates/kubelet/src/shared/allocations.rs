@@ -1,8 +1,9 @@
 //! What all pods of the node were given together, and who waits for some of it to be given back.
 //!
-//! Workers ask one by one and in any order; who comes first is decided here. A asked is granted only out of the room that is left
-//! when every asked before it that fits has been granted, so two workers never get the same room, and a pod that waits is not
-//! overtaken by one of less importance.
+//! Workers ask one by one and in any order; who comes first is decided here. A pod is granted what it asks for only out of the room that is left
+//! when every pod before it that fits has been granted, so two workers never get the same room, and a pod that waits is not
+//! overtaken by one of less importance. It has to fit beside what the others have now as well: who is to be given less has it still, until its own
+//! worker asks.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -104,7 +105,8 @@ impl Allocations {
         let turn = state.waiting.get(uid).map_or(state.turns, |waiting| waiting.turn);
         let rank = state.rank(asked, turn);
         let others = state.before(uid, &rank, |pod, others| refusal(pod, others).is_none());
-        match refusal(asked, &others) {
+        let now: Vec<_> = state.granted.iter().filter(|(other, _)| *other != uid).map(|(_, pod)| pod.clone()).collect();
+        match refusal(asked, &others).or_else(|| refusal(asked, &now)) {
             None => {
                 state.waiting.remove(uid);
                 state.granted.insert(uid.to_owned(), asked.clone());
@@ -190,6 +192,33 @@ mod tests {
         first_served([("a", 7, false), ("b", 0, true)], "a");
         first_served([("a", 0, false), ("b", 0, true)], "b");
         first_served([("a", 0, false), ("b", 0, false)], "a");
+    }
+
+    #[test]
+    fn nobody_is_given_what_another_has_not_given_back_yet() {
+        let of = |uid: &str, milli, memory: &str| {
+            let mut pod = Arc::unwrap_or_clone(pod(uid, milli, 0, false));
+            let requests = json!({"cpu": format!("{milli}m"), "memory": memory});
+            let container = &mut pod.spec.as_mut().expect("a spec").containers[0];
+            container.resources.as_mut().expect("resources").requests = serde_json::from_value(requests).ok();
+            Arc::new(pod)
+        };
+        let allocations = Allocations::default();
+        for uid in ["gone", "a", "b", "c"] {
+            allocations.set(of(uid, 250, "1Mi"));
+        }
+        // A node of four Mi.
+        let judge = |pod: &Pod, others: &[Arc<Pod>]| {
+            let memory: i64 = others.iter().map(|other| resources::request(other, "memory")).sum();
+            refusal(pod, others).or_else(|| (resources::request(pod, "memory") + memory > 4 << 20).then_some(memory))
+        };
+        let grant = |pod: &Arc<Pod>| allocations.grant(pod, &Arc::default(), judge);
+        // The second gives processor time back and wants memory, so it waits in line with the others.
+        let asked = [of("a", 333, "1Mi"), of("b", 40, "2Mi"), of("c", 625, "1Mi")];
+        assert!(asked.iter().all(|pod| grant(pod).is_err()), "there is no room yet");
+        allocations.remove("gone");
+        assert_eq!(grant(&asked[2]), Err(1125), "beside what the others have now");
+        assert!(asked.iter().all(|pod| grant(pod).is_ok()), "in their order each has its room");
     }
 
     #[test]
