@@ -119,28 +119,46 @@ pub async fn run() -> Result<(), Failure> {
     delete_all(&client).await?;
 
     let id = server.id().ok_or("the server is gone")?;
-    let before = resident_megabytes(id)?;
-    create(&client, "resident", RESIDENT, false).await?;
-    running(&client, RESIDENT).await?;
-    // The memory of their start is given back within seconds.
-    tokio::time::sleep(Duration::from_secs(15)).await;
+    let memory = memory(&client, id).await?;
     Line::new("node_memory")
         .figure("pods", RESIDENT as f64)
-        .figure("whole_process_megabytes", resident_megabytes(id)?)
-        .figure("private_megabytes", private_megabytes(id)?)
-        .figure("before_pods_megabytes", before)
+        .figure("whole_process_megabytes", memory.resident)
+        .figure("private_megabytes", memory.private)
+        .figure("before_pods_megabytes", memory.before)
         .print();
-    create(&client, "idle", IDLE - RESIDENT, false).await?;
-    running(&client, IDLE).await?;
-    tokio::time::sleep(Duration::from_secs(20)).await;
-    let (since, used) = (Instant::now(), cpu_seconds(id)?);
-    tokio::time::sleep(Duration::from_secs(30)).await;
-    let percent = (cpu_seconds(id)? - used) / since.elapsed().as_secs_f64() * 100.0;
+    let percent = idle_percent(&client, id).await?;
     Line::new("node_idle").figure("pods", IDLE as f64).figure("percent", percent).at_most("percent", 1.0).print();
     delete_all(&client).await?;
     server.stop().await;
     clean(&server.data_dir()).await?;
     agent(server.with_arguments(&["--disable-agent"])).await
+}
+
+/// What a process takes with pods on its node, in megabytes.
+struct Memory {
+    /// Resident, without pods.
+    before: f64,
+    resident: f64,
+    private: f64,
+}
+
+async fn memory(client: &Client, id: u32) -> Result<Memory, Failure> {
+    let before = resident_megabytes(id)?;
+    create(client, "resident", RESIDENT, false).await?;
+    running(client, RESIDENT).await?;
+    // The memory of their start is given back within seconds.
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    Ok(Memory { before, resident: resident_megabytes(id)?, private: private_megabytes(id)? })
+}
+
+/// How much of a core a process uses while more pods only run.
+async fn idle_percent(client: &Client, id: u32) -> Result<f64, Failure> {
+    create(client, "idle", IDLE - RESIDENT, false).await?;
+    running(client, IDLE).await?;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let (since, used) = (Instant::now(), cpu_seconds(id)?);
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    Ok((cpu_seconds(id)? - used) / since.elapsed().as_secs_f64() * 100.0)
 }
 
 /// Ends what a node left running on purpose.
@@ -188,24 +206,14 @@ async fn agent(mut server: Server) -> Result<(), Failure> {
     node_ready(&client).await?;
     let ready = begun.elapsed().as_secs_f64() * 1e3;
     let id = agent.id().ok_or("the agent is gone")?;
-    let before = resident_megabytes(id)?;
-    create(&client, "resident", RESIDENT, false).await?;
-    running(&client, RESIDENT).await?;
-    // The memory of their start is given back within seconds.
-    tokio::time::sleep(Duration::from_secs(15)).await;
-    let (with_pods, private) = (resident_megabytes(id)?, private_megabytes(id)?);
-    create(&client, "idle", IDLE - RESIDENT, false).await?;
-    running(&client, IDLE).await?;
-    tokio::time::sleep(Duration::from_secs(20)).await;
-    let (since, used) = (Instant::now(), cpu_seconds(id)?);
-    tokio::time::sleep(Duration::from_secs(30)).await;
-    let percent = (cpu_seconds(id)? - used) / since.elapsed().as_secs_f64() * 100.0;
+    let memory = memory(&client, id).await?;
+    let percent = idle_percent(&client, id).await?;
     Line::new("agent")
         .figure("ready_ms", ready)
-        .figure("empty_megabytes", before)
+        .figure("empty_megabytes", memory.before)
         .figure("pods", RESIDENT as f64)
-        .figure("megabytes", with_pods)
-        .figure("private_megabytes", private)
+        .figure("megabytes", memory.resident)
+        .figure("private_megabytes", memory.private)
         .figure("idle_pods", IDLE as f64)
         .figure("idle_percent", percent)
         .at_most("ready_ms", 500.0)

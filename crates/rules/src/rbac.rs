@@ -204,6 +204,42 @@ mod tests {
     }
 
     #[test]
+    fn rules_allow_what_they_say_and_no_more() {
+        // rule; verb group resource[/subresource] [name]; allowed
+        for (given, asked, allowed) in [
+            ("get core pods", "get core pods x", true),
+            ("get core pods", "list core pods", false),
+            ("get core pods", "get core pods/log x", false),
+            ("get core pods/log", "get core pods/log x", true),
+            ("get core pods/log", "get core pods x", false),
+            ("get core */log", "get core pods/log x", true),
+            ("get core */log", "get core pods/exec x", false),
+            ("* * *", "frobnicate any things/deep x", true),
+            ("get * pods", "get apps pods", true),
+            ("get apps pods", "get core pods", false),
+            ("get core pods a,b", "get core pods b", true),
+            ("get core pods a,b", "get core pods c", false),
+            ("get core pods a,b", "list core pods", false),
+            ("get /healthz", "get core pods", false),
+        ] {
+            let words: Vec<&str> = asked.split(' ').map(|word| if word == "core" { "" } else { word }).collect();
+            let (resource, subresource) = words[2].split_once('/').unwrap_or((words[2], ""));
+            let name = words.get(3).copied().unwrap_or_default();
+            let answer = rule(given).allows_resource(words[0], words[1], resource, subresource, name);
+            assert_eq!(answer, allowed, "{given} ▸ {asked}");
+        }
+        for (given, path, allowed) in [
+            ("get /healthz", "/healthz", true),
+            ("get /healthz", "/healthz/etcd", false),
+            ("get /healthz/*", "/healthz/etcd", true),
+            ("get *", "/anything", true),
+            ("post *", "/anything", false),
+        ] {
+            assert_eq!(rule(given).allows_path("get", path), allowed, "{given} ▸ {path}");
+        }
+    }
+
+    #[test]
     fn what_is_not_held_is_listed_as_upstream_lists_it() {
         let check = |held: &[&str], wanted: &[&str], expect: &[&str]| {
             let held: Vec<Rule> = held.iter().map(|text| rule(text)).collect();

@@ -192,31 +192,25 @@ impl Admission {
         old: Option<&Value>,
     ) -> Result<(), ApiError> {
         let hop = hops::start(Hop::Mutating, request.operation.verb()).within(request.exchange.trace);
+        let write = Write { admission: self, api, request, old };
         let mut rounds = Rounds::default();
-        self.mutate_once(api, request, new, old, &mut rounds).await?;
+        self.mutate_once(write, new, &mut rounds).await?;
         if rounds.again() {
-            self.mutate_once(api, request, new, old, &mut rounds).await?;
+            self.mutate_once(write, new, &mut rounds).await?;
         }
         hop.end(value::text(new, "metadata.uid"), "", 0);
         Ok(())
     }
 
-    async fn mutate_once(
-        &self,
-        api: &Api,
-        request: &Request<'_>,
-        new: &mut Value,
-        old: Option<&Value>,
-        rounds: &mut Rounds,
-    ) -> Result<(), ApiError> {
-        self.mutate_built_in(api, request, new, old).await?;
+    async fn mutate_once(&self, write: Write<'_>, new: &mut Value, rounds: &mut Rounds) -> Result<(), ApiError> {
+        self.mutate_built_in(write, new).await?;
         if self.settings.runs(Plugin::MutatingAdmissionPolicy) {
-            self.mutating_policies.mutate(api, request, new, old, rounds).await?;
+            self.mutating_policies.mutate(write, new, rounds).await?;
         }
         if self.settings.runs(Plugin::MutatingAdmissionWebhook) {
-            self.webhooks.mutate(api, request, Some(new), old, rounds).await?;
+            self.webhooks.mutate(write, Some(new), rounds).await?;
         }
-        self.deny_all(request, Some(new))
+        self.deny_all(write.request, Some(new))
     }
 
     fn deny_all(&self, request: &Request<'_>, new: Option<&Value>) -> Result<(), ApiError> {
@@ -241,19 +235,13 @@ impl Admission {
             node_restriction::admit(api, &self.authorizers, request, None, Some(old)).await?;
         }
         if self.settings.runs(Plugin::MutatingAdmissionWebhook) {
-            self.webhooks.mutate(api, request, None, Some(old), &mut Rounds::default()).await?;
+            let write = Write { admission: self, api, request, old: Some(old) };
+            self.webhooks.mutate(write, None, &mut Rounds::default()).await?;
         }
         self.validate(api, request, None, Some(old)).await
     }
 
-    async fn mutate_built_in(
-        &self,
-        api: &Api,
-        request: &Request<'_>,
-        new: &mut Value,
-        old: Option<&Value>,
-    ) -> Result<(), ApiError> {
-        let write = Write { admission: self, api, request, old };
+    async fn mutate_built_in(&self, write: Write<'_>, new: &mut Value) -> Result<(), ApiError> {
         for (plugin, step) in chain::MUTATING {
             match step {
                 _ if plugin.is_some_and(|plugin| !self.settings.runs(plugin)) => {}

@@ -89,24 +89,6 @@ impl Profile {
         diagnosis: &mut Diagnosis,
         cycle: &mut Cycle,
     ) -> Result<Option<PreFiltered>, Rejection> {
-        let outcome = self.pre_filter_all(state, pod, cluster, diagnosis, cycle);
-        let status = match &outcome {
-            Ok(Some(_)) => Status::Success,
-            Ok(None) => Status::Rejected(diagnosis.pre_filter_code().unwrap_or(Code::Unresolvable)),
-            Err(error) => Status::Rejected(error.code),
-        };
-        cycle.point(Point::PreFilter, status);
-        outcome
-    }
-
-    fn pre_filter_all(
-        &self,
-        state: &mut CycleState,
-        pod: &PodInfo,
-        cluster: &Cluster,
-        diagnosis: &mut Diagnosis,
-        cycle: &mut Cycle,
-    ) -> Result<Option<PreFiltered>, Rejection> {
         let mut names: Option<Vec<String>> = None;
         let mut narrowing: Vec<(&'static str, PluginId)> = Vec::new();
         let mut rejected: Option<Rejection> = None;

@@ -68,6 +68,16 @@ pub struct World<'a> {
     pub now: Timestamp,
 }
 
+/// The nodes to filter.
+#[derive(Clone, Copy)]
+struct Among<'a> {
+    nodes: &'a [NodeIdx],
+    /// So many feasible ones are enough.
+    wanted: usize,
+    /// Where in the list to begin.
+    start: usize,
+}
+
 /// An attempt that found no node, as PostFilter plugins see it.
 pub struct Attempt<'a> {
     /// What the cycle looks at.
@@ -183,12 +193,18 @@ impl Algorithm {
         let cluster = world.cluster;
         let narrowed =
             world.profile.run_pre_filter(&mut self.state, pod, cluster, &mut self.diagnosis, &mut self.cycle);
+        let status = match &narrowed {
+            Ok(Some(_)) => Status::Success,
+            Ok(None) => Status::Rejected(self.diagnosis.pre_filter_code().unwrap_or(Code::Unresolvable)),
+            Err(error) => Status::Rejected(error.code),
+        };
+        self.cycle.point(Point::PreFilter, status);
         let Some(narrowed) = narrowed.map_err(Failure::Error)? else { return Ok(()) };
 
         // A nominated pod tries its node first: room was made there, and evicting more elsewhere would be a waste.
         if let Some(node) = pod.nominated_node().and_then(|name| cluster.node_named(name)) {
             let blamed = (self.diagnosis.rejectors, self.diagnosis.pending);
-            self.filter_nodes(world, pod, &[node.idx()], 1, 0)?;
+            self.filter_nodes(world, pod, Among { nodes: &[node.idx()], wanted: 1, start: 0 })?;
             if !self.feasible.is_empty() {
                 return Ok(());
             }
@@ -200,14 +216,16 @@ impl Algorithm {
         match narrowed {
             PreFiltered::All => {
                 let start = self.next_start % all;
-                let processed = self.filter_nodes(world, pod, cluster.order(), self.wanted(world, all), start)?;
+                let among = Among { nodes: cluster.order(), wanted: self.wanted(world, all), start };
+                let processed = self.filter_nodes(world, pod, among)?;
                 self.next_start = (start + processed) % all;
             }
             PreFiltered::Only(names, plugins) => {
                 let nodes: Vec<_> = names.iter().filter_map(|n| cluster.node_named(n)).map(NodeInfo::idx).collect();
                 let text = format!("node(s) didn't satisfy plugin(s) [{}]", plugins.join(" "));
                 self.diagnosis.exclude_rest(Rejection::unresolvable(text));
-                let processed = self.filter_nodes(world, pod, &nodes, self.wanted(world, nodes.len()), 0)?;
+                let among = Among { nodes: &nodes, wanted: self.wanted(world, nodes.len()), start: 0 };
+                let processed = self.filter_nodes(world, pod, among)?;
                 self.next_start = (self.next_start + processed) % all;
             }
         }
@@ -221,16 +239,9 @@ impl Algorithm {
         if scoring { feasible_nodes_to_find(percentage, all) } else { 1 }
     }
 
-    /// Filters nodes from `start` on until `wanted` are feasible; the number of nodes looked at.
-    fn filter_nodes(
-        &mut self,
-        world: World<'_>,
-        pod: &Arc<PodInfo>,
-        nodes: &[NodeIdx],
-        wanted: usize,
-        start: usize,
-    ) -> Result<usize, Failure> {
-        let outcome = self.filter_some(world, pod, nodes, wanted, start);
+    /// Filters nodes until enough are feasible; the number of nodes looked at.
+    fn filter_nodes(&mut self, world: World<'_>, pod: &Arc<PodInfo>, among: Among<'_>) -> Result<usize, Failure> {
+        let outcome = self.filter_some(world, pod, among);
         let status = match &outcome {
             Ok(_) if self.feasible.is_empty() => Status::Rejected(Code::Unschedulable),
             Ok(_) => Status::Success,
@@ -242,15 +253,9 @@ impl Algorithm {
         Ok(processed)
     }
 
-    fn filter_some(
-        &mut self,
-        world: World<'_>,
-        pod: &Arc<PodInfo>,
-        nodes: &[NodeIdx],
-        wanted: usize,
-        start: usize,
-    ) -> Result<usize, Failure> {
+    fn filter_some(&mut self, world: World<'_>, pod: &Arc<PodInfo>, among: Among<'_>) -> Result<usize, Failure> {
         let (cluster, profile) = (world.cluster, world.profile);
+        let Among { nodes, wanted, start } = among;
         let (front, back) = nodes.split_at(start);
         let (local, all) = (profile.split_filters(&self.state), profile.filter.len());
         let kind = self.equivalence.kind(pod, local, cluster);

@@ -28,9 +28,10 @@ pub(super) struct Failure {
     pub(super) whole: String,
 }
 
-/// Whose metrics these are.
+/// Whose metrics these are, and who knows them.
 #[derive(Clone, Copy)]
 pub(super) struct Subject<'a> {
+    pub(super) metrics: &'a Metrics,
     pub(super) namespace: &'a str,
     /// The selector of the target's pods, as text.
     pub(super) selector: &'a str,
@@ -70,18 +71,16 @@ fn shown(wire: Option<&LabelSelector>) -> String {
 
 /// What one metric asks for. An object that is described is of the resource `described`.
 pub(super) async fn compute(
-    metrics: &Metrics,
     spec: &MetricSpec,
     subject: Subject<'_>,
     described: Result<String, String>,
 ) -> Result<Proposal, Failure> {
-    let empty = || MetricStatus { type_: spec.type_.clone(), ..MetricStatus::default() };
     match (spec.type_.as_str(), &spec.resource, &spec.container_resource, &spec.pods, &spec.object, &spec.external) {
-        ("Resource", Some(source), ..) => of_resource(metrics, source, subject, empty()).await,
-        ("ContainerResource", _, Some(source), ..) => of_container(metrics, source, subject, empty()).await,
-        ("Pods", _, _, Some(source), ..) => of_pods(metrics, source, subject, empty()).await,
-        ("Object", _, _, _, Some(source), _) => of_object(metrics, source, subject, described, empty()).await,
-        ("External", _, _, _, _, Some(source)) => of_external(metrics, source, subject, empty()).await,
+        ("Resource", Some(source), ..) => of_resource(source, subject).await,
+        ("ContainerResource", _, Some(source), ..) => of_container(source, subject).await,
+        ("Pods", _, _, Some(source), ..) => of_pods(source, subject).await,
+        ("Object", _, _, _, Some(source), _) => of_object(source, subject, described).await,
+        ("External", _, _, _, _, Some(source)) => of_external(source, subject).await,
         (unknown, ..) => {
             let cause = format!("unknown metric source type {unknown:?}");
             Err(Failure { reason: "InvalidMetricSourceType", whole: cause.clone(), cause })
@@ -89,29 +88,20 @@ pub(super) async fn compute(
     }
 }
 
-async fn of_resource(
-    metrics: &Metrics,
-    source: &ResourceMetricSource,
-    subject: Subject<'_>,
-    status: MetricStatus,
-) -> Result<Proposal, Failure> {
-    let outcome = resource(metrics, &source.target, &source.name, None, subject).await;
+async fn of_resource(source: &ResourceMetricSource, subject: Subject<'_>) -> Result<Proposal, Failure> {
+    let outcome = resource(&source.target, &source.name, None, subject).await;
     let (replicas, current, name) = outcome.map_err(|cause| Failure {
         reason: "FailedGetResourceMetric",
         whole: format!("failed to get {} resource metric value: {cause}", source.name),
         cause,
     })?;
     let resource = Some(ResourceMetricStatus { name: source.name.clone(), current });
-    Ok(Proposal { replicas, name, status: MetricStatus { resource, ..status } })
+    let status = MetricStatus { type_: "Resource".to_owned(), resource, ..MetricStatus::default() };
+    Ok(Proposal { replicas, name, status })
 }
 
-async fn of_container(
-    metrics: &Metrics,
-    source: &ContainerResourceMetricSource,
-    subject: Subject<'_>,
-    status: MetricStatus,
-) -> Result<Proposal, Failure> {
-    let outcome = resource(metrics, &source.target, &source.name, Some(&source.container), subject).await;
+async fn of_container(source: &ContainerResourceMetricSource, subject: Subject<'_>) -> Result<Proposal, Failure> {
+    let outcome = resource(&source.target, &source.name, Some(&source.container), subject).await;
     let (replicas, current, name) = outcome.map_err(|cause| Failure {
         reason: "FailedGetContainerResourceMetric",
         whole: format!("failed to get {} container metric value: {cause}", source.container),
@@ -119,19 +109,16 @@ async fn of_container(
     })?;
     let container_resource =
         Some(ContainerResourceMetricStatus { name: source.name.clone(), container: source.container.clone(), current });
-    Ok(Proposal { replicas, name, status: MetricStatus { container_resource, ..status } })
+    let status = MetricStatus { type_: "ContainerResource".to_owned(), container_resource, ..MetricStatus::default() };
+    Ok(Proposal { replicas, name, status })
 }
 
-async fn of_pods(
-    metrics: &Metrics,
-    source: &PodsMetricSource,
-    subject: Subject<'_>,
-    status: MetricStatus,
-) -> Result<Proposal, Failure> {
+async fn of_pods(source: &PodsMetricSource, subject: Subject<'_>) -> Result<Proposal, Failure> {
     let outcome = async {
         let metric_selector = selector_text(source.metric.selector.as_ref())?;
         let name = &source.metric.name;
-        let samples = metrics
+        let samples = subject
+            .metrics
             .of_pods(name, subject.namespace, subject.selector, &metric_selector)
             .await
             .map_err(|error| format!("unable to get metric {name}: {error}"))?;
@@ -145,15 +132,14 @@ async fn of_pods(
     })?;
     let pods = Some(PodsMetricStatus { metric: source.metric.clone(), current: average(usage) });
     let name = format!("pods metric {}", source.metric.name);
-    Ok(Proposal { replicas, name, status: MetricStatus { pods, ..status } })
+    let status = MetricStatus { type_: "Pods".to_owned(), pods, ..MetricStatus::default() };
+    Ok(Proposal { replicas, name, status })
 }
 
 async fn of_object(
-    metrics: &Metrics,
     source: &ObjectMetricSource,
     subject: Subject<'_>,
     described: Result<String, String>,
-    status: MetricStatus,
 ) -> Result<Proposal, Failure> {
     let object = &source.described_object;
     let outcome = async {
@@ -161,7 +147,7 @@ async fn of_object(
         let name = &source.metric.name;
         let usage = async {
             let resource = described?;
-            metrics.of_object(name, subject.namespace, &resource, &object.name, &metric_selector).await
+            subject.metrics.of_object(name, subject.namespace, &resource, &object.name, &metric_selector).await
         };
         let usage = usage.await.map_err(|error| {
             format!("unable to get metric {name} on {} {}/{}: {error}", object.kind, subject.namespace, object.name)
@@ -175,19 +161,15 @@ async fn of_object(
         cause: cause.0,
     })?;
     let object = Some(ObjectMetricStatus { described_object: object.clone(), metric: source.metric.clone(), current });
-    Ok(Proposal { replicas, name, status: MetricStatus { object, ..status } })
+    let status = MetricStatus { type_: "Object".to_owned(), object, ..MetricStatus::default() };
+    Ok(Proposal { replicas, name, status })
 }
 
-async fn of_external(
-    metrics: &Metrics,
-    source: &ExternalMetricSource,
-    subject: Subject<'_>,
-    status: MetricStatus,
-) -> Result<Proposal, Failure> {
+async fn of_external(source: &ExternalMetricSource, subject: Subject<'_>) -> Result<Proposal, Failure> {
     let outcome = async {
         let name = &source.metric.name;
         let metric_selector = selector_text(source.metric.selector.as_ref())?;
-        let usage = metrics.external(name, subject.namespace, &metric_selector).await.map_err(|error| {
+        let usage = subject.metrics.external(name, subject.namespace, &metric_selector).await.map_err(|error| {
             let selector = shown(source.metric.selector.as_ref());
             format!("unable to get external metric {}/{name}/{selector}: {error}", subject.namespace)
         });
@@ -200,7 +182,8 @@ async fn of_external(
         cause: cause.0,
     })?;
     let external = Some(ExternalMetricStatus { metric: source.metric.clone(), current });
-    Ok(Proposal { replicas, name, status: MetricStatus { external, ..status } })
+    let status = MetricStatus { type_: "External".to_owned(), external, ..MetricStatus::default() };
+    Ok(Proposal { replicas, name, status })
 }
 
 /// The first is the message of an event, the second becomes part of the failure of all.
@@ -252,14 +235,14 @@ fn by_target(
 
 /// The use of CPU or memory, by pods or by one container of each.
 async fn resource(
-    metrics: &Metrics,
     target: &MetricTarget,
     resource: &str,
     container: Option<&str>,
     subject: Subject<'_>,
 ) -> Result<(i32, MetricValueStatus, String), String> {
     let samples = || async {
-        metrics
+        subject
+            .metrics
             .resource(resource, subject.namespace, subject.selector, container)
             .await
             .map_err(|error| format!("unable to get metrics for resource {resource}: {error}"))

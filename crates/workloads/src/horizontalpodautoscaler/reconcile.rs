@@ -218,6 +218,7 @@ impl Autoscalers {
             now: self.tools.clock.now(),
         };
         let subject = Subject {
+            metrics: &self.metrics,
             namespace: &key.namespace,
             selector: &text,
             target,
@@ -230,7 +231,7 @@ impl Autoscalers {
                 None => Ok(String::new()),
             };
             let begun = self.tools.clock.monotonic();
-            let proposed = compute(&self.metrics, spec, subject, described).await;
+            let proposed = compute(spec, subject, described).await;
             let replicas = proposed.as_ref().ok().map(|proposal| proposal.replicas);
             figures::computed(&spec.type_, current, replicas, self.tools.clock.monotonic().saturating_sub(begun));
             all.push(proposed);

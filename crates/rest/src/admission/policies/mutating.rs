@@ -7,14 +7,14 @@ use gates::authorization::Authorizers;
 use machinery::status::{ApiError, Cause, Reason};
 use machinery::{Value, apply, patch, value};
 
+use super::super::Operation;
 use super::super::cel::{self as expressions, Asker, BUDGET, Seen};
+use super::super::chain::Write;
 use super::super::reinvocation::{Asker as Asked, Rounds};
 use super::super::subject::Subject;
-use super::super::{Operation, Request};
 use super::params::collect;
 use super::{Binding, Common, Configured};
 use crate::registry::Registry;
-use crate::verbs::Api;
 
 enum Mutation {
     /// A configuration to lay over the object.
@@ -52,14 +52,8 @@ impl MutatingPolicies {
     }
 
     /// Lets every policy in force change the object, one after the other.
-    pub async fn mutate(
-        &self,
-        api: &Api,
-        request: &Request<'_>,
-        new: &mut Value,
-        old: Option<&Value>,
-        rounds: &mut Rounds,
-    ) -> Result<(), ApiError> {
+    pub async fn mutate(&self, write: Write<'_>, new: &mut Value, rounds: &mut Rounds) -> Result<(), ApiError> {
+        let Write { api, request, old, .. } = write;
         let current = self.0.as_ref().and_then(|configured| {
             Some((configured, configured.current(&Subject { api, request, new: Some(new), old })?))
         });

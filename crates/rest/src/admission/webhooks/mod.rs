@@ -20,13 +20,12 @@ use machinery::Value;
 use machinery::status::ApiError;
 use serde_json::json;
 
-use super::Request;
 use super::cel::{self, Seen};
+use super::chain::Write;
 use super::compiled::Compiled;
 use super::reinvocation::{Asker, Rounds};
 use super::subject::Subject;
 use crate::registry::{Registry, Shared};
-use crate::verbs::Api;
 use call::{Mutated, Stop};
 use hook::{Failure, Hook};
 pub use server::{Server, Services};
@@ -59,12 +58,11 @@ impl Webhooks {
     /// Asks the mutating ones in order.
     pub async fn mutate(
         &self,
-        api: &Api,
-        request: &Request<'_>,
+        write: Write<'_>,
         mut new: Option<&mut Value>,
-        old: Option<&Value>,
         rounds: &mut Rounds,
     ) -> Result<(), ApiError> {
+        let Write { api, request, old, .. } = write;
         let Some(hooks) = self.mutating.as_ref().and_then(Compiled::current) else { return Ok(()) };
         if (Subject { api, request, new: new.as_deref(), old }).is_exempt() {
             return Ok(());
