@@ -79,7 +79,6 @@ impl Backend {
         headers.extend(request.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
         identify(headers, request.user);
         forwarded(headers, request.peer);
-        machinery::rest::name_trace(headers);
         if let Some(id) = request.audit_id {
             headers.insert(HeaderName::from_static("audit-id"), id.clone());
         }

@@ -79,6 +79,7 @@ impl Aggregation {
             let json = HeaderValue::from_static("application/json");
             exchange.parts.headers.entry(CONTENT_TYPE).or_insert(json);
         }
+        machinery::rest::name_trace(&mut exchange.parts.headers, exchange.trace.context());
         let mut held = http::Request::new(());
         proxy::hold(&mut held, exchange.record.clone());
         let upgrade = exchange.upgrade.take();

@@ -47,7 +47,7 @@ pub async fn answer(
     let mut review = read_review(facts, exchange, body, &now).await?;
     review["status"] = match &*facts.kind {
         "SelfSubjectAccessReview" | "SubjectAccessReview" | "LocalSubjectAccessReview" => {
-            access(router, &facts.kind, &review, user).await?
+            access(router, &facts.kind, &review, exchange).await?
         }
         "SelfSubjectRulesReview" => {
             let found = rules(router, &review, user)?;
@@ -66,15 +66,15 @@ pub async fn answer(
     Ok(value_response(StatusCode::CREATED, review))
 }
 
-async fn access(router: &Router, kind: &str, review: &Value, user: &Arc<User>) -> Result<Value, ApiError> {
+async fn access(router: &Router, kind: &str, review: &Value, exchange: &Exchange) -> Result<Value, ApiError> {
     let errors = invalid(kind, review);
     if !errors.is_empty() {
         // Upstream names no kind here.
         return Err(ApiError::invalid("authorization.k8s.io", "", "", &errors));
     }
-    let subject = if kind == "SelfSubjectAccessReview" { user.clone() } else { subject(review) };
+    let subject = if kind == "SelfSubjectAccessReview" { exchange.user.clone() } else { subject(review) };
     let (selectors, wrong) = selectors(review);
-    let attributes = attributes(&subject, review, &selectors);
+    let attributes = attributes(&subject, review, &selectors).within(exchange.trace);
     let verdict = router.authorizers.authorize(&attributes).await;
     let mut status = json!({"allowed": verdict.allows()});
     if verdict.decision == Decision::Deny {
@@ -199,6 +199,7 @@ fn attributes<'a>(user: &'a User, review: &'a Value, selectors: &'a Selectors) -
         name: text("name"),
         path: path.map_or("", |path| value::text(path, "path")),
         selectors: Some(selectors),
+        trace: hops::Context::NONE,
     }
 }
 

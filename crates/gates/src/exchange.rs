@@ -182,7 +182,7 @@ impl Exchange {
 
     /// What authorizers decide by.
     pub fn attributes(&self) -> Attributes<'_> {
-        Attributes { selectors: Some(&self.selectors), ..Attributes::of(&self.user, &self.info) }
+        Attributes { selectors: Some(&self.selectors), ..Attributes::of(&self.user, &self.info) }.within(self.trace)
     }
 
     /// Closes it with this answer, which may go out when this is done: what is audited has been written.

@@ -105,7 +105,7 @@ impl Gates {
         // Which trace do they belong to? Only some are believed.
         traced::begin(exchange);
         // On the heap: everything that a request may come to is in this future, and each frame around would have room for it.
-        hops::scope(exchange.trace.context(), Box::pin(self.pass_known(exchange, body, hop))).await
+        Box::pin(self.pass_known(exchange, body, hop)).await
     }
 
     /// The rest of the list, for somebody who is known.

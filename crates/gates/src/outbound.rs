@@ -11,6 +11,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use hops::Context;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT};
 use http::{Method, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -139,6 +140,17 @@ impl Trust {
     }
 }
 
+struct Question {
+    method: Method,
+    body: Bytes,
+    /// The trace that it is asked for.
+    trace: Context,
+}
+
+impl Question {
+    const GET: Self = Self { method: Method::GET, body: Bytes::new(), trace: Context::NONE };
+}
+
 struct Answer {
     status: StatusCode,
     kind: String,
@@ -249,13 +261,14 @@ impl Remote {
     }
 
     /// Sends a tree, and reads the tree that comes back: JSON, or YAML, which upstream's clients read as well.
-    pub async fn post(&self, tree: &Value, timeout: Duration) -> Result<Value, Error> {
-        self.post_json(Bytes::from(tree.to_string()), timeout).await
+    /// It is named the trace that it is asked for.
+    pub async fn post(&self, tree: &Value, timeout: Duration, trace: Context) -> Result<Value, Error> {
+        self.post_json(Bytes::from(tree.to_string()), timeout, trace).await
     }
 
     /// As [`Remote::post`], of a tree that is written already.
-    pub async fn post_json(&self, json: Bytes, timeout: Duration) -> Result<Value, Error> {
-        let answer = self.call(Method::POST, json, timeout).await?;
+    pub async fn post_json(&self, json: Bytes, timeout: Duration, trace: Context) -> Result<Value, Error> {
+        let answer = self.call(Question { method: Method::POST, body: json, trace }, timeout).await?;
         if answer.body.is_empty() {
             return Err(Error::Empty { status: answer.status.as_u16(), kind: answer.kind });
         }
@@ -272,41 +285,42 @@ impl Remote {
     }
 
     pub async fn get(&self, timeout: Duration) -> Result<Value, Error> {
-        let answer = self.call(Method::GET, Bytes::new(), timeout).await?;
+        let answer = self.call(Question::GET, timeout).await?;
         let decoded = codec::json::decode(&answer.body, codec::Limits::default());
         decoded.map(|decoded| decoded.value).map_err(|error| Error::Answer(error.message))
     }
 
     pub async fn text(&self, timeout: Duration) -> Result<String, Error> {
-        let answer = self.call(Method::GET, Bytes::new(), timeout).await?;
+        let answer = self.call(Question::GET, timeout).await?;
         String::from_utf8(answer.body.to_vec()).map_err(|error| Error::Answer(error.to_string()))
     }
 
     /// Sends JSON; whatever comes back with a success is fine.
     pub async fn notify(&self, json: Bytes, timeout: Duration) -> Result<(), Error> {
-        self.call(Method::POST, json, timeout).await.map(|_| ())
+        self.call(Question { method: Method::POST, body: json, trace: Context::NONE }, timeout).await.map(|_| ())
     }
 
-    async fn call(&self, method: Method, body: Bytes, timeout: Duration) -> Result<Answer, Error> {
-        match tokio::time::timeout(timeout, self.attempt(&method, &body)).await {
+    async fn call(&self, question: Question, timeout: Duration) -> Result<Answer, Error> {
+        match tokio::time::timeout(timeout, self.attempt(&question)).await {
             Ok(outcome) => outcome,
             Err(_) => Err(Error::Timeout),
         }
     }
 
-    async fn attempt(&self, method: &Method, body: &Bytes) -> Result<Answer, Error> {
+    async fn attempt(&self, question: &Question) -> Result<Answer, Error> {
+        let sent = question.body.len();
         // A connection that was kept may have been closed by the other side meanwhile: then a new one is made, once.
         let kept = self.idle.lock().pop();
         if let Some(mut sender) = kept
             && sender.ready().await.is_ok()
-            && let Ok(response) = sender.send_request(self.request(method, body)?).await
+            && let Ok(response) = sender.send_request(self.request(question)?).await
         {
-            return self.finish(sender, response, body.len()).await;
+            return self.finish(sender, response, sent).await;
         }
         let mut sender = self.connect().await?;
-        let sent = sender.send_request(self.request(method, body)?).await;
-        let response = sent.map_err(|error| Error::Connection(error.to_string()))?;
-        self.finish(sender, response, body.len()).await
+        let response = sender.send_request(self.request(question)?).await;
+        let response = response.map_err(|error| Error::Connection(error.to_string()))?;
+        self.finish(sender, response, sent).await
     }
 
     async fn finish(
@@ -333,7 +347,8 @@ impl Remote {
         }
     }
 
-    fn request(&self, method: &Method, body: &Bytes) -> Result<http::Request<Full<Bytes>>, Error> {
+    fn request(&self, question: &Question) -> Result<http::Request<Full<Bytes>>, Error> {
+        let Question { method, body, trace } = question;
         let path = self.uri.path_and_query().map_or("/", |path| path.as_str());
         let mut request = http::Request::new(Full::new(body.clone()));
         *request.method_mut() = method.clone();
@@ -349,7 +364,7 @@ impl Remote {
         if let Some(authorization) = &self.authorization {
             headers.insert(AUTHORIZATION, authorization.clone());
         }
-        machinery::rest::name_trace(headers);
+        machinery::rest::name_trace(headers, *trace);
         Ok(request)
     }
 

@@ -20,6 +20,8 @@ pub struct Context {
 }
 
 impl Context {
+    pub const NONE: Self = Self { trace: 0, span: 0, sampled: false };
+
     /// Of a `traceparent`: version, trace, span and flags in small hexadecimal digits. Later versions may say more after that.
     pub fn parse(header: &str) -> Option<Self> {
         let header = header.trim();

@@ -1,8 +1,12 @@
 //! Work under way on this task: which span it belongs to, and what it decides.
 //!
-//! What a controller decides is known deep inside its turn, where nobody has the span in hand; and a request that it sends has to name the
-//! span that it is sent for. So the turn is a scope: whatever runs in it, on whichever thread polls it, finds it by [`current`], [`decided`] and
-//! [`wrote`]. What is spawned runs outside of it. Outside of a scope all three do nothing.
+//! This is for parts that act on their own: a turn of a controller, the binding of a pod, a step of a pod's start. What they decide is known deep
+//! inside, and what they send has to name the span that it is sent for; between the two are `client::Client`, the scheduler's plugins and the container
+//! runtime's interface, whose every method would have to carry a span that only tracing reads. So the turn is a scope: whatever runs in it, on whichever thread
+//! polls it, finds it by [`current`], [`decided`] and [`wrote`]. What is spawned runs outside of it. Outside of a scope all three do nothing.
+//!
+//! The API server has none of this. A request has its `Exchange`, which goes along with it and says whose trace it is; a test sees to it that no gate and no
+//! verb asks the task instead.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -38,7 +42,7 @@ thread_local! {
     static CURRENT: RefCell<Work> = const {
         const NONE: Tally = Tally { verb: "", resource: Label::NONE, count: 0 };
         RefCell::new(Work {
-            context: Context { trace: 0, span: 0, sampled: false },
+            context: Context::NONE,
             collects: false,
             words: String::new(),
             tallies: [NONE; TALLIES],

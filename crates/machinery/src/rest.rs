@@ -27,9 +27,8 @@ pub trait Handler: Send + Sync + 'static {
     fn handle(&self, request: Request) -> BoxFuture<'_, Response>;
 }
 
-/// Names the trace that this task works for to whoever gets a request with these headers; as they are where there is none.
-pub fn name_trace(headers: &mut http::HeaderMap) {
-    let context = hops::current();
+/// Names a trace to whoever gets a request with these headers; they stay as they are where there is none.
+pub fn name_trace(headers: &mut http::HeaderMap, context: hops::Context) {
     if !context.is_none()
         && let Ok(value) = http::HeaderValue::try_from(context.header())
     {

@@ -444,6 +444,11 @@ async fn a_server_that_misbehaves_delays_nobody() {
     assert!(!told.contains("root") && !told.contains("spoofed"), "{told}");
     assert!(told.contains("audit-id: ") && told.contains("x-forwarded-for: 127.0.0.1"), "{told}");
 
+    let parent = hops::Context { trace: 5, span: 7, sampled: false };
+    let told = hops::scope(parent, server.admin().raw("/apis/bad.example.com/v1/echo")).await.expect("an answer");
+    let told = String::from_utf8_lossy(&told).to_lowercase();
+    assert!(told.contains(&format!("traceparent: {}\r\n", parent.header())), "{told}");
+
     // An endless answer is passed on for as long as somebody reads it; what the server itself reads of it has a limit.
     let mut stream = connect(&server, b"http/1.1").await;
     stream.write_all(b"GET /apis/bad.example.com/v1/endless HTTP/1.1\r\nhost: x\r\n\r\n").await.expect("a request");

@@ -198,8 +198,9 @@ async fn a_webhook_is_asked_only_what_its_conditions_let_through() {
                 Some("delete") => json!({"allowed": false, "denied": true, "reason": "never"}),
                 _ => json!({"allowed": true}),
             };
+            let trace = request.headers().get(hops::TRACEPARENT).and_then(|trace| trace.to_str().ok());
             // The test may be over.
-            let _ = sender.send(review["spec"].clone());
+            let _ = sender.send((review["spec"].clone(), trace.map(str::to_owned)));
             http::Response::new(bytes::Bytes::from(review.to_string()))
         }
     })
@@ -233,8 +234,11 @@ async fn a_webhook_is_asked_only_what_its_conditions_let_through() {
     })
     .await;
     let jane = server.as_user(User::new("jane", []));
-    jane.list::<Pod>("guarded", &Default::default()).await.expect("the webhook says yes");
-    let asked = questions.recv().await.expect("a question");
+    let parent = hops::Context { trace: 5, span: 7, sampled: false };
+    let listed = hops::scope(parent, jane.list::<Pod>("guarded", &Default::default())).await;
+    listed.expect("the webhook says yes");
+    let (asked, trace) = questions.recv().await.expect("a question");
+    assert_eq!(trace, Some(parent.header()), "it can go on with the trace of the request");
     assert_eq!((&asked["user"], &asked["resourceAttributes"]["verb"]), (&json!("jane"), &json!("list")));
     let denied = refusal(jane.delete::<Pod>("guarded", "x", &Default::default()).await);
     assert!(denied.ends_with("in the namespace \"guarded\": never"), "{denied}");

@@ -77,7 +77,7 @@ impl Transport {
                 Ok(handler.handle(request).await)
             }
             Self::Https(https) => {
-                machinery::rest::name_trace(request.headers_mut());
+                machinery::rest::name_trace(request.headers_mut(), hops::current());
                 // On the heap: every call of the API would have the whole of TLS and HTTP in its future otherwise.
                 Box::pin(https.send(request)).await
             }

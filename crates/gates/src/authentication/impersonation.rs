@@ -208,7 +208,7 @@ async fn attempt(
         ..request.user.clone()
     };
     let requestor = if mode == Mode::AssociatedNode { &anywhere } else { request.user };
-    let asker = Asker { authorizers, mode, requestor };
+    let asker = Asker { authorizers, mode, requestor, trace: request.trace };
     if let Some(verb) = mode.verb_on(request.verb) {
         asker.check(Attributes { user: requestor, verb: &verb, ..*request }).await?;
     }
@@ -232,6 +232,7 @@ struct Asker<'a> {
     authorizers: &'a Authorizers,
     mode: Mode,
     requestor: &'a User,
+    trace: hops::Context,
 }
 
 impl Asker<'_> {
@@ -241,8 +242,8 @@ impl Asker<'_> {
     }
 
     fn question<'b>(&'b self, group: &'b str, resource: &'b str, name: &'b str) -> Attributes<'b> {
-        let version = "v1";
-        Attributes { version, ..Attributes::question(self.requestor, self.mode.verb(), group, resource, name) }
+        let question = Attributes::question(self.requestor, self.mode.verb(), group, resource, name);
+        Attributes { version: "v1", trace: self.trace, ..question }
     }
 
     async fn check(&self, attributes: Attributes<'_>) -> Result<(), ApiError> {

@@ -65,7 +65,7 @@ impl Webhook {
             "kind": "TokenReview", "apiVersion": format!("authentication.k8s.io/{}", self.version),
             "metadata": {}, "spec": {"token": token, "audiences": audiences}, "status": {"user": {}},
         });
-        let answer = RETRY.run(|| self.remote.post(&review, TIMEOUT)).await.map_err(|error| {
+        let answer = RETRY.run(|| self.remote.post(&review, TIMEOUT, hops::Context::NONE)).await.map_err(|error| {
             tracing::error!(%error, "Failed to make webhook authenticator request");
             error.to_string()
         })?;

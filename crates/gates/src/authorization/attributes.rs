@@ -54,6 +54,8 @@ pub struct Attributes<'a> {
     pub path: &'a str,
     /// What narrows a collection.
     pub selectors: Option<&'a Selectors>,
+    /// Whose trace it is asked for. Nobody decides by it; who asks others names it to them.
+    pub trace: hops::Context,
 }
 
 impl<'a> Attributes<'a> {
@@ -70,6 +72,7 @@ impl<'a> Attributes<'a> {
             name: &info.name,
             path: &info.path,
             selectors: None,
+            trace: hops::Context::NONE,
         }
     }
 
@@ -87,7 +90,13 @@ impl<'a> Attributes<'a> {
             name,
             path: "",
             selectors: None,
+            trace: hops::Context::NONE,
         }
+    }
+
+    /// The same for a request.
+    pub fn within(self, trace: hops::Trace) -> Self {
+        Self { trace: trace.context(), ..self }
     }
 
     /// The same in a namespace.

@@ -68,7 +68,7 @@ impl Webhook {
             "apiVersion": format!("authorization.k8s.io/{}", self.settings.version),
             "metadata": {}, "spec": spec, "status": {"allowed": false},
         });
-        let answer = RETRY.run(|| self.settings.remote.post(&review, self.settings.timeout)).await;
+        let answer = RETRY.run(|| self.settings.remote.post(&review, self.settings.timeout, attributes.trace)).await;
         let verdict = match answer {
             Ok(answer) => read(&answer),
             Err(error) => {

@@ -10,6 +10,7 @@ use machinery::selector::field::FieldSelector;
 use machinery::selector::label::LabelSelector;
 use machinery::status::ApiError;
 
+use super::Request;
 use super::subject::Subject;
 
 /// What all evaluations of a policy over a request may cost together.
@@ -135,8 +136,8 @@ impl std::fmt::Display for Failure {
 /// Who finds out what expressions ask.
 pub struct Asker<'a> {
     pub authorizers: &'a Authorizers,
-    /// Who sends the request.
-    pub user: &'a User,
+    /// For whom they ask.
+    pub request: &'a Request<'a>,
 }
 
 impl Asker<'_> {
@@ -149,7 +150,7 @@ impl Asker<'_> {
                 Some(User::new(format!("system:serviceaccount:{namespace}:{name}"), groups))
             }
         };
-        let user = account.as_ref().unwrap_or(self.user);
+        let user = account.as_ref().unwrap_or(self.request.user);
         let mut selectors = Selectors::default();
         let attributes = match &*question.check {
             Check::Path(path) => {
@@ -163,7 +164,8 @@ impl Asker<'_> {
                 question.in_namespace(namespace).of_subresource(subresource)
             }
         };
-        let verdict = self.authorizers.authorize(&Attributes { selectors: Some(&selectors), ..attributes }).await;
+        let attributes = Attributes { selectors: Some(&selectors), ..attributes }.within(self.request.exchange.trace);
+        let verdict = self.authorizers.authorize(&attributes).await;
         Decision { allowed: verdict.allows(), reason: verdict.reason().to_owned(), error: String::new() }
     }
 }

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use gates::authorization::{Attributes, Authorizers};
+use gates::authorization::Authorizers;
 use machinery::status::ApiError;
 use machinery::{Value, value};
 
@@ -110,7 +110,7 @@ async fn check(
     // By the signer's own name, or by its whole domain.
     let domain = format!("{}/*", signer.split('/').next().unwrap_or_default());
     for name in [signer, &domain] {
-        if authorizers.allows(&Attributes::question(request.user, verb, GROUP, "signers", name)).await {
+        if authorizers.allows(&request.question(verb, GROUP, "signers", name)).await {
             return Ok(());
         }
     }

@@ -89,7 +89,7 @@ impl ImagePolicy {
         let key = question.to_string();
         let status = match self.answers.get(&key, now) {
             Some(status) => status,
-            None => match self.ask(question).await {
+            None => match self.ask(question, request.exchange.trace.context()).await {
                 Ok(status) => {
                     let ttl =
                         if value::flag(&status, "allowed") { self.settings.allow_ttl } else { self.settings.deny_ttl };
@@ -124,10 +124,10 @@ impl ImagePolicy {
         }
     }
 
-    async fn ask(&self, question: Value) -> Result<Value, outbound::Error> {
+    async fn ask(&self, question: Value, trace: hops::Context) -> Result<Value, outbound::Error> {
         let review = json!({"kind": "ImageReview", "apiVersion": "imagepolicy.k8s.io/v1alpha1", "spec": question, "status": {"allowed": false}});
         let retry = Retry { attempts: ATTEMPTS, pause: self.settings.retry };
-        let answer = retry.run(|| self.remote.post(&review, TIMEOUT)).await?;
+        let answer = retry.run(|| self.remote.post(&review, TIMEOUT, trace)).await?;
         Ok(answer["status"].clone())
     }
 }

@@ -36,7 +36,7 @@ pub mod webhooks;
 
 use std::sync::Arc;
 
-use gates::authorization::Authorizers;
+use gates::authorization::{Attributes, Authorizers};
 use gates::{Exchange, RequestInfo};
 use hops::Hop;
 use machinery::gvk::GroupResource;
@@ -111,6 +111,11 @@ impl Request<'_> {
     /// Whether it is about this resource itself, not about a subresource.
     pub fn is_for(&self, group: &str, plural: &str) -> bool {
         self.resource.name.group == group && self.resource.name.resource == plural && self.info.subresource.is_empty()
+    }
+
+    /// Whether who sends it may do something else too, as authorizers are asked.
+    fn question<'a>(&'a self, verb: &'a str, group: &'a str, resource: &'a str, name: &'a str) -> Attributes<'a> {
+        Attributes::question(self.user, verb, group, resource, name).within(self.exchange.trace)
     }
 
     /// What a refusal is about, in the group that was asked for.

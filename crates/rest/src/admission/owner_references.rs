@@ -1,7 +1,7 @@
 //! OwnerReferencesPermissionEnforcement: an owner is set by those who may delete the object, and holds back the owner's
 //! deletion only for those who may.
 
-use gates::authorization::{Attributes, Authorizers};
+use gates::authorization::Authorizers;
 use machinery::gvk::GroupVersion;
 use machinery::status::ApiError;
 use machinery::{Value, value};
@@ -23,7 +23,7 @@ pub async fn validate(
         return Ok(());
     }
     let info = request.info;
-    let own = |verb| Attributes::question(request.user, verb, &info.group, &info.resource, &info.name);
+    let own = |verb| request.question(verb, &info.group, &info.resource, &info.name);
     // Who makes an object could as well not have made it.
     if request.operation != Operation::Create {
         let question = own("delete").in_namespace(&info.namespace).of_subresource(&info.subresource);
@@ -34,7 +34,7 @@ pub async fn validate(
         }
     }
     let blocking: Vec<&Value> = after.iter().filter(|reference| newly_blocks(reference, before)).collect();
-    let anything = Attributes::question(request.user, "update", "*", "*", "*").of_subresource("finalizers");
+    let anything = request.question("update", "*", "*", "*").of_subresource("finalizers");
     if blocking.is_empty() || authorizers.allows(&anything).await {
         return Ok(());
     }
@@ -48,8 +48,7 @@ pub async fn validate(
             return Err(request.forbid(new, &why));
         };
         let namespace = if owner.namespaced { info.namespace.as_str() } else { "" };
-        let question =
-            Attributes::question(request.user, "update", &owner.group, &owner.plural, value::text(reference, "name"));
+        let question = request.question("update", &owner.group, &owner.plural, value::text(reference, "name"));
         let verdict = authorizers.authorize(&question.in_namespace(namespace).of_subresource("finalizers")).await;
         if !verdict.allows() {
             let why = format!(

@@ -3,7 +3,7 @@
 //! Upstream checks this in the storage of the four kinds, after mutation and before validating admission; so here.
 
 use gates::authorization::rbac::{GROUP, Rbac, Rule, missing, quoted};
-use gates::authorization::{Attributes, Authorizers, is_master};
+use gates::authorization::{Authorizers, is_master};
 use kinds::keep::keep;
 use machinery::apply::equal_but_times;
 use machinery::status::ApiError;
@@ -40,7 +40,7 @@ async fn role(
     old: Option<&Value>,
 ) -> Result<(), ApiError> {
     let info = request.info;
-    let question = Attributes::question(request.user, "escalate", GROUP, &info.resource, &info.name);
+    let question = request.question("escalate", GROUP, &info.resource, &info.name);
     if authorizers.allows(&question.in_namespace(&info.namespace)).await {
         return Ok(());
     }
@@ -63,7 +63,7 @@ async fn binding(authorizers: &Authorizers, rbac: &Rbac, request: &Request<'_>, 
         // Validation has its own word about other kinds.
         _ => return Ok(()),
     };
-    let question = Attributes::question(request.user, "bind", value::text(new, "roleRef.apiGroup"), plural, name);
+    let question = request.question("bind", value::text(new, "roleRef.apiGroup"), plural, name);
     if authorizers.allows(&question.in_namespace(namespace)).await {
         return Ok(());
     }

@@ -43,7 +43,8 @@ impl Converter {
             let why = why.strip_prefix("failed to call webhook: ").map_or(why.as_str(), |why| why).to_owned();
             of(why)
         })?;
-        let answer = match remote.post_json(question.to_json().into(), TIMEOUT).await {
+        // As upstream has it, a conversion is no part of the trace of the request that needs it.
+        let answer = match remote.post_json(question.to_json().into(), TIMEOUT, hops::Context::NONE).await {
             // A word that says nothing is an answer without anything in it.
             Err(Error::Answer(why)) if why.is_empty() => Value::Null,
             Err(Error::Answer(why)) => return Err(of(format!("couldn't get version/kind; json parse error: {why}"))),

@@ -86,3 +86,19 @@ fn only_figures_writes_the_text_of_scrapers() {
     }
     assert!(writing > 0, "nothing was found that writes it");
 }
+
+/// A request has its `Exchange`, which says whose trace it is: nothing on its way asks the task that it runs on.
+#[test]
+fn the_api_server_asks_no_task_for_its_trace() {
+    const ROOMS: [&str; 5] = ["aggregator", "apiserver", "gates", "rest", "storage"];
+    let mut asking = 0;
+    for (path, text) in production() {
+        if !["hops::scope", "hops::current", "hops::turn", "task_local!"].iter().any(|word| text.contains(word)) {
+            continue;
+        }
+        let room = ROOMS.iter().find(|room| path.starts_with(&format!("crates/{room}/")));
+        assert_eq!(room, None, "{path} asks the task instead of the exchange");
+        asking += 1;
+    }
+    assert!(asking > 2, "parts that act on their own were not found to do so");
+}

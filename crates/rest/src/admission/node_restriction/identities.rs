@@ -106,10 +106,8 @@ impl Write<'_> {
     /// Whether somebody lets the node have more than its pods ask for.
     async fn may(&self, verb: &str, what: &str, account: &str) -> bool {
         let group = &self.request.resource.name.group;
-        let question = Attributes {
-            version: &self.request.facts.version,
-            ..Attributes::question(self.request.user, verb, group, what, account)
-        };
+        let question =
+            Attributes { version: &self.request.facts.version, ..self.request.question(verb, group, what, account) };
         let verdict = self.authorizers.authorize(&question.in_namespace(&self.request.info.namespace)).await;
         verdict.decision == Decision::Allow
     }

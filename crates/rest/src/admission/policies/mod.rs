@@ -125,6 +125,6 @@ impl<P> Configured<P> {
     }
 
     fn asker<'a>(&'a self, subject: &Subject<'a>) -> Asker<'a> {
-        Asker { authorizers: &self.authorizers, user: subject.request.user }
+        Asker { authorizers: &self.authorizers, request: subject.request }
     }
 }

@@ -1,6 +1,7 @@
 //! Asking one webhook: the exchange, and what its answer means.
 
 use gates::outbound::Error;
+use hops::Context;
 use machinery::status::ApiError;
 use machinery::{Value, patch};
 
@@ -27,14 +28,19 @@ pub struct Mutated {
 }
 
 impl Hook {
-    /// Asks it whether the request may go on.
-    pub async fn validate(&self, subject: &Subject<'_>, version: &facts::Resource) -> Result<(), Stop> {
-        self.ask(subject, version, false).await.map(|_| ())
+    /// Asks it whether the request may go on, for this span.
+    pub async fn validate(&self, subject: &Subject<'_>, version: &facts::Resource, span: Context) -> Result<(), Stop> {
+        self.ask(subject, version, span, false).await.map(|_| ())
     }
 
-    /// Asks it what to change.
-    pub async fn mutate(&self, subject: &Subject<'_>, version: &facts::Resource) -> Result<Mutated, Stop> {
-        let Some(operations) = self.ask(subject, version, true).await? else { return Ok(Mutated::default()) };
+    /// Asks it what to change, for this span.
+    pub async fn mutate(
+        &self,
+        subject: &Subject<'_>,
+        version: &facts::Resource,
+        span: Context,
+    ) -> Result<Mutated, Stop> {
+        let Some(operations) = self.ask(subject, version, span, true).await? else { return Ok(Mutated::default()) };
         let Some(new) = subject.new else {
             let why = format!(
                 "admission webhook {:?} attempted to modify the object, which is not supported for this operation",
@@ -53,6 +59,7 @@ impl Hook {
         &self,
         subject: &Subject<'_>,
         version: &facts::Resource,
+        span: Context,
         mutating: bool,
     ) -> Result<Option<Value>, Stop> {
         if subject.request.dry_run && !self.harmless_when_dry {
@@ -69,7 +76,7 @@ impl Hook {
         request["oldObject"] = subject.old.map(|object| subject.show(object, version)).unwrap_or_default();
         let services = Services::of(&subject.api.registry);
         let remote = self.server.remote(&services, self.timeout.as_secs()).map_err(Stop::Unasked)?;
-        let answer = remote.post(&review::question(reads, request), self.timeout).await.map_err(|error| {
+        let answer = remote.post(&review::question(reads, request), self.timeout, span).await.map_err(|error| {
             Stop::Unasked(match error {
                 // These are about the answer; the others about getting one.
                 Error::Status(_) | Error::Body(_) | Error::Empty { .. } => format!("failed to call webhook: {error}"),

@@ -76,7 +76,7 @@ impl Webhooks {
                 continue;
             }
             let hop = hop_of(&subject, hook, Stage::MutatingWebhook);
-            let outcome = hops::scope(hop.context(), hook.mutate(&subject, &version)).await;
+            let outcome = hook.mutate(&subject, &version, hop.context()).await;
             hop.note(said(&outcome, |mutated| mutated.object.is_some())).end_unnamed();
             let place = format!("round_{}_index_{index}", rounds.number());
             let mut changed = None;
@@ -128,7 +128,7 @@ impl Webhooks {
             return Ok(Some(version));
         }
         let seen = Seen::of(subject, &version)?;
-        let asker = cel::Asker { authorizers: &self.authorizers, user: subject.request.user };
+        let asker = cel::Asker { authorizers: &self.authorizers, request: subject.request };
         match hook.conditions.hold(&seen.scope(None, true), &asker).await {
             Ok(hold) => Ok(hold.then_some(version)),
             Err(why) => Err(ApiError::forbidden(&subject.request.resource.name, subject.name(), &why)),
@@ -144,7 +144,7 @@ async fn ask(
     index: usize,
 ) -> Result<(), ApiError> {
     let hop = hop_of(subject, hook, Stage::ValidatingWebhook);
-    let outcome = hops::scope(hop.context(), hook.validate(subject, &version)).await;
+    let outcome = hook.validate(subject, &version, hop.context()).await;
     hop.note(said(&outcome, |()| false)).end_unnamed();
     match (outcome, hook.failure) {
         (Ok(()), _) => Ok(()),
