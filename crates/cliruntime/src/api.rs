@@ -7,7 +7,7 @@ use client::Client;
 use client::config::Dials;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT, WARNING};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT, WARNING};
 use http::{HeaderMap, Method};
 use machinery::ApiError;
 use machinery::rest::{Body, Payload};
@@ -40,6 +40,8 @@ pub struct Api {
     dials: Dials,
     warnings: RefCell<Vec<String>>,
     trace: Option<Trace>,
+    /// Whether the client adds a token, which a log must not show but must not hide either.
+    has_token: bool,
 }
 
 impl Api {
@@ -61,6 +63,7 @@ impl Api {
             dials: dials.unwrap_or_default(),
             warnings: RefCell::default(),
             trace,
+            has_token: connection.has_token,
         })
     }
 
@@ -128,7 +131,11 @@ impl Api {
         };
         let (method, url) = (request.method().to_string(), format!("{}{path}", self.server));
         let body = if let Body::Bytes(bytes) = request.body() { Some(bytes.clone()) } else { None };
-        trace.request(&method, &url, request.headers(), body.as_deref());
+        let mut headers = request.headers().clone();
+        if self.has_token && !headers.contains_key(AUTHORIZATION) {
+            headers.insert(AUTHORIZATION, http::HeaderValue::from_static("Bearer <masked>"));
+        }
+        trace.request(&method, &url, &headers, body.as_deref());
         let begun = std::time::Instant::now();
         let answer = self.client.request(request).await;
         let took = Took { whole: begun.elapsed(), dial: self.dials.lock().pop() };

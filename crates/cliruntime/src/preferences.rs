@@ -156,8 +156,40 @@ impl Preferences {
         all.filter(fits).flat_map(Self::options).collect()
     }
 
+    /// What is wrong with the rules for credential plug-ins. They are a safety catch: who mistypes them must hear of it.
+    fn check_plugin_policy(&self) -> Result<(), String> {
+        let allowed = self.tree.get("credentialPluginAllowlist").filter(|list| !list.is_null());
+        let policy = text(&self.tree, "credentialPluginPolicy");
+        if policy != "Allowlist" {
+            return match allowed {
+                Some(_) if matches!(policy, "" | "AllowAll" | "DenyAll") => Err(format!(
+                    "misconfigured credential plugin allowlist: plugin policy is {policy:?} but allowlist is non-nil"
+                )),
+                _ => Ok(()),
+            };
+        }
+        let set = "credential plugin policy set to \"Allowlist\", but allowlist is";
+        let entries = match allowed.map(|list| list.as_array().map(Vec::as_slice).unwrap_or_default()) {
+            None => return Err(format!("{set} unspecified")),
+            Some([]) => return Err(format!("{set} empty; use \"DenyAll\" policy instead")),
+            Some(entries) => entries,
+        };
+        for (at, entry) in entries.iter().enumerate() {
+            let command = allowed_command(entry);
+            if command.is_empty() {
+                return Err(format!("misconfigured credential plugin allowlist: empty allowlist entry #{}", at + 1));
+            }
+            let cleaned = crate::config::load::clean(Path::new(command));
+            if cleaned != command {
+                return Err(format!("non-normalized file path: {command:?} vs {cleaned:?}"));
+            }
+        }
+        Ok(())
+    }
+
     /// Whether a credential plug-in may run.
     pub fn allows_plugin(&self, environment: &Environment, command: &str) -> Result<(), String> {
+        self.check_plugin_policy()?;
         match text(&self.tree, "credentialPluginPolicy") {
             "" | "AllowAll" => Ok(()),
             "DenyAll" => Err(format!("plugin {command:?} not allowed: policy set to \"DenyAll\"")),
@@ -167,12 +199,8 @@ impl Preferences {
                     false => crate::program::find(environment, name),
                 };
                 let own = found(command);
-                let named = |entry: &Value| match text(entry, "command") {
-                    "" => text(entry, "name").to_owned(),
-                    command => command.to_owned(),
-                };
                 let allowed = list(&self.tree, "credentialPluginAllowlist");
-                if own.is_some() && allowed.iter().any(|entry| found(&named(entry)) == own) {
+                if own.is_some() && allowed.iter().any(|entry| found(allowed_command(entry)) == own) {
                     return Ok(());
                 }
                 let path = own.map_or_else(|| command.to_owned(), |path| path.display().to_string());
@@ -180,6 +208,14 @@ impl Preferences {
             }
             other => Err(format!("unknown plugin policy: {other:?}")),
         }
+    }
+}
+
+/// The program that an entry of the list allows; earlier versions of the file called it a name.
+fn allowed_command(entry: &Value) -> &str {
+    match text(entry, "command") {
+        "" => text(entry, "name"),
+        command => command,
     }
 }
 
@@ -296,6 +332,34 @@ mod tests {
         );
         assert!(listed.allows_plugin(&environment, "/bin/x").is_ok());
         assert!(listed.allows_plugin(&environment, "/bin/y").is_err());
+        for (tree, expected) in [
+            (
+                json!({"credentialPluginPolicy": "AllowAll", "credentialPluginAllowlist": []}),
+                "misconfigured credential plugin allowlist: plugin policy is \"AllowAll\" but allowlist is non-nil",
+            ),
+            (
+                json!({"credentialPluginAllowlist": [{"command": "/bin/x"}]}),
+                "misconfigured credential plugin allowlist: plugin policy is \"\" but allowlist is non-nil",
+            ),
+            (
+                json!({"credentialPluginPolicy": "Allowlist"}),
+                "credential plugin policy set to \"Allowlist\", but allowlist is unspecified",
+            ),
+            (
+                json!({"credentialPluginPolicy": "Allowlist", "credentialPluginAllowlist": []}),
+                "credential plugin policy set to \"Allowlist\", but allowlist is empty; use \"DenyAll\" policy instead",
+            ),
+            (
+                json!({"credentialPluginPolicy": "Allowlist", "credentialPluginAllowlist": [{"command": "/bin/x"}, {}]}),
+                "misconfigured credential plugin allowlist: empty allowlist entry #2",
+            ),
+            (
+                json!({"credentialPluginPolicy": "Allowlist", "credentialPluginAllowlist": [{"command": "/bin/../x"}]}),
+                "non-normalized file path: \"/bin/../x\" vs \"/x\"",
+            ),
+        ] {
+            assert_eq!(preferences(tree).allows_plugin(&environment, "/bin/x"), Err(expected.to_owned()));
+        }
     }
 
     #[test]

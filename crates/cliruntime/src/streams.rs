@@ -50,12 +50,15 @@ impl Streams {
         (streams, out, err)
     }
 
-    /// Writes a line. A reader that went away ends the program, as it does every other.
+    /// Writes a line, which is seen at once: what follows it may take long, as the end of a pod does. A reader that went away
+    /// ends the program, as it does every other.
     pub fn line(&mut self, text: &str) -> std::io::Result<()> {
         self.out.write_all(text.as_bytes())?;
-        self.out.write_all(b"\n")
+        self.out.write_all(b"\n")?;
+        self.out.flush()
     }
 
+    /// Writes what there may be much of, as a table is; it is seen when there is enough of it, or at the end.
     pub fn text(&mut self, text: &str) -> std::io::Result<()> {
         self.out.write_all(text.as_bytes())
     }
@@ -106,5 +109,20 @@ impl Write for Memory {
 
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_seen_before_whatever_follows_it() {
+        let (mut streams, out, _) = Streams::memory(b"");
+        streams.out = Box::new(std::io::BufWriter::new(out.clone()));
+        streams.text("a table").expect("written");
+        assert_eq!(out.text(), "");
+        streams.line(", and a line").expect("written");
+        assert_eq!(out.text(), "a table, and a line\n");
     }
 }

@@ -93,18 +93,23 @@ fn check(invocation: &mut Invocation) -> Outcome {
 
 /// Old forms of `--dry-run` still work.
 fn warn_of_dry_run(invocation: &mut Invocation) {
-    let text = match invocation.flags.text("dry-run") {
+    let (place, text) = match invocation.flags.text("dry-run") {
         "" | "none" | "client" | "server" => return,
-        "unchanged" => "--dry-run is deprecated and can be replaced with --dry-run=client.".to_owned(),
+        "unchanged" => {
+            ("helpers.go:714", "--dry-run is deprecated and can be replaced with --dry-run=client.".to_owned())
+        }
         old => match DryRun::from_flags(&invocation.flags) {
             Err(_) => return,
             Ok(meant) => {
-                let new = if meant == DryRun::Client { "client" } else { "none" };
-                format!("--dry-run={old} is deprecated (boolean value) and can be replaced with --dry-run={new}.")
+                let (place, new) =
+                    if meant == DryRun::Client { ("helpers.go:728", "client") } else { ("helpers.go:731", "none") };
+                let text =
+                    format!("--dry-run={old} is deprecated (boolean value) and can be replaced with --dry-run={new}.");
+                (place, text)
             }
         },
     };
-    invocation.streams.log('W', "helpers.go:728", &text);
+    invocation.streams.log('W', place, &text);
 }
 
 fn finish(outcome: Outcome, streams: &mut Streams) -> i32 {

@@ -1,6 +1,5 @@
 //! From a configuration and the flags that override it to a connection: where the server is, whom to trust, who we are.
 
-use std::path::Path;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -31,6 +30,8 @@ pub struct Connection {
     pub namespace: String,
     /// Whether the namespace was said by a flag.
     pub namespace_given: bool,
+    /// Whether requests carry a token that is known without a plug-in.
+    pub has_token: bool,
     /// The program that gives credentials.
     pub plugin: Option<String>,
     /// `--request-timeout`, as it is told to the server.
@@ -113,6 +114,7 @@ impl Connection {
             headers: headers(&user)?,
             namespace,
             of_pod,
+            has_token: !user.text("token").is_empty() || !user.text("tokenFile").is_empty(),
             namespace_given: flags.given("namespace").is_some(),
             plugin: user.fields.get("exec").and_then(|exec| exec["command"].as_str()).map(str::to_owned),
             limit: limit(flags)?,
@@ -386,6 +388,8 @@ fn timeout_nanos(flags: &Given) -> Outcome<i64> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::flags::{self, sets};
 

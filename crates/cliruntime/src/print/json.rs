@@ -25,11 +25,8 @@ pub fn ordered(value: &Value, order: &[&str]) -> String {
 
 /// With keys as Go's struct of the kind has them, as what kubectl made itself is printed.
 pub fn of_kind(value: &Value) -> String {
-    let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
-    let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
-    let of = facts::type_of(group, version, text("kind"));
     let mut out = String::new();
-    put(&mut out, value, 0, &|fields| fields.keys().collect(), of.map(|of| of.def()));
+    put(&mut out, value, 0, &|fields| fields.keys().collect(), type_of(value));
     out
 }
 
@@ -62,23 +59,13 @@ fn put(out: &mut String, value: &Value, level: usize, keys: &Keys<'_>, of: Optio
     match value {
         Value::Object(fields) if !fields.is_empty() => {
             let mut sorted = keys(fields);
-            if let Some(of) = of {
-                let order = facts::go_order(of);
-                let place = |key: &&String| match key.as_str() {
-                    // Go's structs begin with the inlined TypeMeta, whose kind comes first.
-                    "kind" if level == 0 => 0,
-                    "apiVersion" if level == 0 => 1,
-                    key => 2 + order.iter().position(|field| field.name == key).unwrap_or(order.len()),
-                };
-                sorted.sort_by_key(place);
-            }
+            in_go_order(&mut sorted, of, level);
             out.push_str("{\n");
             for (at, key) in sorted.iter().enumerate() {
                 indent(out, level + 1);
                 out.push_str(&html_safe(&Value::from(key.as_str()).to_string()));
                 out.push_str(": ");
-                let inner = of.and_then(|of| of.field(key)).and_then(|field| shape(&field.schema));
-                put(out, &fields[*key], level + 1, keys, inner);
+                put(out, &fields[*key], level + 1, keys, inner(of, key));
                 out.push_str(if at + 1 < sorted.len() { ",\n" } else { "\n" });
             }
             indent(out, level);
@@ -96,6 +83,30 @@ fn put(out: &mut String, value: &Value, level: usize, keys: &Keys<'_>, of: Optio
         }
         scalar => out.push_str(&html_safe(&scalar.to_string())),
     }
+}
+
+/// The type of an object, where its kind is known.
+pub(super) fn type_of(value: &Value) -> Option<&'static facts::Type> {
+    let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
+    let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
+    facts::type_of(group, version, text("kind")).map(|of| of.def())
+}
+
+/// Sorts the fields of a type as Go's struct has them.
+pub(super) fn in_go_order(keys: &mut [&String], of: Option<&facts::Type>, level: usize) {
+    let Some(of) = of else { return };
+    let order = facts::go_order(of);
+    keys.sort_by_key(|key| match key.as_str() {
+        // Go's structs begin with the inlined TypeMeta, whose kind comes first.
+        "kind" if level == 0 => 0,
+        "apiVersion" if level == 0 => 1,
+        key => 2 + order.iter().position(|field| field.name == key).unwrap_or(order.len()),
+    });
+}
+
+/// The type of what is in a field of a type.
+pub(super) fn inner<'a>(of: Option<&'a facts::Type>, key: &str) -> Option<&'a facts::Type> {
+    of.and_then(|of| of.field(key)).and_then(|field| shape(&field.schema))
 }
 
 /// The type of what is in a field, or of the elements of its list.

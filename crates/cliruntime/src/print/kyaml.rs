@@ -2,29 +2,42 @@
 
 use serde_json::Value;
 
-/// One document, with its separator.
+use super::json;
+
+/// One document, with its separator; keys are in the order of the alphabet, as what came from a server is printed.
 pub fn document(value: &Value) -> String {
+    whole(value, None)
+}
+
+/// The same with keys as Go's struct of the kind has them, as what kubectl made itself is printed.
+pub fn of_kind(value: &Value) -> String {
+    whole(value, json::type_of(value))
+}
+
+fn whole(value: &Value, of: Option<&facts::Type>) -> String {
     let mut out = "---\n".to_owned();
-    put(&mut out, value, 0);
+    put(&mut out, value, 0, of);
     out.push('\n');
     out
 }
 
-fn put(out: &mut String, value: &Value, level: usize) {
+fn put(out: &mut String, value: &Value, level: usize, of: Option<&facts::Type>) {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
+            let mut keys: Vec<&String> = fields.keys().collect();
+            json::in_go_order(&mut keys, of, level);
             out.push_str("{\n");
-            for (key, value) in fields {
+            for key in keys {
                 indent(out, level + 1);
                 out.push_str(&key_text(key));
                 out.push_str(": ");
-                put(out, value, level + 1);
+                put(out, &fields[key], level + 1, json::inner(of, key));
                 out.push_str(",\n");
             }
             indent(out, level);
             out.push('}');
         }
-        Value::Array(items) if !items.is_empty() => put_items(out, items, level),
+        Value::Array(items) if !items.is_empty() => put_items(out, items, level, of),
         Value::Object(_) => out.push_str("{}"),
         Value::Array(_) => out.push_str("[]"),
         Value::String(text) => put_text(out, text, level),
@@ -33,19 +46,19 @@ fn put(out: &mut String, value: &Value, level: usize) {
 }
 
 /// Objects in a list share their brackets' lines; other items stand on lines of their own.
-fn put_items(out: &mut String, items: &[Value], level: usize) {
+fn put_items(out: &mut String, items: &[Value], level: usize, of: Option<&facts::Type>) {
     let cuddle = items.iter().all(|item| item.is_object());
     out.push('[');
     if cuddle {
         for (at, item) in items.iter().enumerate() {
             out.push_str(if at > 0 { ", " } else { "" });
-            put(out, item, level);
+            put(out, item, level, of);
         }
     } else {
         out.push('\n');
         for item in items {
             indent(out, level + 1);
-            put(out, item, level + 1);
+            put(out, item, level + 1, of);
             out.push_str(",\n");
         }
         indent(out, level);
@@ -122,6 +135,13 @@ mod tests {
         let pod = json!({"kind": "Pod", "a": {"no": 1, "b.c/d": "x"}, "l": [{"m": "m"}, {"m": "o"}], "s": ["a"], "e": [], "o": [{}]});
         let expected = "---\n{\n  a: {\n    b.c/d: \"x\",\n    \"no\": 1,\n  },\n  e: [],\n  kind: \"Pod\",\n  l: [{\n    m: \"m\",\n  }, {\n    m: \"o\",\n  }],\n  o: [{}],\n  s: [\n    \"a\",\n  ],\n}\n";
         assert_eq!(document(&pod), expected);
+    }
+
+    #[test]
+    fn what_kubectl_made_has_the_order_of_go() {
+        let map = json!({"apiVersion": "v1", "data": {"b": "1", "a": "2"}, "kind": "ConfigMap", "metadata": {"name": "m", "labels": {}}});
+        let expected = "---\n{\n  kind: \"ConfigMap\",\n  apiVersion: \"v1\",\n  metadata: {\n    name: \"m\",\n    labels: {},\n  },\n  data: {\n    a: \"2\",\n    b: \"1\",\n  },\n}\n";
+        assert_eq!(of_kind(&map), expected);
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub const ALL: &str = "custom-columns,custom-columns-file,go-template,go-templat
 pub enum Printer {
     Yaml { printed: usize },
     Json { typed: bool },
-    KYaml,
+    KYaml { typed: bool },
     Name,
     JsonPath { path: jsonpath::JsonPath, raw: String, as_json: bool },
     Template(template::Template),
@@ -66,7 +66,7 @@ impl Printer {
         Ok(Some(match format {
             "yaml" => Self::Yaml { printed: 0 },
             "json" => Self::Json { typed: request.typed },
-            "kyaml" => Self::KYaml,
+            "kyaml" => Self::KYaml { typed: request.typed },
             "name" => Self::Name,
             "jsonpath" | "jsonpath-as-json" => jsonpath_printer(text, format == "jsonpath-as-json", missing)?,
             "jsonpath-file" => jsonpath_printer(&read(environment, text)?, false, missing)?,
@@ -97,7 +97,8 @@ impl Printer {
             }
             Self::Json { typed: true } => json::of_kind(object) + "\n",
             Self::Json { typed: false } => json::indented(object) + "\n",
-            Self::KYaml => kyaml::document(object),
+            Self::KYaml { typed: true } => kyaml::of_kind(object),
+            Self::KYaml { typed: false } => kyaml::document(object),
             Self::Name => names(object),
             Self::JsonPath { path, raw, as_json } => {
                 let printed = if *as_json { path.print_json(object) } else { path.print(object) };
@@ -110,7 +111,7 @@ impl Printer {
 
     /// Whether it wants managed fields to be left out, where nobody asked for them.
     pub fn omits_managed_fields(&self) -> bool {
-        matches!(self, Self::Yaml { .. } | Self::Json { .. } | Self::KYaml)
+        matches!(self, Self::Yaml { .. } | Self::Json { .. } | Self::KYaml { .. })
     }
 }
 

@@ -133,7 +133,11 @@ fn metric(resource: &str, wanted: &str) -> Result<Value, String> {
             json!({"type": "Utilization", "averageUtilization": percent})
         }
         None => {
-            let amount: Quantity = wanted.parse().map_err(|_| odd())?;
+            // A bare number is thousandths of a processor, or mebibytes.
+            let unit = if resource == "cpu" { "m" } else { "Mi" };
+            let bare = wanted.parse::<f64>().is_ok_and(f64::is_finite);
+            let amount = if bare { format!("{wanted}{unit}") } else { wanted.to_owned() };
+            let amount: Quantity = amount.parse().map_err(|_| odd())?;
             json!({"type": "AverageValue", "averageValue": amount.to_string()})
         }
     };
@@ -149,6 +153,11 @@ mod tests {
         let target = |text: &str| metric("cpu", text).map(|metric| metric["resource"]["target"].clone());
         assert_eq!(target("70%"), Ok(json!({"type": "Utilization", "averageUtilization": 70})));
         assert_eq!(target("500m"), Ok(json!({"type": "AverageValue", "averageValue": "500m"})));
+        assert_eq!(target("80"), Ok(json!({"type": "AverageValue", "averageValue": "80m"})));
+        assert_eq!(
+            metric("memory", "80").map(|metric| metric["resource"]["target"]["averageValue"].clone()),
+            Ok(json!("80Mi"))
+        );
         assert_eq!(target("foo"), Err("invalid resource cpu value: foo".to_owned()));
         assert!(target("x%").is_err());
     }

@@ -63,15 +63,6 @@ pub fn cascade(flags: &Given) -> Outcome<&'static str> {
     })
 }
 
-/// `--raw`: a path of the server.
-pub fn raw_path(path: &str) -> Outcome {
-    if path.starts_with('/') {
-        return Ok(());
-    }
-    let path = go_quote(path);
-    Err(Failure::Message(format!("--raw must be a valid URL path: parse {path}: invalid URI for request")))
-}
-
 fn options(invocation: &mut Invocation) -> Outcome<Options> {
     let flags = &invocation.flags;
     let cascade = cascade(flags)?;
@@ -97,10 +88,10 @@ fn options(invocation: &mut Invocation) -> Outcome<Options> {
     if now && grace != -1 {
         return Err(Failure::message("--now and --grace-period cannot be specified together"));
     }
+    grace = if now { 1 } else { grace };
     if force && grace > 0 {
         return Err(Failure::message("--force and --grace-period greater than 0 cannot be specified together"));
     }
-    grace = if now { 1 } else { grace };
     let mut wait = flags.is("wait");
     if grace == 0 && !force {
         // Only --force gives up on containers. Waiting is turned on, for old scripts.
@@ -126,11 +117,11 @@ fn names_objects(arguments: &[String]) -> bool {
 
 async fn run(invocation: &mut Invocation) -> Outcome {
     let mut options = options(invocation)?;
-    if let Some(path) = invocation.flags.given("raw").map(str::to_owned) {
-        raw_path(&path)?;
-        let (_, answer) = invocation.session.api()?.call(http::Method::DELETE, &path, None, JSON).await?;
-        let text = String::from_utf8_lossy(&answer).into_owned();
-        return invocation.print(&text);
+    if let Some(path) = super::raw::wanted(&invocation.flags)? {
+        if invocation.flags.is("interactive") {
+            return Err(Failure::message("--interactive can not be used with --raw"));
+        }
+        return super::raw::send(invocation, http::Method::DELETE, &path).await;
     }
     let builder = Builder::from_flags(&invocation.session, &invocation.flags)?;
     if !builder.selector.is_empty() || !builder.field_selector.is_empty() || builder.all_namespaces {

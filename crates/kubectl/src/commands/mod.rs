@@ -36,6 +36,7 @@ pub mod plugin;
 mod pods;
 mod port_forward;
 mod proxy;
+mod raw;
 mod replace;
 mod rollout;
 mod run;

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::create::{LAST_APPLIED, raw, remember};
-use super::delete::{cascade, raw_path};
+use super::create::{LAST_APPLIED, remember};
+use super::delete::cascade;
 use crate::command::{Command, Invocation};
 use crate::error::{Failure, Outcome};
 use crate::flags::{Flag, sets};
@@ -56,9 +56,8 @@ async fn run(invocation: &mut Invocation) -> Outcome {
     if flags.list("filename").is_empty() && flags.text("kustomize").is_empty() {
         return Err(Failure::message("must specify one of -f and -k"));
     }
-    if let Some(path) = flags.given("raw").map(str::to_owned) {
-        raw_path(&path)?;
-        return raw(invocation, http::Method::PUT, &path).await;
+    if let Some(path) = super::raw::wanted(flags)? {
+        return super::raw::send(invocation, http::Method::PUT, &path).await;
     }
     let builder = Builder::from_flags(&invocation.session, flags)?;
     let found = builder.infos(&invocation.session, &mut invocation.streams).await?;

@@ -1,6 +1,7 @@
 //! Command lines against a real server. What is expected was compared with upstream's kubectl v1.37 on the same server.
 
 mod bad_input;
+mod beside;
 mod beyond;
 mod config;
 mod more;

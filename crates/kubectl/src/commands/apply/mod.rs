@@ -220,7 +220,7 @@ async fn one(
     };
     let original = machinery::value::at(&current, "metadata.annotations").and_then(|all| all.get(LAST_APPLIED));
     if original.is_none() {
-        let named = format!("{}/{}", info.mapping.qualified(), info.name);
+        let named = format!("{}/{}", info.mapping.resource, info.name);
         invocation.streams.error(&format!("Warning: resource {named} is missing the {LAST_APPLIED} annotation which is required by kubectl apply. kubectl apply should only be used on resources created declaratively by either kubectl create --save-config or kubectl apply. The missing annotation will be patched automatically."));
     }
     let original: Value =

@@ -9,12 +9,10 @@ mod services;
 mod token;
 mod workloads;
 
-use bytes::Bytes;
 use serde_json::Value;
 
-use crate::api::JSON;
 use crate::command::{Command, Invocation};
-use crate::error::{Failure, Outcome, os_error};
+use crate::error::{Failure, Outcome};
 use crate::flags::{Flag, sets};
 use crate::record;
 use crate::report::Report;
@@ -92,12 +90,8 @@ async fn run(invocation: &mut Invocation) -> Outcome {
     if !flags.arguments.is_empty() {
         return Err(invocation.usage(format_args!("Unexpected args: [{}]", flags.arguments.join(" "))));
     }
-    if let Some(path) = flags.given("raw").map(str::to_owned) {
-        if flags.is("edit") {
-            return Err(Failure::message("--raw and --edit are mutually exclusive"));
-        }
-        super::delete::raw_path(&path)?;
-        return raw(invocation, http::Method::POST, &path).await;
+    if let Some(path) = super::raw::wanted(flags)? {
+        return super::raw::send(invocation, http::Method::POST, &path).await;
     }
     let save = flags.is("save-config");
     let builder = Builder { latest: false, ..Builder::from_flags(&invocation.session, flags)? };
@@ -138,25 +132,6 @@ async fn create(invocation: &mut Invocation, writing: &Writing, info: Info) -> O
     }
     let api = invocation.session.api()?;
     writing.create(&api, &info).await
-}
-
-/// Sends one file to a path as it is, and shows what the server answers.
-pub async fn raw(invocation: &mut Invocation, method: http::Method, path: &str) -> Outcome {
-    let files = invocation.flags.list("filename");
-    let [file] = &files[..] else {
-        return Err(Failure::message("--raw can only use a single local file or stdin"));
-    };
-    let mut text = Vec::new();
-    if file == "-" {
-        invocation.streams.input.read_to_end(&mut text)?;
-    } else {
-        text = std::fs::read(invocation.session.environment.path(file))
-            .map_err(|error| Failure::Message(os_error("open", file, &error)))?;
-    }
-    let api = invocation.session.api()?;
-    let (_, answer) = api.call(method, path, Some((JSON, Bytes::from(text))), JSON).await?;
-    let text = String::from_utf8_lossy(&answer).into_owned();
-    invocation.print(&text)
 }
 
 /// Puts the object itself into the annotation that `apply` compares with.
@@ -200,7 +175,8 @@ pub(super) async fn generated(invocation: &mut Invocation, what: &str, mut objec
     if mapping.namespaced && connection.is_ok_and(|connection| connection.namespace_given) {
         machinery::value::set(&mut object, "metadata.namespace", namespace.as_str());
     }
-    if invocation.flags.is("save-config") {
+    // Upstream's generators of Services have the flag and do nothing by it.
+    if invocation.flags.is("save-config") && mapping.kind != "Service" {
         remember_typed(&mut object);
     }
     let mut report = Report::new(invocation, writing.dry_run, true)?;
@@ -235,5 +211,3 @@ pub(super) fn required(invocation: &Invocation, flags: &[&str]) -> Outcome {
     }
     Err(Failure::Message(format!("required flag(s) {} not set", missing.join(", "))))
 }
-
-use std::io::Read as _;

@@ -110,6 +110,19 @@ async fn cluster_role(invocation: &mut Invocation) -> Outcome {
     let name = name(invocation)?;
     let flags = &invocation.flags;
     let aggregation = flags.list("aggregation-rule");
+    let mut labels = serde_json::Map::new();
+    for given in &aggregation {
+        for pair in given.split(',') {
+            let odd = || {
+                Failure::Message(format!(
+                    "invalid argument {} for \"--aggregation-rule\" flag: malformed pair, expect string=string\nSee 'kubectl create clusterrole --help' for usage.",
+                    machinery::status::go_quote(given)
+                ))
+            };
+            let (key, value) = pair.split_once('=').ok_or_else(odd)?;
+            labels.insert(key.to_owned(), value.into());
+        }
+    }
     let asked = Asked {
         verbs: verbs(unique(flags.list("verb"))),
         resources: rbac_rules::resources(&flags.list("resource")),
@@ -127,12 +140,6 @@ async fn cluster_role(invocation: &mut Invocation) -> Outcome {
             "aggregation rule must be specified without nonResourceURLs, verbs, resources or resourceNames",
         ));
     }
-    let labels: serde_json::Map<String, Value> = aggregation
-        .iter()
-        .flat_map(|list| list.split(','))
-        .filter_map(|pair| pair.split_once('='))
-        .map(|(key, value)| (key.to_owned(), value.into()))
-        .collect();
     object["aggregationRule"] = json!({"clusterRoleSelectors": [{"matchLabels": labels}]});
     object["rules"] = Value::Null;
     generated(invocation, "", object).await

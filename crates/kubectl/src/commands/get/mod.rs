@@ -104,7 +104,7 @@ fn validate(invocation: &Invocation) -> Outcome {
         if !flags.arguments.is_empty() {
             return Err(Failure::message("arguments may not be passed when --raw is specified"));
         }
-        super::delete::raw_path(flags.text("raw"))?;
+        super::raw::checked(flags.text("raw"))?;
     }
     if !flags.text("at").is_empty() && (flags.is("watch") || flags.is("watch-only")) {
         return Err(Failure::message("--at cannot be used with --watch: the past does not change"));

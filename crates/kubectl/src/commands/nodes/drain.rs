@@ -7,7 +7,7 @@ use machinery::status::go_quote;
 use machinery::value::{list, text};
 use serde_json::{Value, json};
 
-use super::filters::{Allowed, Fate, grouped, judge};
+use super::filters::{Allowed, Fate, grouped, is_given_up, judge};
 use super::{find, set_unschedulable};
 use crate::api::JSON;
 use crate::command::{Command, Invocation};
@@ -46,6 +46,8 @@ pub static COMMAND: Command = Command {
     run: Some(|invocation| Box::pin(run(invocation))),
 };
 
+/// How often to look whether a pod has been ending for too long.
+const LOOK: Duration = Duration::from_secs(1);
 /// How long to wait before an eviction that a budget forbids is tried again.
 const RETRY: Duration = Duration::from_secs(5);
 
@@ -97,12 +99,13 @@ async fn drain(invocation: &mut Invocation, node: &Info) -> Outcome {
         force: flags.is("force"),
         ignore_daemon_sets: flags.is("ignore-daemonsets"),
         delete_empty_dirs: flags.is("delete-emptydir-data"),
+        skip_after: flags.int("skip-wait-for-delete-timeout"),
     };
     let (mut going, mut warnings, mut refusals) = (Vec::new(), Vec::new(), Vec::new());
     for pod in pods {
         let shown = format!("{}/{}", text(&pod, "metadata.namespace"), text(&pod, "metadata.name"));
         let daemon_set = daemon_set(invocation, &pod).await?;
-        match judge(&pod, daemon_set, allowed) {
+        match judge(&pod, daemon_set, allowed, jiff::Timestamp::now()) {
             Fate::Evict => going.push(pod),
             Fate::EvictWarning(why) => {
                 warnings.push((why, shown));
@@ -125,20 +128,26 @@ async fn drain(invocation: &mut Invocation, node: &Info) -> Outcome {
     }
     let limit = invocation.flags.duration("timeout");
     let deadline = Instant::now() + if limit.is_zero() { Duration::from_secs(7 * 24 * 3600) } else { limit };
-    let mut gone = Vec::new();
     for pod in &going {
         evict(invocation, pod, deadline).await?;
     }
     if DryRun::from_flags(&invocation.flags)? != DryRun::No {
         return Ok(());
     }
+    let done = if invocation.flags.is("disable-eviction") { "deleted" } else { "evicted" };
+    let mut gone = Vec::new();
     for pod in going {
-        until_gone(invocation, &pod, deadline).await?;
-        let line = format!("pod/{} evicted", text(&pod, "metadata.name"));
-        gone.push(line);
+        let name = text(&pod, "metadata.name");
+        gone.push(match until_gone(invocation, &pod, deadline, allowed.skip_after).await? {
+            true => format!("pod/{name} {done}"),
+            false => format!(
+                "pod {} has DeletionTimestamp older than {} seconds, skipping",
+                go_quote(name),
+                allowed.skip_after
+            ),
+        });
     }
     for line in gone {
-        let line = if invocation.flags.is("disable-eviction") { line.replace(" evicted", " deleted") } else { line };
         invocation.say(&line)?;
     }
     Ok(())
@@ -215,18 +224,33 @@ async fn evict(invocation: &mut Invocation, pod: &Value, deadline: Instant) -> O
     }
 }
 
-async fn until_gone(invocation: &Invocation, pod: &Value, deadline: Instant) -> Outcome {
+/// Waits until a pod is gone; whether it is, and has not been given up.
+async fn until_gone(invocation: &Invocation, pod: &Value, deadline: Instant, skip_after: i64) -> Outcome<bool> {
     let (namespace, name) = (text(pod, "metadata.namespace"), text(pod, "metadata.name"));
     let mapping = invocation.session.mapping("pods").await?;
     let info = crate::resource::info(&mapping, pod.clone(), "");
-    let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-    let gone =
-        crate::commands::wait::until_gone(invocation, &[(info, text(pod, "metadata.uid").to_owned())], left).await;
-    gone.map_err(|error| {
+    let uid = text(pod, "metadata.uid").to_owned();
+    let failed = |error: Failure| {
         let (name, namespace) = (go_quote(name), go_quote(namespace));
         Failure::Message(format!(
             "error when waiting for pod {name} in namespace {namespace} to terminate: {}",
             error.bare()
         ))
-    })
+    };
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        let turn = if skip_after > 0 { left.min(LOOK) } else { left };
+        let error = match crate::commands::wait::until_gone(invocation, &[(info.clone(), uid.clone())], turn).await {
+            Ok(()) => return Ok(true),
+            Err(error) if turn == left => return Err(failed(error)),
+            Err(error) => error,
+        };
+        // It is there still, or nobody can tell.
+        match invocation.session.api()?.get(&info.path()).await {
+            Ok(current) if is_given_up(&current, skip_after, jiff::Timestamp::now()) => return Ok(false),
+            Ok(_) => {}
+            Err(missing) if missing.is_not_found() => return Ok(true),
+            Err(_) => return Err(failed(error)),
+        }
+    }
 }

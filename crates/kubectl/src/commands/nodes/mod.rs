@@ -17,11 +17,14 @@ use crate::resource::{Builder, Info};
 async fn find(invocation: &mut Invocation, usage: &str) -> Outcome<Vec<Info>> {
     let arguments = invocation.arguments();
     let selector = !invocation.flags.text("selector").is_empty();
-    if arguments.is_empty() && !selector {
+    if arguments.is_empty() && !invocation.flags.changed("selector") {
         return Err(invocation.usage(format_args!("USAGE: {usage} [flags]")));
     }
     if !arguments.is_empty() && selector {
         return Err(invocation.usage("error: cannot specify both a node name and a --selector option"));
+    }
+    if arguments.is_empty() && !selector {
+        return Err(Failure::message("at least one resource must be specified to use a selector"));
     }
     let mut builder = Builder::from_flags(&invocation.session, &invocation.flags)?;
     if !invocation.flags.knows("chunk-size") {

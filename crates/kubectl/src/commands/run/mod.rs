@@ -159,7 +159,7 @@ async fn make(invocation: &mut Invocation, writing: &Writing, mut object: Value)
     if connection.namespace_given {
         machinery::value::set(&mut object, "metadata.namespace", connection.namespace.as_str());
     }
-    if invocation.flags.is("save-config") {
+    if invocation.flags.is("save-config") && writing.dry_run != DryRun::Client {
         remember_typed(&mut object);
     }
     let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();

@@ -1,0 +1,125 @@
+//! What a third pass beside upstream's kubectl v1.37 found, line by line: both were run against servers with the same objects.
+
+use testkit::Cluster;
+
+use crate::Shell;
+
+const OBJECTS: &str = "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, labels: {app: web}}
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: c, image: 'nginx:1'}]}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: cm1}
+data: {k: v}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: svc}
+spec: {ports: [{port: 80}], selector: {app: web}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refusals_are_upstreams() {
+    let cluster = Cluster::start().await;
+    let home = tempfile::tempdir().expect("a directory");
+    let shell = Shell::of(&cluster, home.path());
+    std::fs::write(home.path().join("all.yaml"), OBJECTS).expect("a file");
+    assert_eq!(shell.run("create -f all.yaml").await.code, 0);
+    for (line, expected) in [
+        (
+            "create clusterrole a --aggregation-rule=a --dry-run=client",
+            "error: invalid argument \"a\" for \"--aggregation-rule\" flag: malformed pair, expect string=string\nSee 'kubectl create clusterrole --help' for usage.",
+        ),
+        ("create -f all.yaml --raw /x -o yaml", "error: --raw and --output are mutually exclusive"),
+        ("delete --raw /x -f nosuch", "error: open nosuch: no such file or directory"),
+        (
+            "delete pods p --now --force",
+            "error: --force and --grace-period greater than 0 cannot be specified together",
+        ),
+        ("cordon --selector=", "error: at least one resource must be specified to use a selector"),
+    ] {
+        assert_eq!(shell.fail(line).await, format!("{expected}\n"), "{line}");
+    }
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn words_are_upstreams() {
+    let cluster = Cluster::start().await;
+    let home = tempfile::tempdir().expect("a directory");
+    let shell = Shell::of(&cluster, home.path());
+    std::fs::write(home.path().join("all.yaml"), OBJECTS).expect("a file");
+    assert_eq!(shell.run("create -f all.yaml").await.code, 0);
+    let missing = shell.run("apply -f all.yaml").await.err;
+    assert!(missing.contains("Warning: resource deployments/web is missing the kubectl"), "{missing}");
+    for line in [
+        "create service nodeport a --tcp=80 --save-config --dry-run=client -o yaml",
+        "run a --image=i --save-config --dry-run=client -o yaml",
+    ] {
+        let made = shell.ok(line).await;
+        assert!(!made.contains("last-applied"), "{line}: {made}");
+    }
+    let kyaml = shell.ok("create cm a --from-literal=k=v --dry-run=client -o kyaml").await;
+    assert!(kyaml.starts_with("---\n{\n  kind: \"ConfigMap\",\n  apiVersion: \"v1\",\n"), "{kyaml}");
+    cluster.stop().await;
+}
+
+/// A pod that nothing ends: its node is nobody's, and a finalizer holds it.
+const HELD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: p, finalizers: [example.com/held]}, spec: {nodeName: n1, terminationGracePeriodSeconds: 0, containers: [{name: c, image: i}]}}";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_does_not_wait_for_what_has_been_ending_for_long() {
+    let cluster = Cluster::start().await;
+    let home = tempfile::tempdir().expect("a directory");
+    let shell = Shell::of(&cluster, home.path());
+    std::fs::write(home.path().join("all.yaml"), OBJECTS).expect("a file");
+    assert_eq!(shell.run("create -f all.yaml").await.code, 0);
+    assert_eq!(shell.run_with("create -f -", HELD).await.out, "pod/p created\n");
+    let drained = shell.run("drain n1 --force --skip-wait-for-delete-timeout=1").await;
+    assert_eq!(drained.code, 0, "{}", drained.err);
+    assert_eq!(
+        drained.out,
+        "node/n1 cordoned\nevicting pod default/p\npod \"p\" has DeletionTimestamp older than 1 seconds, skipping\nnode/n1 drained\n"
+    );
+    // From now on it is left out from the beginning.
+    assert_eq!(
+        shell.ok("drain n1 --skip-wait-for-delete-timeout=1").await,
+        "node/n1 already cordoned\nnode/n1 drained\n"
+    );
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_delete_and_get_need_not_list() {
+    let cluster = Cluster::start().await;
+    let home = tempfile::tempdir().expect("a directory");
+    let shell = Shell::of(&cluster, home.path());
+    for line in [
+        "create cm a",
+        "create role deleter --verb=get,delete --resource=configmaps",
+        "create rolebinding deleter --role=deleter --user=jane",
+        "delete cm a --as=jane",
+    ] {
+        shell.ok(line).await;
+    }
+    shell.ok("create cm a").await;
+    let patch = "patch cm a --type=merge -p {\"metadata\":{\"finalizers\":[\"example.com/held\"]}}";
+    shell.ok(patch).await;
+    let waited = shell.run("delete cm a --as=jane --wait=false").await;
+    assert_eq!((waited.code, waited.err.as_str()), (0, ""), "{}", waited.out);
+    let late = shell.run("wait cm a --for=delete --timeout=0").await;
+    assert_eq!(late.err, "error: condition not met for configmaps/a\n");
+    cluster.stop().await;
+}
