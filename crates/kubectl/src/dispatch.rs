@@ -155,6 +155,14 @@ fn dispatch(environment: Environment, arguments: &[String], streams: &mut Stream
         command = child;
     }
     run_plugin(&environment, streams, command, all, &arguments)?;
+    if std::ptr::eq(command, root)
+        && let Some(at) = flags::find_command(sets::GLOBAL, &arguments)
+    {
+        // Whatever flags it is given: nobody can know them.
+        let unknown = &arguments[at];
+        let guesses = help::suggestions(root, unknown);
+        return Err(Failure::Message(format!("unknown command {unknown:?} for \"kubectl\"{guesses}")));
+    }
     let groups = command.flags.iter().chain(flags::sets::GLOBAL);
     let mut given = match flags::parse(groups, &arguments) {
         Ok(given) => given,
@@ -184,12 +192,7 @@ fn dispatch(environment: Environment, arguments: &[String], streams: &mut Stream
                 _ => Err(Failure::Plain(help)),
             };
         }
-        return Err(if std::ptr::eq(command, root) {
-            let unknown = &given.arguments[0];
-            Failure::Message(format!("unknown command {unknown:?} for \"kubectl\"{}", help::suggestions(root, unknown)))
-        } else {
-            Failure::usage(&path, format_args!("unknown command {unknown:?}"))
-        });
+        return Err(Failure::usage(&path, format_args!("unknown command {unknown:?}")));
     }
     let name = path.strip_prefix("kubectl ").unwrap_or(&path).to_owned();
     let options = alias.map_or_else(|| preferences.defaults(&name), |alias| alias.options);

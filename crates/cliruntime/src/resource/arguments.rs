@@ -7,6 +7,9 @@ use crate::discovery::Mapping;
 use crate::error::{Failure, Outcome};
 use crate::session::Session;
 
+/// What upstream says where no server is to be asked and nothing else is named.
+pub const ONLY_FILES: &str = "you must specify resources by --filename when --local is set.\nExample resource specifications include:\n   '-f rsrc.yaml'\n   '--filename=rsrc.json'";
+
 pub const MISSING: &str = "You must provide one or more resources by argument or filename.\nExample resource specifications include:\n   '-f rsrc.yaml'\n   '--filename=rsrc.json'\n   '<resource> <name>'\n   '<resource>'";
 
 /// Why a name cannot stand in a path of the API, in the words of upstream's client.

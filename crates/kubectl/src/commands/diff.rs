@@ -251,7 +251,10 @@ pub(super) fn show(invocation: &mut Invocation, sides: &Sides) -> Outcome {
         Ok(0) => Ok(()),
         Ok(1) => Err(Failure::Exit(1)),
         Ok(code) => Err(Failure::Message(format!("failed to run {program:?}: exit status {code}"))),
-        Err(why) => Err(Failure::Message(format!("failed to run {program:?}: {why}"))),
+        Err(why) => {
+            let why = why.trim_start_matches(&format!("exec: {program:?}: "));
+            Err(Failure::Message(format!("failed to run {program:?}: {why}")))
+        }
     }
 }
 

@@ -66,6 +66,8 @@ fn validate(invocation: &Invocation) -> Outcome {
         "at most one of `sinceTime` or `sinceSeconds` may be specified".to_owned()
     } else if flags.is("all-containers") && !flags.text("container").is_empty() {
         format!("--all-containers=true should not be specified with container name {}", flags.text("container"))
+    } else if let Some(inline) = flags.arguments.get(1).filter(|_| flags.is("all-containers")) {
+        format!("--all-containers=true should not be specified with container name {inline}")
     } else if flags.arguments.len() == 2 && !flags.text("container").is_empty() {
         "only one of -c or an inline [CONTAINER] arg is allowed".to_owned()
     } else if flags.int("limit-bytes") < 0 {
@@ -139,6 +141,11 @@ async fn find(invocation: &mut Invocation) -> Outcome<Vec<Value>> {
         other => other,
     })?;
     let mut pods = pods::of(invocation, &object).await?;
+    if pods.is_empty() {
+        // One may come soon.
+        let patience = invocation.flags.duration("pod-running-timeout");
+        pods.push(pods::one_of(invocation, &object, patience).await?);
+    }
     if pods.len() > 1 && !invocation.flags.is("all-pods") {
         let name = text(&pods[0], "metadata.name").to_owned();
         invocation.streams.error(&format!("Found {} pods, using pod/{name}", pods.len()));

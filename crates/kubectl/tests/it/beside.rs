@@ -48,7 +48,19 @@ async fn refusals_are_upstreams() {
             "delete pods p --now --force",
             "error: --force and --grace-period greater than 0 cannot be specified together",
         ),
-        ("cordon --selector=", "error: at least one resource must be specified to use a selector"),
+        (
+            "cordon --selector=",
+            "error: You must provide one or more resources by argument or filename.\nExample resource specifications include:\n   '-f rsrc.yaml'\n   '--filename=rsrc.json'\n   '<resource> <name>'\n   '<resource>'",
+        ),
+        ("convert -f x", "error: unknown command \"convert\" for \"kubectl\""),
+        (
+            "auth can-i get pods p",
+            "error: you must specify two arguments: verb resource or verb resource/resourceName.\nSee 'kubectl auth can-i -h' for help and examples.",
+        ),
+        ("logs deploy/web --pod-running-timeout=10ms", "error: timed out waiting for the condition"),
+        ("logs p --all-containers x", "error: --all-containers=true should not be specified with container name x"),
+        ("wait cm cm1 --for=CONDITION=x", "error: unrecognized condition: \"CONDITION=x\""),
+        ("taint node/n1 a=b:NoSchedule", "the server doesn't have a resource type \"node/n1\""),
     ] {
         assert_eq!(shell.fail(line).await, format!("{expected}\n"), "{line}");
     }
@@ -71,6 +83,18 @@ async fn words_are_upstreams() {
         let made = shell.ok(line).await;
         assert!(!made.contains("last-applied"), "{line}: {made}");
     }
+    assert_eq!(shell.ok("set selector svc svc app=web").await, "service/svc selector updated\n");
+    assert_eq!(shell.run("set env deploy/web --from=cm/cm1").await.err, "Warning: key k transferred to K\n");
+    let listed = "# Deployment web, container c\n";
+    assert_eq!(
+        shell.ok("set env deploy/web --list").await,
+        format!("{listed}# K from configmap cm1, key k\n"),
+        "references are told as they are"
+    );
+    assert_eq!(shell.ok("set env deploy/web --list --resolve A=b").await, format!("{listed}K=v\nA=b\n"));
+    shell.ok("delete cm cm1").await;
+    let unresolved = shell.run("set env deploy/web --list --resolve").await;
+    assert_eq!(unresolved.err, "error retrieving reference for K: configmaps \"cm1\" not found\n");
     let kyaml = shell.ok("create cm a --from-literal=k=v --dry-run=client -o kyaml").await;
     assert!(kyaml.starts_with("---\n{\n  kind: \"ConfigMap\",\n  apiVersion: \"v1\",\n"), "{kyaml}");
     cluster.stop().await;

@@ -65,7 +65,6 @@ async fn run(invocation: &mut Invocation) -> Outcome {
             Some(("", _)) | None => (verb.clone(), what.clone(), String::new()),
             Some((kind, name)) => (verb.clone(), kind.to_owned(), name.to_owned()),
         },
-        [verb, what, name] => (verb.clone(), what.clone(), name.clone()),
         _ => {
             return Err(Failure::message(
                 "you must specify two arguments: verb resource or verb resource/resourceName.\nSee 'kubectl auth can-i -h' for help and examples.",
@@ -184,8 +183,8 @@ async fn rules(invocation: &mut Invocation) -> Outcome {
         }
     }
     rows.sort();
-    // What several rules say alike is shown once.
-    rows.dedup();
+    // What several rules say alike of resources is shown once.
+    rows.dedup_by(|one, other| one == other && !one.1[0].is_empty());
     let mut table = String::new();
     if !invocation.flags.is("no-headers") {
         table += "Resources\tNon-Resource URLs\tResource Names\tVerbs\n";

@@ -92,6 +92,10 @@ fn print(invocation: &mut Invocation, found: &Value, name: &str) -> Outcome {
     if !invocation.flags.is("show-managed-fields") {
         crate::print::without_managed_fields(&mut found);
     }
+    // As Go writes a list that has nothing in it.
+    if list(&found, "items").is_empty() {
+        found["items"] = Value::Null;
+    }
     let text = match printer {
         Some(mut printer) => printer.print(&found)?,
         None => String::new(),

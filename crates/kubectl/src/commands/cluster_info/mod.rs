@@ -18,13 +18,22 @@ pub static COMMAND: Command = Command {
     run: Some(|invocation| Box::pin(run(invocation))),
 };
 
+/// What is said at the end, however it ended.
+const FURTHER: &str = "\nTo further debug and diagnose cluster problems, use 'kubectl cluster-info dump'.";
+
 async fn run(invocation: &mut Invocation) -> Outcome {
     let server = invocation.session.connection()?.client.server.clone();
     let path = format!(
         "/api/v1/namespaces/kube-system/services{}",
         query(&[("labelSelector", "kubernetes.io/cluster-service=true")])
     );
-    let found = invocation.session.api()?.get(&path).await?;
+    let found = match invocation.session.api()?.get(&path).await {
+        Ok(found) => found,
+        Err(error) => {
+            invocation.say(FURTHER)?;
+            return Err(error);
+        }
+    };
     let colour = |name: &str, link: &str, terminal: bool| {
         if terminal {
             format!("\u{1b}[0;32m{name}\u{1b}[0m is running at \u{1b}[0;33m{link}\u{1b}[0m")
@@ -50,5 +59,5 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         let link = format!("{server}/api/v1/namespaces/{}/services/{link}/proxy", text(service, "metadata.namespace"));
         invocation.say(&colour(&shown, &link, terminal))?;
     }
-    invocation.say("\nTo further debug and diagnose cluster problems, use 'kubectl cluster-info dump'.")
+    invocation.say(FURTHER)
 }

@@ -79,7 +79,8 @@ async fn run(invocation: &mut Invocation) -> Outcome {
                     go_quote(&node.name)
                 ));
                 pending.push(node.name.clone());
-                failed.push(error);
+                // Several of one node are told as one.
+                failed.push(if matches!(error, Failure::Many(_)) { Failure::Message(why) } else { error });
             }
         }
     }
@@ -189,7 +190,9 @@ async fn evict(invocation: &mut Invocation, pod: &Value, deadline: Instant) -> O
     if dry == DryRun::Server {
         options["dryRun"] = json!(["All"]);
     }
-    let verb = if invocation.flags.is("disable-eviction") { "deleting" } else { "evicting" };
+    // Who only looks is told of evictions, whatever would be sent.
+    let deletes = invocation.flags.is("disable-eviction") && dry != DryRun::Client;
+    let verb = if deletes { "deleting" } else { "evicting" };
     loop {
         invocation.say(&format!("{verb} pod {namespace}/{name}{}", dry.suffix()))?;
         if dry == DryRun::Client {

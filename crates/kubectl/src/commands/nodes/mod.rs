@@ -24,7 +24,7 @@ async fn find(invocation: &mut Invocation, usage: &str) -> Outcome<Vec<Info>> {
         return Err(invocation.usage("error: cannot specify both a node name and a --selector option"));
     }
     if arguments.is_empty() && !selector {
-        return Err(Failure::message("at least one resource must be specified to use a selector"));
+        return Err(Failure::message(crate::resource::arguments::MISSING));
     }
     let mut builder = Builder::from_flags(&invocation.session, &invocation.flags)?;
     if !invocation.flags.knows("chunk-size") {

@@ -122,12 +122,19 @@ async fn run(invocation: &mut Invocation) -> Outcome {
     if !flags.is("all") && flags.text("selector").is_empty() && resources.len() < 2 && !resources[0].contains('/') {
         return Err(Failure::message("at least one resource name must be specified since 'all' parameter is not set"));
     }
-    let kind = resources[0].split('/').next().unwrap_or_default();
+    let kind = resources[0].as_str();
+    if kind.contains('/') {
+        return Err(Failure::Plain(format!(
+            "the server doesn't have a resource type {}\n",
+            machinery::status::go_quote(kind)
+        )));
+    }
     if !matches!(kind.to_lowercase().as_str(), "node" | "nodes" | "no") {
         return Err(Failure::Message(format!("invalid resource type {kind}, only node types are supported")));
     }
     let mut builder = Builder::from_flags(&invocation.session, flags)?;
-    builder.arguments = resources.to_vec();
+    // Who says all means all, whichever are named besides.
+    builder.arguments = if builder.all { vec![kind.to_owned()] } else { resources.to_vec() };
     let found = builder.infos(&invocation.session, &mut invocation.streams).await?;
     let mut errors = found.errors;
     for mut info in found.infos {

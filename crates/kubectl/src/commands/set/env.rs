@@ -4,7 +4,7 @@ use machinery::status::go_quote;
 use machinery::value::{list, text};
 use serde_json::{Value, json};
 
-use super::{COMMON, apply, containers, pod_spec};
+use super::{COMMON, apply, containers, pod_spec, resolve};
 use crate::command::{Command, Invocation};
 use crate::error::{Failure, Outcome};
 use crate::flags::{Flag, sets};
@@ -93,7 +93,7 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         set.extend(from(invocation).await?);
     }
     if invocation.flags.is("list") {
-        return show(invocation, resources).await;
+        return show(invocation, resources, &set, &remove).await;
     }
     let pattern = invocation.flags.text("containers").to_owned();
     let overwrite = invocation.flags.is("overwrite");
@@ -206,40 +206,28 @@ fn variable_name(key: &str) -> String {
     key.chars().map(letter).collect()
 }
 
-async fn show(invocation: &mut Invocation, resources: Vec<String>) -> Outcome {
+/// Shows the variables as they would be, and changes nothing.
+async fn show(invocation: &mut Invocation, resources: Vec<String>, set: &[Value], remove: &[String]) -> Outcome {
     let mut builder = Builder { latest: true, ..Builder::from_flags(&invocation.session, &invocation.flags)? };
     builder.arguments = resources;
     let pattern = invocation.flags.text("containers").to_owned();
+    let overwrite = invocation.flags.is("overwrite");
     for mut info in builder.infos(&invocation.session, &mut invocation.streams).await?.all()? {
-        let (kind, name) = (info.mapping.kind.clone(), info.name.clone());
-        let spec = pod_spec(&mut info).map_err(Failure::Message)?;
-        let mut lines = String::new();
+        let (kind, name, object) = (info.mapping.kind.clone(), info.name.clone(), info.object.clone());
+        let Ok(spec) = pod_spec(&mut info) else { continue };
         for container in containers(spec, &pattern, true) {
-            lines += &format!("# {kind} {name}, container {}\n", text(container, "name"));
-            for variable in list(container, "env") {
-                let name = text(variable, "name");
-                lines += &match variable.get("valueFrom") {
-                    None => format!("{name}={}\n", text(variable, "value")),
-                    Some(from) => format!("# {name} from {}\n", reference(from)),
-                };
+            if change(container, set, remove, overwrite).is_err() {
+                continue;
+            }
+            let (lines, wrong) = resolve::lines(invocation, &object, container).await?;
+            let head = format!("# {kind} {name}, container {}\n", text(container, "name"));
+            invocation.print(&(head + &lines))?;
+            for (why, mut variables) in wrong {
+                variables.sort();
+                let variables = variables.join(", ");
+                invocation.streams.error(&format!("error retrieving reference for {variables}: {why}"));
             }
         }
-        invocation.print(&lines)?;
     }
     Ok(())
-}
-
-fn reference(from: &Value) -> String {
-    for (field, what) in [("configMapKeyRef", "configmap"), ("secretKeyRef", "secret")] {
-        if let Some(named) = from.get(field) {
-            return format!("{what} {}, key {}", text(named, "name"), text(named, "key"));
-        }
-    }
-    if let Some(field) = from.get("fieldRef") {
-        return format!("field path {}", text(field, "fieldPath"));
-    }
-    match from.get("resourceFieldRef") {
-        Some(field) => format!("resource field {}", text(field, "resource")),
-        None => "invalid valueFrom".to_owned(),
-    }
 }

@@ -2,6 +2,7 @@
 
 mod env;
 mod image;
+mod resolve;
 mod resources;
 mod selector;
 mod subject;
@@ -13,6 +14,7 @@ use crate::error::{Failure, Outcome};
 use crate::flags::{Flag, sets};
 use crate::record;
 use crate::report::Report;
+use crate::resource::arguments::ONLY_FILES;
 use crate::resource::helper::{DryRun, MERGE, STRATEGIC, Writing};
 use crate::resource::{Builder, Info};
 
@@ -85,9 +87,8 @@ async fn apply(
     }
     let mut builder = Builder { latest: true, ..Builder::from_flags(&invocation.session, &invocation.flags)? };
     if local && builder.has_no_files() {
-        let only_files = "you must specify resources by --filename when --local is set.\nExample resource specifications include:\n   '-f rsrc.yaml'\n   '--filename=rsrc.json'";
         let anything = matches!(invocation.command.name, "env" | "serviceaccount");
-        return Err(Failure::message(if anything { crate::resource::arguments::MISSING } else { only_files }));
+        return Err(Failure::message(if anything { crate::resource::arguments::MISSING } else { ONLY_FILES }));
     }
     builder.arguments = arguments;
     let found = builder.infos(&invocation.session, &mut invocation.streams).await?;
@@ -105,7 +106,8 @@ async fn apply(
         }
         record::note(invocation, &mut info.object);
         let remote = !local && writing.dry_run != DryRun::Client;
-        if info.object == before && remote && invocation.command.name != "serviceaccount" {
+        let says_so_all_the_same = matches!(invocation.command.name, "serviceaccount" | "selector");
+        if info.object == before && remote && !says_so_all_the_same {
             continue;
         }
         if remote {

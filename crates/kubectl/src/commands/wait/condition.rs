@@ -25,13 +25,12 @@ impl Condition {
         if lower == "create" {
             return Ok(Self::Created);
         }
-        if lower.starts_with("condition=") {
-            let rest = &text["condition=".len()..];
+        if let Some(rest) = text.strip_prefix("condition=") {
             let (name, value) = rest.split_once('=').unwrap_or((rest, "true"));
             return Ok(Self::Status(name.to_owned(), value.to_owned()));
         }
-        if lower.starts_with("jsonpath=") {
-            return path(&text["jsonpath=".len()..]);
+        if let Some(rest) = text.strip_prefix("jsonpath=") {
+            return path(rest);
         }
         Err(format!("unrecognized condition: {}", go_quote(text)))
     }
@@ -65,7 +64,10 @@ fn path(text: &str) -> Result<Condition, String> {
         },
     };
     if value == Some("") {
-        return Err("jsonpath wait has to have a value after equal sign".to_owned());
+        return Err(
+            "jsonpath wait has to have a value after equal sign, like --for=jsonpath='{.status.readyReplicas}'=3"
+                .to_owned(),
+        );
     }
     let value = value.map(|value| value.trim_matches(['\'', '"']).to_owned());
     let path = relaxed(path.trim_matches(['\'', '"']))?;
@@ -101,10 +103,13 @@ fn status(object: &Value, name: &str, value: &str) -> bool {
 fn found(object: &Value, path: &str, value: Option<&str>) -> Result<bool, String> {
     let parsed = JsonPath::parse(path)?;
     let results = parsed.find(object)?;
+    if value.is_some() && results.len() > 1 {
+        return Err("given jsonpath expression matches more than one list".to_owned());
+    }
     let results: Vec<&Value> = results.iter().flatten().map(|found| &**found).collect();
     match (&results[..], value) {
         ([], _) => Ok(false),
-        ([_, _, ..], Some(_)) => Err("given jsonpath expression matches more than one list".to_owned()),
+        ([_, _, ..], Some(_)) => Err("given jsonpath expression matches more than one value".to_owned()),
         ([Value::Object(_) | Value::Array(_)], Some(_)) => {
             Err("jsonpath leads to a nested object or list which is not supported".to_owned())
         }
@@ -146,7 +151,7 @@ mod tests {
         assert!(Condition::Deleted.holds(None, &object).expect("an answer").is_some());
         let other = json!({"metadata": {"uid": "2"}});
         assert!(Condition::Deleted.holds(Some(&object), &other).expect("an answer").is_some());
-        for odd in ["foo", "jsonpath=", "jsonpath={.a}="] {
+        for odd in ["foo", "jsonpath=", "jsonpath={.a}=", "CONDITION=Ready"] {
             assert!(Condition::parse(odd).is_err(), "{odd}");
         }
     }

@@ -12,6 +12,7 @@ use crate::discovery::query;
 use crate::error::{Failure, Outcome};
 use crate::flags::{Flag, sets};
 use crate::report::Report;
+use crate::resource::arguments::ONLY_FILES;
 use crate::resource::helper::DryRun;
 use crate::resource::{Builder, Info};
 use condition::Condition;
@@ -59,6 +60,9 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         nanos => Duration::from_nanos(nanos.unsigned_abs()),
     };
     let deadline = Instant::now() + limit;
+    if invocation.flags.is("local") && invocation.flags.list("filename").is_empty() {
+        return Err(Failure::message(ONLY_FILES));
+    }
     let builder = Builder { latest: true, ..Builder::from_flags(&invocation.session, &invocation.flags)? };
     let found = find(invocation, &builder, &conditions, deadline).await?;
     if found.is_empty() && !conditions.contains(&Condition::Deleted) {
@@ -69,7 +73,11 @@ async fn run(invocation: &mut Invocation) -> Outcome {
         for condition in &conditions {
             match until(invocation, &info, condition, deadline, limit).await {
                 Ok(object) => report.say(invocation, &object, "condition met")?,
-                Err(error) => errors.push(error),
+                Err(error) => {
+                    // One that does not come to pass ends the wait for this object.
+                    errors.push(error);
+                    break;
+                }
             }
         }
     }
