@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::map::Entry;
 use serde_json::{Map, Number, Value};
 
 use super::{Decoded, Limits, MAX_DUPLICATES, Path, numbers};
@@ -59,6 +60,17 @@ struct Watch {
     depth: usize,
     too_deep: Option<char>,
     rounded: bool,
+}
+
+impl Watch {
+    fn twice(&mut self, path: Path<'_>) {
+        if self.duplicates.len() < MAX_DUPLICATES {
+            let complaint = format!("duplicate field {:?}", path.to_string());
+            if !self.duplicates.contains(&complaint) {
+                self.duplicates.push(complaint);
+            }
+        }
+    }
 }
 
 /// A value to be read, and where it stands.
@@ -140,13 +152,13 @@ impl<'de> Visitor<'de> for Node<'_> {
         while let Some(key) = map.next_key::<String>()? {
             let path = Path::Key(&self.path, &key);
             let value = map.next_value_seed(Node { watch: self.watch, path, depth })?;
-            if fields.contains_key(&key) && self.watch.duplicates.len() < MAX_DUPLICATES {
-                let complaint = format!("duplicate field {:?}", path.to_string());
-                if !self.watch.duplicates.contains(&complaint) {
-                    self.watch.duplicates.push(complaint);
+            match fields.entry(key) {
+                Entry::Vacant(vacant) => drop(vacant.insert(value)),
+                Entry::Occupied(mut occupied) => {
+                    self.watch.twice(Path::Key(&self.path, occupied.key()));
+                    occupied.insert(value);
                 }
             }
-            fields.insert(key, value);
         }
         Ok(Value::Object(fields))
     }
