@@ -163,7 +163,7 @@ fn partial_reader() -> Reader<Partial> {
         what: "an object's metadata",
         api_version: "",
         shared: |object| {
-            let mut partial: Partial = typed::from_slice(&object.unmanaged(), ("", ""))?;
+            let mut partial: Partial = typed::from_slice(&object.unmanaged_metadata(), ("", ""))?;
             partial.metadata.resource_version = Some(object.revision().to_string());
             Ok(partial)
         },

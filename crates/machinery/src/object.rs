@@ -112,6 +112,15 @@ impl Object {
         }
     }
 
+    /// What [`Object::unmanaged`] has up to the end of the metadata: a whole object, with nothing below.
+    pub fn unmanaged_metadata(&self) -> Bytes {
+        let json = self.json.bytes();
+        match managed::member_and_end(&json, self.splice as usize) {
+            Some((member, end)) => [&json[..member.start], &json[member.end..end], b"}}"].concat().into(),
+            None => json,
+        }
+    }
+
     /// How long [`Object::stored`] is.
     pub fn stored_len(&self) -> usize {
         self.json.len()

@@ -1,7 +1,8 @@
-//! Where an encoding says who owns which field.
+//! Where an encoding says who owns which field, and where its metadata end.
 //!
 //! Field ownership is the API server's own book-keeping, and often half of an object's text. The parts of the process never read it,
-//! so it is cut out of the text before that becomes a struct: to find its end is many times cheaper than to build a tree of it.
+//! so it is cut out of the text before that becomes a struct: to find its end is many times cheaper than to build a tree of it. The same goes for all
+//! that follows the metadata, for those who want nothing else.
 
 use std::ops::Range;
 
@@ -11,8 +12,48 @@ const KEY: &[u8] = b"\"managedFields\"";
 ///
 /// `None` where there is none, and where the text is not as [`super::encode`] writes it: then nothing is cut, which is never wrong.
 pub(super) fn member(json: &[u8], start: usize) -> Option<Range<usize>> {
-    let mut at = start;
-    loop {
+    members(json, start).find(|member| member.is_record(json)).map(|member| member.cut(start))
+}
+
+/// As [`member`], an empty one where there is none, and what follows the object's last member: its closing brace.
+pub(super) fn member_and_end(json: &[u8], start: usize) -> Option<(Range<usize>, usize)> {
+    let (mut record, mut last) = (start..start, None);
+    for member in members(json, start) {
+        if member.is_record(json) {
+            record = member.cut(start);
+        }
+        last = Some(member);
+    }
+    last.filter(|member| member.last).map(|member| (record, member.end))
+}
+
+/// A member of an object: where it begins, where its key and its value end, and whether no other follows.
+struct Member {
+    at: usize,
+    colon: usize,
+    end: usize,
+    last: bool,
+}
+
+impl Member {
+    fn is_record(&self, json: &[u8]) -> bool {
+        json[self.at..self.colon] == *KEY
+    }
+
+    fn cut(&self, start: usize) -> Range<usize> {
+        match self.last {
+            false => self.at..self.end + 1,
+            // The comma before it, unless it is alone.
+            true => self.at - usize::from(self.at > start)..self.end,
+        }
+    }
+}
+
+/// The members from `start` on, up to the last or to what is not as it should be.
+fn members(json: &[u8], start: usize) -> impl Iterator<Item = Member> {
+    let mut next = Some(start);
+    std::iter::from_fn(move || {
+        let at = next.take()?;
         let colon = string_end(json, at)?;
         if json.get(colon) != Some(&b':') {
             return None;
@@ -23,18 +64,9 @@ pub(super) fn member(json: &[u8], start: usize) -> Option<Range<usize>> {
             Some(b'}') => true,
             _ => return None,
         };
-        if json[at..colon] == *KEY {
-            return Some(match last {
-                false => at..end + 1,
-                // The comma before it, unless it is alone.
-                true => at - usize::from(at > start)..end,
-            });
-        }
-        if last {
-            return None;
-        }
-        at = end + 1;
-    }
+        next = (!last).then_some(end + 1);
+        Some(Member { at, colon, end, last })
+    })
 }
 
 /// What follows the string that begins at `at`.
@@ -89,7 +121,13 @@ mod tests {
 
     fn cut(object: &Value) -> Value {
         let stored = Object::from_stored(encode(object), 7, &FieldPaths::default()).expect("an object");
-        serde_json::from_slice(&stored.unmanaged()).expect("JSON again")
+        let cut: Value = serde_json::from_slice(&stored.unmanaged()).expect("JSON again");
+        let partial: Value = serde_json::from_slice(&stored.unmanaged_metadata()).expect("JSON again");
+        assert_eq!(partial["metadata"], cut["metadata"], "{object}");
+        // Of metadata with nothing in them the end is not looked for.
+        let whole = cut["metadata"].as_object().is_none_or(|metadata| metadata.is_empty() && object == &cut);
+        assert_eq!(partial.get("spec"), cut.get("spec").filter(|_| whole), "{object}");
+        cut
     }
 
     fn without(mut object: Value) -> Value {
@@ -123,6 +161,7 @@ mod tests {
         assert_eq!(super::member(spaced, 13), None);
         for torn in 13..spaced.len() {
             assert_eq!(super::member(&spaced[..torn], 13), None);
+            assert_eq!(super::member_and_end(&spaced[..torn], 13), None);
         }
         assert_eq!(super::member(b"", 4), None);
     }
