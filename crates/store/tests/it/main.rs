@@ -7,6 +7,7 @@ mod embedded;
 mod etcd;
 mod etcd_crash;
 mod faults;
+mod fences;
 mod moving;
 mod past;
 mod support;
