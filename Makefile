@@ -33,7 +33,7 @@ down: ## Stop the cluster that `make up` started, containers too unless KEEP=1; 
 
 test: ## Run all tests
 	@scripts/packages build run test
-	@scripts/clients target/clients quick || echo "SKIPPED: Helm, kopf, kr8s and lightkube cannot be had from their registry, so they are not run" >&2
+	@scripts/clients target/clients quick || echo "SKIPPED: Helm, kopf, kr8s, lightkube and moto cannot be had from their registry, so they are not run" >&2
 	@$(CARGO) test --locked --workspace
 
 clients: ## Real clients, charts and operators from their registries, all of them

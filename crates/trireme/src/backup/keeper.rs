@@ -60,6 +60,10 @@ impl Keeper {
         blocking(move || finish(&directory, &partial, backup)).await
     }
 
+    pub fn path(&self, backup: &Backup) -> PathBuf {
+        self.directory.join(&backup.name)
+    }
+
     /// Removes the oldest backups of the schedule, all but so many; their names.
     pub async fn prune(&self, keep: usize) -> Result<Vec<String>, Error> {
         let _turn = self.turn.lock().await;
@@ -174,7 +178,7 @@ pub(super) fn list(directory: &Path) -> Result<Vec<Backup>, Error> {
 }
 
 /// The backups of the schedule that are more than `keep`, of a list with the oldest first.
-fn surplus(all: &[Backup], keep: usize) -> Vec<String> {
+pub(super) fn surplus(all: &[Backup], keep: usize) -> Vec<String> {
     let scheduled: Vec<&Backup> =
         all.iter().filter(|backup| backup.name.starts_with(Origin::Schedule.word())).collect();
     let (old, _) = scheduled.split_at(scheduled.len().saturating_sub(keep));

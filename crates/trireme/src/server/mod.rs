@@ -325,8 +325,10 @@ fn start_backups(
     keeper: Option<Arc<crate::backup::Keeper>>,
 ) {
     let (Some(keeper), Some(schedule)) = (keeper, options.backup_schedule.clone()) else { return };
-    let keep = options.backup_keep;
-    components.start("backups", move |stop| crate::backup::keep(Arc::clone(&keeper), schedule.clone(), keep, stop));
+    let (keep, to) = (options.backup_keep, options.destination());
+    components.start("backups", move |stop| {
+        crate::backup::keep(Arc::clone(&keeper), schedule.clone(), keep, to.clone(), stop)
+    });
 }
 
 /// The cluster's networks, as the node on this machine needs to know them.

@@ -5,6 +5,7 @@
 
 mod helm;
 mod operator;
+mod s3;
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
